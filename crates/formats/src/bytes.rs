@@ -1,0 +1,123 @@
+//! Bytes that many tensors can share: a mapped file, or memory of our own, and slices of either.
+
+use std::fs::File;
+use std::ops::{Deref, Range};
+use std::path::Path;
+use std::sync::Arc;
+
+use memmap2::{Mmap, MmapMut, MmapOptions};
+
+use crate::error::{Error, Fault};
+
+/// A cheaply cloned, cheaply sliced run of bytes. Slices keep the whole owner alive.
+#[derive(Clone)]
+pub struct Bytes {
+    owner: Arc<Owner>,
+    range: Range<usize>,
+}
+
+enum Owner {
+    ReadOnly(Mmap),
+    CopyOnWrite(MmapMut),
+    Heap(Vec<u8>),
+}
+
+/// How a file is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Pages are shared with the file cache and cannot be written.
+    ReadOnly,
+    /// A framework may write to the pages; the writes stay private to this process and never reach the file.
+    CopyOnWrite,
+}
+
+impl Bytes {
+    /// Maps a file. Folders, pipes and devices are refused: only a regular file has a size to trust.
+    pub fn map(path: &Path, access: Access) -> Result<Bytes, Error> {
+        Bytes::map_unnamed(path, access).map_err(|fault| Error::whole(fault).in_file(path))
+    }
+
+    fn map_unnamed(path: &Path, access: Access) -> Result<Bytes, Fault> {
+        let metadata = std::fs::metadata(path)?;
+        if !metadata.is_file() {
+            return Err(Fault::malformed(
+                "a regular file",
+                if metadata.is_dir() { "a folder" } else { "a device or pipe" },
+            ));
+        }
+        if metadata.len() == 0 {
+            return Ok(Bytes::from(Vec::new()));
+        }
+        let file = File::open(path)?;
+        let mut options = MmapOptions::new();
+        // A private writable mapping would otherwise count against the machine's memory in full.
+        options.no_reserve_swap();
+        // SAFETY: the mapping is never handed out as `&mut`, and a read-only or private mapping cannot be
+        // written through by us. Another process that truncates the file meanwhile makes reads fault
+        // (SIGBUS), as it would for any program that maps files; dumps are written once and then left alone.
+        #[expect(unsafe_code)]
+        let owner = unsafe {
+            match access {
+                Access::ReadOnly => Owner::ReadOnly(options.map(&file)?),
+                Access::CopyOnWrite => Owner::CopyOnWrite(options.map_copy(&file)?),
+            }
+        };
+        let len = owner.as_slice().len();
+        Ok(Bytes { owner: Arc::new(owner), range: 0..len })
+    }
+
+    /// A part of these bytes, sharing their owner.
+    ///
+    /// # Panics
+    /// When the range leaves the bytes: callers check lengths from files first, to report them as errors.
+    pub fn slice(&self, range: Range<usize>) -> Bytes {
+        assert!(
+            range.start <= range.end && range.end <= self.range.len(),
+            "slice {range:?} of {}",
+            self.range.len()
+        );
+        let start = self.range.start;
+        Bytes { owner: Arc::clone(&self.owner), range: start + range.start..start + range.end }
+    }
+
+    /// Whether both are the very same run of memory (not merely equal bytes).
+    pub fn is_same(&self, other: &Bytes) -> bool {
+        Arc::ptr_eq(&self.owner, &other.owner) && self.range == other.range
+    }
+
+    /// Whether a framework may write to these bytes: our own memory, or a private mapping.
+    pub fn is_writable(&self) -> bool {
+        !matches!(*self.owner, Owner::ReadOnly(_))
+    }
+}
+
+impl Owner {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Owner::ReadOnly(map) => map,
+            Owner::CopyOnWrite(map) => map,
+            Owner::Heap(bytes) => bytes,
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.owner.as_slice()[self.range.clone()]
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Bytes {
+        let range = 0..bytes.len();
+        Bytes { owner: Arc::new(Owner::Heap(bytes)), range }
+    }
+}
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bytes({})", self.len())
+    }
+}

@@ -1,0 +1,162 @@
+//! The one error of this crate: which file, where in it, what is wrong.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use ulpscope_tensor::ViewError;
+
+/// Something about a file that keeps it from being read or written.
+#[derive(Debug)]
+pub struct Error {
+    /// The file, once known; readers of plain bytes leave it empty and [`Error::in_file`] fills it in.
+    pub file: Option<PathBuf>,
+    /// Where in the file.
+    pub place: Place,
+    /// What is wrong there.
+    pub fault: Fault,
+}
+
+/// A place in a file, in the terms of its format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// The file as a whole.
+    Whole,
+    /// A byte offset.
+    Byte(u64),
+    /// A line number, from 1.
+    Line(u64),
+    /// A named part: an archive entry, a header key, a tensor.
+    Part(String),
+}
+
+/// One variant per way a file can be wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// The operating system refused.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// The file ends, or a length field says it would, before what it announces is complete.
+    #[error("truncated: expected {expected}, found {found}")]
+    Truncated {
+        /// What should have been there.
+        expected: String,
+        /// What was there instead.
+        found: String,
+    },
+    /// The file does not begin like one of its format.
+    #[error("not {expected}: it begins with {found}")]
+    Magic {
+        /// The format expected, with its mark.
+        expected: &'static str,
+        /// The first bytes found.
+        found: String,
+    },
+    /// A number in the file exceeds a named cap.
+    #[error("{what} of {found} exceeds the limit of {limit}")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// The cap.
+        limit: u64,
+        /// The number found.
+        found: u64,
+    },
+    /// Nesting beyond a named cap.
+    #[error("nested deeper than {limit} levels")]
+    TooDeep {
+        /// The cap.
+        limit: usize,
+    },
+    /// The bytes do not follow the format.
+    #[error("expected {expected}, found {found}")]
+    Malformed {
+        /// What the format asks for here.
+        expected: String,
+        /// What stands here.
+        found: String,
+    },
+    /// Well formed, but of a kind that is not read or cannot be written.
+    #[error("{0}")]
+    Unsupported(String),
+    /// A pickle asks for a callable. Nothing in a file is ever run.
+    #[error("the file asks to run {0}, which is refused: expected only tensors and plain values")]
+    WouldRun(String),
+    /// A name in the file points out of its folder, or is a link.
+    #[error("{0:?} leads out of its folder; expected a plain relative name")]
+    EscapesFolder(String),
+    /// Shape, strides and bytes do not fit together.
+    #[error("{0}")]
+    View(#[from] ViewError),
+}
+
+impl Error {
+    /// An error at a place in a file not yet named.
+    pub fn at(place: Place, fault: impl Into<Fault>) -> Error {
+        Error { file: None, place, fault: fault.into() }
+    }
+
+    /// An error about the file as a whole.
+    pub fn whole(fault: impl Into<Fault>) -> Error {
+        Error::at(Place::Whole, fault)
+    }
+
+    /// The same error, naming its file; an inner name already there is kept.
+    pub fn in_file(mut self, path: &Path) -> Error {
+        self.file.get_or_insert_with(|| path.to_owned());
+        self
+    }
+
+    /// The same error within a named part of the file: `archive entry`, then whatever place it had.
+    pub fn in_part(mut self, part: &str) -> Error {
+        self.place = Place::Part(match self.place {
+            Place::Whole => part.to_owned(),
+            inner => format!("{part}, {inner}"),
+        });
+        self
+    }
+}
+
+impl Fault {
+    /// Shorthand for [`Fault::Malformed`].
+    pub fn malformed(expected: impl Into<String>, found: impl Into<String>) -> Fault {
+        Fault::Malformed { expected: expected.into(), found: found.into() }
+    }
+
+    /// Shorthand for [`Fault::Truncated`].
+    pub fn truncated(expected: impl Into<String>, found: impl Into<String>) -> Fault {
+        Fault::Truncated { expected: expected.into(), found: found.into() }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Whole => f.write_str("whole file"),
+            Place::Byte(at) => write!(f, "byte {at}"),
+            Place::Line(line) => write!(f, "line {line}"),
+            Place::Part(name) => f.write_str(name),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{}: ", file.display())?;
+        }
+        if self.place != Place::Whole {
+            write!(f, "{}: ", self.place)?;
+        }
+        write!(f, "{}", self.fault)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.fault {
+            Fault::Io(error) => Some(error),
+            Fault::View(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Bytes in, tensors out, and back: one file per format.
+//!
+//! A file comes from somebody else's machine, so it is data and nothing more: no reader here runs anything a
+//! file names, follows a path out of its folder, or allocates more than the file's own size can justify. What
+//! is wrong with a file is said once, in one [`Error`] that names the file, the place in it, what was expected
+//! and what was found.
+//!
+//! ```text
+//! path ──► Bytes (mapped) ──► reader of its Format ──► Value (tensors share the mapped bytes)
+//! Value ──► writer of a Format ──► temporary file beside the target ──► renamed into place
+//! ```
+
+pub mod acl;
+mod bytes;
+mod error;
+pub mod file;
+pub mod json;
+pub mod msprobe;
+pub mod npy;
+pub mod npz;
+mod pickle;
+pub mod pkl_lines;
+pub mod pt;
+pub mod safetensors;
+mod tensor;
+mod value;
+mod zip_entries;
+
+pub use bytes::{Access, Bytes};
+pub use error::{Error, Fault, Place};
+pub use tensor::Tensor;
+pub use value::Value;

@@ -1,0 +1,88 @@
+//! What a file holds: tensors, and the plain values and containers around them.
+
+use crate::tensor::Tensor;
+
+/// A tree of plain values with tensors at its leaves. Order is the file's.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// Python's `None`, JSON's `null`.
+    None,
+    /// A truth value.
+    Bool(bool),
+    /// An integer.
+    Int(i128),
+    /// A float.
+    Float(f64),
+    /// Text.
+    Str(String),
+    /// Raw bytes.
+    Bytes(Vec<u8>),
+    /// A list.
+    List(Vec<Value>),
+    /// A tuple.
+    Tuple(Vec<Value>),
+    /// A mapping, in file order. Keys are mostly text, but a pickle may use any plain value.
+    Dict(Vec<(Value, Value)>),
+    /// A tensor.
+    Tensor(Tensor),
+    /// Something that was recognised but is not carried: says what it is and why.
+    Opaque(String),
+}
+
+impl Value {
+    /// Every tensor in the tree with its dotted path (`model.layers.0.weight`), in file order. A bare tensor's
+    /// path is empty.
+    pub fn tensors(&self) -> Vec<(String, &Tensor)> {
+        let mut found = Vec::new();
+        self.visit("", &mut |path, value| {
+            if let Value::Tensor(tensor) = value {
+                found.push((path.to_owned(), tensor));
+            }
+        });
+        found
+    }
+
+    /// Everything that was recognised but not carried, with its dotted path and the reason.
+    pub fn opaque(&self) -> Vec<(String, &str)> {
+        let mut found = Vec::new();
+        self.visit("", &mut |path, value| {
+            if let Value::Opaque(reason) = value {
+                found.push((path.to_owned(), reason.as_str()));
+            }
+        });
+        found
+    }
+
+    /// Calls `see` for every leaf and every container, parents first.
+    fn visit<'a>(&'a self, path: &str, see: &mut impl FnMut(&str, &'a Value)) {
+        see(path, self);
+        let child = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+        match self {
+            Value::List(items) | Value::Tuple(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    item.visit(&child(&index.to_string()), see);
+                }
+            }
+            Value::Dict(pairs) => {
+                for (key, value) in pairs {
+                    value.visit(&child(&key.as_key()), see);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A dictionary key as text.
+    fn as_key(&self) -> String {
+        match self {
+            Value::Str(text) => text.clone(),
+            Value::Int(number) => number.to_string(),
+            Value::Float(number) => number.to_string(),
+            Value::Bool(flag) => flag.to_string(),
+            Value::None => "None".to_owned(),
+            Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Value::Tuple(items) => items.iter().map(Value::as_key).collect::<Vec<_>>().join(","),
+            other => format!("{other:?}"),
+        }
+    }
+}
