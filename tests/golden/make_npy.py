@@ -9,7 +9,9 @@ import struct
 
 import ml_dtypes
 import numpy as np
+import safetensors
 from numpy.lib import format as npy_format
+from safetensors.numpy import save_file
 
 HERE = pathlib.Path(__file__).parent
 NUMPY_CODES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1", "c8", "c16"]
@@ -77,5 +79,39 @@ def make_npy():
     write_raw("question_mark", (1, 0), b"{'descr': '?', 'fortran_order': False, 'shape': (2, )}\n", b"\x01\x00")
 
 
+def make_safetensors():
+    folder = HERE / "safetensors"
+    folder.mkdir(exist_ok=True)
+    names = [np.dtype(code).name for code in NUMPY_CODES if code != "c16"]
+    tensors = {name: values((2, 3), name) for name in names}
+    for name in [
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "float8_e4m3fnuz",
+        "float8_e5m2fnuz",
+    ]:
+        tensors[name] = values((2, 3), getattr(ml_dtypes, name))
+    # Powers of two only: i - 2 cannot be held.
+    tensors["float8_e8m0fnu"] = np.arange(126, 132, dtype="u1").reshape(2, 3).view(ml_dtypes.float8_e8m0fnu)
+    tensors["scalar"] = values((), "f4")
+    tensors["empty"] = values((0, 3), "f4")
+    tensors['layer.0."weight"\n\u00e9'] = values((4,), "f4")
+    save_file(tensors, folder / "every_dtype.safetensors", metadata={"format": 'numpy "quoted"'})
+    save_file({}, folder / "no_tensors.safetensors")
+
+    packed = np.arange(4, dtype="u1")
+    spec = safetensors.TensorSpec(
+        dtype="float4_e2m1fn_x2", shape=[4], data_ptr=packed.ctypes.data, data_len=packed.nbytes
+    )
+    whole = values((4,), "f4")
+    beside = safetensors.TensorSpec(
+        dtype="float32", shape=[4], data_ptr=whole.ctypes.data, data_len=whole.nbytes
+    )
+    content = bytes(safetensors.serialize({"packed": spec, "whole": beside}, None))
+    (folder / "float4.safetensors").write_bytes(content)
+
+
 if __name__ == "__main__":
     make_npy()
+    make_safetensors()
