@@ -21,6 +21,7 @@ pub mod npz;
 mod pickle;
 pub mod pkl_lines;
 pub mod pt;
+pub mod records;
 pub mod safetensors;
 mod tensor;
 mod value;
