@@ -1,0 +1,192 @@
+//! The opcode machine: a stack, marks on it, a memo, and no power to do anything.
+
+use std::collections::HashMap;
+
+use super::input::Input;
+use super::{Call, Id, Node, Pickle, refused};
+use crate::bytes::Bytes;
+use crate::error::{Error, Fault, Place, shortened};
+
+/// No pickle may describe more objects than this. Each takes at least one byte of the file, so that this bounds
+/// what a very large file can claim; small files are bounded by their own size.
+const MAX_NODES: usize = 1 << 25;
+
+/// Longer than any module or class is called. A name may be put together from memoized text again and again,
+/// so that without a limit a short pickle could ask for any amount of memory.
+const MAX_NAME: usize = 1024;
+
+pub(super) struct Machine<'a> {
+    pub input: Input<'a>,
+    /// The byte of the opcode being worked on.
+    opcode_at: usize,
+    nodes: Vec<Node>,
+    places: Vec<usize>,
+    pub stack: Vec<Id>,
+    /// Stack heights at each open mark.
+    pub marks: Vec<usize>,
+    pub memo: HashMap<u64, Id>,
+}
+
+/// Reads one pickle from byte `start` of `source`, up to and including its `STOP`.
+pub(crate) fn read(source: &Bytes, start: usize) -> Result<Pickle, Error> {
+    let mut machine = Machine {
+        input: Input::new(source, start),
+        opcode_at: start,
+        nodes: Vec::new(),
+        places: Vec::new(),
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: HashMap::new(),
+    };
+    loop {
+        machine.opcode_at = machine.input.at();
+        let place = Place::Byte(machine.opcode_at as u64);
+        if let Some(root) = machine.step().map_err(|fault| Error::at(place, fault))? {
+            let range = start..machine.input.at();
+            return Ok(Pickle { nodes: machine.nodes, places: machine.places, root, range });
+        }
+    }
+}
+
+impl Machine<'_> {
+    pub fn push(&mut self, node: Node) -> Result<(), Fault> {
+        if self.nodes.len() >= MAX_NODES {
+            return Err(Fault::TooLarge {
+                what: "number of objects in a pickle",
+                limit: MAX_NODES as u64,
+                found: self.nodes.len() as u64 + 1,
+            });
+        }
+        let id = Id(self.nodes.len() as u32);
+        self.nodes.push(node);
+        self.places.push(self.opcode_at);
+        self.stack.push(id);
+        Ok(())
+    }
+
+    pub fn push_line(&mut self, parse: impl Fn(&[u8]) -> Result<Node, Fault>) -> Result<(), Fault> {
+        let node = parse(self.input.line()?)?;
+        self.push(node)
+    }
+
+    pub fn push_marked(&mut self, node: fn(Vec<Id>) -> Node) -> Result<(), Fault> {
+        let items = self.pop_to_mark()?;
+        self.push(node(items))
+    }
+
+    pub fn push_global(&mut self, module: String, name: String) -> Result<(), Fault> {
+        let length = module.len().max(name.len());
+        if length > MAX_NAME {
+            return Err(Fault::TooLarge {
+                what: "length of a name",
+                limit: MAX_NAME as u64,
+                found: length as u64,
+            });
+        }
+        // Python 2 and 3 give some modules different names; torch's protocol 2 keeps the old ones.
+        let module = match module.as_str() {
+            "__builtin__" => "builtins".to_owned(),
+            "copy_reg" => "copyreg".to_owned(),
+            _ => module,
+        };
+        if refused::is_refused(&module, &name) {
+            return Err(Fault::WouldRun(shortened(&format!("{module}.{name}"))));
+        }
+        self.push(Node::Global { module: module.into(), name: name.into() })
+    }
+
+    pub fn push_call(&mut self, callable: Id, args: Id) -> Result<(), Fault> {
+        self.push(Node::Call(Box::new(Call {
+            callable,
+            args,
+            state: None,
+            items: Vec::new(),
+            pairs: Vec::new(),
+        })))
+    }
+
+    /// How much of the stack lies above the last open mark.
+    fn available(&self) -> usize {
+        self.stack.len() - self.marks.last().copied().unwrap_or(0)
+    }
+
+    pub fn top(&self) -> Result<Id, Fault> {
+        match self.stack.last() {
+            Some(&top) if self.available() > 0 => Ok(top),
+            _ => Err(Fault::malformed("an object on the stack", "nothing")),
+        }
+    }
+
+    pub fn top_node(&mut self) -> Result<&mut Node, Fault> {
+        let top = self.top()?;
+        Ok(&mut self.nodes[top.0 as usize])
+    }
+
+    /// The error when the object on top of the stack is of the wrong kind.
+    pub fn wrong_top(&self, expected: &str) -> Fault {
+        Fault::malformed(expected, "an object of another kind")
+    }
+
+    pub fn pop(&mut self) -> Result<Id, Fault> {
+        let top = self.top()?;
+        self.stack.pop();
+        Ok(top)
+    }
+
+    /// Turns the two texts on top of the stack into the class or function they name.
+    pub fn name_from_stack(&mut self) -> Result<(), Fault> {
+        let name = self.pop()?;
+        let module = self.pop()?;
+        match (&self.nodes[module.0 as usize], &self.nodes[name.0 as usize]) {
+            (Node::Text(module), Node::Text(name)) => {
+                let (module, name) = (module.to_string(), name.to_string());
+                self.push_global(module, name)
+            }
+            _ => Err(Fault::malformed("the texts of a module and a name", "objects of another kind")),
+        }
+    }
+
+    pub fn pop_to_mark(&mut self) -> Result<Vec<Id>, Fault> {
+        let Some(mark) = self.marks.pop() else {
+            return Err(Fault::malformed("a mark on the stack", "none"));
+        };
+        let items = self.stack[mark..].to_vec();
+        self.stack.truncate(mark);
+        Ok(items)
+    }
+
+    pub fn memoize(&mut self, number: u64) -> Result<(), Fault> {
+        let top = self.top()?;
+        self.memo.insert(number, top);
+        Ok(())
+    }
+
+    pub fn recall(&mut self, number: u64) -> Result<(), Fault> {
+        let Some(&id) = self.memo.get(&number) else {
+            return Err(Fault::malformed(
+                "a memo number in use",
+                format!("{number} among {} memos", self.memo.len()),
+            ));
+        };
+        self.stack.push(id);
+        Ok(())
+    }
+
+    pub fn extend(&mut self, new: Vec<Id>) -> Result<(), Fault> {
+        match self.top_node()? {
+            Node::List(items) | Node::Set(items) => items.extend(new),
+            Node::Call(call) => call.items.extend(new),
+            _ => return Err(self.wrong_top("a list or set to add to")),
+        }
+        Ok(())
+    }
+
+    pub fn set_items(&mut self, new: Vec<(Id, Id)>) -> Result<(), Fault> {
+        match self.top_node()? {
+            Node::Dict(pairs) => pairs.extend(new),
+            Node::Call(call) => call.pairs.extend(new),
+            _ => return Err(self.wrong_top("a dictionary to set items in")),
+        }
+        Ok(())
+    }
+}
