@@ -84,11 +84,11 @@ impl RunningErrors {
         });
     }
 
-    pub(super) fn histogram(&self) -> ExponentHistogram {
+    /// The histogram, given how many pairs there are in all; those in no bucket have no error.
+    pub(super) fn histogram(&self, pairs: u64) -> ExponentHistogram {
         let counts = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
-        ExponentHistogram {
-            rows: counts.map(|(bucket, &count)| (bucket as i32 - EXPONENT_BIAS, count)).collect(),
-        }
+        let rows: Vec<_> = counts.map(|(bucket, &count)| (bucket as i32 - EXPONENT_BIAS, count)).collect();
+        ExponentHistogram { zeros: pairs - rows.iter().map(|(_, count)| count).sum::<u64>(), rows }
     }
 
     /// The smallest atol that passes with the given rtol: provably, in the arithmetic of the check itself.
@@ -109,12 +109,8 @@ impl RunningErrors {
 /// How many errors are of which size: an error in `[2^e, 2^(e+1))` counts for exponent `e`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExponentHistogram {
-    rows: Vec<(i32, u64)>,
-}
-
-impl ExponentHistogram {
-    /// Exponents that occur, smallest first, with their counts. Errors of zero are not among them.
-    pub fn rows(&self) -> &[(i32, u64)] {
-        &self.rows
-    }
+    /// Pairs without an error.
+    pub zeros: u64,
+    /// Exponents that occur, smallest first, with their counts.
+    pub rows: Vec<(i32, u64)>,
 }

@@ -233,7 +233,7 @@ pub fn compare_at(
         needed_rtol: needed(errors.needed_rtol()),
         max_ulp: with_ulp.then_some(errors.ulp.max),
         mean_ulp: with_ulp.then(|| per_pair(errors.ulp.sum as f64)),
-        exponents: errors.histogram(),
+        exponents: errors.histogram(distances.finite),
         distances,
     })
 }
