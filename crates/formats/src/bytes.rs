@@ -20,6 +20,7 @@ enum Owner {
     ReadOnly(Mmap),
     CopyOnWrite(MmapMut),
     Heap(Vec<u8>),
+    Foreign(Box<dyn AsRef<[u8]> + Send + Sync>),
 }
 
 /// How a file is mapped.
@@ -66,6 +67,13 @@ impl Bytes {
         Ok(Bytes { owner: Arc::new(owner), range: 0..len })
     }
 
+    /// Memory of another owner, such as a framework's tensor, which must not change length.
+    pub fn foreign(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Bytes {
+        let owner = Owner::Foreign(Box::new(owner));
+        let range = 0..owner.as_slice().len();
+        Bytes { owner: Arc::new(owner), range }
+    }
+
     /// A part of these bytes, sharing their owner.
     ///
     /// # Panics
@@ -97,6 +105,7 @@ impl Owner {
             Owner::ReadOnly(map) => map,
             Owner::CopyOnWrite(map) => map,
             Owner::Heap(bytes) => bytes,
+            Owner::Foreign(owner) => (**owner).as_ref(),
         }
     }
 }

@@ -60,8 +60,11 @@ fn nearly(golden: &[u8], seed: u64) -> Vec<u8> {
 
 fn check(dtype: DType, golden_dtype: DType, count: usize, seed: u64, temper: u8) {
     let golden_bytes = elements(golden_dtype, count, seed, temper);
-    let target_bytes =
-        if dtype == golden_dtype { nearly(&golden_bytes, seed) } else { elements(dtype, count, seed ^ 0xabcd, temper) };
+    let target_bytes = if dtype == golden_dtype {
+        nearly(&golden_bytes, seed)
+    } else {
+        elements(dtype, count, seed ^ 0xabcd, temper)
+    };
     let target = View::contiguous(dtype, vec![count], &target_bytes).unwrap();
     let golden = View::contiguous(golden_dtype, vec![count], &golden_bytes).unwrap();
     let gaps = with_gaps(&target_bytes, dtype.size());
@@ -131,7 +134,8 @@ fn with_one_two_and_seven_threads() {
                 let best = Level::available().last().unwrap();
                 let stats = stats_at(best, &view(&target), Threads::All);
                 let comparison =
-                    compare_at(best, &view(&target), &view(&golden), Tolerance::default(), Threads::All).unwrap();
+                    compare_at(best, &view(&target), &view(&golden), Tolerance::default(), Threads::All)
+                        .unwrap();
                 format!("{stats:?} {comparison:?}")
             })
         })

@@ -1,1 +1,35 @@
+//! `ulpscope._core`: what Python sees of the machinery.
+//!
+//! This crate converts arguments, lets go of the GIL, calls, and maps errors. It decides nothing.
 
+// The macros of pyo3 write paths in full.
+#![allow(unused_qualifications)]
+
+mod command;
+mod diff;
+mod digest;
+mod dlpack;
+mod errors;
+mod files;
+mod input;
+mod numbers;
+mod stats;
+
+use pyo3::prelude::*;
+
+/// The compiled core of Ulpscope.
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use crate::command::run_command;
+    #[pymodule_export]
+    use crate::diff::{Diff, ElementDiff, diff};
+    #[pymodule_export]
+    use crate::digest::digest;
+    #[pymodule_export]
+    use crate::errors::FormatError;
+    #[pymodule_export]
+    use crate::files::{FileTensor, read_file, write_file};
+    #[pymodule_export]
+    use crate::stats::{Stats, stats};
+}

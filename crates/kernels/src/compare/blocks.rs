@@ -5,11 +5,12 @@ use ulpscope_tensor::{DType, View};
 use super::distances::RunningDistances;
 use super::errors::RunningErrors;
 use super::pair::{Form, Masked, Packed, PairBlock, Quad, Scratch, decode, decode_quads};
-use super::{ShapeMismatch, Tolerance, ulp};
+use super::ulp::Distances;
+use super::{ShapeMismatch, Tolerance};
 use crate::blocks::{BLOCK, Threads, over_spans};
 use crate::float_env::DefaultFloatEnv;
 use crate::lanes::{self, Source};
-use crate::level::{Kernel, Level};
+use crate::level::Level;
 
 /// What is known after some run of blocks.
 pub(super) struct Running {
@@ -48,16 +49,8 @@ pub(super) fn run(
         };
         let mut scratch = Scratch::default();
         each_run(target, golden, range, |start, target, golden| {
-            level.run(Walk {
-                form,
-                dtypes,
-                target,
-                golden,
-                start: start as u64,
-                tolerance,
-                scratch: &mut scratch,
-                running: &mut running,
-            });
+            let walk = Walk { level, form, dtypes, tolerance, scratch: &mut scratch, running: &mut running };
+            walk.take(start, target, golden);
         });
         running
     };
@@ -113,48 +106,45 @@ pub(super) fn each_quad_block(
     });
 }
 
-/// A packed run of pairs, taken block by block.
+/// What it takes to walk a run of pairs.
 struct Walk<'a> {
+    level: Level,
     form: Form,
     dtypes: (DType, DType),
-    target: &'a [u8],
-    golden: &'a [u8],
-    start: u64,
     tolerance: Option<Tolerance>,
     scratch: &'a mut Scratch,
     running: &'a mut Running,
 }
 
-impl Kernel for Walk<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
+impl Walk<'_> {
+    /// Takes a packed run block by block.
+    fn take(self, start: usize, target: &[u8], golden: &[u8]) {
         let (target_dtype, golden_dtype) = self.dtypes;
         let Scratch { target: target_copy, golden: golden_copy, quads, masked } = self.scratch;
-        let blocks = self
-            .target
-            .chunks(BLOCK * target_dtype.size())
-            .zip(self.golden.chunks(BLOCK * golden_dtype.size()));
+        let blocks =
+            target.chunks(BLOCK * target_dtype.size()).zip(golden.chunks(BLOCK * golden_dtype.size()));
         for (index, (target, golden)) in blocks.enumerate() {
             let mut block = Block {
+                level: self.level,
                 dtypes: self.dtypes,
                 target,
                 golden,
-                start: self.start + (index * BLOCK) as u64,
+                start: (start + index * BLOCK) as u64,
                 tolerance: self.tolerance,
                 running: &mut *self.running,
             };
             match self.form {
-                Form::F32 => block.narrow::<_, FMA>(Packed { source: lanes::F32, target, golden }, masked),
-                Form::BF16 => block.narrow::<_, FMA>(Packed { source: lanes::BF16, target, golden }, masked),
-                Form::F16 => block.narrow::<_, FMA>(Packed { source: lanes::F16, target, golden }, masked),
+                Form::F32 => block.narrow(Packed { source: lanes::F32, target, golden }, masked),
+                Form::BF16 => block.narrow(Packed { source: lanes::BF16, target, golden }, masked),
+                Form::F16 => block.narrow(Packed { source: lanes::F16, target, golden }, masked),
                 Form::F64 => block.wide(Packed { source: lanes::F64, target, golden }, masked),
                 Form::Narrow => {
                     decode::<f32>(target_dtype, target, target_copy);
                     decode::<f32>(golden_dtype, golden, golden_copy);
-                    let pairs = Packed { source: lanes::F32, target: target_copy, golden: golden_copy };
-                    block.narrow::<_, FMA>(pairs, masked);
+                    block.narrow(
+                        Packed { source: lanes::F32, target: target_copy, golden: golden_copy },
+                        masked,
+                    );
                 }
                 Form::Wide => {
                     decode::<f64>(target_dtype, target, target_copy);
@@ -166,8 +156,8 @@ impl Kernel for Walk<'_> {
                 }
                 Form::Quad => {
                     decode_quads((target_dtype, target), (golden_dtype, golden), quads);
-                    let added = block.running.distances.add_quads(quads, block.start);
-                    block.look_closer(&&quads[..], added.differs);
+                    let added = block.running.distances.add_quads(block.level, quads, block.start);
+                    block.look_closer(&quads[..], added.differs);
                 }
             }
         }
@@ -176,6 +166,7 @@ impl Kernel for Walk<'_> {
 
 /// One block of pairs as it lies in the tensors, and where its results go.
 struct Block<'a> {
+    level: Level,
     dtypes: (DType, DType),
     target: &'a [u8],
     golden: &'a [u8],
@@ -185,33 +176,30 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    #[inline(always)]
-    fn narrow<S: Source<Value = f32>, const FMA: bool>(&mut self, pairs: Packed<'_, S>, masked: &mut Masked) {
-        let added = self.running.distances.add_narrow::<S, FMA>(pairs, self.start, masked);
+    fn narrow<S: Source<Value = f32>>(&mut self, pairs: Packed<'_, S>, masked: &mut Masked) {
+        let added = self.running.distances.add_narrow(self.level, pairs, self.start, masked);
         if added.masked {
-            self.look_closer(&masked.pairs(lanes::F32), added.differs);
+            self.look_closer(masked.pairs(lanes::F32), added.differs);
         } else {
-            self.look_closer(&pairs, added.differs);
+            self.look_closer(pairs, added.differs);
         }
     }
 
-    #[inline(always)]
     fn wide(&mut self, pairs: Packed<'_, lanes::F64>, masked: &mut Masked) {
-        let added = self.running.distances.add_wide(pairs, self.start, masked);
-        let pairs = if added.masked { masked.pairs(lanes::F64) } else { pairs };
-        self.look_closer(&pairs, added.differs);
+        let added = self.running.distances.add_wide(self.level, pairs, self.start, masked);
+        self.look_closer(if added.masked { masked.pairs(lanes::F64) } else { pairs }, added.differs);
     }
 
     /// Tells whether the block is bit-equal, and if it is not and a tolerance is given, measures its errors.
-    #[inline(always)]
-    fn look_closer<P: PairBlock>(&mut self, pairs: &P, differs: bool) {
+    fn look_closer<P: PairBlock>(&mut self, pairs: P, differs: bool) {
         let same_dtype = self.dtypes.0 == self.dtypes.1;
         let same = same_dtype && !differs && self.target == self.golden;
         self.running.equal &= same;
         if let (Some(tolerance), Some(errors), false) = (self.tolerance, &mut self.running.errors, same) {
-            errors.add(pairs, tolerance);
+            errors.add(self.level, pairs, tolerance);
             if same_dtype {
-                errors.ulp.add(ulp::measure(self.dtypes.0, self.target, self.golden));
+                let distances = Distances { dtype: self.dtypes.0, target: self.target, golden: self.golden };
+                errors.ulp.add(self.level.run(distances));
             }
         }
     }

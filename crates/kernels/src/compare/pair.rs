@@ -72,12 +72,11 @@ pub(super) struct Quad {
 }
 
 /// A block of pairs that can be walked in lanes, in f64.
-pub(super) trait PairBlock {
+pub(super) trait PairBlock: Copy {
     /// Calls `step` with every pair and its lane.
     fn each(&self, step: impl FnMut(usize, Quad));
 
     /// The position of the first pair that satisfies `wanted`, which one must.
-    #[inline(always)]
     fn position(&self, wanted: impl Fn(Quad) -> bool) -> u64 {
         let (mut seen, mut found) = (0, None);
         self.each(|_, quad| {
@@ -178,7 +177,6 @@ impl Width for f64 {
 }
 
 /// Decodes a packed block to f32 or f64, little-endian, into `out`.
-#[inline(always)]
 pub(super) fn decode<T: Width>(dtype: DType, block: &[u8], out: &mut Vec<u8>) {
     match dtype {
         DType::F64 => decode_from::<_, T>(lanes::F64, block, out),
@@ -198,7 +196,6 @@ pub(super) fn decode<T: Width>(dtype: DType, block: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-#[inline(always)]
 fn decode_from<S: Source, T: Width>(source: S, block: &[u8], out: &mut Vec<u8>) {
     out.resize(block.len() / S::SIZE * T::SIZE, 0);
     for (element, out) in block.chunks_exact(S::SIZE).zip(out.chunks_exact_mut(T::SIZE)) {

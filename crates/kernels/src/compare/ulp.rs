@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use ulpscope_tensor::{DType, Table};
 
-use crate::lanes::larger;
+use crate::lanes::{LANES, fold, larger};
+use crate::level::Kernel;
 
 /// Largest and summed distance over some run of pairs. The sum is an integer, so its order is of no matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,57 +19,62 @@ impl UlpDistance {
         self.max = larger(self.max, more.max);
         self.sum += more.sum;
     }
-
-    #[inline(always)]
-    fn see(&mut self, distance: u64) {
-        self.max = larger(self.max, distance);
-        self.sum += u128::from(distance);
-    }
 }
 
 /// The distances of two packed blocks of one dtype; pairs that are not finite on both sides are left out.
 /// Complex numbers have no order and hence no distance.
-#[inline(always)]
-pub(super) fn measure(dtype: DType, target: &[u8], golden: &[u8]) -> UlpDistance {
-    /// IEEE floats: sign and magnitude bits become a signed integer in which neighbours differ by one, and
-    /// both zeros are zero.
-    macro_rules! ieee {
-        ($bits:ident, $signed:ident, $infinity:expr) => {
-            distances(target, golden, |element| {
-                let bits = $bits::from_le_bytes(element);
-                let magnitude = (bits & ($bits::MAX >> 1)) as $signed;
-                (magnitude < $infinity).then_some(i64::from(if bits >> ($bits::BITS - 1) == 0 {
-                    magnitude
-                } else {
-                    -magnitude
-                }))
-            })
-        };
-    }
-    match dtype {
-        DType::F64 => ieee!(u64, i64, 0x7ff0_0000_0000_0000),
-        DType::F32 => ieee!(u32, i32, 0x7f80_0000),
-        DType::F16 => ieee!(u16, i16, 0x7c00),
-        DType::BF16 => ieee!(u16, i16, 0x7f80),
-        DType::I8 => distances(target, golden, |e| Some(i8::from_le_bytes(e).into())),
-        DType::I16 => distances(target, golden, |e| Some(i16::from_le_bytes(e).into())),
-        DType::I32 => distances(target, golden, |e| Some(i32::from_le_bytes(e).into())),
-        DType::I64 => distances(target, golden, |e| Some(i64::from_le_bytes(e))),
-        DType::U8 => distances(target, golden, |e| Some(u8::from_le_bytes(e).into())),
-        DType::U16 => distances(target, golden, |e| Some(u16::from_le_bytes(e).into())),
-        DType::U32 => distances(target, golden, |e| Some(u32::from_le_bytes(e).into())),
-        // Shifting both by 2^63 keeps the distance and makes them signed.
-        DType::U64 => distances(target, golden, |e| Some((u64::from_le_bytes(e) ^ (1 << 63)) as i64)),
-        DType::Bool => distances(target, golden, |[byte]| Some((byte != 0).into())),
-        DType::C64 | DType::C128 => UlpDistance::default(),
-        DType::F8E4M3FN
-        | DType::F8E5M2
-        | DType::F8E4M3FNUZ
-        | DType::F8E5M2FNUZ
-        | DType::F8E8M0
-        | DType::HiF8 => {
-            let ranks = float8_ranks(dtype);
-            distances(target, golden, |[code]| ranks[usize::from(code)])
+pub(super) struct Distances<'a> {
+    pub(super) dtype: DType,
+    pub(super) target: &'a [u8],
+    pub(super) golden: &'a [u8],
+}
+
+impl Kernel for Distances<'_> {
+    type Output = UlpDistance;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> UlpDistance {
+        let Distances { dtype, target, golden } = self;
+        /// IEEE floats: sign and magnitude bits become a signed integer in which neighbours differ by one, and
+        /// both zeros are zero.
+        macro_rules! ieee {
+            ($bits:ident, $signed:ident, $infinity:expr) => {
+                distances(target, golden, |element| {
+                    let bits = $bits::from_le_bytes(element);
+                    let magnitude = (bits & ($bits::MAX >> 1)) as $signed;
+                    (magnitude < $infinity).then_some(i64::from(if bits >> ($bits::BITS - 1) == 0 {
+                        magnitude
+                    } else {
+                        -magnitude
+                    }))
+                })
+            };
+        }
+        match dtype {
+            DType::F64 => ieee!(u64, i64, 0x7ff0_0000_0000_0000),
+            DType::F32 => ieee!(u32, i32, 0x7f80_0000),
+            DType::F16 => ieee!(u16, i16, 0x7c00),
+            DType::BF16 => ieee!(u16, i16, 0x7f80),
+            DType::I8 => distances(target, golden, |e| Some(i8::from_le_bytes(e).into())),
+            DType::I16 => distances(target, golden, |e| Some(i16::from_le_bytes(e).into())),
+            DType::I32 => distances(target, golden, |e| Some(i32::from_le_bytes(e).into())),
+            DType::I64 => distances(target, golden, |e| Some(i64::from_le_bytes(e))),
+            DType::U8 => distances(target, golden, |e| Some(u8::from_le_bytes(e).into())),
+            DType::U16 => distances(target, golden, |e| Some(u16::from_le_bytes(e).into())),
+            DType::U32 => distances(target, golden, |e| Some(u32::from_le_bytes(e).into())),
+            // Shifting both by 2^63 keeps the distance and makes them signed.
+            DType::U64 => distances(target, golden, |e| Some((u64::from_le_bytes(e) ^ (1 << 63)) as i64)),
+            DType::Bool => distances(target, golden, |[byte]| Some((byte != 0).into())),
+            DType::C64 | DType::C128 => UlpDistance::default(),
+            DType::F8E4M3FN
+            | DType::F8E5M2
+            | DType::F8E4M3FNUZ
+            | DType::F8E5M2FNUZ
+            | DType::F8E8M0
+            | DType::HiF8 => {
+                let ranks = float8_ranks(dtype);
+                distances(target, golden, |[code]| ranks[usize::from(code)])
+            }
         }
     }
 }
@@ -80,11 +86,27 @@ fn distances<const N: usize>(
     key: impl Fn([u8; N]) -> Option<i64>,
 ) -> UlpDistance {
     let mut distance = UlpDistance::default();
-    for (a, b) in target.as_chunks().0.iter().zip(golden.as_chunks().0) {
-        if let (Some(a), Some(b)) = (key(*a), key(*b)) {
-            distance.see(a.abs_diff(b));
+    // Groups keep the running numbers in lanes; only elements of 8 bytes have distances whose sum over a lane
+    // could overflow 64 bits, and these are widened one by one.
+    let mut max = [0u64; LANES];
+    let mut sum = [0u64; LANES];
+    for (group_a, group_b) in target.chunks(LANES * N).zip(golden.chunks(LANES * N)) {
+        let pairs = group_a.as_chunks().0.iter().zip(group_b.as_chunks().0);
+        for (lane, (a, b)) in pairs.enumerate() {
+            let apart = match (key(*a), key(*b)) {
+                (Some(a), Some(b)) => a.abs_diff(b),
+                _ => 0,
+            };
+            max[lane] = larger(max[lane], apart);
+            if N == 8 {
+                distance.sum += u128::from(apart);
+            } else {
+                sum[lane] += apart;
+            }
         }
     }
+    distance.max = fold(max, larger);
+    distance.sum += u128::from(fold(sum, |a, b| a + b));
     distance
 }
 

@@ -1,0 +1,21 @@
+//! Digests from Python.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use ulpscope_kernels::DigestKind;
+
+use crate::input::Input;
+
+/// The digest of a tensor's bytes in row-major order, in hex: "crc32" (as msprobe and ptdbg_ascend have it),
+/// "md5" or "xxh3".
+#[pyfunction]
+#[pyo3(signature = (x, kind = "xxh3"))]
+pub(crate) fn digest(py: Python<'_>, x: &Bound<'_, PyAny>, kind: &str) -> PyResult<String> {
+    let kind = match kind {
+        "crc32" => DigestKind::Crc32,
+        "md5" => DigestKind::Md5,
+        "xxh3" => DigestKind::Xxh3,
+        _ => return Err(PyValueError::new_err(format!("kind is {kind:?}; expected crc32, md5 or xxh3"))),
+    };
+    Input::of(x)?.detached(py, |view| ulpscope_kernels::digest(view, kind).to_string())
+}

@@ -1,0 +1,282 @@
+//! Files from Python: what they hold as plain objects, with tensors as [`FileTensor`]s.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::path::PathBuf;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::{IntoPyObjectExt, ffi};
+use ulpscope_formats::file::{self, Format};
+use ulpscope_formats::{Access, Bytes, Tensor, Value};
+
+use crate::dlpack::{CPU, DLTensor, DataType, Device, ManagedTensor, TENSOR_CAPSULE};
+use crate::errors::to_python;
+use crate::input::Input;
+
+/// Containers within containers; deeper ones are not tensors' homes.
+const MAX_DEPTH: usize = 100;
+
+/// What a function that takes a tensor or a file was given.
+pub(crate) enum Operand<'py> {
+    /// One tensor.
+    One(Input<'py>),
+    /// The tensors of a file, by name and in its order.
+    Named(Vec<(String, Tensor)>),
+}
+
+impl<'py> Operand<'py> {
+    pub(crate) fn of(object: &Bound<'py, PyAny>) -> PyResult<Operand<'py>> {
+        let Some(path) = path_of(object)? else { return Input::of(object).map(Operand::One) };
+        let opened = object.py().detach(|| file::read(&path, Access::ReadOnly)).map_err(to_python)?;
+        let mut tensors: Vec<_> =
+            opened.value.tensors().into_iter().map(|(name, tensor)| (name, tensor.clone())).collect();
+        match tensors.len() {
+            0 => Err(PyValueError::new_err(format!("{}: expected tensors, found none", path.display()))),
+            1 => Ok(Operand::One(Input::File(tensors.remove(0).1))),
+            _ => Ok(Operand::Named(tensors)),
+        }
+    }
+}
+
+/// The path an object names, if it is one.
+fn path_of(object: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
+    if object.is_instance_of::<PyString>() || object.hasattr(pyo3::intern!(object.py(), "__fspath__"))? {
+        object.extract().map(Some)
+    } else {
+        Ok(None)
+    }
+}
+
+/// A tensor of a file, mapped in place where the format allows. Writing to it never reaches the file.
+#[pyclass(frozen, module = "ulpscope")]
+pub(crate) struct FileTensor {
+    tensor: Tensor,
+}
+
+impl FileTensor {
+    pub(crate) fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    /// The bytes from the first element to the last; strides in files are never negative.
+    fn region(&self) -> Bytes {
+        let tensor = &self.tensor;
+        if tensor.shape().contains(&0) {
+            return tensor.storage().slice(0..0);
+        }
+        let reach =
+            tensor.shape().iter().zip(tensor.strides()).map(|(&dim, &stride)| (dim - 1) * stride as usize);
+        let length = reach.sum::<usize>() + tensor.dtype().size();
+        tensor.storage().slice(tensor.origin()..tensor.origin() + length)
+    }
+}
+
+#[pymethods]
+impl FileTensor {
+    /// Element type, by torch's name.
+    #[getter]
+    fn dtype(&self) -> &'static str {
+        self.tensor.dtype().name()
+    }
+
+    /// Dimensions, outermost first.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.tensor.shape())
+    }
+
+    /// Strides in elements.
+    #[getter]
+    fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let size = self.tensor.dtype().size() as isize;
+        PyTuple::new(py, self.tensor.strides().iter().map(|stride| stride / size))
+    }
+
+    /// Whether the first element lies at a multiple of its size, as frameworks expect.
+    #[getter]
+    fn aligned(&self) -> bool {
+        (self.region().as_ptr() as usize).is_multiple_of(self.tensor.dtype().size())
+    }
+
+    /// The raw bytes from the first element to the last, for numpy.
+    #[getter]
+    fn __array_interface__<'py>(slf: &Bound<'py, FileTensor>) -> PyResult<Bound<'py, PyDict>> {
+        let region = slf.get().region();
+        let interface = PyDict::new(slf.py());
+        interface.set_item("version", 3)?;
+        interface.set_item("typestr", "|u1")?;
+        interface.set_item("shape", (region.len(),))?;
+        interface.set_item("data", (region.as_ptr() as usize, !region.is_writable()))?;
+        Ok(interface)
+    }
+
+    /// DLPack's device: ordinary memory.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (CPU, 0)
+    }
+
+    /// The raw bytes from the first element to the last, for any framework.
+    #[pyo3(signature = (**_options))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        _options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let region = self.region();
+        let bytes = Box::new(ExportedBytes { shape: [region.len() as i64], strides: [1], bytes: region });
+        let tensor = DLTensor {
+            data: bytes.bytes.as_ptr().cast_mut().cast(),
+            device: Device { kind: CPU, id: 0 },
+            ndim: 1,
+            dtype: DataType { code: 1, bits: 8, lanes: 1 },
+            shape: bytes.shape.as_ptr().cast_mut(),
+            strides: bytes.strides.as_ptr().cast_mut(),
+            byte_offset: 0,
+        };
+        let context = Box::into_raw(bytes).cast();
+        let managed =
+            Box::into_raw(Box::new(ManagedTensor { tensor, context, deleter: Some(delete_exported) }));
+        // SAFETY: the GIL is held; the capsule owns `managed` until a consumer renames it, and its destructor
+        // deletes it only if nobody has. When no capsule comes to be, nobody else knows the pointer.
+        #[expect(unsafe_code)]
+        unsafe {
+            let capsule = ffi::PyCapsule_New(managed.cast(), TENSOR_CAPSULE.as_ptr(), Some(delete_unused));
+            if capsule.is_null() {
+                delete_exported(managed);
+                return Err(PyErr::fetch(py));
+            }
+            Ok(Bound::from_owned_ptr(py, capsule))
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("FileTensor(dtype={}, shape={:?})", self.tensor.dtype(), self.tensor.shape())
+    }
+}
+
+/// What an exported tensor needs to stay valid: at a fixed address, until its deleter runs.
+struct ExportedBytes {
+    shape: [i64; 1],
+    strides: [i64; 1],
+    bytes: Bytes,
+}
+
+/// # Safety
+/// `managed` must come from [`FileTensor::__dlpack__`] and not have been deleted before.
+#[expect(unsafe_code)]
+unsafe extern "C" fn delete_exported(managed: *mut ManagedTensor) {
+    // SAFETY: both were made by `Box::into_raw`, and are taken back once.
+    unsafe {
+        let managed = Box::from_raw(managed);
+        drop(Box::from_raw(managed.context.cast::<ExportedBytes>()));
+    }
+}
+
+/// # Safety
+/// Called by Python on a capsule of ours, with the GIL held.
+#[expect(unsafe_code)]
+unsafe extern "C" fn delete_unused(capsule: *mut ffi::PyObject) {
+    // SAFETY: a consumer renames the capsule when it takes the tensor over, so that a capsule that still has its
+    // name still owns it.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, TENSOR_CAPSULE.as_ptr()) == 1 {
+            let managed: *mut c_void = ffi::PyCapsule_GetPointer(capsule, TENSOR_CAPSULE.as_ptr());
+            delete_exported(managed.cast());
+        }
+    }
+}
+
+/// Reads a file; its containers and plain values become Python's, its tensors [`FileTensor`]s.
+#[pyfunction]
+pub(crate) fn read_file(py: Python<'_>, path: PathBuf) -> PyResult<Py<PyAny>> {
+    // Private pages: what a framework writes to a loaded tensor stays in this process.
+    let opened = py.detach(|| file::read(&path, Access::CopyOnWrite)).map_err(to_python)?;
+    to_object(py, &opened.value)
+}
+
+fn to_object(py: Python<'_>, value: &Value) -> PyResult<Py<PyAny>> {
+    let items = |items: &[Value]| items.iter().map(|item| to_object(py, item)).collect::<PyResult<Vec<_>>>();
+    match value {
+        Value::None => Ok(py.None()),
+        Value::Bool(value) => value.into_py_any(py),
+        Value::Int(value) => match i64::try_from(*value) {
+            Ok(value) => value.into_py_any(py),
+            // Through text: 128-bit integers have no place in the stable ABI.
+            Err(_) => py.get_type::<PyInt>().call1((value.to_string(),))?.into_py_any(py),
+        },
+        Value::Float(value) => value.into_py_any(py),
+        Value::Str(value) => value.into_py_any(py),
+        Value::Bytes(value) => PyBytes::new(py, value).into_py_any(py),
+        Value::List(values) => PyList::new(py, items(values)?)?.into_py_any(py),
+        Value::Tuple(values) => PyTuple::new(py, items(values)?)?.into_py_any(py),
+        Value::Dict(pairs) => {
+            let dict = PyDict::new(py);
+            for (key, value) in pairs {
+                dict.set_item(to_object(py, key)?, to_object(py, value)?)?;
+            }
+            dict.into_py_any(py)
+        }
+        Value::Tensor(tensor) => FileTensor { tensor: tensor.clone() }.into_py_any(py),
+        Value::Opaque(reason) => PyString::new(py, &format!("<not read: {reason}>")).into_py_any(py),
+    }
+}
+
+/// Writes tensors, and the plain containers and values around them, in the format that the path's suffix names.
+#[pyfunction]
+pub(crate) fn write_file(py: Python<'_>, path: PathBuf, x: &Bound<'_, PyAny>) -> PyResult<()> {
+    let format = Format::of_suffix(&path).map_err(to_python)?;
+    let value = to_value(x, &mut HashMap::new(), MAX_DEPTH)?;
+    py.detach(|| file::write(&path, format, &value)).map_err(to_python)
+}
+
+/// Storages seen so far, so that tensors which share one in memory share one in the file.
+type Storages = HashMap<(usize, usize), Bytes>;
+
+fn to_value(object: &Bound<'_, PyAny>, storages: &mut Storages, depth: usize) -> PyResult<Value> {
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err(PyValueError::new_err(format!("containers are nested deeper than {MAX_DEPTH} levels")));
+    };
+    if object.is_none() {
+        return Ok(Value::None);
+    }
+    if let Ok(flag) = object.cast::<PyBool>() {
+        return Ok(Value::Bool(flag.is_true()));
+    }
+    if object.is_instance_of::<PyInt>() {
+        let text = object.str()?.to_string();
+        return text
+            .parse()
+            .map(Value::Int)
+            .map_err(|_| PyValueError::new_err(format!("{text} has over 128 bits")));
+    }
+    if object.is_instance_of::<PyFloat>() {
+        return object.extract().map(Value::Float);
+    }
+    if let Ok(text) = object.cast::<PyString>() {
+        return Ok(Value::Str(text.to_string()));
+    }
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        return Ok(Value::Bytes(bytes.as_bytes().to_vec()));
+    }
+    if let Ok(dict) = object.cast::<PyDict>() {
+        let mut pairs = Vec::with_capacity(dict.len());
+        for (key, value) in dict.iter() {
+            pairs.push((to_value(&key, storages, depth)?, to_value(&value, storages, depth)?));
+        }
+        return Ok(Value::Dict(pairs));
+    }
+    if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
+        let items = object.try_iter()?.map(|item| to_value(&item?, storages, depth));
+        let items = items.collect::<PyResult<Vec<_>>>()?;
+        return Ok(if object.is_instance_of::<PyList>() { Value::List(items) } else { Value::Tuple(items) });
+    }
+    let tensor = Input::of(object)?.into_tensor()?;
+    let key = (tensor.storage().as_ptr() as usize, tensor.storage().len());
+    let storage = storages.entry(key).or_insert_with(|| tensor.storage().clone()).clone();
+    let (shape, strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());
+    Tensor::strided(tensor.dtype(), shape, strides, storage, tensor.origin())
+        .map(Value::Tensor)
+        .map_err(|error| PyTypeError::new_err(error.to_string()))
+}

@@ -1,0 +1,321 @@
+//! From a Python object to a view: torch tensors, numpy arrays, and whatever speaks like one of them.
+//!
+//! The memory stays the object's. It is read with the GIL released while the caller holds a reference; a program
+//! that writes to a tensor in another thread meanwhile gets numbers from some moment in between, as it would from
+//! torch itself.
+
+use std::cell::RefCell;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyType};
+use ulpscope_formats::{Bytes, Tensor};
+use ulpscope_tensor::{DType, View};
+
+use crate::dlpack::{self, DLTensor, DataType, ExchangeApi};
+use crate::files::FileTensor;
+
+/// A tensor somebody else owns: of a Python object, which is kept alive, or of a file.
+pub(crate) enum Input<'py> {
+    Object { owner: Bound<'py, PyAny>, layout: Layout },
+    File(Tensor),
+}
+
+/// Where the elements of a Python object lie. Free of Python, so that it can go where the GIL is not held.
+pub(crate) struct Layout {
+    dtype: DType,
+    shape: Vec<usize>,
+    /// In bytes.
+    strides: Vec<isize>,
+    /// Of element zero.
+    address: usize,
+}
+
+impl<'py> Input<'py> {
+    /// A torch tensor on any device, a numpy array, or a tensor of a file that was read before.
+    pub(crate) fn of(object: &Bound<'py, PyAny>) -> PyResult<Input<'py>> {
+        let py = object.py();
+        if let Some(layout) = exchange(object)?.filter(|found| found.on_cpu) {
+            return Ok(Input::Object { owner: object.clone(), layout: layout.layout });
+        }
+        if let Ok(tensor) = object.cast::<FileTensor>() {
+            return Ok(Input::File(tensor.get().tensor().clone()));
+        }
+        if object.hasattr(intern!(py, "data_ptr"))? {
+            return Input::of_torch(object);
+        }
+        if object.hasattr(intern!(py, "__array_interface__"))? {
+            return Input::of_numpy(object);
+        }
+        let kind = object.get_type().fully_qualified_name()?;
+        Err(PyTypeError::new_err(format!("expected a torch tensor, a numpy array or a path, found {kind}")))
+    }
+
+    /// A torch tensor that the fast way does not take: on another device, with a pending conjugation or negation,
+    /// or of a torch that has no fast way.
+    fn of_torch(tensor: &Bound<'py, PyAny>) -> PyResult<Input<'py>> {
+        let py = tensor.py();
+        let plain = tensor.call_method0(intern!(py, "detach"))?.call_method0(intern!(py, "cpu"))?;
+        let plain =
+            plain.call_method0(intern!(py, "resolve_conj"))?.call_method0(intern!(py, "resolve_neg"))?;
+        if let Some(found) = exchange(&plain)? {
+            return Ok(Input::Object { owner: plain, layout: found.layout });
+        }
+        let layout = plain.getattr(intern!(py, "layout"))?.str()?.to_string();
+        if layout != "torch.strided" {
+            return Err(PyValueError::new_err(format!(
+                "expected a dense tensor, found {layout}: use .to_dense()"
+            )));
+        }
+        let dtype = dtype_from_name(&plain.getattr(intern!(py, "dtype"))?.str()?.to_string())?;
+        let strides: Vec<isize> = plain.call_method0(intern!(py, "stride"))?.extract()?;
+        let layout = Layout {
+            dtype,
+            shape: plain.getattr(intern!(py, "shape"))?.extract()?,
+            strides: strides.into_iter().map(|stride| stride * dtype.size() as isize).collect(),
+            address: plain.call_method0(intern!(py, "data_ptr"))?.extract()?,
+        };
+        Ok(Input::Object { owner: plain, layout })
+    }
+
+    fn of_numpy(array: &Bound<'py, PyAny>) -> PyResult<Input<'py>> {
+        let py = array.py();
+        let dtype = array.getattr(intern!(py, "dtype"))?;
+        let order: String = dtype.getattr(intern!(py, "byteorder"))?.extract()?;
+        if order == ">" {
+            let native = dtype.call_method1(intern!(py, "newbyteorder"), ("<",))?;
+            return Input::of_numpy(&array.call_method1(intern!(py, "astype"), (native,))?);
+        }
+        let dtype = dtype_from_name(&dtype.getattr(intern!(py, "name"))?.extract::<String>()?)?;
+        let interface = array.getattr(intern!(py, "__array_interface__"))?;
+        let shape: Vec<usize> = interface.get_item("shape")?.extract()?;
+        let strides: Option<Vec<isize>> = interface.get_item("strides")?.extract()?;
+        let (address, _read_only): (usize, bool) = interface.get_item("data")?.extract()?;
+        let strides = strides.unwrap_or_else(|| ulpscope_tensor::contiguous_strides(&shape, dtype.size()));
+        Ok(Input::Object { owner: array.clone(), layout: Layout { dtype, shape, strides, address } })
+    }
+
+    /// Runs `with` on the view, without the GIL.
+    pub(crate) fn detached<T: Send>(
+        &self,
+        py: Python<'_>,
+        with: impl FnOnce(&View<'_>) -> T + Send,
+    ) -> PyResult<T> {
+        let part = self.part();
+        py.detach(|| part.view().map(|view| with(&view)))
+    }
+
+    /// Runs `with` on the views of two inputs, without the GIL.
+    pub(crate) fn detached_pair<T: Send>(
+        &self,
+        other: &Input<'_>,
+        py: Python<'_>,
+        with: impl FnOnce(&View<'_>, &View<'_>) -> T + Send,
+    ) -> PyResult<T> {
+        let parts = (self.part(), other.part());
+        py.detach(|| Ok(with(&parts.0.view()?, &parts.1.view()?)))
+    }
+
+    /// The tensor as a value of its own, which keeps the object alive instead of copying its elements.
+    pub(crate) fn into_tensor(self) -> PyResult<Tensor> {
+        let (owner, layout) = match self {
+            Input::File(tensor) => return Ok(tensor),
+            Input::Object { owner, layout } => (owner, layout),
+        };
+        let (before, length) = layout.extent()?;
+        let memory =
+            ObjectMemory { _owner: owner.unbind(), address: layout.address.wrapping_sub(before), length };
+        Tensor::strided(layout.dtype, layout.shape, layout.strides, Bytes::foreign(memory), before)
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    fn part(&self) -> Part<'_> {
+        match self {
+            Input::Object { layout, .. } => Part::Object(layout),
+            Input::File(tensor) => Part::File(tensor),
+        }
+    }
+}
+
+/// An input without its Python half.
+enum Part<'a> {
+    Object(&'a Layout),
+    File(&'a Tensor),
+}
+
+impl<'a> Part<'a> {
+    fn view(&self) -> PyResult<View<'a>> {
+        match self {
+            Part::Object(layout) => layout.view(),
+            Part::File(tensor) => Ok(tensor.view()),
+        }
+    }
+}
+
+/// Memory of a Python object, which it keeps alive.
+struct ObjectMemory {
+    _owner: Py<PyAny>,
+    address: usize,
+    length: usize,
+}
+
+impl AsRef<[u8]> for ObjectMemory {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: see `memory`; the owner is held by this very structure.
+        #[expect(unsafe_code)]
+        unsafe {
+            memory(self.address, self.length)
+        }
+    }
+}
+
+/// The bytes from `address` on.
+///
+/// # Safety
+/// Address and length must be what an object says of its own memory (by address, shape and strides), and the
+/// object must live for as long as the slice is used: it keeps its memory while it lives.
+#[expect(unsafe_code)]
+unsafe fn memory<'a>(address: usize, length: usize) -> &'a [u8] {
+    if length == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(address as *const u8, length) }
+}
+
+impl Layout {
+    /// How many bytes lie before element zero (with negative strides), and how many there are in all.
+    fn extent(&self) -> PyResult<(usize, usize)> {
+        if self.shape.contains(&0) {
+            return Ok((0, 0));
+        }
+        let overflow =
+            || PyValueError::new_err(format!("shape {:?} overflows the address space", self.shape));
+        let (mut before, mut after) = (0usize, self.dtype.size());
+        for (&dim, &stride) in self.shape.iter().zip(&self.strides) {
+            let reach = (dim - 1).checked_mul(stride.unsigned_abs()).ok_or_else(overflow)?;
+            let side = if stride < 0 { &mut before } else { &mut after };
+            *side = side.checked_add(reach).ok_or_else(overflow)?;
+        }
+        Ok((before, before.checked_add(after).ok_or_else(overflow)?))
+    }
+
+    fn view(&self) -> PyResult<View<'_>> {
+        let (before, length) = self.extent()?;
+        // SAFETY: the layout is what the object says of itself, and `Input` holds a reference to the object for as
+        // long as this borrow of its layout lasts.
+        #[expect(unsafe_code)]
+        let bytes = unsafe { memory(self.address.wrapping_sub(before), length) };
+        View::strided(self.dtype, self.shape.clone(), self.strides.clone(), bytes, before)
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+}
+
+fn dtype_from_name(name: &str) -> PyResult<DType> {
+    name.parse().map_err(|_| PyTypeError::new_err(format!("a tensor of dtype {name} cannot be measured")))
+}
+
+/// What the exchange table says of an object.
+struct Exchanged {
+    layout: Layout,
+    on_cpu: bool,
+}
+
+/// Where an object's elements lie, by its type's exchange table; nothing when there is no table, or the table
+/// refuses this object.
+fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
+    let Some(api) = exchange_api(&object.get_type())? else { return Ok(None) };
+    let Some(borrow) = api.borrow_from_object else { return Ok(None) };
+    let mut tensor = std::mem::MaybeUninit::<DLTensor>::zeroed();
+    // SAFETY: the table belongs to the type of this very object, the GIL is held, and `tensor` has room.
+    #[expect(unsafe_code)]
+    let status = unsafe { borrow(object.as_ptr().cast(), tensor.as_mut_ptr()) };
+    if status != 0 {
+        // A pending conjugation, a sparse layout: the slower way says better what is wrong, if anything is.
+        drop(PyErr::take(object.py()));
+        return Ok(None);
+    }
+    // SAFETY: the function reported success, so it has filled the structure; and all-zero was valid before.
+    #[expect(unsafe_code)]
+    let tensor = unsafe { tensor.assume_init() };
+    let rank = usize::try_from(tensor.ndim).unwrap_or(0);
+    // SAFETY: shape and strides point to `ndim` numbers that live as long as the object is not changed, and the
+    // GIL is held until they are copied. Strides may be null for a packed tensor, and both may be without rank.
+    #[expect(unsafe_code)]
+    let numbers = |pointer: *const i64| unsafe {
+        if rank == 0 || pointer.is_null() { &[][..] } else { std::slice::from_raw_parts(pointer, rank) }
+    };
+    let dtype = dtype_from_dlpack(tensor.dtype)?;
+    let shape: Vec<usize> = numbers(tensor.shape).iter().map(|&dim| dim as usize).collect();
+    let strides = if tensor.strides.is_null() {
+        ulpscope_tensor::contiguous_strides(&shape, dtype.size())
+    } else {
+        numbers(tensor.strides).iter().map(|&stride| stride as isize * dtype.size() as isize).collect()
+    };
+    let address = tensor.data as usize + tensor.byte_offset as usize;
+    Ok(Some(Exchanged {
+        layout: Layout { dtype, shape, strides, address },
+        on_cpu: tensor.device.kind == dlpack::CPU,
+    }))
+}
+
+thread_local! {
+    /// The type asked about last, and its table: nearly every call is about the same type as the one before.
+    static LAST_TYPE: RefCell<Option<(Py<PyType>, Option<&'static ExchangeApi>)>> = const { RefCell::new(None) };
+}
+
+fn exchange_api(kind: &Bound<'_, PyType>) -> PyResult<Option<&'static ExchangeApi>> {
+    LAST_TYPE.with_borrow_mut(|last| {
+        if let Some((known, api)) = last {
+            if known.is(kind) {
+                return Ok(*api);
+            }
+        }
+        let api = match kind.getattr_opt(intern!(kind.py(), "__dlpack_c_exchange_api__"))? {
+            Some(capsule) => api_from_capsule(&capsule),
+            None => None,
+        };
+        *last = Some((kind.clone().unbind(), api));
+        Ok(api)
+    })
+}
+
+fn api_from_capsule(capsule: &Bound<'_, PyAny>) -> Option<&'static ExchangeApi> {
+    let capsule = capsule.cast::<PyCapsule>().ok()?;
+    let pointer = capsule.pointer_checked(Some(dlpack::EXCHANGE_CAPSULE)).ok()?;
+    // SAFETY: the protocol says that a capsule of this name holds a table that lives as long as the process. Its
+    // header comes first in every version, and is looked at before anything else.
+    #[expect(unsafe_code)]
+    let api: &'static ExchangeApi = unsafe { pointer.cast().as_ref() };
+    (api.header.major == dlpack::MAJOR_VERSION).then_some(api)
+}
+
+fn dtype_from_dlpack(dtype: DataType) -> PyResult<DType> {
+    Ok(match (dtype.code, dtype.bits, dtype.lanes) {
+        (0, 8, 1) => DType::I8,
+        (0, 16, 1) => DType::I16,
+        (0, 32, 1) => DType::I32,
+        (0, 64, 1) => DType::I64,
+        (1, 8, 1) => DType::U8,
+        (1, 16, 1) => DType::U16,
+        (1, 32, 1) => DType::U32,
+        (1, 64, 1) => DType::U64,
+        (2, 16, 1) => DType::F16,
+        (2, 32, 1) => DType::F32,
+        (2, 64, 1) => DType::F64,
+        (4, 16, 1) => DType::BF16,
+        (5, 64, 1) => DType::C64,
+        (5, 128, 1) => DType::C128,
+        (6, 8, 1) => DType::Bool,
+        (10, 8, 1) => DType::F8E4M3FN,
+        (11, 8, 1) => DType::F8E4M3FNUZ,
+        (12, 8, 1) => DType::F8E5M2,
+        (13, 8, 1) => DType::F8E5M2FNUZ,
+        (14, 8, 1) => DType::F8E8M0,
+        (code, bits, lanes) => {
+            let found = format!("code {code}, {bits} bits, {lanes} lanes");
+            return Err(PyTypeError::new_err(format!("a tensor of this dtype cannot be measured: {found}")));
+        }
+    })
+}

@@ -1,0 +1,149 @@
+//! `Stats`, and the function that makes it.
+
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use ulpscope_cli::results;
+use ulpscope_kernels as kernels;
+use ulpscope_kernels::Threads;
+use ulpscope_report::{Record, Table, Terminal};
+use ulpscope_tensor::{DType, Scalar};
+
+use crate::files::Operand;
+use crate::input::Input;
+use crate::numbers;
+
+/// What is known of a tensor after one pass.
+#[pyclass(frozen, module = "ulpscope")]
+pub(crate) struct Stats {
+    dtype: DType,
+    shape: Vec<usize>,
+    stats: kernels::Stats,
+}
+
+/// Statistics of a torch tensor, a numpy array, or a file: of each of its tensors by name, if it holds several.
+#[pyfunction]
+pub(crate) fn stats(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    match Operand::of(x)? {
+        Operand::One(input) => measure(py, &input)?.into_py_any(py),
+        Operand::Named(tensors) => {
+            let all = PyDict::new(py);
+            for (name, tensor) in tensors {
+                all.set_item(name, measure(py, &Input::File(tensor))?)?;
+            }
+            all.into_py_any(py)
+        }
+    }
+}
+
+fn measure(py: Python<'_>, input: &Input<'_>) -> PyResult<Stats> {
+    input.detached(py, |view| Stats {
+        dtype: view.dtype(),
+        shape: view.shape().to_vec(),
+        stats: kernels::stats(view, Threads::All),
+    })
+}
+
+impl Stats {
+    fn record(&self) -> Record {
+        results::of_stats(self.dtype, &self.shape, &self.stats)
+    }
+}
+
+fn extremum(py: Python<'_>, scalar: Option<Scalar>) -> PyResult<Option<Py<PyAny>>> {
+    scalar.map(|scalar| numbers::to_python(py, scalar)).transpose()
+}
+
+#[pymethods]
+impl Stats {
+    /// Dimensions, outermost first.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.shape)
+    }
+
+    /// Element type, by torch's name.
+    #[getter]
+    fn dtype(&self) -> &'static str {
+        self.dtype.name()
+    }
+
+    /// Largest element as torch has it: NaN if there is one.
+    #[getter]
+    fn max(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        extremum(py, self.stats.max)
+    }
+
+    /// Smallest element as torch has it: NaN if there is one.
+    #[getter]
+    fn min(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        extremum(py, self.stats.min)
+    }
+
+    /// Mean, summed in float64.
+    #[getter]
+    fn mean(&self) -> Option<f64> {
+        self.stats.mean
+    }
+
+    /// L2 norm, summed in float64.
+    #[getter]
+    fn norm(&self) -> f64 {
+        self.stats.norm
+    }
+
+    /// Elements that are NaN.
+    #[getter]
+    fn nan(&self) -> u64 {
+        self.stats.nan
+    }
+
+    /// Elements that are +Inf.
+    #[getter]
+    fn pos_inf(&self) -> u64 {
+        self.stats.pos_inf
+    }
+
+    /// Elements that are -Inf.
+    #[getter]
+    fn neg_inf(&self) -> u64 {
+        self.stats.neg_inf
+    }
+
+    /// Elements equal to zero.
+    #[getter]
+    fn zeros(&self) -> u64 {
+        self.stats.zeros
+    }
+
+    /// Elements too small for a full mantissa in their own dtype.
+    #[getter]
+    fn subnormals(&self) -> u64 {
+        self.stats.subnormals
+    }
+
+    /// Largest finite element.
+    #[getter]
+    fn finite_max(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        extremum(py, self.stats.finite_max)
+    }
+
+    /// Smallest finite element.
+    #[getter]
+    fn finite_min(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        extremum(py, self.stats.finite_min)
+    }
+
+    /// The fields as strict JSON; non-finite numbers become the strings "NaN", "Infinity", "-Infinity".
+    fn to_json(&self) -> String {
+        self.record().to_json().to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        Terminal::default().render(&Table::of_record("Stats", &self.record()))
+    }
+
+    fn _repr_html_(&self) -> String {
+        Table::of_record("Stats", &self.record()).to_html()
+    }
+}

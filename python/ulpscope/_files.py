@@ -1,0 +1,86 @@
+"""Loading and saving: files as tensors of the framework the user has."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from ulpscope import _core
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
+
+Framework = Literal["torch", "numpy"]
+
+
+def load(path: str | os.PathLike[str], framework: Framework | None = None) -> Any:
+    """Reads a tensor file: .npy, .npz, .pt, .safetensors, an ACL dump, a dump of torch_npu.hooks.
+
+    Returns what the file holds: a tensor, or a dictionary or list of them. Tensors are mapped, not copied,
+    where the file's layout allows; writing to one never reaches the file. Nothing in the file is executed.
+
+    ``framework`` says what tensors become: "torch" (the default where torch is installed) or "numpy".
+    """
+    if framework is None:
+        framework = "torch" if importlib.util.find_spec("torch") else "numpy"
+    if framework not in ("torch", "numpy"):
+        raise ValueError(f'framework is {framework!r}; expected "torch" or "numpy"')
+    convert = _to_torch if framework == "torch" else _to_numpy
+    return _convert(_core.read_file(path), convert)
+
+
+def save(path: str | os.PathLike[str], x: Any) -> None:
+    """Writes a tensor, or a dictionary or list of tensors and plain values, in the format of the path's suffix.
+
+    The file appears complete or not at all.
+    """
+    _core.write_file(path, x)
+
+
+def _convert(value: Any, convert: Callable[[_core.FileTensor], Any]) -> Any:
+    if isinstance(value, _core.FileTensor):
+        return convert(value)
+    if isinstance(value, dict):
+        return {key: _convert(item, convert) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_convert(item, convert) for item in value)
+    return value
+
+
+def _to_torch(tensor: _core.FileTensor) -> torch.Tensor:
+    import torch
+
+    dtype = getattr(torch, tensor.dtype, None)
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"this torch has no {tensor.dtype}; ulpscope.stats and ulpscope.diff read the file itself")
+    if 0 in tensor.shape:
+        return torch.empty(tensor.shape, dtype=dtype)
+    raw = torch.from_dlpack(tensor)
+    if not tensor.aligned:
+        raw = raw.clone()
+    return raw.view(dtype).as_strided(tensor.shape, tensor.strides)
+
+
+def _to_numpy(tensor: _core.FileTensor) -> numpy.ndarray[Any, Any]:
+    import numpy
+
+    try:
+        dtype = numpy.dtype(tensor.dtype)
+    except TypeError:
+        try:
+            import ml_dtypes
+
+            dtype = numpy.dtype(getattr(ml_dtypes, tensor.dtype))
+        except (ImportError, AttributeError):
+            raise TypeError(
+                f"numpy has no {tensor.dtype}: install ml_dtypes, or load with framework='torch'"
+            ) from None
+    if 0 in tensor.shape:
+        return numpy.empty(tensor.shape, dtype)
+    strides = [stride * dtype.itemsize for stride in tensor.strides]
+    # The array interface keeps the file's memory alive through the array's base.
+    raw = numpy.asarray(tensor)
+    return numpy.ndarray(tensor.shape, dtype, buffer=raw.data, strides=strides)

@@ -1,0 +1,285 @@
+"""Every metric against numpy in float64, for every dtype and every odd value."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import reference
+import torch
+import ulpscope
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+FLOATS_8 = [
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+    torch.float8_e4m3fnuz,
+    torch.float8_e5m2fnuz,
+    torch.float8_e8m0fnu,
+]
+SIGNED = [torch.int8, torch.int16, torch.int32, torch.int64]
+UNSIGNED = [torch.uint8, torch.uint16, torch.uint32, torch.uint64]
+COMPLEX = [torch.complex64, torch.complex128]
+DTYPES = [*FLOATS, *FLOATS_8, *SIGNED, *UNSIGNED, torch.bool, *COMPLEX]
+
+COUNTS = {"nan", "pos_inf", "neg_inf", "zeros", "subnormals", "shape", "dtype"}
+# Sums of integers beyond 2^53 and sums in another order than numpy's differ in the last bits.
+SUM_RTOL = 1e-12
+
+
+def raw_tensor(dtype: torch.dtype, count: int, seed: int) -> torch.Tensor:
+    """Random bits: all the NaN, infinities and subnormals that a dtype has."""
+    generator = torch.Generator().manual_seed(seed)
+    width = torch.empty(0, dtype=dtype).element_size()
+    raw = torch.randint(0, 256, (count * width,), dtype=torch.uint8, generator=generator)
+    if dtype == torch.bool:
+        return raw > 127
+    return raw.view(dtype)
+
+
+def tame_tensor(dtype: torch.dtype, count: int, seed: int) -> torch.Tensor:
+    """Numbers like a layer's, with zeros among them."""
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(count, generator=generator, dtype=torch.float64) * 3
+    values[::7] = 0
+    if dtype in UNSIGNED or dtype == torch.float8_e8m0fnu:
+        values = values.abs()
+    if dtype.is_complex:
+        imaginary = torch.randn(count, generator=generator, dtype=torch.float64)
+        return torch.complex(values, imaginary).to(dtype)
+    return values.to(dtype)
+
+
+def same(found: Any, expected: Any, rtol: float = 0.0) -> bool:
+    if expected is None or found is None:
+        return found is expected
+    if isinstance(expected, float) and math.isnan(expected):
+        return math.isnan(found)
+    return bool(np.isclose(float(found), float(expected), rtol=rtol, atol=0.0, equal_nan=True))
+
+
+def check_stats(x: torch.Tensor) -> None:
+    found, expected = ulpscope.stats(x), reference.stats(x)
+    for name, value in expected.items():
+        got = getattr(found, name)
+        if name in COUNTS:
+            assert got == value, f"{name}: {got} is not {value}"
+        else:
+            rtol = SUM_RTOL if name in ("mean", "norm") or x.is_complex() else 0.0
+            # A mean near zero is what is left of large terms: hold it against their size.
+            if name == "mean" and value is not None and math.isfinite(value):
+                size = reference.modulus(reference.widen(x))
+                assert abs(got - value) <= SUM_RTOL * np.abs(size).mean(), f"mean: {got} is not {value}"
+            else:
+                assert same(got, value, rtol), f"{name}: {got} is not {value}"
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 4095, 4096, 4097, 10_000])
+def test_stats_of_every_dtype(dtype: torch.dtype, count: int) -> None:
+    if dtype not in (torch.int64, torch.uint64):
+        check_stats(raw_tensor(dtype, count, seed=count))
+    check_stats(tame_tensor(dtype, count, seed=count))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_diff_of_every_dtype_with_itself_and_with_float32(dtype: torch.dtype) -> None:
+    golden = tame_tensor(dtype, 5000, seed=1)
+    for target in [golden, tame_tensor(dtype, 5000, seed=2), raw_tensor(dtype, 5000, seed=3)]:
+        if not (dtype in (torch.int64, torch.uint64) and target is not golden):
+            check_diff(target, golden)
+            check_diff(target, tame_tensor(torch.float32, 5000, seed=4))
+
+
+def check_diff(target: torch.Tensor, golden: torch.Tensor, atol: float = 1e-3, rtol: float = 1e-3) -> None:
+    found = ulpscope.diff(target, golden, atol=atol, rtol=rtol)
+    expected = reference.diff(target, golden, atol, rtol)
+    for name, value in expected.items():
+        got = getattr(found, name)
+        if isinstance(value, int) or value is None:
+            assert got == value, f"{name}: {got} is not {value}"
+        elif name == "cosine":
+            assert abs(got - value) < 1e-14, f"cosine: {got} is not {value}"
+        else:
+            exact = name in ("max_abs", "max_rel", "under_1e3", "under_5e3") and not golden.is_complex()
+            assert same(got, value, 0.0 if exact else SUM_RTOL), f"{name}: {got} is not {value}"
+    assert found.agrees == (expected["over_tolerance"] == 0)
+    assert found.equal == (
+        target.dtype == golden.dtype
+        and target.contiguous().view(torch.uint8).tolist() == golden.contiguous().view(torch.uint8).tolist()
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    count=st.integers(0, 9000),
+    seed=st.integers(0, 2**32 - 1),
+    scale=st.sampled_from([0.0, 1e-9, 1e-6, 1e-4, 1e-3, 4.99e-3, 0.1, 3.0]),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.float16, torch.float64]),
+    zeros=st.booleans(),
+    odd=st.booleans(),
+)
+def test_diff_against_float64(
+    count: int, seed: int, scale: float, dtype: torch.dtype, zeros: bool, odd: bool
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    golden = torch.randn(count, generator=generator, dtype=torch.float64)
+    if zeros:
+        golden = golden.clamp(min=0)
+    target = golden * (1 + scale * torch.randn(count, generator=generator, dtype=torch.float64))
+    if zeros and count > 5:
+        target[count // 3] += 0.25
+    if odd and count > 20:
+        golden[3], target[3] = math.nan, math.nan
+        golden[7], target[7] = math.inf, math.inf
+        golden[11], target[11] = -math.inf, math.inf if seed % 2 else -math.inf
+        target[count - 1] = math.nan if seed % 3 else 1.0
+    check_diff(target.to(dtype), golden.to(dtype))
+
+
+def test_shares_are_exact_next_to_their_limits() -> None:
+    # Relative errors on and around 1/1000 and 5/1000: float32 estimates alone would get some of these wrong.
+    golden = torch.linspace(1, 2, 40_000, dtype=torch.float32)
+    for limit in (0.001, 0.005):
+        for nudge in (-3e-7, -1e-7, 0.0, 1e-7, 3e-7):
+            check_diff((golden.double() * (1 + limit + nudge)).float(), golden)
+
+
+def test_large_integers_keep_their_difference() -> None:
+    golden = torch.tensor([2**62, -(2**62), 5], dtype=torch.int64)
+    target = torch.tensor([2**62 + 1, -(2**62), 5], dtype=torch.int64)
+    found = ulpscope.diff(target, golden)
+    assert (found.max_abs, found.worst_index, found.max_ulp) == (1.0, 0, 1)
+    assert ulpscope.stats(target).max == 2**62 + 1
+    assert ulpscope.stats(torch.tensor([2**64 - 1], dtype=torch.uint64)).max == 2**64 - 1
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.float8_e4m3fn, torch.float8_e5m2, torch.int32], ids=str)
+def test_ulp_distances(dtype: torch.dtype) -> None:
+    golden, target = tame_tensor(dtype, 3000, seed=8), tame_tensor(dtype, 3000, seed=9)
+    keys = reference.ulp_keys if dtype.is_floating_point else torch.Tensor.tolist
+    distances = [abs(a - b) for a, b in zip(keys(target), keys(golden), strict=True)]
+    found = ulpscope.diff(target, golden)
+    assert found.max_ulp == max(distances)
+    assert found.mean_ulp == pytest.approx(sum(distances) / 3000, rel=1e-12)
+    assert ulpscope.diff(target.double(), golden.float()).max_ulp is None
+
+
+@pytest.mark.parametrize(("atol", "rtol"), [(1e-3, 1e-3), (0.0, 1e-3), (1e-3, 0.0), (0.0, 0.0)])
+def test_the_needed_tolerance_passes_and_a_little_less_does_not(atol: float, rtol: float) -> None:
+    generator = torch.Generator().manual_seed(5)
+    golden = torch.randn(20_000, generator=generator)
+    target = golden + 0.1 * torch.randn(20_000, generator=generator)
+    found = ulpscope.diff(target, golden, atol=atol, rtol=rtol)
+    assert ulpscope.diff(target, golden, atol=found.needed_atol, rtol=rtol).agrees
+    assert not ulpscope.diff(target, golden, atol=found.needed_atol * (1 - 1e-12), rtol=rtol).agrees
+    assert ulpscope.diff(target, golden, atol=atol, rtol=found.needed_rtol).agrees
+    assert not ulpscope.diff(target, golden, atol=atol, rtol=found.needed_rtol * (1 - 1e-12)).agrees
+
+
+def test_no_tolerance_passes_a_non_finite_mismatch() -> None:
+    found = ulpscope.diff(torch.tensor([1.0, math.nan]), torch.tensor([1.0, 2.0]))
+    assert (found.needed_atol, found.needed_rtol, found.worst_index) == (math.inf, math.inf, 1)
+    assert not found.agrees
+
+
+def test_the_sign_of_an_infinity_counts() -> None:
+    found = ulpscope.diff(torch.tensor([math.inf, 1.0]), torch.tensor([-math.inf, 1.0]))
+    assert (found.non_finite_mismatched, found.agrees) == (1, False)
+
+
+def test_error_exponents() -> None:
+    golden = torch.zeros(6, dtype=torch.float64)
+    target = torch.tensor([0.0, 1.0, 1.5, -2.0, 2.0**-40, 0.0], dtype=torch.float64)
+    assert ulpscope.diff(target, golden).exponents == [(-40, 1), (0, 2), (1, 1)]
+
+
+def test_kl_divergence_as_msaccucmp_defines_it() -> None:
+    generator = np.random.default_rng(3)
+    target, golden = generator.normal(size=5000), generator.normal(size=5000)
+
+    def shares(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        scaled = np.maximum((values - values.min()) / (values.max() - values.min()), np.finfo(np.float32).eps)
+        return scaled / scaled.sum()
+
+    p, q = shares(target), shares(golden)
+    assert ulpscope.diff(target, golden).kl == pytest.approx(float(np.sum(p * np.log(p / q))), rel=1e-12)
+    assert ulpscope.diff(target, target).kl == 0
+    assert ulpscope.diff(np.array([1.0, np.nan]), np.array([1.0, 2.0])).kl is None
+
+
+def test_the_worst_elements_and_the_first_failing_ones() -> None:
+    golden = torch.zeros(4, 5000)
+    target = golden.clone()
+    target[1, 7], target[3, 4999], target[0, 2], target[2, 2] = 3.0, -9.0, math.nan, 3.0
+    found = ulpscope.diff(target, golden, elements=3)
+    assert [element.coordinates for element in found.worst] == [(0, 2), (3, 4999), (1, 7)]
+    assert [element.coordinates for element in found.first_failing] == [(0, 2), (1, 7), (2, 2)]
+    assert found.worst[1].target == -9.0
+    assert found.worst_index == 2
+
+
+def test_shapes_must_agree() -> None:
+    with pytest.raises(ValueError, match=r"target has \[3\], golden has \[1, 3\]"):
+        ulpscope.diff(torch.zeros(3), torch.zeros(1, 3))
+
+
+def test_scalars_and_empty_tensors() -> None:
+    check_stats(torch.tensor(2.5))
+    check_stats(torch.zeros(3, 0, 2))
+    check_diff(torch.tensor(2.5), torch.tensor(2.0))
+    check_diff(torch.zeros(3, 0), torch.zeros(3, 0))
+    assert ulpscope.stats(torch.zeros(0)).max is None
+
+
+def test_strided_tensors_are_measured_in_place() -> None:
+    base = torch.randn(40, 50, 60)
+    for view in [base.permute(2, 0, 1), base[::3, 5:, ::-1 if False else 2], base[0].expand(40, 50, 60), base.T]:
+        check_stats(view)
+        check_diff(view, view * 1.0001)
+
+
+def test_numpy_views_with_negative_strides_and_other_byte_orders() -> None:
+    array = np.arange(1000.0).reshape(10, 100)
+    flipped = array[::-1, ::-2]
+    assert ulpscope.stats(flipped).norm == pytest.approx(np.linalg.norm(flipped), rel=1e-13)
+    assert ulpscope.diff(flipped, flipped.copy()).equal
+    big = array.astype(">f4")
+    assert ulpscope.stats(big).max == 999.0
+
+
+def test_flushing_denormals_does_not_change_what_is_measured() -> None:
+    tiny = torch.full((100,), 2.0**-140)
+    torch.set_flush_denormal(True)
+    try:
+        found = ulpscope.stats(tiny)
+        still_flushing = (torch.tensor(2.0**-140) * 1.0).item() == 0.0
+    finally:
+        torch.set_flush_denormal(False)
+    assert (found.subnormals, found.zeros, found.max) == (100, 0, 2.0**-140)
+    assert still_flushing
+
+
+@pytest.mark.parametrize("dtype", FLOATS_8, ids=str)
+def test_all_codes_of_an_8_bit_float(dtype: torch.dtype) -> None:
+    for code in range(256):
+        x = torch.tensor([code], dtype=torch.uint8).view(dtype)
+        assert same(ulpscope.stats(x).max, x.double().item())
+
+
+def test_digests() -> None:
+    import hashlib
+    import zlib
+
+    x = torch.randn(33, 7)
+    packed = x.numpy().tobytes()
+    assert ulpscope.digest(x, "crc32") == f"{zlib.crc32(packed):08x}"
+    assert ulpscope.digest(x, "md5") == hashlib.md5(packed).hexdigest()
+    assert ulpscope.digest(x.T, "crc32") == f"{zlib.crc32(x.T.contiguous().numpy().tobytes()):08x}"
+    assert ulpscope.digest(x.T, "xxh3") == ulpscope.digest(x.T.contiguous(), "xxh3")
+    with pytest.raises(ValueError, match="expected crc32, md5 or xxh3"):
+        ulpscope.digest(x, "sha")
