@@ -97,15 +97,24 @@ pub(crate) trait Source: Copy + Sync {
     /// The smallest magnitude that is not subnormal; zero where the dtype has no subnormals.
     fn min_normal(self) -> Self::Value;
 
-    /// Sixteen elements from `LANES * SIZE` bytes; from fewer, the lanes that remain are zero.
+    /// Sixteen elements from exactly `LANES * SIZE` bytes.
+    fn load(self, bytes: &[u8]) -> [Self::Value; LANES];
+
+    /// As many elements as there are bytes for; the lanes that remain are zero.
     #[inline(always)]
-    fn load(self, bytes: &[u8]) -> [Self::Value; LANES] {
+    fn load_tail(self, bytes: &[u8]) -> [Self::Value; LANES] {
         let mut lanes = [Self::Value::ZERO; LANES];
         for (lane, element) in lanes.iter_mut().zip(bytes.chunks_exact(Self::SIZE)) {
             *lane = self.one(element);
         }
         lanes
     }
+}
+
+/// A group as an array of elements: with its length in its type, decoding it becomes vector code.
+#[inline(always)]
+fn group<const SIZE: usize>(bytes: &[u8]) -> &[[u8; SIZE]; LANES] {
+    bytes.as_chunks().0.try_into().expect("LANES elements")
 }
 
 macro_rules! source {
@@ -120,6 +129,10 @@ macro_rules! source {
             fn one(self, bytes: &[u8]) -> $value {
                 let $array: [u8; $size] = bytes.try_into().expect("SIZE bytes");
                 $decode
+            }
+            #[inline(always)]
+            fn load(self, bytes: &[u8]) -> [$value; LANES] {
+                group::<$size>(bytes).map(#[inline(always)] |$array| $decode)
             }
             #[inline(always)]
             fn min_normal(self) -> $value { $normal }
@@ -182,6 +195,10 @@ impl Source for Float8 {
     #[inline(always)]
     fn one(self, bytes: &[u8]) -> f32 {
         self.table[usize::from(bytes[0])]
+    }
+    #[inline(always)]
+    fn load(self, bytes: &[u8]) -> [f32; LANES] {
+        group::<1>(bytes).map(#[inline(always)] |[code]| self.table[usize::from(code)])
     }
     #[inline(always)]
     fn min_normal(self) -> f32 {
@@ -273,7 +290,7 @@ pub(crate) fn each_pair_group<S: Source>(
     if tail_a.is_empty() {
         return 0;
     }
-    step(source.load(tail_a), source.load(tail_b));
+    step(source.load_tail(tail_a), source.load_tail(tail_b));
     (LANES - tail_a.len() / S::SIZE) as u64
 }
 
