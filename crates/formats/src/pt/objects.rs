@@ -168,9 +168,15 @@ impl<'a> Objects<'a> {
                 (Some(function), Some(args)) => self.nested_call(id, function, args, filled),
                 _ => Err(pickle.unexpected(args, "(function, type, arguments, state)")),
             },
-            ("torch._utils", "_rebuild_sparse_tensor") => self.opaque("a sparse tensor; only dense ones are read".to_owned()),
-            ("torch._utils", "_rebuild_qtensor") => self.opaque("a quantized tensor; only plain ones are read".to_owned()),
-            ("torch._utils", "_rebuild_nested_tensor") => self.opaque("a nested tensor; only plain ones are read".to_owned()),
+            ("torch._utils", "_rebuild_sparse_tensor") => {
+                self.opaque("a sparse tensor; only dense ones are read".to_owned())
+            }
+            ("torch._utils", "_rebuild_qtensor") => {
+                self.opaque("a quantized tensor; only plain ones are read".to_owned())
+            }
+            ("torch._utils", "_rebuild_nested_tensor") => {
+                self.opaque("a nested tensor; only plain ones are read".to_owned())
+            }
             ("torch._utils", "_rebuild_meta_tensor_no_storage") => {
                 self.opaque("a tensor of the meta device, which has no data".to_owned())
             }
