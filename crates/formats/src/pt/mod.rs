@@ -39,6 +39,10 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
     if legacy::may_be(bytes) {
         return legacy::read(bytes);
     }
+    const EXPECTED: &str = "a .pt file (a zip archive, or torch's older form)";
+    if bytes.is_empty() {
+        return Err(Error::whole(Fault::truncated(EXPECTED, "an empty file")));
+    }
     let found = format!("{:02x?}", &bytes[..bytes.len().min(8)]);
-    Err(Error::whole(Fault::Magic { expected: "a .pt file (a zip archive, or torch's older form)", found }))
+    Err(Error::whole(Fault::Magic { expected: EXPECTED, found }))
 }
