@@ -10,6 +10,10 @@ import argparse
 import collections
 import math
 import pathlib
+import pickle
+import struct
+import sys
+import types
 import zipfile
 
 import numpy
@@ -64,6 +68,52 @@ def as_big_endian(name, data):
     return data
 
 
+class Stored:
+    """Stands for a storage of 8 floats, or for 4 of them from the third on."""
+
+    def __init__(self, part=None):
+        self.id = ("storage", torch.FloatStorage, "0", "npu:0", 8, part)
+
+
+class Rebuilt:
+    """Pickles as a call of a constructor that this torch no longer writes, or never had."""
+
+    def __init__(self, function, *args):
+        self.call = (function, args)
+
+    def __reduce__(self):
+        return self.call
+
+
+class Pickler(pickle.Pickler):
+    def persistent_id(self, value):
+        return value.id if isinstance(value, Stored) else None
+
+
+def save_by_hand(name, value):
+    """The form before torch 1.6, with one storage."""
+    with open(FOLDER / name, "wb") as out:
+        for part in (torch.serialization.MAGIC_NUMBER, torch.serialization.PROTOCOL_VERSION, {"little_endian": True}):
+            pickle.dump(part, out, 2)
+        Pickler(out, 2).dump(value)
+        pickle.dump(["0"], out, 2)
+        out.write(struct.pack("<q", 8) + filled((8,)).numpy().tobytes())
+
+
+def old_and_foreign():
+    hooks = collections.OrderedDict()
+    part = Stored(("1", 2, 4))
+    npu = types.ModuleType("torch_npu.utils.storage")
+    exec("def _rebuild_npu_tensor(*args): pass", npu.__dict__)
+    npu._rebuild_npu_tensor.__module__ = npu.__name__
+    sys.modules.update({"torch_npu": npu, "torch_npu.utils": npu, npu.__name__: npu})
+    return {
+        "whole": Rebuilt(torch._utils._rebuild_tensor, Stored(), 0, (2, 4), (4, 1)),
+        "part": Rebuilt(torch._utils._rebuild_tensor_v2, part, 1, (3,), (1,), False, hooks),
+        "npu": Rebuilt(npu._rebuild_npu_tensor, Stored(), 0, (4, 2), (1, 4), False, hooks, 29),
+    }
+
+
 def main():
     FOLDER.mkdir(exist_ok=True)
     for protocol in (2, 3, 4, 5):
@@ -110,6 +160,7 @@ def main():
         save(f"numpy_protocol_{protocol}.pt", numpy_arrays, protocol)
         save(f"around_protocol_{protocol}.pt", around, protocol)
     save("around_legacy.pt", around, legacy=True)
+    save_by_hand("by_hand_legacy.pt", old_and_foreign())
     torch.jit.script(torch.nn.ReLU()).save(str(FOLDER / "torchscript.pt"))
 
 

@@ -125,6 +125,25 @@ fn a_bare_tensor_and_parameters_are_read() {
 }
 
 #[test]
+fn constructors_of_old_and_of_npu_files_are_known() {
+    let file = golden("by_hand_legacy");
+    let value = pt::read(&file).unwrap();
+    let tensors = value.tensors();
+    let bytes = pattern(DType::F32, 32);
+    let found: Vec<_> =
+        tensors.iter().map(|(key, tensor)| (key.as_str(), tensor.shape(), in_elements(tensor))).collect();
+    assert_eq!(
+        found,
+        [("whole", &[2, 4][..], vec![4, 1]), ("part", &[3], vec![1]), ("npu", &[4, 2], vec![1, 4])]
+    );
+    assert_eq!(tensors[0].1.view().to_packed()[..], bytes[..]);
+    // Element 1 of the part that begins at element 2.
+    assert_eq!(tensors[1].1.view().to_packed()[..], bytes[12..24]);
+    assert_eq!(tensors[2].1.storage()[..], bytes[..]);
+    assert!(tensors.iter().all(|(_, tensor)| is_within(tensor, &file)));
+}
+
+#[test]
 fn a_state_dict_is_read_in_order() {
     let value = read("state_dict");
     let tensors: Vec<_> =
