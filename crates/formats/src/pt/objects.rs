@@ -60,7 +60,9 @@ impl<'a> Objects<'a> {
 
     /// A value that is not carried, with the reason.
     pub(super) fn opaque(&mut self, what: String) -> Result<Value, Error> {
-        Ok(Value::Opaque(shortened(&what)))
+        let what = shortened(&what);
+        self.charge_bytes(what.len())?;
+        Ok(Value::Opaque(what))
     }
 
     pub(super) fn value(&mut self, id: Id) -> Result<Value, Error> {
