@@ -7,7 +7,7 @@
 use std::io::Write;
 
 use crate::bytes::Bytes;
-use crate::error::{Error, Fault, shortened};
+use crate::error::{Error, Fault, beginning, shortened};
 use crate::npy;
 use crate::tensor::Tensor;
 use crate::value::Value;
@@ -26,13 +26,9 @@ const MAX_HEADER: u64 = 1 << 17;
 /// An array whose elements are not numbers, and an entry that is not an array at all, is [`Value::Opaque`] with
 /// the reason; the others are still read.
 pub fn read(bytes: &Bytes) -> Result<Value, Error> {
-    const EXPECTED: &str = "an .npz file (a zip archive)";
     if !bytes.starts_with(zip_entries::MAGIC) && !bytes.starts_with(EMPTY_MAGIC) {
-        if bytes.is_empty() {
-            return Err(Error::whole(Fault::truncated(EXPECTED, "an empty file")));
-        }
-        let found = format!("{:02x?}", &bytes[..bytes.len().min(8)]);
-        return Err(Error::whole(Fault::Magic { expected: EXPECTED, found }));
+        let expected = "an .npz file (a zip archive)";
+        return Err(Error::whole(Fault::Magic { expected, found: beginning(bytes) }));
     }
     let mut archive = Archive::open(bytes)?;
     let names: Vec<String> = archive.names().map(str::to_owned).collect();

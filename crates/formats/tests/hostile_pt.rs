@@ -25,7 +25,10 @@ const CASES: &[(&str, &str)] = &[
         "deflated_wrong_checksum",
         "archive/data/0: expected 65536 bytes of deflated data, found Invalid checksum",
     ),
-    ("empty", "truncated: expected a .pt file (a zip archive, or torch's older form), found an empty file"),
+    (
+        "empty",
+        "not a .pt file (a zip archive, or torch's older form): it begins with nothing (the file is empty)",
+    ),
     (
         "entries_overlap",
         r#"archive/data.pkl: expected entries that do not overlap, found one within "archive/data/0""#,

@@ -1,7 +1,7 @@
 //! Pickles, read as data and never run.
 //!
 //! A pickle is a program for a small stack machine, and Python runs it with the power to call anything. The
-//! [machine](machine) here only takes notes: a request to call something becomes a [`Node::Call`] that nobody
+//! [machine] here only takes notes: a request to call something becomes a [`Node::Call`] that nobody
 //! answers, a name becomes a [`Node::Global`] that nobody looks up. What a handful of known constructors
 //! (tensors, ordered dictionaries, numpy arrays) would have made is worked out afterwards, by the reader that
 //! knows them.
