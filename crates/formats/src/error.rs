@@ -135,6 +135,15 @@ impl Fault {
     }
 }
 
+/// The first bytes of a file, for [`Fault::Magic`].
+pub(crate) fn beginning(bytes: &[u8]) -> String {
+    const SHOWN: usize = 8;
+    match bytes {
+        [] => "nothing (the file is empty)".to_owned(),
+        _ => format!("{:02x?}", &bytes[..bytes.len().min(SHOWN)]),
+    }
+}
+
 /// Text from a file, cut to a length fit for a message: names and keys may be megabytes long.
 pub(crate) fn shortened(text: &str) -> String {
     const SHOWN: usize = 120;

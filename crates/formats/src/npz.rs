@@ -7,7 +7,7 @@
 use std::io::Write;
 
 use crate::bytes::Bytes;
-use crate::error::{Error, Fault, shortened};
+use crate::error::{Error, Fault, beginning, shortened};
 use crate::npy;
 use crate::tensor::Tensor;
 use crate::value::Value;
@@ -27,8 +27,8 @@ const MAX_HEADER: u64 = 1 << 17;
 /// the reason; the others are still read.
 pub fn read(bytes: &Bytes) -> Result<Value, Error> {
     if !bytes.starts_with(zip_entries::MAGIC) && !bytes.starts_with(EMPTY_MAGIC) {
-        let found = format!("{:02x?}", &bytes[..bytes.len().min(8)]);
-        return Err(Error::whole(Fault::Magic { expected: "an .npz file (a zip archive)", found }));
+        let expected = "an .npz file (a zip archive)";
+        return Err(Error::whole(Fault::Magic { expected, found: beginning(bytes) }));
     }
     let mut archive = Archive::open(bytes)?;
     let names: Vec<String> = archive.names().map(str::to_owned).collect();

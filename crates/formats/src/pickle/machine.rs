@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::input::Input;
-use super::{Call, Id, Node, Pickle, refused};
+use super::{Call, Id, Node, Pickle, describe, refused};
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place, shortened};
 
@@ -124,7 +124,8 @@ impl Machine<'_> {
 
     /// The error when the object on top of the stack is of the wrong kind.
     pub fn wrong_top(&self, expected: &str) -> Fault {
-        Fault::malformed(expected, "an object of another kind")
+        let found = self.stack.last().map_or_else(|| "nothing".to_owned(), |&top| describe(&self.nodes, top));
+        Fault::malformed(expected, found)
     }
 
     pub fn pop(&mut self) -> Result<Id, Fault> {
@@ -142,7 +143,10 @@ impl Machine<'_> {
                 let (module, name) = (module.to_string(), name.to_string());
                 self.push_global(module, name)
             }
-            _ => Err(Fault::malformed("the texts of a module and a name", "objects of another kind")),
+            _ => {
+                let found = [module, name].map(|id| describe(&self.nodes, id)).join(" and ");
+                Err(Fault::malformed("the texts of a module and a name", found))
+            }
         }
     }
 

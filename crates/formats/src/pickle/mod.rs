@@ -1,7 +1,7 @@
 //! Pickles, read as data and never run.
 //!
 //! A pickle is a program for a small stack machine, and Python runs it with the power to call anything. The
-//! [machine](machine) here only takes notes: a request to call something becomes a [`Node::Call`] that nobody
+//! [machine] here only takes notes: a request to call something becomes a [`Node::Call`] that nobody
 //! answers, a name becomes a [`Node::Global`] that nobody looks up. What a handful of known constructors
 //! (tensors, ordered dictionaries, numpy arrays) would have made is worked out afterwards, by the reader that
 //! knows them.
@@ -142,24 +142,28 @@ impl Pickle {
 
     /// What a node is, in words for a message.
     pub fn describe(&self, id: Id) -> String {
-        match self.node(id) {
-            Node::None => "None".to_owned(),
-            Node::Bool(flag) => if *flag { "True" } else { "False" }.to_owned(),
-            Node::Int(number) => format!("the integer {number}"),
-            Node::HugeInt(bytes) => format!("an integer of {bytes} bytes"),
-            Node::Float(number) => format!("the float {number}"),
-            Node::Text(text) => format!("the text {:?}", shortened(text)),
-            Node::Bytes(bytes) => format!("{} bytes", bytes.len()),
-            Node::List(items) => format!("a list of {}", items.len()),
-            Node::Tuple(items) => format!("a tuple of {}", items.len()),
-            Node::Dict(pairs) => format!("a dictionary of {}", pairs.len()),
-            Node::Set(items) | Node::FrozenSet(items) => format!("a set of {}", items.len()),
-            Node::Global { module, name } => format!("the name {}", shortened(&format!("{module}.{name}"))),
-            Node::Call(call) => match self.global(call.callable) {
-                Some((module, name)) => format!("a call of {}", shortened(&format!("{module}.{name}"))),
-                None => "a call".to_owned(),
-            },
-            Node::Persistent(_) => "a reference to stored data".to_owned(),
-        }
+        describe(&self.nodes, id)
+    }
+}
+
+fn describe(nodes: &[Node], id: Id) -> String {
+    match &nodes[id.0 as usize] {
+        Node::None => "None".to_owned(),
+        Node::Bool(flag) => if *flag { "True" } else { "False" }.to_owned(),
+        Node::Int(number) => format!("the integer {number}"),
+        Node::HugeInt(bytes) => format!("an integer of {bytes} bytes"),
+        Node::Float(number) => format!("the float {number}"),
+        Node::Text(text) => format!("the text {:?}", shortened(text)),
+        Node::Bytes(bytes) => format!("{} bytes", bytes.len()),
+        Node::List(items) => format!("a list of {}", items.len()),
+        Node::Tuple(items) => format!("a tuple of {}", items.len()),
+        Node::Dict(pairs) => format!("a dictionary of {}", pairs.len()),
+        Node::Set(items) | Node::FrozenSet(items) => format!("a set of {}", items.len()),
+        Node::Global { module, name } => format!("the name {}", shortened(&format!("{module}.{name}"))),
+        Node::Call(call) => match &nodes[call.callable.0 as usize] {
+            Node::Global { module, name } => format!("a call of {}", shortened(&format!("{module}.{name}"))),
+            _ => "a call".to_owned(),
+        },
+        Node::Persistent(_) => "a reference to stored data".to_owned(),
     }
 }

@@ -96,7 +96,7 @@ impl Machine<'_> {
                     opcode::BINBYTES => 4,
                     _ => 8,
                 };
-                let bytes = self.input.counted(width, "bytes")?;
+                let bytes = self.input.counted(width, "a byte string")?;
                 self.push(Node::Bytes(bytes))?;
             }
             opcode::NEXT_BUFFER | opcode::READONLY_BUFFER => {

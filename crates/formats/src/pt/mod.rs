@@ -23,7 +23,7 @@ mod write;
 pub use write::write;
 
 use crate::bytes::Bytes;
-use crate::error::{Error, Fault};
+use crate::error::{Error, Fault, beginning};
 use crate::value::Value;
 use crate::zip_entries;
 
@@ -39,6 +39,6 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
     if legacy::may_be(bytes) {
         return legacy::read(bytes);
     }
-    let found = format!("{:02x?}", &bytes[..bytes.len().min(8)]);
-    Err(Error::whole(Fault::Magic { expected: "a .pt file (a zip archive, or torch's older form)", found }))
+    let expected = "a .pt file (a zip archive, or torch's older form)";
+    Err(Error::whole(Fault::Magic { expected, found: beginning(bytes) }))
 }

@@ -60,7 +60,9 @@ impl<'a> Objects<'a> {
 
     /// A value that is not carried, with the reason.
     pub(super) fn opaque(&mut self, what: String) -> Result<Value, Error> {
-        Ok(Value::Opaque(shortened(&what)))
+        let what = shortened(&what);
+        self.charge_bytes(what.len())?;
+        Ok(Value::Opaque(what))
     }
 
     pub(super) fn value(&mut self, id: Id) -> Result<Value, Error> {
@@ -151,7 +153,7 @@ impl<'a> Objects<'a> {
             ("torch._utils", "_rebuild_tensor") => self.tensor(id, args, Rebuild::V1),
             ("torch._utils", "_rebuild_tensor_v2") => self.tensor(id, args, Rebuild::V2),
             ("torch._utils", "_rebuild_tensor_v3") => self.tensor(id, args, Rebuild::V3),
-            ("torch_npu.utils.storage" | "torch_npu.utils._storage", "_rebuild_npu_tensor") => {
+            (module, "_rebuild_npu_tensor") if module.starts_with("torch_npu.") => {
                 self.tensor(id, args, Rebuild::Npu)
             }
             (

@@ -46,10 +46,11 @@ impl<'p> Storage<'p> {
         if pickle.text(kind) != Some("storage") {
             return Err(pickle.unexpected(kind, "\"storage\""));
         }
-        let (Some((module, class)), Some(key), Some(count)) =
-            (pickle.global(class), pickle.text(key), pickle.int(count))
-        else {
+        let (Some((module, class)), Some(key)) = (pickle.global(class), pickle.text(key)) else {
             return Err(pickle.unexpected(id, EXPECTED));
+        };
+        let Some(count) = pickle.int(count).filter(|&count| count >= 0) else {
+            return Err(pickle.unexpected(count, "an element count"));
         };
         let part = match *rest {
             [view, ..] => match pickle.tuple(view) {
@@ -207,7 +208,7 @@ impl<'a> Storages<'a> {
             Source::Legacy(storages) => storages.get(key).cloned().ok_or_else(|| {
                 Error::whole(Fault::malformed(
                     format!("a storage {:?}", shortened(key)),
-                    format!("{} storages without it", storages.len()),
+                    format!("none among {}", storages.len()),
                 ))
             }),
         }

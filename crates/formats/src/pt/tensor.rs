@@ -64,16 +64,21 @@ impl Objects<'_> {
         let shape = self.dimensions(size)?;
         let strides = self.dimensions(stride)?;
         self.charge(shape.len() + strides.len())?;
+        let outside = |what: &str, numbers: &[i128]| {
+            let fault = Fault::malformed(format!("{what} within the address space"), format!("{numbers:?}"));
+            self.pickle.fault_at(call, fault)
+        };
         let scaled = |number: i128| number.checked_mul(dtype.size() as i128);
-        let outside = |_| self.pickle.unexpected(call, "a tensor within the address space");
-        let byte_strides = strides.iter().map(|&stride| isize::try_from(scaled(stride).unwrap_or(i128::MAX)));
-        let byte_strides = byte_strides.collect::<Result<Vec<_>, _>>().map_err(outside)?;
-        let shape = shape.iter().map(|&dim| usize::try_from(dim)).collect::<Result<Vec<_>, _>>();
-        let shape = shape.map_err(|_| self.pickle.unexpected(size, "dimensions of zero or more"))?;
-        let origin = usize::try_from(scaled(offset).unwrap_or(i128::MAX)).map_err(outside)?;
+        let origin = scaled(offset).and_then(|origin| usize::try_from(origin).ok());
+        let origin = origin.ok_or_else(|| outside("an offset", &[offset]))?;
+        let sizes = shape.iter().map(|&dim| usize::try_from(dim).ok()).collect::<Option<_>>();
+        let sizes = sizes.ok_or_else(|| outside("a size", &shape))?;
+        let steps =
+            strides.iter().map(|&stride| isize::try_from(scaled(stride)?).ok()).collect::<Option<_>>();
+        let steps = steps.ok_or_else(|| outside("strides", &strides))?;
 
         let available = bytes.len() / dtype.size();
-        let tensor = Tensor::strided(dtype, shape, byte_strides, bytes, origin)
+        let tensor = Tensor::strided(dtype, sizes, steps, bytes, origin)
             .map_err(|error| self.pickle.fault_at(call, error))?;
         // A tensor that was made has a count.
         let count = element_count(tensor.shape()).unwrap_or(usize::MAX);

@@ -22,6 +22,7 @@ const VERSION: &[u8] = b"3\n";
 const MAX_SPARSENESS: usize = 2;
 
 /// Writes a value as `torch.save` would, for `torch.load` of torch 2.1 or newer, also with `weights_only=True`.
+/// (Torch 2.1 itself has no files of 8-bit floats, and takes bytes among the values only without that flag.)
 ///
 /// Tensors keep their strides, and those that share a storage share one in the file. Only the bytes that
 /// tensors span are written; a lone tensor scattered over much more than it needs is packed. The same value

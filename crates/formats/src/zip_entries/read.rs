@@ -43,8 +43,10 @@ impl<'a> Archive<'a> {
     /// Reads the list of entries and checks it as a whole.
     pub fn open(bytes: &'a Bytes) -> Result<Archive<'a>, Error> {
         let config = Config { archive_offset: ArchiveOffset::Known(0) };
-        let mut zip = ZipArchive::with_config(config, Cursor::new(&bytes[..]))
-            .map_err(|error| Error::whole(Fault::malformed("a complete zip archive", error.to_string())))?;
+        let mut zip = ZipArchive::with_config(config, Cursor::new(&bytes[..])).map_err(|error| {
+            let found = format!("a cut or damaged one ({error})");
+            Error::whole(Fault::malformed("a complete zip archive", found))
+        })?;
         if zip.len() > MAX_ENTRIES {
             return Err(Error::whole(Fault::TooLarge {
                 what: "number of archive entries",
@@ -64,7 +66,7 @@ impl<'a> Archive<'a> {
             let entry = entry(&mut zip, index, bytes.len())?;
             if by_name.insert(entry.name.clone(), index).is_some() {
                 let fault = Fault::malformed("one archive entry per name", "a second one");
-                return Err(Error::whole(fault).in_part(&entry.name));
+                return Err(part(&entry.name, fault));
             }
             entries.push(entry);
         }
@@ -88,8 +90,11 @@ impl<'a> Archive<'a> {
     /// that only the bytes in use are read. Compressed entries are verified as they unfold.
     pub fn read(&mut self, name: &str) -> Result<Bytes, Error> {
         let Some(&index) = self.by_name.get(name) else {
-            let found = format!("{} entries without it", self.entries.len());
-            return Err(Error::whole(Fault::malformed(format!("an archive entry {name:?}"), found)));
+            let found = format!("none among {}", self.entries.len());
+            return Err(Error::whole(Fault::malformed(
+                format!("an archive entry {:?}", shortened(name)),
+                found,
+            )));
         };
         let entry = &self.entries[index];
         if entry.encrypted {
@@ -108,7 +113,9 @@ impl<'a> Archive<'a> {
             CompressionMethod::Deflated => self.inflate(index).map_err(|fault| part(name, fault)),
             other => Err(part(
                 name,
-                Fault::Unsupported(format!("the entry is compressed by {other}; only deflate is read")),
+                Fault::Unsupported(format!(
+                    "the entry is compressed by {other:?}; only stored and deflated ones are read"
+                )),
             )),
         }
     }
@@ -146,7 +153,7 @@ impl<'a> Archive<'a> {
 }
 
 fn part(name: &str, fault: Fault) -> Error {
-    Error::whole(fault).in_part(name)
+    Error::whole(fault).in_part(&shortened(name))
 }
 
 fn entry(zip: &mut ZipArchive<Cursor<&[u8]>>, index: usize, file_size: usize) -> Result<Entry, Error> {
@@ -164,7 +171,7 @@ fn entry(zip: &mut ZipArchive<Cursor<&[u8]>>, index: usize, file_size: usize) ->
     if end > file_size as u64 {
         let fault =
             Fault::truncated(format!("data up to byte {end}"), format!("a file of {file_size} bytes"));
-        return Err(part(&shortened(&name), fault));
+        return Err(part(&name, fault));
     }
     Ok(Entry {
         extent: file.header_start()..end,
@@ -187,7 +194,7 @@ fn refuse_overlaps(entries: &[Entry], directory_start: u64) -> Result<(), Error>
                 "entries that do not overlap",
                 format!("one within {:?}", shortened(&pair[0].name)),
             );
-            return Err(part(&shortened(&pair[1].name), fault));
+            return Err(part(&pair[1].name, fault));
         }
     }
     if let Some(last) = in_order.last().filter(|last| last.extent.end > directory_start) {
@@ -195,7 +202,7 @@ fn refuse_overlaps(entries: &[Entry], directory_start: u64) -> Result<(), Error>
             "data before the archive's directory",
             format!("its end at {}", last.extent.end),
         );
-        return Err(part(&shortened(&last.name), fault));
+        return Err(part(&last.name, fault));
     }
     Ok(())
 }

@@ -1,0 +1,58 @@
+//! Files of tests/hostile/npz, by name, and the one thing said about each.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use ulpscope_formats::npz;
+
+const CASES: &[(&str, &str)] = &[
+    ("array_cut", "x.npy, byte 128: truncated: expected 16 bytes of float32 elements of shape [4], found 15"),
+    (
+        "array_huge",
+        "x.npy, byte 128: truncated: expected 4000000000000 bytes of float32 elements of shape [1000000000000], found 16",
+    ),
+    ("array_of_nothing", r#"x.npy: not a .npy file (\x93NUMPY): it begins with nothing (the file is empty)"#),
+    ("array_without_magic", r#"x.npy: not a .npy file (\x93NUMPY): it begins with "not an""#),
+    (
+        "bomb_beyond_what_deflate_can_do",
+        "x.npy: size of the inflated entry of 4294901760 exceeds the limit of 162024",
+    ),
+    (
+        "bomb_larger_than_it_says",
+        "x.npy: expected 1024 bytes of deflated data, found File is larger than its declared uncompressed size",
+    ),
+    (
+        "cut_in_the_directory",
+        "expected a complete zip archive, found a cut or damaged one (invalid Zip archive: Could not find EOCD)",
+    ),
+    ("empty", "not an .npz file (a zip archive): it begins with nothing (the file is empty)"),
+    ("name_absolute", r#""/x.npy" leads out of its folder; expected a plain relative name"#),
+    ("name_with_parent", r#""../x.npy" leads out of its folder; expected a plain relative name"#),
+    ("symlink", r#""x.npy" leads out of its folder; expected a plain relative name"#),
+    ("two_arrays_of_one_name", "expected one archive entry per name, found two entries of the same name"),
+    ("wrong_magic", "not an .npz file (a zip archive): it begins with [93, 4e, 55, 4d, 50, 59, 01, 00]"),
+];
+
+fn hostile() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/hostile/npz")
+}
+
+#[test]
+fn every_hostile_file_is_refused_for_its_reason() {
+    for (name, expected) in CASES {
+        let bytes = std::fs::read(hostile().join(format!("{name}.npz"))).unwrap();
+        let error = npz::read(&bytes.into()).unwrap_err();
+        assert_eq!(error.to_string(), *expected, "{name}");
+    }
+}
+
+#[test]
+fn every_hostile_file_has_its_row() {
+    let files: BTreeSet<String> = std::fs::read_dir(hostile())
+        .unwrap()
+        .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    let rows: BTreeSet<String> = CASES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(files, rows);
+}

@@ -1,0 +1,99 @@
+//! Hostile `.pt` files that are too large to keep, or that are every part of a good one.
+#![allow(clippy::unwrap_used)]
+
+use std::path::PathBuf;
+
+use ulpscope_formats::{Bytes, Tensor, Value, pt};
+use ulpscope_tensor::DType;
+
+fn refusal(bytes: Vec<u8>) -> String {
+    match pt::read(&bytes.into()) {
+        Ok(value) => panic!("read as {value:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// A file of the older form with this object in it, and no storages.
+fn legacy(object: &[u8]) -> Vec<u8> {
+    let mut file = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}.".to_vec();
+    file.extend_from_slice(object);
+    file.extend_from_slice(b"].");
+    file
+}
+
+#[test]
+fn the_older_form_is_put_together_right_here() {
+    assert!(matches!(pt::read(&legacy(b"\x80\x02N.").into()), Ok(Value::None)));
+}
+
+#[test]
+fn nesting_as_deep_as_the_file_is_long_is_refused() {
+    const LEVELS: usize = 1_000_000;
+    let lists = [vec![b']'; LEVELS], vec![b'a'; LEVELS - 1], vec![b'.']].concat();
+    assert_eq!(refusal(legacy(&lists)), "byte 281: nested deeper than 256 levels");
+    let tuples = [vec![b'N'], vec![0x85; LEVELS], vec![b'.']].concat();
+    assert_eq!(refusal(legacy(&tuples)), "byte 999769: nested deeper than 256 levels");
+    // A parameter of a parameter of a parameter ...
+    let name = b"ctorch._utils\n_rebuild_parameter\nq\x00";
+    let calls = [&name[..], &b"h\x00".repeat(LEVELS), b"N", &b"\x85R".repeat(LEVELS), b"."].concat();
+    assert_eq!(refusal(legacy(&calls)), "byte 3999548: nested deeper than 256 levels");
+}
+
+#[test]
+fn a_name_cannot_be_repeated_into_memory() {
+    // 100,000 names of a megabyte each would be 100 GB.
+    let text = [b"X\x00\x00\x10\x00", &[b'x'; 1 << 20][..], b"q\x00"].concat();
+    let names = [b"\x80\x04", &text[..], &b"h\x00h\x00\x93".repeat(100_000), b"."].concat();
+    assert_eq!(
+        refusal(legacy(&names)),
+        "byte 1048614: length of a name of 1048576 exceeds the limit of 1024"
+    );
+}
+
+#[test]
+fn empty_tuples_stay_small_above_a_large_stack() {
+    // The stack grows to a million objects once; were each of the following tuples to take its capacity, they
+    // would take terabytes.
+    let grow = [vec![b'('], vec![b'N'; 1_000_000], vec![b'1']].concat();
+    let object = [&b"\x80\x02"[..], &grow, &b"(t0".repeat(1_000_000), b"N."].concat();
+    assert!(matches!(pt::read(&legacy(&object).into()), Ok(Value::None)));
+}
+
+#[test]
+fn all_that_is_inflated_counts() {
+    // 5 MB that claim to be 4.8 GiB of deflated data: not more than deflate could do, and still too much.
+    let size = 5_000_000;
+    let tensor = Tensor::contiguous(DType::U8, vec![size], vec![0; size].into()).unwrap();
+    let mut file = Vec::new();
+    pt::write(&Value::Tensor(tensor), &mut file).unwrap();
+    let name = b"archive/data/0";
+    let at = file.windows(name.len()).rposition(|window| window == name).unwrap() - 46;
+    assert_eq!(file[at..at + 4], *b"PK\x01\x02");
+    // Method 8 is deflate. The size stands in a 64-bit field behind the name.
+    let claim = size as u64 * 1000;
+    file[at + 10] = 8;
+    file[at + 24..at + 28].fill(0xff);
+    let extra = [&[1, 0, 8, 0][..], &claim.to_le_bytes()].concat();
+    file[at + 30..at + 32].copy_from_slice(&(extra.len() as u16).to_le_bytes());
+    file.splice(at + 46 + name.len()..at + 46 + name.len(), extra.iter().copied());
+    let end = file.windows(4).rposition(|window| window == b"PK\x05\x06").unwrap();
+    let directory_size = u32::from_le_bytes(*file[end + 12..].first_chunk().unwrap()) + extra.len() as u32;
+    file[end + 12..end + 16].copy_from_slice(&directory_size.to_le_bytes());
+    assert_eq!(
+        refusal(file),
+        "archive/data/0: size of all inflated entries of 5000000000 exceeds the limit of 4294967296"
+    );
+}
+
+#[test]
+fn no_part_of_a_good_file_is_taken_for_the_whole() {
+    let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/pt");
+    for name in ["strides_protocol_2", "strides_protocol_4_legacy", "every_dtype_legacy", "plain_protocol_5"]
+    {
+        let file = Bytes::from(std::fs::read(golden.join(format!("{name}.pt"))).unwrap());
+        assert!(pt::read(&file).is_ok(), "{name}");
+        for end in 0..file.len() {
+            assert!(pt::read(&file.slice(0..end)).is_err(), "{name} up to byte {end}");
+        }
+    }
+}
