@@ -12,14 +12,17 @@
 //! Event or Json ──► Writer ──► bytes as json.dump(indent=…) or json.dumps would write them
 //! ```
 
+mod event;
 mod python_float;
 mod reader;
 mod text;
 mod tree;
 mod writer;
 
+pub use event::Event;
+pub(crate) use event::shorten;
 pub use python_float::python_float_repr;
-pub use reader::{Event, Reader};
+pub use reader::Reader;
 pub use tree::Json;
 pub use writer::{Layout, Writer};
 

@@ -1,34 +1,10 @@
 //! The pull reader: one token at a time, over bytes it never copies.
 
-use std::borrow::Cow;
-
-use super::{Json, MAX_DEPTH, MAX_TREE_BYTES, text};
+use super::{Event, Json, MAX_DEPTH, MAX_TREE_BYTES, text};
 use crate::error::{Error, Fault, Place};
 
-/// One step through a document.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event<'a> {
-    /// `null`.
-    Null,
-    /// `true` or `false`.
-    Bool(bool),
-    /// A number without fraction or exponent, up to the range of `i128`; beyond it becomes a float.
-    Int(i128),
-    /// A number with fraction or exponent, or `NaN`, `Infinity`, `-Infinity`.
-    Float(f64),
-    /// A string that is a value.
-    Str(Cow<'a, str>),
-    /// A string that names the value after it.
-    Key(Cow<'a, str>),
-    /// `[`
-    ListStart,
-    /// `]`
-    ListEnd,
-    /// `{`
-    ObjectStart,
-    /// `}`
-    ObjectEnd,
-}
+/// Letters of a misspelt word that an error shows.
+const LONGEST_WORD_SHOWN: usize = 20;
 
 /// Reads a document event by event. Its memory is bounded by [`MAX_DEPTH`], whatever the size of the document;
 /// there is nothing to be had from it after an error.
@@ -149,7 +125,7 @@ impl<'a> Reader<'a> {
     pub fn end(&mut self) -> Result<(), Error> {
         match self.token()? {
             None => Ok(()),
-            Some(_) => Err(self.malformed("the end of the value")),
+            Some(_) => Err(self.malformed("nothing after the value")),
         }
     }
 
@@ -169,7 +145,7 @@ impl<'a> Reader<'a> {
             let byte = self.bytes.get(self.at).copied();
             match (self.next, byte) {
                 (Next::End, None) => return Ok(None),
-                (Next::End, Some(_)) => return Err(self.malformed("the end of the value")),
+                (Next::End, Some(_)) => return Err(self.malformed("nothing after the value")),
                 (Next::CommaOrEnd, Some(b',')) => {
                     self.at += 1;
                     self.next = match self.open.last() {
@@ -342,13 +318,18 @@ impl<'a> Reader<'a> {
         if word.as_bytes().starts_with(rest) {
             return Err(self.truncated(word));
         }
-        Err(self.malformed(word))
+        let letters = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).take(LONGEST_WORD_SHOWN);
+        let found: String = letters.map(|&byte| char::from(byte)).collect();
+        Err(self.error(Fault::malformed("a value", format!("the word {found}"))))
     }
 
     fn decode(&self, token: Token<'a>) -> Result<Event<'a>, Error> {
         match token {
             Token::Ready(event) => Ok(event),
-            Token::Number { text, integer } => Ok(decode_number(text, integer)),
+            Token::Number { text, integer } => Event::from_number(text, integer).ok_or_else(|| {
+                let found = format!("an integer of {} digits", text.len());
+                self.fault(self.at - text.len(), Fault::malformed("an integer that a double can hold", found))
+            }),
             Token::Text { start, raw, escaped, key } => {
                 let text = text::decode(raw, escaped).map_err(|fault| {
                     self.fault(start + fault.at, Fault::malformed(fault.expected, fault.found))
@@ -384,57 +365,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Event<'_> {
-    /// What this is, in words for an error.
-    pub fn describe(&self) -> String {
-        match self {
-            Event::Null => "null".to_owned(),
-            Event::Bool(flag) => flag.to_string(),
-            Event::Int(number) => format!("the integer {number}"),
-            Event::Float(number) => format!("the float {}", super::python_float_repr(*number)),
-            Event::Str(text) => format!("the string {:?}", shorten(text)),
-            Event::Key(text) => format!("the key {:?}", shorten(text)),
-            Event::ListStart => "a list".to_owned(),
-            Event::ListEnd => "the end of a list".to_owned(),
-            Event::ObjectStart => "an object".to_owned(),
-            Event::ObjectEnd => "the end of an object".to_owned(),
-        }
-    }
-}
-
-/// The head of a text that may be as long as its file.
-fn shorten(text: &str) -> String {
-    const SHOWN: usize = 60;
-    let mut head: String = text.chars().take(SHOWN).collect();
-    if head.len() < text.len() {
-        head.push('…');
-    }
-    head
-}
-
 fn show(byte: u8) -> String {
     if byte.is_ascii_graphic() { format!("'{}'", char::from(byte)) } else { format!("byte 0x{byte:02x}") }
 }
 
 fn too_large(found: u64) -> Fault {
     Fault::TooLarge { what: "a single value", limit: MAX_TREE_BYTES, found }
-}
-
-fn decode_number<'a>(text: &[u8], integer: bool) -> Event<'a> {
-    // Nearly every integer in a dump is a dimension; these need no wide arithmetic.
-    const SHORT: usize = 18;
-    if integer && text.len() <= SHORT {
-        let (negative, digits) = match text {
-            [b'-', digits @ ..] => (true, digits),
-            digits => (false, digits),
-        };
-        let value = digits.iter().fold(0i64, |value, digit| value * 10 + i64::from(digit - b'0'));
-        return Event::Int(if negative { -value } else { value }.into());
-    }
-    // The scanner let only ASCII through, in a form both parsers know.
-    let text = std::str::from_utf8(text).unwrap_or("NaN");
-    match text.parse() {
-        Ok(number) if integer => Event::Int(number),
-        _ => Event::Float(text.parse().unwrap_or(f64::NAN)),
-    }
 }

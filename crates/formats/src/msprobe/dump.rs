@@ -6,7 +6,7 @@ use super::LAYOUT;
 use super::item::Item;
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place};
-use crate::json::{Event, Json, Reader, Writer};
+use crate::json::{Event, Json, Reader, Writer, shorten};
 
 /// Most keys beside `data`. The tools write four.
 const MAX_HEADER_KEYS: usize = 1024;
@@ -142,7 +142,7 @@ impl<'a> DumpJson<'a> {
         match self.reader.expect_event()? {
             Event::Key(key) => {
                 let key = key.into_owned();
-                let body = self.reader.value().map_err(|error| error.in_part(&key))?;
+                let body = self.reader.value().map_err(|error| error.in_part(&shorten(&key)))?;
                 Ok(Some(Call { key, body: Item::from_json(body) }))
             }
             _ => {
@@ -189,7 +189,7 @@ fn read_header(reader: &mut Reader<'_>, keys: &mut Vec<(String, Json)>) -> Resul
                         found: MAX_HEADER_KEYS as u64 + 1,
                     }));
                 }
-                let value = reader.value().map_err(|error| error.in_part(&key))?;
+                let value = reader.value().map_err(|error| error.in_part(&shorten(&key)))?;
                 keys.push((key, value));
             }
             _ => return Ok(false),

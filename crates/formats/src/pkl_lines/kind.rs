@@ -1,5 +1,7 @@
 //! Which of the tools wrote a file.
 
+use std::cmp::Ordering;
+
 use ulpscope_tensor::element_count;
 
 use super::line::{Line, Values};
@@ -37,7 +39,7 @@ pub fn kind(bytes: &Bytes) -> Option<Kind> {
     if bytes.trim_ascii_start().first() != Some(&b'[') {
         return None;
     }
-    let mut hooks = None;
+    let (mut whole, mut sampled, mut ambiguous) = (0, 0, None);
     let mut lines = Lines::new(bytes);
     for _ in 0..LOOKED_AT {
         if lines.position() > LOOKED_AT_BYTES {
@@ -54,36 +56,45 @@ pub fn kind(bytes: &Bytes) -> Option<Kind> {
                 return Some(Kind::HooksOverflow);
             }
             Line::HooksTensor { values, shape, .. } => match is_whole(values, shape) {
-                Some(false) => return Some(Kind::HooksSample),
-                Some(true) => hooks = Some(Kind::HooksFull),
+                Some(true) => whole += 1,
+                Some(false) => sampled += 1,
                 None => {
                     let guess = if ends_in_stats(values) { Kind::HooksSample } else { Kind::HooksFull };
-                    hooks = hooks.or(Some(guess));
+                    ambiguous = ambiguous.or(Some(guess));
                 }
             },
             Line::Other(_) => {}
         }
     }
-    hooks
+    match whole.cmp(&sampled) {
+        Ordering::Greater => Some(Kind::HooksFull),
+        Ordering::Less => Some(Kind::HooksSample),
+        Ordering::Equal if whole > 0 => Some(Kind::HooksSample),
+        Ordering::Equal => ambiguous,
+    }
 }
 
 fn is_dotted(name: &str) -> bool {
     name.contains(".forward.") || name.contains(".backward.")
 }
 
-/// Whether a line of torch_npu.hooks holds every element. A tensor of thirteen says nothing: ten samples and
-/// three statistics are as many.
+/// Whether a line of torch_npu.hooks holds every element; nothing when it cannot be told. A tensor of thirteen
+/// says nothing: ten samples and three statistics are as many. Nor does a line that fits neither.
 fn is_whole(values: &Values, shape: &[u64]) -> Option<bool> {
     let dims: Option<Vec<usize>> = shape.iter().map(|&dim| usize::try_from(dim).ok()).collect();
-    let count = dims.and_then(|dims| element_count(&dims));
-    if count == Some(SAMPLED + SAMPLED_STATS) && values.len() == SAMPLED + SAMPLED_STATS {
-        return None;
+    let count = dims.and_then(|dims| element_count(&dims))?;
+    let most = SAMPLED_STATS + SAMPLED.min(count);
+    match values.len() {
+        length if length == count => (length != most).then_some(true),
+        length => (SAMPLED_STATS..=most).contains(&length).then_some(false),
     }
-    Some(count == Some(values.len()))
 }
 
-/// Whether thirteen numbers can be ten samples, their max, their min and a mean.
+/// Whether numbers can be ten samples, their max, their min and a mean.
 fn ends_in_stats(values: &Values) -> bool {
+    if values.len() != SAMPLED + SAMPLED_STATS {
+        return false;
+    }
     let number = |index| values.number(index).unwrap_or(f64::NAN);
     let (max, min, mean) = (number(SAMPLED), number(SAMPLED + 1), number(SAMPLED + 2));
     (0..SAMPLED).all(|index| (min..=max).contains(&number(index))) && (min..=max).contains(&mean)

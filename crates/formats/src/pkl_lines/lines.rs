@@ -199,7 +199,10 @@ fn recognise_pair(name: &mut String, second: &mut Element) -> Option<Line> {
             return matches!(second, Element::List(values) if values.is_empty())
                 .then(|| Line::Stack { name: std::mem::take(name), frames: Vec::new() });
         };
-        let frames = items.iter().map(frame).collect::<Option<Vec<Frame>>>()?;
+        if !items.iter().all(is_frame) {
+            return None;
+        }
+        let frames = items.iter_mut().filter_map(take_frame).collect();
         return Some(Line::Stack { name: std::mem::take(name), frames });
     }
     let numbered =
@@ -216,14 +219,18 @@ fn recognise_pair(name: &mut String, second: &mut Element) -> Option<Line> {
     }
 }
 
-fn frame(item: &Json) -> Option<Frame> {
-    let [Json::Str(file), Json::Str(line), Json::Str(function), code] = item.as_list()? else { return None };
-    let code = match code {
-        Json::Null => None,
-        Json::Str(code) => Some(code.clone()),
-        _ => return None,
-    };
-    Some(Frame { file: file.clone(), line: line.clone(), function: function.clone(), code })
+fn is_frame(item: &Json) -> bool {
+    matches!(item.as_list(), Some([Json::Str(_), Json::Str(_), Json::Str(_), Json::Str(_) | Json::Null]))
+}
+
+fn take_frame(item: &mut Json) -> Option<Frame> {
+    let Json::List(parts) = item else { return None };
+    let mut parts = parts.iter_mut().map(|part| match part {
+        Json::Str(text) => Some(std::mem::take(text)),
+        _ => None,
+    });
+    let [file, line, function] = std::array::from_fn(|_| parts.next().flatten());
+    Some(Frame { file: file?, line: line?, function: function?, code: parts.next().flatten() })
 }
 
 /// Dimensions, unless one is negative or no integer.

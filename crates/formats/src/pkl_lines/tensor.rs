@@ -8,6 +8,7 @@ use super::line::{Line, Values, dtype_named};
 use super::lines::Lines;
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault};
+use crate::json::{Json, shorten};
 use crate::tensor::Tensor;
 use crate::value::Value;
 
@@ -57,7 +58,6 @@ pub fn to_value(bytes: &Bytes) -> Result<Value, Error> {
 }
 
 fn plain_value(line: Line) -> Value {
-    use crate::json::Json;
     match line {
         Line::HooksFrame { frame, .. } => Value::Str(frame),
         Line::HooksValue { value, .. } => match value {
@@ -81,19 +81,19 @@ pub fn tensor_of(values: &Values, dtype: &str, shape: &[u64]) -> Result<Tensor, 
         .iter()
         .map(|&dim| usize::try_from(dim))
         .collect::<Result<Vec<usize>, _>>()
-        .map_err(|_| Fault::malformed("a shape that fits an address", format!("{shape:?}")))?;
+        .map_err(|_| Fault::malformed("a shape that fits an address", shorten(&format!("{shape:?}"))))?;
     match element_count(&shape) {
         Some(count) if count == values.len() => {}
         Some(count) => {
             return Err(Fault::malformed(
-                format!("{count} values for the shape {shape:?}"),
+                format!("{count} values for the shape {}", shorten(&format!("{shape:?}"))),
                 values.len().to_string(),
             ));
         }
-        None => return Err(Fault::malformed("a shape that fits an address", format!("{shape:?}"))),
+        None => return Err(Fault::malformed("a shape that fits an address", shorten(&format!("{shape:?}")))),
     }
     let named = dtype_named(dtype)
-        .ok_or_else(|| Fault::malformed("the name of a torch dtype", format!("{dtype:?}")))?;
+        .ok_or_else(|| Fault::malformed("the name of a torch dtype", format!("{:?}", shorten(dtype))))?;
     for dtype in [named, DType::F32, DType::F64] {
         if let Some(packed) = pack(values, dtype) {
             return Ok(Tensor::contiguous(dtype, shape, packed.into())?);

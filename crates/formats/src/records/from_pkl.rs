@@ -10,7 +10,7 @@ use super::row::Content;
 use super::stacks::{StackGroups, frame_info_to_line, frame_to_line};
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place};
-use crate::json::Json;
+use crate::json::{Json, shorten};
 use crate::msprobe::{Call, DumpWriter, Item, plain_file_name};
 use crate::pkl_lines::{Kind, Line, Lines, Payload, Shape, Values, kind};
 
@@ -48,6 +48,7 @@ pub fn pkl_to_msprobe(
         writer: DumpWriter::new(dump, &header)?,
         stacks: StackGroups::default(),
         taken: HashMap::new(),
+        unanswered: HashMap::new(),
         open: None,
         report: Report::default(),
     };
@@ -93,7 +94,7 @@ fn describe(line: Line, kind: Kind, options: &ToMsprobe) -> Result<(LineName, De
     let name = line_name(&text, kind).ok_or_else(|| {
         Fault::malformed(
             "a name that ends in forward or backward, then input, output or stack_info",
-            format!("{text:?}"),
+            format!("{:?}", shorten(&text)),
         )
     })?;
     let described = match line {
@@ -206,6 +207,8 @@ struct Assembly<'w> {
     stacks: StackGroups,
     /// Numbers of the calls written, by name: few bytes per call, where whole names would be many.
     taken: HashMap<(String, Direction), Taken>,
+    /// Forward calls, by name, that no backward call has answered; only for names without numbers.
+    unanswered: HashMap<String, Vec<u64>>,
     open: Option<OpenCall>,
     report: Report,
 }
@@ -267,8 +270,12 @@ impl Assembly<'_> {
 
     /// The call's own number, or the next free one where it has none or another call of that name had it.
     fn number(&mut self, name: &LineName) -> CallName {
+        let answered = match name.index {
+            None => self.answered_forward(name),
+            Some(_) => None,
+        };
         let taken = self.taken.entry((name.base.clone(), name.direction)).or_default();
-        let mut index = name.index.unwrap_or(taken.next);
+        let mut index = name.index.or(answered).unwrap_or(taken.next);
         if !taken.numbers.insert(index) {
             self.report.renumbered += 1;
             index = taken.next;
@@ -276,6 +283,23 @@ impl Assembly<'_> {
         }
         taken.next = taken.next.max(index.saturating_add(1));
         CallName { base: name.base.clone(), index, direction: name.direction }
+    }
+}
+
+impl Assembly<'_> {
+    /// torch_npu.hooks does not number calls. Gradients flow backwards, so a backward call most likely answers
+    /// the last forward call of its name that has not been answered.
+    fn answered_forward(&mut self, name: &LineName) -> Option<u64> {
+        let unanswered = self.unanswered.entry(name.base.clone()).or_default();
+        match name.direction {
+            Direction::Backward => unanswered.pop(),
+            Direction::Forward => {
+                let next =
+                    self.taken.get(&(name.base.clone(), Direction::Forward)).map_or(0, |taken| taken.next);
+                unanswered.push(next);
+                Some(next)
+            }
+        }
     }
 }
 

@@ -13,7 +13,7 @@
 //! |---|---|---|---|---|
 //! | name of a call | `Functional_conv2d_forward` | `Functional_conv2d_0_forward` | `Functional.conv2d.0.forward` | the same |
 //! | of a module's | – | `Module_Conv2d_0_forward` | `conv.Conv2d.0.forward` | `Module.conv.Conv2d.forward.0` |
-//! | number of a call | none: counted here | in the name | in the name | in the name |
+//! | number of a call | none: counted here, backward calls answering the last forward one | in the name | in the name | in the name |
 //! | backward `input` | gradient of the input | gradient of the output | the same | the same |
 //! | keyword arguments | – | – | after the positional ones | by name |
 //! | arguments left out | a gap in the positions | the same | the same | `null` |
@@ -27,7 +27,7 @@ mod to_pkl;
 
 pub use from_pkl::{ToMsprobe, pkl_to_msprobe};
 pub use names::{CallName, Direction};
-pub use row::{Content, Part, Row, Step, rows_of_call};
+pub use row::{Content, Part, Row, Step, visit_rows};
 pub use to_pkl::{PklStyle, msprobe_to_pkl};
 
 use std::collections::BTreeMap;

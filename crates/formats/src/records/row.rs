@@ -1,6 +1,7 @@
 //! One argument or result, whichever tool recorded it.
 
 use super::names::{CallName, Direction};
+use crate::error::Error;
 use crate::json::Json;
 use crate::msprobe::{Call, Item, TensorItem};
 
@@ -68,22 +69,26 @@ pub enum Content {
     },
 }
 
-/// The rows of a call of `dump.json`, in file order. `null` and objects without a description have none.
-pub fn rows_of_call(call: &Call) -> Vec<Row> {
+/// Shows every row of a call of `dump.json`, in file order. `null` and objects without a description have none.
+/// One row at a time: the paths of all of them, in a call nested as deep as a file can be, could fill memory.
+pub fn visit_rows(call: &Call, see: &mut dyn FnMut(Row) -> Result<(), Error>) -> Result<(), Error> {
+    visit_parts(call, &|_| true, see)
+}
+
+/// The same for the parts that are wanted.
+pub(super) fn visit_parts(
+    call: &Call,
+    wanted: &dyn Fn(Part) -> bool,
+    see: &mut dyn FnMut(Row) -> Result<(), Error>,
+) -> Result<(), Error> {
     let name = CallName::from_msprobe(&call.key);
-    let mut rows = Vec::new();
-    let mut add = |part: Part, path: &[Step], content: Content| {
-        rows.push(Row {
-            call: call.key.clone(),
-            direction: name.as_ref().map(|name| name.direction),
-            part,
-            path: path.to_vec(),
-            content,
-        });
+    let direction = name.as_ref().map(|name| name.direction);
+    let mut show = |part: Part, path: &[Step], content: Content| {
+        see(Row { call: call.key.clone(), direction, part, path: path.to_vec(), content })
     };
     let sections = call.sections();
-    if sections.is_empty() {
-        walk(&call.body, &mut Vec::new(), &mut |path, content| add(Part::Named, path, content));
+    if sections.is_empty() && wanted(Part::Named) {
+        walk(&call.body, &mut Vec::new(), &mut |path, content| show(Part::Named, path, content))?;
     }
     for (section, item) in sections {
         let part = match section.as_str() {
@@ -93,37 +98,41 @@ pub fn rows_of_call(call: &Call) -> Vec<Row> {
             "parameters" if name.is_some() => Part::Parameter,
             _ => Part::Named,
         };
+        if !wanted(part) {
+            continue;
+        }
         let mut path = Vec::new();
         if part == Part::Named {
             path.push(Step::Key(section.clone()));
         }
-        walk(item, &mut path, &mut |path, content| add(part, path, content));
+        walk(item, &mut path, &mut |path, content| show(part, path, content))?;
     }
-    rows
+    Ok(())
 }
 
+/// Takes a leaf and the way to it.
+type SeeLeaf<'s> = dyn FnMut(&[Step], Content) -> Result<(), Error> + 's;
+
 /// Visits the leaves of an item. The reader's limit on nesting bounds the depth.
-fn walk(item: &Item, path: &mut Vec<Step>, see: &mut dyn FnMut(&[Step], Content)) {
+fn walk(item: &Item, path: &mut Vec<Step>, see: &mut SeeLeaf<'_>) -> Result<(), Error> {
     match item {
-        Item::None | Item::Other(_) => {}
+        Item::None | Item::Other(_) => Ok(()),
         Item::Tensor(tensor) => see(path, tensor_content(tensor)),
         Item::Scalar { kind, value } => {
-            see(path, Content::Scalar { kind: kind.clone(), value: value.clone() });
+            see(path, Content::Scalar { kind: kind.clone(), value: value.clone() })
         }
-        Item::List(items) => {
-            for (index, item) in items.iter().enumerate() {
-                path.push(Step::Index(index));
-                walk(item, path, see);
-                path.pop();
-            }
-        }
-        Item::Dict(pairs) => {
-            for (key, item) in pairs {
-                path.push(Step::Key(key.clone()));
-                walk(item, path, see);
-                path.pop();
-            }
-        }
+        Item::List(items) => items.iter().enumerate().try_for_each(|(index, item)| {
+            path.push(Step::Index(index));
+            walk(item, path, see)?;
+            path.pop();
+            Ok(())
+        }),
+        Item::Dict(pairs) => pairs.iter().try_for_each(|(key, item)| {
+            path.push(Step::Key(key.clone()));
+            walk(item, path, see)?;
+            path.pop();
+            Ok(())
+        }),
     }
 }
 

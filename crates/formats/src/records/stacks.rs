@@ -83,24 +83,28 @@ fn python_text(text: &str) -> Option<(String, &str)> {
 /// so none can be written before the last call is known.
 #[derive(Default)]
 pub(super) struct StackGroups {
-    groups: Vec<(Vec<String>, Vec<String>)>,
-    by_lines: HashMap<Vec<String>, usize>,
+    /// The calls of each group.
+    calls: Vec<Vec<String>>,
+    /// The group of each stack.
+    groups: HashMap<Vec<String>, usize>,
 }
 
 impl StackGroups {
     pub(super) fn add(&mut self, call: String, lines: Vec<String>) {
-        if let Some(&group) = self.by_lines.get(&lines) {
-            self.groups[group].0.push(call);
-            return;
+        let group = *self.groups.entry(lines).or_insert(self.calls.len());
+        if group == self.calls.len() {
+            self.calls.push(Vec::new());
         }
-        self.by_lines.insert(lines.clone(), self.groups.len());
-        self.groups.push((vec![call], lines));
+        self.calls[group].push(call);
     }
 
     pub(super) fn write(self, out: &mut dyn Write) -> Result<(), Error> {
+        let mut stacks: Vec<(usize, Vec<String>)> =
+            self.groups.into_iter().map(|(lines, group)| (group, lines)).collect();
+        stacks.sort_by_key(|(group, _)| *group);
         let mut writer = StackWriter::new(out)?;
-        for (number, (names, lines)) in self.groups.into_iter().enumerate() {
-            writer.stack(&Stack { key: number.to_string(), names, lines, form: StackForm::Grouped })?;
+        for (names, (group, lines)) in self.calls.into_iter().zip(stacks) {
+            writer.stack(&Stack { key: group.to_string(), names, lines, form: StackForm::Grouped })?;
         }
         writer.finish()
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::Report;
 use super::names::{CallName, Direction};
-use super::row::{Content, Part, Row, Step, rows_of_call};
+use super::row::{Content, Part, Row, Step, visit_parts};
 use super::stacks::StackIndex;
 use crate::bytes::Bytes;
 use crate::error::Error;
@@ -71,15 +71,12 @@ impl Conversion<'_> {
         let before = self.report.entries;
         // torch_npu.hooks writes the gradients of the inputs first, and calls them inputs.
         let swapped = self.style == PklStyle::Hooks && name.direction == Direction::Backward;
-        let mut rows = rows_of_call(call);
-        rows.sort_by_key(|row| match row.part {
-            Part::Input | Part::Kwarg => u8::from(swapped),
-            _ => u8::from(!swapped),
-        });
-        for row in rows {
-            if let Some((word, path)) = self.place(call, &name, swapped, &row) {
-                self.entry(&name, word, &path, row.content)?;
-            }
+        for second in [false, true] {
+            let wanted = |part| (second == swapped) == matches!(part, Part::Input | Part::Kwarg);
+            visit_parts(call, &wanted, &mut |row| match self.place(call, &name, swapped, &row) {
+                Some((word, path)) => self.entry(&name, word, &path, row.content),
+                None => Ok(()),
+            })?;
         }
         if self.report.entries > before {
             self.report.calls += 1;
