@@ -84,9 +84,16 @@ pub enum Fault {
     /// A name in the file points out of its folder, or is a link.
     #[error("{0:?} leads out of its folder; expected a plain relative name")]
     EscapesFolder(String),
-    /// Shape, strides and bytes do not fit together.
+    /// Shape, strides and bytes do not fit together. Boxed: it is the one variant that would make every
+    /// `Result` of this crate large.
     #[error("{0}")]
-    View(#[from] ViewError),
+    View(Box<ViewError>),
+}
+
+impl From<ViewError> for Fault {
+    fn from(error: ViewError) -> Fault {
+        Fault::View(Box::new(error))
+    }
 }
 
 impl Error {
@@ -155,7 +162,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.fault {
             Fault::Io(error) => Some(error),
-            Fault::View(error) => Some(error),
+            Fault::View(error) => Some(error.as_ref()),
             _ => None,
         }
     }

@@ -18,6 +18,7 @@ pub mod json;
 pub mod msprobe;
 pub mod npy;
 pub mod npz;
+mod packed;
 mod pickle;
 pub mod pkl_lines;
 pub mod pt;

@@ -54,7 +54,7 @@ impl Value {
     }
 
     /// Calls `see` for every leaf and every container, parents first.
-    fn visit<'a>(&'a self, path: &str, see: &mut impl FnMut(&str, &'a Value)) {
+    pub(crate) fn visit<'a>(&'a self, path: &str, see: &mut impl FnMut(&str, &'a Value)) {
         see(path, self);
         let child = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
         match self {

@@ -151,6 +151,14 @@ impl<'a> View<'a> {
         Some(&self.bytes[self.origin..self.origin + self.packed_size()])
     }
 
+    /// The same elements with the dimensions in reverse order; a column-major view becomes a packed one.
+    pub fn transposed(&self) -> View<'a> {
+        let mut view = self.clone();
+        view.shape.reverse();
+        view.strides.reverse();
+        view
+    }
+
     /// Copies `out.len() / size` elements, in row-major order from element `start`, packed into `out`.
     ///
     /// # Panics

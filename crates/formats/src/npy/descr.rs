@@ -1,0 +1,165 @@
+//! NumPy's dtype codes: `<f4` and its like, to and from [`DType`].
+
+use ulpscope_tensor::DType;
+
+use super::literal::Literal;
+use crate::error::Fault;
+
+/// What one element is, as the file says it.
+#[derive(Debug)]
+pub(super) struct Element {
+    pub dtype: DType,
+    pub big_endian: bool,
+}
+
+/// The element type of a `descr`: a code, or one field whose name tells the type.
+pub(super) fn element(descr: &Literal) -> Result<Element, Fault> {
+    let code = match descr {
+        Literal::Str(code) => return plain(code),
+        Literal::List(fields) => match fields.as_slice() {
+            [Literal::Tuple(field)] => match field.as_slice() {
+                [Literal::Str(name), Literal::Str(code)] => Some((name, code)),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    };
+    let Some((name, code)) = code else {
+        return Err(Fault::Unsupported(format!(
+            "a structured array, descr {descr}; expected one number per element: save its fields one by one"
+        )));
+    };
+    // `dtype.descr` of a plain type is one nameless field; some writers store that.
+    if name.is_empty() {
+        return plain(code);
+    }
+    named_field(name, code).ok_or_else(|| {
+        Fault::Unsupported(format!(
+            "a structured array with the field {name:?} of type {code:?}; expected one number per element: \
+             save the field by itself"
+        ))
+    })
+}
+
+/// A field that names an element type NumPy has no code for, over as many opaque or unsigned bytes.
+fn named_field(name: &str, code: &str) -> Option<Element> {
+    let dtype = DType::ALL.into_iter().find(|dtype| dtype.name() == name && numpy_code(*dtype).is_none())?;
+    let (order, kind, size) = split(code)?;
+    let matches = matches!(kind, 'u' | 'i' | 'V') && size == dtype.size();
+    // NumPy never swaps opaque bytes, whatever their order says.
+    matches.then_some(Element { dtype, big_endian: order == '>' && kind != 'V' && size > 1 })
+}
+
+/// `<f4`, `|u1`, `?`, or the full name of a dtype.
+fn plain(code: &str) -> Result<Element, Fault> {
+    if let Some(dtype) = DType::ALL.into_iter().find(|dtype| dtype.name() == code) {
+        return Ok(Element { dtype, big_endian: false });
+    }
+    if let "?" | "|?" = code {
+        return Ok(Element { dtype: DType::Bool, big_endian: false });
+    }
+    if let "|O" | "O" | "|O8" | "|O4" = code {
+        return Err(Fault::Unsupported(
+            "an object array: its elements are a Python pickle, which is never unpickled here; \
+             save it again as an array of numbers"
+                .into(),
+        ));
+    }
+    let refuse = |what: &str| Err(Fault::Unsupported(format!("{what}, descr '{code}'; expected numbers")));
+    let kind = code.trim_start_matches(['<', '>', '=', '|']).chars().next();
+    match kind {
+        Some('S' | 'a') => return refuse("an array of byte strings"),
+        Some('U') => return refuse("an array of text"),
+        Some('T') => return refuse("an array of variable-width text"),
+        Some('M') => return refuse("an array of dates"),
+        Some('m') => return refuse("an array of time spans"),
+        _ => {}
+    }
+    let Some((order, kind, size)) = split(code) else {
+        return Err(Fault::malformed("a dtype such as '<f4'", format!("'{code}'")));
+    };
+    let dtype = match (kind, size) {
+        ('f', 1) => DType::F8E5M2,
+        ('f', 2) => DType::F16,
+        ('f', 4) => DType::F32,
+        ('f', 8) => DType::F64,
+        ('i', 1) => DType::I8,
+        ('i', 2) => DType::I16,
+        ('i', 4) => DType::I32,
+        ('i', 8) => DType::I64,
+        ('u', 1) => DType::U8,
+        ('u', 2) => DType::U16,
+        ('u', 4) => DType::U32,
+        ('u', 8) => DType::U64,
+        ('b', 1) => DType::Bool,
+        ('c', 8) => DType::C64,
+        ('c', 16) => DType::C128,
+        ('V', 2) => return Ok(Element { dtype: DType::BF16, big_endian: false }),
+        ('f', 10 | 12 | 16) | ('c', 20 | 24 | 32) => {
+            return Err(Fault::Unsupported(format!(
+                "extended precision, descr '{code}', differs from machine to machine; save it as float64 or complex128"
+            )));
+        }
+        ('V', 1) => {
+            return Err(Fault::Unsupported(format!(
+                "one opaque byte per element, descr '{code}': NumPy writes every 8-bit float and 4-bit integer of \
+                 ml_dtypes so, and the file does not say which it is; save the tensor as .safetensors or .pt"
+            )));
+        }
+        ('V', _) => return refuse("an array of opaque bytes"),
+        _ => return Err(Fault::malformed("a dtype such as '<f4'", format!("'{code}'"))),
+    };
+    Ok(Element { dtype, big_endian: order == '>' && size > 1 })
+}
+
+/// Byte order, kind and size of a code. `=`, `|` and no mark mean little-endian: the machines this runs on.
+fn split(code: &str) -> Option<(char, char, usize)> {
+    let mut chars = code.chars();
+    let mut order = chars.next()?;
+    let mut kind = order;
+    if matches!(order, '<' | '>' | '=' | '|') {
+        kind = chars.next()?;
+    } else {
+        order = '=';
+    }
+    let digits = chars.as_str();
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| digits.parse().ok()).flatten().map(|size| (order, kind, size))
+}
+
+/// The `descr` written for a dtype, as a Python literal.
+pub(super) fn of(dtype: DType) -> String {
+    match (numpy_code(dtype), dtype) {
+        (Some(code), _) => format!("'{code}'"),
+        (None, DType::BF16) => "'<V2'".into(),
+        (None, _) => format!("[('{dtype}', '|u1')]"),
+    }
+}
+
+/// NumPy's own code for a dtype, where it has one.
+fn numpy_code(dtype: DType) -> Option<&'static str> {
+    Some(match dtype {
+        DType::F64 => "<f8",
+        DType::F32 => "<f4",
+        DType::F16 => "<f2",
+        DType::I8 => "|i1",
+        DType::I16 => "<i2",
+        DType::I32 => "<i4",
+        DType::I64 => "<i8",
+        DType::U8 => "|u1",
+        DType::U16 => "<u2",
+        DType::U32 => "<u4",
+        DType::U64 => "<u8",
+        DType::Bool => "|b1",
+        DType::C64 => "<c8",
+        DType::C128 => "<c16",
+        DType::BF16
+        | DType::F8E4M3FN
+        | DType::F8E5M2
+        | DType::F8E4M3FNUZ
+        | DType::F8E5M2FNUZ
+        | DType::F8E8M0
+        | DType::HiF8 => return None,
+    })
+}
