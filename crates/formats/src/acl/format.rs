@@ -1,0 +1,85 @@
+//! How the elements of a tensor are laid out, by number and name.
+
+use std::fmt;
+
+/// The layout of a tensor. The set is open: a number that has no name yet is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Format(pub i32);
+
+/// Names by number. Number 30 was RESERVED in headers of 2021.
+const NAMES: [&str; 47] = [
+    "NCHW",
+    "NHWC",
+    "ND",
+    "NC1HWC0",
+    "FRACTAL_Z",
+    "NC1C0HWPAD",
+    "NHWC1C0",
+    "FSR_NCHW",
+    "FRACTAL_DECONV",
+    "C1HWNC0",
+    "FRACTAL_DECONV_TRANSPOSE",
+    "FRACTAL_DECONV_SP_STRIDE_TRANS",
+    "NC1HWC0_C04",
+    "FRACTAL_Z_C04",
+    "CHWN",
+    "FRACTAL_DECONV_SP_STRIDE8_TRANS",
+    "HWCN",
+    "NC1KHKWHWC0",
+    "BN_WEIGHT",
+    "FILTER_HWCK",
+    "HASHTABLE_LOOKUP_LOOKUPS",
+    "HASHTABLE_LOOKUP_KEYS",
+    "HASHTABLE_LOOKUP_VALUE",
+    "HASHTABLE_LOOKUP_OUTPUT",
+    "HASHTABLE_LOOKUP_HITS",
+    "C1HWNCoC0",
+    "MD",
+    "NDHWC",
+    "FRACTAL_ZZ",
+    "FRACTAL_NZ",
+    "NCDHW",
+    "DHWCN",
+    "NDC1HWC0",
+    "FRACTAL_Z_3D",
+    "CN",
+    "NC",
+    "DHWNC",
+    "FRACTAL_Z_3D_TRANSPOSE",
+    "FRACTAL_ZN_LSTM",
+    "FRACTAL_Z_G",
+    "RESERVED",
+    "ALL",
+    "NULL",
+    "ND_RNN_BIAS",
+    "FRACTAL_ZN_RNN",
+    "YUV",
+    "YUV_A",
+];
+
+impl Format {
+    /// Plain row-major, any rank.
+    pub const ND: Format = Format(2);
+
+    /// The name, where the number has one.
+    pub fn name(self) -> Option<&'static str> {
+        match self.0 {
+            255 => Some("MAX"),
+            number => NAMES.get(usize::try_from(number).ok()?).copied(),
+        }
+    }
+
+    /// The format of a name.
+    pub fn from_name(name: &str) -> Option<Format> {
+        (0..=255).map(Format).find(|format| format.name() == Some(name))
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.pad(name),
+            None => write!(f, "number {}", self.0),
+        }
+    }
+}

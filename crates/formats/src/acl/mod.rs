@@ -1,0 +1,160 @@
+//! The dump file of an Ascend operator: every input and output of one call, and the description of each.
+//!
+//! ```text
+//! header length (u64) | header | inputs | outputs | buffers | workspaces      each as long as its header entry says
+//! ```
+//!
+//! The header is a protobuf message, or, in the files of small devices ("nano"), a list of tag-length-value records
+//! that begins with a magic number and counts data types differently. Before version 2 the whole file was the
+//! protobuf message with the elements inside it; such a file is read too, and written in today's form.
+//!
+//! Everything in the header is optional and every number in it is open: a data type or format unknown today must not
+//! lose the file. A tensor keeps its raw bytes, and [`DumpTensor::tensor`] says what they are, or why it cannot.
+//!
+//! ```text
+//! bytes ──► wire (protobuf) or nano (records) ──► DumpFile ──► Value: "input.0", "output.0", "l1buffer.0", "space.0"
+//! ```
+
+mod data_type;
+mod format;
+mod header;
+mod nano;
+mod tensor;
+mod value;
+mod wire;
+
+use std::io::Write;
+
+use crate::bytes::Bytes;
+use crate::error::{Error, Fault, Place};
+
+pub use data_type::DataType;
+pub use format::Format;
+pub use tensor::{DumpTensor, MAX_RANK, OriginalOp};
+
+/// More tensors, buffers or attributes than any operator has; bounds what a file of empty entries can cost.
+pub const MAX_ENTRIES: usize = 1 << 16;
+
+/// Bytes of the length in front of the header.
+const LENGTH_SIZE: usize = 8;
+
+/// One dump file.
+#[derive(Clone, Debug, Default)]
+pub struct DumpFile {
+    /// Whether the header is the record list of small devices. Their header has no operator name, time, buffers,
+    /// workspaces or attributes: the first two are told by the file's name.
+    pub nano: bool,
+    /// Version of the dump, `2.0` today.
+    pub version: String,
+    /// When it was taken, in microseconds since 1970.
+    pub dump_time: u64,
+    /// Full name of the operator.
+    pub op_name: String,
+    /// The call's inputs.
+    pub inputs: Vec<DumpTensor>,
+    /// The call's outputs.
+    pub outputs: Vec<DumpTensor>,
+    /// On-chip buffers (kind 0 is L1).
+    pub buffers: Vec<Region>,
+    /// Workspaces (kind 0 is a log).
+    pub spaces: Vec<Region>,
+    /// Named texts; the first of a sliced operator's tells in JSON how it was cut.
+    pub attrs: Vec<(String, String)>,
+}
+
+/// Memory that is dumped as it is.
+#[derive(Clone, Debug)]
+pub struct Region {
+    /// What memory it was, in the numbers of the header.
+    pub kind: i32,
+    /// Its bytes.
+    pub data: Bytes,
+}
+
+/// Bytes that each entry takes after the header.
+#[derive(Default)]
+struct Sizes {
+    inputs: Vec<u64>,
+    outputs: Vec<u64>,
+    buffers: Vec<u64>,
+    spaces: Vec<u64>,
+}
+
+/// Reads a dump file of any of the three forms. Elements stay where they are.
+pub fn read(bytes: &Bytes) -> Result<DumpFile, Error> {
+    let Some(length) = bytes.first_chunk::<LENGTH_SIZE>() else {
+        let fault = Fault::truncated("8 bytes of header length", bytes.len().to_string());
+        return Err(Error::at(Place::Byte(0), fault));
+    };
+    let length = u64::from_le_bytes(*length);
+    let after = bytes.len() - LENGTH_SIZE;
+    if length == 0 {
+        let fault = Fault::malformed("a header length of at least 1", "0: the dump is empty");
+        return Err(Error::at(Place::Byte(0), fault));
+    }
+    if length > after as u64 {
+        // The text that begins a bare protobuf message reads as an absurd length.
+        return header::read_bare(bytes).map_err(|_| {
+            let fault = Fault::truncated(
+                format!("a header of {length} bytes, or a protobuf message that holds the elements itself"),
+                format!("{after} bytes"),
+            );
+            Error::at(Place::Byte(LENGTH_SIZE as u64), fault)
+        });
+    }
+    let data_at = LENGTH_SIZE + length as usize;
+    if nano::is_nano(&bytes[LENGTH_SIZE..data_at]) {
+        let (mut dump, sizes) = nano::read(&bytes[..data_at], LENGTH_SIZE)?;
+        let end = dump.take_data(&sizes, bytes, data_at)?;
+        if end != bytes.len() {
+            let found = format!("{} more bytes", bytes.len() - end);
+            let fault = Fault::malformed("the file to end with its last tensor", found);
+            return Err(Error::at(Place::Byte(end as u64), fault));
+        }
+        return Ok(dump);
+    }
+    let (mut dump, sizes) = header::read(bytes, LENGTH_SIZE..data_at)?;
+    dump.take_data(&sizes, bytes, data_at)?;
+    Ok(dump)
+}
+
+/// Writes a dump file, in the nano form when it is marked so.
+pub fn write(dump: &DumpFile, out: &mut dyn Write) -> Result<(), Error> {
+    let header = if dump.nano { nano::compose(dump)? } else { header::compose(dump) };
+    out.write_all(&(header.len() as u64).to_le_bytes()).map_err(Error::whole)?;
+    out.write_all(&header).map_err(Error::whole)?;
+    let tensors = dump.inputs.iter().chain(&dump.outputs).map(|tensor| &tensor.data);
+    for data in tensors.chain(dump.buffers.iter().chain(&dump.spaces).map(|region| &region.data)) {
+        out.write_all(data).map_err(Error::whole)?;
+    }
+    Ok(())
+}
+
+impl DumpFile {
+    /// Hands each entry its bytes, which lie one after the other from `at`; returns where they end.
+    fn take_data(&mut self, sizes: &Sizes, bytes: &Bytes, mut at: usize) -> Result<usize, Error> {
+        let mut take = |name: &str, index: usize, size: u64| {
+            let left = bytes.len() - at;
+            let Some(size) = usize::try_from(size).ok().filter(|&size| size <= left) else {
+                let fault = Fault::truncated(format!("{size} bytes from byte {at}"), left.to_string());
+                return Err(Error::at(Place::Part(format!("{name}.{index}")), fault));
+            };
+            let data = bytes.slice(at..at + size);
+            at += size;
+            Ok(data)
+        };
+        for (index, (tensor, &size)) in self.inputs.iter_mut().zip(&sizes.inputs).enumerate() {
+            tensor.data = take("input", index, size)?;
+        }
+        for (index, (tensor, &size)) in self.outputs.iter_mut().zip(&sizes.outputs).enumerate() {
+            tensor.data = take("output", index, size)?;
+        }
+        for (index, (region, &size)) in self.buffers.iter_mut().zip(&sizes.buffers).enumerate() {
+            region.data = take("l1buffer", index, size)?;
+        }
+        for (index, (region, &size)) in self.spaces.iter_mut().zip(&sizes.spaces).enumerate() {
+            region.data = take("space", index, size)?;
+        }
+        Ok(at)
+    }
+}

@@ -1,0 +1,104 @@
+//! One tensor of a dump: what the header says about it, and its bytes.
+
+use ulpscope_tensor::{DType, element_count};
+
+use super::data_type::DataType;
+use super::format::Format;
+use crate::bytes::Bytes;
+use crate::error::{Error, Fault};
+use crate::tensor::Tensor;
+
+/// More dimensions than any layout has.
+pub const MAX_RANK: usize = 64;
+
+/// An input or output.
+#[derive(Clone, Debug)]
+pub struct DumpTensor {
+    /// What an element is.
+    pub data_type: DataType,
+    /// How the elements are laid out.
+    pub format: Format,
+    /// Dimensions as they lie in memory; none for a scalar.
+    pub shape: Vec<u64>,
+    /// Dimensions before the layout was changed, when the header tells.
+    pub original_shape: Vec<u64>,
+    /// The number of groups, for grouped layouts.
+    pub sub_format: i32,
+    /// Where the tensor was in device memory.
+    pub address: u64,
+    /// Offset from that address.
+    pub offset: u64,
+    /// Nano only: which kind of memory the address is in.
+    pub address_type: i32,
+    /// Outputs only: the operator that made it before fusion.
+    pub original_op: Option<OriginalOp>,
+    /// Outputs only: first and last index of each dimension, for a slice.
+    pub dim_range: Vec<(u64, u64)>,
+    /// The bytes as dumped; padding may follow the elements.
+    pub data: Bytes,
+}
+
+/// The operator that made an output before fusion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OriginalOp {
+    /// Its name.
+    pub name: String,
+    /// Which of its outputs.
+    pub output_index: u32,
+    /// What an element was there.
+    pub data_type: DataType,
+    /// How they were laid out there.
+    pub format: Format,
+}
+
+/// A tensor without bytes, of which the header says nothing.
+impl Default for DumpTensor {
+    fn default() -> DumpTensor {
+        DumpTensor {
+            data_type: DataType::default(),
+            format: Format::default(),
+            shape: Vec::new(),
+            original_shape: Vec::new(),
+            sub_format: 0,
+            address: 0,
+            offset: 0,
+            address_type: 0,
+            original_op: None,
+            dim_range: Vec::new(),
+            data: Bytes::from(Vec::new()),
+        }
+    }
+}
+
+impl DumpTensor {
+    /// The elements, in place and in the layout in which they lie; what follows them is padding. A type that is
+    /// packed, paired, quantised or new is refused; its bytes stay in [`DumpTensor::data`].
+    pub fn tensor(&self) -> Result<Tensor, Error> {
+        let dtype = self.data_type.elements().map_err(|what| {
+            Error::whole(Fault::Unsupported(format!(
+                "elements of type {} ({what}) are not read; {} raw bytes are kept",
+                self.data_type,
+                self.data.len()
+            )))
+        })?;
+        // Without a type the shape tells no length either.
+        let shape =
+            if self.data_type.is_undefined() { vec![self.data.len() as u64] } else { self.shape.clone() };
+        fit(dtype, &shape, &self.data).map_err(Error::whole)
+    }
+}
+
+fn fit(dtype: DType, dims: &[u64], data: &Bytes) -> Result<Tensor, Fault> {
+    let shape: Option<Vec<usize>> = dims.iter().map(|&dim| usize::try_from(dim).ok()).collect();
+    let needed = shape.as_deref().and_then(element_count).and_then(|count| count.checked_mul(dtype.size()));
+    let (Some(shape), Some(needed)) = (shape, needed) else {
+        return Err(Fault::malformed("a shape that fits the address space", format!("{dims:?}")));
+    };
+    if needed > data.len() {
+        return Err(Fault::truncated(
+            format!("{needed} bytes of {dtype} elements of shape {shape:?}"),
+            data.len().to_string(),
+        ));
+    }
+    Ok(Tensor::contiguous(dtype, shape, data.slice(0..needed))?)
+}
