@@ -135,6 +135,15 @@ impl Fault {
     }
 }
 
+/// Text from a file, cut to a length fit for a message: names and keys may be megabytes long.
+pub(crate) fn shortened(text: &str) -> String {
+    const SHOWN: usize = 120;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,0 +1,164 @@
+//! Pickles, read as data and never run.
+//!
+//! A pickle is a program for a small stack machine, and Python runs it with the power to call anything. The
+//! [machine](machine) here only takes notes: a request to call something becomes a [`Node::Call`] that nobody
+//! answers, a name becomes a [`Node::Global`] that nobody looks up. What a handful of known constructors
+//! (tensors, ordered dictionaries, numpy arrays) would have made is worked out afterwards, by the reader that
+//! knows them.
+//!
+//! ```text
+//! bytes ──► machine ──► Pickle (a flat list of nodes that refer to each other by number) ──► pt::objects ──► Value
+//! ```
+//!
+//! Nodes lie in one list because a pickle may nest as deep as it is long and may contain itself: a list of
+//! numbers is freed without recursion and has no reference cycles.
+
+mod input;
+mod machine;
+pub(crate) mod opcode;
+mod refused;
+mod text;
+
+use std::ops::Range;
+
+pub(crate) use machine::read;
+
+use crate::bytes::Bytes;
+use crate::error::{Error, Fault, Place, shortened};
+
+/// The number of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Id(u32);
+
+/// One object a pickle describes.
+#[derive(Debug)]
+pub(crate) enum Node {
+    None,
+    Bool(bool),
+    Int(i128),
+    /// An integer beyond 128 bits: its length in bytes.
+    HugeInt(usize),
+    Float(f64),
+    Text(Box<str>),
+    /// Bytes, in place in the file where the pickle has them as they are.
+    Bytes(Bytes),
+    List(Vec<Id>),
+    Tuple(Vec<Id>),
+    Dict(Vec<(Id, Id)>),
+    Set(Vec<Id>),
+    FrozenSet(Vec<Id>),
+    /// A class or function, by name only.
+    Global {
+        module: Box<str>,
+        name: Box<str>,
+    },
+    Call(Box<Call>),
+    /// Something stored outside the pickle, under the id in this node.
+    Persistent(Id),
+}
+
+/// A call that the pickle asks for, and what it then does to the result.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub callable: Id,
+    pub args: Id,
+    /// What the object's `__setstate__` would be given.
+    pub state: Option<Id>,
+    /// What would be appended to it.
+    pub items: Vec<Id>,
+    /// What would be set in it by key.
+    pub pairs: Vec<(Id, Id)>,
+}
+
+/// A pickle as a graph of nodes.
+#[derive(Debug)]
+pub(crate) struct Pickle {
+    nodes: Vec<Node>,
+    /// For each node, the byte of the opcode that made it.
+    places: Vec<usize>,
+    root: Id,
+    range: Range<usize>,
+}
+
+impl Pickle {
+    pub fn root(&self) -> Id {
+        self.root
+    }
+
+    /// The bytes the pickle took, from its first opcode to past its last.
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    pub fn node(&self, id: Id) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// Every node, reachable from the root or not.
+    pub fn ids(&self) -> impl Iterator<Item = Id> + use<> {
+        // The machine stops long before the count leaves 32 bits.
+        (0..self.nodes.len() as u32).map(Id)
+    }
+
+    pub fn text(&self, id: Id) -> Option<&str> {
+        match self.node(id) {
+            Node::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn int(&self, id: Id) -> Option<i128> {
+        match self.node(id) {
+            Node::Int(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    pub fn tuple(&self, id: Id) -> Option<&[Id]> {
+        match self.node(id) {
+            Node::Tuple(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// Module and name of a class or function.
+    pub fn global(&self, id: Id) -> Option<(&str, &str)> {
+        match self.node(id) {
+            Node::Global { module, name } => Some((module, name)),
+            _ => None,
+        }
+    }
+
+    /// An error where the node stands: something else was expected.
+    pub fn unexpected(&self, id: Id, expected: impl Into<String>) -> Error {
+        self.fault_at(id, Fault::malformed(expected, self.describe(id)))
+    }
+
+    /// An error where the node stands.
+    pub fn fault_at(&self, id: Id, fault: impl Into<Fault>) -> Error {
+        Error::at(Place::Byte(self.places[id.0 as usize] as u64), fault)
+    }
+
+    /// What a node is, in words for a message.
+    pub fn describe(&self, id: Id) -> String {
+        match self.node(id) {
+            Node::None => "None".to_owned(),
+            Node::Bool(flag) => if *flag { "True" } else { "False" }.to_owned(),
+            Node::Int(number) => format!("the integer {number}"),
+            Node::HugeInt(bytes) => format!("an integer of {bytes} bytes"),
+            Node::Float(number) => format!("the float {number}"),
+            Node::Text(text) => format!("the text {:?}", shortened(text)),
+            Node::Bytes(bytes) => format!("{} bytes", bytes.len()),
+            Node::List(items) => format!("a list of {}", items.len()),
+            Node::Tuple(items) => format!("a tuple of {}", items.len()),
+            Node::Dict(pairs) => format!("a dictionary of {}", pairs.len()),
+            Node::Set(items) | Node::FrozenSet(items) => format!("a set of {}", items.len()),
+            Node::Global { module, name } => format!("the name {}", shortened(&format!("{module}.{name}"))),
+            Node::Call(call) => match self.global(call.callable) {
+                Some((module, name)) => format!("a call of {}", shortened(&format!("{module}.{name}"))),
+                None => "a call".to_owned(),
+            },
+            Node::Persistent(_) => "a reference to stored data".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Numpy arrays and scalars that stand between the tensors of a file.
+
+use ulpscope_tensor::{DType, Scalar, contiguous_strides};
+
+use super::objects::Objects;
+use super::tensor::MAX_RANK;
+use crate::bytes::Bytes;
+use crate::error::{Error, Fault};
+use crate::pickle::{Call, Id, Node};
+use crate::tensor::Tensor;
+use crate::value::Value;
+
+/// A numpy dtype, as far as it is read.
+#[derive(Clone, Copy)]
+struct ArrayType {
+    dtype: DType,
+    big_endian: bool,
+}
+
+impl Objects<'_> {
+    /// `_reconstruct(ndarray, ...)`, with the array in its state: `(version, shape, dtype, is Fortran, data)`.
+    pub(super) fn array(&mut self, id: Id, filled: &Call) -> Result<Value, Error> {
+        const EXPECTED: &str = "a numpy array's (version, shape, dtype, is Fortran, data)";
+        let Some(state) = filled.state else {
+            return Err(self.pickle.unexpected(id, EXPECTED));
+        };
+        let Some(&[_version, shape, dtype, fortran, data]) = self.pickle.tuple(state) else {
+            return Err(self.pickle.unexpected(state, EXPECTED));
+        };
+        let fortran = match self.pickle.node(fortran) {
+            Node::Bool(flag) => *flag,
+            Node::Int(number) => *number != 0,
+            _ => return Err(self.pickle.unexpected(fortran, "True or False")),
+        };
+        self.array_of(id, dtype, shape, fortran, data)
+    }
+
+    /// `_frombuffer(data, dtype, shape, order)`, the form of protocol 5.
+    pub(super) fn array_from_buffer(&mut self, id: Id, args: Id) -> Result<Value, Error> {
+        let Some(&[data, dtype, shape, order, ..]) = self.pickle.tuple(args) else {
+            return Err(self.pickle.unexpected(args, "(data, dtype, shape, order)"));
+        };
+        let fortran = self.pickle.text(order) == Some("F");
+        self.array_of(id, dtype, shape, fortran, data)
+    }
+
+    /// `scalar(dtype, data)`: a plain number.
+    pub(super) fn array_scalar(&mut self, args: Id) -> Result<Value, Error> {
+        let Some(&[dtype, data, ..]) = self.pickle.tuple(args) else {
+            return Err(self.pickle.unexpected(args, "(dtype, data)"));
+        };
+        let Some(kind) = self.array_type(dtype) else {
+            return self.opaque("a numpy scalar that is not a number".to_owned());
+        };
+        let Some(bytes) = self.raw(data)? else {
+            return Err(self.pickle.unexpected(data, "the bytes of a numpy scalar"));
+        };
+        let bytes = in_order(bytes, kind);
+        if bytes.len() != kind.dtype.size() {
+            return Err(self.pickle.unexpected(data, format!("{} bytes", kind.dtype.size())));
+        }
+        Ok(match Scalar::read(kind.dtype, &bytes) {
+            Scalar::Float(number) => Value::Float(number),
+            Scalar::Int(number) => Value::Int(number),
+            Scalar::Bool(flag) => Value::Bool(flag),
+            Scalar::Complex(re, im) => Value::Opaque(format!("complex({re}, {im})")),
+        })
+    }
+
+    fn array_of(&mut self, id: Id, dtype: Id, shape: Id, fortran: bool, data: Id) -> Result<Value, Error> {
+        let Some(kind) = self.array_type(dtype) else {
+            return self.opaque("a numpy array whose elements are not plain numbers".to_owned());
+        };
+        let Some(dims) = self.pickle.tuple(shape) else {
+            return Err(self.pickle.unexpected(shape, "a tuple of dimensions"));
+        };
+        if dims.len() > MAX_RANK {
+            return Err(self.pickle.fault_at(
+                shape,
+                Fault::TooLarge { what: "rank", limit: MAX_RANK as u64, found: dims.len() as u64 },
+            ));
+        }
+        let mut sizes = Vec::with_capacity(dims.len());
+        for &dim in dims {
+            let size = self.pickle.int(dim).and_then(|size| usize::try_from(size).ok());
+            sizes.push(size.ok_or_else(|| self.pickle.unexpected(dim, "a dimension"))?);
+        }
+        self.charge(sizes.len())?;
+        let Some(bytes) = self.raw(data)? else {
+            return Err(self.pickle.unexpected(data, "the bytes of a numpy array"));
+        };
+        if kind.big_endian {
+            self.charge_bytes(bytes.len())?;
+        }
+        let bytes = in_order(bytes, kind);
+        let strides = if fortran {
+            let reversed: Vec<usize> = sizes.iter().rev().copied().collect();
+            let mut strides = contiguous_strides(&reversed, kind.dtype.size());
+            strides.reverse();
+            strides
+        } else {
+            contiguous_strides(&sizes, kind.dtype.size())
+        };
+        let tensor = Tensor::strided(kind.dtype, sizes, strides, bytes, 0)
+            .map_err(|error| self.pickle.fault_at(id, error))?;
+        Ok(Value::Tensor(tensor))
+    }
+
+    /// The element type behind `dtype('f4', False, True)` and its state, unless it is not one of plain numbers.
+    fn array_type(&self, id: Id) -> Option<ArrayType> {
+        let Node::Call(call) = self.pickle.node(id) else { return None };
+        if self.pickle.global(call.callable) != Some(("numpy", "dtype")) {
+            return None;
+        }
+        let &[name, ..] = self.pickle.tuple(call.args)? else { return None };
+        let order = match call.state {
+            Some(state) => match self.pickle.tuple(state) {
+                Some(&[_version, order, ..]) => self.pickle.text(order).unwrap_or("<"),
+                _ => return None,
+            },
+            None => "<",
+        };
+        let dtype = match self.pickle.node(name) {
+            Node::Text(name) => match &**name {
+                "f2" => DType::F16,
+                "f4" => DType::F32,
+                "f8" => DType::F64,
+                "i1" => DType::I8,
+                "i2" => DType::I16,
+                "i4" => DType::I32,
+                "i8" => DType::I64,
+                "u1" => DType::U8,
+                "u2" => DType::U16,
+                "u4" => DType::U32,
+                "u8" => DType::U64,
+                "b1" => DType::Bool,
+                "c8" => DType::C64,
+                "c16" => DType::C128,
+                _ => return None,
+            },
+            Node::Global { module, name } if &**module == "ml_dtypes" => name.parse().ok()?,
+            _ => return None,
+        };
+        Some(ArrayType { dtype, big_endian: order == ">" && dtype.size() > 1 })
+    }
+
+    /// Bytes, whichever way this protocol spells them.
+    fn raw(&mut self, id: Id) -> Result<Option<Bytes>, Error> {
+        match self.pickle.node(id) {
+            Node::Bytes(bytes) => Ok(Some(bytes.clone())),
+            Node::Text(text) => {
+                // What Python 2 took for a string, and happened to be one.
+                self.charge_bytes(text.len())?;
+                Ok(Some(text.as_bytes().to_vec().into()))
+            }
+            Node::Call(call) => match self.pickle.global(call.callable) {
+                Some(("_codecs", "encode") | ("builtins", "bytes" | "bytearray")) => self.bytes(call.args),
+                _ => Ok(None),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// The bytes that `encode(text, "latin1")`, `bytes(...)` and `bytearray(...)` would give: how protocol 2
+    /// spells bytes.
+    pub(super) fn bytes(&mut self, args: Id) -> Result<Option<Bytes>, Error> {
+        let pickle = self.pickle;
+        let Some(args) = pickle.tuple(args) else { return Ok(None) };
+        match *args {
+            [] => Ok(Some(Bytes::from(Vec::new()))),
+            [inner] => match pickle.node(inner) {
+                Node::Bytes(bytes) => {
+                    self.charge_bytes(bytes.len())?;
+                    Ok(Some(bytes.clone()))
+                }
+                Node::Call(call) if pickle.global(call.callable) == Some(("_codecs", "encode")) => {
+                    match pickle.tuple(call.args) {
+                        Some(&[text, encoding, ..]) => self.latin1(text, encoding),
+                        _ => Ok(None),
+                    }
+                }
+                _ => Ok(None),
+            },
+            [text, encoding, ..] => self.latin1(text, encoding),
+        }
+    }
+
+    fn latin1(&mut self, text: Id, encoding: Id) -> Result<Option<Bytes>, Error> {
+        let pickle = self.pickle;
+        match (pickle.text(text), pickle.text(encoding)) {
+            (Some(content), Some("latin1" | "latin-1")) => {
+                self.charge_bytes(content.len())?;
+                let bytes: Option<Vec<u8>> = content.chars().map(|char| u8::try_from(char).ok()).collect();
+                match bytes {
+                    Some(bytes) => Ok(Some(bytes.into())),
+                    None => Err(pickle.unexpected(text, "text in Latin-1")),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The elements in little-endian order: in place, or swapped in a copy.
+fn in_order(bytes: Bytes, kind: ArrayType) -> Bytes {
+    if !kind.big_endian {
+        return bytes;
+    }
+    let number_size = if kind.dtype.is_complex() { kind.dtype.size() / 2 } else { kind.dtype.size() };
+    let mut copy = bytes.to_vec();
+    copy.chunks_exact_mut(number_size).for_each(<[u8]>::reverse);
+    copy.into()
+}

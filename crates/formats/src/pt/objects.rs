@@ -1,0 +1,299 @@
+//! From the graph of a pickle to values: what the known constructors would have made, worked out by hand.
+
+use std::collections::HashMap;
+
+use super::storage::Storages;
+use super::tensor::Rebuild;
+use crate::error::{Error, Fault, shortened};
+use crate::pickle::{Call, Id, Node, Pickle};
+use crate::value::Value;
+
+/// Values nested deeper than anything Python's own pickler gets through.
+const MAX_DEPTH: usize = 256;
+
+/// A pickle may refer to one object many times, and a value is a tree: sharing unfolds. A few dozen bytes can
+/// double a list sixty times over, so that the tree may have this many nodes for each byte of the pickle ...
+const MAX_NODES_PER_BYTE: usize = 2;
+
+/// ... or this many, if that is more: enough for a small file that shares a lot.
+const MIN_NODE_LIMIT: usize = 1 << 16;
+
+/// Text and bytes count as one node for each so many of their own.
+const BYTES_PER_NODE: usize = 32;
+
+pub(super) struct Objects<'a> {
+    pub(super) pickle: &'a Pickle,
+    pub(super) storages: Storages<'a>,
+    node_limit: usize,
+    nodes: usize,
+    depth: usize,
+}
+
+impl<'a> Objects<'a> {
+    pub fn new(pickle: &'a Pickle, storages: Storages<'a>) -> Objects<'a> {
+        let node_limit = pickle.range().len().saturating_mul(MAX_NODES_PER_BYTE).max(MIN_NODE_LIMIT);
+        Objects { pickle, storages, node_limit, nodes: 0, depth: 0 }
+    }
+
+    /// The value the whole pickle stands for.
+    pub fn root(mut self) -> Result<Value, Error> {
+        self.value(self.pickle.root())
+    }
+
+    /// Pays for `nodes` more nodes of the tree.
+    pub(super) fn charge(&mut self, nodes: usize) -> Result<(), Error> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        if self.nodes > self.node_limit {
+            return Err(Error::whole(Fault::TooLarge {
+                what: "number of values a pickle unfolds into",
+                limit: self.node_limit as u64,
+                found: self.nodes as u64,
+            }));
+        }
+        Ok(())
+    }
+
+    /// Pays for a copy of so many bytes.
+    pub(super) fn charge_bytes(&mut self, bytes: usize) -> Result<(), Error> {
+        self.charge(bytes / BYTES_PER_NODE)
+    }
+
+    /// A value that is not carried, with the reason.
+    pub(super) fn opaque(&mut self, what: String) -> Result<Value, Error> {
+        Ok(Value::Opaque(shortened(&what)))
+    }
+
+    pub(super) fn value(&mut self, id: Id) -> Result<Value, Error> {
+        if self.depth == MAX_DEPTH {
+            return Err(self.pickle.fault_at(id, Fault::TooDeep { limit: MAX_DEPTH }));
+        }
+        self.depth += 1;
+        let value = self.charge(1).and_then(|()| self.value_within(id));
+        self.depth -= 1;
+        value
+    }
+
+    fn value_within(&mut self, id: Id) -> Result<Value, Error> {
+        let pickle = self.pickle;
+        Ok(match pickle.node(id) {
+            Node::None => Value::None,
+            Node::Bool(flag) => Value::Bool(*flag),
+            Node::Int(number) => Value::Int(*number),
+            Node::HugeInt(bytes) => Value::Opaque(format!("an integer of {bytes} bytes")),
+            Node::Float(number) => Value::Float(*number),
+            Node::Text(text) => {
+                self.charge_bytes(text.len())?;
+                Value::Str(text.to_string())
+            }
+            Node::Bytes(bytes) => {
+                self.charge_bytes(bytes.len())?;
+                Value::Bytes(bytes.to_vec())
+            }
+            Node::List(items) | Node::Set(items) => Value::List(self.values(items)?),
+            Node::Tuple(items) | Node::FrozenSet(items) => Value::Tuple(self.values(items)?),
+            Node::Dict(pairs) => Value::Dict(self.pairs(pairs)?),
+            Node::Global { module, name } => match self.dtype(id) {
+                Some(dtype) => Value::Str(format!("torch.{dtype}")),
+                None => self.opaque(format!("the name {module}.{name}"))?,
+            },
+            Node::Call(call) => self.call(id, call.callable, call.args, call)?,
+            Node::Persistent(reference) => match self.storage(id)? {
+                Some(storage) => self.bare_storage(id, &storage)?,
+                // ("module", class, source file, source): a class, with its text for comparison.
+                None => match pickle.tuple(*reference).and_then(|parts| parts.get(1)) {
+                    Some(&class) => self.value(class)?,
+                    None => return Err(pickle.unexpected(*reference, "(\"module\", class, ...)")),
+                },
+            },
+        })
+    }
+
+    pub(super) fn values(&mut self, ids: &[Id]) -> Result<Vec<Value>, Error> {
+        ids.iter().map(|&id| self.value(id)).collect()
+    }
+
+    /// The pairs of a dictionary. As in Python, a key that comes again gives its place a new value.
+    fn pairs(&mut self, ids: &[(Id, Id)]) -> Result<Vec<(Value, Value)>, Error> {
+        let mut pairs: Vec<(Value, Value)> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        let pickle = self.pickle;
+        for &(key_id, value) in ids {
+            let key = self.value(key_id)?;
+            let value = self.value(value)?;
+            let place = match pickle.node(key_id) {
+                Node::Text(text) => *places.entry(text).or_insert(pairs.len()),
+                _ => pairs.len(),
+            };
+            match pairs.get_mut(place) {
+                Some(pair) => pair.1 = value,
+                None => pairs.push((key, value)),
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// What a call would have given. `filled` is what was then put into the result.
+    fn call(&mut self, id: Id, callable: Id, args: Id, filled: &Call) -> Result<Value, Error> {
+        let pickle = self.pickle;
+        // A class of the older form may come with its source text.
+        let callable = match pickle.node(callable) {
+            Node::Persistent(reference) => match pickle.tuple(*reference) {
+                Some(&[_, class, ..]) => class,
+                _ => callable,
+            },
+            _ => callable,
+        };
+        let Some((module, name)) = pickle.global(callable) else {
+            return self.opaque("the result of a call of something that is not a name".to_owned());
+        };
+        let arg = |index: usize| pickle.tuple(args).and_then(|args| args.get(index)).copied();
+        match (module, name) {
+            ("torch._utils", "_rebuild_tensor") => self.tensor(id, args, Rebuild::V1),
+            ("torch._utils", "_rebuild_tensor_v2") => self.tensor(id, args, Rebuild::V2),
+            ("torch._utils", "_rebuild_tensor_v3") => self.tensor(id, args, Rebuild::V3),
+            ("torch_npu.utils.storage" | "torch_npu.utils._storage", "_rebuild_npu_tensor") => {
+                self.tensor(id, args, Rebuild::Npu)
+            }
+            (
+                "torch._utils",
+                "_rebuild_parameter"
+                | "_rebuild_parameter_with_state"
+                | "_rebuild_device_tensor_from_cpu_tensor",
+            ) => match arg(0) {
+                Some(tensor) => self.value(tensor),
+                None => Err(pickle.unexpected(args, "the tensor of a parameter")),
+            },
+            ("torch._tensor", "_rebuild_from_type_v2" | "_rebuild_from_type") => match (arg(0), arg(2)) {
+                // The constructor within may again be this one: count it as nesting.
+                (Some(function), Some(args)) => self.nested_call(id, function, args, filled),
+                _ => Err(pickle.unexpected(args, "(function, type, arguments, state)")),
+            },
+            ("torch._utils", "_rebuild_sparse_tensor") => self.opaque("a sparse tensor".to_owned()),
+            ("torch._utils", "_rebuild_qtensor") => self.opaque("a quantized tensor".to_owned()),
+            ("torch._utils", "_rebuild_nested_tensor") => self.opaque("a nested tensor".to_owned()),
+            ("torch._utils", "_rebuild_meta_tensor_no_storage") => {
+                self.opaque("a tensor of the meta device, which has no data".to_owned())
+            }
+            ("torch", "Size") => match arg(0) {
+                Some(size) => Ok(match self.value(size)? {
+                    Value::List(items) | Value::Tuple(items) => Value::Tuple(items),
+                    other => other,
+                }),
+                None => Ok(Value::Tuple(Vec::new())),
+            },
+            ("torch", "device") => self.device(args),
+            ("torch.serialization", "_get_layout") => self.first(args),
+            (module, _) if module == "torch.return_types" => self.first(args),
+
+            ("collections", "OrderedDict" | "defaultdict" | "Counter") => self.dictionary(name, args, filled),
+            ("collections", "deque") => {
+                let mut items = match arg(0).map(|id| pickle.node(id)) {
+                    Some(Node::List(items) | Node::Tuple(items)) => self.values(items)?,
+                    _ => Vec::new(),
+                };
+                items.extend(self.values(&filled.items)?);
+                Ok(Value::List(items))
+            }
+            ("_codecs", "encode") | ("builtins", "bytes" | "bytearray") => {
+                self.bytes(args).map(|bytes| match bytes {
+                    Some(bytes) => Value::Bytes(bytes.to_vec()),
+                    None => Value::Opaque(format!("bytes made by {module}.{name}")),
+                })
+            }
+            ("builtins", "set" | "frozenset") => {
+                let items = match arg(0).map(|id| pickle.node(id)) {
+                    Some(Node::List(items) | Node::Tuple(items) | Node::Set(items)) => self.values(items)?,
+                    _ => Vec::new(),
+                };
+                Ok(if name == "set" { Value::List(items) } else { Value::Tuple(items) })
+            }
+            ("builtins", "complex" | "slice" | "range" | "xrange") => {
+                let parts = pickle.tuple(args).unwrap_or_default();
+                let shown: Vec<_> = parts.iter().take(3).map(|&part| self.plain(part)).collect();
+                self.opaque(format!("{}({})", name.trim_start_matches('x'), shown.join(", ")))
+            }
+            ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => self.array(id, filled),
+            ("numpy.core.multiarray" | "numpy._core.multiarray", "scalar") => self.array_scalar(args),
+            ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer") => self.array_from_buffer(id, args),
+            ("numpy", "dtype") => {
+                self.opaque(format!("the numpy dtype {}", arg(0).map_or(String::new(), |id| self.plain(id))))
+            }
+
+            ("copyreg", "_reconstructor" | "__newobj__" | "__newobj_ex__") => {
+                let class = arg(0).map_or("?".to_owned(), |class| pickle.describe(class));
+                self.opaque(format!("an object of {class}"))
+            }
+            // Nobody here knows the class, but what it was filled with is in plain sight.
+            _ if !filled.pairs.is_empty() => Ok(Value::Dict(self.pairs(&filled.pairs)?)),
+            _ if !filled.items.is_empty() => Ok(Value::List(self.values(&filled.items)?)),
+            _ => self.opaque(format!("an object of {module}.{name}")),
+        }
+    }
+
+    fn nested_call(&mut self, id: Id, function: Id, args: Id, filled: &Call) -> Result<Value, Error> {
+        if self.depth == MAX_DEPTH {
+            return Err(self.pickle.fault_at(id, Fault::TooDeep { limit: MAX_DEPTH }));
+        }
+        self.depth += 1;
+        let value = self.charge(1).and_then(|()| self.call(id, function, args, filled));
+        self.depth -= 1;
+        value
+    }
+
+    /// The first argument, for constructors that merely wrap it.
+    fn first(&mut self, args: Id) -> Result<Value, Error> {
+        match self.pickle.tuple(args).and_then(|args| args.first()) {
+            Some(&first) => self.value(first),
+            None => Err(self.pickle.unexpected(args, "an argument")),
+        }
+    }
+
+    fn dictionary(&mut self, name: &str, args: Id, filled: &Call) -> Result<Value, Error> {
+        let pickle = self.pickle;
+        let mut ids = Vec::new();
+        // The first argument of a defaultdict is its factory.
+        if name != "defaultdict"
+            && let Some(&first) = pickle.tuple(args).and_then(|args| args.first())
+        {
+            match pickle.node(first) {
+                Node::Dict(pairs) => ids.extend_from_slice(pairs),
+                Node::List(items) | Node::Tuple(items) => {
+                    for &item in items {
+                        match pickle.node(item) {
+                            Node::List(pair) | Node::Tuple(pair) if pair.len() == 2 => {
+                                ids.push((pair[0], pair[1]))
+                            }
+                            _ => return Err(pickle.unexpected(item, "a key and its value")),
+                        }
+                    }
+                }
+                _ => return Err(pickle.unexpected(first, "the items of a dictionary")),
+            }
+        }
+        ids.extend_from_slice(&filled.pairs);
+        self.charge(ids.len())?;
+        Ok(Value::Dict(self.pairs(&ids)?))
+    }
+
+    fn device(&mut self, args: Id) -> Result<Value, Error> {
+        let pickle = self.pickle;
+        let args = pickle.tuple(args).unwrap_or_default();
+        let kind = args.first().and_then(|&kind| pickle.text(kind)).unwrap_or("?");
+        let text = match args.get(1).and_then(|&index| pickle.int(index)) {
+            Some(index) => format!("{kind}:{index}"),
+            None => kind.to_owned(),
+        };
+        Ok(Value::Str(shortened(&text)))
+    }
+
+    /// A plain argument as Python would print it.
+    fn plain(&self, id: Id) -> String {
+        match self.pickle.node(id) {
+            Node::Int(number) => number.to_string(),
+            Node::Float(number) => number.to_string(),
+            Node::Text(text) => shortened(text),
+            Node::None => "None".to_owned(),
+            _ => self.pickle.describe(id),
+        }
+    }
+}

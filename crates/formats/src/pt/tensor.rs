@@ -1,0 +1,183 @@
+//! Tensors put together from a storage, an offset, a size and strides.
+
+use ulpscope_tensor::{DType, element_count};
+
+use super::objects::Objects;
+use super::storage::{Elements, Flip, Storage};
+use crate::error::{Error, Fault};
+use crate::pickle::{Id, Node};
+use crate::tensor::Tensor;
+use crate::value::Value;
+
+/// Strides of zero let a few bytes stand for any number of elements. The gradient of a sum is such a tensor, and
+/// may rightly have billions; beyond this a file is not believed.
+const MAX_EXPANDED_ELEMENTS: usize = 1 << 32;
+
+/// More dimensions than torch computes with.
+pub(super) const MAX_RANK: usize = 64;
+
+/// Which of torch's constructors is meant; they differ in where the dtype and the flags stand.
+#[derive(Clone, Copy)]
+pub(super) enum Rebuild {
+    /// `_rebuild_tensor(storage, offset, size, stride)`.
+    V1,
+    /// `_rebuild_tensor_v2(..., requires_grad, hooks[, metadata])`.
+    V2,
+    /// `_rebuild_tensor_v3(..., requires_grad, hooks, dtype[, metadata])`.
+    V3,
+    /// `torch_npu`'s `_rebuild_npu_tensor(..., requires_grad, hooks, format)`.
+    Npu,
+}
+
+impl Objects<'_> {
+    /// The tensor that a call of one of torch's constructors would give.
+    pub(super) fn tensor(&mut self, call: Id, args: Id, kind: Rebuild) -> Result<Value, Error> {
+        const EXPECTED: &str = "(storage, offset, size, stride, ...)";
+        let Some(&[storage, offset, size, stride, ref rest @ ..]) = self.pickle.tuple(args) else {
+            return Err(self.pickle.unexpected(args, EXPECTED));
+        };
+        let Some(storage) = self.storage(storage)? else {
+            return Err(self.pickle.unexpected(storage, "a reference to a storage"));
+        };
+        let (dtype, metadata) = match kind {
+            Rebuild::V1 | Rebuild::Npu => (None, None),
+            Rebuild::V2 => (None, rest.get(2)),
+            Rebuild::V3 => match rest.get(2) {
+                Some(&dtype) => (Some(dtype), rest.get(3)),
+                None => return Err(self.pickle.unexpected(args, "a dtype as the seventh of the arguments")),
+            },
+        };
+        let dtype = match dtype {
+            Some(id) => match self.dtype(id) {
+                Some(dtype) => dtype,
+                None => return self.opaque(format!("a tensor of {}", self.pickle.describe(id))),
+            },
+            None => match storage.elements() {
+                Elements::Typed(dtype) => dtype,
+                _ => return self.opaque(format!("a tensor over {}.{}", storage.module, storage.class)),
+            },
+        };
+        let flip = self.flip(metadata.copied(), dtype)?;
+        let bytes = self.storages.get(&storage, dtype, flip)?;
+
+        let offset = self.numbers(&[offset])?[0];
+        let shape = self.dimensions(size)?;
+        let strides = self.dimensions(stride)?;
+        self.charge(shape.len() + strides.len())?;
+        let scaled = |number: i128| number.checked_mul(dtype.size() as i128);
+        let outside = |_| self.pickle.unexpected(call, "a tensor within the address space");
+        let byte_strides = strides.iter().map(|&stride| isize::try_from(scaled(stride).unwrap_or(i128::MAX)));
+        let byte_strides = byte_strides.collect::<Result<Vec<_>, _>>().map_err(outside)?;
+        let shape = shape.iter().map(|&dim| usize::try_from(dim)).collect::<Result<Vec<_>, _>>();
+        let shape = shape.map_err(|_| self.pickle.unexpected(size, "dimensions of zero or more"))?;
+        let origin = usize::try_from(scaled(offset).unwrap_or(i128::MAX)).map_err(outside)?;
+
+        let available = bytes.len() / dtype.size();
+        let tensor = Tensor::strided(dtype, shape, byte_strides, bytes, origin)
+            .map_err(|error| self.pickle.fault_at(call, error))?;
+        // A tensor that was made has a count.
+        let count = element_count(tensor.shape()).unwrap_or(usize::MAX);
+        if count > available && count > MAX_EXPANDED_ELEMENTS {
+            return Err(self.pickle.fault_at(
+                call,
+                Fault::TooLarge {
+                    what: "element count of an expanded tensor",
+                    limit: MAX_EXPANDED_ELEMENTS as u64,
+                    found: count as u64,
+                },
+            ));
+        }
+        Ok(Value::Tensor(tensor))
+    }
+
+    /// A storage that was saved by itself, as the flat tensor that it is.
+    pub(super) fn bare_storage(&mut self, id: Id, storage: &Storage<'_>) -> Result<Value, Error> {
+        let dtype = match storage.elements() {
+            Elements::Typed(dtype) => dtype,
+            Elements::Untyped => DType::U8,
+            _ => return self.opaque(format!("a storage of class {}.{}", storage.module, storage.class)),
+        };
+        let bytes = self.storages.get(storage, dtype, Flip::Nothing)?;
+        let count = storage.part.map_or(storage.count, |(_, count)| count);
+        let shape = vec![usize::try_from(count).unwrap_or(usize::MAX)];
+        let tensor =
+            Tensor::contiguous(dtype, shape, bytes).map_err(|error| self.pickle.fault_at(id, error))?;
+        Ok(Value::Tensor(tensor))
+    }
+
+    /// The storage behind a reference node.
+    pub(super) fn storage<'p>(&self, id: Id) -> Result<Option<Storage<'p>>, Error>
+    where
+        Self: 'p,
+    {
+        match self.pickle.node(id) {
+            Node::Persistent(reference) => Storage::parse(self.pickle, *reference),
+            _ => Ok(None),
+        }
+    }
+
+    /// The dtype behind a name such as `torch.float32`.
+    pub(super) fn dtype(&self, id: Id) -> Option<DType> {
+        match self.pickle.global(id) {
+            Some(("torch", name)) => {
+                name.parse().ok().filter(|dtype: &DType| dtype.name() == name && *dtype != DType::HiF8)
+            }
+            _ => None,
+        }
+    }
+
+    /// A size or strides: a tuple, a list, or a `torch.Size` of integers.
+    fn dimensions(&self, id: Id) -> Result<Vec<i128>, Error> {
+        let items = match self.pickle.node(id) {
+            Node::Tuple(items) | Node::List(items) => items,
+            Node::Call(call) if self.pickle.global(call.callable) == Some(("torch", "Size")) => {
+                match self.pickle.tuple(call.args) {
+                    Some(&[inner]) => match self.pickle.node(inner) {
+                        Node::Tuple(items) | Node::List(items) => items,
+                        _ => return Err(self.pickle.unexpected(inner, "a tuple of integers")),
+                    },
+                    _ => return Err(self.pickle.unexpected(call.args, "one tuple of integers")),
+                }
+            }
+            _ => return Err(self.pickle.unexpected(id, "a tuple of integers")),
+        };
+        if items.len() > MAX_RANK {
+            return Err(self.pickle.fault_at(
+                id,
+                Fault::TooLarge { what: "rank", limit: MAX_RANK as u64, found: items.len() as u64 },
+            ));
+        }
+        self.numbers(items)
+    }
+
+    fn numbers(&self, ids: &[Id]) -> Result<Vec<i128>, Error> {
+        let number = |&id: &Id| self.pickle.int(id).ok_or_else(|| self.pickle.unexpected(id, "an integer"));
+        ids.iter().map(number).collect()
+    }
+
+    /// The sign changes that a tensor's metadata asks for.
+    fn flip(&self, metadata: Option<Id>, dtype: DType) -> Result<Flip, Error> {
+        let Some(metadata) = metadata else { return Ok(Flip::Nothing) };
+        let pairs = match self.pickle.node(metadata) {
+            Node::Dict(pairs) => pairs,
+            Node::None => return Ok(Flip::Nothing),
+            _ => return Err(self.pickle.unexpected(metadata, "a dictionary of tensor flags")),
+        };
+        let is_set = |name: &str| {
+            pairs.iter().any(|&(key, value)| {
+                self.pickle.text(key) == Some(name) && matches!(self.pickle.node(value), Node::Bool(true))
+            })
+        };
+        let has_sign =
+            dtype.is_complex() || matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
+        match (is_set("conj") && dtype.is_complex(), is_set("neg")) {
+            (false, false) => Ok(Flip::Nothing),
+            (_, true) if !has_sign => {
+                Err(self.pickle.unexpected(metadata, format!("no negative bit on a tensor of {dtype}")))
+            }
+            (true, false) => Ok(Flip::Imaginary),
+            (false, true) => Ok(Flip::All),
+            (true, true) => Ok(Flip::Real),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Reading: names checked, overlaps refused, stored entries in place, compressed ones within limits.
+
+use std::collections::HashMap;
+use std::io::{Cursor, Read};
+use std::ops::Range;
+
+use zip::read::{ArchiveOffset, Config};
+use zip::{CompressionMethod, ZipArchive};
+
+use crate::bytes::Bytes;
+use crate::error::{Error, Fault, shortened};
+
+/// More entries than any dump or checkpoint has; torch writes one per storage.
+const MAX_ENTRIES: usize = 1 << 20;
+
+/// Deflate cannot shrink data further than this, so that a larger claim is a lie.
+const MAX_DEFLATE_RATIO: u64 = 1032;
+
+/// All compressed entries of one archive together may unfold into this much memory.
+const MAX_INFLATED: u64 = 4 << 30;
+
+/// An opened archive.
+pub(crate) struct Archive<'a> {
+    bytes: &'a Bytes,
+    zip: ZipArchive<Cursor<&'a [u8]>>,
+    entries: Vec<Entry>,
+    by_name: HashMap<String, usize>,
+    inflated: u64,
+}
+
+struct Entry {
+    name: String,
+    /// From the local header to the end of the data.
+    extent: Range<u64>,
+    data: Range<usize>,
+    size: u64,
+    method: CompressionMethod,
+    encrypted: bool,
+}
+
+impl<'a> Archive<'a> {
+    /// Reads the list of entries and checks it as a whole.
+    pub fn open(bytes: &'a Bytes) -> Result<Archive<'a>, Error> {
+        let config = Config { archive_offset: ArchiveOffset::Known(0) };
+        let mut zip = ZipArchive::with_config(config, Cursor::new(&bytes[..]))
+            .map_err(|error| Error::whole(Fault::malformed("a complete zip archive", error.to_string())))?;
+        if zip.len() > MAX_ENTRIES {
+            return Err(Error::whole(Fault::TooLarge {
+                what: "number of archive entries",
+                limit: MAX_ENTRIES as u64,
+                found: zip.len() as u64,
+            }));
+        }
+        if zip.has_duplicate_names() {
+            return Err(Error::whole(Fault::malformed(
+                "one archive entry per name",
+                "two entries of the same name",
+            )));
+        }
+        let mut entries = Vec::with_capacity(zip.len());
+        let mut by_name = HashMap::with_capacity(zip.len());
+        for index in 0..zip.len() {
+            let entry = entry(&mut zip, index, bytes.len())?;
+            if by_name.insert(entry.name.clone(), index).is_some() {
+                let fault = Fault::malformed("one archive entry per name", "a second one");
+                return Err(Error::whole(fault).in_part(&entry.name));
+            }
+            entries.push(entry);
+        }
+        refuse_overlaps(&entries, zip.central_directory_start())?;
+        Ok(Archive { bytes, zip, entries, by_name, inflated: 0 })
+    }
+
+    /// Entry names, in the order of the archive's directory.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| entry.name.as_str())
+    }
+
+    /// Whether there is an entry of this name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
+    /// The bytes of an entry: a slice of the file when stored, memory of their own when compressed.
+    ///
+    /// The checksum of a stored entry is not verified: that would read every byte of a file that is mapped so
+    /// that only the bytes in use are read. Compressed entries are verified as they unfold.
+    pub fn read(&mut self, name: &str) -> Result<Bytes, Error> {
+        let Some(&index) = self.by_name.get(name) else {
+            let found = format!("{} entries without it", self.entries.len());
+            return Err(Error::whole(Fault::malformed(format!("an archive entry {name:?}"), found)));
+        };
+        let entry = &self.entries[index];
+        if entry.encrypted {
+            return Err(part(name, Fault::Unsupported("the entry is encrypted".to_owned())));
+        }
+        let stored = entry.data.len() as u64;
+        match entry.method {
+            CompressionMethod::Stored if stored != entry.size => Err(part(
+                name,
+                Fault::malformed(
+                    format!("{stored} bytes, as many as are stored"),
+                    format!("a size of {}", entry.size),
+                ),
+            )),
+            CompressionMethod::Stored => Ok(self.bytes.slice(entry.data.clone())),
+            CompressionMethod::Deflated => self.inflate(index).map_err(|fault| part(name, fault)),
+            other => Err(part(
+                name,
+                Fault::Unsupported(format!("the entry is compressed by {other}; only deflate is read")),
+            )),
+        }
+    }
+
+    fn inflate(&mut self, index: usize) -> Result<Bytes, Fault> {
+        let entry = &self.entries[index];
+        let limit = (entry.data.len() as u64).saturating_mul(MAX_DEFLATE_RATIO);
+        if entry.size > limit {
+            return Err(Fault::TooLarge { what: "size of the inflated entry", limit, found: entry.size });
+        }
+        let total = self.inflated.saturating_add(entry.size);
+        if total > MAX_INFLATED {
+            return Err(Fault::TooLarge {
+                what: "size of all inflated entries",
+                limit: MAX_INFLATED,
+                found: total,
+            });
+        }
+        self.inflated = total;
+        let size = entry.size;
+        let corrupt = |error: String| Fault::malformed(format!("{size} bytes of deflated data"), error);
+        let source = self.zip.by_index(index).map_err(|error| corrupt(error.to_string()))?;
+        let mut data = Vec::new();
+        // One byte more than announced is enough to see that there are too many.
+        source
+            .take(size.saturating_add(1))
+            .read_to_end(&mut data)
+            .map_err(|error| corrupt(error.to_string()))?;
+        if data.len() as u64 != size {
+            let found = if data.len() as u64 > size { "more".to_owned() } else { data.len().to_string() };
+            return Err(corrupt(found));
+        }
+        Ok(data.into())
+    }
+}
+
+fn part(name: &str, fault: Fault) -> Error {
+    Error::whole(fault).in_part(name)
+}
+
+fn entry(zip: &mut ZipArchive<Cursor<&[u8]>>, index: usize, file_size: usize) -> Result<Entry, Error> {
+    let broken = |error: zip::result::ZipError| {
+        Error::whole(Fault::malformed("a readable archive entry", error.to_string()))
+            .in_part(&format!("archive entry {index}"))
+    };
+    let file = zip.by_index_raw(index).map_err(broken)?;
+    let name = file.name().map_err(broken)?.into_owned();
+    let plain = !name.is_empty()
+        && !name.starts_with('/')
+        && !name.contains(['\\', '\0'])
+        && !name.split('/').any(|step| step == "..");
+    if !plain || file.is_symlink() {
+        return Err(Error::whole(Fault::EscapesFolder(shortened(&name))));
+    }
+    let start = file.data_start().unwrap_or(u64::MAX);
+    let end = start.saturating_add(file.compressed_size());
+    if end > file_size as u64 {
+        let fault =
+            Fault::truncated(format!("data up to byte {end}"), format!("a file of {file_size} bytes"));
+        return Err(part(&shortened(&name), fault));
+    }
+    Ok(Entry {
+        extent: file.header_start()..end,
+        // Both are within the file, whose size is a usize.
+        data: start as usize..end as usize,
+        size: file.size(),
+        method: file.compression(),
+        encrypted: file.encrypted(),
+        name,
+    })
+}
+
+/// Entries that share bytes are how a small archive unfolds into a huge one.
+fn refuse_overlaps(entries: &[Entry], directory_start: u64) -> Result<(), Error> {
+    let mut in_order: Vec<&Entry> = entries.iter().collect();
+    in_order.sort_by_key(|entry| (entry.extent.start, entry.extent.end));
+    for pair in in_order.windows(2) {
+        if pair[0].extent.end > pair[1].extent.start {
+            let fault = Fault::malformed(
+                "entries that do not overlap",
+                format!("one within {:?}", shortened(&pair[0].name)),
+            );
+            return Err(part(&shortened(&pair[1].name), fault));
+        }
+    }
+    if let Some(last) = in_order.last().filter(|last| last.extent.end > directory_start) {
+        let fault = Fault::malformed(
+            "data before the archive's directory",
+            format!("its end at {}", last.extent.end),
+        );
+        return Err(part(&shortened(&last.name), fault));
+    }
+    Ok(())
+}
