@@ -1,0 +1,47 @@
+//! JSON as Python writes it: an event reader, a value tree for small parts, and a writer with Python's layout.
+//!
+//! The older tools write their dumps with `json.dump`, which is JSON plus the bare words `NaN`, `Infinity` and
+//! `-Infinity`, and their files can be larger than memory. So the ground here is a pull [`Reader`] over mapped
+//! bytes whose own memory does not grow with the file; [`Json`] is built only for parts that are known to be
+//! small (one call, one line). Numbers keep their kind, because `63` and `63.0` tell releases apart, and the
+//! [`Writer`] prints them as Python's `repr` does, so that a file read and written again is the same file.
+//!
+//! ```text
+//! bytes ──► Reader ──► Event, Event, …          (any size)
+//!                └──► Json                       (one value, at most MAX_TREE_BYTES of text)
+//! Event or Json ──► Writer ──► bytes as json.dump(indent=…) or json.dumps would write them
+//! ```
+
+mod python_float;
+mod reader;
+mod text;
+mod tree;
+mod writer;
+
+pub use python_float::python_float_repr;
+pub use reader::{Event, Reader};
+pub use tree::Json;
+pub use writer::{Layout, Writer};
+
+use crate::error::Error;
+
+/// Deepest nesting read. The tools that write these files stop at 400 levels of arguments, plus a few around them.
+pub const MAX_DEPTH: usize = 1024;
+
+/// Longest text turned into one [`Json`] tree. A tree takes up to some twenty times the memory of its text.
+pub const MAX_TREE_BYTES: u64 = 64 << 20;
+
+/// Reads a whole document as one value.
+pub fn read(bytes: &[u8]) -> Result<Json, Error> {
+    let mut reader = Reader::new(bytes);
+    let value = reader.value()?;
+    reader.end()?;
+    Ok(value)
+}
+
+/// Writes one value in the given layout, without a newline after it.
+pub fn write(value: &Json, layout: Layout, out: &mut dyn std::io::Write) -> Result<(), Error> {
+    let mut writer = Writer::new(out, layout);
+    writer.json(value)?;
+    writer.finish()
+}

@@ -1,0 +1,99 @@
+//! Floats printed as Python prints them.
+
+/// A float as Python's `repr` shows it: the shortest digits that read back as the same double, in plain
+/// notation between `1e-4` and `1e16` and in scientific notation elsewhere.
+///
+/// ```
+/// use ulpscope_formats::json::python_float_repr;
+/// assert_eq!(python_float_repr(63.0), "63.0");
+/// assert_eq!(python_float_repr(1e-5), "1e-05");
+/// assert_eq!(python_float_repr(1e16), "1e+16");
+/// ```
+pub fn python_float_repr(value: f64) -> String {
+    let mut out = Vec::new();
+    push_python_float(value, &mut out);
+    // Digits, signs, `.`, `e` and the words below are all ASCII.
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Appends [`python_float_repr`] of a float.
+pub(super) fn push_python_float(value: f64, out: &mut Vec<u8>) {
+    if value.is_nan() {
+        return out.extend_from_slice(b"nan");
+    }
+    if value.is_sign_negative() {
+        out.push(b'-');
+    }
+    if value.is_infinite() {
+        return out.extend_from_slice(b"inf");
+    }
+    // `{:e}` gives the shortest digits, as `d.ddde±x`; only the notation around them differs from Python's.
+    let scientific = format!("{:e}", value.abs());
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let mut digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).collect();
+    if may_be_halfway(value, digits.len(), exponent) {
+        settle_tie(value, &mut digits, exponent);
+    }
+    if !(-4..16).contains(&exponent) {
+        out.push(digits[0]);
+        if digits.len() > 1 {
+            out.push(b'.');
+            out.extend_from_slice(&digits[1..]);
+        }
+        let sign = if exponent < 0 { '-' } else { '+' };
+        out.extend_from_slice(format!("e{sign}{:02}", exponent.abs()).as_bytes());
+    } else if exponent < 0 {
+        out.extend_from_slice(b"0.");
+        out.extend(std::iter::repeat_n(b'0', exponent.unsigned_abs() as usize - 1));
+        out.extend_from_slice(&digits);
+    } else {
+        let whole = exponent as usize + 1;
+        if digits.len() <= whole {
+            out.extend_from_slice(&digits);
+            out.extend(std::iter::repeat_n(b'0', whole - digits.len()));
+            out.extend_from_slice(b".0");
+        } else {
+            out.extend_from_slice(&digits[..whole]);
+            out.push(b'.');
+            out.extend_from_slice(&digits[whole..]);
+        }
+    }
+}
+
+/// Whether the digits can lie exactly halfway between two numbers of as many digits; cheap, and wrong only by
+/// saying yes.
+fn may_be_halfway(value: f64, digits: usize, exponent: i32) -> bool {
+    // Fewer than sixteen digits name a double uniquely, so one of fifteen has no rival as near.
+    if digits < 15 {
+        return false;
+    }
+    // A double with `below` bits behind the binary point has exactly as many decimals, the last a 5.
+    let mantissa = value.to_bits() & ((1 << 52) - 1) | 1 << 52;
+    let power = ((value.to_bits() >> 52) & 0x7ff) as i32 - 1075;
+    let below = -(power + mantissa.trailing_zeros() as i32);
+    below <= 0 || below == digits as i32 - exponent
+}
+
+/// Of two shortest forms equally near to the double Python takes the one that ends in an even digit.
+fn settle_tie(value: f64, digits: &mut Vec<u8>, exponent: i32) {
+    /// Digits in which every double that can be halfway is exact.
+    const EXACT: usize = 60;
+    let exact: Vec<u8> =
+        format!("{:.EXACT$e}", value.abs()).bytes().filter(u8::is_ascii_digit).take(EXACT).collect();
+    let (head, tail) = exact.split_at(digits.len());
+    if tail[0] != b'5' || tail[1..].iter().any(|&digit| digit != b'0') {
+        return;
+    }
+    let mut even = head.to_vec();
+    if let Some(last) = even.last_mut() {
+        // The codes of the digits are odd where the digits are. A 9 cannot be met here: one more would have
+        // been a shorter form.
+        *last += *last % 2;
+    }
+    let text: String = even.iter().map(|&digit| char::from(digit)).collect();
+    let scale = exponent - (even.len() as i32 - 1);
+    if format!("{text}e{scale}").parse() == Ok(value.abs()) {
+        *digits = even;
+    }
+}

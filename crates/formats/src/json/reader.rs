@@ -1,0 +1,440 @@
+//! The pull reader: one token at a time, over bytes it never copies.
+
+use std::borrow::Cow;
+
+use super::{Json, MAX_DEPTH, MAX_TREE_BYTES, text};
+use crate::error::{Error, Fault, Place};
+
+/// One step through a document.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event<'a> {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number without fraction or exponent, up to the range of `i128`; beyond it becomes a float.
+    Int(i128),
+    /// A number with fraction or exponent, or `NaN`, `Infinity`, `-Infinity`.
+    Float(f64),
+    /// A string that is a value.
+    Str(Cow<'a, str>),
+    /// A string that names the value after it.
+    Key(Cow<'a, str>),
+    /// `[`
+    ListStart,
+    /// `]`
+    ListEnd,
+    /// `{`
+    ObjectStart,
+    /// `}`
+    ObjectEnd,
+}
+
+/// Reads a document event by event. Its memory is bounded by [`MAX_DEPTH`], whatever the size of the document;
+/// there is nothing to be had from it after an error.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Open containers, outermost first; at most [`MAX_DEPTH`].
+    open: Vec<Container>,
+    next: Next,
+    /// Line and byte of `bytes[0]` in the file, for readers of a part.
+    origin: (u64, u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Container {
+    List,
+    Object,
+}
+
+/// What the grammar allows at the current position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Value,
+    ValueOrEnd,
+    Key,
+    KeyOrEnd,
+    CommaOrEnd,
+    End,
+}
+
+/// An event not yet decoded: skipping needs no more than this.
+enum Token<'a> {
+    Ready(Event<'a>),
+    Number { text: &'a [u8], integer: bool },
+    Text { start: usize, raw: &'a [u8], escaped: bool, key: bool },
+}
+
+impl<'a> Reader<'a> {
+    /// A reader at the start of a document.
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader::within(bytes, 1, 0)
+    }
+
+    /// A reader of a part of a file; errors name places counted from the given line and byte.
+    pub fn within(bytes: &'a [u8], line: u64, byte: u64) -> Reader<'a> {
+        Reader { bytes, at: 0, open: Vec::new(), next: Next::Value, origin: (line, byte) }
+    }
+
+    /// How many bytes have been read.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// How many containers are open.
+    pub fn depth(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The next event, or nothing after the end of the document.
+    pub fn event(&mut self) -> Result<Option<Event<'a>>, Error> {
+        match self.token()? {
+            Some(token) => self.decode(token).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The next event of a document that must not end here.
+    pub fn expect_event(&mut self) -> Result<Event<'a>, Error> {
+        match self.event()? {
+            Some(event) => Ok(event),
+            None => Err(self.truncated("a value")),
+        }
+    }
+
+    /// Passes over one event without decoding it; false at the end of the document.
+    pub fn skip_event(&mut self) -> Result<bool, Error> {
+        self.token().map(|token| token.is_some())
+    }
+
+    /// Passes over one whole value without decoding it.
+    pub fn skip_value(&mut self) -> Result<(), Error> {
+        let depth = self.open.len();
+        loop {
+            if self.token()?.is_none() {
+                return Err(self.truncated("a value"));
+            }
+            if self.open.len() == depth {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads one whole value as a tree.
+    pub fn value(&mut self) -> Result<Json, Error> {
+        let first = self.expect_event()?;
+        self.value_from(first)
+    }
+
+    /// Reads the rest of a value whose first event has been read.
+    pub fn value_from(&mut self, first: Event<'a>) -> Result<Json, Error> {
+        let start = self.at;
+        let mut tree = super::tree::Builder::default();
+        let mut event = first;
+        loop {
+            if let Some(value) = tree.push(event) {
+                return Ok(value);
+            }
+            let length = (self.at - start) as u64;
+            if length > MAX_TREE_BYTES {
+                return Err(self.fault(start, too_large(length)));
+            }
+            event = self.expect_event()?;
+        }
+    }
+
+    /// Checks that nothing but space follows the document.
+    pub fn end(&mut self) -> Result<(), Error> {
+        match self.token()? {
+            None => Ok(()),
+            Some(_) => Err(self.malformed("the end of the value")),
+        }
+    }
+
+    /// An error at the current position.
+    pub fn error(&self, fault: impl Into<Fault>) -> Error {
+        self.fault(self.at, fault)
+    }
+
+    /// An error about a value of the wrong kind, just read.
+    pub fn unexpected(&self, expected: impl Into<String>, found: &Event<'_>) -> Error {
+        self.error(Fault::malformed(expected, found.describe()))
+    }
+
+    fn token(&mut self) -> Result<Option<Token<'a>>, Error> {
+        loop {
+            self.skip_space();
+            let byte = self.bytes.get(self.at).copied();
+            match (self.next, byte) {
+                (Next::End, None) => return Ok(None),
+                (Next::End, Some(_)) => return Err(self.malformed("the end of the value")),
+                (Next::CommaOrEnd, Some(b',')) => {
+                    self.at += 1;
+                    self.next = match self.open.last() {
+                        Some(Container::Object) => Next::Key,
+                        _ => Next::Value,
+                    };
+                }
+                (Next::CommaOrEnd | Next::ValueOrEnd, Some(b']'))
+                    if self.open.last() == Some(&Container::List) =>
+                {
+                    return Ok(Some(self.close(Event::ListEnd)));
+                }
+                (Next::CommaOrEnd | Next::KeyOrEnd, Some(b'}'))
+                    if self.open.last() == Some(&Container::Object) =>
+                {
+                    return Ok(Some(self.close(Event::ObjectEnd)));
+                }
+                (Next::CommaOrEnd, _) => {
+                    let end = if self.open.last() == Some(&Container::List) {
+                        "\",\" or \"]\""
+                    } else {
+                        "\",\" or \"}\""
+                    };
+                    return Err(self.malformed(end));
+                }
+                (Next::Key | Next::KeyOrEnd, Some(b'"')) => return self.key().map(Some),
+                (Next::Key, _) => return Err(self.malformed("a key in double quotes")),
+                (Next::KeyOrEnd, _) => return Err(self.malformed("a key in double quotes or \"}\"")),
+                (Next::Value | Next::ValueOrEnd, _) => return self.value_token(byte).map(Some),
+            }
+        }
+    }
+
+    fn value_token(&mut self, byte: Option<u8>) -> Result<Token<'a>, Error> {
+        let token = match byte {
+            Some(b'[') => return self.enter(Container::List, Event::ListStart),
+            Some(b'{') => return self.enter(Container::Object, Event::ObjectStart),
+            Some(b'"') => self.text(false)?,
+            Some(b'-' | b'0'..=b'9') => self.number()?,
+            Some(b'n') => self.word("null", Event::Null)?,
+            Some(b't') => self.word("true", Event::Bool(true))?,
+            Some(b'f') => self.word("false", Event::Bool(false))?,
+            Some(b'N') => self.word("NaN", Event::Float(f64::NAN))?,
+            Some(b'I') => self.word("Infinity", Event::Float(f64::INFINITY))?,
+            _ if self.next == Next::ValueOrEnd => return Err(self.malformed("a value or \"]\"")),
+            _ => return Err(self.malformed("a value")),
+        };
+        self.next = self.after_value();
+        Ok(token)
+    }
+
+    fn after_value(&self) -> Next {
+        if self.open.is_empty() { Next::End } else { Next::CommaOrEnd }
+    }
+
+    fn enter(&mut self, container: Container, event: Event<'a>) -> Result<Token<'a>, Error> {
+        if self.open.len() == MAX_DEPTH {
+            return Err(self.error(Fault::TooDeep { limit: MAX_DEPTH }));
+        }
+        self.at += 1;
+        self.open.push(container);
+        self.next = if container == Container::List { Next::ValueOrEnd } else { Next::KeyOrEnd };
+        Ok(Token::Ready(event))
+    }
+
+    fn close(&mut self, event: Event<'a>) -> Token<'a> {
+        self.at += 1;
+        self.open.pop();
+        self.next = self.after_value();
+        Token::Ready(event)
+    }
+
+    fn key(&mut self) -> Result<Token<'a>, Error> {
+        let key = self.text(true)?;
+        self.skip_space();
+        if self.bytes.get(self.at) != Some(&b':') {
+            return Err(self.malformed("\":\" after a key"));
+        }
+        self.at += 1;
+        self.next = Next::Value;
+        Ok(key)
+    }
+
+    fn text(&mut self, key: bool) -> Result<Token<'a>, Error> {
+        let start = self.at + 1;
+        let mut at = start;
+        let mut escaped = false;
+        loop {
+            let stop = self.bytes.get(at..).unwrap_or_default().iter();
+            match stop.clone().position(|&byte| byte == b'"' || byte == b'\\' || byte < b' ') {
+                None => {
+                    return Err(self.truncated("the closing quote of a string"));
+                }
+                Some(ahead) => at += ahead,
+            }
+            match self.bytes[at] {
+                b'"' => break,
+                b'\\' => {
+                    escaped = true;
+                    at += 2;
+                }
+                control => {
+                    return Err(self.fault(
+                        at,
+                        Fault::malformed(
+                            "control characters escaped in a string",
+                            format!("byte 0x{control:02x}"),
+                        ),
+                    ));
+                }
+            }
+        }
+        self.at = at + 1;
+        Ok(Token::Text { start, raw: &self.bytes[start..at], escaped, key })
+    }
+
+    fn number(&mut self) -> Result<Token<'a>, Error> {
+        let start = self.at;
+        let mut at = start + usize::from(self.bytes[start] == b'-');
+        if at > start && self.bytes.get(at) == Some(&b'I') {
+            self.at = at;
+            return self.word("Infinity", Event::Float(f64::NEG_INFINITY));
+        }
+        let digits = |mut at: usize| {
+            while self.bytes.get(at).is_some_and(u8::is_ascii_digit) {
+                at += 1;
+            }
+            at
+        };
+        let whole = digits(at);
+        if whole == at {
+            self.at = at;
+            return Err(self.malformed("a digit"));
+        }
+        if self.bytes[at] == b'0' && whole > at + 1 {
+            self.at = at + 1;
+            return Err(self.malformed("no digit after a leading zero"));
+        }
+        at = whole;
+        let mut integer = true;
+        if self.bytes.get(at) == Some(&b'.') {
+            integer = false;
+            let fraction = digits(at + 1);
+            if fraction == at + 1 {
+                self.at = fraction;
+                return Err(self.malformed("a digit after the decimal point"));
+            }
+            at = fraction;
+        }
+        if let Some(b'e' | b'E') = self.bytes.get(at) {
+            integer = false;
+            let signed = at + 1 + usize::from(matches!(self.bytes.get(at + 1), Some(b'+' | b'-')));
+            let exponent = digits(signed);
+            if exponent == signed {
+                self.at = exponent;
+                return Err(self.malformed("a digit in the exponent"));
+            }
+            at = exponent;
+        }
+        self.at = at;
+        Ok(Token::Number { text: &self.bytes[start..at], integer })
+    }
+
+    fn word(&mut self, word: &'static str, event: Event<'a>) -> Result<Token<'a>, Error> {
+        let rest = &self.bytes[self.at..];
+        if rest.starts_with(word.as_bytes()) {
+            self.at += word.len();
+            return Ok(Token::Ready(event));
+        }
+        if word.as_bytes().starts_with(rest) {
+            return Err(self.truncated(word));
+        }
+        Err(self.malformed(word))
+    }
+
+    fn decode(&self, token: Token<'a>) -> Result<Event<'a>, Error> {
+        match token {
+            Token::Ready(event) => Ok(event),
+            Token::Number { text, integer } => Ok(decode_number(text, integer)),
+            Token::Text { start, raw, escaped, key } => {
+                let text = text::decode(raw, escaped).map_err(|fault| {
+                    self.fault(start + fault.at, Fault::malformed(fault.expected, fault.found))
+                })?;
+                Ok(if key { Event::Key(text) } else { Event::Str(text) })
+            }
+        }
+    }
+
+    fn skip_space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.bytes.get(self.at) {
+            self.at += 1;
+        }
+    }
+
+    fn malformed(&self, expected: &str) -> Error {
+        match self.bytes.get(self.at) {
+            None => self.truncated(expected),
+            Some(&byte) => self.error(Fault::malformed(expected, show(byte))),
+        }
+    }
+
+    fn truncated(&self, expected: &str) -> Error {
+        self.fault(self.bytes.len(), Fault::truncated(expected, "the end"))
+    }
+
+    /// Lines are counted only here: an error is met once, a byte many times.
+    fn fault(&self, at: usize, fault: impl Into<Fault>) -> Error {
+        let (line, byte) = self.origin;
+        let before = &self.bytes[..at.min(self.bytes.len())];
+        let line = line + before.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        Error::at(Place::Byte(byte + at as u64), fault).in_part(&Place::Line(line).to_string())
+    }
+}
+
+impl Event<'_> {
+    /// What this is, in words for an error.
+    pub fn describe(&self) -> String {
+        match self {
+            Event::Null => "null".to_owned(),
+            Event::Bool(flag) => flag.to_string(),
+            Event::Int(number) => format!("the integer {number}"),
+            Event::Float(number) => format!("the float {}", super::python_float_repr(*number)),
+            Event::Str(text) => format!("the string {:?}", shorten(text)),
+            Event::Key(text) => format!("the key {:?}", shorten(text)),
+            Event::ListStart => "a list".to_owned(),
+            Event::ListEnd => "the end of a list".to_owned(),
+            Event::ObjectStart => "an object".to_owned(),
+            Event::ObjectEnd => "the end of an object".to_owned(),
+        }
+    }
+}
+
+/// The head of a text that may be as long as its file.
+fn shorten(text: &str) -> String {
+    const SHOWN: usize = 60;
+    let mut head: String = text.chars().take(SHOWN).collect();
+    if head.len() < text.len() {
+        head.push('…');
+    }
+    head
+}
+
+fn show(byte: u8) -> String {
+    if byte.is_ascii_graphic() { format!("'{}'", char::from(byte)) } else { format!("byte 0x{byte:02x}") }
+}
+
+fn too_large(found: u64) -> Fault {
+    Fault::TooLarge { what: "a single value", limit: MAX_TREE_BYTES, found }
+}
+
+fn decode_number<'a>(text: &[u8], integer: bool) -> Event<'a> {
+    // Nearly every integer in a dump is a dimension; these need no wide arithmetic.
+    const SHORT: usize = 18;
+    if integer && text.len() <= SHORT {
+        let (negative, digits) = match text {
+            [b'-', digits @ ..] => (true, digits),
+            digits => (false, digits),
+        };
+        let value = digits.iter().fold(0i64, |value, digit| value * 10 + i64::from(digit - b'0'));
+        return Event::Int(if negative { -value } else { value }.into());
+    }
+    // The scanner let only ASCII through, in a form both parsers know.
+    let text = std::str::from_utf8(text).unwrap_or("NaN");
+    match text.parse() {
+        Ok(number) if integer => Event::Int(number),
+        _ => Event::Float(text.parse().unwrap_or(f64::NAN)),
+    }
+}

@@ -1,0 +1,237 @@
+//! `dump.json` and `debug.json`: a few words about the run, then every call in order.
+
+use std::io::Write;
+
+use super::LAYOUT;
+use super::item::Item;
+use crate::bytes::Bytes;
+use crate::error::{Error, Fault, Place};
+use crate::json::{Event, Json, Reader, Writer};
+
+/// Most keys beside `data`. The tools write four.
+const MAX_HEADER_KEYS: usize = 1024;
+
+/// One entry of `data`: a call, a module's gradients, or a variable saved by name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// `Functional.linear.0.forward`, `Module.fc.Linear.forward.0`, …
+    pub key: String,
+    /// A dictionary of sections for a call; whatever was saved, in `debug.json`.
+    pub body: Item,
+}
+
+impl Call {
+    /// The sections (`input_args`, `input_kwargs`, `output`, `parameters`, `input`, or the names of parameters)
+    /// in file order; none when the body is no dictionary.
+    pub fn sections(&self) -> &[(String, Item)] {
+        match &self.body {
+            Item::Dict(sections) => sections,
+            _ => &[],
+        }
+    }
+
+    /// A section by name.
+    pub fn section(&self, name: &str) -> Option<&Item> {
+        self.sections().iter().rev().find(|(section, _)| section == name).map(|(_, item)| item)
+    }
+}
+
+/// Reads a dump call by call, in file order. Memory is that of one call.
+///
+/// The iterator gives every complete call; if the file breaks off or is malformed it then gives one error, and
+/// ends.
+#[derive(Debug)]
+pub struct DumpJson<'a> {
+    reader: Reader<'a>,
+    /// Top keys in front of `data`.
+    before: Vec<(String, Json)>,
+    /// Top keys behind it.
+    after: Vec<(String, Json)>,
+    /// Whether `after` was filled ahead of time, because nothing stood in front of `data`.
+    looked_ahead: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Calls,
+    Done,
+}
+
+impl<'a> DumpJson<'a> {
+    /// Reads the top of a dump, up to the calls. Should `task` not stand in front of them, the file is passed
+    /// over once to find what stands behind.
+    pub fn new(bytes: &'a Bytes) -> Result<DumpJson<'a>, Error> {
+        let mut reader = Reader::new(bytes);
+        match reader.expect_event()? {
+            Event::ObjectStart => {}
+            other => return Err(reader.unexpected("an object", &other)),
+        }
+        let mut before = Vec::new();
+        let has_data = read_header(&mut reader, &mut before)?;
+        if !has_data {
+            return Err(reader.error(Fault::malformed("a key \"data\"", "the end of the object")));
+        }
+        match reader.expect_event()? {
+            Event::ObjectStart => {}
+            other => return Err(reader.unexpected("an object of calls after the key \"data\"", &other)),
+        }
+        let mut dump =
+            DumpJson { reader, before, after: Vec::new(), looked_ahead: false, state: State::Calls };
+        if dump.header("task").is_none() {
+            dump.look_ahead();
+        }
+        Ok(dump)
+    }
+
+    /// Finds the keys behind the calls. Failures are left for the iterator to meet and report in their turn.
+    fn look_ahead(&mut self) {
+        let mut ahead = self.reader.clone();
+        let depth = ahead.depth();
+        while ahead.depth() >= depth {
+            match ahead.skip_event() {
+                Ok(true) => {}
+                Ok(false) | Err(_) => return,
+            }
+        }
+        let mut after = Vec::new();
+        if matches!(read_header(&mut ahead, &mut after), Ok(false)) {
+            self.after = after;
+            self.looked_ahead = true;
+        }
+    }
+
+    /// A top key's value, wherever it stands. Keys behind the calls are known once the calls have been read, or
+    /// from the start when `task` is one of them.
+    pub fn header(&self, key: &str) -> Option<&Json> {
+        let keys = self.after.iter().rev().chain(self.before.iter().rev());
+        keys.filter(|(name, _)| name == key).map(|(_, value)| value).next()
+    }
+
+    /// `statistics`, `tensor`, …
+    pub fn task(&self) -> Option<&str> {
+        self.header("task").and_then(Json::as_str)
+    }
+
+    /// `L0`, `L1`, `mix`, `debug`.
+    pub fn level(&self) -> Option<&str> {
+        self.header("level").and_then(Json::as_str)
+    }
+
+    /// `pytorch`, `mindspore`; absent up to 1.1.
+    pub fn framework(&self) -> Option<&str> {
+        self.header("framework").and_then(Json::as_str)
+    }
+
+    /// Where the run put its tensor files: a path of the machine that ran it, so a hint and never to be followed.
+    pub fn dump_data_dir(&self) -> Option<&str> {
+        self.header("dump_data_dir").and_then(Json::as_str)
+    }
+
+    /// Top keys in front of the calls, in order.
+    pub fn before(&self) -> &[(String, Json)] {
+        &self.before
+    }
+
+    /// Top keys behind the calls, in order; complete once the iterator has ended.
+    pub fn after(&self) -> &[(String, Json)] {
+        &self.after
+    }
+
+    fn read_call(&mut self) -> Result<Option<Call>, Error> {
+        match self.reader.expect_event()? {
+            Event::Key(key) => {
+                let key = key.into_owned();
+                let body = self.reader.value().map_err(|error| error.in_part(&key))?;
+                Ok(Some(Call { key, body: Item::from_json(body) }))
+            }
+            _ => {
+                let mut after = Vec::new();
+                if read_header(&mut self.reader, &mut after)? {
+                    return Err(self.reader.error(Fault::malformed("one key \"data\"", "a second")));
+                }
+                self.reader.end()?;
+                if !self.looked_ahead {
+                    self.after = after;
+                }
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl Iterator for DumpJson<'_> {
+    type Item = Result<Call, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.state == State::Done {
+            return None;
+        }
+        let call = self.read_call().transpose();
+        if !matches!(call, Some(Ok(_))) {
+            self.state = State::Done;
+        }
+        call
+    }
+}
+
+/// Reads the keys of the top object up to `data` (gives true) or to its end (gives false).
+fn read_header(reader: &mut Reader<'_>, keys: &mut Vec<(String, Json)>) -> Result<bool, Error> {
+    loop {
+        match reader.expect_event()? {
+            Event::Key(key) if key == "data" => return Ok(true),
+            Event::Key(key) => {
+                let key = key.into_owned();
+                if keys.len() == MAX_HEADER_KEYS {
+                    return Err(reader.error(Fault::TooLarge {
+                        what: "the number of keys beside \"data\"",
+                        limit: MAX_HEADER_KEYS as u64,
+                        found: MAX_HEADER_KEYS as u64 + 1,
+                    }));
+                }
+                let value = reader.value().map_err(|error| error.in_part(&key))?;
+                keys.push((key, value));
+            }
+            _ => return Ok(false),
+        }
+    }
+}
+
+/// Writes a dump call by call. Call [`DumpWriter::finish`] at the end.
+pub struct DumpWriter<'w> {
+    json: Writer<'w>,
+}
+
+impl<'w> DumpWriter<'w> {
+    /// Starts a dump with its top keys.
+    pub fn new(out: &'w mut dyn Write, before: &[(String, Json)]) -> Result<DumpWriter<'w>, Error> {
+        let mut json = Writer::new(out, LAYOUT);
+        json.start_object()?;
+        for (key, value) in before {
+            json.key(key)?;
+            json.json(value)?;
+        }
+        json.key("data")?;
+        json.start_object()?;
+        Ok(DumpWriter { json })
+    }
+
+    /// Writes one call.
+    pub fn call(&mut self, call: &Call) -> Result<(), Error> {
+        self.json.key(&call.key)?;
+        call.body
+            .write(&mut self.json)
+            .map_err(|error| Error { place: Place::Part(call.key.clone()), ..error })
+    }
+
+    /// Ends the dump, with top keys behind the calls where there are any.
+    pub fn finish(mut self, after: &[(String, Json)]) -> Result<(), Error> {
+        self.json.end()?;
+        for (key, value) in after {
+            self.json.key(key)?;
+            self.json.json(value)?;
+        }
+        self.json.end()?;
+        self.json.finish()
+    }
+}

@@ -1,0 +1,209 @@
+//! One argument or result as `dump.json` describes it.
+
+use crate::error::{Error, Fault, Place};
+use crate::json::{Json, Writer};
+
+/// An argument, a result, a parameter, or a container of them. Made from JSON and turned back without loss.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// `null`: Python's `None`, or an object the tool does not describe.
+    None,
+    /// A tensor (any class of tensor, numpy arrays among them): an object with `type`, `dtype` and `shape`.
+    Tensor(TensorItem),
+    /// Exactly `{"type": ..., "value": ...}`: a number, text, slice, size, dtype.
+    Scalar {
+        /// `int`, `float`, `bool`, `str`, `slice`, `torch.Size`, …
+        kind: String,
+        /// Its value.
+        value: Json,
+    },
+    /// A list or tuple.
+    List(Vec<Item>),
+    /// A dictionary, a dataclass, the empty object of an argument the tool could not describe.
+    Dict(Vec<(String, Item)>),
+    /// Anything else, as it stands: process groups, memory formats, bare numbers.
+    Other(Json),
+}
+
+/// The description of a tensor: the file's own keys in the file's own order, with accessors for the known ones.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TensorItem {
+    fields: Vec<(String, Json)>,
+}
+
+impl Item {
+    /// What a value of `dump.json` describes.
+    pub fn from_json(value: Json) -> Item {
+        match value {
+            Json::Null => Item::None,
+            Json::List(items) => Item::List(items.into_iter().map(Item::from_json).collect()),
+            Json::Object(pairs) => Item::from_object(pairs),
+            other => Item::Other(other),
+        }
+    }
+
+    fn from_object(mut pairs: Vec<(String, Json)>) -> Item {
+        // The value of a dictionary's own key is described by an object, a list or null, never by bare text:
+        // a `type` of bare text is the tool's word.
+        let typed = pairs
+            .iter()
+            .any(|(key, value)| (key == "type" || key == "class_type") && matches!(value, Json::Str(_)));
+        if !typed {
+            return Item::Dict(pairs.into_iter().map(|(key, value)| (key, Item::from_json(value))).collect());
+        }
+        let has = |name: &str| pairs.iter().any(|(key, _)| key == name);
+        if has("type") && has("dtype") && has("shape") {
+            return Item::Tensor(TensorItem { fields: pairs });
+        }
+        if let [(first, Json::Str(kind)), (second, value)] = pairs.as_mut_slice()
+            && first == "type"
+            && second == "value"
+        {
+            return Item::Scalar { kind: std::mem::take(kind), value: std::mem::replace(value, Json::Null) };
+        }
+        Item::Other(Json::Object(pairs))
+    }
+
+    /// Writes the item as it was read.
+    pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Error> {
+        match self {
+            Item::None => out.null(),
+            Item::Tensor(tensor) => {
+                out.start_object()?;
+                for (key, value) in &tensor.fields {
+                    out.key(key)?;
+                    out.json(value)?;
+                }
+                out.end()
+            }
+            Item::Scalar { kind, value } => {
+                out.start_object()?;
+                out.key("type")?;
+                out.text(kind)?;
+                out.key("value")?;
+                out.json(value)?;
+                out.end()
+            }
+            Item::List(items) => {
+                out.start_list()?;
+                items.iter().try_for_each(|item| item.write(out))?;
+                out.end()
+            }
+            Item::Dict(pairs) => {
+                out.start_object()?;
+                for (key, item) in pairs {
+                    out.key(key)?;
+                    item.write(out)?;
+                }
+                out.end()
+            }
+            Item::Other(value) => out.json(value),
+        }
+    }
+}
+
+impl TensorItem {
+    /// A description without any fields yet.
+    pub fn new() -> TensorItem {
+        TensorItem::default()
+    }
+
+    /// The same with one more field at the end.
+    pub fn with(mut self, key: &str, value: Json) -> TensorItem {
+        self.fields.push((key.to_owned(), value));
+        self
+    }
+
+    /// Every key and value, in file order.
+    pub fn fields(&self) -> &[(String, Json)] {
+        &self.fields
+    }
+
+    /// The value of a key: of the last one when it occurs twice, as in Python.
+    pub fn get(&self, key: &str) -> Option<&Json> {
+        self.fields.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    /// The class: `torch.Tensor`, `torch.distributed.tensor.DTensor`, `numpy.ndarray`, …
+    pub fn class(&self) -> Option<&str> {
+        self.get("type").and_then(Json::as_str)
+    }
+
+    /// The dtype as written, `torch.float32`.
+    pub fn dtype(&self) -> Option<&str> {
+        self.get("dtype").and_then(Json::as_str)
+    }
+
+    /// The dimensions, when they are a list of integers from 0 up.
+    pub fn shape(&self) -> Option<Vec<u64>> {
+        let dims = self.get("shape")?.as_list()?;
+        dims.iter()
+            .map(|dim| match dim {
+                Json::Int(dim) => u64::try_from(*dim).ok(),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The largest element: a number, a truth value for truth values, nothing where the tool took no statistics.
+    pub fn max(&self) -> Option<&Json> {
+        self.stat("Max")
+    }
+
+    /// The smallest element.
+    pub fn min(&self) -> Option<&Json> {
+        self.stat("Min")
+    }
+
+    /// The mean.
+    pub fn mean(&self) -> Option<&Json> {
+        self.stat("Mean")
+    }
+
+    /// The Euclidean norm.
+    pub fn norm(&self) -> Option<&Json> {
+        self.stat("Norm")
+    }
+
+    /// A statistic by its key; `null` counts as none.
+    pub fn stat(&self, key: &str) -> Option<&Json> {
+        self.get(key).filter(|value| **value != Json::Null)
+    }
+
+    /// Whether the tensor requires a gradient, where recorded.
+    pub fn requires_grad(&self) -> Option<bool> {
+        match self.get("requires_grad") {
+            Some(Json::Bool(flag)) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    /// The digest: a CRC-32 in eight hexadecimal digits, or `0x` and sixteen in xor mode.
+    pub fn digest(&self) -> Option<&str> {
+        self.get("md5").and_then(Json::as_str)
+    }
+
+    /// The name of the tensor's file in the folder of tensor files, checked to be no more than a name.
+    pub fn data_name(&self) -> Result<Option<&str>, Error> {
+        match self.get("data_name") {
+            None | Some(Json::Null) => Ok(None),
+            Some(Json::Str(name)) => plain_file_name(name).map(Some),
+            Some(other) => Err(Error::at(
+                Place::Part("data_name".to_owned()),
+                Fault::malformed("the name of a file", other.describe()),
+            )),
+        }
+    }
+}
+
+/// The same name, if joining it to a folder cannot lead out of the folder, on any operating system.
+pub fn plain_file_name(name: &str) -> Result<&str, Error> {
+    let bytes = name.as_bytes();
+    // `C:name` is relative to the current folder of a drive; a colon elsewhere is part of a name.
+    let drive = bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.get(1) == Some(&b':');
+    let escapes = matches!(name, "" | "." | "..") || drive || name.contains(['/', '\\', '\0']);
+    if escapes {
+        return Err(Error::at(Place::Part("data_name".to_owned()), Fault::EscapesFolder(name.to_owned())));
+    }
+    Ok(name)
+}

@@ -1,0 +1,251 @@
+//! Lines out of bytes, one at a time.
+
+use super::line::{Frame, Line, Payload, Shape, Values};
+use crate::bytes::Bytes;
+use crate::error::{Error, Fault, Place};
+use crate::json::{self, Event, Json, Reader};
+
+/// Longest line read. The tools refuse whole files larger than this.
+pub const MAX_LINE_BYTES: u64 = 1 << 30;
+
+/// The longest list of a known form.
+const MAX_ELEMENTS: usize = 6;
+
+/// Reads the lines of a file. Each comes with its number, from 1; a bad one is an error and the next is tried.
+/// Memory is that of one line.
+#[derive(Clone, Debug)]
+pub struct Lines<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    number: u64,
+    limit: u64,
+}
+
+impl<'a> Lines<'a> {
+    /// The lines of a file.
+    pub fn new(bytes: &'a Bytes) -> Lines<'a> {
+        Lines { bytes, at: 0, number: 0, limit: MAX_LINE_BYTES }
+    }
+
+    /// The same with a lower limit on the length of a line.
+    pub fn with_line_limit(mut self, limit: u64) -> Lines<'a> {
+        self.limit = limit.min(MAX_LINE_BYTES);
+        self
+    }
+
+    /// How many bytes have been read.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+}
+
+impl Iterator for Lines<'_> {
+    type Item = Result<(u64, Line), Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
+            let start = self.at;
+            let text = match rest.iter().position(|&byte| byte == b'\n') {
+                Some(end) => &rest[..end],
+                None => rest,
+            };
+            self.at += text.len() + 1;
+            self.number += 1;
+            if text.trim_ascii().is_empty() {
+                continue;
+            }
+            if text.len() as u64 > self.limit {
+                let fault = Fault::TooLarge { what: "a line", limit: self.limit, found: text.len() as u64 };
+                return Some(Err(Error::at(Place::Line(self.number), fault)));
+            }
+            return Some(
+                read_line(Reader::within(text, self.number, start as u64)).map(|line| (self.number, line)),
+            );
+        }
+    }
+}
+
+/// One element of a line: lists of numbers are kept narrow, everything else is small.
+enum Element {
+    List(Values),
+    Value(Json),
+}
+
+impl Element {
+    fn into_json(self) -> Json {
+        match self {
+            Element::List(values) => Json::List(values.into_json()),
+            Element::Value(value) => value,
+        }
+    }
+}
+
+fn read_line(mut reader: Reader<'_>) -> Result<Line, Error> {
+    let whole = reader.clone();
+    match reader.expect_event()? {
+        Event::ListStart => {}
+        other => return Err(reader.unexpected("a list", &other)),
+    }
+    let mut elements = Vec::with_capacity(MAX_ELEMENTS);
+    loop {
+        match reader.expect_event()? {
+            Event::ListEnd => break,
+            Event::ListStart => elements.push(Element::List(read_values(&mut reader)?)),
+            event => elements.push(Element::Value(reader.value_from(event)?)),
+        }
+        if elements.len() > MAX_ELEMENTS {
+            return read_other(whole);
+        }
+    }
+    reader.end()?;
+    Ok(recognise(elements))
+}
+
+fn read_other(mut reader: Reader<'_>) -> Result<Line, Error> {
+    let value = reader.value()?;
+    reader.end()?;
+    Ok(Line::Other(value))
+}
+
+/// The items of a list whose bracket has been read.
+fn read_values(reader: &mut Reader<'_>) -> Result<Values, Error> {
+    let start = reader.position();
+    let mut values = Values::Floats(Vec::new());
+    loop {
+        let event = reader.expect_event()?;
+        match (&mut values, event) {
+            (_, Event::ListEnd) => return Ok(values),
+            (Values::Floats(floats), Event::Float(number)) => floats.push(number),
+            (Values::Floats(floats), Event::Int(number))
+                if floats.is_empty() && i64::try_from(number).is_ok() =>
+            {
+                values = Values::Ints(vec![number as i64]);
+            }
+            (Values::Ints(ints), Event::Int(number)) if i64::try_from(number).is_ok() => {
+                ints.push(number as i64);
+            }
+            (_, event) => {
+                let length = (reader.position() - start) as u64;
+                if length > json::MAX_TREE_BYTES {
+                    let what = "a list that is not all numbers of one kind";
+                    let limit = json::MAX_TREE_BYTES;
+                    return Err(reader.error(Fault::TooLarge { what, limit, found: length }));
+                }
+                let mut items = values.into_json();
+                items.push(reader.value_from(event)?);
+                values = Values::Mixed(items);
+            }
+        }
+    }
+}
+
+/// Finds the known form that a list has; a list of none of them is kept whole.
+fn recognise(mut elements: Vec<Element>) -> Line {
+    match elements.as_mut_slice() {
+        [Element::Value(Json::Str(name)), second] => {
+            if let Some(line) = recognise_pair(name, second) {
+                return line;
+            }
+        }
+        [
+            Element::Value(Json::Str(name)),
+            Element::List(values),
+            Element::Value(Json::Str(dtype)),
+            Element::List(shape),
+        ] => {
+            if let Some(shape) = dims(shape) {
+                let values = std::mem::replace(values, Values::Floats(Vec::new()));
+                return Line::HooksTensor {
+                    name: std::mem::take(name),
+                    values,
+                    dtype: std::mem::take(dtype),
+                    shape,
+                };
+            }
+        }
+        [
+            Element::Value(Json::Str(name)),
+            Element::Value(Json::Int(dump_step)),
+            third,
+            Element::Value(Json::Str(dtype)),
+            shape,
+            Element::List(stats),
+        ] => {
+            // The payload is taken last: what is taken cannot be kept whole any more.
+            if let Some(shape) = entry_shape(shape)
+                && let Some(payload) = payload(third)
+            {
+                return Line::PtdbgEntry {
+                    name: std::mem::take(name),
+                    dump_step: *dump_step,
+                    payload,
+                    dtype: std::mem::take(dtype),
+                    shape,
+                    stats: std::mem::replace(stats, Values::Floats(Vec::new())).into_json(),
+                };
+            }
+        }
+        _ => {}
+    }
+    Line::Other(Json::List(elements.into_iter().map(Element::into_json).collect()))
+}
+
+/// A line of two: a stack, a frame of one, or an argument that is no tensor.
+fn recognise_pair(name: &mut String, second: &mut Element) -> Option<Line> {
+    if name.ends_with("_stack_info") || name.ends_with(".stack_info") {
+        let Element::List(Values::Mixed(items)) = second else {
+            // A stack that could not be taken is an empty list.
+            return matches!(second, Element::List(values) if values.is_empty())
+                .then(|| Line::Stack { name: std::mem::take(name), frames: Vec::new() });
+        };
+        let frames = items.iter().map(frame).collect::<Option<Vec<Frame>>>()?;
+        return Some(Line::Stack { name: std::mem::take(name), frames });
+    }
+    let numbered =
+        name.rsplit_once("_stack_info.").is_some_and(|(_, n)| n.bytes().all(|b| b.is_ascii_digit()));
+    match second {
+        Element::Value(Json::Str(frame)) if numbered => {
+            Some(Line::HooksFrame { name: std::mem::take(name), frame: std::mem::take(frame) })
+        }
+        Element::Value(value) => {
+            let value = std::mem::replace(value, Json::Null);
+            Some(Line::HooksValue { name: std::mem::take(name), value })
+        }
+        Element::List(_) => None,
+    }
+}
+
+fn frame(item: &Json) -> Option<Frame> {
+    let [Json::Str(file), Json::Str(line), Json::Str(function), code] = item.as_list()? else { return None };
+    let code = match code {
+        Json::Null => None,
+        Json::Str(code) => Some(code.clone()),
+        _ => return None,
+    };
+    Some(Frame { file: file.clone(), line: line.clone(), function: function.clone(), code })
+}
+
+/// Dimensions, unless one is negative or no integer.
+fn dims(shape: &Values) -> Option<Vec<u64>> {
+    match shape {
+        Values::Ints(dims) => dims.iter().map(|&dim| u64::try_from(dim).ok()).collect(),
+        other => other.is_empty().then(Vec::new),
+    }
+}
+
+fn entry_shape(element: &Element) -> Option<Shape> {
+    match element {
+        Element::List(shape) => dims(shape).map(Shape::Dims),
+        Element::Value(Json::Str(text)) => Some(Shape::Text(text.clone())),
+        Element::Value(_) => None,
+    }
+}
+
+fn payload(element: &mut Element) -> Option<Payload> {
+    match element {
+        Element::List(values) => Some(Payload::Values(std::mem::replace(values, Values::Floats(Vec::new())))),
+        Element::Value(Json::Str(text)) => Some(Payload::Digest(std::mem::take(text))),
+        Element::Value(_) => None,
+    }
+}

@@ -1,0 +1,25 @@
+//! The text files that carry the suffix `.pkl`: one JSON list per line, no pickle anywhere.
+//!
+//! Two families of tools wrote them. torch_npu.hooks puts values into the line (`[name, values, dtype, shape]`,
+//! either all of them or up to ten followed by max, min and mean); ptdbg_ascend puts statistics there
+//! (`[name, step, [], dtype, shape, [max, min, mean]]`) and the data, if any, into `.npy` files beside it. Both
+//! add lines that say where a call came from. Files are appended to while a program runs, so a torn last line
+//! is common: it is one error, and the lines before it are none the worse.
+//!
+//! ```text
+//! Bytes ──► Lines ──► (line number, Line) or the Error of that line, and on to the next
+//!   └─────► to_value ──► name → Tensor        (torch_npu.hooks, all values recorded)
+//! Line  ──► LineWriter ──► the line as json.dumps wrote it
+//! ```
+
+mod kind;
+mod line;
+mod lines;
+mod tensor;
+mod writer;
+
+pub use kind::{Kind, kind};
+pub use line::{Frame, Line, Payload, Shape, Values, dtype_named};
+pub use lines::{Lines, MAX_LINE_BYTES};
+pub use tensor::{tensor_of, to_value};
+pub use writer::LineWriter;
