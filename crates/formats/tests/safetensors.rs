@@ -94,7 +94,7 @@ fn packed_4_bit_floats_lose_their_tensor_and_not_the_file() {
         value.opaque(),
         [(
             "packed".to_owned(),
-            "4-bit floats, two to a byte, (dtype \"F4\", shape [8]) are not read; convert them to float16 or \
+            "4-bit floats, two to a byte (dtype \"F4\", shape [8]), are not read; convert them to float16 or \
              float32 first"
         )]
     );
@@ -102,6 +102,22 @@ fn packed_4_bit_floats_lose_their_tensor_and_not_the_file() {
     assert_eq!(tensors.len(), 1);
     assert_eq!(tensors[0].1.view().get(3), Scalar::Float(1.0));
     assert_eq!(safetensors::left_out(&value), ["packed"]);
+}
+
+#[test]
+fn a_type_newer_than_this_reader_loses_its_tensor_and_not_the_file() {
+    let header = br#"{"n":{"dtype":"F2","shape":[16],"data_offsets":[0,4]},"u":{"dtype":"U8","shape":[1],"data_offsets":[4,5]}}"#;
+    let file = [&(header.len() as u64).to_le_bytes(), &header[..], &[1, 2, 3, 4, 5]].concat();
+    let value = safetensors::read(&file.into()).unwrap();
+    assert_eq!(
+        value.opaque(),
+        [(
+            "n".to_owned(),
+            "elements of a type this version does not know (dtype \"F2\", shape [16]), are not read; convert \
+             them to float16 or float32 first"
+        )]
+    );
+    assert_eq!(value.tensors()[0].1.view().get(0), Scalar::Int(5));
 }
 
 #[test]

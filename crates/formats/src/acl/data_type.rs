@@ -4,18 +4,19 @@ use std::fmt;
 
 use ulpscope_tensor::DType;
 
+use Meaning::{Elements, Unread};
+
 /// The data type of a tensor. The set is open: a number that has no name yet is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DataType {
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DataType(Number);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Number {
     /// A type of the table below, by its place in it.
-    Known(Known),
+    Row(u8),
     /// A number that is not in the table, in the numbering of its file.
     Other(i32),
 }
-
-/// A row of [`TABLE`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Known(u8);
 
 struct Row {
     /// In a protobuf header.
@@ -36,8 +37,6 @@ enum Meaning {
 const fn row(header: i32, runtime: i32, name: &'static str, meaning: Meaning) -> Row {
     Row { header, runtime, name, meaning }
 }
-
-use Meaning::{Elements, Unread};
 
 const PAIRED: &str = "a pair of numbers in one element";
 const QUANTISED: &str = "quantised integers without their scale";
@@ -92,60 +91,54 @@ const TABLE: [Row; 41] = [
 impl DataType {
     /// The type of a protobuf header's number.
     pub fn from_header(number: i32) -> DataType {
-        DataType::find(|row| row.header == number).unwrap_or(DataType::Other(number))
+        DataType::find(|row| row.header == number).unwrap_or(DataType(Number::Other(number)))
     }
 
     /// The type of a runtime number, which nano headers use.
     pub fn from_runtime(number: i32) -> DataType {
-        DataType::find(|row| row.runtime == number).unwrap_or(DataType::Other(number))
+        DataType::find(|row| row.runtime == number).unwrap_or(DataType(Number::Other(number)))
     }
 
     /// The type that stores a dtype, where there is one.
     pub fn of(dtype: DType) -> Option<DataType> {
-        // Named first, so that `int8` and `int64` do not become UNDEFINED and RESOURCE.
+        // Two rows are read as another's dtype; neither is what a tensor of that dtype should be called.
         let stores = |row: &Row| matches!(row.meaning, Elements(found) if found == dtype);
         DataType::find(|row| stores(row) && !matches!(row.name, "UNDEFINED" | "RESOURCE"))
     }
 
     fn find(wanted: impl FnMut(&Row) -> bool) -> Option<DataType> {
         // The table has fewer rows than a byte has values.
-        TABLE.iter().position(wanted).map(|index| DataType::Known(Known(index as u8)))
+        TABLE.iter().position(wanted).map(|index| DataType(Number::Row(index as u8)))
     }
 
-    fn row(self) -> Option<&'static Row> {
-        match self {
-            DataType::Known(Known(index)) => TABLE.get(usize::from(index)),
-            DataType::Other(_) => None,
+    fn row(self) -> Result<&'static Row, i32> {
+        match self.0 {
+            Number::Row(index) => Ok(&TABLE[usize::from(index)]),
+            Number::Other(number) => Err(number),
         }
     }
 
     /// Its number in a protobuf header.
     pub fn header_number(self) -> i32 {
-        match (self, self.row()) {
-            (DataType::Other(number), _) => number,
-            (_, row) => row.map_or(0, |row| row.header),
-        }
+        self.row().map_or_else(|number| number, |row| row.header)
     }
 
     /// Its number in the runtime, and so in a nano header.
     pub fn runtime_number(self) -> i32 {
-        match (self, self.row()) {
-            (DataType::Other(number), _) => number,
-            (_, row) => row.map_or(0, |row| row.runtime),
-        }
+        self.row().map_or_else(|number| number, |row| row.runtime)
     }
 
     /// Whether the header names no type.
     pub fn is_undefined(self) -> bool {
-        self.header_number() == 0 && self.row().is_some()
+        self == DataType::default()
     }
 
     /// The elements as we measure them, or in words what they are instead.
     pub fn elements(self) -> Result<DType, &'static str> {
         match self.row().map(|row| &row.meaning) {
-            Some(Elements(dtype)) => Ok(*dtype),
-            Some(Unread(what)) => Err(what),
-            None => Err("a type this version does not know"),
+            Ok(Elements(dtype)) => Ok(*dtype),
+            Ok(Unread(what)) => Err(what),
+            Err(_) => Err("a type this version does not know"),
         }
     }
 }
@@ -153,21 +146,21 @@ impl DataType {
 /// The type that a header names when it names none.
 impl Default for DataType {
     fn default() -> DataType {
-        DataType::from_header(0)
+        DataType(Number::Row(0))
     }
 }
 
 impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self, self.row()) {
-            (DataType::Other(number), _) => write!(f, "number {number}"),
-            (_, row) => f.pad(row.map_or("", |row| row.name)),
+        match self.row() {
+            Ok(row) => f.pad(row.name),
+            Err(number) => write!(f, "number {number}"),
         }
     }
 }
 
-impl fmt::Debug for Known {
+impl fmt::Debug for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", DataType::Known(*self))
+        fmt::Display::fmt(self, f)
     }
 }

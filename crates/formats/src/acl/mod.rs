@@ -33,7 +33,7 @@ pub use format::Format;
 pub use tensor::{DumpTensor, MAX_RANK, OriginalOp};
 
 /// More tensors, buffers or attributes than any operator has; bounds what a file of empty entries can cost.
-pub const MAX_ENTRIES: usize = 1 << 16;
+pub const MAX_ENTRIES: usize = 1 << 14;
 
 /// Bytes of the length in front of the header.
 const LENGTH_SIZE: usize = 8;

@@ -145,7 +145,7 @@ impl Field {
             Payload::Fixed => return Err(self.mismatch(name, "numbers")),
         }
         if out.len() > limit {
-            let fault = Fault::malformed(format!("at most {limit} of {name}"), "more");
+            let fault = Fault::malformed(format!("at most {limit} {name}"), "more");
             return Err(Error::at(Place::Byte(self.at as u64), fault));
         }
         Ok(())

@@ -5,6 +5,9 @@ use ulpscope_tensor::DType;
 use super::literal::Literal;
 use crate::error::Fault;
 
+/// Characters of a structured type that an error repeats.
+const MAX_SHOWN: usize = 120;
+
 /// What one element is, as the file says it.
 #[derive(Debug)]
 pub(super) struct Element {
@@ -26,13 +29,27 @@ pub(super) fn element(descr: &Literal) -> Result<Element, Fault> {
         _ => None,
     };
     let Some((name, code)) = code else {
+        if !matches!(descr, Literal::List(_) | Literal::Tuple(_)) {
+            return Err(Fault::malformed("a dtype such as '<f4' for descr", descr.to_string()));
+        }
+        if holds_objects(descr) {
+            return Err(object_array());
+        }
+        let mut shown = descr.to_string();
+        if let Some((cut, _)) = shown.char_indices().nth(MAX_SHOWN) {
+            shown.truncate(cut);
+            shown.push_str("...");
+        }
         return Err(Fault::Unsupported(format!(
-            "a structured array, descr {descr}; expected one number per element: save its fields one by one"
+            "a structured array, descr {shown}; expected one number per element: save its fields one by one"
         )));
     };
     // `dtype.descr` of a plain type is one nameless field; some writers store that.
     if name.is_empty() {
         return plain(code);
+    }
+    if is_object(code) {
+        return Err(object_array());
     }
     named_field(name, code).ok_or_else(|| {
         Fault::Unsupported(format!(
@@ -51,6 +68,27 @@ fn named_field(name: &str, code: &str) -> Option<Element> {
     matches.then_some(Element { dtype, big_endian: order == '>' && kind != 'V' && size > 1 })
 }
 
+fn object_array() -> Fault {
+    Fault::Unsupported(
+        "an object array: its elements are a Python pickle, which is never unpickled here; \
+         save it again as an array of numbers"
+            .into(),
+    )
+}
+
+fn is_object(code: &str) -> bool {
+    matches!(code, "|O" | "O" | "|O8" | "|O4")
+}
+
+/// Whether some field is an object; NumPy then pickles the whole array. (The parser bounds the depth.)
+fn holds_objects(descr: &Literal) -> bool {
+    match descr {
+        Literal::Str(code) => is_object(code),
+        Literal::List(items) | Literal::Tuple(items) => items.iter().any(holds_objects),
+        _ => false,
+    }
+}
+
 /// `<f4`, `|u1`, `?`, or the full name of a dtype.
 fn plain(code: &str) -> Result<Element, Fault> {
     if let Some(dtype) = DType::ALL.into_iter().find(|dtype| dtype.name() == code) {
@@ -59,12 +97,8 @@ fn plain(code: &str) -> Result<Element, Fault> {
     if let "?" | "|?" = code {
         return Ok(Element { dtype: DType::Bool, big_endian: false });
     }
-    if let "|O" | "O" | "|O8" | "|O4" = code {
-        return Err(Fault::Unsupported(
-            "an object array: its elements are a Python pickle, which is never unpickled here; \
-             save it again as an array of numbers"
-                .into(),
-        ));
+    if is_object(code) {
+        return Err(object_array());
     }
     let refuse = |what: &str| Err(Fault::Unsupported(format!("{what}, descr '{code}'; expected numbers")));
     let kind = code.trim_start_matches(['<', '>', '=', '|']).chars().next();

@@ -78,8 +78,8 @@ fn text_of(bytes: &[u8]) -> Result<(&[u8], u64), Error> {
         return Err(Error::whole(Fault::Magic {
             expected: "a .npy file (\\x93NUMPY)",
             found: match bytes {
-                [] => "nothing: it is empty".into(),
-                _ => format!("{:?}", bytes[..bytes.len().min(MAGIC.len())].escape_ascii().to_string()),
+                [] => "nothing (the file is empty)".into(),
+                _ => format!("\"{}\"", bytes[..bytes.len().min(MAGIC.len())].escape_ascii()),
             },
         }));
     }

@@ -10,6 +10,9 @@ use crate::error::{Error, Fault, Place};
 /// Tuples and lists in one another. NumPy nests a level or two per structured type within a structured type.
 const MAX_DEPTH: usize = 32;
 
+/// The longest text. Keys and codes have a few letters; only a structured type's field names may have more.
+const MAX_TEXT: usize = 256;
+
 /// A Python literal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Literal {
@@ -121,6 +124,10 @@ impl Parser<'_> {
                 }
             }
         }
+        if end - start > MAX_TEXT {
+            let (limit, found) = (MAX_TEXT as u64, (end - start) as u64);
+            return Err(Error::at(self.place(), Fault::TooLarge { what: "length of a text", limit, found }));
+        }
         self.at = end + 1;
         Ok(Literal::Str(String::from_utf8_lossy(&self.text[start..end]).into_owned()))
     }
@@ -134,9 +141,10 @@ impl Parser<'_> {
         // `3L`: how Python 2 wrote a long.
         let suffix = usize::from(matches!(rest.get(sign + digits), Some(b'L' | b'l')));
         self.at += sign + digits + suffix;
-        text.parse()
-            .map(Literal::Int)
-            .map_err(|_| Error::at(place, Fault::malformed("an integer of at most 38 digits", text)))
+        text.parse().map(Literal::Int).map_err(|_| {
+            let found = format!("{digits} digits");
+            Error::at(place, Fault::malformed("an integer of 1 to 38 digits", found))
+        })
     }
 
     fn word(&mut self) -> Result<Literal, Error> {
@@ -184,7 +192,8 @@ impl Parser<'_> {
         let rest = &self.text[self.at..];
         let found = match rest {
             [] => "the end of the header".to_owned(),
-            _ => format!("\"{}\"", rest[..rest.len().min(SHOWN)].escape_ascii()),
+            // Python's own quotes need no escape within ours.
+            _ => format!("\"{}\"", rest[..rest.len().min(SHOWN)].escape_ascii()).replace("\\'", "'"),
         };
         Error::at(place, Fault::malformed(expected, found))
     }

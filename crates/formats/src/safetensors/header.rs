@@ -16,6 +16,7 @@ pub(super) const LENGTH_SIZE: usize = 8;
 
 /// What the header says about one tensor.
 #[derive(Deserialize)]
+#[serde(expecting = "an object with dtype, shape and data_offsets")]
 pub(super) struct Info {
     pub dtype: String,
     pub shape: Vec<u64>,
@@ -59,8 +60,9 @@ fn in_json(text: &[u8], error: &serde_json::Error) -> Error {
     let at = LENGTH_SIZE + line_at + error.column().saturating_sub(1);
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+    let found = if error.is_data() { message.to_owned() } else { format!("broken JSON ({message})") };
     let expected = "a JSON header of names, each with dtype, shape and data_offsets";
-    Error::at(Place::Byte(at as u64), Fault::malformed(expected, message))
+    Error::at(Place::Byte(at as u64), Fault::malformed(expected, found))
 }
 
 impl<'de> Deserialize<'de> for Header {

@@ -93,22 +93,22 @@ fn piece(data: &Bytes, info: &Info, end_before: u64) -> Result<Bytes, Fault> {
 }
 
 fn value_of(info: &Info, piece: Bytes) -> Result<Value, Fault> {
-    let Some(dtype) = DType::ALL.into_iter().find(|dtype| format_name(*dtype) == Some(info.dtype.as_str()))
-    else {
-        let what = match info.dtype.as_str() {
-            "F4" => "4-bit floats, two to a byte,",
-            "F6_E2M3" | "F6_E3M2" => "6-bit floats, four to three bytes,",
-            _ => "elements of a type this version does not know",
-        };
-        return Ok(Value::Opaque(format!(
-            "{what} (dtype {:?}, shape {:?}) are not read; convert them to float16 or float32 first",
-            info.dtype, info.shape
-        )));
-    };
     if info.shape.len() > MAX_RANK {
         let (limit, found) = (MAX_RANK as u64, info.shape.len() as u64);
         return Err(Fault::TooLarge { what: "number of dimensions", limit, found });
     }
+    let Some(dtype) = DType::ALL.into_iter().find(|dtype| format_name(*dtype) == Some(info.dtype.as_str()))
+    else {
+        let what = match info.dtype.as_str() {
+            "F4" => "4-bit floats, two to a byte",
+            "F6_E2M3" | "F6_E3M2" => "6-bit floats, four to three bytes",
+            _ => "elements of a type this version does not know",
+        };
+        return Ok(Value::Opaque(format!(
+            "{what} (dtype {:?}, shape {:?}), are not read; convert them to float16 or float32 first",
+            info.dtype, info.shape
+        )));
+    };
     let shape: Option<Vec<usize>> = info.shape.iter().map(|&dim| usize::try_from(dim).ok()).collect();
     let needed = shape.as_deref().and_then(element_count).and_then(|count| count.checked_mul(dtype.size()));
     let (Some(shape), Some(needed)) = (shape, needed) else {

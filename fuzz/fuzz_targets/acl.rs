@@ -1,0 +1,23 @@
+//! Whatever the bytes are, reading them gives tensors that can be touched and written, or an error.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ulpscope_formats::{Bytes, acl};
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(dump) = acl::read(&Bytes::from(data.to_vec())) {
+        for (_, tensor) in dump.to_value().tensors() {
+            let view = tensor.view();
+            if !view.is_empty() {
+                view.get(0);
+                view.get(view.len() - 1);
+            }
+        }
+        let mut file = Vec::new();
+        acl::write(&dump, &mut file).expect("what was read can be written");
+        if file.len() > 8 + usize::from(dump.nano) && file[..8] != [0; 8] {
+            let again = acl::read(&file.into()).expect("what was written can be read");
+            assert_eq!(format!("{again:?}"), format!("{dump:?}"));
+        }
+    }
+});
