@@ -1,1 +1,91 @@
-//! (being written)
+//! NumPy's `.npz`: a zip archive of `.npy` arrays.
+//!
+//! Reading gives each array in place when it is stored uncompressed (`numpy.savez`), and in memory of its own
+//! when it is not (`numpy.savez_compressed`). Writing stores them, each on a 64-byte boundary of the file: the
+//! header of an `.npy` is a multiple of that, so that its elements are aligned as well.
+
+use std::io::Write;
+
+use crate::bytes::Bytes;
+use crate::error::{Error, Fault, shortened};
+use crate::npy;
+use crate::tensor::Tensor;
+use crate::value::Value;
+use crate::zip_entries::{self, Archive, ArchiveWriter};
+
+/// An archive without entries is nothing but the end of its directory.
+const EMPTY_MAGIC: &[u8] = b"PK\x05\x06";
+
+const SUFFIX: &str = ".npy";
+
+/// More than the header of any `.npy` file that is written here.
+const MAX_HEADER: u64 = 1 << 17;
+
+/// Reads all arrays, as a dictionary from name to tensor in the order of the archive.
+///
+/// An array whose elements are not numbers, and an entry that is not an array at all, is [`Value::Opaque`] with
+/// the reason; the others are still read.
+pub fn read(bytes: &Bytes) -> Result<Value, Error> {
+    if !bytes.starts_with(zip_entries::MAGIC) && !bytes.starts_with(EMPTY_MAGIC) {
+        let found = format!("{:02x?}", &bytes[..bytes.len().min(8)]);
+        return Err(Error::whole(Fault::Magic { expected: "an .npz file (a zip archive)", found }));
+    }
+    let mut archive = Archive::open(bytes)?;
+    let names: Vec<String> = archive.names().map(str::to_owned).collect();
+    let mut pairs = Vec::with_capacity(names.len());
+    for name in names {
+        let Some(key) = name.strip_suffix(SUFFIX) else {
+            if !name.ends_with('/') {
+                let what = "an archive entry that is not an .npy array".to_owned();
+                pairs.push((Value::Str(name), Value::Opaque(what)));
+            }
+            continue;
+        };
+        let value = match npy::read(&archive.read(&name)?) {
+            Ok(tensor) => Value::Tensor(tensor),
+            Err(Error { fault: Fault::Unsupported(reason), .. }) => Value::Opaque(reason),
+            Err(error) => return Err(error.in_part(&shortened(&name))),
+        };
+        pairs.push((Value::Str(key.to_owned()), value));
+    }
+    Ok(Value::Dict(pairs))
+}
+
+/// Writes a dictionary from name to tensor. The same value always gives the same bytes.
+pub fn write(value: &Value, out: &mut dyn Write) -> Result<(), Error> {
+    let arrays = arrays(value)?;
+    let mut archive = ArchiveWriter::new(out);
+    for (name, tensor) in arrays {
+        let view = tensor.view();
+        let at_most = (view.packed_size() as u64).saturating_add(MAX_HEADER);
+        archive.entry(&name, at_most, |payload| npy::write(&view, payload))?;
+    }
+    archive.finish()
+}
+
+/// The entry names and tensors of a value that an `.npz` can hold.
+fn arrays(value: &Value) -> Result<Vec<(String, &Tensor)>, Error> {
+    let unsupported = |reason: &str| Error::whole(Fault::Unsupported(reason.to_owned()));
+    let Value::Dict(pairs) = value else {
+        return Err(unsupported("an .npz holds named arrays only: give it a dictionary of tensors"));
+    };
+    let mut arrays = Vec::with_capacity(pairs.len());
+    let mut seen = std::collections::HashSet::with_capacity(pairs.len());
+    for (key, value) in pairs {
+        let Value::Str(key) = key else {
+            return Err(unsupported("the names of the arrays in an .npz are text"));
+        };
+        let Value::Tensor(tensor) = value else {
+            return Err(unsupported("an .npz holds arrays only, not other values").in_part(&shortened(key)));
+        };
+        let name = format!("{key}{SUFFIX}");
+        if !zip_entries::is_plain_name(&name) {
+            return Err(Error::whole(Fault::EscapesFolder(shortened(&name))));
+        }
+        if !seen.insert(key) {
+            return Err(unsupported("two arrays of the same name").in_part(&shortened(key)));
+        }
+        arrays.push((name, tensor));
+    }
+    Ok(arrays)
+}

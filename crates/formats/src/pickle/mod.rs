@@ -17,6 +17,7 @@ mod input;
 mod machine;
 pub(crate) mod opcode;
 mod refused;
+mod step;
 mod text;
 
 use std::ops::Range;

@@ -3,7 +3,7 @@
 use super::objects::Objects;
 use super::storage::Storages;
 use crate::bytes::Bytes;
-use crate::error::{Error, Fault, shortened};
+use crate::error::{Error, Fault, Place, shortened};
 use crate::pickle;
 use crate::value::Value;
 use crate::zip_entries::Archive;
@@ -43,7 +43,11 @@ pub(super) fn read(bytes: &Bytes) -> Result<Value, Error> {
     };
     let pickle_name = format!("{root}/data.pkl");
     let pickle_bytes = archive.read(&pickle_name)?;
-    let within = |error: Error| error.in_part(&pickle_name);
+    // What is wrong in another entry already says so.
+    let within = |error: Error| match error.place {
+        Place::Part(_) => error,
+        _ => error.in_part(&pickle_name),
+    };
     let pickle = pickle::read(&pickle_bytes, 0).map_err(within)?;
     let storages = Storages::zip(archive, format!("{root}/data/"), big_endian);
     Objects::new(&pickle, storages).root().map_err(within)

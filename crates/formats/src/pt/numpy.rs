@@ -3,6 +3,7 @@
 use ulpscope_tensor::{DType, Scalar, contiguous_strides};
 
 use super::objects::Objects;
+use super::storage::swapped;
 use super::tensor::MAX_RANK;
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault};
@@ -55,7 +56,7 @@ impl Objects<'_> {
         let Some(bytes) = self.raw(data)? else {
             return Err(self.pickle.unexpected(data, "the bytes of a numpy scalar"));
         };
-        let bytes = in_order(bytes, kind);
+        let bytes = if kind.big_endian { swapped(&bytes, kind.dtype) } else { bytes };
         if bytes.len() != kind.dtype.size() {
             return Err(self.pickle.unexpected(data, format!("{} bytes", kind.dtype.size())));
         }
@@ -92,7 +93,7 @@ impl Objects<'_> {
         if kind.big_endian {
             self.charge_bytes(bytes.len())?;
         }
-        let bytes = in_order(bytes, kind);
+        let bytes = if kind.big_endian { swapped(&bytes, kind.dtype) } else { bytes };
         let strides = if fortran {
             let reversed: Vec<usize> = sizes.iter().rev().copied().collect();
             let mut strides = contiguous_strides(&reversed, kind.dtype.size());
@@ -199,15 +200,4 @@ impl Objects<'_> {
             _ => Ok(None),
         }
     }
-}
-
-/// The elements in little-endian order: in place, or swapped in a copy.
-fn in_order(bytes: Bytes, kind: ArrayType) -> Bytes {
-    if !kind.big_endian {
-        return bytes;
-    }
-    let number_size = if kind.dtype.is_complex() { kind.dtype.size() / 2 } else { kind.dtype.size() };
-    let mut copy = bytes.to_vec();
-    copy.chunks_exact_mut(number_size).for_each(<[u8]>::reverse);
-    copy.into()
 }

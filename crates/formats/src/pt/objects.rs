@@ -94,7 +94,7 @@ impl<'a> Objects<'a> {
             Node::Dict(pairs) => Value::Dict(self.pairs(pairs)?),
             Node::Global { module, name } => match self.dtype(id) {
                 Some(dtype) => Value::Str(format!("torch.{dtype}")),
-                None => self.opaque(format!("the name {module}.{name}"))?,
+                None => self.opaque(format!("the class or function {module}.{name}, by name only"))?,
             },
             Node::Call(call) => self.call(id, call.callable, call.args, call)?,
             Node::Persistent(reference) => match self.storage(id)? {
@@ -168,9 +168,9 @@ impl<'a> Objects<'a> {
                 (Some(function), Some(args)) => self.nested_call(id, function, args, filled),
                 _ => Err(pickle.unexpected(args, "(function, type, arguments, state)")),
             },
-            ("torch._utils", "_rebuild_sparse_tensor") => self.opaque("a sparse tensor".to_owned()),
-            ("torch._utils", "_rebuild_qtensor") => self.opaque("a quantized tensor".to_owned()),
-            ("torch._utils", "_rebuild_nested_tensor") => self.opaque("a nested tensor".to_owned()),
+            ("torch._utils", "_rebuild_sparse_tensor") => self.opaque("a sparse tensor; only dense ones are read".to_owned()),
+            ("torch._utils", "_rebuild_qtensor") => self.opaque("a quantized tensor; only plain ones are read".to_owned()),
+            ("torch._utils", "_rebuild_nested_tensor") => self.opaque("a nested tensor; only plain ones are read".to_owned()),
             ("torch._utils", "_rebuild_meta_tensor_no_storage") => {
                 self.opaque("a tensor of the meta device, which has no data".to_owned())
             }
@@ -183,7 +183,7 @@ impl<'a> Objects<'a> {
             },
             ("torch", "device") => self.device(args),
             ("torch.serialization", "_get_layout") => self.first(args),
-            (module, _) if module == "torch.return_types" => self.first(args),
+            ("torch.return_types", _) => self.first(args),
 
             ("collections", "OrderedDict" | "defaultdict" | "Counter") => self.dictionary(name, args, filled),
             ("collections", "deque") => {
@@ -226,7 +226,7 @@ impl<'a> Objects<'a> {
             // Nobody here knows the class, but what it was filled with is in plain sight.
             _ if !filled.pairs.is_empty() => Ok(Value::Dict(self.pairs(&filled.pairs)?)),
             _ if !filled.items.is_empty() => Ok(Value::List(self.values(&filled.items)?)),
-            _ => self.opaque(format!("an object of {module}.{name}")),
+            _ => self.opaque(format!("an object of {module}.{name}, a class that is not known here")),
         }
     }
 
@@ -261,7 +261,7 @@ impl<'a> Objects<'a> {
                     for &item in items {
                         match pickle.node(item) {
                             Node::List(pair) | Node::Tuple(pair) if pair.len() == 2 => {
-                                ids.push((pair[0], pair[1]))
+                                ids.push((pair[0], pair[1]));
                             }
                             _ => return Err(pickle.unexpected(item, "a key and its value")),
                         }

@@ -115,7 +115,6 @@ pub(super) enum Flip {
 /// What has to be done to the bytes of a storage before they can be used in place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Change {
-    /// The size of one number: of an element, or of half a complex one.
     number_size: usize,
     swap: bool,
     flip: Flip,
@@ -147,7 +146,7 @@ impl<'a> Storages<'a> {
     /// The bytes a reference means, as little-endian elements of `dtype`.
     pub fn get(&mut self, storage: &Storage<'_>, dtype: DType, flip: Flip) -> Result<Bytes, Error> {
         let change = Change {
-            number_size: if dtype.is_complex() { dtype.size() / 2 } else { dtype.size() },
+            number_size: number_size(dtype),
             swap: matches!(self.source, Source::Zip { big_endian: true, .. }) && dtype.size() > 1,
             flip,
         };
@@ -213,6 +212,16 @@ impl<'a> Storages<'a> {
             }),
         }
     }
+}
+
+/// The same elements in the other byte order.
+pub(super) fn swapped(bytes: &[u8], dtype: DType) -> Bytes {
+    Change { number_size: number_size(dtype), swap: true, flip: Flip::Nothing }.apply(bytes)
+}
+
+/// The size of what has a byte order and a sign of its own: an element, or half a complex one.
+fn number_size(dtype: DType) -> usize {
+    if dtype.is_complex() { dtype.size() / 2 } else { dtype.size() }
 }
 
 impl Change {

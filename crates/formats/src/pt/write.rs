@@ -7,6 +7,7 @@ use ulpscope_tensor::{DType, View, contiguous_strides};
 
 use super::pickler;
 use crate::error::{Error, Fault};
+use crate::packed::write_packed;
 use crate::tensor::Tensor;
 use crate::value::Value;
 use crate::zip_entries::ArchiveWriter;
@@ -19,9 +20,6 @@ const VERSION: &[u8] = b"3\n";
 
 /// A tensor whose elements span this many times the bytes they need is packed instead.
 const MAX_SPARSENESS: usize = 2;
-
-/// How much of a strided tensor is packed at a time.
-const CHUNK: usize = 1 << 20;
 
 /// Writes a value as `torch.save` would, for `torch.load` of torch 2.1 or newer, also with `weights_only=True`.
 ///
@@ -202,21 +200,7 @@ impl Content<'_> {
     fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
         match self {
             Content::AsItLies(bytes) => out.write_all(bytes),
-            Content::Packed(view) => {
-                if let Some(bytes) = view.as_packed() {
-                    return out.write_all(bytes);
-                }
-                let size = view.dtype().size();
-                let mut buffer = vec![0; CHUNK.min(self.size())];
-                let mut start = 0;
-                while start < view.len() {
-                    let count = (buffer.len() / size).min(view.len() - start);
-                    view.gather(start, &mut buffer[..count * size]);
-                    out.write_all(&buffer[..count * size])?;
-                    start += count;
-                }
-                Ok(())
-            }
+            Content::Packed(view) => write_packed(view, out),
         }
     }
 }

@@ -9,5 +9,13 @@ mod write;
 pub(crate) use read::Archive;
 pub(crate) use write::ArchiveWriter;
 
+/// Whether a name stays below the folder it is put in, on every system.
+pub(crate) fn is_plain_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with('/')
+        && !name.contains(['\\', '\0'])
+        && !name.split('/').any(|step| step == "..")
+}
+
 /// How every archive with at least one entry begins.
 pub(crate) const MAGIC: &[u8] = b"PK\x03\x04";

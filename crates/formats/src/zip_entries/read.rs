@@ -7,6 +7,7 @@ use std::ops::Range;
 use zip::read::{ArchiveOffset, Config};
 use zip::{CompressionMethod, ZipArchive};
 
+use super::is_plain_name;
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, shortened};
 
@@ -155,11 +156,7 @@ fn entry(zip: &mut ZipArchive<Cursor<&[u8]>>, index: usize, file_size: usize) ->
     };
     let file = zip.by_index_raw(index).map_err(broken)?;
     let name = file.name().map_err(broken)?.into_owned();
-    let plain = !name.is_empty()
-        && !name.starts_with('/')
-        && !name.contains(['\\', '\0'])
-        && !name.split('/').any(|step| step == "..");
-    if !plain || file.is_symlink() {
+    if !is_plain_name(&name) || file.is_symlink() {
         return Err(Error::whole(Fault::EscapesFolder(shortened(&name))));
     }
     let start = file.data_start().unwrap_or(u64::MAX);

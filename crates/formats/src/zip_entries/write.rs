@@ -39,6 +39,8 @@ struct Written {
     header_at: u64,
     size: u64,
     crc: u32,
+    /// Whether its sizes take 64 bits.
+    wide: bool,
 }
 
 /// One entry's payload on its way to the file, counted and summed.
@@ -120,7 +122,7 @@ impl<'a> ArchiveWriter<'a> {
             descriptor.u32(size as u32).u32(size as u32);
         }
         self.put(&descriptor)?;
-        self.written.push(Written { name: name.to_owned(), header_at, size, crc });
+        self.written.push(Written { name: name.to_owned(), header_at, size, crc, wide });
         Ok(())
     }
 
@@ -162,7 +164,7 @@ impl<'a> ArchiveWriter<'a> {
 /// What the directory says about an entry.
 fn directory_record(entry: &Written) -> Record {
     let mut extra = Record::default();
-    let wide = entry.size >= LIMIT_32 || entry.header_at >= LIMIT_32;
+    let wide = entry.wide || entry.header_at >= LIMIT_32;
     if wide {
         extra.u16(1).u16(24).u64(entry.size).u64(entry.size).u64(entry.header_at);
     }
