@@ -22,6 +22,7 @@ mod packed;
 mod pickle;
 pub mod pkl_lines;
 pub mod pt;
+pub mod records;
 pub mod safetensors;
 mod tensor;
 mod value;

@@ -1,0 +1,167 @@
+//! One argument or result, whichever tool recorded it.
+
+use super::names::{CallName, Direction};
+use crate::json::Json;
+use crate::msprobe::{Call, Item, TensorItem};
+
+/// One argument or result of one call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The call, as msprobe names it.
+    pub call: String,
+    /// Forward or backward; nothing for gradients of parameters and saved variables.
+    pub direction: Option<Direction>,
+    /// What it is to the call.
+    pub part: Part,
+    /// Where in that part: position or name, and so on inwards.
+    pub path: Vec<Step>,
+    /// What was recorded.
+    pub content: Content,
+}
+
+/// What an entry is to its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// A positional argument, or backward the gradient of a result.
+    Input,
+    /// An argument given by name.
+    Kwarg,
+    /// A result, or backward the gradient of an argument.
+    Output,
+    /// A parameter of a module.
+    Parameter,
+    /// A section of another name: the gradient of a parameter, a saved variable.
+    Named,
+}
+
+/// One step into a container.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Position in a list.
+    Index(usize),
+    /// Key of a dictionary.
+    Key(String),
+}
+
+/// What was recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// A tensor. Statistics that were not taken are `null`.
+    Tensor {
+        /// `torch.float32`.
+        dtype: String,
+        /// Dimensions, where they are a list of integers.
+        shape: Option<Vec<u64>>,
+        /// Max, min, mean, norm.
+        stats: [Json; 4],
+        /// The digest of its bytes.
+        digest: Option<String>,
+        /// The file that holds it, as recorded and unchecked.
+        data_name: Option<String>,
+    },
+    /// A number, text, slice, size.
+    Scalar {
+        /// `int`, `float`, `bool`, `str`, …
+        kind: String,
+        /// Its value.
+        value: Json,
+    },
+}
+
+/// The rows of a call of `dump.json`, in file order. `null` and objects without a description have none.
+pub fn rows_of_call(call: &Call) -> Vec<Row> {
+    let name = CallName::from_msprobe(&call.key);
+    let mut rows = Vec::new();
+    let mut add = |part: Part, path: &[Step], content: Content| {
+        rows.push(Row {
+            call: call.key.clone(),
+            direction: name.as_ref().map(|name| name.direction),
+            part,
+            path: path.to_vec(),
+            content,
+        });
+    };
+    let sections = call.sections();
+    if sections.is_empty() {
+        walk(&call.body, &mut Vec::new(), &mut |path, content| add(Part::Named, path, content));
+    }
+    for (section, item) in sections {
+        let part = match section.as_str() {
+            "input_args" | "input" if name.is_some() => Part::Input,
+            "input_kwargs" if name.is_some() => Part::Kwarg,
+            "output" if name.is_some() => Part::Output,
+            "parameters" if name.is_some() => Part::Parameter,
+            _ => Part::Named,
+        };
+        let mut path = Vec::new();
+        if part == Part::Named {
+            path.push(Step::Key(section.clone()));
+        }
+        walk(item, &mut path, &mut |path, content| add(part, path, content));
+    }
+    rows
+}
+
+/// Visits the leaves of an item. The reader's limit on nesting bounds the depth.
+fn walk(item: &Item, path: &mut Vec<Step>, see: &mut dyn FnMut(&[Step], Content)) {
+    match item {
+        Item::None | Item::Other(_) => {}
+        Item::Tensor(tensor) => see(path, tensor_content(tensor)),
+        Item::Scalar { kind, value } => {
+            see(path, Content::Scalar { kind: kind.clone(), value: value.clone() });
+        }
+        Item::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                path.push(Step::Index(index));
+                walk(item, path, see);
+                path.pop();
+            }
+        }
+        Item::Dict(pairs) => {
+            for (key, item) in pairs {
+                path.push(Step::Key(key.clone()));
+                walk(item, path, see);
+                path.pop();
+            }
+        }
+    }
+}
+
+fn tensor_content(tensor: &TensorItem) -> Content {
+    Content::Tensor {
+        dtype: tensor.dtype().unwrap_or_default().to_owned(),
+        shape: tensor.shape(),
+        stats: ["Max", "Min", "Mean", "Norm"].map(|key| tensor.get(key).cloned().unwrap_or(Json::Null)),
+        digest: tensor.digest().map(str::to_owned),
+        data_name: tensor.get("data_name").and_then(Json::as_str).map(str::to_owned),
+    }
+}
+
+impl Content {
+    /// The same as an item of `dump.json`, in the order of keys that msprobe uses.
+    pub(super) fn into_item(self) -> Item {
+        let (dtype, shape, stats, digest, data_name) = match self {
+            Content::Scalar { kind, value } => return Item::Scalar { kind, value },
+            Content::Tensor { dtype, shape, stats, digest, data_name } => {
+                (dtype, shape, stats, digest, data_name)
+            }
+        };
+        let dims = shape.unwrap_or_default().into_iter().map(|dim| Json::Int(dim.into())).collect();
+        let [max, min, mean, norm] = stats;
+        let mut tensor = TensorItem::new()
+            .with("type", Json::Str("torch.Tensor".to_owned()))
+            .with("dtype", Json::Str(dtype))
+            .with("shape", Json::List(dims))
+            .with("Max", max)
+            .with("Min", min)
+            .with("Mean", mean)
+            .with("Norm", norm);
+        if let Some(digest) = digest {
+            tensor = tensor.with("md5", Json::Str(digest));
+        }
+        if let Some(name) = data_name {
+            tensor = tensor.with("data_name", Json::Str(name));
+        }
+        Item::Tensor(tensor)
+    }
+}
