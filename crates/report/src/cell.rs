@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::number::format_number;
+use crate::number::{format_number, format_shortest, format_shortest_f32};
 
 /// A value to show. What it means is the business of the column or field it stands in.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,9 +15,13 @@ pub enum Cell {
     Int(i128),
     /// A number, shown with up to six significant digits.
     Number(f64),
+    /// An element, shown with as many digits as tell it from its neighbours.
+    Exact(f64),
+    /// An element of 32 bits or fewer, likewise: 0.1 stays `0.1`.
+    ExactSingle(f32),
     /// A share between 0 and 1, shown as a percentage.
     Share(f64),
-    /// A complex number.
+    /// A complex element, shown like [`Cell::Exact`].
     Complex(f64, f64),
     /// A truth value.
     Flag(bool),
@@ -102,13 +106,14 @@ impl fmt::Display for Cell {
             }),
             Cell::Int(value) => write!(f, "{value}"),
             Cell::Number(value) => f.write_str(&format_number(*value)),
+            Cell::Exact(value) => f.write_str(&format_shortest(*value)),
+            Cell::ExactSingle(value) => f.write_str(&format_shortest_f32(*value)),
             Cell::Share(value) => write!(f, "{}%", format_number(*value * 100.0)),
             Cell::Complex(re, im) => {
                 let sign = if im.is_sign_negative() { "" } else { "+" };
-                write!(f, "{}{sign}{}j", format_number(*re), format_number(*im))
+                write!(f, "{}{sign}{}j", format_shortest(*re), format_shortest(*im))
             }
-            Cell::Flag(true) => f.write_str("yes"),
-            Cell::Flag(false) => f.write_str("no"),
+            Cell::Flag(value) => write!(f, "{value}"),
             Cell::List(items) => list(f, items),
             Cell::Index { coordinates, .. } => list(f, coordinates),
             Cell::Record(record) => {

@@ -92,7 +92,7 @@ fn records_open_up_into_dotted_rows() {
     assert_eq!(
         Terminal::default().render(&Table::of_record("", &record)),
         "\
-equal                  no
+equal                  false
 non_finite.mismatched  3
 under_1e3              50%
 worst_index            [1, 2]
