@@ -1,0 +1,280 @@
+//! One pass over two tensors of any two dtypes.
+//!
+//! ```text
+//! views ──► spans ──► blocks ──► pair (in place, or decoded) ──► distances ──► [errors, ulp]
+//! ```
+//! [`distances`] is what fits into the time it takes to read both tensors. [`compare`] adds what a person looking
+//! at one pair wants to know. Every metric is taken over the pairs that are finite on both sides; the others are
+//! counted, and a mismatch among them is never passed over: see [`NonFinite`].
+
+mod blocks;
+mod distances;
+mod elements;
+mod errors;
+mod kl;
+mod pair;
+mod ulp;
+
+use ulpscope_tensor::View;
+
+pub use elements::{ElementDiff, first_failing, worst};
+pub use errors::ExponentHistogram;
+pub use kl::kl_divergence;
+
+use crate::blocks::Threads;
+use crate::level::Level;
+
+/// When an element counts as failing: `|target - golden| > atol + rtol * |golden|`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Absolute part.
+    pub atol: f64,
+    /// Relative part.
+    pub rtol: f64,
+}
+
+impl Default for Tolerance {
+    /// One in a thousand, the default of the older tools' element tables.
+    fn default() -> Tolerance {
+        Tolerance { atol: 1e-3, rtol: 1e-3 }
+    }
+}
+
+/// Two tensors that cannot be laid over each other.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("shapes differ: target has {target:?}, golden has {golden:?}")]
+pub struct ShapeMismatch {
+    /// Shape of the target.
+    pub target: Vec<usize>,
+    /// Shape of the golden.
+    pub golden: Vec<usize>,
+}
+
+/// Distances between two tensors, over the pairs that are finite on both sides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Distances {
+    /// Pairs in all.
+    pub count: u64,
+    /// Pairs finite on both sides.
+    pub finite: u64,
+    /// Same dtype and the same bits in every element.
+    pub equal: bool,
+    /// Cosine of the angle between the two as vectors; 1 when both are zero, nothing when one is.
+    pub cosine: Option<f64>,
+    /// L2 norm of the difference.
+    pub euclid: f64,
+    /// `euclid` over the L2 norm of golden; infinite when only golden is zero.
+    pub rel_l2: f64,
+    /// Root of the mean squared difference.
+    pub rmse: f64,
+    /// Largest absolute difference.
+    pub max_abs: f64,
+    /// Largest relative difference, where golden is not zero.
+    pub max_rel: f64,
+    /// Share of all pairs with a relative difference under 1/1000. Equal non-finite pairs are among them.
+    pub under_1e3: f64,
+    /// Share of all pairs with a relative difference under 5/1000.
+    pub under_5e3: f64,
+    /// Pairs where golden is zero and target is not: they have no relative difference and are under no limit.
+    pub zero_golden: u64,
+    /// What is not finite, on which side, and whether both agree.
+    pub non_finite: NonFinite,
+    /// Row-major position of the first non-finite mismatch, or else of the first largest absolute difference;
+    /// nothing when all pairs agree in value.
+    pub worst_index: Option<u64>,
+}
+
+/// [`Distances`], and what a second look at the same cache lines adds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// The distances.
+    pub distances: Distances,
+    /// Mean absolute difference.
+    pub mean_abs: f64,
+    /// Mean relative difference; pairs with a zero golden count as zero, and are told by `zero_golden`.
+    pub mean_rel: f64,
+    /// `mean_rel` in percent.
+    pub mape: f64,
+    /// Sum of the relative differences.
+    pub accumulated_rel: f64,
+    /// Pairs over the tolerance; non-finite mismatches are.
+    pub over_tolerance: u64,
+    /// The smallest atol that would have passed with the given rtol; infinite with non-finite mismatches.
+    pub needed_atol: f64,
+    /// The smallest rtol that would have passed with the given atol; infinite with non-finite mismatches.
+    pub needed_rtol: f64,
+    /// Largest distance in units in the last place; only for equal, real dtypes.
+    pub max_ulp: Option<u64>,
+    /// Mean distance in units in the last place; only for equal, real dtypes.
+    pub mean_ulp: Option<f64>,
+    /// Sizes of the absolute differences, by their exponent.
+    pub exponents: ExponentHistogram,
+}
+
+impl Comparison {
+    /// Whether every pair is within the tolerance.
+    pub fn agrees(&self) -> bool {
+        self.over_tolerance == 0
+    }
+}
+
+/// Counts of NaN and infinities, on each side and at the same places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NonFinite {
+    /// NaN in the target.
+    pub target_nan: u64,
+    /// NaN in the golden.
+    pub golden_nan: u64,
+    /// NaN in both at the same place.
+    pub both_nan: u64,
+    /// +Inf in the target.
+    pub target_pos_inf: u64,
+    /// +Inf in the golden.
+    pub golden_pos_inf: u64,
+    /// +Inf in both at the same place.
+    pub both_pos_inf: u64,
+    /// -Inf in the target.
+    pub target_neg_inf: u64,
+    /// -Inf in the golden.
+    pub golden_neg_inf: u64,
+    /// -Inf in both at the same place.
+    pub both_neg_inf: u64,
+    /// Places where one side is not finite and the other is finite or another kind of non-finite.
+    pub mismatched: u64,
+}
+
+impl NonFinite {
+    /// Counts a pair that is not finite on at least one side; true when the sides disagree.
+    fn see(&mut self, target: f64, golden: f64) -> bool {
+        let nan = (target.is_nan(), golden.is_nan());
+        let pos = (target == f64::INFINITY, golden == f64::INFINITY);
+        let neg = (target == f64::NEG_INFINITY, golden == f64::NEG_INFINITY);
+        let agree = (nan.0 && nan.1) || (pos.0 && pos.1) || (neg.0 && neg.1);
+        self.target_nan += u64::from(nan.0);
+        self.golden_nan += u64::from(nan.1);
+        self.both_nan += u64::from(nan.0 && nan.1);
+        self.target_pos_inf += u64::from(pos.0);
+        self.golden_pos_inf += u64::from(pos.1);
+        self.both_pos_inf += u64::from(pos.0 && pos.1);
+        self.target_neg_inf += u64::from(neg.0);
+        self.golden_neg_inf += u64::from(neg.1);
+        self.both_neg_inf += u64::from(neg.0 && neg.1);
+        self.mismatched += u64::from(!agree);
+        !agree
+    }
+
+    fn add(&mut self, more: &NonFinite) {
+        self.target_nan += more.target_nan;
+        self.golden_nan += more.golden_nan;
+        self.both_nan += more.both_nan;
+        self.target_pos_inf += more.target_pos_inf;
+        self.golden_pos_inf += more.golden_pos_inf;
+        self.both_pos_inf += more.both_pos_inf;
+        self.target_neg_inf += more.target_neg_inf;
+        self.golden_neg_inf += more.golden_neg_inf;
+        self.both_neg_inf += more.both_neg_inf;
+        self.mismatched += more.mismatched;
+    }
+
+    /// Pairs that are not finite on at least one side.
+    fn pairs(&self) -> u64 {
+        self.mismatched + self.both_nan + self.both_pos_inf + self.both_neg_inf
+    }
+}
+
+/// The distances between two tensors, with the best instruction set of this machine.
+pub fn distances(target: &View<'_>, golden: &View<'_>, threads: Threads) -> Result<Distances, ShapeMismatch> {
+    distances_at(Level::best(), target, golden, threads)
+}
+
+/// [`distances`] with a given instruction set; for showing that it does not matter which.
+pub fn distances_at(
+    level: Level,
+    target: &View<'_>,
+    golden: &View<'_>,
+    threads: Threads,
+) -> Result<Distances, ShapeMismatch> {
+    let running = blocks::run(level, target, golden, None, threads)?;
+    Ok(Distances::of(&running, target.len() as u64))
+}
+
+/// Everything about two tensors, with the best instruction set of this machine.
+pub fn compare(
+    target: &View<'_>,
+    golden: &View<'_>,
+    tolerance: Tolerance,
+    threads: Threads,
+) -> Result<Comparison, ShapeMismatch> {
+    compare_at(Level::best(), target, golden, tolerance, threads)
+}
+
+/// [`compare`] with a given instruction set; for showing that it does not matter which.
+pub fn compare_at(
+    level: Level,
+    target: &View<'_>,
+    golden: &View<'_>,
+    tolerance: Tolerance,
+    threads: Threads,
+) -> Result<Comparison, ShapeMismatch> {
+    let running = blocks::run(level, target, golden, Some(tolerance), threads)?;
+    let distances = Distances::of(&running, target.len() as u64);
+    let errors = running.errors.expect("asked for by giving a tolerance");
+    let mismatched = distances.non_finite.mismatched;
+    let per_pair = |sum: f64| if distances.finite == 0 { 0.0 } else { sum / distances.finite as f64 };
+    let with_ulp = target.dtype() == golden.dtype() && !target.dtype().is_complex();
+    let needed = |tolerance: f64| if mismatched > 0 { f64::INFINITY } else { tolerance };
+    Ok(Comparison {
+        mean_abs: per_pair(errors.sum_abs),
+        mean_rel: per_pair(errors.sum_rel),
+        mape: 100.0 * per_pair(errors.sum_rel),
+        accumulated_rel: errors.sum_rel,
+        over_tolerance: errors.over_tolerance + mismatched,
+        needed_atol: needed(errors.needed_atol()),
+        needed_rtol: needed(errors.needed_rtol()),
+        max_ulp: with_ulp.then_some(errors.ulp.max),
+        mean_ulp: with_ulp.then(|| per_pair(errors.ulp.sum as f64)),
+        exponents: errors.histogram(distances.finite),
+        distances,
+    })
+}
+
+impl Distances {
+    fn of(running: &blocks::Running, count: u64) -> Distances {
+        let measured = &running.distances;
+        let sums = measured.sums;
+        let finite = count - measured.non_finite.pairs();
+        let share = |under: u64| if count == 0 { 1.0 } else { under as f64 / count as f64 };
+        let [under_1e3, under_5e3] = measured.under_limits().map(share);
+        let (euclid, golden_norm) = (sums.difference_squares.sqrt(), sums.golden_squares.sqrt());
+        Distances {
+            count,
+            finite,
+            equal: running.equal,
+            cosine: cosine(sums, finite),
+            euclid,
+            rel_l2: if euclid == 0.0 { 0.0 } else { euclid / golden_norm },
+            rmse: if finite == 0 { 0.0 } else { (sums.difference_squares / finite as f64).sqrt() },
+            max_abs: measured.max_abs,
+            max_rel: measured.max_rel,
+            under_1e3,
+            under_5e3,
+            zero_golden: measured.zero_golden,
+            non_finite: measured.non_finite,
+            worst_index: measured.first_mismatch.or((measured.max_abs > 0.0).then_some(measured.max_abs_at)),
+        }
+    }
+}
+
+fn cosine(sums: distances::Sums, finite: u64) -> Option<f64> {
+    let norms = sums.target_squares.sqrt() * sums.golden_squares.sqrt();
+    if finite == 0 {
+        None
+    } else if sums.difference_squares == 0.0 && sums.target_squares == sums.golden_squares {
+        // Equal vectors, zero ones among them: exactly one, whatever the roots round to.
+        Some(1.0)
+    } else if norms == 0.0 {
+        None
+    } else {
+        Some((sums.product / norms).clamp(-1.0, 1.0))
+    }
+}

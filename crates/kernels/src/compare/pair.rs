@@ -1,0 +1,259 @@
+//! Two blocks of any two dtypes, brought to a form that one of two loops can take.
+//!
+//! Most pairs are *narrow*: both sides hold values that are exact in f32. f32, bf16 and f16 against themselves are
+//! read where they lie; every other narrow pair is decoded into f32 scratch first. The rest is *wide*: f64,
+//! 32-bit integers, and anything against those, in f64. 64-bit integers and complex numbers have a difference
+//! or a product that the two decoded values alone do not give, so these come as quads.
+
+use ulpscope_tensor::{DType, Scalar};
+
+use crate::lanes::{self, Float8, LANES, Lane, Source, each_pair, modulus};
+
+/// Which loop a pair of dtypes takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Both f32, in place.
+    F32,
+    /// Both bf16, in place.
+    BF16,
+    /// Both f16, in place.
+    F16,
+    /// Both f64, in place.
+    F64,
+    /// Decoded to f32.
+    Narrow,
+    /// Decoded to f64.
+    Wide,
+    /// Decoded to value, value, difference, product.
+    Quad,
+}
+
+impl Form {
+    pub(super) fn of(target: DType, golden: DType) -> Form {
+        match (target, golden) {
+            (DType::F32, DType::F32) => Form::F32,
+            (DType::BF16, DType::BF16) => Form::BF16,
+            (DType::F16, DType::F16) => Form::F16,
+            (DType::F64, DType::F64) => Form::F64,
+            _ if target.is_complex() || golden.is_complex() => Form::Quad,
+            _ if is_integral(target) && is_integral(golden) && (is_64_bit(target) || is_64_bit(golden)) => {
+                Form::Quad
+            }
+            _ if is_narrow(target) && is_narrow(golden) => Form::Narrow,
+            _ => Form::Wide,
+        }
+    }
+}
+
+fn is_integral(dtype: DType) -> bool {
+    dtype.is_integer() || dtype == DType::Bool
+}
+
+fn is_64_bit(dtype: DType) -> bool {
+    matches!(dtype, DType::I64 | DType::U64)
+}
+
+/// Whether every value of the dtype is exact in f32.
+fn is_narrow(dtype: DType) -> bool {
+    match dtype {
+        DType::F32 | DType::BF16 | DType::F16 => true,
+        DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::Bool => true,
+        _ => dtype.float8_table().is_some(),
+    }
+}
+
+/// Value, value, absolute difference and product of a pair; for complex numbers moduli and the real inner product.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Quad {
+    pub(super) target: f64,
+    pub(super) golden: f64,
+    pub(super) difference: f64,
+    pub(super) product: f64,
+}
+
+/// A block of pairs that can be walked in lanes, in f64.
+pub(super) trait PairBlock {
+    /// Calls `step` with every pair and its lane.
+    fn each(&self, step: impl FnMut(usize, Quad));
+
+    /// The position of the first pair that satisfies `wanted`, which one must.
+    #[inline(always)]
+    fn position(&self, wanted: impl Fn(Quad) -> bool) -> u64 {
+        let (mut seen, mut found) = (0, None);
+        self.each(|_, quad| {
+            if found.is_none() && wanted(quad) {
+                found = Some(seen);
+            }
+            seen += 1;
+        });
+        found.expect("looked for something that was measured in this very block")
+    }
+}
+
+/// Two packed blocks of one dtype, where they lie.
+#[derive(Clone, Copy)]
+pub(super) struct Packed<'a, S> {
+    pub(super) source: S,
+    pub(super) target: &'a [u8],
+    pub(super) golden: &'a [u8],
+}
+
+impl<S: Source> PairBlock for Packed<'_, S> {
+    #[inline(always)]
+    fn each(&self, mut step: impl FnMut(usize, Quad)) {
+        each_pair(self.source, self.target, self.golden, |lane, a, b| {
+            let (target, golden) = (a.widen(), b.widen());
+            step(
+                lane,
+                Quad { target, golden, difference: (target - golden).abs(), product: target * golden },
+            );
+        });
+    }
+}
+
+impl PairBlock for &[Quad] {
+    #[inline(always)]
+    fn each(&self, mut step: impl FnMut(usize, Quad)) {
+        for group in self.chunks(LANES) {
+            for (lane, quad) in group.iter().enumerate() {
+                step(lane, *quad);
+            }
+        }
+    }
+}
+
+/// Reused memory of one thread: blocks of decoded and of masked values.
+#[derive(Default)]
+pub(super) struct Scratch {
+    pub(super) target: Vec<u8>,
+    pub(super) golden: Vec<u8>,
+    pub(super) quads: Vec<Quad>,
+    pub(super) masked: Masked,
+}
+
+/// Copies of two blocks in which pairs that are not finite on both sides are zero.
+#[derive(Default)]
+pub(super) struct Masked {
+    pub(super) target: Vec<u8>,
+    pub(super) golden: Vec<u8>,
+}
+
+impl Masked {
+    #[inline(always)]
+    pub(super) fn pairs<S: Source>(&self, source: S) -> Packed<'_, S> {
+        Packed { source, target: &self.target, golden: &self.golden }
+    }
+}
+
+/// The two widths a block is decoded to.
+pub(super) trait Width: Lane {
+    const SIZE: usize;
+    fn from_lane<L: Lane>(value: L) -> Self;
+    fn put(self, out: &mut [u8]);
+}
+
+impl Width for f32 {
+    const SIZE: usize = 4;
+    #[inline(always)]
+    fn from_lane<L: Lane>(value: L) -> f32 {
+        // Exact: only narrow dtypes are decoded to f32.
+        value.widen() as f32
+    }
+    #[inline(always)]
+    fn put(self, out: &mut [u8]) {
+        out.copy_from_slice(&self.to_le_bytes());
+    }
+}
+
+impl Width for f64 {
+    const SIZE: usize = 8;
+    #[inline(always)]
+    fn from_lane<L: Lane>(value: L) -> f64 {
+        value.widen()
+    }
+    #[inline(always)]
+    fn put(self, out: &mut [u8]) {
+        out.copy_from_slice(&self.to_le_bytes());
+    }
+}
+
+/// Decodes a packed block to f32 or f64, little-endian, into `out`.
+#[inline(always)]
+pub(super) fn decode<T: Width>(dtype: DType, block: &[u8], out: &mut Vec<u8>) {
+    match dtype {
+        DType::F64 => decode_from::<_, T>(lanes::F64, block, out),
+        DType::F32 => decode_from::<_, T>(lanes::F32, block, out),
+        DType::F16 => decode_from::<_, T>(lanes::F16, block, out),
+        DType::BF16 => decode_from::<_, T>(lanes::BF16, block, out),
+        DType::I8 => decode_from::<_, T>(lanes::I8, block, out),
+        DType::I16 => decode_from::<_, T>(lanes::I16, block, out),
+        DType::I32 => decode_from::<_, T>(lanes::I32, block, out),
+        DType::I64 => decode_from::<_, T>(lanes::I64, block, out),
+        DType::U8 => decode_from::<_, T>(lanes::U8, block, out),
+        DType::U16 => decode_from::<_, T>(lanes::U16, block, out),
+        DType::U32 => decode_from::<_, T>(lanes::U32, block, out),
+        DType::U64 => decode_from::<_, T>(lanes::U64, block, out),
+        DType::Bool => decode_from::<_, T>(lanes::Bool, block, out),
+        _ => decode_from::<_, T>(Float8::new(dtype).expect("complex pairs are quads"), block, out),
+    }
+}
+
+#[inline(always)]
+fn decode_from<S: Source, T: Width>(source: S, block: &[u8], out: &mut Vec<u8>) {
+    out.resize(block.len() / S::SIZE * T::SIZE, 0);
+    for (element, out) in block.chunks_exact(S::SIZE).zip(out.chunks_exact_mut(T::SIZE)) {
+        T::from_lane(source.one(element)).put(out);
+    }
+}
+
+/// Decodes two packed blocks into quads.
+pub(super) fn decode_quads(target: (DType, &[u8]), golden: (DType, &[u8]), out: &mut Vec<Quad>) {
+    fn elements<'a>((dtype, block): (DType, &'a [u8])) -> impl Iterator<Item = Scalar> + 'a {
+        block.chunks_exact(dtype.size()).map(move |element| Scalar::read(dtype, element))
+    }
+    out.clear();
+    out.extend(elements(target).zip(elements(golden)).map(|(a, b)| Quad::of(a, b)));
+}
+
+impl Quad {
+    /// The relative error of a finite pair; zero where golden is.
+    #[inline(always)]
+    pub(super) fn relative(self) -> f64 {
+        if self.golden == 0.0 { 0.0 } else { self.difference / self.golden.abs() }
+    }
+
+    fn of(target: Scalar, golden: Scalar) -> Quad {
+        if let (Some(a), Some(b)) = (integer(target), integer(golden)) {
+            let (target, golden) = (a as f64, b as f64);
+            return Quad { target, golden, difference: a.abs_diff(b) as f64, product: target * golden };
+        }
+        let ((a_re, a_im), (b_re, b_im)) = (parts(target), parts(golden));
+        let mut quad = Quad {
+            target: modulus(a_re, a_im),
+            golden: modulus(b_re, b_im),
+            difference: modulus(a_re - b_re, a_im - b_im),
+            product: a_re * b_re + a_im * b_im,
+        };
+        if quad.target.is_infinite() && quad.golden.is_infinite() && (a_re, a_im) != (b_re, b_im) {
+            // Infinite in another direction: the moduli would hide it.
+            quad.golden = f64::NEG_INFINITY;
+        }
+        quad
+    }
+}
+
+fn integer(scalar: Scalar) -> Option<i128> {
+    match scalar {
+        Scalar::Int(value) => Some(value),
+        Scalar::Bool(value) => Some(value.into()),
+        Scalar::Float(_) | Scalar::Complex(..) => None,
+    }
+}
+
+/// Real and imaginary part of any scalar.
+fn parts(scalar: Scalar) -> (f64, f64) {
+    match scalar {
+        Scalar::Complex(re, im) => (re, im),
+        real => (real.to_f64(), 0.0),
+    }
+}

@@ -1,0 +1,98 @@
+//! Instruction sets, and the one place that chooses among them.
+//!
+//! A pass is written once, as a lane loop in an `#[inline(always)]` [`Kernel::run`]. [`Level::run`] inlines it
+//! into a shell compiled for the instruction set, so the compiler emits that set's vectors. Every shell
+//! computes the same IEEE operations in the same order: the set changes the speed, never a bit.
+
+/// An instruction set the kernels are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// What every machine of the architecture has: SSE2 on x86-64, NEON on ARM64.
+    Baseline,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 F, BW, CD, DQ, VL, and FMA.
+    Avx512,
+}
+
+/// A pass over some elements, ready to run.
+pub(crate) trait Kernel {
+    type Output;
+    /// Must be `#[inline(always)]`, or the shells cannot compile it for their instruction set. `FMA` says that
+    /// fused multiply-add is an instruction here; see [`add_exact_product`] for the only way to use it.
+    fn run<const FMA: bool>(self) -> Self::Output;
+}
+
+impl Level {
+    /// The best level of this machine.
+    pub fn best() -> Level {
+        // The detection macro caches its answer in an atomic: asking again is a load.
+        if Level::Avx512.is_available() {
+            Level::Avx512
+        } else if Level::Avx2.is_available() {
+            Level::Avx2
+        } else {
+            Level::Baseline
+        }
+    }
+
+    /// All levels this machine can run, slowest first.
+    pub fn available() -> impl Iterator<Item = Level> {
+        [Level::Baseline, Level::Avx2, Level::Avx512].into_iter().filter(|level| level.is_available())
+    }
+
+    fn is_available(self) -> bool {
+        match self {
+            Level::Baseline => true,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512cd")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("fma")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Level::Avx2 | Level::Avx512 => false,
+        }
+    }
+
+    /// Runs a kernel with this instruction set.
+    #[inline]
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        #[cfg(target_arch = "x86_64")]
+        #[expect(unsafe_code)]
+        match self {
+            Level::Baseline => kernel.run::<false>(),
+            // SAFETY: a level beyond the baseline comes only from `best` or `available`, which hand it out
+            // after the processor said that it has exactly these features.
+            Level::Avx2 => unsafe { run_avx2(kernel) },
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { run_avx512(kernel) },
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        kernel.run::<false>()
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<true>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,fma")]
+fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<true>()
+}
+
+/// `sum + a * b` where the product is exact in f64, as that of two widened f32 is (48 bits). Rounding then
+/// happens once either way, so the fused instruction gives the very bits of the two separate ones.
+#[inline(always)]
+pub(crate) fn add_exact_product<const FMA: bool>(sum: f64, a: f64, b: f64) -> f64 {
+    if FMA { a.mul_add(b, sum) } else { sum + a * b }
+}

@@ -1,0 +1,280 @@
+//! One pass over one tensor: extrema, mean, norm, and counts of the odd values.
+
+use ulpscope_tensor::{DType, Scalar, View};
+
+use crate::blocks::{BLOCK, Threads, over_spans};
+use crate::float_env::DefaultFloatEnv;
+use crate::lanes::{self, Float8, LANES, Lane, Source, count, each_lane, fold, larger, smaller, sum};
+use crate::level::{Kernel, Level, add_exact_product};
+
+/// What is known of a tensor after one pass. For complex tensors everything is about the modulus.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stats {
+    /// Number of elements.
+    pub count: u64,
+    /// Largest element as torch has it: NaN if there is one; nothing for an empty tensor.
+    pub max: Option<Scalar>,
+    /// Smallest element, likewise.
+    pub min: Option<Scalar>,
+    /// Mean, summed in f64; NaN and infinities propagate.
+    pub mean: Option<f64>,
+    /// L2 norm, summed in f64; NaN and infinities propagate.
+    pub norm: f64,
+    /// Elements that are NaN.
+    pub nan: u64,
+    /// Elements that are +Inf.
+    pub pos_inf: u64,
+    /// Elements that are -Inf.
+    pub neg_inf: u64,
+    /// Elements equal to zero, of either sign.
+    pub zeros: u64,
+    /// Elements too small for a full mantissa in their own dtype, zeros not counted.
+    pub subnormals: u64,
+    /// Largest finite element, if there is any.
+    pub finite_max: Option<Scalar>,
+    /// Smallest finite element, if there is any.
+    pub finite_min: Option<Scalar>,
+}
+
+/// Statistics of a tensor, with the best instruction set of this machine.
+pub fn stats(view: &View<'_>, threads: Threads) -> Stats {
+    stats_at(Level::best(), view, threads)
+}
+
+/// Statistics of a tensor with a given instruction set; for showing that it does not matter which.
+pub fn stats_at(level: Level, view: &View<'_>, threads: Threads) -> Stats {
+    let pass = Pass { level, view, threads };
+    match view.dtype() {
+        DType::F64 => pass.run(lanes::F64),
+        DType::F32 => pass.run(lanes::F32),
+        DType::F16 => pass.run(lanes::F16),
+        DType::BF16 => pass.run(lanes::BF16),
+        DType::I8 => pass.run(lanes::I8),
+        DType::I16 => pass.run(lanes::I16),
+        DType::I32 => pass.run(lanes::I32),
+        DType::I64 => pass.run(lanes::I64),
+        DType::U8 => pass.run(lanes::U8),
+        DType::U16 => pass.run(lanes::U16),
+        DType::U32 => pass.run(lanes::U32),
+        DType::U64 => pass.run(lanes::U64),
+        DType::Bool => pass.run(lanes::Bool),
+        DType::C64 => pass.run(lanes::C64),
+        DType::C128 => pass.run(lanes::C128),
+        DType::F8E4M3FN
+        | DType::F8E5M2
+        | DType::F8E4M3FNUZ
+        | DType::F8E5M2FNUZ
+        | DType::F8E8M0
+        | DType::HiF8 => pass.run(Float8::new(view.dtype()).expect("an 8-bit float")),
+    }
+}
+
+struct Pass<'a, 'v> {
+    level: Level,
+    view: &'a View<'v>,
+    threads: Threads,
+}
+
+/// Sums, extrema and counts of some run of elements.
+#[derive(Clone, Copy)]
+struct Partial<V> {
+    sum: f64,
+    squares: f64,
+    max: V,
+    min: V,
+    odd: Odd,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Odd {
+    nan: u64,
+    pos_inf: u64,
+    neg_inf: u64,
+    zeros: u64,
+    subnormals: u64,
+}
+
+impl Pass<'_, '_> {
+    fn run<S: Source>(self, source: S) -> Stats {
+        let view = self.view;
+        let total = over_spans(
+            view.len(),
+            self.threads,
+            |range| {
+                let _env = DefaultFloatEnv::enter();
+                match view.as_packed() {
+                    Some(bytes) => {
+                        let bytes = &bytes[range.start * S::SIZE..range.end * S::SIZE];
+                        self.level.run(Span { source, bytes })
+                    }
+                    None => {
+                        let mut scratch = vec![0; BLOCK.min(range.len()) * S::SIZE];
+                        let mut sum = Partial::empty();
+                        for start in range.clone().step_by(BLOCK) {
+                            let bytes = &mut scratch[..BLOCK.min(range.end - start) * S::SIZE];
+                            view.gather(start, bytes);
+                            sum = sum.merge(self.level.run(Span { source, bytes }));
+                        }
+                        sum
+                    }
+                }
+            },
+            Partial::merge,
+        );
+        total.finish(view.dtype(), view.len() as u64)
+    }
+}
+
+/// A packed run of elements, taken block by block.
+struct Span<'a, S> {
+    source: S,
+    bytes: &'a [u8],
+}
+
+impl<S: Source> Kernel for Span<'_, S> {
+    type Output = Partial<S::Value>;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> Partial<S::Value> {
+        let mut total = Partial::empty();
+        for block in self.bytes.chunks(BLOCK * S::SIZE) {
+            total = total.merge(measure_block::<S, FMA>(self.source, block));
+        }
+        total
+    }
+}
+
+/// The lean loop: sums, extrema and the smallest magnitude. Whether the block holds anything odd follows from
+/// these, and only then is it counted in a second look.
+#[inline(always)]
+fn measure_block<S: Source, const FMA: bool>(source: S, block: &[u8]) -> Partial<S::Value> {
+    let mut sums = [0.0; LANES];
+    let mut squares = [0.0; LANES];
+    let mut max = [S::Value::LOWEST; LANES];
+    let mut min = [S::Value::HIGHEST; LANES];
+    let mut least = [S::Value::HIGHEST; LANES];
+    each_lane(source, block, |lane, value| {
+        let wide = value.widen();
+        sums[lane] += wide;
+        squares[lane] = if S::Value::EXACT_SQUARES {
+            add_exact_product::<FMA>(squares[lane], wide, wide)
+        } else {
+            squares[lane] + wide * wide
+        };
+        max[lane] = larger(max[lane], value);
+        min[lane] = smaller(min[lane], value);
+        least[lane] = smaller(least[lane], value.abs());
+    });
+    let mut partial = Partial {
+        sum: sum(sums),
+        squares: sum(squares),
+        max: fold(max, larger),
+        min: fold(min, smaller),
+        odd: Odd::default(),
+    };
+    let least = fold(least, smaller);
+    // A square is finite only if its element is; the sum of squares tells it for the whole block. (The squares
+    // of huge f64 overflow too: the second look then finds nothing odd.)
+    if !partial.squares.is_finite() {
+        count_non_finite(source, block, &mut partial);
+    }
+    if least <= S::Value::ZERO || least < source.min_normal() {
+        count_small(source, block, &mut partial.odd);
+    }
+    partial
+}
+
+/// Counts NaN and infinities, and takes the extrema over the finite elements alone.
+#[inline(always)]
+fn count_non_finite<S: Source>(source: S, block: &[u8], partial: &mut Partial<S::Value>) {
+    let mut nan = [0; LANES];
+    let mut pos_inf = [0; LANES];
+    let mut neg_inf = [0; LANES];
+    let mut max = [S::Value::LOWEST; LANES];
+    let mut min = [S::Value::HIGHEST; LANES];
+    each_lane(source, block, |lane, value| {
+        let finite = value.is_finite();
+        nan[lane] += u32::from(value.is_nan());
+        pos_inf[lane] += u32::from(value.is_pos_inf());
+        neg_inf[lane] += u32::from(value.is_neg_inf());
+        max[lane] = larger(max[lane], if finite { value } else { S::Value::LOWEST });
+        min[lane] = smaller(min[lane], if finite { value } else { S::Value::HIGHEST });
+    });
+    partial.odd.nan = count(nan);
+    partial.odd.pos_inf = count(pos_inf);
+    partial.odd.neg_inf = count(neg_inf);
+    partial.max = fold(max, larger);
+    partial.min = fold(min, smaller);
+}
+
+/// Counts zeros and subnormals.
+#[inline(always)]
+fn count_small<S: Source>(source: S, block: &[u8], odd: &mut Odd) {
+    let min_normal = source.min_normal();
+    let mut zeros = [0; LANES];
+    let mut small = [0; LANES];
+    each_lane(source, block, |lane, value| {
+        zeros[lane] += u32::from(value == S::Value::ZERO);
+        small[lane] += u32::from(value.abs() < min_normal);
+    });
+    odd.zeros = count(zeros);
+    // Zeros lie under the smallest normal number too, where there is one.
+    odd.subnormals = count(small).saturating_sub(odd.zeros);
+}
+
+impl<V: Lane> Partial<V> {
+    #[inline(always)]
+    fn empty() -> Partial<V> {
+        Partial { sum: 0.0, squares: 0.0, max: V::LOWEST, min: V::HIGHEST, odd: Odd::default() }
+    }
+
+    #[inline(always)]
+    fn merge(self, next: Partial<V>) -> Partial<V> {
+        Partial {
+            sum: self.sum + next.sum,
+            squares: self.squares + next.squares,
+            max: larger(self.max, next.max),
+            min: smaller(self.min, next.min),
+            odd: Odd {
+                nan: self.odd.nan + next.odd.nan,
+                pos_inf: self.odd.pos_inf + next.odd.pos_inf,
+                neg_inf: self.odd.neg_inf + next.odd.neg_inf,
+                zeros: self.odd.zeros + next.odd.zeros,
+                subnormals: self.odd.subnormals + next.odd.subnormals,
+            },
+        }
+    }
+
+    fn finish(self, dtype: DType, count: u64) -> Stats {
+        let Odd { nan, pos_inf, neg_inf, zeros, subnormals } = self.odd;
+        let some_finite = nan + pos_inf + neg_inf < count;
+        let scalar = |value: V| value.to_scalar(dtype);
+        let finite_max = some_finite.then(|| scalar(self.max));
+        let finite_min = some_finite.then(|| scalar(self.min));
+        let extreme = |finite: Option<Scalar>, this_inf: (u64, f64), other_inf: f64| match () {
+            () if count == 0 => None,
+            () if nan > 0 => Some(Scalar::Float(f64::NAN)),
+            () if this_inf.0 > 0 => Some(Scalar::Float(this_inf.1)),
+            () => finite.or(Some(Scalar::Float(other_inf))),
+        };
+        Stats {
+            count,
+            max: extreme(finite_max, (pos_inf, f64::INFINITY), f64::NEG_INFINITY),
+            min: extreme(finite_min, (neg_inf, f64::NEG_INFINITY), f64::INFINITY),
+            mean: (count > 0).then(|| canonical(self.sum / count as f64)),
+            norm: canonical(self.squares.sqrt()),
+            nan,
+            pos_inf,
+            neg_inf,
+            zeros,
+            subnormals,
+            finite_max,
+            finite_min,
+        }
+    }
+}
+
+/// The one NaN: which sign and payload arithmetic gives a NaN is the processor's choice.
+fn canonical(value: f64) -> f64 {
+    if value.is_nan() { f64::NAN } else { value }
+}
