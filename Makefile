@@ -64,7 +64,7 @@ format: $(TOOLS_READY) ## Put every file into the common format
 	$(BIN)/ruff format
 
 bench: setup ## Measure the kernels against the machine's own read bandwidth
-	$(BIN)/python benches/bench.py
+	cargo bench --package ulpscope-kernels --locked
 
 fuzz: ## Run every fuzz target for FUZZ_SECONDS (600) each; needs nightly Rust and cargo-fuzz
 	@for target in $(FUZZ_TARGETS); do \

@@ -1,7 +1,7 @@
 """Plants an error in the output of an attention layer, and finds it.
 
-The golden side computes softmax attention in one piece; the target side does it tile by tile, as a fused kernel
-would, and in one block of rows forgets to rescale the sum when the running maximum changes.
+The golden side computes softmax attention in one piece; the target side does it tile by tile, as a fused
+kernel would, and in one block of rows forgets to rescale the sum when the running maximum changes.
 """
 
 import os

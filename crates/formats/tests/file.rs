@@ -38,7 +38,8 @@ fn content_decides_and_the_name_breaks_ties() {
     for (name, bytes, expected) in [
         ("x.pt", b"\x93NUMPY\x01\x00".to_vec(), Format::Npy),
         ("x", zip("weights.npy"), Format::Npz),
-        ("x.npz", zip("archive/data.pkl"), Format::Npz),
+        ("x.npz", zip("readme"), Format::Npz),
+        ("x.pt", zip("model/version"), Format::Pt),
         ("x.npy", zip("archive/data.pkl"), Format::Pt),
         ("empty.npz", b"PK\x05\x06".to_vec(), Format::Npz),
         ("x.pkl", b"\x80\x02\x8a\x0a".to_vec(), Format::Pt),
@@ -47,6 +48,8 @@ fn content_decides_and_the_name_breaks_ties() {
         ("x", after_length(4, b"\x5a\x5a\x5a\x5a"), Format::Acl),
         ("x.npy", b"\n [\"a\", 1]".to_vec(), Format::PklLines),
         ("dump.json", b"{\"data\": {}}".to_vec(), Format::Msprobe),
+        ("construct.json", b"{}".to_vec(), Format::Msprobe),
+        ("renamed", b"{\n \"task\": \"statistics\"".to_vec(), Format::Msprobe),
         // What says nothing is taken at its name's word.
         ("x.safetensors", after_length(99, b"{}"), Format::Safetensors),
         ("Add.add.1.2.1767261601226215", b"\x0a\x032.0".to_vec(), Format::Acl),
@@ -62,7 +65,9 @@ fn files_of_no_known_format_are_told_apart() {
     for (name, bytes, message) in [
         ("x.csv", b"a,b,c\n1,2,3\n".as_slice(), "of no known format: it begins with a,b,c\\n1,"),
         ("x", b"", "of no known format: it begins with nothing: it is empty"),
-        ("notes", b"{}", "of no known format: it begins with {}"),
+        ("config.json", b"{}", "of no known format: it begins with {}"),
+        ("list.json", b"[1]", "of no known format: it begins with [1]"),
+        ("book.xlsx", b"PK\x03\x04", "of no known format: it begins with PK\\x03\\x04"),
     ] {
         let error = Format::detect(Path::new(name), bytes).unwrap_err();
         assert!(matches!(error.fault, Fault::UnknownFormat { .. }));

@@ -27,6 +27,9 @@ pub enum Format {
 /// Bytes shown of a file that nobody knows.
 const SHOWN_BYTES: usize = 8;
 
+/// How the stems of msprobe's files end.
+const MSPROBE_NAMES: [&str; 4] = ["dump", "debug", "stack", "construct"];
+
 /// Digits of the time in microseconds that ends the name of an ACL dump file.
 const ACL_TIME_DIGITS: usize = 16;
 
@@ -57,8 +60,8 @@ impl Format {
         }
     }
 
-    /// The format a file's name announces.
-    pub fn of_name(path: &Path) -> Option<Format> {
+    /// The format an extension stands for.
+    pub fn of_extension(path: &Path) -> Option<Format> {
         let extension = path.extension()?.to_str()?.to_ascii_lowercase();
         Some(match extension.as_str() {
             "npy" => Format::Npy,
@@ -68,11 +71,24 @@ impl Format {
             "pkl" => Format::PklLines,
             "json" => Format::Msprobe,
             "acl" => Format::Acl,
-            time if time.len() == ACL_TIME_DIGITS && time.bytes().all(|byte| byte.is_ascii_digit()) => {
-                Format::Acl
-            }
             _ => return None,
         })
+    }
+
+    /// The format a whole name announces: not every `.json` is msprobe's, and an ACL dump's name ends in a time.
+    fn of_name(path: &Path) -> Option<Format> {
+        match Format::of_extension(path) {
+            Some(Format::Msprobe) => {
+                let stem = path.file_stem()?.to_str()?;
+                MSPROBE_NAMES.iter().any(|name| stem.ends_with(name)).then_some(Format::Msprobe)
+            }
+            Some(format) => Some(format),
+            None => {
+                let time = path.extension()?.to_str()?;
+                let digits = time.bytes().all(|byte| byte.is_ascii_digit());
+                (digits && time.len() == ACL_TIME_DIGITS).then_some(Format::Acl)
+            }
+        }
     }
 
     /// The format a file's first bytes announce. `path` settles only what two formats share.
@@ -81,7 +97,7 @@ impl Format {
             return Some(Format::Npy);
         }
         if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
-            return Some(of_zip(path, bytes));
+            return of_zip(path, bytes);
         }
         // Both begin with a length of 64 bits; its upper bytes are zero in any file that can exist, which no
         // pickle and no text can say of theirs.
@@ -99,12 +115,12 @@ impl Format {
         if let [0x80, 2..=5, ..] = bytes {
             return Some(Format::Pt);
         }
-        match bytes.iter().find(|byte| !byte.is_ascii_whitespace())? {
-            b'[' => Some(Format::PklLines),
-            // A JSON file of any other name is not msprobe's, and a journal of lines is.
-            b'{' => {
-                Format::of_name(path).filter(|format| matches!(format, Format::Msprobe | Format::PklLines))
-            }
+        let text = bytes.trim_ascii_start();
+        match text.first()? {
+            // A list in a `.json` is somebody else's.
+            b'[' => (Format::of_extension(path) != Some(Format::Msprobe)).then_some(Format::PklLines),
+            // What msprobe writes begins with the task, whatever the file is called.
+            b'{' => text[1..].trim_ascii_start().starts_with(b"\"task\"").then_some(Format::Msprobe),
             _ => None,
         }
     }
@@ -124,8 +140,9 @@ impl Format {
 }
 
 /// An archive of arrays has arrays in it; what torch writes begins with its pickle. Only the first entry's name
-/// is looked at: the reader that is chosen looks at the rest.
-fn of_zip(path: &Path, bytes: &[u8]) -> Format {
+/// is looked at: the reader that is chosen looks at the rest. An archive of something else is told by its name,
+/// or is not ours.
+fn of_zip(path: &Path, bytes: &[u8]) -> Option<Format> {
     const NAME_LENGTH_AT: usize = 26;
     const NAME_AT: usize = 30;
     let name_length = bytes.get(NAME_LENGTH_AT..NAME_LENGTH_AT + 2);
@@ -134,9 +151,9 @@ fn of_zip(path: &Path, bytes: &[u8]) -> Format {
         bytes.get(NAME_AT..NAME_AT + length)
     });
     match name {
-        Some(name) if name.ends_with(b".npy") => Format::Npz,
-        _ if Format::of_name(path) == Some(Format::Npz) => Format::Npz,
-        _ => Format::Pt,
+        Some(name) if name.ends_with(b".npy") => Some(Format::Npz),
+        Some(name) if name.ends_with(b"/data.pkl") => Some(Format::Pt),
+        _ => Format::of_extension(path).filter(|format| matches!(format, Format::Npz | Format::Pt)),
     }
 }
 
