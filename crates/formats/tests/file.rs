@@ -49,7 +49,7 @@ fn content_decides_and_the_name_breaks_ties() {
         ("x.npy", b"\n [\"a\", 1]".to_vec(), Format::PklLines),
         ("dump.json", b"{\"data\": {}}".to_vec(), Format::Msprobe),
         ("construct.json", b"{}".to_vec(), Format::Msprobe),
-        ("renamed", b"{\n \"task\": \"statistics\"".to_vec(), Format::Msprobe),
+        ("renamed", b"{\n \"task\": \"statistics\",\n \"dump_data_dir\": null".to_vec(), Format::Msprobe),
         // What says nothing is taken at its name's word.
         ("x.safetensors", after_length(99, b"{}"), Format::Safetensors),
         ("Add.add.1.2.1767261601226215", b"\x0a\x032.0".to_vec(), Format::Acl),
@@ -65,7 +65,7 @@ fn files_of_no_known_format_are_told_apart() {
     for (name, bytes, message) in [
         ("x.csv", b"a,b,c\n1,2,3\n".as_slice(), "of no known format: it begins with a,b,c\\n1,"),
         ("x", b"", "of no known format: it begins with nothing: it is empty"),
-        ("config.json", b"{}", "of no known format: it begins with {}"),
+        ("config.json", b"{\"task\": 1}", "of no known format: it begins with {\\\"task\\\":"),
         ("list.json", b"[1]", "of no known format: it begins with [1]"),
         ("book.xlsx", b"PK\x03\x04", "of no known format: it begins with PK\\x03\\x04"),
     ] {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use rayon::prelude::*;
 use serde_json::{Value as Json, json};
 use ulpscope_formats::Tensor;
@@ -300,7 +300,8 @@ fn side(path: &Path, tensor: &Tensor) -> Cell {
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<(String, Tensor)>> {
-    match Source::read(path)? {
+    // The error's text already says what its source says: as text, it is not said twice.
+    match Source::read(path).map_err(|error| anyhow!("{error}"))? {
         Source::Tensors(value) => Ok(tensors(&value)),
         Source::Records(_) => bail!("{}: holds records, not tensors", path.display()),
     }

@@ -30,6 +30,10 @@ const SHOWN_BYTES: usize = 8;
 /// How the stems of msprobe's files end.
 const MSPROBE_NAMES: [&str; 4] = ["dump", "debug", "stack", "construct"];
 
+/// A key that only msprobe's dumps have, and how far in front it stands.
+const DUMP_KEY: &[u8] = b"\"dump_data_dir\"";
+const LOOKED_AT: usize = 1024;
+
 /// Digits of the time in microseconds that ends the name of an ACL dump file.
 const ACL_TIME_DIGITS: usize = 16;
 
@@ -119,8 +123,11 @@ impl Format {
         match text.first()? {
             // A list in a `.json` is somebody else's.
             b'[' => (Format::of_extension(path) != Some(Format::Msprobe)).then_some(Format::PklLines),
-            // What msprobe writes begins with the task, whatever the file is called.
-            b'{' => text[1..].trim_ascii_start().starts_with(b"\"task\"").then_some(Format::Msprobe),
+            // Whatever it is called, a dump says near its top where its tensors are.
+            b'{' => {
+                let top = &text[..text.len().min(LOOKED_AT)];
+                top.windows(DUMP_KEY.len()).any(|window| window == DUMP_KEY).then_some(Format::Msprobe)
+            }
             _ => None,
         }
     }
