@@ -15,7 +15,8 @@ fuzz_target!(|data: &[u8]| {
         }
         let mut file = Vec::new();
         acl::write(&dump, &mut file).expect("what was read can be written");
-        if file.len() > 8 + usize::from(dump.nano) && file[..8] != [0; 8] {
+        // A dump that says nothing at all has a header of no bytes, which is refused as an empty file.
+        if file[..8] != [0; 8] {
             let again = acl::read(&file.into()).expect("what was written can be read");
             assert_eq!(format!("{again:?}"), format!("{dump:?}"));
         }

@@ -52,7 +52,7 @@ def make_full():
         + chunk(7, shape(1, 2, 1, 2)) + number(8, 2) + number(9, 4096) + chunk(10, dims) + chunk(10, b"") + number(11, 64)
     )
     input_0 = number(1, 1) + number(2, 2) + chunk(3, shape(2, 3)) + number(5, len(x)) + chunk(6, shape(6)) + number(7, -1) + number(8, 1 << 40) + number(9, 5)
-    input_1 = number(1, 7) + number(2, 2) + number(5, len(y))
+    input_1 = number(1, 7) + number(2, 2) + chunk(3, b"") + number(5, len(y))
     buffer, space = bytes(range(10)), b"workspace log"
     header = (
         chunk(1, b"2.0") + number(2, 1767261601000000) + chunk(3, output) + chunk(4, input_0) + chunk(4, input_1)
@@ -72,11 +72,11 @@ def make_every_type():
 
 
 def make_lenient():
-    """Unpacked dimensions, unknown fields of every wire type, a zero in a shape, padding, and trailing bytes."""
+    """Unpacked dimensions, unknown fields of every wire type, a zero in a shape, no shape at all, padding, and trailing bytes."""
     unknown = number(100, 5) + varint(101 << 3 | 1) + bytes(8) + chunk(102, b"later") + varint(103 << 3 | 5) + bytes(4)
     padded = number(1, 1) + unknown + chunk(3, number(1, 1) + number(1, 2)) + number(6, 64)
     empty = number(1, 1) + chunk(3, shape(0, 1 << 62, 1 << 62))
-    scalar = number(1, 1) + number(6, 4) + chunk(3, b"")
+    scalar = number(1, 1) + number(6, 4)
     header = unknown + chunk(3, padded) + chunk(3, empty) + chunk(3, scalar)
     return header_first(header, floats(1, 2), b"\xee" * 56, floats(3), b"trailing")
 

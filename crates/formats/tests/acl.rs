@@ -45,7 +45,7 @@ fn every_field_of_the_header() {
     );
     assert_eq!((&x.original_shape[..], x.sub_format, x.address, x.offset), (&[6][..], -1, 1 << 40, 5));
     assert_eq!(numbers(x), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
-    assert_eq!(y.tensor().unwrap().shape(), [0; 0], "no shape is a scalar");
+    assert_eq!(y.tensor().unwrap().shape(), [0; 0], "no dimensions are a scalar");
     assert_eq!(numbers(y), [-7.0]);
 
     let [out] = dump.outputs.as_slice() else { panic!("one output") };

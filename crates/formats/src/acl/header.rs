@@ -237,7 +237,8 @@ fn compose_tensor(tensor: &DumpTensor, numbers: &Numbers) -> Vec<u8> {
     let mut out = Vec::new();
     wire::put_number(&mut out, 1, sign_extended(tensor.data_type.header_number()));
     wire::put_number(&mut out, 2, sign_extended(tensor.format.0));
-    put_shape(&mut out, numbers.shape, &tensor.shape);
+    // A scalar has a shape too, of no dimensions; dumps say so.
+    wire::put_bytes(&mut out, numbers.shape, &compose_shape(&tensor.shape));
     if let Some(op) = tensor.original_op.as_ref().filter(|_| numbers.original_op != 0) {
         let mut inner = Vec::new();
         wire::put_text(&mut inner, 1, &op.name);
@@ -247,7 +248,9 @@ fn compose_tensor(tensor: &DumpTensor, numbers: &Numbers) -> Vec<u8> {
         wire::put_bytes(&mut out, numbers.original_op, &inner);
     }
     wire::put_number(&mut out, numbers.size, tensor.data.len() as u64);
-    put_shape(&mut out, numbers.original_shape, &tensor.original_shape);
+    if !tensor.original_shape.is_empty() {
+        wire::put_bytes(&mut out, numbers.original_shape, &compose_shape(&tensor.original_shape));
+    }
     wire::put_number(&mut out, numbers.sub_format, sign_extended(tensor.sub_format));
     wire::put_number(&mut out, numbers.address, tensor.address);
     if numbers.dim_range != 0 {
@@ -269,17 +272,16 @@ fn compose_region(region: &Region) -> Vec<u8> {
     out
 }
 
-fn put_shape(out: &mut Vec<u8>, number: u64, dims: &[u64]) {
-    if dims.is_empty() {
-        return;
-    }
-    let mut packed = Vec::new();
-    for &dim in dims {
-        wire::put_varint(&mut packed, dim);
-    }
+fn compose_shape(dims: &[u64]) -> Vec<u8> {
     let mut shape = Vec::new();
-    wire::put_bytes(&mut shape, 1, &packed);
-    wire::put_bytes(out, number, &shape);
+    if !dims.is_empty() {
+        let mut packed = Vec::new();
+        for &dim in dims {
+            wire::put_varint(&mut packed, dim);
+        }
+        wire::put_bytes(&mut shape, 1, &packed);
+    }
+    shape
 }
 
 /// How the wire carries a signed 32-bit number.

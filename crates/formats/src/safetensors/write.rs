@@ -42,7 +42,7 @@ pub fn write(value: &Value, out: &mut dyn Write) -> Result<(), Error> {
     Ok(())
 }
 
-/// The dotted paths of everything in a value that [`write`] cannot carry.
+/// The dotted paths of everything in a value that [`write()`] cannot carry.
 pub fn left_out(value: &Value) -> Vec<String> {
     let carried = metadata_of(value).is_some();
     let within = format!("{METADATA}.");
