@@ -89,6 +89,11 @@ fn every_format_that_holds_tensors_gives_them_back() {
         found.sort();
         assert_eq!(found, content(&value), "{format}");
     }
+    let path = folder.path().join("lone.npz");
+    file::write(&path, Format::Npz, &Value::Tensor(tensor(DType::F32, 6))).unwrap();
+    let opened = file::read(&path, Access::ReadOnly).unwrap();
+    assert_eq!(content(&opened.value), content(&dict(vec![("arr_0", tensor(DType::F32, 6))])));
+
     let path = folder.path().join("x.npy");
     let lone = Value::Tensor(tensor(DType::F32, 6));
     file::write(&path, Format::Npy, &lone).unwrap();

@@ -16,6 +16,9 @@ use crate::{npy, npz, pt, safetensors};
 
 pub use format::Format;
 
+/// The name numpy gives to an array that comes without one.
+const LONE_ARRAY: &str = "arr_0";
+
 /// A file that was read.
 #[derive(Debug)]
 pub struct Opened {
@@ -59,6 +62,9 @@ pub fn encode(format: Format, value: &Value, name: &str, out: &mut dyn Write) ->
                 Err(Error::whole(Fault::Unsupported(message)))
             }
         },
+        Format::Npz if matches!(value, Value::Tensor(_)) => {
+            npz::write(&Value::Dict(vec![(Value::Str(LONE_ARRAY.to_owned()), value.clone())]), out)
+        }
         Format::Npz => npz::write(value, out),
         Format::Pt => pt::write(value, out),
         Format::Safetensors => safetensors::write(value, out),
