@@ -1,1 +1,70 @@
+//! The command line: what was typed, turned once into what is wanted, and the result shown.
+//!
+//! ```text
+//! argv ──► args (clap) ──► a command's own struct ──► work (formats, kernels) ──► report ──► stdout
+//!                                                              └─► what went wrong ──► stderr
+//! ```
+//!
+//! No number is computed and no byte decoded here. One bad tensor never loses a file and one bad file never
+//! loses a run: failures are collected, the rest goes on, and the exit code tells.
 
+mod args;
+mod commands;
+mod exit;
+mod names;
+mod natural;
+mod output;
+mod progress;
+mod records;
+pub mod results;
+mod source;
+mod summary;
+mod values;
+mod walk;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+use crate::args::{Command, Low};
+use crate::exit::Exit;
+use crate::output::Output;
+
+/// Runs the command line `args` (its first item is the program's name) and returns the exit code: 0 done or
+/// agree, 1 differ, 2 something could not be done.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
+    let low = match Low::try_parse_from(args) {
+        Ok(low) => low,
+        Err(error) => {
+            // Help and version come this way too. A reader that has gone away is not our failure.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Failed } else { Exit::Done }.code();
+        }
+    };
+    let mut output = Output::of_process();
+    match execute(low, &mut output) {
+        Ok(exit) => exit.code(),
+        Err(error) if output::is_broken_pipe(&error) => Exit::Done.code(),
+        Err(error) => {
+            output.complain(&format!("error: {error:#}"));
+            Exit::Failed.code()
+        }
+    }
+}
+
+fn execute(low: Low, output: &mut Output) -> anyhow::Result<Exit> {
+    let mut pool = rayon::ThreadPoolBuilder::new();
+    if let Some(threads) = low.threads {
+        pool = pool.num_threads(threads.get());
+    }
+    // A pool of our own, not the process's: under Python there may be other users of that one.
+    pool.build()?.install(|| {
+        let exit = match low.command {
+            Command::Stats(args) => commands::stats::Stats::try_from(args)?.run(output),
+            Command::Diff(args) => commands::diff::Diff::try_from(args)?.run(output),
+            Command::Convert(args) => commands::convert::Convert::try_from(args)?.run(output),
+        }?;
+        output.flush()?;
+        Ok(exit)
+    })
+}

@@ -51,6 +51,12 @@ pub enum Fault {
         /// The first bytes found.
         found: String,
     },
+    /// Neither the file's content nor its name is that of any format.
+    #[error("of no known format: it begins with {found}")]
+    UnknownFormat {
+        /// The first bytes found.
+        found: String,
+    },
     /// A number in the file exceeds a named cap.
     #[error("{what} of {found} exceeds the limit of {limit}")]
     TooLarge {

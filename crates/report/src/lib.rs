@@ -1,1 +1,27 @@
+//! Rows in, something to read out.
+//!
+//! Whoever has measured something says it once, as a [`Record`] (named values) or a [`Table`] (rows of cells),
+//! and this crate shows it: as text for a terminal or a pipe, as JSON for a program, as HTML for a notebook.
+//! It does not know what was measured or where rows come from; only the names of the results' fields live here
+//! ([`fields`]), so that every face of the program uses the same ones.
+//!
+//! ```text
+//! Record, Table ──► text   (colour only adds: every word is there without it)
+//!               ──► json   (numbers stay numbers; NaN and infinities are strings, see json)
+//!               ──► html   (escaped; carries no style but its own)
+//! ```
 
+mod bars;
+mod cell;
+pub mod fields;
+mod html;
+mod json;
+mod number;
+mod table;
+mod terminal;
+
+pub use bars::Bars;
+pub use cell::{Cell, Record};
+pub use number::{format_number, format_shortest, format_shortest_f32};
+pub use table::{Align, Column, Emphasis, Row, Table};
+pub use terminal::Terminal;

@@ -1,0 +1,92 @@
+# The contributor's manual: every target below is one thing one may want to do, and `make help` lists them.
+#
+# A fresh machine needs a Rust toolchain, Python >= 3.10, Node >= 20 and make; everything else is made here:
+#
+#   .tools/  a uv of our own, only where the machine has none
+#   .venv/   the Python environment, with the development tools and the built package
+
+PYTHON ?= python3
+UV_VERSION := 0.13.7
+FUZZ_SECONDS ?= 600
+
+VENV := .venv
+BIN := $(VENV)/bin
+TOOLS_READY := $(VENV)/.tools-installed
+PACKAGE_READY := $(VENV)/.package-built
+
+UV := $(or $(shell command -v uv),.tools/bin/uv)
+
+# Cargo decides what to compile again; this list only decides whether to ask it.
+SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates python -type f \
+	\( -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py' -o -name '*.pyi' \) -not -path '*/tests/*')
+
+FUZZ_TARGETS := $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
+
+# The extension module is loaded by a Python that brings its own symbols: link against no libpython, the same
+# way for maturin and for a plain `cargo test`, so that neither makes the other compile pyo3 again.
+export PYO3_BUILD_EXTENSION_MODULE := 1
+export PYO3_PYTHON := $(abspath $(BIN)/python)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test test-rust test-python lint format bench fuzz clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(PACKAGE_READY) ## Create .venv with the development tools and the built package
+
+demo: setup ## Plant an error in a tensor file, and find it
+	$(BIN)/python examples/demo.py
+
+test: test-rust test-python ## Run every test
+
+test-rust: $(TOOLS_READY) ## Run the Rust tests (with cargo nextest where it is installed)
+	@if cargo nextest --version >/dev/null 2>&1; \
+	then cargo nextest run --workspace --locked; \
+	else cargo test --workspace --locked --quiet; fi
+
+test-python: setup ## Run the Python tests
+	$(BIN)/python -m pytest
+
+lint: setup ## Check format, lints, types, the stub, and the direction of dependencies
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest ulpscope._core
+	$(BIN)/python scripts/check_dependencies
+
+format: $(TOOLS_READY) ## Put every file into the common format
+	cargo fmt --all
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: setup ## Measure the kernels against the machine's own read bandwidth
+	cargo bench --package ulpscope-kernels --locked
+
+fuzz: ## Run every fuzz target for FUZZ_SECONDS (600) each; needs nightly Rust and cargo-fuzz
+	@for target in $(FUZZ_TARGETS); do \
+	  echo "fuzz $$target for $(FUZZ_SECONDS) s"; \
+	  cargo +nightly fuzz run $$target -- \
+	    -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 || exit 1; \
+	done
+
+clean: ## Remove everything that was built
+	cargo clean
+	rm -rf $(VENV) .tools dist fuzz/target python/ulpscope/_core*.so
+
+.tools/bin/uv:
+	$(PYTHON) -m venv .tools
+	.tools/bin/pip install --quiet uv==$(UV_VERSION)
+
+$(TOOLS_READY): requirements-dev.txt | $(filter .tools/%,$(UV))
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+	$(UV) pip install --quiet --python $(BIN)/python -r requirements-dev.txt
+	@touch $@
+
+$(PACKAGE_READY): $(TOOLS_READY) $(SOURCES)
+	PATH="$(abspath $(dir $(UV))):$$PATH" VIRTUAL_ENV=$(abspath $(VENV)) \
+	  $(BIN)/maturin develop --release --uv --quiet --locked
+	@touch $@

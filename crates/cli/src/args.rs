@@ -1,0 +1,200 @@
+//! What can be typed. Each command turns its part, once, into what it needs; nothing below sees a flag.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use ulpscope_report::fields::{self, Field};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done; for diff: every pair agrees within the tolerance
+  1  diff only: some pair differs
+  2  something could not be read, compared or written";
+
+/// Measures, compares and converts tensor files.
+///
+/// Reads .npy, .npz, .pt, .safetensors, the JSON-lines .pkl of ptdbg_ascend and torch_npu.hooks, msprobe's
+/// dump.json, stack.json and construct.json, and ACL dump files. A file's content decides what it is, not its
+/// name. Nothing in a file is ever executed.
+#[derive(Debug, Parser)]
+#[command(name = "ulpscope", version, after_help = EXIT_CODES, arg_required_else_help = true)]
+pub(crate) struct Low {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    /// Threads to use [default: one per processor]; the results are the same for any number
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Stats(StatsArgs),
+    Diff(DiffArgs),
+    Convert(ConvertArgs),
+}
+
+/// Show shape, dtype, statistics and first values of tensors
+///
+/// Folders are searched for files of a known format, in parallel; a file with several tensors gives one row for
+/// each. A file that cannot be read is named on standard error, and the rest goes on.
+#[derive(Debug, Args)]
+#[command(after_help = STATS_EXAMPLES, after_long_help = stats_help())]
+pub(crate) struct StatsArgs {
+    /// Files, or folders to search
+    #[arg(required = true, value_name = "FILE|DIR")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Also write each tensor's values into DIR as FILE.txt, one line per row; overwrites
+    #[arg(
+        long,
+        value_name = "DIR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "."
+    )]
+    pub(crate) txt: Option<PathBuf>,
+
+    /// How many values to show of each tensor [default: 8; none in a table of several tensors]
+    #[arg(long, value_name = "N")]
+    pub(crate) first: Option<usize>,
+
+    /// Also show a digest of each tensor's bytes
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub(crate) digest: Option<DigestName>,
+}
+
+/// The digests that can be asked for.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DigestName {
+    /// CRC-32, as msprobe writes it
+    Crc32,
+    /// MD5, as ptdbg_ascend and msprobe write it
+    Md5,
+    /// XXH3, 128 bits: the fastest
+    Xxh3,
+}
+
+/// Compare two tensor files: every metric, the first failing elements, the worst ones
+///
+/// TARGET is the side under suspicion, GOLDEN the trusted one. Tensors of files that hold several are paired by
+/// name. An element fails when |target - golden| > atol + rtol * |golden|, or when only one of the two is NaN or
+/// infinite. Tensors of different dtypes are compared by value, and that they differ is said.
+#[derive(Debug, Args)]
+#[command(after_help = DIFF_EXAMPLES, after_long_help = diff_help())]
+pub(crate) struct DiffArgs {
+    /// The file under suspicion
+    pub(crate) target: PathBuf,
+
+    /// The trusted file
+    pub(crate) golden: PathBuf,
+
+    /// Absolute tolerance
+    #[arg(long, value_name = "X", default_value_t = 1e-3, value_parser = tolerance, allow_negative_numbers = true)]
+    pub(crate) atol: f64,
+
+    /// Tolerance relative to the golden element
+    #[arg(long, value_name = "X", default_value_t = 1e-3, value_parser = tolerance, allow_negative_numbers = true)]
+    pub(crate) rtol: f64,
+
+    /// Rows of each table of elements
+    #[arg(short = 'p', long = "print", value_name = "N", default_value_t = 20)]
+    pub(crate) print: usize,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Convert tensor files into another format, one file or a whole tree
+///
+/// One file goes to the file DST; a folder goes to the folder DST, with the same relative paths, and nothing is
+/// written outside it. A file that holds several tensors becomes a container; towards .npy, which holds one, it
+/// becomes a folder with a file for each. Records (.pkl of statistics, dump.json) convert into each other.
+/// Files are complete or absent: each is written beside its place first.
+#[derive(Debug, Args)]
+#[command(after_help = CONVERT_EXAMPLES)]
+pub(crate) struct ConvertArgs {
+    /// File or folder to convert
+    pub(crate) src: PathBuf,
+
+    /// Where the result goes
+    #[arg(short = 'o', long = "output", value_name = "DST")]
+    pub(crate) dst: PathBuf,
+
+    /// Format to write [default: by DST's extension]
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) to: Option<FormatName>,
+
+    /// Replace files that exist
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// The formats that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FormatName {
+    /// NumPy array: one tensor
+    Npy,
+    /// Zip of NumPy arrays
+    Npz,
+    /// PyTorch, loadable with weights_only=True
+    Pt,
+    /// safetensors
+    Safetensors,
+    /// ACL dump file
+    Acl,
+    /// JSON lines: tensors as torch_npu.hooks writes them, records as ptdbg_ascend does
+    Pkl,
+    /// msprobe's dump.json and stack.json: records only
+    Json,
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value >= 0.0 => Ok(value),
+        _ => Err("expected a number that is not negative".to_owned()),
+    }
+}
+
+const STATS_EXAMPLES: &str = "\
+Examples:
+  ulpscope stats out.pt
+  ulpscope stats dump/ --json > stats.json
+  ulpscope stats out.npy --txt=text/ --first 100";
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  ulpscope diff npu/out.pt cpu/out.npy
+  ulpscope diff a.safetensors b.safetensors --atol 1e-5 --rtol 0
+  ulpscope diff a.npy b.npy -p 50 --json
+
+Exit codes:
+  0  every pair agrees within the tolerance
+  1  some pair differs
+  2  something could not be compared: unreadable, of different shapes, or on one side only";
+
+const CONVERT_EXAMPLES: &str = "\
+Examples:
+  ulpscope convert out.pt -o out.npy
+  ulpscope convert model.pt -o model.safetensors
+  ulpscope convert dump/ -o dump_npy/ --to npy
+  ulpscope convert ptdbg/rank0/dump.pkl -o msprobe/rank0/dump.json";
+
+fn stats_help() -> String {
+    format!("{STATS_EXAMPLES}\n\nFields (table, JSON and Python):\n{}", explain(&fields::STATS))
+}
+
+fn diff_help() -> String {
+    format!("{DIFF_EXAMPLES}\n\nMetrics (table, JSON and Python):\n{}", explain(&fields::DIFF))
+}
+
+fn explain(fields: &[Field]) -> String {
+    let lines: Vec<String> = fields.iter().map(|(name, meaning)| format!("  {name:<16} {meaning}")).collect();
+    lines.join("\n")
+}

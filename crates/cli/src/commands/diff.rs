@@ -1,0 +1,308 @@
+//! `ulpscope diff`: do these two agree, and if not, where.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{anyhow, bail};
+use rayon::prelude::*;
+use serde_json::{Value as Json, json};
+use ulpscope_formats::Tensor;
+use ulpscope_kernels::{
+    Comparison, ElementDiff, ShapeMismatch, Threads, Tolerance, compare, first_failing, kl_divergence, worst,
+};
+use ulpscope_report::{Align, Cell, Emphasis, Record, Table, format_number};
+
+use crate::args::DiffArgs;
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::results;
+use crate::source::{Source, label, tensors};
+
+/// What `diff` has been asked for.
+pub(crate) struct Diff {
+    target: PathBuf,
+    golden: PathBuf,
+    tolerance: Tolerance,
+    rows: usize,
+    json: bool,
+}
+
+impl TryFrom<DiffArgs> for Diff {
+    type Error = anyhow::Error;
+
+    fn try_from(args: DiffArgs) -> anyhow::Result<Diff> {
+        let tolerance = Tolerance { atol: args.atol, rtol: args.rtol };
+        Ok(Diff { target: args.target, golden: args.golden, tolerance, rows: args.print, json: args.json })
+    }
+}
+
+/// Two tensors of one name.
+struct Pair {
+    name: String,
+    target: Tensor,
+    golden: Tensor,
+}
+
+/// A pair, measured.
+struct Measured<'a> {
+    pair: &'a Pair,
+    comparison: Comparison,
+    kl: Option<f64>,
+    first_failing: Vec<ElementDiff>,
+    worst: Vec<ElementDiff>,
+}
+
+impl Diff {
+    pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
+        let progress = Progress::of_one("comparing");
+        let (target, golden) = rayon::join(|| read(&self.target), || read(&self.golden));
+        let (target, golden) = (target?, golden?);
+        let (pairs, mut errors) = self.pair(target, golden);
+        let results: Vec<_> = pairs.par_iter().map(|pair| self.measure(pair)).collect();
+        drop(progress);
+
+        let mut measured = Vec::new();
+        for (pair, result) in pairs.iter().zip(results) {
+            match result {
+                Ok(one) => measured.push(one),
+                Err(error) if pair.name.is_empty() => errors.push(error.to_string()),
+                Err(error) => errors.push(format!("{}: {error}", pair.name)),
+            }
+        }
+        if self.json {
+            output.json(&self.to_json(&measured, &errors))?;
+        } else {
+            self.show(&measured, output)?;
+        }
+        output.notes_and_errors(&[], &errors);
+        Ok(if !errors.is_empty() {
+            Exit::Failed
+        } else if measured.iter().all(|one| one.comparison.agrees()) {
+            Exit::Done
+        } else {
+            Exit::Differ
+        })
+    }
+
+    /// Pairs by name, in the target's order, and what has no counterpart. Two lone tensors are a pair whatever
+    /// their names.
+    fn pair(&self, target: Vec<(String, Tensor)>, golden: Vec<(String, Tensor)>) -> (Vec<Pair>, Vec<String>) {
+        if let ([(name, target)], [(_, golden)]) = (target.as_slice(), golden.as_slice()) {
+            return (
+                vec![Pair { name: name.clone(), target: target.clone(), golden: golden.clone() }],
+                Vec::new(),
+            );
+        }
+        let mut by_name: HashMap<&str, &Tensor> =
+            golden.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+        let mut pairs = Vec::new();
+        let mut errors = Vec::new();
+        let missing = |name: &str, there: &Path, here: &Path| {
+            format!("{}: has no counterpart in {}", label(here, name), there.display())
+        };
+        for (name, tensor) in target {
+            match by_name.remove(name.as_str()) {
+                Some(golden) => pairs.push(Pair { name, target: tensor, golden: golden.clone() }),
+                None => errors.push(missing(&name, &self.golden, &self.target)),
+            }
+        }
+        for (name, _) in &golden {
+            if by_name.contains_key(name.as_str()) {
+                errors.push(missing(name, &self.target, &self.golden));
+            }
+        }
+        if pairs.is_empty() && errors.is_empty() {
+            errors.push(format!("{} and {} hold no tensors", self.target.display(), self.golden.display()));
+        }
+        (pairs, errors)
+    }
+
+    fn measure<'a>(&self, pair: &'a Pair) -> Result<Measured<'a>, ShapeMismatch> {
+        let (target, golden) = (pair.target.view(), pair.golden.view());
+        let comparison = compare(&target, &golden, self.tolerance, Threads::All)?;
+        let kl = kl_divergence(&target, &golden, Threads::All);
+        let (mut first, mut largest) = (Vec::new(), Vec::new());
+        // Equal bits need no second look.
+        if !comparison.distances.equal {
+            if !comparison.agrees() {
+                first = first_failing(&target, &golden, self.tolerance, self.rows)?;
+            }
+            largest = worst(&target, &golden, self.rows)?;
+        }
+        Ok(Measured { pair, comparison, kl, first_failing: first, worst: largest })
+    }
+
+    fn show(&self, measured: &[Measured<'_>], output: &mut Output) -> anyhow::Result<()> {
+        let mut by_error: Vec<&Measured<'_>> = measured.iter().collect();
+        by_error.sort_by(|a, b| b.badness().total_cmp(&a.badness()));
+        if let [first, _, ..] = by_error.as_slice() {
+            output.table(&overview(&by_error))?;
+            output.line("")?;
+            if first.comparison.distances.equal {
+                return Ok(output.line("all pairs are equal bit by bit")?);
+            }
+            output.line(&format!("the worst pair: {}", first.pair.name))?;
+        }
+        match by_error.first() {
+            Some(one) => self.show_one(one, output),
+            None => Ok(()),
+        }
+    }
+
+    fn show_one(&self, one: &Measured<'_>, output: &mut Output) -> anyhow::Result<()> {
+        let (target, golden) = (one.pair.target.view(), one.pair.golden.view());
+        output.table(&Table::of_record("", &self.readable(one)))?;
+        if !one.comparison.distances.equal {
+            output.line("")?;
+            output.table(&results::exponent_bars(&one.comparison.exponents).to_table())?;
+        }
+        for (title, elements) in
+            [("first failing elements", &one.first_failing), ("worst elements", &one.worst)]
+        {
+            if !elements.is_empty() {
+                output.line("")?;
+                output.table(&results::element_table(title, elements, &target, &golden))?;
+            }
+        }
+        output.line("")?;
+        if target.dtype() != golden.dtype() {
+            output.line(&format!(
+                "the dtypes differ: target is {}, golden is {}; compared by value",
+                target.dtype(),
+                golden.dtype()
+            ))?;
+        }
+        Ok(output.line(&self.verdict(&one.comparison))?)
+    }
+
+    /// The record as people want it: the sides in one line each, no row of zeros about NaN and Inf, and the
+    /// histogram left to the bars.
+    fn readable(&self, one: &Measured<'_>) -> Record {
+        let mut record = one.record();
+        record.fields.retain(|(name, _)| *name != "exponents");
+        for (name, cell) in &mut record.fields {
+            match (*name, &mut *cell) {
+                ("target", _) => *cell = side(&self.target, &one.pair.target),
+                ("golden", _) => *cell = side(&self.golden, &one.pair.golden),
+                ("non_finite", Cell::Record(counts)) => {
+                    counts.fields.retain(|(_, count)| *count != Cell::Int(0));
+                    if counts.fields.is_empty() {
+                        *cell = Cell::text("none");
+                    }
+                }
+                _ => {}
+            }
+        }
+        record
+    }
+
+    fn verdict(&self, comparison: &Comparison) -> String {
+        let limit = format!(
+            "{} + {} * |golden|",
+            format_number(self.tolerance.atol),
+            format_number(self.tolerance.rtol)
+        );
+        if comparison.distances.equal {
+            "agree: equal bit by bit".to_owned()
+        } else if comparison.agrees() {
+            format!("agree: all {} elements are within {limit}", comparison.distances.count)
+        } else {
+            // With a NaN or Inf on one side only, no tolerance is enough.
+            let needed = if comparison.needed_atol.is_finite() {
+                format!(
+                    "; it takes --atol {} or --rtol {}",
+                    format_number(comparison.needed_atol),
+                    format_number(comparison.needed_rtol)
+                )
+            } else {
+                String::new()
+            };
+            format!(
+                "differ: {} of {} elements are beyond {limit}{needed}",
+                comparison.over_tolerance, comparison.distances.count
+            )
+        }
+    }
+
+    fn to_json(&self, measured: &[Measured<'_>], errors: &[String]) -> Json {
+        let pairs: Vec<Json> = measured
+            .iter()
+            .map(|one| {
+                let mut fields = vec![("name", Cell::text(&one.pair.name))];
+                fields.push(("agree", Cell::Flag(one.comparison.agrees())));
+                fields.extend(one.record().fields);
+                let mut pair = Record::new(fields).to_json();
+                let (target, golden) = (one.pair.target.view(), one.pair.golden.view());
+                for (key, elements) in [("first_failing", &one.first_failing), ("worst", &one.worst)] {
+                    let elements = elements.iter();
+                    pair[key] = elements
+                        .map(|element| results::of_element(element, &target, &golden).to_json())
+                        .collect();
+                }
+                pair
+            })
+            .collect();
+        json!({
+            "target": self.target.display().to_string(),
+            "golden": self.golden.display().to_string(),
+            "atol": Cell::Number(self.tolerance.atol).to_json(),
+            "rtol": Cell::Number(self.tolerance.rtol).to_json(),
+            "agree": errors.is_empty() && measured.iter().all(|one| one.comparison.agrees()),
+            "pairs": pairs,
+            "errors": errors,
+        })
+    }
+}
+
+impl Measured<'_> {
+    fn record(&self) -> Record {
+        let (target, golden) = (self.pair.target.view(), self.pair.golden.view());
+        results::of_comparison(&target, &golden, &self.comparison, self.kl)
+    }
+
+    /// Orders pairs: those with disagreeing NaN or Inf first, then by the size of the error relative to the
+    /// golden, and equal bits last.
+    fn badness(&self) -> f64 {
+        if self.comparison.distances.non_finite.mismatched > 0 {
+            f64::INFINITY
+        } else if self.comparison.distances.equal {
+            -1.0
+        } else {
+            self.comparison.distances.rel_l2
+        }
+    }
+}
+
+fn overview(pairs: &[&Measured<'_>]) -> Table {
+    let fields = ["over_tolerance", "rel_l2", "max_abs", "max_rel", "cosine", "max_ulp", "worst_index"];
+    let mut columns = vec![("pair", Align::Left), ("verdict", Align::Left)];
+    columns.extend(fields.map(|field| (field, Align::Right)));
+    let mut table = Table::new("", &columns);
+    for one in pairs {
+        let (verdict, emphasis) = if one.comparison.distances.equal {
+            ("equal", Emphasis::Good)
+        } else if one.comparison.agrees() {
+            ("agrees", Emphasis::Good)
+        } else {
+            ("differs", Emphasis::Bad)
+        };
+        let record = one.record();
+        let mut cells = vec![Cell::text(&one.pair.name), Cell::text(verdict)];
+        cells.extend(fields.map(|field| record.get(field).cloned().unwrap_or(Cell::Missing)));
+        table.push(cells, emphasis);
+    }
+    table
+}
+
+fn side(path: &Path, tensor: &Tensor) -> Cell {
+    Cell::Text(format!("{} {:?} {}", tensor.dtype(), tensor.shape(), path.display()))
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<(String, Tensor)>> {
+    // The error's text already says what its source says: as text, it is not said twice.
+    match Source::read(path).map_err(|error| anyhow!("{error}"))? {
+        Source::Tensors(value) => Ok(tensors(&value)),
+        Source::Records(_) => bail!("{}: holds records, not tensors", path.display()),
+    }
+}

@@ -1,0 +1,5 @@
+//! One file per command.
+
+pub(crate) mod convert;
+pub(crate) mod diff;
+pub(crate) mod stats;

@@ -1,0 +1,22 @@
+//! Exit codes.
+
+/// How a command ended. Ordered: when several things happened, the greatest is what the process says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Exit {
+    /// Everything was done; what was compared agrees.
+    Done,
+    /// Everything was compared, and something differs.
+    Differ,
+    /// Something could not be read, compared or written.
+    Failed,
+}
+
+impl Exit {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Differ => 1,
+            Exit::Failed => 2,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Progress on standard error, for people who wait.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Work shorter than this shows nothing: a bar that flashes by is noise.
+const PATIENCE: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(120);
+
+/// A bar that appears once the work has taken a second, and goes away with it. It is never drawn when standard
+/// error is not a terminal.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    /// Dropping it ends the thread that waits to show the bar.
+    done: Option<Sender<()>>,
+    waiter: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Work of `steps` countable steps.
+    pub(crate) fn of_steps(what: &'static str, steps: usize) -> Progress {
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}");
+        Progress::start(what, Some(steps as u64), style)
+    }
+
+    /// Work whose end cannot be foreseen.
+    pub(crate) fn of_one(what: &'static str) -> Progress {
+        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
+        Progress::start(what, None, style)
+    }
+
+    fn start(
+        what: &'static str,
+        steps: Option<u64>,
+        style: Result<ProgressStyle, indicatif::style::TemplateError>,
+    ) -> Progress {
+        let bar = ProgressBar::with_draw_target(steps, ProgressDrawTarget::hidden()).with_message(what);
+        if let Ok(style) = style {
+            bar.set_style(style);
+        }
+        let (done, waiting) = channel();
+        let shown = bar.clone();
+        Progress { bar, done: Some(done), waiter: Some(std::thread::spawn(move || show(&shown, &waiting))) }
+    }
+
+    /// One step is done.
+    pub(crate) fn step(&self) {
+        self.bar.inc(1);
+    }
+}
+
+fn show(bar: &ProgressBar, waiting: &Receiver<()>) {
+    if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+        bar.enable_steady_tick(TICK);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.done.take();
+        if let Some(waiter) = self.waiter.take() {
+            // The thread cannot fail in a way that matters to anyone but the bar.
+            let _ = waiter.join();
+        }
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,78 @@
+//! Files of records into other files of records: the JSON lines of the oldest tools into msprobe's files, and back.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use ulpscope_formats::file::{self, Format};
+use ulpscope_formats::records::{PklStyle, Report, ToMsprobe, msprobe_to_pkl, pkl_to_msprobe};
+use ulpscope_formats::{Access, Bytes, Error};
+
+/// Files that a conversion of records would write: the target itself and, beside a dump, its stacks.
+pub(crate) fn outputs(from: Format, to: Format, target: &Path) -> Vec<PathBuf> {
+    match (from, to) {
+        (Format::PklLines, Format::Msprobe) => vec![target.to_owned(), stacks_beside(target)],
+        _ => vec![target.to_owned()],
+    }
+}
+
+/// Converts; the notes say what the target has no word for, the errors what could not be read.
+pub(crate) fn convert(
+    source: &Path,
+    bytes: &Bytes,
+    to: Format,
+    target: &Path,
+) -> Result<(Vec<String>, Vec<String>), Error> {
+    let mut report = Report::default();
+    if to == Format::Msprobe {
+        file::write_with(target, |dump| {
+            file::write_with(&stacks_beside(target), |stacks| {
+                report = pkl_to_msprobe(bytes, &ToMsprobe::default(), dump, stacks)?;
+                Ok(())
+            })
+        })?;
+    } else {
+        let stacks = stacks_beside(source);
+        let stacks = if stacks.is_file() { Some(Bytes::map(&stacks, Access::ReadOnly)?) } else { None };
+        file::write_with(target, |lines| {
+            report = msprobe_to_pkl(bytes, stacks.as_ref(), PklStyle::Ptdbg6, lines)?;
+            Ok(())
+        })?;
+    }
+    Ok(told(source, report))
+}
+
+/// The file of stacks that belongs to a dump: `dump.json` and `stack.json`, `x.json` and `x_stack.json`.
+fn stacks_beside(dump: &Path) -> PathBuf {
+    let stem = dump.file_stem().unwrap_or_default().to_string_lossy();
+    let name = if stem.contains("dump") { stem.replace("dump", "stack") } else { format!("{stem}_stack") };
+    dump.with_file_name(format!("{name}.json"))
+}
+
+fn told(source: &Path, report: Report) -> (Vec<String>, Vec<String>) {
+    let dropped: BTreeMap<&str, u64> = report.dropped;
+    let mut notes: Vec<String> = dropped
+        .into_iter()
+        .map(|(reason, count)| format!("{}: left out {count} {reason}", source.display()))
+        .collect();
+    if report.renumbered > 0 {
+        notes.push(format!("{}: {} calls got another number", source.display(), report.renumbered));
+    }
+    let kept = report.errors.len() as u64;
+    let mut errors: Vec<String> =
+        report.errors.into_iter().map(|error| error.in_file(source).to_string()).collect();
+    if report.error_count > kept {
+        errors.push(format!("{}: and {} more", source.display(), report.error_count - kept));
+    }
+    (notes, errors)
+}
+
+/// Copies a file that already is what is wanted.
+pub(crate) fn copy(bytes: &Bytes, target: &Path) -> Result<(), Error> {
+    file::write_with(target, |out| out.write_all(bytes).map_err(Error::whole))
+}
+
+/// Whether a file of stacks or a construct goes with a dump and not alone, by its name.
+pub(crate) fn goes_with_a_dump(path: &Path) -> bool {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    stem.ends_with("stack") || stem == "construct"
+}

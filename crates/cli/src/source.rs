@@ -1,0 +1,55 @@
+//! A file as the commands see it: tensors with names, or records with a summary.
+
+use std::path::Path;
+
+use ulpscope_formats::file::{self, Format};
+use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value};
+use ulpscope_report::Record;
+
+use crate::summary::summary;
+
+/// What a file holds.
+pub(crate) enum Source {
+    /// Tensors, and whatever else is around them.
+    Tensors(Value),
+    /// Records of a run, in a few words.
+    Records(Record),
+}
+
+impl Source {
+    /// Reads a file of any known format.
+    pub(crate) fn read(path: &Path) -> Result<Source, Error> {
+        let (format, bytes) = open(path)?;
+        Source::decode(path, format, &bytes).map_err(|error| error.in_file(path))
+    }
+
+    /// Reads an open file. Records are passed over, not kept: they may be larger than memory.
+    pub(crate) fn decode(path: &Path, format: Format, bytes: &Bytes) -> Result<Source, Error> {
+        match summary(path, format, bytes)? {
+            Some(summary) => Ok(Source::Records(summary)),
+            None => file::decode(format, bytes).map(Source::Tensors),
+        }
+    }
+}
+
+/// Maps a file and finds out what it is.
+pub(crate) fn open(path: &Path) -> Result<(Format, Bytes), Error> {
+    let bytes = Bytes::map(path, Access::ReadOnly)?;
+    let format = Format::detect(path, &bytes).map_err(|error| error.in_file(path))?;
+    Ok((format, bytes))
+}
+
+/// The tensors of a value, each with its dotted name; a bare tensor has one that is empty.
+pub(crate) fn tensors(value: &Value) -> Vec<(String, Tensor)> {
+    value.tensors().into_iter().map(|(name, tensor)| (name, tensor.clone())).collect()
+}
+
+/// Whether a file is simply not ours, rather than a broken one of ours.
+pub(crate) fn is_foreign(error: &Error) -> bool {
+    matches!(error.fault, Fault::UnknownFormat { .. })
+}
+
+/// `file` or `file:tensor`.
+pub(crate) fn label(path: &Path, tensor: &str) -> String {
+    if tensor.is_empty() { path.display().to_string() } else { format!("{}:{tensor}", path.display()) }
+}

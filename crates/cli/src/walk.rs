@@ -1,0 +1,119 @@
+//! The files below what the user named, in the order people count in.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::natural;
+
+/// A file to work on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// Its path below the folder the user named, or its bare name where the user named the file itself; made
+    /// different from any earlier one.
+    pub(crate) relative: PathBuf,
+    /// Whether the user named this very file, rather than a folder above it.
+    pub(crate) named: bool,
+}
+
+/// What a walk met.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    /// The files, in order.
+    pub(crate) files: Vec<Found>,
+    /// Links that were not followed, because they lead to a folder or out of the tree.
+    pub(crate) links: Vec<PathBuf>,
+    /// Folders and links that could not be looked into.
+    pub(crate) failures: Vec<(PathBuf, io::Error)>,
+}
+
+impl Walk {
+    /// Looks below each of `roots`. Folders at or below `except` (canonical) are left out.
+    pub(crate) fn of(roots: &[PathBuf], except: Option<&Path>) -> Walk {
+        let mut walk = Walk::default();
+        for root in roots {
+            if root.is_dir() {
+                walk.folder(root, except);
+            } else {
+                // A path that does not exist is a file that cannot be opened, and is reported as one.
+                let relative = root.file_name().map_or_else(|| root.clone(), PathBuf::from);
+                walk.files.push(Found { path: root.clone(), relative, named: true });
+            }
+        }
+        let mut used = HashSet::new();
+        for found in &mut walk.files {
+            let plain = found.relative.clone();
+            let mut number = 2;
+            while !used.insert(found.relative.clone()) {
+                let mut name = plain.clone().into_os_string();
+                name.push(format!("-{number}"));
+                found.relative = name.into();
+                number += 1;
+            }
+        }
+        walk
+    }
+
+    /// What was not followed, for people.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let links = self.links.iter();
+        links
+            .map(|link| format!("{}: a link out of the tree or to a folder; not followed", link.display()))
+            .collect()
+    }
+
+    /// What could not be looked into, for people.
+    pub(crate) fn errors(&self) -> Vec<String> {
+        self.failures.iter().map(|(path, error)| format!("{}: {error}", path.display())).collect()
+    }
+
+    fn folder(&mut self, root: &Path, except: Option<&Path>) {
+        let inside = match fs::canonicalize(root) {
+            Ok(inside) => inside,
+            Err(error) => return self.failures.push((root.to_owned(), error)),
+        };
+        // A stack of our own: the depth of a tree is not ours to decide. Last in, first out, so each folder's
+        // names go on it in reverse.
+        let mut stack = vec![root.to_owned()];
+        while let Some(path) = stack.pop() {
+            match self.visit(&path, root, &inside, except) {
+                Ok(below) => stack.extend(below),
+                Err(error) => self.failures.push((path, error)),
+            }
+        }
+    }
+
+    /// Takes a file in, or returns what is in a folder, in reverse order.
+    fn visit(
+        &mut self,
+        path: &Path,
+        root: &Path,
+        inside: &Path,
+        except: Option<&Path>,
+    ) -> io::Result<Vec<PathBuf>> {
+        let kind = if path == root { fs::metadata(path)? } else { fs::symlink_metadata(path)? };
+        if kind.is_symlink() {
+            let lands = fs::canonicalize(path)?;
+            if !lands.starts_with(inside) || !lands.is_file() {
+                self.links.push(path.to_owned());
+                return Ok(Vec::new());
+            }
+        } else if kind.is_dir() {
+            if except.is_some_and(|except| fs::canonicalize(path).is_ok_and(|path| path == except)) {
+                return Ok(Vec::new());
+            }
+            let mut below =
+                fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+            below.sort_by(|a, b| {
+                natural::compare(b.as_os_str().as_encoded_bytes(), a.as_os_str().as_encoded_bytes())
+            });
+            return Ok(below);
+        }
+        let relative = path.strip_prefix(root).unwrap_or(path).to_owned();
+        self.files.push(Found { path: path.to_owned(), relative, named: false });
+        Ok(Vec::new())
+    }
+}

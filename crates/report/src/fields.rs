@@ -1,0 +1,59 @@
+//! The names of the results' fields, the same in every face: JSON, Python, tables, documentation.
+//!
+//! Whoever fills a result in proves by a test that it has exactly these fields in this order.
+
+/// A field's name and what it holds.
+pub type Field = (&'static str, &'static str);
+
+/// What is said about one tensor.
+pub const STATS: [Field; 13] = [
+    ("shape", "dimensions, outermost first"),
+    ("dtype", "element type, by torch's name"),
+    ("max", "largest element; NaN if there is any NaN"),
+    ("min", "smallest element; NaN if there is any NaN"),
+    ("mean", "arithmetic mean"),
+    ("norm", "square root of the sum of squares (L2)"),
+    ("nan", "how many elements are NaN"),
+    ("pos_inf", "how many elements are +Inf"),
+    ("neg_inf", "how many elements are -Inf"),
+    ("zeros", "how many elements are zero, of either sign"),
+    ("subnormals", "how many elements are subnormal in their dtype"),
+    ("finite_max", "largest finite element"),
+    ("finite_min", "smallest finite element"),
+];
+
+/// What is said about a pair of tensors.
+pub const DIFF: [Field; 27] = [
+    ("target", "shape and dtype of the side under suspicion"),
+    ("golden", "shape and dtype of the trusted side"),
+    ("count", "elements of each side"),
+    ("finite", "pairs finite on both sides: the distances are taken over these"),
+    ("equal", "whether both sides are equal bit by bit"),
+    ("cosine", "cosine of the angle between the two; 1 when both are all zeros"),
+    ("euclid", "Euclidean distance"),
+    ("rel_l2", "Euclidean distance over the golden's norm"),
+    ("rmse", "root of the mean squared error"),
+    ("mape", "mean relative error, in percent"),
+    ("max_abs", "largest absolute error"),
+    ("mean_abs", "mean absolute error"),
+    ("max_rel", "largest relative error, where golden is not zero"),
+    ("mean_rel", "mean relative error"),
+    ("accumulated_rel", "sum of the relative errors"),
+    ("kl", "Kullback-Leibler divergence of the two as distributions"),
+    ("under_1e3", "share of elements with a relative error under 1/1000"),
+    ("under_5e3", "share of elements with a relative error under 5/1000"),
+    ("max_ulp", "largest distance in units in the last place (same dtype only)"),
+    ("mean_ulp", "mean distance in units in the last place (same dtype only)"),
+    ("zero_golden", "elements where golden is zero and target is not: no relative error exists there"),
+    ("non_finite", "NaN and Inf: counts on either side and at the same place; `mismatched` disagree"),
+    ("over_tolerance", "elements beyond atol + rtol * |golden|, non-finite disagreements included"),
+    ("needed_atol", "the atol that would have been enough with the rtol given"),
+    ("needed_rtol", "the rtol that would have been enough with the atol given"),
+    ("worst_index", "row-major position of the largest error"),
+    ("exponents", "histogram of the errors by power of two"),
+];
+
+/// What a field of either result holds.
+pub fn meaning(name: &str) -> Option<&'static str> {
+    STATS.iter().chain(&DIFF).find(|(field, _)| *field == name).map(|(_, meaning)| *meaning)
+}

@@ -1,0 +1,73 @@
+//! Tables as HTML fragments, for notebooks.
+
+use std::fmt::Write;
+
+use crate::fields;
+use crate::table::{Align, Emphasis, Table};
+
+impl Table {
+    /// The table as one `<table>` element. Every text is escaped; names of known fields carry their meaning as
+    /// a tooltip.
+    pub fn to_html(&self) -> String {
+        let mut html = String::from("<table class=\"ulpscope\">");
+        if !self.title.is_empty() {
+            html.push_str("<caption>");
+            escape(&self.title, &mut html);
+            html.push_str("</caption>");
+        }
+        if self.has_header() {
+            html.push_str("<thead><tr>");
+            for column in &self.columns {
+                cell("th", column.align, &column.name, fields::meaning(&column.name), &mut html);
+            }
+            html.push_str("</tr></thead>");
+        }
+        html.push_str("<tbody>");
+        for row in &self.rows {
+            html.push_str(match row.emphasis {
+                Emphasis::Plain => "<tr>",
+                Emphasis::Good => "<tr style=\"color: green\">",
+                Emphasis::Bad => "<tr style=\"color: crimson\">",
+            });
+            for (index, (column, value)) in self.columns.iter().zip(&row.cells).enumerate() {
+                let text = value.to_string();
+                // Without headings, the first column is the names.
+                let names_a_field = index == 0 && !self.has_header();
+                let meaning = if names_a_field { fields::meaning(&text) } else { None };
+                cell("td", column.align, &text, meaning, &mut html);
+            }
+            html.push_str("</tr>");
+        }
+        html.push_str("</tbody></table>");
+        html
+    }
+}
+
+fn cell(tag: &str, align: Align, text: &str, meaning: Option<&str>, html: &mut String) {
+    let side = match align {
+        Align::Left => "left",
+        Align::Right => "right",
+    };
+    let _ = write!(html, "<{tag} style=\"text-align: {side}\"");
+    if let Some(meaning) = meaning {
+        html.push_str(" title=\"");
+        escape(meaning, html);
+        html.push('"');
+    }
+    html.push('>');
+    escape(text, html);
+    let _ = write!(html, "</{tag}>");
+}
+
+fn escape(text: &str, html: &mut String) {
+    for character in text.chars() {
+        match character {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            other => html.push(other),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Numbers as text: short for tables, exact for files.
+
+/// Decimal digits a table shows of a number that is not an integer.
+const TABLE_DIGITS: usize = 6;
+
+/// Integers up to here are printed in full; every one of them is exact in a double.
+const MAX_PLAIN_INTEGER: f64 = 1e15;
+
+/// A number for a table: integers in full, anything else with up to six significant digits; `nan`, `inf`, `-inf`.
+pub fn format_number(value: f64) -> String {
+    if value.is_finite() && value.fract() == 0.0 && value.abs() < MAX_PLAIN_INTEGER {
+        // Adding zero turns -0 into 0: a table's reader has no use for the difference.
+        return format!("{:.0}", value + 0.0);
+    }
+    layout(&format!("{value:.*e}", TABLE_DIGITS - 1), TABLE_DIGITS as i32)
+}
+
+/// The shortest text that reads back as the same double.
+pub fn format_shortest(value: f64) -> String {
+    layout(&format!("{value:e}"), 16)
+}
+
+/// The shortest text that reads back as the same binary32: 0.1 stays `0.1`.
+pub fn format_shortest_f32(value: f32) -> String {
+    layout(&format!("{value:e}"), 16)
+}
+
+/// Lays out Rust's scientific notation (`1.2300e-5`) the way C's `%g` would: no trailing zeros, a plain decimal
+/// point for exponents from -4 up to `widest`, and an exponent of at least two digits beyond that.
+fn layout(scientific: &str, widest: i32) -> String {
+    let Some((mantissa, exponent)) = scientific.split_once('e') else {
+        // "NaN", "inf" and "-inf" have no exponent.
+        return scientific.to_lowercase();
+    };
+    let Ok(exponent) = exponent.parse::<i32>() else { return scientific.to_owned() };
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
+    let digits: String = mantissa.chars().filter(|&c| c != '.').collect();
+    let digits = match digits.trim_end_matches('0') {
+        "" => "0",
+        trimmed => trimmed,
+    };
+    let (head, tail) = digits.split_at(1);
+    if !(-4..widest).contains(&exponent) {
+        let point = if tail.is_empty() { "" } else { "." };
+        let exponent_sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{sign}{head}{point}{tail}e{exponent_sign}{:02}", exponent.unsigned_abs());
+    }
+    if exponent < 0 {
+        let zeros = "0".repeat(exponent.unsigned_abs() as usize - 1);
+        return format!("{sign}0.{zeros}{digits}");
+    }
+    let whole = exponent as usize + 1;
+    if digits.len() <= whole {
+        return format!("{sign}{digits:0<whole$}");
+    }
+    let (integer, fraction) = digits.split_at(whole);
+    format!("{sign}{integer}.{fraction}")
+}

@@ -1,0 +1,175 @@
+//! `ulpscope convert`.
+
+use ulpscope_formats::Value;
+
+use crate::workspace::{Workspace, dict, floats, ints};
+
+/// Name, dtype, shape and bytes of every tensor, sorted: safetensors has an order of its own.
+fn content(value: &Value) -> Vec<(String, String, Vec<usize>, Vec<u8>)> {
+    let mut rows: Vec<_> = value
+        .tensors()
+        .into_iter()
+        .map(|(name, tensor)| {
+            let bytes = tensor.view().to_packed().into_owned();
+            (name, tensor.dtype().to_string(), tensor.shape().to_vec(), bytes)
+        })
+        .collect();
+    rows.sort();
+    rows
+}
+
+fn model() -> Value {
+    let weight = Value::Tensor(floats(&[2, 2], &[1.0, 2.0, 3.0, f32::NAN]));
+    dict(&[("input.0", weight), ("output.0", Value::Tensor(ints(&[3], &[1, 2, 3])))])
+}
+
+#[test]
+fn every_container_into_every_other() {
+    let place = Workspace::new();
+    place.put("0.pt", &model());
+    let extensions = ["pt", "npz", "safetensors", "acl", "pkl"];
+    for (step, extension) in extensions.iter().cycle().take(2 * extensions.len()).skip(1).enumerate() {
+        let from = place.files().into_iter().find(|name| name.starts_with(&format!("{step}."))).unwrap();
+        let to = format!("{}.{extension}", step + 1);
+        let ran = place.run(&["convert", &from, "-o", &to]);
+        assert_eq!(
+            (ran.code, ran.out.as_str(), ran.err.as_str()),
+            (0, "converted 1 of 1 files into 1\n", "")
+        );
+        assert_eq!(content(&place.get(&to)), content(&model()), "{from} to {to}");
+    }
+}
+
+#[test]
+fn one_tensor_into_npy_and_several_into_a_folder() {
+    let place = Workspace::new();
+    place.put("lone.pt", &Value::Tensor(floats(&[1], &[1.0])));
+    place.put(
+        "model.pt",
+        &dict(&[("a/../b", Value::Tensor(ints(&[1], &[7]))), ("n", Value::Int(3)), ("c", model())]),
+    );
+    assert_eq!(place.run(&["convert", "lone.pt", "-o", "lone.npy"]).code, 0);
+    let ran = place.run(&["convert", "model.pt", "-o", "model.npy"]);
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (0, "note: model.pt: left out 1 values that are not tensors: n\n")
+    );
+    assert_eq!(
+        place.files(),
+        [
+            "lone.npy",
+            "lone.pt",
+            "model.pt",
+            "model/a_.._b.npy",
+            "model/c.input.0.npy",
+            "model/c.output.0.npy"
+        ]
+    );
+    assert_eq!(content(&place.get("model/a_.._b.npy"))[0].3, 7i64.to_le_bytes());
+}
+
+#[test]
+fn a_tree_keeps_its_shape() {
+    let place = Workspace::new();
+    let lone = Value::Tensor(floats(&[1], &[1.0]));
+    place.put("src/step0/rank0/x.npy", &lone);
+    place.put("src/step0/rank0/x.pt", &lone);
+    place.put("src/y.safetensors", &model());
+    place.put_text("src/Add.add.1.2.1767261601226215", "");
+    place.put("src/acl.acl", &model());
+    std::fs::rename(place.path("src/acl.acl"), place.path("src/Add.add.1.2.1767261601226215")).unwrap();
+    place.put_text("src/readme.md", "words");
+    let ran = place.run(&["convert", "src", "-o", "dst", "--to", "npy"]);
+    assert_eq!(
+        (ran.code, ran.out.as_str(), ran.err.as_str()),
+        (0, "converted 4 of 5 files into 6\n", "note: 1 of 5 files are of no known format\n")
+    );
+    let written: Vec<String> = place.files().into_iter().filter(|name| name.starts_with("dst/")).collect();
+    assert_eq!(
+        written,
+        [
+            "dst/Add.add.1.2.1767261601226215/input.0.npy",
+            "dst/Add.add.1.2.1767261601226215/output.0.npy",
+            "dst/step0/rank0/x.npy",
+            "dst/step0/rank0/x.pt.npy",
+            "dst/y/input.0.npy",
+            "dst/y/output.0.npy",
+        ]
+    );
+}
+
+#[test]
+fn nothing_is_replaced_unless_asked() {
+    let place = Workspace::new();
+    place.put("x.pt", &Value::Tensor(floats(&[1], &[1.0])));
+    place.put_text("x.npy", "precious");
+    let ran = place.run(&["convert", "x.pt", "-o", "x.npy"]);
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (2, "error: x.npy: exists already; use --force to replace it\n")
+    );
+    assert_eq!(place.text("x.npy"), "precious");
+    assert_eq!(place.run(&["convert", "x.pt", "-o", "x.npy", "--force"]).code, 0);
+    assert_eq!(content(&place.get("x.npy")).len(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn nothing_is_written_outside_the_destination() {
+    let place = Workspace::new();
+    place.put("src/sub/x.pt", &Value::Tensor(floats(&[1], &[1.0])));
+    std::fs::create_dir_all(place.path("outside")).unwrap();
+    std::fs::create_dir_all(place.path("dst")).unwrap();
+    std::os::unix::fs::symlink("../outside", place.path("dst/sub")).unwrap();
+    let ran = place.run(&["convert", "src", "-o", "dst", "--to", "npy", "--force"]);
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (2, "error: dst/sub/x.npy: \"dst/sub\" leads out of its folder; expected a plain relative name\n")
+    );
+    assert_eq!(place.files(), ["dst/sub", "src/sub/x.pt"]);
+}
+
+#[test]
+fn a_destination_inside_the_source_is_not_its_own_source() {
+    let place = Workspace::new();
+    place.put("src/x.pt", &Value::Tensor(floats(&[1], &[1.0])));
+    for _ in 0..2 {
+        assert_eq!(place.run(&["convert", "src", "-o", "src/out", "--to", "npy", "--force"]).code, 0);
+    }
+    assert_eq!(place.files(), ["src/out/x.npy", "src/x.pt"]);
+}
+
+#[test]
+fn records_become_records() {
+    let place = Workspace::new();
+    place.put_text(
+        "a/dump.pkl",
+        "[\"Tensor.add.0.forward.input.0\", 0, [], \"torch.float32\", [2], [1.0, 0.5, 0.75, 1.25]]\n\
+         [\"Tensor.add.0.forward.output\", 0, [], \"torch.float32\", [2], [2.0, 1.5, 1.75, 2.25]]\n",
+    );
+    let ran = place.run(&["convert", "a/dump.pkl", "-o", "b/dump.json"]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "converted 1 of 1 files into 2\n", ""));
+    assert_eq!(place.files(), ["a/dump.pkl", "b/dump.json", "b/stack.json"]);
+    let ran = place.run(&["convert", "b", "-o", "c", "--to", "pkl"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, "note: b/stack.json: goes with its dump, and not alone\n"));
+    assert_eq!(place.text("c/dump.pkl"), place.text("a/dump.pkl"));
+
+    let ran = place.run(&["convert", "a", "-o", "d", "--to", "npy"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, "note: a/dump.pkl: holds records, not tensors\n"));
+}
+
+#[test]
+fn the_format_must_be_known() {
+    let place = Workspace::new();
+    place.put("src/x.pt", &Value::Tensor(floats(&[1], &[1.0])));
+    for (args, message) in [
+        (
+            ["convert", "src/x.pt", "-o", "x.bin"],
+            "error: x.bin: the extension names no format; give one, or use --to\n",
+        ),
+        (["convert", "src", "-o", "dst"], "error: say which format to write: --to npy, for example\n"),
+    ] {
+        let ran = place.run(&args);
+        assert_eq!((ran.code, ran.err.as_str()), (2, message));
+    }
+}

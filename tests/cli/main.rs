@@ -1,0 +1,8 @@
+//! The command from outside: real files in, whole outputs and exit codes out.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod convert;
+mod diff;
+mod help;
+mod stats;
+mod workspace;
