@@ -28,16 +28,16 @@ pub fn of_stats(dtype: DType, shape: &[usize], stats: &Stats) -> Record {
 
 /// What a comparison found, with the fields of [`ulpscope_report::fields::DIFF`].
 pub fn of_comparison(
-    target: &View<'_>,
-    golden: &View<'_>,
+    target: &Side,
+    golden: &Side,
     comparison: &Comparison,
     kl: Option<f64>,
 ) -> Record {
     let distances = &comparison.distances;
-    let worst = distances.worst_index.map(|flat| index(golden, flat));
+    let worst = |flat| Cell::Index { flat, coordinates: golden.coordinates(flat) };
     Record::new(vec![
-        ("target", side(target)),
-        ("golden", side(golden)),
+        ("target", target.cell()),
+        ("golden", golden.cell()),
         ("count", Cell::count(distances.count)),
         ("finite", Cell::count(distances.finite)),
         ("equal", Cell::Flag(distances.equal)),
@@ -61,7 +61,7 @@ pub fn of_comparison(
         ("over_tolerance", Cell::count(comparison.over_tolerance)),
         ("needed_atol", Cell::Number(comparison.needed_atol)),
         ("needed_rtol", Cell::Number(comparison.needed_rtol)),
-        ("worst_index", worst.unwrap_or(Cell::Missing)),
+        ("worst_index", Cell::maybe(distances.worst_index, worst)),
         ("exponents", of_exponents(&comparison.exponents)),
     ])
 }
@@ -119,19 +119,19 @@ pub fn exponent_bars(histogram: &ExponentHistogram) -> Bars {
 }
 
 /// One element of both sides; `index` is its row-major position.
-pub fn of_element(element: &ElementDiff, target: &View<'_>, golden: &View<'_>) -> Record {
+pub fn of_element(element: &ElementDiff, target: &Side, golden: &Side) -> Record {
     Record::new(vec![
         ("index", Cell::count(element.index)),
-        ("coordinates", Cell::sizes(&golden.coordinates(element.index as usize))),
-        ("target", of_scalar(target.dtype(), element.target)),
-        ("golden", of_scalar(golden.dtype(), element.golden)),
+        ("coordinates", Cell::sizes(&golden.coordinates(element.index))),
+        ("target", of_scalar(target.dtype, element.target)),
+        ("golden", of_scalar(golden.dtype, element.golden)),
         ("abs", Cell::Number(element.abs)),
         ("rel", Cell::maybe(element.rel, Cell::Number)),
     ])
 }
 
 /// Elements of both sides, one below the other.
-pub fn element_table(title: &str, elements: &[ElementDiff], target: &View<'_>, golden: &View<'_>) -> Table {
+pub fn element_table(title: &str, elements: &[ElementDiff], target: &Side, golden: &Side) -> Table {
     let columns = [
         ("index", Align::Left),
         ("target", Align::Right),
@@ -174,13 +174,30 @@ fn extremum(scalar: Scalar) -> Cell {
     }
 }
 
-fn side(view: &View<'_>) -> Cell {
-    Cell::Record(Record::new(vec![
-        ("shape", Cell::sizes(view.shape())),
-        ("dtype", Cell::text(view.dtype().name())),
-    ]))
+/// What is to be said of one side of a comparison, once its elements are no longer needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// Element type.
+    pub dtype: DType,
+    /// Dimensions, outermost first.
+    pub shape: Vec<usize>,
 }
 
-fn index(view: &View<'_>, flat: u64) -> Cell {
-    Cell::Index { flat, coordinates: view.coordinates(flat as usize) }
+impl Side {
+    /// The side that a view is.
+    pub fn of(view: &View<'_>) -> Side {
+        Side { dtype: view.dtype(), shape: view.shape().to_vec() }
+    }
+
+    /// The coordinates of a row-major position.
+    pub fn coordinates(&self, flat: u64) -> Vec<usize> {
+        ulpscope_tensor::coordinates(&self.shape, flat as usize)
+    }
+
+    fn cell(&self) -> Cell {
+        Cell::Record(Record::new(vec![
+            ("shape", Cell::sizes(&self.shape)),
+            ("dtype", Cell::text(self.dtype.name())),
+        ]))
+    }
 }

@@ -226,7 +226,11 @@ fn to_object(py: Python<'_>, value: &Value) -> PyResult<Py<PyAny>> {
 /// Writes tensors, and the plain containers and values around them, in the format that the path's suffix names.
 #[pyfunction]
 pub(crate) fn write_file(py: Python<'_>, path: PathBuf, x: &Bound<'_, PyAny>) -> PyResult<()> {
-    let format = Format::of_suffix(&path).map_err(to_python)?;
+    let Some(format) = Format::of_extension(&path) else {
+        let found = path.display();
+        let expected = ".npy, .npz, .pt or .safetensors";
+        return Err(PyValueError::new_err(format!("{found}: the suffix names no format; expected {expected}")));
+    };
     let value = to_value(x, &mut HashMap::new(), MAX_DEPTH)?;
     py.detach(|| file::write(&path, format, &value)).map_err(to_python)
 }

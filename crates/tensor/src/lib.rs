@@ -12,4 +12,4 @@ mod view;
 pub use dtype::DType;
 pub use float8::Table;
 pub use scalar::Scalar;
-pub use view::{View, ViewError, contiguous_strides, element_count};
+pub use view::{View, ViewError, contiguous_strides, coordinates, element_count};

@@ -57,6 +57,16 @@ pub fn contiguous_strides(shape: &[usize], item_size: usize) -> Vec<isize> {
     strides
 }
 
+/// The coordinates of row-major position `index` in a shape.
+pub fn coordinates(shape: &[usize], mut index: usize) -> Vec<usize> {
+    let mut coordinates = vec![0; shape.len()];
+    for (coordinate, &dim) in coordinates.iter_mut().zip(shape).rev() {
+        *coordinate = index % dim;
+        index /= dim;
+    }
+    coordinates
+}
+
 /// A tensor over borrowed bytes. Cheap to make; strides are in bytes and may be zero or negative.
 #[derive(Clone, Debug)]
 pub struct View<'a> {
@@ -230,12 +240,7 @@ impl<'a> View<'a> {
     }
 
     /// The coordinates of row-major position `index`.
-    pub fn coordinates(&self, mut index: usize) -> Vec<usize> {
-        let mut coordinates = vec![0; self.shape.len()];
-        for (coordinate, &dim) in coordinates.iter_mut().zip(&self.shape).rev() {
-            *coordinate = index % dim;
-            index /= dim;
-        }
-        coordinates
+    pub fn coordinates(&self, index: usize) -> Vec<usize> {
+        coordinates(&self.shape, index)
     }
 }

@@ -16,7 +16,7 @@ use crate::args::DiffArgs;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::results;
+use crate::results::{self, Side};
 use crate::source::{Source, label, tensors};
 
 /// What `diff` has been asked for.
@@ -162,7 +162,8 @@ impl Diff {
         {
             if !elements.is_empty() {
                 output.line("")?;
-                output.table(&results::element_table(title, elements, &target, &golden))?;
+                let sides = (Side::of(&target), Side::of(&golden));
+                output.table(&results::element_table(title, elements, &sides.0, &sides.1))?;
             }
         }
         output.line("")?;
@@ -233,7 +234,7 @@ impl Diff {
                 fields.push(("agree", Cell::Flag(one.comparison.agrees())));
                 fields.extend(one.record().fields);
                 let mut pair = Record::new(fields).to_json();
-                let (target, golden) = (one.pair.target.view(), one.pair.golden.view());
+                let (target, golden) = one.sides();
                 for (key, elements) in [("first_failing", &one.first_failing), ("worst", &one.worst)] {
                     let elements = elements.iter();
                     pair[key] = elements
@@ -257,8 +258,12 @@ impl Diff {
 
 impl Measured<'_> {
     fn record(&self) -> Record {
-        let (target, golden) = (self.pair.target.view(), self.pair.golden.view());
+        let (target, golden) = self.sides();
         results::of_comparison(&target, &golden, &self.comparison, self.kl)
+    }
+
+    fn sides(&self) -> (Side, Side) {
+        (Side::of(&self.pair.target.view()), Side::of(&self.pair.golden.view()))
     }
 
     /// Orders pairs: those with disagreeing NaN or Inf first, then by the size of the error relative to the
