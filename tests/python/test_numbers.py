@@ -89,10 +89,27 @@ def test_stats_of_every_dtype(dtype: torch.dtype, count: int) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_diff_of_every_dtype_with_itself_and_with_float32(dtype: torch.dtype) -> None:
     golden = tame_tensor(dtype, 5000, seed=1)
-    for target in [golden, tame_tensor(dtype, 5000, seed=2), raw_tensor(dtype, 5000, seed=3)]:
-        if not (dtype in (torch.int64, torch.uint64) and target is not golden):
+    targets = [golden, tame_tensor(dtype, 5000, seed=2)]
+    if dtype not in (torch.float64, torch.complex128):
+        # Random bits in 64-bit floats reach 1e308, whose squares overflow: see the test of their own.
+        targets.append(raw_tensor(dtype, 5000, seed=3))
+    for target in targets:
+        if dtype not in (torch.int64, torch.uint64) or target is not targets[-1]:
             check_diff(target, golden)
             check_diff(target, tame_tensor(torch.float32, 5000, seed=4))
+
+
+def test_squares_that_overflow_float64_are_infinite_and_the_rest_is_not() -> None:
+    golden, target = torch.tensor([1e200, 1.0]).double(), torch.tensor([1e200, 3.0]).double()
+    golden[0] = target[0] = 1e200
+    assert ulpscope.stats(golden).norm == math.inf
+    found = ulpscope.diff(target, golden)
+    assert (found.max_abs, found.euclid, found.max_rel, found.over_tolerance) == (2.0, 2.0, 2.0, 1)
+    assert (found.rel_l2, found.finite) == (0.0, 2)
+
+
+def raw_bytes(x: torch.Tensor) -> bytes:
+    return bytes(x.flatten().contiguous().view(torch.uint8).tolist())
 
 
 def check_diff(target: torch.Tensor, golden: torch.Tensor, atol: float = 1e-3, rtol: float = 1e-3) -> None:
@@ -105,12 +122,14 @@ def check_diff(target: torch.Tensor, golden: torch.Tensor, atol: float = 1e-3, r
         elif name == "cosine":
             assert abs(got - value) < 1e-14, f"cosine: {got} is not {value}"
         else:
-            exact = name in ("max_abs", "max_rel", "under_1e3", "under_5e3") and not golden.is_complex()
+            exact = name in ("max_abs", "max_rel", "under_1e3", "under_5e3")
+            # A modulus has its own rounding.
+            exact = exact and not (target.is_complex() or golden.is_complex())
             assert same(got, value, 0.0 if exact else SUM_RTOL), f"{name}: {got} is not {value}"
     assert found.agrees == (expected["over_tolerance"] == 0)
     assert found.equal == (
         target.dtype == golden.dtype
-        and target.contiguous().view(torch.uint8).tolist() == golden.contiguous().view(torch.uint8).tolist()
+        and raw_bytes(target) == raw_bytes(golden)
     )
 
 
@@ -238,7 +257,7 @@ def test_scalars_and_empty_tensors() -> None:
 
 def test_strided_tensors_are_measured_in_place() -> None:
     base = torch.randn(40, 50, 60)
-    for view in [base.permute(2, 0, 1), base[::3, 5:, ::-1 if False else 2], base[0].expand(40, 50, 60), base.T]:
+    for view in [base.permute(2, 0, 1), base[::3, 5:, ::2], base[0].expand(40, 50, 60)]:
         check_stats(view)
         check_diff(view, view * 1.0001)
 

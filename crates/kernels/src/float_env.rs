@@ -3,7 +3,8 @@
 //! A program may have asked for denormals to be flushed (`torch.set_flush_denormal`) or for another rounding
 //! direction; both are per-thread processor state and would change what a kernel measures. The guard sets the
 //! IEEE default and puts the caller's mode back, so that the numbers are the tensor's and the caller's own
-//! arithmetic goes on as before.
+//! arithmetic goes on as before. A new thread starts with the mode of the thread that made it, so the guard
+//! stands in every thread that computes.
 
 /// Restores the caller's floating-point mode when dropped.
 pub(crate) struct DefaultFloatEnv {

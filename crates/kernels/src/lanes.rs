@@ -198,7 +198,10 @@ impl Source for Float8 {
     }
     #[inline(always)]
     fn load(self, bytes: &[u8]) -> [f32; LANES] {
-        group::<1>(bytes).map(#[inline(always)] |[code]| self.table[usize::from(code)])
+        group::<1>(bytes).map(
+            #[inline(always)]
+            |[code]| self.table[usize::from(code)],
+        )
     }
     #[inline(always)]
     fn min_normal(self) -> f32 {

@@ -43,6 +43,7 @@ pub fn stats(view: &View<'_>, threads: Threads) -> Stats {
 
 /// Statistics of a tensor with a given instruction set; for showing that it does not matter which.
 pub fn stats_at(level: Level, view: &View<'_>, threads: Threads) -> Stats {
+    let _env = DefaultFloatEnv::enter();
     let pass = Pass { level, view, threads };
     match view.dtype() {
         DType::F64 => pass.run(lanes::F64),

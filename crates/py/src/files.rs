@@ -229,7 +229,9 @@ pub(crate) fn write_file(py: Python<'_>, path: PathBuf, x: &Bound<'_, PyAny>) ->
     let Some(format) = Format::of_extension(&path) else {
         let found = path.display();
         let expected = ".npy, .npz, .pt or .safetensors";
-        return Err(PyValueError::new_err(format!("{found}: the suffix names no format; expected {expected}")));
+        return Err(PyValueError::new_err(format!(
+            "{found}: the suffix names no format; expected {expected}"
+        )));
     };
     let value = to_value(x, &mut HashMap::new(), MAX_DEPTH)?;
     py.detach(|| file::write(&path, format, &value)).map_err(to_python)

@@ -95,13 +95,22 @@ pub(super) fn each_quad_block(
     range: std::ops::Range<usize>,
     mut with: impl FnMut(usize, &[Quad]),
 ) {
-    let (target_size, golden_size) = (target.dtype().size(), golden.dtype().size());
-    let mut quads = Vec::new();
-    each_run(target, golden, range, |start, target_run, golden_run| {
-        let blocks = target_run.chunks(BLOCK * target_size).zip(golden_run.chunks(BLOCK * golden_size));
-        for (index, (target_block, golden_block)) in blocks.enumerate() {
-            decode_quads((target.dtype(), target_block), (golden.dtype(), golden_block), &mut quads);
-            with(start + index * BLOCK, &quads);
+    let dtypes = (target.dtype(), golden.dtype());
+    let form = Form::of(dtypes.0, dtypes.1);
+    let Scratch { target: target_copy, golden: golden_copy, quads, .. } = &mut Scratch::default();
+    each_run(target, golden, range, |start, target, golden| {
+        let blocks = target.chunks(BLOCK * dtypes.0.size()).zip(golden.chunks(BLOCK * dtypes.1.size()));
+        for (index, (target, golden)) in blocks.enumerate() {
+            if form == Form::Quad {
+                decode_quads((dtypes.0, target), (dtypes.1, golden), quads);
+            } else {
+                decode::<f64>(dtypes.0, target, target_copy);
+                decode::<f64>(dtypes.1, golden, golden_copy);
+                quads.clear();
+                Packed { source: lanes::F64, target: target_copy, golden: golden_copy }
+                    .each(|_, quad| quads.push(quad));
+            }
+            with(start + index * BLOCK, quads);
         }
     });
 }

@@ -19,6 +19,7 @@ pub fn kl_divergence(target: &View<'_>, golden: &View<'_>, threads: Threads) -> 
     if target.shape() != golden.shape() || target.is_empty() {
         return None;
     }
+    let _env = DefaultFloatEnv::enter();
     let (target_scale, golden_scale) = (Scale::of(target, threads)?, Scale::of(golden, threads)?);
     let total = |term: &(dyn Fn(f64, f64) -> f64 + Sync)| {
         over_spans(

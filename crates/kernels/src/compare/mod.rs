@@ -22,6 +22,7 @@ pub use errors::ExponentHistogram;
 pub use kl::kl_divergence;
 
 use crate::blocks::Threads;
+use crate::float_env::DefaultFloatEnv;
 use crate::level::Level;
 
 /// When an element counts as failing: `|target - golden| > atol + rtol * |golden|`.
@@ -194,6 +195,7 @@ pub fn distances_at(
     golden: &View<'_>,
     threads: Threads,
 ) -> Result<Distances, ShapeMismatch> {
+    let _env = DefaultFloatEnv::enter();
     let running = blocks::run(level, target, golden, None, threads)?;
     Ok(Distances::of(&running, target.len() as u64))
 }
@@ -216,6 +218,7 @@ pub fn compare_at(
     tolerance: Tolerance,
     threads: Threads,
 ) -> Result<Comparison, ShapeMismatch> {
+    let _env = DefaultFloatEnv::enter();
     let running = blocks::run(level, target, golden, Some(tolerance), threads)?;
     let distances = Distances::of(&running, target.len() as u64);
     let errors = running.errors.expect("asked for by giving a tolerance");

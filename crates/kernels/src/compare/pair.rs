@@ -102,10 +102,7 @@ impl<S: Source> PairBlock for Packed<'_, S> {
     fn each(&self, mut step: impl FnMut(usize, Quad)) {
         each_pair(self.source, self.target, self.golden, |lane, a, b| {
             let (target, golden) = (a.widen(), b.widen());
-            step(
-                lane,
-                Quad { target, golden, difference: (target - golden).abs(), product: target * golden },
-            );
+            step(lane, Quad::of_real(target, golden));
         });
     }
 }
@@ -219,6 +216,13 @@ impl Quad {
         if self.golden == 0.0 { 0.0 } else { self.difference / self.golden.abs() }
     }
 
+    /// The quad of two real numbers.
+    #[inline(always)]
+    pub(super) fn of_real(target: f64, golden: f64) -> Quad {
+        Quad { target, golden, difference: (target - golden).abs(), product: target * golden }
+    }
+
+    /// The quad of two elements of which one is complex or a 64-bit integer.
     fn of(target: Scalar, golden: Scalar) -> Quad {
         if let (Some(a), Some(b)) = (integer(target), integer(golden)) {
             let (target, golden) = (a as f64, b as f64);
