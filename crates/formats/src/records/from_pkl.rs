@@ -284,9 +284,7 @@ impl Assembly<'_> {
         taken.next = taken.next.max(index.saturating_add(1));
         CallName { base: name.base.clone(), index, direction: name.direction }
     }
-}
 
-impl Assembly<'_> {
     /// torch_npu.hooks does not number calls. Gradients flow backwards, so a backward call most likely answers
     /// the last forward call of its name that has not been answered.
     fn answered_forward(&mut self, name: &LineName) -> Option<u64> {
