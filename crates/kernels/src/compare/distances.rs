@@ -14,7 +14,7 @@ pub(super) const SHARE_LIMITS: [f64; 2] = [1.0 / 1000.0, 5.0 / 1000.0];
 
 /// A relative error estimated in f32 (a rounded difference, a rounded quotient) is off by less than this many
 /// units in its last place. Two roundings and that of the limit itself make three.
-const ESTIMATE_ULPS: i32 = 8;
+const ESTIMATE_ULPS: u32 = 8;
 
 /// The same as a share of the estimate.
 const ESTIMATE_ERROR: f64 = ESTIMATE_ULPS as f64 * f32::EPSILON as f64;
@@ -35,6 +35,8 @@ pub(super) struct RunningDistances {
     pub(super) first_mismatch: Option<u64>,
     /// The f32 estimate of `max_abs`: a block whose own estimate is smaller cannot raise it.
     estimated_max_abs: f32,
+    /// The last block had zeros in golden: the next is likely to have some too.
+    expect_zeros: bool,
 }
 
 impl RunningDistances {
@@ -49,6 +51,7 @@ impl RunningDistances {
             non_finite: NonFinite::default(),
             first_mismatch: None,
             estimated_max_abs: 0.0,
+            expect_zeros: false,
         }
     }
 
@@ -81,14 +84,27 @@ impl RunningDistances {
         start: u64,
         masked: &mut Masked,
     ) -> Added {
-        let block = level.run(Narrow(pairs));
+        let block = self.measure_narrow(level, pairs);
         if block.is_finite() {
             Added { differs: self.take_narrow(level, block, pairs, start), masked: false }
         } else {
             let pairs = self.mask(pairs, lanes::F32, start, masked);
-            let block = level.run(Narrow(pairs));
+            let block = self.measure_narrow(level, pairs);
             Added { differs: self.take_narrow(level, block, pairs, start), masked: true }
         }
+    }
+
+    /// Runs the lean loop in the form that the block before suggests, and again in the other if it must.
+    fn measure_narrow<S: Source<Value = f32>>(&mut self, level: Level, pairs: Packed<'_, S>) -> NarrowBlock {
+        if !self.expect_zeros {
+            let block = level.run(Narrow::<S, false>(pairs));
+            if block.max_rel.is_finite() {
+                return block;
+            }
+        }
+        let block = level.run(Narrow::<S, true>(pairs));
+        self.expect_zeros = block.has_zero_golden;
+        block
     }
 
     /// Takes over a measured block, looking again where f32 estimates are not enough.
@@ -100,7 +116,7 @@ impl RunningDistances {
         start: u64,
     ) -> bool {
         self.add_sums(block.sums);
-        let zero_golden = if block.least_golden == 0.0 { level.run(ZeroGolden(pairs)) } else { 0 };
+        let zero_golden = if block.has_zero_golden { level.run(ZeroGolden(pairs)) } else { 0 };
         let may_raise_max_abs = block.max_abs > 0.0 && block.max_abs >= self.estimated_max_abs;
         // The second term covers quotients so small that f32 cannot hold their precision.
         let may_raise_max_rel = block.max_rel > 0.0
@@ -236,8 +252,9 @@ pub(super) struct Sums {
 struct NarrowBlock {
     sums: Sums,
     max_abs: f32,
+    /// Not finite where the loop met a zero golden without expecting one: the block must then be taken again.
     max_rel: f32,
-    least_golden: f32,
+    has_zero_golden: bool,
     under: [u64; 2],
     /// Some estimate lies too close to a share's limit to tell its side.
     unsure: bool,
@@ -245,37 +262,36 @@ struct NarrowBlock {
 
 impl NarrowBlock {
     /// Squares of finite f32 cannot overflow in f64, so finite sums mean finite elements.
-    #[inline(always)]
     fn is_finite(&self) -> bool {
         self.sums.target_squares.is_finite() && self.sums.golden_squares.is_finite()
     }
 }
 
 /// The lean loop. Magnitudes are compared as integers, which order like the floats whose bits they are and have
-/// twice the units to run on.
-struct Narrow<'a, S>(Packed<'a, S>);
+/// twice the units to run on. `ZEROS` says that zeros are to be expected in golden: they cost a tenth.
+struct Narrow<'a, S, const ZEROS: bool>(Packed<'a, S>);
 
-impl<S: Source<Value = f32>> Kernel for Narrow<'_, S> {
+impl<S: Source<Value = f32>, const ZEROS: bool> Kernel for Narrow<'_, S, ZEROS> {
     type Output = NarrowBlock;
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> NarrowBlock {
-        let pairs = self.0;
-        const MAGNITUDE: i32 = i32::MAX;
+        const MAGNITUDE: u32 = u32::MAX >> 1;
+        const INFINITY: u32 = f32::INFINITY.to_bits();
         // The lower ends of the ranges in which an estimate is too close to a limit.
-        let limits = SHARE_LIMITS.map(|limit| (limit as f32).to_bits() as i32 - ESTIMATE_ULPS);
-        let infinity = f32::INFINITY.to_bits() as i32;
+        let limits = SHARE_LIMITS.map(|limit| (limit as f32).to_bits() - ESTIMATE_ULPS);
         let mut product = [0.0; LANES];
         let mut target_squares = [0.0; LANES];
         let mut golden_squares = [0.0; LANES];
         let mut difference_squares = [0.0; LANES];
-        let mut max_abs = [0i32; LANES];
-        let mut max_rel = [0i32; LANES];
-        let mut least_golden = [infinity; LANES];
+        let mut max_abs = [0u32; LANES];
+        let mut max_rel = [0u32; LANES];
+        let mut least_golden = [INFINITY; LANES];
         let mut under_0 = [0u32; LANES];
         let mut under_1 = [0u32; LANES];
         let mut nearest = [u32::MAX; LANES];
-        let filling = each_pair_group(pairs.source, pairs.target, pairs.golden, |a, b| {
+        let Packed { source, target, golden } = self.0;
+        let filling = each_pair_group(source, target, golden, |a, b| {
             for lane in 0..LANES {
                 let (wide_a, wide_b) = (f64::from(a[lane]), f64::from(b[lane]));
                 let difference = wide_a - wide_b;
@@ -285,22 +301,24 @@ impl<S: Source<Value = f32>> Kernel for Narrow<'_, S> {
                 difference_squares[lane] += difference * difference;
             }
             for lane in 0..LANES {
-                let abs = (a[lane] - b[lane]).to_bits() as i32 & MAGNITUDE;
-                let size = b[lane].to_bits() as i32 & MAGNITUDE;
-                // A zero golden has no relative error; an infinite divisor makes it zero here.
-                let divisor = if size == 0 { infinity } else { size };
-                let rel = (f32::from_bits(abs as u32) / f32::from_bits(divisor as u32)).to_bits() as i32;
+                let abs = (a[lane] - b[lane]).to_bits() & MAGNITUDE;
+                let mut divisor = b[lane].to_bits() & MAGNITUDE;
+                if ZEROS {
+                    least_golden[lane] = smaller(least_golden[lane], divisor);
+                    // A zero golden has no relative error; an infinite divisor makes it zero.
+                    divisor = if divisor == 0 { INFINITY } else { divisor };
+                }
+                let rel = (f32::from_bits(abs) / f32::from_bits(divisor)).to_bits();
                 max_abs[lane] = larger(max_abs[lane], abs);
                 max_rel[lane] = larger(max_rel[lane], rel);
-                least_golden[lane] = smaller(least_golden[lane], size);
                 // Negative under a limit, which as an unsigned number is far above it.
-                let above = limits.map(|limit| rel.wrapping_sub(limit) as u32);
+                let above = limits.map(|limit| rel.wrapping_sub(limit));
                 under_0[lane] += above[0] >> 31;
                 under_1[lane] += above[1] >> 31;
                 nearest[lane] = smaller(nearest[lane], smaller(above[0], above[1]));
             }
         });
-        let float = |lanes: [i32; LANES], join: fn(i32, i32) -> i32| f32::from_bits(fold(lanes, join) as u32);
+        let float = |lanes: [u32; LANES], join: fn(u32, u32) -> u32| f32::from_bits(fold(lanes, join));
         NarrowBlock {
             sums: Sums {
                 product: sum(product),
@@ -310,9 +328,10 @@ impl<S: Source<Value = f32>> Kernel for Narrow<'_, S> {
             },
             max_abs: float(max_abs, larger),
             max_rel: float(max_rel, larger),
-            least_golden: float(least_golden, smaller),
-            under: [count(under_0) - filling, count(under_1) - filling],
-            unsure: fold(nearest, smaller) <= 2 * ESTIMATE_ULPS as u32,
+            has_zero_golden: ZEROS && fold(least_golden, smaller) == 0,
+            // What fills up the last group agrees; where zeros are not expected it makes the block be taken again.
+            under: [under_0, under_1].map(|lanes| count(lanes).saturating_sub(filling)),
+            unsure: fold(nearest, smaller) <= 2 * ESTIMATE_ULPS,
         }
     }
 }
