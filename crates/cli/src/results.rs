@@ -27,12 +27,7 @@ pub fn of_stats(dtype: DType, shape: &[usize], stats: &Stats) -> Record {
 }
 
 /// What a comparison found, with the fields of [`ulpscope_report::fields::DIFF`].
-pub fn of_comparison(
-    target: &Side,
-    golden: &Side,
-    comparison: &Comparison,
-    kl: Option<f64>,
-) -> Record {
+pub fn of_comparison(target: &Side, golden: &Side, comparison: &Comparison, kl: Option<f64>) -> Record {
     let distances = &comparison.distances;
     let worst = |flat| Cell::Index { flat, coordinates: golden.coordinates(flat) };
     Record::new(vec![
