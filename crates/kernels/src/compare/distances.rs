@@ -6,7 +6,9 @@
 
 use super::NonFinite;
 use super::pair::{Masked, Packed, PairBlock, Quad, Width};
-use crate::lanes::{self, LANES, Lane, Source, count, each_pair_group, fold, larger, smaller, sum};
+use crate::lanes::{
+    self, LANES, Lane, Source, count, each_lane, each_pair_group, fold, larger, smaller, sum,
+};
 use crate::level::{Kernel, Level, add_exact_product};
 
 /// Shares of elements are taken below these relative errors.
@@ -76,22 +78,44 @@ impl RunningDistances {
         self.under.map(|count| count - self.non_finite.mismatched)
     }
 
-    /// Adds a block of narrow pairs, whose first element has row-major position `start`.
+    /// Adds a block of pairs that are equal bit by bit, for which golden's squares are all there is to sum. False,
+    /// and nothing added, when not all of them are finite.
+    pub(super) fn add_same<S: Source>(&mut self, level: Level, pairs: Packed<'_, S>) -> bool {
+        let squares = level.run(Squares(pairs));
+        if !squares.is_finite() {
+            return false;
+        }
+        let sums = Sums {
+            product: squares,
+            target_squares: squares,
+            golden_squares: squares,
+            difference_squares: 0.0,
+        };
+        self.add_sums(sums);
+        let count = (pairs.golden.len() / S::SIZE) as u64;
+        self.add_counts([count; 2], 0);
+        true
+    }
+
+    /// Adds a block of narrow pairs, whose first element has row-major position `start`. Tells whether it had
+    /// non-finite elements: `masked` then has copies without them.
     pub(super) fn add_narrow<S: Source<Value = f32>>(
         &mut self,
         level: Level,
         pairs: Packed<'_, S>,
         start: u64,
         masked: &mut Masked,
-    ) -> Added {
+    ) -> bool {
         let block = self.measure_narrow(level, pairs);
-        if block.is_finite() {
-            Added { differs: self.take_narrow(level, block, pairs, start), masked: false }
+        let is_finite = block.is_finite();
+        if is_finite {
+            self.take_narrow(level, block, pairs, start);
         } else {
             let pairs = self.mask(pairs, lanes::F32, start, masked);
             let block = self.measure_narrow(level, pairs);
-            Added { differs: self.take_narrow(level, block, pairs, start), masked: true }
+            self.take_narrow(level, block, pairs, start);
         }
+        !is_finite
     }
 
     /// Runs the lean loop in the form that the block before suggests, and again in the other if it must.
@@ -114,7 +138,7 @@ impl RunningDistances {
         block: NarrowBlock,
         pairs: Packed<'_, S>,
         start: u64,
-    ) -> bool {
+    ) {
         self.add_sums(block.sums);
         let zero_golden = if block.has_zero_golden { level.run(ZeroGolden(pairs)) } else { 0 };
         let may_raise_max_abs = block.max_abs > 0.0 && block.max_abs >= self.estimated_max_abs;
@@ -130,30 +154,31 @@ impl RunningDistances {
             under = exact.under;
         }
         self.add_counts(under, zero_golden);
-        block.max_abs > 0.0
     }
 
-    /// Adds a block of pairs of f64.
+    /// Adds a block of pairs of f64, with the same answer as [`RunningDistances::add_narrow`].
     pub(super) fn add_wide(
         &mut self,
         level: Level,
         pairs: Packed<'_, lanes::F64>,
         start: u64,
         masked: &mut Masked,
-    ) -> Added {
+    ) -> bool {
         let block = level.run(Wide(pairs));
         // Finite sums mean finite elements; the squares of huge ones overflow too, and are masked in vain.
-        if block.sums.target_squares.is_finite() && block.sums.golden_squares.is_finite() {
-            Added { differs: self.take_wide(level, block, pairs, start), masked: false }
+        let is_finite = block.sums.target_squares.is_finite() && block.sums.golden_squares.is_finite();
+        if is_finite {
+            self.take_wide(level, block, pairs, start);
         } else {
             let pairs = self.mask(pairs, lanes::F64, start, masked);
             let block = level.run(Wide(pairs));
-            Added { differs: self.take_wide(level, block, pairs, start), masked: true }
+            self.take_wide(level, block, pairs, start);
         }
+        !is_finite
     }
 
     /// Adds a block of quads; those that are not finite are set to zero.
-    pub(super) fn add_quads(&mut self, level: Level, quads: &mut [Quad], start: u64) -> Added {
+    pub(super) fn add_quads(&mut self, level: Level, quads: &mut [Quad], start: u64) {
         for (index, quad) in quads.iter_mut().enumerate() {
             if !(quad.target.is_finite() && quad.golden.is_finite()) {
                 self.see_non_finite(quad.target, quad.golden, start + index as u64);
@@ -162,16 +187,14 @@ impl RunningDistances {
         }
         let quads = &*quads;
         let block = level.run(Wide(quads));
-        // Masked in place, so that there is no other copy to look at.
-        Added { differs: self.take_wide(level, block, quads, start), masked: false }
+        self.take_wide(level, block, quads, start);
     }
 
-    fn take_wide<P: PairBlock>(&mut self, level: Level, block: WideBlock, pairs: P, start: u64) -> bool {
+    fn take_wide<P: PairBlock>(&mut self, level: Level, block: WideBlock, pairs: P, start: u64) {
         self.add_sums(block.sums);
         self.raise_maxima(&block, &pairs, start);
         let zero_golden = if block.least_golden == 0.0 { level.run(ZeroGolden(pairs)) } else { 0 };
         self.add_counts(block.under, zero_golden);
-        block.max_abs > 0.0
     }
 
     fn raise_maxima<P: PairBlock>(&mut self, block: &WideBlock, pairs: &P, start: u64) {
@@ -229,14 +252,6 @@ impl RunningDistances {
             self.first_mismatch.get_or_insert(at);
         }
     }
-}
-
-/// What came of a block that was added.
-pub(super) struct Added {
-    /// Some finite pair differs in value.
-    pub(super) differs: bool,
-    /// The block held non-finite elements; the masked copies are without them.
-    pub(super) masked: bool,
 }
 
 /// The four sums from which cosine and the L2 distances follow.
@@ -333,6 +348,27 @@ impl<S: Source<Value = f32>, const ZEROS: bool> Kernel for Narrow<'_, S, ZEROS> 
             under: [under_0, under_1].map(|lanes| count(lanes).saturating_sub(filling)),
             unsure: fold(nearest, smaller) <= 2 * ESTIMATE_ULPS,
         }
+    }
+}
+
+/// The sum of golden's squares, in the lanes and order of the other loops.
+struct Squares<'a, S>(Packed<'a, S>);
+
+impl<S: Source> Kernel for Squares<'_, S> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> f64 {
+        let mut squares = [0.0; LANES];
+        each_lane(self.0.source, self.0.golden, |lane, value| {
+            let wide = value.widen();
+            squares[lane] = if S::Value::EXACT_SQUARES {
+                add_exact_product::<FMA>(squares[lane], wide, wide)
+            } else {
+                squares[lane] + wide * wide
+            };
+        });
+        sum(squares)
     }
 }
 
