@@ -4,7 +4,7 @@ use ulpscope_tensor::{DType, View};
 
 use super::distances::RunningDistances;
 use super::errors::RunningErrors;
-use super::pair::{Form, Masked, Packed, PairBlock, Quad, Scratch, decode, decode_quads};
+use super::pair::{Form, Masked, Packed, PairBlock, Quad, Scratch, Width, decode, decode_quads};
 use super::ulp::Distances;
 use super::{ShapeMismatch, Tolerance};
 use crate::blocks::{BLOCK, Threads, over_spans};
@@ -144,9 +144,9 @@ impl Walk<'_> {
             };
             match self.form {
                 Form::F32 => block.narrow(Packed { source: lanes::F32, target, golden }, masked),
-                Form::BF16 => block.narrow(Packed { source: lanes::BF16, target, golden }, masked),
-                Form::F16 => block.narrow(Packed { source: lanes::F16, target, golden }, masked),
-                Form::F64 => block.wide(Packed { source: lanes::F64, target, golden }, masked),
+                Form::BF16 => block.wide(Packed { source: lanes::BF16, target, golden }, lanes::F32, masked),
+                Form::F16 => block.wide(Packed { source: lanes::F16, target, golden }, lanes::F32, masked),
+                Form::F64 => block.wide(Packed { source: lanes::F64, target, golden }, lanes::F64, masked),
                 Form::Narrow => {
                     decode::<f32>(target_dtype, target, target_copy);
                     decode::<f32>(golden_dtype, golden, golden_copy);
@@ -158,10 +158,8 @@ impl Walk<'_> {
                 Form::Wide => {
                     decode::<f64>(target_dtype, target, target_copy);
                     decode::<f64>(golden_dtype, golden, golden_copy);
-                    block.wide(
-                        Packed { source: lanes::F64, target: target_copy, golden: golden_copy },
-                        masked,
-                    );
+                    let pairs = Packed { source: lanes::F64, target: target_copy, golden: golden_copy };
+                    block.wide(pairs, lanes::F64, masked);
                 }
                 Form::Quad => {
                     decode_quads((target_dtype, target), (golden_dtype, golden), quads);
@@ -184,27 +182,34 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    fn narrow<S: Source<Value = f32>>(&mut self, pairs: Packed<'_, S>, masked: &mut Masked) {
+    fn narrow(&mut self, pairs: Packed<'_, lanes::F32>, masked: &mut Masked) {
         let same = self.is_same();
         let distances = &mut self.running.distances;
         if same && distances.add_same(self.level, pairs) {
             return;
         }
-        if distances.add_narrow(self.level, pairs, self.start, masked) {
-            self.look_closer(masked.pairs(lanes::F32), same);
+        let is_masked = distances.add_narrow(self.level, pairs, self.start, masked);
+        self.look_closer(if is_masked { masked.pairs(lanes::F32) } else { pairs }, same);
+    }
+
+    fn wide<S: Source, W: Source<Value = S::Value>>(
+        &mut self,
+        pairs: Packed<'_, S>,
+        copies: W,
+        masked: &mut Masked,
+    ) where
+        S::Value: Width,
+    {
+        let same = self.is_same();
+        let distances = &mut self.running.distances;
+        if same && distances.add_same(self.level, pairs) {
+            return;
+        }
+        if distances.add_wide(self.level, pairs, copies, self.start, masked) {
+            self.look_closer(masked.pairs(copies), same);
         } else {
             self.look_closer(pairs, same);
         }
-    }
-
-    fn wide(&mut self, pairs: Packed<'_, lanes::F64>, masked: &mut Masked) {
-        let same = self.is_same();
-        let distances = &mut self.running.distances;
-        if same && distances.add_same(self.level, pairs) {
-            return;
-        }
-        let is_masked = distances.add_wide(self.level, pairs, self.start, masked);
-        self.look_closer(if is_masked { masked.pairs(lanes::F64) } else { pairs }, same);
     }
 
     fn quads(&mut self, quads: &mut [Quad]) {
