@@ -42,11 +42,8 @@ impl Kernel for Distances<'_> {
                 distances(target, golden, |element| {
                     let bits = $bits::from_le_bytes(element);
                     let magnitude = (bits & ($bits::MAX >> 1)) as $signed;
-                    (magnitude < $infinity).then_some(i64::from(if bits >> ($bits::BITS - 1) == 0 {
-                        magnitude
-                    } else {
-                        -magnitude
-                    }))
+                    let negative = bits >> ($bits::BITS - 1) != 0;
+                    (i64::from(if negative { -magnitude } else { magnitude }), magnitude < $infinity)
                 })
             };
         }
@@ -55,16 +52,16 @@ impl Kernel for Distances<'_> {
             DType::F32 => ieee!(u32, i32, 0x7f80_0000),
             DType::F16 => ieee!(u16, i16, 0x7c00),
             DType::BF16 => ieee!(u16, i16, 0x7f80),
-            DType::I8 => distances(target, golden, |e| Some(i8::from_le_bytes(e).into())),
-            DType::I16 => distances(target, golden, |e| Some(i16::from_le_bytes(e).into())),
-            DType::I32 => distances(target, golden, |e| Some(i32::from_le_bytes(e).into())),
-            DType::I64 => distances(target, golden, |e| Some(i64::from_le_bytes(e))),
-            DType::U8 => distances(target, golden, |e| Some(u8::from_le_bytes(e).into())),
-            DType::U16 => distances(target, golden, |e| Some(u16::from_le_bytes(e).into())),
-            DType::U32 => distances(target, golden, |e| Some(u32::from_le_bytes(e).into())),
+            DType::I8 => distances(target, golden, |e| (i8::from_le_bytes(e).into(), true)),
+            DType::I16 => distances(target, golden, |e| (i16::from_le_bytes(e).into(), true)),
+            DType::I32 => distances(target, golden, |e| (i32::from_le_bytes(e).into(), true)),
+            DType::I64 => distances(target, golden, |e| (i64::from_le_bytes(e), true)),
+            DType::U8 => distances(target, golden, |e| (u8::from_le_bytes(e).into(), true)),
+            DType::U16 => distances(target, golden, |e| (u16::from_le_bytes(e).into(), true)),
+            DType::U32 => distances(target, golden, |e| (u32::from_le_bytes(e).into(), true)),
             // Shifting both by 2^63 keeps the distance and makes them signed.
-            DType::U64 => distances(target, golden, |e| Some((u64::from_le_bytes(e) ^ (1 << 63)) as i64)),
-            DType::Bool => distances(target, golden, |[byte]| Some((byte != 0).into())),
+            DType::U64 => distances(target, golden, |e| ((u64::from_le_bytes(e) ^ (1 << 63)) as i64, true)),
+            DType::Bool => distances(target, golden, |[byte]| ((byte != 0).into(), true)),
             DType::C64 | DType::C128 => UlpDistance::default(),
             DType::F8E4M3FN
             | DType::F8E5M2
@@ -79,38 +76,40 @@ impl Kernel for Distances<'_> {
     }
 }
 
+/// A place among the values of a dtype, and whether it is one of a finite value.
+type Key = (i64, bool);
+
 #[inline(always)]
-fn distances<const N: usize>(
-    target: &[u8],
-    golden: &[u8],
-    key: impl Fn([u8; N]) -> Option<i64>,
-) -> UlpDistance {
-    let mut distance = UlpDistance::default();
-    // Groups keep the running numbers in lanes; only elements of 8 bytes have distances whose sum over a lane
-    // could overflow 64 bits, and these are widened one by one.
+fn distances<const N: usize>(target: &[u8], golden: &[u8], key: impl Fn([u8; N]) -> Key) -> UlpDistance {
     let mut max = [0u64; LANES];
-    let mut sum = [0u64; LANES];
-    for (group_a, group_b) in target.chunks(LANES * N).zip(golden.chunks(LANES * N)) {
-        let pairs = group_a.as_chunks().0.iter().zip(group_b.as_chunks().0);
-        for (lane, (a, b)) in pairs.enumerate() {
-            let apart = match (key(*a), key(*b)) {
-                (Some(a), Some(b)) => a.abs_diff(b),
-                _ => 0,
-            };
-            max[lane] = larger(max[lane], apart);
-            if N == 8 {
-                distance.sum += u128::from(apart);
-            } else {
-                sum[lane] += apart;
-            }
+    // In two halves, since distances of 64-bit values fill a lane on their own.
+    let mut low = [0u64; LANES];
+    let mut high = [0u64; LANES];
+    let mut step = |lane: usize, a: [u8; N], b: [u8; N]| {
+        let ((a, a_finite), (b, b_finite)) = (key(a), key(b));
+        let apart = if a_finite & b_finite { a.abs_diff(b) } else { 0 };
+        max[lane] = larger(max[lane], apart);
+        low[lane] += apart & u64::from(u32::MAX);
+        high[lane] += apart >> 32;
+    };
+    let (groups_a, tail_a) = target.as_chunks::<N>().0.as_chunks::<LANES>();
+    let (groups_b, tail_b) = golden.as_chunks::<N>().0.as_chunks::<LANES>();
+    for (group_a, group_b) in groups_a.iter().zip(groups_b) {
+        for (lane, (a, b)) in group_a.iter().zip(group_b).enumerate() {
+            step(lane, *a, *b);
         }
     }
-    distance.max = fold(max, larger);
-    distance.sum += u128::from(fold(sum, |a, b| a + b));
-    distance
+    for (lane, (a, b)) in tail_a.iter().zip(tail_b).enumerate() {
+        step(lane, *a, *b);
+    }
+    let add = |a, b| a + b;
+    UlpDistance {
+        max: fold(max, larger),
+        sum: u128::from(fold(low, add)) + (u128::from(fold(high, add)) << 32),
+    }
 }
 
-type Ranks = [Option<i64>; 256];
+type Ranks = [Key; 256];
 
 /// The place of each code's value among the finite values of its dtype.
 fn float8_ranks(dtype: DType) -> &'static Ranks {
@@ -138,5 +137,8 @@ fn rank(dtype: DType) -> Ranks {
     let mut values: Vec<f32> = table.iter().copied().filter(|value| value.is_finite()).collect();
     values.sort_by(f32::total_cmp);
     values.dedup_by(|a, b| a == b);
-    table.map(|value| values.iter().position(|other| *other == value).map(|at| at as i64))
+    table.map(|value| {
+        let place = values.iter().position(|other| *other == value);
+        (place.unwrap_or(0) as i64, place.is_some())
+    })
 }
