@@ -81,6 +81,11 @@ impl<'py> Input<'py> {
 
     fn of_numpy(array: &Bound<'py, PyAny>) -> PyResult<Input<'py>> {
         let py = array.py();
+        // The address that a scalar of numpy gives is that of a copy, gone when it is asked for.
+        let array = &match array.getattr_opt(intern!(py, "__array__"))? {
+            Some(to_array) => to_array.call0()?,
+            None => array.clone(),
+        };
         let dtype = array.getattr(intern!(py, "dtype"))?;
         let order: String = dtype.getattr(intern!(py, "byteorder"))?.extract()?;
         if order == ">" {
@@ -190,6 +195,11 @@ impl Layout {
         if self.shape.contains(&0) {
             return Ok((0, 0));
         }
+        if self.address == 0 {
+            return Err(PyValueError::new_err(
+                "the tensor has a shape but no memory (is it a fake or a wrapper?): give the tensor within it",
+            ));
+        }
         let overflow =
             || PyValueError::new_err(format!("shape {:?} overflows the address space", self.shape));
         let (mut before, mut after) = (0usize, self.dtype.size());
@@ -232,7 +242,7 @@ fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
     #[expect(unsafe_code)]
     let status = unsafe { borrow(object.as_ptr().cast(), tensor.as_mut_ptr()) };
     if status != 0 {
-        // A pending conjugation, a sparse layout: the slower way says better what is wrong, if anything is.
+        // A sparse layout, a wrapper: the slower way says better what is wrong, if anything is.
         drop(PyErr::take(object.py()));
         return Ok(None);
     }
@@ -247,6 +257,9 @@ fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
         if rank == 0 || pointer.is_null() { &[][..] } else { std::slice::from_raw_parts(pointer, rank) }
     };
     let dtype = dtype_from_dlpack(tensor.dtype)?;
+    if is_pending(object, dtype)? {
+        return Ok(None);
+    }
     let shape: Vec<usize> = numbers(tensor.shape).iter().map(|&dim| dim as usize).collect();
     let strides = if tensor.strides.is_null() {
         ulpscope_tensor::contiguous_strides(&shape, dtype.size())
@@ -258,6 +271,17 @@ fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
         layout: Layout { dtype, shape, strides, address },
         on_cpu: tensor.device.kind == dlpack::CPU,
     }))
+}
+
+/// Whether the elements in memory are yet to be conjugated or negated. Torch does so when it reads them, and its
+/// exchange table does not tell.
+fn is_pending(object: &Bound<'_, PyAny>, dtype: DType) -> PyResult<bool> {
+    let py = object.py();
+    let is_set = |flag| match object.getattr_opt(flag)? {
+        Some(method) => method.call0()?.is_truthy(),
+        None => Ok(false),
+    };
+    Ok(is_set(intern!(py, "is_neg"))? || dtype.is_complex() && is_set(intern!(py, "is_conj"))?)
 }
 
 thread_local! {
