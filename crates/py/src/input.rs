@@ -122,16 +122,21 @@ impl<'py> Input<'py> {
         py.detach(|| Ok(with(&parts.0.view()?, &parts.1.view()?)))
     }
 
-    /// The tensor as a value of its own, which keeps the object alive instead of copying its elements.
+    /// The tensor as a value of its own, which keeps the object alive instead of copying its elements. It lies in
+    /// the whole of a torch storage, so that tensors which share one are seen to.
     pub(crate) fn into_tensor(self) -> PyResult<Tensor> {
         let (owner, layout) = match self {
             Input::File(tensor) => return Ok(tensor),
             Input::Object { owner, layout } => (owner, layout),
         };
         let (before, length) = layout.extent()?;
-        let memory =
-            ObjectMemory { _owner: owner.unbind(), address: layout.address.wrapping_sub(before), length };
-        Tensor::strided(layout.dtype, layout.shape, layout.strides, Bytes::foreign(memory), before)
+        let own = Region { address: layout.address.wrapping_sub(before), length };
+        let region = storage_of(&owner)?.filter(|storage| storage.contains(&own)).unwrap_or(own);
+        let origin = layout.address.wrapping_sub(region.address);
+        let memory = ObjectMemory { _owner: owner.unbind(), region };
+        // Without elements there is no place for the first one to be.
+        let origin = if length == 0 { 0 } else { origin };
+        Tensor::strided(layout.dtype, layout.shape, layout.strides, Bytes::foreign(memory), origin)
             .map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
@@ -158,11 +163,34 @@ impl<'a> Part<'a> {
     }
 }
 
+/// A run of bytes in memory.
+struct Region {
+    address: usize,
+    length: usize,
+}
+
+impl Region {
+    fn contains(&self, other: &Region) -> bool {
+        let from_start = other.address.checked_sub(self.address);
+        from_start.is_some_and(|start| other.length <= self.length && start <= self.length - other.length)
+    }
+}
+
+/// The storage in which a torch tensor's elements lie.
+fn storage_of(tensor: &Bound<'_, PyAny>) -> PyResult<Option<Region>> {
+    let py = tensor.py();
+    let Some(storage) = tensor.getattr_opt(intern!(py, "untyped_storage"))? else { return Ok(None) };
+    let storage = storage.call0()?;
+    Ok(Some(Region {
+        address: storage.call_method0(intern!(py, "data_ptr"))?.extract()?,
+        length: storage.call_method0(intern!(py, "nbytes"))?.extract()?,
+    }))
+}
+
 /// Memory of a Python object, which it keeps alive.
 struct ObjectMemory {
     _owner: Py<PyAny>,
-    address: usize,
-    length: usize,
+    region: Region,
 }
 
 impl AsRef<[u8]> for ObjectMemory {
@@ -170,7 +198,7 @@ impl AsRef<[u8]> for ObjectMemory {
         // SAFETY: see `memory`; the owner is held by this very structure.
         #[expect(unsafe_code)]
         unsafe {
-            memory(self.address, self.length)
+            memory(self.region.address, self.region.length)
         }
     }
 }
