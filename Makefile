@@ -63,8 +63,9 @@ format: $(TOOLS_READY) ## Put every file into the common format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: setup ## Measure the kernels against the machine's own read bandwidth
-	cargo bench --package ulpscope-kernels --locked
+bench: setup ## Measure the kernels against the machine's own read bandwidth, and calls against torch
+	cargo bench --package ulpscope-kernels --bench kernels --locked
+	ONEDNN_MAX_CPU_ISA=AVX512_CORE $(BIN)/python benches/python_calls.py
 
 fuzz: ## Run every fuzz target for FUZZ_SECONDS (600) each; needs nightly Rust and cargo-fuzz
 	@for target in $(FUZZ_TARGETS); do \

@@ -3,7 +3,19 @@
 import os
 from typing import Any, final, overload
 
-Scalar = bool | int | float | complex
+__all__ = [
+    "Diff",
+    "ElementDiff",
+    "FileTensor",
+    "FormatError",
+    "Stats",
+    "diff",
+    "digest",
+    "read_file",
+    "run_command",
+    "stats",
+    "write_file",
+]
 
 class FormatError(ValueError): ...
 
@@ -145,7 +157,9 @@ def diff(
     elements: int = 10,
 ) -> Diff | dict[str, Diff]: ...
 @overload
-def diff(target: Any, golden: Any, *, atol: float = 0.001, rtol: float = 0.001, elements: int = 10) -> Diff: ...
+def diff(
+    target: Any, golden: Any, *, atol: float = 0.001, rtol: float = 0.001, elements: int = 10
+) -> Diff: ...
 def digest(x: Any, kind: str = "xxh3") -> str: ...
 def read_file(path: str | os.PathLike[str]) -> Any: ...
 def write_file(path: str | os.PathLike[str], x: Any) -> None: ...

@@ -33,7 +33,7 @@ def load(path: str | os.PathLike[str], framework: Framework | None = None) -> An
 
 
 def save(path: str | os.PathLike[str], x: Any) -> None:
-    """Writes a tensor, or a dictionary or list of tensors and plain values, in the format of the path's suffix.
+    """Writes a tensor, or a dictionary or list of tensors and plain values, in the format of the suffix.
 
     The file appears complete or not at all.
     """
@@ -52,13 +52,16 @@ def _convert(value: Any, convert: Callable[[_core.FileTensor], Any]) -> Any:
 
 def _to_torch(tensor: _core.FileTensor) -> torch.Tensor:
     import torch
+    from torch.utils.dlpack import from_dlpack
 
     dtype = getattr(torch, tensor.dtype, None)
     if not isinstance(dtype, torch.dtype):
-        raise TypeError(f"this torch has no {tensor.dtype}; ulpscope.stats and ulpscope.diff read the file itself")
+        raise TypeError(
+            f"this torch has no {tensor.dtype}; ulpscope.stats and ulpscope.diff read the file itself"
+        )
     if 0 in tensor.shape:
         return torch.empty(tensor.shape, dtype=dtype)
-    raw = torch.from_dlpack(tensor)
+    raw = from_dlpack(tensor)
     if not tensor.aligned:
         raw = raw.clone()
     return raw.view(dtype).as_strided(tensor.shape, tensor.strides)

@@ -101,7 +101,8 @@ def diff(target: torch.Tensor, golden: torch.Tensor, atol: float, rtol: float) -
         cosine = float(np.sum(t * np.conj(g)).real) / norms
 
     def share(limit: float) -> float:
-        return (int(((rel < limit) & ~no_rel).sum()) + agreeing) / count if count else 1.0
+        under = (error < limit * size) | (error == 0)
+        return (int(under.sum()) + agreeing) / count if count else 1.0
 
     mean = (lambda values: float(values.sum()) / t.size) if t.size else (lambda values: 0.0)
     worst = None

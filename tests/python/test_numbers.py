@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reference
 import torch
-import ulpscope
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import reference
+import ulpscope
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 FLOATS_8 = [
@@ -127,10 +128,7 @@ def check_diff(target: torch.Tensor, golden: torch.Tensor, atol: float = 1e-3, r
             exact = exact and not (target.is_complex() or golden.is_complex())
             assert same(got, value, 0.0 if exact else SUM_RTOL), f"{name}: {got} is not {value}"
     assert found.agrees == (expected["over_tolerance"] == 0)
-    assert found.equal == (
-        target.dtype == golden.dtype
-        and raw_bytes(target) == raw_bytes(golden)
-    )
+    assert found.equal == (target.dtype == golden.dtype and raw_bytes(target) == raw_bytes(golden))
 
 
 @settings(max_examples=150, deadline=None)

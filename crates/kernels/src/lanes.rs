@@ -239,9 +239,8 @@ pub(crate) fn each_lane<S: Source>(source: S, block: &[u8], mut step: impl FnMut
     let tail = groups.remainder();
     for group in groups {
         prefetch(group);
-        let values = source.load(group);
-        for lane in 0..LANES {
-            step(lane, values[lane]);
+        for (lane, value) in source.load(group).into_iter().enumerate() {
+            step(lane, value);
         }
     }
     for (lane, element) in tail.chunks_exact(S::SIZE).enumerate() {

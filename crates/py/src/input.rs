@@ -319,10 +319,10 @@ thread_local! {
 
 fn exchange_api(kind: &Bound<'_, PyType>) -> PyResult<Option<&'static ExchangeApi>> {
     LAST_TYPE.with_borrow_mut(|last| {
-        if let Some((known, api)) = last {
-            if known.is(kind) {
-                return Ok(*api);
-            }
+        if let Some((known, api)) = last
+            && known.is(kind)
+        {
+            return Ok(*api);
         }
         let api = match kind.getattr_opt(intern!(kind.py(), "__dlpack_c_exchange_api__"))? {
             Some(capsule) => api_from_capsule(&capsule),

@@ -1,5 +1,7 @@
 //! Views address what they say they address, and nothing else.
 
+#![allow(clippy::unwrap_used)]
+
 use ulpscope_tensor::{DType, Scalar, View, ViewError};
 
 fn bytes(values: &[f32]) -> Vec<u8> {

@@ -4,13 +4,13 @@ use ulpscope_tensor::{DType, View};
 
 use super::distances::RunningDistances;
 use super::errors::RunningErrors;
-use super::pair::{Form, Masked, Packed, PairBlock, Quad, Scratch, decode, decode_quads};
+use super::pair::{Form, Masked, Packed, PairBlock, Quad, Scratch, Width, decode, decode_quads};
 use super::ulp::Distances;
 use super::{ShapeMismatch, Tolerance};
 use crate::blocks::{BLOCK, Threads, over_spans};
 use crate::float_env::DefaultFloatEnv;
-use crate::lanes::{self, Source};
-use crate::level::Level;
+use crate::lanes::{self, Source, prefetch};
+use crate::level::{Kernel, Level};
 
 /// What is known after some run of blocks.
 pub(super) struct Running {
@@ -144,9 +144,9 @@ impl Walk<'_> {
             };
             match self.form {
                 Form::F32 => block.narrow(Packed { source: lanes::F32, target, golden }, masked),
-                Form::BF16 => block.narrow(Packed { source: lanes::BF16, target, golden }, masked),
-                Form::F16 => block.narrow(Packed { source: lanes::F16, target, golden }, masked),
-                Form::F64 => block.wide(Packed { source: lanes::F64, target, golden }, masked),
+                Form::BF16 => block.wide(Packed { source: lanes::BF16, target, golden }, lanes::F32, masked),
+                Form::F16 => block.wide(Packed { source: lanes::F16, target, golden }, lanes::F32, masked),
+                Form::F64 => block.wide(Packed { source: lanes::F64, target, golden }, lanes::F64, masked),
                 Form::Narrow => {
                     decode::<f32>(target_dtype, target, target_copy);
                     decode::<f32>(golden_dtype, golden, golden_copy);
@@ -158,15 +158,12 @@ impl Walk<'_> {
                 Form::Wide => {
                     decode::<f64>(target_dtype, target, target_copy);
                     decode::<f64>(golden_dtype, golden, golden_copy);
-                    block.wide(
-                        Packed { source: lanes::F64, target: target_copy, golden: golden_copy },
-                        masked,
-                    );
+                    let pairs = Packed { source: lanes::F64, target: target_copy, golden: golden_copy };
+                    block.wide(pairs, lanes::F64, masked);
                 }
                 Form::Quad => {
                     decode_quads((target_dtype, target), (golden_dtype, golden), quads);
-                    let added = block.running.distances.add_quads(block.level, quads, block.start);
-                    block.look_closer(&quads[..], added.differs);
+                    block.quads(quads);
                 }
             }
         }
@@ -185,31 +182,84 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    fn narrow<S: Source<Value = f32>>(&mut self, pairs: Packed<'_, S>, masked: &mut Masked) {
-        let added = self.running.distances.add_narrow(self.level, pairs, self.start, masked);
-        if added.masked {
-            self.look_closer(masked.pairs(lanes::F32), added.differs);
+    fn narrow(&mut self, pairs: Packed<'_, lanes::F32>, masked: &mut Masked) {
+        let same = self.is_same();
+        let distances = &mut self.running.distances;
+        if same && distances.add_same(self.level, pairs) {
+            return;
+        }
+        let is_masked = distances.add_narrow(self.level, pairs, self.start, masked);
+        self.look_closer(if is_masked { masked.pairs(lanes::F32) } else { pairs }, same);
+    }
+
+    fn wide<S: Source, W: Source<Value = S::Value>>(
+        &mut self,
+        pairs: Packed<'_, S>,
+        copies: W,
+        masked: &mut Masked,
+    ) where
+        S::Value: Width,
+    {
+        let same = self.is_same();
+        let distances = &mut self.running.distances;
+        if same && distances.add_same(self.level, pairs) {
+            return;
+        }
+        if distances.add_wide(self.level, pairs, copies, self.start, masked) {
+            self.look_closer(masked.pairs(copies), same);
         } else {
-            self.look_closer(pairs, added.differs);
+            self.look_closer(pairs, same);
         }
     }
 
-    fn wide(&mut self, pairs: Packed<'_, lanes::F64>, masked: &mut Masked) {
-        let added = self.running.distances.add_wide(self.level, pairs, self.start, masked);
-        self.look_closer(if added.masked { masked.pairs(lanes::F64) } else { pairs }, added.differs);
+    fn quads(&mut self, quads: &mut [Quad]) {
+        let same = self.is_same();
+        self.running.distances.add_quads(self.level, quads, self.start);
+        self.look_closer(&*quads, same);
     }
 
-    /// Tells whether the block is bit-equal, and if it is not and a tolerance is given, measures its errors.
-    fn look_closer<P: PairBlock>(&mut self, pairs: P, differs: bool) {
-        let same_dtype = self.dtypes.0 == self.dtypes.1;
-        let same = same_dtype && !differs && self.target == self.golden;
+    /// Whether both sides are of one dtype and equal bit by bit; if not, the tensors are not.
+    fn is_same(&mut self) -> bool {
+        let same = self.dtypes.0 == self.dtypes.1 && self.level.run(SameBytes(self.target, self.golden));
         self.running.equal &= same;
+        same
+    }
+
+    /// Measures the errors of a block that has some, if a tolerance is given.
+    fn look_closer<P: PairBlock>(&mut self, pairs: P, same: bool) {
         if let (Some(tolerance), Some(errors), false) = (self.tolerance, &mut self.running.errors, same) {
             errors.add(self.level, pairs, tolerance);
-            if same_dtype {
+            if self.dtypes.0 == self.dtypes.1 {
                 let distances = Distances { dtype: self.dtypes.0, target: self.target, golden: self.golden };
                 errors.ulp.add(self.level.run(distances));
             }
         }
+    }
+}
+
+/// Whether two runs of bytes are equal. Unlike a plain comparison it asks for memory ahead of its use.
+struct SameBytes<'a>(&'a [u8], &'a [u8]);
+
+impl Kernel for SameBytes<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> bool {
+        const LINE: usize = 64;
+        const LINES: usize = 16;
+        // Where tensors differ they mostly do so at once: the first few lines then tell.
+        self.0.chunks(LINE * LINES).zip(self.1.chunks(LINE * LINES)).all(|(a, b)| {
+            let (lines_a, tail_a) = a.as_chunks::<LINE>();
+            let (lines_b, tail_b) = b.as_chunks::<LINE>();
+            let mut different = [0u8; LINE];
+            for (line_a, line_b) in lines_a.iter().zip(lines_b) {
+                prefetch(line_a);
+                prefetch(line_b);
+                for ((byte, a), b) in different.iter_mut().zip(line_a).zip(line_b) {
+                    *byte |= a ^ b;
+                }
+            }
+            different == [0; LINE] && tail_a == tail_b
+        })
     }
 }

@@ -1,23 +1,11 @@
-//! The lean loop: distances between two blocks at memory speed.
-//!
-//! What must be a sum is summed in f64. Maxima and shares of narrow pairs are first estimated in f32, sixteen
-//! to a register; wherever an estimate could decide the result, the block, which is still in the first-level
-//! cache, is measured again in f64. The results are those of f64 throughout.
+//! The distances of a run of blocks: each block through its loop, looked at again where an estimate could decide,
+//! and merged in order.
 
 use super::NonFinite;
+use super::loops::{ESTIMATE_ERROR, Narrow, NarrowBlock, Squares, Sums, Wide, WideBlock, ZeroGolden};
 use super::pair::{Masked, Packed, PairBlock, Quad, Width};
-use crate::lanes::{self, LANES, Lane, Source, count, each_pair_group, fold, larger, smaller, sum};
-use crate::level::{Kernel, Level, add_exact_product};
-
-/// Shares of elements are taken below these relative errors.
-pub(super) const SHARE_LIMITS: [f64; 2] = [1.0 / 1000.0, 5.0 / 1000.0];
-
-/// A relative error estimated in f32 (a rounded difference, a rounded quotient) is off by less than this many
-/// units in its last place. Two roundings and that of the limit itself make three.
-const ESTIMATE_ULPS: i32 = 8;
-
-/// The same as a share of the estimate.
-const ESTIMATE_ERROR: f64 = ESTIMATE_ULPS as f64 * f32::EPSILON as f64;
+use crate::lanes::{self, Lane, Source, larger};
+use crate::level::Level;
 
 /// Sums, maxima and counts over some run of pairs; merged in order.
 #[derive(Clone, Debug)]
@@ -27,7 +15,7 @@ pub(super) struct RunningDistances {
     /// Where `max_abs` was first met.
     pub(super) max_abs_at: u64,
     pub(super) max_rel: f64,
-    /// Pairs below each of [`SHARE_LIMITS`]. Non-finite pairs are masked and so counted here, whether or not
+    /// Pairs below each of the shares' limits. Non-finite pairs are masked and so counted here, whether or not
     /// they agree: [`RunningDistances::under_limits`] takes those out that do not.
     pub(super) under: [u64; 2],
     pub(super) zero_golden: u64,
@@ -35,6 +23,8 @@ pub(super) struct RunningDistances {
     pub(super) first_mismatch: Option<u64>,
     /// The f32 estimate of `max_abs`: a block whose own estimate is smaller cannot raise it.
     estimated_max_abs: f32,
+    /// The last block had zeros in golden: the next is likely to have some too.
+    expect_zeros: bool,
 }
 
 impl RunningDistances {
@@ -49,6 +39,7 @@ impl RunningDistances {
             non_finite: NonFinite::default(),
             first_mismatch: None,
             estimated_max_abs: 0.0,
+            expect_zeros: false,
         }
     }
 
@@ -68,76 +59,112 @@ impl RunningDistances {
         self
     }
 
-    /// Pairs below each of [`SHARE_LIMITS`], equal non-finite ones among them.
+    /// Pairs below each of the shares' limits, equal non-finite ones among them.
     pub(super) fn under_limits(&self) -> [u64; 2] {
         self.under.map(|count| count - self.non_finite.mismatched)
     }
 
-    /// Adds a block of narrow pairs, whose first element has row-major position `start`.
-    pub(super) fn add_narrow<S: Source<Value = f32>>(
+    /// Adds a block of pairs that are equal bit by bit, for which golden's squares are all there is to sum. False,
+    /// and nothing added, when not all of them are finite.
+    pub(super) fn add_same<S: Source>(&mut self, level: Level, pairs: Packed<'_, S>) -> bool {
+        let squares = level.run(Squares(pairs));
+        if !squares.is_finite() {
+            return false;
+        }
+        let sums = Sums {
+            product: squares,
+            target_squares: squares,
+            golden_squares: squares,
+            difference_squares: 0.0,
+        };
+        self.add_sums(sums);
+        let count = (pairs.golden.len() / S::SIZE) as u64;
+        self.add_counts([count; 2], 0);
+        true
+    }
+
+    /// Adds a block of narrow pairs, whose first element has row-major position `start`. Tells whether it had
+    /// non-finite elements: `masked` then has copies without them.
+    pub(super) fn add_narrow(
         &mut self,
         level: Level,
-        pairs: Packed<'_, S>,
+        pairs: Packed<'_, lanes::F32>,
         start: u64,
         masked: &mut Masked,
-    ) -> Added {
-        let block = level.run(Narrow(pairs));
-        if block.is_finite() {
-            Added { differs: self.take_narrow(level, block, pairs, start), masked: false }
+    ) -> bool {
+        let block = self.measure_narrow(level, pairs);
+        let is_finite = block.is_finite();
+        if is_finite {
+            self.take_narrow(level, block, pairs, start);
         } else {
             let pairs = self.mask(pairs, lanes::F32, start, masked);
-            let block = level.run(Narrow(pairs));
-            Added { differs: self.take_narrow(level, block, pairs, start), masked: true }
+            let block = self.measure_narrow(level, pairs);
+            self.take_narrow(level, block, pairs, start);
         }
+        !is_finite
+    }
+
+    /// Runs the lean loop in the form that the block before suggests, and again in the other if it must.
+    fn measure_narrow(&mut self, level: Level, pairs: Packed<'_, lanes::F32>) -> NarrowBlock {
+        if !self.expect_zeros {
+            let block = level.run(Narrow::<false>(pairs));
+            if block.max_rel.is_finite() {
+                return block;
+            }
+        }
+        let block = level.run(Narrow::<true>(pairs));
+        self.expect_zeros = block.has_zero_golden;
+        block
     }
 
     /// Takes over a measured block, looking again where f32 estimates are not enough.
-    fn take_narrow<S: Source<Value = f32>>(
-        &mut self,
-        level: Level,
-        block: NarrowBlock,
-        pairs: Packed<'_, S>,
-        start: u64,
-    ) -> bool {
+    fn take_narrow(&mut self, level: Level, block: NarrowBlock, pairs: Packed<'_, lanes::F32>, start: u64) {
         self.add_sums(block.sums);
-        let zero_golden = if block.least_golden == 0.0 { level.run(ZeroGolden(pairs)) } else { 0 };
+        let zero_golden = if block.has_zero_golden { level.run(ZeroGolden(pairs)) } else { 0 };
         let may_raise_max_abs = block.max_abs > 0.0 && block.max_abs >= self.estimated_max_abs;
         // The second term covers quotients so small that f32 cannot hold their precision.
         let may_raise_max_rel = block.max_rel > 0.0
             && f64::from(block.max_rel) * (1.0 + ESTIMATE_ERROR) + f64::from(f32::MIN_POSITIVE)
                 >= self.max_rel;
-        let mut under = block.under;
         if may_raise_max_abs || may_raise_max_rel || block.unsure {
             let exact = level.run(Wide(pairs));
             self.estimated_max_abs = larger(self.estimated_max_abs, block.max_abs);
             self.raise_maxima(&exact, &pairs, start);
-            under = exact.under;
+            self.add_counts(exact.under, zero_golden);
+        } else {
+            // The lean loop counts a zero golden as a relative error of nothing, hence as under every limit.
+            self.add_counts(block.under.map(|under| under - zero_golden), zero_golden);
         }
-        self.add_counts(under, zero_golden);
-        block.max_abs > 0.0
     }
 
-    /// Adds a block of pairs of f64.
-    pub(super) fn add_wide(
+    /// Adds a block of pairs without estimates, with the same answer as [`RunningDistances::add_narrow`]. `copies` is
+    /// how masked copies are read back.
+    pub(super) fn add_wide<S: Source, W: Source<Value = S::Value>>(
         &mut self,
         level: Level,
-        pairs: Packed<'_, lanes::F64>,
+        pairs: Packed<'_, S>,
+        copies: W,
         start: u64,
         masked: &mut Masked,
-    ) -> Added {
+    ) -> bool
+    where
+        S::Value: Width,
+    {
         let block = level.run(Wide(pairs));
-        // Finite sums mean finite elements; the squares of huge ones overflow too, and are masked in vain.
-        if block.sums.target_squares.is_finite() && block.sums.golden_squares.is_finite() {
-            Added { differs: self.take_wide(level, block, pairs, start), masked: false }
+        // Finite sums mean finite elements; the squares of huge f64 overflow too, and are masked in vain.
+        let is_finite = block.sums.target_squares.is_finite() && block.sums.golden_squares.is_finite();
+        if is_finite {
+            self.take_wide(level, block, pairs, start);
         } else {
-            let pairs = self.mask(pairs, lanes::F64, start, masked);
+            let pairs = self.mask(pairs, copies, start, masked);
             let block = level.run(Wide(pairs));
-            Added { differs: self.take_wide(level, block, pairs, start), masked: true }
+            self.take_wide(level, block, pairs, start);
         }
+        !is_finite
     }
 
     /// Adds a block of quads; those that are not finite are set to zero.
-    pub(super) fn add_quads(&mut self, level: Level, quads: &mut [Quad], start: u64) -> Added {
+    pub(super) fn add_quads(&mut self, level: Level, quads: &mut [Quad], start: u64) {
         for (index, quad) in quads.iter_mut().enumerate() {
             if !(quad.target.is_finite() && quad.golden.is_finite()) {
                 self.see_non_finite(quad.target, quad.golden, start + index as u64);
@@ -146,16 +173,14 @@ impl RunningDistances {
         }
         let quads = &*quads;
         let block = level.run(Wide(quads));
-        // Masked in place, so that there is no other copy to look at.
-        Added { differs: self.take_wide(level, block, quads, start), masked: false }
+        self.take_wide(level, block, quads, start);
     }
 
-    fn take_wide<P: PairBlock>(&mut self, level: Level, block: WideBlock, pairs: P, start: u64) -> bool {
+    fn take_wide<P: PairBlock>(&mut self, level: Level, block: WideBlock, pairs: P, start: u64) {
         self.add_sums(block.sums);
         self.raise_maxima(&block, &pairs, start);
         let zero_golden = if block.least_golden == 0.0 { level.run(ZeroGolden(pairs)) } else { 0 };
         self.add_counts(block.under, zero_golden);
-        block.max_abs > 0.0
     }
 
     fn raise_maxima<P: PairBlock>(&mut self, block: &WideBlock, pairs: &P, start: u64) {
@@ -173,11 +198,10 @@ impl RunningDistances {
         self.sums.difference_squares += sums.difference_squares;
     }
 
-    /// The loops count a zero golden as a relative error of nothing, hence as under every limit.
     fn add_counts(&mut self, under: [u64; 2], zero_golden: u64) {
         self.zero_golden += zero_golden;
-        self.under[0] += under[0] - zero_golden;
-        self.under[1] += under[1] - zero_golden;
+        self.under[0] += under[0];
+        self.under[1] += under[1];
     }
 
     /// Counts what is not finite on either side, and makes copies in which such pairs are zero on both.
@@ -212,175 +236,5 @@ impl RunningDistances {
         if self.non_finite.see(target, golden) {
             self.first_mismatch.get_or_insert(at);
         }
-    }
-}
-
-/// What came of a block that was added.
-pub(super) struct Added {
-    /// Some finite pair differs in value.
-    pub(super) differs: bool,
-    /// The block held non-finite elements; the masked copies are without them.
-    pub(super) masked: bool,
-}
-
-/// The four sums from which cosine and the L2 distances follow.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sums {
-    pub(super) product: f64,
-    pub(super) target_squares: f64,
-    pub(super) golden_squares: f64,
-    pub(super) difference_squares: f64,
-}
-
-/// One block of narrow pairs after the lean loop.
-struct NarrowBlock {
-    sums: Sums,
-    max_abs: f32,
-    max_rel: f32,
-    least_golden: f32,
-    under: [u64; 2],
-    /// Some estimate lies too close to a share's limit to tell its side.
-    unsure: bool,
-}
-
-impl NarrowBlock {
-    /// Squares of finite f32 cannot overflow in f64, so finite sums mean finite elements.
-    #[inline(always)]
-    fn is_finite(&self) -> bool {
-        self.sums.target_squares.is_finite() && self.sums.golden_squares.is_finite()
-    }
-}
-
-/// The lean loop. Magnitudes are compared as integers, which order like the floats whose bits they are and have
-/// twice the units to run on.
-struct Narrow<'a, S>(Packed<'a, S>);
-
-impl<S: Source<Value = f32>> Kernel for Narrow<'_, S> {
-    type Output = NarrowBlock;
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self) -> NarrowBlock {
-        let pairs = self.0;
-        const MAGNITUDE: i32 = i32::MAX;
-        // The lower ends of the ranges in which an estimate is too close to a limit.
-        let limits = SHARE_LIMITS.map(|limit| (limit as f32).to_bits() as i32 - ESTIMATE_ULPS);
-        let infinity = f32::INFINITY.to_bits() as i32;
-        let mut product = [0.0; LANES];
-        let mut target_squares = [0.0; LANES];
-        let mut golden_squares = [0.0; LANES];
-        let mut difference_squares = [0.0; LANES];
-        let mut max_abs = [0i32; LANES];
-        let mut max_rel = [0i32; LANES];
-        let mut least_golden = [infinity; LANES];
-        let mut under_0 = [0u32; LANES];
-        let mut under_1 = [0u32; LANES];
-        let mut nearest = [u32::MAX; LANES];
-        let filling = each_pair_group(pairs.source, pairs.target, pairs.golden, |a, b| {
-            for lane in 0..LANES {
-                let (wide_a, wide_b) = (f64::from(a[lane]), f64::from(b[lane]));
-                let difference = wide_a - wide_b;
-                product[lane] = add_exact_product::<FMA>(product[lane], wide_a, wide_b);
-                target_squares[lane] = add_exact_product::<FMA>(target_squares[lane], wide_a, wide_a);
-                golden_squares[lane] = add_exact_product::<FMA>(golden_squares[lane], wide_b, wide_b);
-                difference_squares[lane] += difference * difference;
-            }
-            for lane in 0..LANES {
-                let abs = (a[lane] - b[lane]).to_bits() as i32 & MAGNITUDE;
-                let size = b[lane].to_bits() as i32 & MAGNITUDE;
-                // A zero golden has no relative error; an infinite divisor makes it zero here.
-                let divisor = if size == 0 { infinity } else { size };
-                let rel = (f32::from_bits(abs as u32) / f32::from_bits(divisor as u32)).to_bits() as i32;
-                max_abs[lane] = larger(max_abs[lane], abs);
-                max_rel[lane] = larger(max_rel[lane], rel);
-                least_golden[lane] = smaller(least_golden[lane], size);
-                // Negative under a limit, which as an unsigned number is far above it.
-                let above = limits.map(|limit| rel.wrapping_sub(limit) as u32);
-                under_0[lane] += above[0] >> 31;
-                under_1[lane] += above[1] >> 31;
-                nearest[lane] = smaller(nearest[lane], smaller(above[0], above[1]));
-            }
-        });
-        let float = |lanes: [i32; LANES], join: fn(i32, i32) -> i32| f32::from_bits(fold(lanes, join) as u32);
-        NarrowBlock {
-            sums: Sums {
-                product: sum(product),
-                target_squares: sum(target_squares),
-                golden_squares: sum(golden_squares),
-                difference_squares: sum(difference_squares),
-            },
-            max_abs: float(max_abs, larger),
-            max_rel: float(max_rel, larger),
-            least_golden: float(least_golden, smaller),
-            under: [count(under_0) - filling, count(under_1) - filling],
-            unsure: fold(nearest, smaller) <= 2 * ESTIMATE_ULPS as u32,
-        }
-    }
-}
-
-/// One block of wide pairs after its loop; nothing in it is an estimate.
-struct WideBlock {
-    sums: Sums,
-    max_abs: f64,
-    max_rel: f64,
-    least_golden: f64,
-    under: [u64; 2],
-}
-
-/// The loop in f64.
-struct Wide<P>(P);
-
-impl<P: PairBlock> Kernel for Wide<P> {
-    type Output = WideBlock;
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self) -> WideBlock {
-        let pairs = self.0;
-        let mut product = [0.0; LANES];
-        let mut target_squares = [0.0; LANES];
-        let mut golden_squares = [0.0; LANES];
-        let mut difference_squares = [0.0; LANES];
-        let mut max_abs = [0.0; LANES];
-        let mut max_rel = [0.0; LANES];
-        let mut least_golden = [f64::INFINITY; LANES];
-        let mut under_0 = [0u32; LANES];
-        let mut under_1 = [0u32; LANES];
-        pairs.each(|lane, quad| {
-            product[lane] += quad.product;
-            target_squares[lane] += quad.target * quad.target;
-            golden_squares[lane] += quad.golden * quad.golden;
-            difference_squares[lane] += quad.difference * quad.difference;
-            let rel = quad.relative();
-            max_abs[lane] = larger(max_abs[lane], quad.difference);
-            max_rel[lane] = larger(max_rel[lane], rel);
-            least_golden[lane] = smaller(least_golden[lane], quad.golden.abs());
-            under_0[lane] += u32::from(rel < SHARE_LIMITS[0]);
-            under_1[lane] += u32::from(rel < SHARE_LIMITS[1]);
-        });
-        WideBlock {
-            sums: Sums {
-                product: sum(product),
-                target_squares: sum(target_squares),
-                golden_squares: sum(golden_squares),
-                difference_squares: sum(difference_squares),
-            },
-            max_abs: fold(max_abs, larger),
-            max_rel: fold(max_rel, larger),
-            least_golden: fold(least_golden, smaller),
-            under: [count(under_0), count(under_1)],
-        }
-    }
-}
-
-/// Counts the pairs that have no relative error.
-struct ZeroGolden<P>(P);
-
-impl<P: PairBlock> Kernel for ZeroGolden<P> {
-    type Output = u64;
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self) -> u64 {
-        let mut zeros = [0u32; LANES];
-        self.0.each(|lane, quad| zeros[lane] += u32::from((quad.golden == 0.0) & (quad.target != 0.0)));
-        count(zeros)
     }
 }

@@ -1,8 +1,8 @@
 //! Kullback-Leibler divergence between two tensors read as distributions, as msaccucmp defines it.
 //!
 //! Each side is scaled to 0..1 by its own extrema (left alone when constant), clamped from below, and divided by
-//! its sum; the divergence of target from golden is then `sum p ln(p / q)`. The scale must be known before the
-//! sum, and the sum before the divergence, so this is the one metric that takes passes of its own.
+//! its sum; the divergence of target from golden is then `sum p ln(p / q)`. With `a` and `b` for what is divided
+//! by the sums `A` and `B`, that is `(sum a ln(a / b)) / A + ln(B / A)`: one pass, once the extrema are known.
 
 use ulpscope_tensor::View;
 
@@ -21,30 +21,33 @@ pub fn kl_divergence(target: &View<'_>, golden: &View<'_>, threads: Threads) -> 
     }
     let _env = DefaultFloatEnv::enter();
     let (target_scale, golden_scale) = (Scale::of(target, threads)?, Scale::of(golden, threads)?);
-    let total = |term: &(dyn Fn(f64, f64) -> f64 + Sync)| {
-        over_spans(
-            target.len(),
-            threads,
-            |range| {
-                let _env = DefaultFloatEnv::enter();
-                let mut sum = 0.0;
-                each_quad_block(target, golden, range, |_, quads| {
-                    let shares = quads
-                        .iter()
-                        .map(|q| term(target_scale.apply(q.target), golden_scale.apply(q.golden)));
-                    sum += shares.sum::<f64>();
-                });
-                sum
-            },
-            |a, b| a + b,
-        )
-    };
-    let (target_sum, golden_sum) = (total(&|p, _| p), total(&|_, q| q));
-    let divergence = total(&|p, q| {
-        let (p, q) = (p / target_sum, q / golden_sum);
-        p * (p / q).ln()
-    });
+    let sums = over_spans(
+        target.len(),
+        threads,
+        |range| {
+            let _env = DefaultFloatEnv::enter();
+            let mut sums = [0.0; 3];
+            each_quad_block(target, golden, range, |_, quads| {
+                let mut block = [0.0; 3];
+                for quad in quads {
+                    let (a, b) = (target_scale.apply(quad.target), golden_scale.apply(quad.golden));
+                    block[0] += a;
+                    block[1] += b;
+                    block[2] += a * (a / b).ln();
+                }
+                sums = add(sums, block);
+            });
+            sums
+        },
+        add,
+    );
+    let [target_sum, golden_sum, sum] = sums;
+    let divergence = sum / target_sum + (golden_sum / target_sum).ln();
     Some(if divergence.abs() < f64::EPSILON { 0.0 } else { divergence })
+}
+
+fn add(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
+    [a[0] + b[0], a[1] + b[1], a[2] + b[2]]
 }
 
 /// The map of a tensor's values to 0..1.

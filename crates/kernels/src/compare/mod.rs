@@ -12,6 +12,7 @@ mod distances;
 mod elements;
 mod errors;
 mod kl;
+mod loops;
 mod pair;
 mod ulp;
 
@@ -268,7 +269,7 @@ impl Distances {
     }
 }
 
-fn cosine(sums: distances::Sums, finite: u64) -> Option<f64> {
+fn cosine(sums: loops::Sums, finite: u64) -> Option<f64> {
     let norms = sums.target_squares.sqrt() * sums.golden_squares.sqrt();
     if finite == 0 {
         None

@@ -1,9 +1,9 @@
 //! Two blocks of any two dtypes, brought to a form that one of two loops can take.
 //!
-//! Most pairs are *narrow*: both sides hold values that are exact in f32. f32, bf16 and f16 against themselves are
-//! read where they lie; every other narrow pair is decoded into f32 scratch first. The rest is *wide*: f64,
-//! 32-bit integers, and anything against those, in f64. 64-bit integers and complex numbers have a difference
-//! or a product that the two decoded values alone do not give, so these come as quads.
+//! A pair is *narrow* when one side is f32 and the other exact in f32: it takes the loop that estimates. Everything
+//! else is *wide* and takes the loop in f64. f32, f64, bf16 and f16 against themselves are read where they lie; other
+//! pairs are decoded into scratch first. 64-bit integers and complex numbers have a difference or a product that the
+//! two decoded values alone do not give, so these come as quads.
 
 use ulpscope_tensor::{DType, Scalar};
 
@@ -20,7 +20,7 @@ pub(super) enum Form {
     F16,
     /// Both f64, in place.
     F64,
-    /// Decoded to f32.
+    /// One of them f32, both decoded to f32.
     Narrow,
     /// Decoded to f64.
     Wide,
@@ -39,7 +39,7 @@ impl Form {
             _ if is_integral(target) && is_integral(golden) && (is_64_bit(target) || is_64_bit(golden)) => {
                 Form::Quad
             }
-            _ if is_narrow(target) && is_narrow(golden) => Form::Narrow,
+            (DType::F32, other) | (other, DType::F32) if is_exact_in_f32(other) => Form::Narrow,
             _ => Form::Wide,
         }
     }
@@ -53,8 +53,7 @@ fn is_64_bit(dtype: DType) -> bool {
     matches!(dtype, DType::I64 | DType::U64)
 }
 
-/// Whether every value of the dtype is exact in f32.
-fn is_narrow(dtype: DType) -> bool {
+fn is_exact_in_f32(dtype: DType) -> bool {
     match dtype {
         DType::F32 | DType::BF16 | DType::F16 => true,
         DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::Bool => true,
@@ -210,6 +209,13 @@ pub(super) fn decode_quads(target: (DType, &[u8]), golden: (DType, &[u8]), out: 
 }
 
 impl Quad {
+    /// Whether the relative error is under a limit. A product in place of the quotient needs no special case but
+    /// the pair of zeros.
+    #[inline(always)]
+    pub(super) fn is_under(self, limit: f64) -> bool {
+        (self.difference < limit * self.golden.abs()) | (self.difference == 0.0)
+    }
+
     /// The relative error of a finite pair; zero where golden is.
     #[inline(always)]
     pub(super) fn relative(self) -> f64 {
