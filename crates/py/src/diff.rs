@@ -342,7 +342,9 @@ impl Diff {
     }
 
     fn __repr__(&self) -> String {
-        self.tables().iter().map(|table| Terminal::default().render(table)).collect::<Vec<_>>().join("\n")
+        let shown = self.tables().map(|table| Terminal::default().render(&table)).join("\n");
+        // The prompt ends the line.
+        shown.trim_end().to_owned()
     }
 
     fn _repr_html_(&self) -> String {

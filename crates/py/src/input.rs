@@ -81,6 +81,11 @@ impl<'py> Input<'py> {
 
     fn of_numpy(array: &Bound<'py, PyAny>) -> PyResult<Input<'py>> {
         let py = array.py();
+        // The address that a scalar of numpy gives is that of a copy, gone when it is asked for.
+        let array = &match array.getattr_opt(intern!(py, "__array__"))? {
+            Some(to_array) => to_array.call0()?,
+            None => array.clone(),
+        };
         let dtype = array.getattr(intern!(py, "dtype"))?;
         let order: String = dtype.getattr(intern!(py, "byteorder"))?.extract()?;
         if order == ">" {
@@ -117,16 +122,21 @@ impl<'py> Input<'py> {
         py.detach(|| Ok(with(&parts.0.view()?, &parts.1.view()?)))
     }
 
-    /// The tensor as a value of its own, which keeps the object alive instead of copying its elements.
+    /// The tensor as a value of its own, which keeps the object alive instead of copying its elements. It lies in
+    /// the whole of a torch storage, so that tensors which share one are seen to.
     pub(crate) fn into_tensor(self) -> PyResult<Tensor> {
         let (owner, layout) = match self {
             Input::File(tensor) => return Ok(tensor),
             Input::Object { owner, layout } => (owner, layout),
         };
         let (before, length) = layout.extent()?;
-        let memory =
-            ObjectMemory { _owner: owner.unbind(), address: layout.address.wrapping_sub(before), length };
-        Tensor::strided(layout.dtype, layout.shape, layout.strides, Bytes::foreign(memory), before)
+        let own = Region { address: layout.address.wrapping_sub(before), length };
+        let region = storage_of(&owner)?.filter(|storage| storage.contains(&own)).unwrap_or(own);
+        let origin = layout.address.wrapping_sub(region.address);
+        let memory = ObjectMemory { _owner: owner.unbind(), region };
+        // Without elements there is no place for the first one to be.
+        let origin = if length == 0 { 0 } else { origin };
+        Tensor::strided(layout.dtype, layout.shape, layout.strides, Bytes::foreign(memory), origin)
             .map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
@@ -153,11 +163,34 @@ impl<'a> Part<'a> {
     }
 }
 
+/// A run of bytes in memory.
+struct Region {
+    address: usize,
+    length: usize,
+}
+
+impl Region {
+    fn contains(&self, other: &Region) -> bool {
+        let from_start = other.address.checked_sub(self.address);
+        from_start.is_some_and(|start| other.length <= self.length && start <= self.length - other.length)
+    }
+}
+
+/// The storage in which a torch tensor's elements lie.
+fn storage_of(tensor: &Bound<'_, PyAny>) -> PyResult<Option<Region>> {
+    let py = tensor.py();
+    let Some(storage) = tensor.getattr_opt(intern!(py, "untyped_storage"))? else { return Ok(None) };
+    let storage = storage.call0()?;
+    Ok(Some(Region {
+        address: storage.call_method0(intern!(py, "data_ptr"))?.extract()?,
+        length: storage.call_method0(intern!(py, "nbytes"))?.extract()?,
+    }))
+}
+
 /// Memory of a Python object, which it keeps alive.
 struct ObjectMemory {
     _owner: Py<PyAny>,
-    address: usize,
-    length: usize,
+    region: Region,
 }
 
 impl AsRef<[u8]> for ObjectMemory {
@@ -165,7 +198,7 @@ impl AsRef<[u8]> for ObjectMemory {
         // SAFETY: see `memory`; the owner is held by this very structure.
         #[expect(unsafe_code)]
         unsafe {
-            memory(self.address, self.length)
+            memory(self.region.address, self.region.length)
         }
     }
 }
@@ -189,6 +222,11 @@ impl Layout {
     fn extent(&self) -> PyResult<(usize, usize)> {
         if self.shape.contains(&0) {
             return Ok((0, 0));
+        }
+        if self.address == 0 {
+            return Err(PyValueError::new_err(
+                "the tensor has a shape but no memory (is it a fake or a wrapper?): give the tensor within it",
+            ));
         }
         let overflow =
             || PyValueError::new_err(format!("shape {:?} overflows the address space", self.shape));
@@ -232,7 +270,7 @@ fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
     #[expect(unsafe_code)]
     let status = unsafe { borrow(object.as_ptr().cast(), tensor.as_mut_ptr()) };
     if status != 0 {
-        // A pending conjugation, a sparse layout: the slower way says better what is wrong, if anything is.
+        // A sparse layout, a wrapper: the slower way says better what is wrong, if anything is.
         drop(PyErr::take(object.py()));
         return Ok(None);
     }
@@ -247,6 +285,9 @@ fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
         if rank == 0 || pointer.is_null() { &[][..] } else { std::slice::from_raw_parts(pointer, rank) }
     };
     let dtype = dtype_from_dlpack(tensor.dtype)?;
+    if is_pending(object, dtype)? {
+        return Ok(None);
+    }
     let shape: Vec<usize> = numbers(tensor.shape).iter().map(|&dim| dim as usize).collect();
     let strides = if tensor.strides.is_null() {
         ulpscope_tensor::contiguous_strides(&shape, dtype.size())
@@ -258,6 +299,17 @@ fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
         layout: Layout { dtype, shape, strides, address },
         on_cpu: tensor.device.kind == dlpack::CPU,
     }))
+}
+
+/// Whether the elements in memory are yet to be conjugated or negated. Torch does so when it reads them, and its
+/// exchange table does not tell.
+fn is_pending(object: &Bound<'_, PyAny>, dtype: DType) -> PyResult<bool> {
+    let py = object.py();
+    let is_set = |flag| match object.getattr_opt(flag)? {
+        Some(method) => method.call0()?.is_truthy(),
+        None => Ok(false),
+    };
+    Ok(is_set(intern!(py, "is_neg"))? || dtype.is_complex() && is_set(intern!(py, "is_conj"))?)
 }
 
 thread_local! {

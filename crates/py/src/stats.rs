@@ -140,7 +140,9 @@ impl Stats {
     }
 
     fn __repr__(&self) -> String {
-        Terminal::default().render(&Table::of_record("Stats", &self.record()))
+        let shown = Terminal::default().render(&Table::of_record("Stats", &self.record()));
+        // The prompt ends the line.
+        shown.trim_end().to_owned()
     }
 
     fn _repr_html_(&self) -> String {
