@@ -23,6 +23,7 @@ mod values;
 mod walk;
 
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 
 use clap::Parser;
 
@@ -55,7 +56,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
 fn execute(low: Low, output: &mut Output) -> anyhow::Result<Exit> {
     let mut pool = rayon::ThreadPoolBuilder::new();
     if let Some(threads) = low.threads {
-        pool = pool.num_threads(threads.get());
+        // More threads than cores only get in each other's way, and thousands of them stop the machine.
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        pool = pool.num_threads(threads.get().min(cores));
     }
     // A pool of our own, not the process's: under Python there may be other users of that one.
     pool.build()?.install(|| {
