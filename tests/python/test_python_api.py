@@ -199,7 +199,7 @@ def test_results_show_in_a_notebook() -> None:
     assert ["[0, 1]", "nan", "1", "nan", "-"] in rows
 
 
-def test_every_field_of_the_issue_has_a_tooltip() -> None:
+def test_every_number_of_a_diff_has_a_tooltip() -> None:
     document = ElementTree.fromstring(f"<div>{ulpscope.diff(ODD, ODD)._repr_html_()}</div>")
     titled = {cell.text for cell in document.iter("td") if cell.get("title")}
     assert set(DIFF) <= titled
