@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 from typing import Any
 
 import numpy as np
@@ -82,8 +84,7 @@ def check_stats(x: torch.Tensor) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 4095, 4096, 4097, 10_000])
 def test_stats_of_every_dtype(dtype: torch.dtype, count: int) -> None:
-    if dtype not in (torch.int64, torch.uint64):
-        check_stats(raw_tensor(dtype, count, seed=count))
+    check_stats(raw_tensor(dtype, count, seed=count))
     check_stats(tame_tensor(dtype, count, seed=count))
 
 
@@ -173,6 +174,63 @@ def test_large_integers_keep_their_difference() -> None:
     assert (found.max_abs, found.worst_index, found.max_ulp) == (1.0, 0, 1)
     assert ulpscope.stats(target).max == 2**62 + 1
     assert ulpscope.stats(torch.tensor([2**64 - 1], dtype=torch.uint64)).max == 2**64 - 1
+
+
+def test_the_smallest_integer_is_not_subnormal() -> None:
+    found = ulpscope.stats(torch.tensor([-(2**63)]))
+    assert (found.min, found.subnormals, found.zeros) == (-(2**63), 0, 0)
+
+
+def test_an_integer_against_a_float_is_not_rounded_first() -> None:
+    golden = torch.tensor([2.0**53, 0.5], dtype=torch.float64)
+    target = torch.tensor([2**53 + 1, 1], dtype=torch.int64)
+    assert ulpscope.diff(target, golden).exponents == [(-1, 1), (0, 1)]
+    assert ulpscope.diff(golden, target).max_abs == 1.0
+
+
+def test_cosine_of_vectors_whose_squares_leave_float64() -> None:
+    for scale in (1e-200, 1e200):
+        target, golden = torch.tensor([[scale, 0], [0, scale]], dtype=torch.float64)
+        assert ulpscope.diff(target, golden).cosine is None
+        assert ulpscope.diff(target, target).cosine == 1.0
+        assert ulpscope.diff(target, golden).max_abs == scale
+
+
+def test_complex_infinities_in_other_directions() -> None:
+    golden = torch.tensor([complex(math.inf, 0), complex(math.inf, 0), complex(1, 1)])
+    target = torch.tensor([complex(math.inf, 0), complex(0, math.inf), complex(1, 1)])
+    found = ulpscope.diff(target, golden)
+    assert (found.non_finite_mismatched, found.worst_index, found.finite) == (1, 1, 1)
+    assert [element.index for element in found.worst] == [1]
+
+
+def test_the_modulus_neither_overflows_nor_underflows() -> None:
+    for scale in (1e-300, 1.0, 1e300):
+        found = ulpscope.stats(torch.tensor([complex(3 * scale, -4 * scale)], dtype=torch.complex128))
+        assert found.max == pytest.approx(5 * scale, rel=1e-15)
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.inf, math.nan])
+def test_a_tolerance_is_finite_and_not_negative(bad: float) -> None:
+    for name in ("atol", "rtol"):
+        with pytest.raises(ValueError, match=f"{name} is .*; expected a finite number that is not negative"):
+            ulpscope.diff(torch.ones(2), torch.ones(2), **{name: bad})
+
+
+def test_more_elements_may_be_asked_for_than_there_are() -> None:
+    found = ulpscope.diff(torch.arange(5.0), torch.zeros(5), elements=10**15)
+    assert [element.index for element in found.worst] == [4, 3, 2, 1]
+
+
+def test_a_forked_child_measures_too() -> None:
+    # The child has no threads but its own: waiting for the parent's pool would be for ever.
+    x = torch.ones(3_000_000)
+    expected = ulpscope.stats(x).norm
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os._exit(0 if ulpscope.stats(x).norm == expected else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.float8_e4m3fn, torch.float8_e5m2, torch.int32], ids=str)

@@ -157,8 +157,8 @@ pub(crate) enum FormatName {
 
 fn tolerance(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(value) if value >= 0.0 => Ok(value),
-        _ => Err("expected a number that is not negative".to_owned()),
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
+        _ => Err("expected a finite number that is not negative".to_owned()),
     }
 }
 

@@ -4,6 +4,9 @@
 //! (a NaN, a new maximum) can look again for free. A span is what one thread takes at a time. Both sizes are
 //! constants: the order in which sums are merged follows from the element's index alone.
 
+use std::ops::Range;
+use std::sync::OnceLock;
+
 use rayon::prelude::*;
 
 /// Elements per block.
@@ -21,21 +24,40 @@ pub enum Threads {
     All,
 }
 
+/// Spans computed at a time. Their results wait for each other to be merged in order; this bounds how many wait.
+const BATCH: usize = 64;
+
 /// Runs `span` over all spans of `len` elements and merges the results in order.
 pub(crate) fn over_spans<P: Send>(
     len: usize,
     threads: Threads,
-    span: impl Fn(std::ops::Range<usize>) -> P + Sync,
-    mut merge: impl FnMut(P, P) -> P,
+    span: impl Fn(Range<usize>) -> P + Sync,
+    merge: impl Fn(P, P) -> P,
 ) -> P {
     let spans = len.div_ceil(SPAN).max(1);
     let range = |index: usize| index * SPAN..len.min((index + 1) * SPAN);
-    if threads == Threads::One || spans == 1 {
+    if spans == 1 || threads == Threads::One || !pool_has_threads() {
         let first = span(range(0));
         return (1..spans).map(|index| span(range(index))).fold(first, merge);
     }
-    let parts: Vec<P> = (0..spans).into_par_iter().map(|index| span(range(index))).collect();
-    let mut parts = parts.into_iter();
-    let first = parts.next().expect("at least one span");
-    parts.fold(first, &mut merge)
+    let mut merged: Option<P> = None;
+    for batch in (0..spans).step_by(BATCH) {
+        let batch = batch..spans.min(batch + BATCH);
+        let parts: Vec<P> = batch.into_par_iter().map(|index| span(range(index))).collect();
+        for part in parts {
+            merged = Some(match merged {
+                Some(so_far) => merge(so_far, part),
+                None => part,
+            });
+        }
+    }
+    merged.expect("at least one span")
+}
+
+/// Whether the thread pool can be used: a child made by `fork` has the pool of its parent, but none of its threads,
+/// and would wait for them for ever.
+fn pool_has_threads() -> bool {
+    static POOL_PROCESS: OnceLock<u32> = OnceLock::new();
+    let this = std::process::id();
+    *POOL_PROCESS.get_or_init(|| this) == this
 }

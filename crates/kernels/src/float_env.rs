@@ -4,7 +4,7 @@
 //! direction; both are per-thread processor state and would change what a kernel measures. The guard sets the
 //! IEEE default and puts the caller's mode back, so that the numbers are the tensor's and the caller's own
 //! arithmetic goes on as before. A new thread starts with the mode of the thread that made it, so the guard
-//! stands in every thread that computes.
+//! stands in every thread that computes. (On x86-64; on other processors the caller's mode is taken as it is.)
 
 /// Restores the caller's floating-point mode when dropped.
 pub(crate) struct DefaultFloatEnv {

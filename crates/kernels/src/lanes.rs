@@ -85,7 +85,7 @@ macro_rules! integer_lane {
 }
 
 float_lane!(f32 exact squares: true, f64 exact squares: false);
-integer_lane!(i64 i64::wrapping_abs, u64 std::convert::identity);
+integer_lane!(i64 i64::saturating_abs, u64 std::convert::identity);
 
 /// How bytes of one dtype become lanes.
 pub(crate) trait Source: Copy + Sync {
@@ -209,10 +209,22 @@ impl Source for Float8 {
     }
 }
 
-/// Without overflow on the way; NaN if either part is (where C's `hypot` prefers an infinity).
+/// The size of a complex number, without overflow or underflow on the way; NaN if either part is. By hand, since the
+/// system's `hypot` rounds differently from one machine to the next.
 #[inline(always)]
 pub(crate) fn modulus(re: f64, im: f64) -> f64 {
-    if re.is_nan() || im.is_nan() { f64::NAN } else { re.hypot(im) }
+    let (larger, smaller) = if re.abs() > im.abs() { (re.abs(), im.abs()) } else { (im.abs(), re.abs()) };
+    if re.is_nan() || im.is_nan() {
+        return f64::NAN;
+    }
+    if larger == 0.0 || larger.is_infinite() {
+        return larger;
+    }
+    // A power of two near the larger part: scaling by it is exact.
+    let exponent = ((larger.to_bits() >> 52) as i64 - 1023).clamp(-1000, 1000);
+    let scale = f64::from_bits(((1023 - exponent) as u64) << 52);
+    let (larger, smaller) = (larger * scale, smaller * scale);
+    (larger * larger + smaller * smaller).sqrt() / scale
 }
 
 /// Exact and branch-free, so that lanes of it vectorise on every instruction set.

@@ -16,8 +16,8 @@ mod stats;
 
 pub use blocks::Threads;
 pub use compare::{
-    Comparison, Distances, ElementDiff, ExponentHistogram, NonFinite, ShapeMismatch, Tolerance, compare,
-    compare_at, distances, distances_at, first_failing, kl_divergence, worst,
+    BadTolerance, Comparison, Distances, ElementDiff, ExponentHistogram, NonFinite, ShapeMismatch, Tolerance,
+    compare, compare_at, distances, distances_at, first_failing, kl_divergence, worst,
 };
 pub use digest::{Digest, DigestKind, digest};
 pub use level::Level;

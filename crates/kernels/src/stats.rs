@@ -276,6 +276,6 @@ impl<V: Lane> Partial<V> {
 }
 
 /// The one NaN: which sign and payload arithmetic gives a NaN is the processor's choice.
-fn canonical(value: f64) -> f64 {
+pub(crate) fn canonical(value: f64) -> f64 {
     if value.is_nan() { f64::NAN } else { value }
 }

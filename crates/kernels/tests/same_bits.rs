@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use ulpscope_kernels::{Level, Threads, Tolerance, compare_at, distances_at, stats_at};
+use ulpscope_kernels::{Level, Threads, Tolerance, compare_at, distances_at, kl_divergence, stats_at, worst};
 use ulpscope_tensor::{DType, View};
 
 /// Long enough for several spans, so that threads have something to share.
@@ -77,7 +77,7 @@ fn check(dtype: DType, golden_dtype: DType, count: usize, seed: u64, temper: u8)
             stats_at(level, target, threads),
             distances_at(level, target, &golden, threads).unwrap(),
             compare_at(level, target, &golden, Tolerance::default(), threads).unwrap(),
-        )
+        ) + &format!("{:?}\n{:?}", kl_divergence(target, &golden, threads), worst(target, &golden, 5))
     };
     let expected = measure(Level::Baseline, &target, Threads::One);
     for level in Level::available() {

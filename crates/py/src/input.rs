@@ -2,7 +2,8 @@
 //!
 //! The memory stays the object's. It is read with the GIL released while the caller holds a reference; a program
 //! that writes to a tensor in another thread meanwhile gets numbers from some moment in between, as it would from
-//! torch itself.
+//! torch itself. A program that takes the memory away meanwhile (`untyped_storage().resize_(0)`) breaks the rule that
+//! every reader of a tensor relies on, torch's own kernels included: that is its caller's to prevent.
 
 use std::cell::RefCell;
 
@@ -318,19 +319,18 @@ thread_local! {
 }
 
 fn exchange_api(kind: &Bound<'_, PyType>) -> PyResult<Option<&'static ExchangeApi>> {
-    LAST_TYPE.with_borrow_mut(|last| {
-        if let Some((known, api)) = last
-            && known.is(kind)
-        {
-            return Ok(*api);
-        }
-        let api = match kind.getattr_opt(intern!(kind.py(), "__dlpack_c_exchange_api__"))? {
-            Some(capsule) => api_from_capsule(&capsule),
-            None => None,
-        };
-        *last = Some((kind.clone().unbind(), api));
-        Ok(api)
-    })
+    let known = LAST_TYPE.with_borrow(|last| match last {
+        Some((known, api)) if known.is(kind) => Some(*api),
+        _ => None,
+    });
+    if let Some(api) = known {
+        return Ok(api);
+    }
+    // Nothing is borrowed here: a type may answer with Python code of its own, which may come back to us.
+    let capsule = kind.getattr_opt(intern!(kind.py(), "__dlpack_c_exchange_api__"))?;
+    let api = capsule.and_then(|capsule| api_from_capsule(&capsule));
+    LAST_TYPE.replace(Some((kind.clone().unbind(), api)));
+    Ok(api)
 }
 
 fn api_from_capsule(capsule: &Bound<'_, PyAny>) -> Option<&'static ExchangeApi> {

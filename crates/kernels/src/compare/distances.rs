@@ -122,10 +122,8 @@ impl RunningDistances {
         self.add_sums(block.sums);
         let zero_golden = if block.has_zero_golden { level.run(ZeroGolden(pairs)) } else { 0 };
         let may_raise_max_abs = block.max_abs > 0.0 && block.max_abs >= self.estimated_max_abs;
-        // The second term covers quotients so small that f32 cannot hold their precision.
-        let may_raise_max_rel = block.max_rel > 0.0
-            && f64::from(block.max_rel) * (1.0 + ESTIMATE_ERROR) + f64::from(f32::MIN_POSITIVE)
-                >= self.max_rel;
+        let may_raise_max_rel =
+            block.max_rel > 0.0 && f64::from(block.max_rel) * (1.0 + ESTIMATE_ERROR) >= self.max_rel;
         if may_raise_max_abs || may_raise_max_rel || block.unsure {
             let exact = level.run(Wide(pairs));
             self.estimated_max_abs = larger(self.estimated_max_abs, block.max_abs);
@@ -167,7 +165,8 @@ impl RunningDistances {
     pub(super) fn add_quads(&mut self, level: Level, quads: &mut [Quad], start: u64) {
         for (index, quad) in quads.iter_mut().enumerate() {
             if !(quad.target.is_finite() && quad.golden.is_finite()) {
-                self.see_non_finite(quad.target, quad.golden, start + index as u64);
+                let opposed = quad.difference == f64::INFINITY;
+                self.see_non_finite((quad.target, quad.golden), opposed, start + index as u64);
                 *quad = Quad::default();
             }
         }
@@ -224,7 +223,7 @@ impl RunningDistances {
             let (a, b) = (pairs.source.one(a), pairs.source.one(b));
             let finite = a.is_finite() && b.is_finite();
             if !finite {
-                self.see_non_finite(a.widen(), b.widen(), start + index as u64);
+                self.see_non_finite((a.widen(), b.widen()), false, start + index as u64);
             }
             (if finite { a } else { S::Value::ZERO }).put(out_a);
             (if finite { b } else { S::Value::ZERO }).put(out_b);
@@ -232,8 +231,9 @@ impl RunningDistances {
         masked.pairs(copies)
     }
 
-    fn see_non_finite(&mut self, target: f64, golden: f64, at: u64) {
-        if self.non_finite.see(target, golden) {
+    /// Counts a pair that is not finite. `opposed` says that both are infinite, but not in the same direction.
+    fn see_non_finite(&mut self, pair: (f64, f64), opposed: bool, at: u64) {
+        if self.non_finite.see(pair.0, pair.1, opposed) {
             self.first_mismatch.get_or_insert(at);
         }
     }

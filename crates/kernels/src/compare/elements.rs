@@ -1,6 +1,7 @@
 //! The elements themselves: the first that fail, and the worst.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 
 use ulpscope_tensor::{Scalar, View};
 
@@ -56,23 +57,53 @@ pub fn first_failing(
 pub fn worst(target: &View<'_>, golden: &View<'_>, limit: usize) -> Result<Vec<ElementDiff>, ShapeMismatch> {
     check_shapes(target, golden)?;
     let _env = DefaultFloatEnv::enter();
-    let mut leaders: Vec<(Error, usize, Quad)> = Vec::with_capacity(limit + 1);
+    // The least bad of those kept lies on top, ready to give way.
+    let mut kept: BinaryHeap<Reverse<Leader>> = BinaryHeap::new();
     if limit > 0 {
         each_quad_block(target, golden, 0..target.len(), |start, quads| {
             for (offset, quad) in quads.iter().enumerate() {
                 let Some(error) = error(quad) else { continue };
-                if leaders.len() == limit && !error.is_worse_than(&leaders[limit - 1].0) {
-                    continue;
+                let leader = Leader { error, index: start + offset, quad: *quad };
+                if kept.len() < limit {
+                    kept.push(Reverse(leader));
+                } else if kept.peek().is_some_and(|least| leader > least.0) {
+                    kept.pop();
+                    kept.push(Reverse(leader));
                 }
-                // Behind all that are at least as bad, so that equal ones keep their order.
-                let place = leaders.partition_point(|leader| !error.is_worse_than(&leader.0));
-                leaders.insert(place, (error, start + offset, *quad));
-                leaders.truncate(limit);
             }
         });
     }
-    Ok(leaders.into_iter().map(|(_, index, quad)| element(target, golden, index, &quad)).collect())
+    // Sorted by `Reverse`: the worst first.
+    let worst = kept.into_sorted_vec().into_iter().map(|Reverse(leader)| leader);
+    Ok(worst.map(|leader| element(target, golden, leader.index, &leader.quad)).collect())
 }
+
+/// An element among the worst. Worse is greater, and so is the earlier of two that are equally bad.
+struct Leader {
+    error: Error,
+    index: usize,
+    quad: Quad,
+}
+
+impl Ord for Leader {
+    fn cmp(&self, other: &Leader) -> Ordering {
+        self.error.size().total_cmp(&other.error.size()).then(other.index.cmp(&self.index))
+    }
+}
+
+impl PartialOrd for Leader {
+    fn partial_cmp(&self, other: &Leader) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Leader {
+    fn eq(&self, other: &Leader) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Leader {}
 
 /// How a pair differs.
 #[derive(Clone, Copy)]
@@ -85,7 +116,9 @@ fn error(quad: &Quad) -> Option<Error> {
     if quad.target.is_finite() && quad.golden.is_finite() {
         (quad.difference > 0.0).then_some(Error::By(quad.difference))
     } else {
-        let agree = quad.target == quad.golden || (quad.target.is_nan() && quad.golden.is_nan());
+        let opposed = quad.difference == f64::INFINITY;
+        let both_nan = quad.target.is_nan() && quad.golden.is_nan();
+        let agree = both_nan || (quad.target == quad.golden && !opposed);
         (!agree).then_some(Error::NonFinite)
     }
 }
@@ -98,11 +131,11 @@ impl Error {
         }
     }
 
-    fn is_worse_than(&self, other: &Error) -> bool {
-        match (self, other) {
-            (Error::NonFinite, Error::By(_)) => true,
-            (Error::By(mine), Error::By(theirs)) => mine.total_cmp(theirs) == Ordering::Greater,
-            (_, Error::NonFinite) => false,
+    /// Larger for worse; no number is as bad as a non-finite mismatch.
+    fn size(&self) -> f64 {
+        match self {
+            Error::NonFinite => f64::INFINITY,
+            Error::By(difference) => *difference,
         }
     }
 }

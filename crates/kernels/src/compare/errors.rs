@@ -91,8 +91,9 @@ impl RunningErrors {
     ///
     /// With `x` the largest rounded excess, every true excess is at most `x * (1 + eps/2)`, so that `atol + rtol * |g|`
     /// is at least the difference before it is rounded, and rounding is monotonic.
-    pub(super) fn needed_atol(&self) -> f64 {
-        self.max_excess * (1.0 + f64::EPSILON)
+    pub(super) fn needed_atol(&self, rtol: f64) -> f64 {
+        // Without a relative part nothing was rounded.
+        if rtol == 0.0 { self.max_excess } else { self.max_excess * (1.0 + f64::EPSILON) }
     }
 
     /// The smallest rtol that passes with the given atol; the same argument with one more rounding. Infinite when

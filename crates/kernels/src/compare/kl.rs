@@ -11,6 +11,9 @@ use crate::blocks::{Threads, over_spans};
 use crate::float_env::DefaultFloatEnv;
 use crate::stats::stats;
 
+// The logarithm is that of the `libm` crate: the system's picks its instructions by machine, and with them its
+// last bit.
+
 /// Shares are clamped to this from below: the machine epsilon of f32.
 const LEAST_SHARE: f64 = f32::EPSILON as f64;
 
@@ -33,7 +36,7 @@ pub fn kl_divergence(target: &View<'_>, golden: &View<'_>, threads: Threads) -> 
                     let (a, b) = (target_scale.apply(quad.target), golden_scale.apply(quad.golden));
                     block[0] += a;
                     block[1] += b;
-                    block[2] += a * (a / b).ln();
+                    block[2] += a * libm::log(a / b);
                 }
                 sums = add(sums, block);
             });
@@ -42,7 +45,7 @@ pub fn kl_divergence(target: &View<'_>, golden: &View<'_>, threads: Threads) -> 
         add,
     );
     let [target_sum, golden_sum, sum] = sums;
-    let divergence = sum / target_sum + (golden_sum / target_sum).ln();
+    let divergence = sum / target_sum + libm::log(golden_sum / target_sum);
     Some(if divergence.abs() < f64::EPSILON { 0.0 } else { divergence })
 }
 

@@ -25,6 +25,7 @@ pub use kl::kl_divergence;
 use crate::blocks::Threads;
 use crate::float_env::DefaultFloatEnv;
 use crate::level::Level;
+use crate::stats::canonical;
 
 /// When an element counts as failing: `|target - golden| > atol + rtol * |golden|`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,6 +34,26 @@ pub struct Tolerance {
     pub atol: f64,
     /// Relative part.
     pub rtol: f64,
+}
+
+/// A tolerance that would let anything pass, or nothing.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{name} is {found}; expected a finite number that is not negative")]
+pub struct BadTolerance {
+    name: &'static str,
+    found: f64,
+}
+
+impl Tolerance {
+    /// A tolerance of two finite parts that are not negative.
+    pub fn new(atol: f64, rtol: f64) -> Result<Tolerance, BadTolerance> {
+        for (name, found) in [("atol", atol), ("rtol", rtol)] {
+            if !(found.is_finite() && found >= 0.0) {
+                return Err(BadTolerance { name, found });
+            }
+        }
+        Ok(Tolerance { atol, rtol })
+    }
 }
 
 impl Default for Tolerance {
@@ -61,7 +82,8 @@ pub struct Distances {
     pub finite: u64,
     /// Same dtype and the same bits in every element.
     pub equal: bool,
-    /// Cosine of the angle between the two as vectors; 1 when both are zero, nothing when one is.
+    /// Cosine of the angle between the two as vectors; 1 when both are zero, nothing when one is, or when squares
+    /// of f64 elements overflow.
     pub cosine: Option<f64>,
     /// L2 norm of the difference.
     pub euclid: f64,
@@ -147,17 +169,19 @@ pub struct NonFinite {
 
 impl NonFinite {
     /// Counts a pair that is not finite on at least one side; true when the sides disagree.
-    fn see(&mut self, target: f64, golden: f64) -> bool {
+    /// `opposed` says that both are infinite (complex) numbers, but not the same.
+    fn see(&mut self, target: f64, golden: f64, opposed: bool) -> bool {
         let nan = (target.is_nan(), golden.is_nan());
         let pos = (target == f64::INFINITY, golden == f64::INFINITY);
         let neg = (target == f64::NEG_INFINITY, golden == f64::NEG_INFINITY);
-        let agree = (nan.0 && nan.1) || (pos.0 && pos.1) || (neg.0 && neg.1);
+        let pos_both = pos.0 && pos.1 && !opposed;
+        let agree = (nan.0 && nan.1) || pos_both || (neg.0 && neg.1);
         self.target_nan += u64::from(nan.0);
         self.golden_nan += u64::from(nan.1);
         self.both_nan += u64::from(nan.0 && nan.1);
         self.target_pos_inf += u64::from(pos.0);
         self.golden_pos_inf += u64::from(pos.1);
-        self.both_pos_inf += u64::from(pos.0 && pos.1);
+        self.both_pos_inf += u64::from(pos_both);
         self.target_neg_inf += u64::from(neg.0);
         self.golden_neg_inf += u64::from(neg.1);
         self.both_neg_inf += u64::from(neg.0 && neg.1);
@@ -233,7 +257,7 @@ pub fn compare_at(
         mape: 100.0 * per_pair(errors.sum_rel),
         accumulated_rel: errors.sum_rel,
         over_tolerance: errors.over_tolerance + mismatched,
-        needed_atol: needed(errors.needed_atol()),
+        needed_atol: needed(errors.needed_atol(tolerance.rtol)),
         needed_rtol: needed(errors.needed_rtol()),
         max_ulp: with_ulp.then_some(errors.ulp.max),
         mean_ulp: with_ulp.then(|| per_pair(errors.ulp.sum as f64)),
@@ -254,9 +278,9 @@ impl Distances {
             count,
             finite,
             equal: running.equal,
-            cosine: cosine(sums, finite),
+            cosine: cosine(sums, finite, measured.max_abs),
             euclid,
-            rel_l2: if euclid == 0.0 { 0.0 } else { euclid / golden_norm },
+            rel_l2: if measured.max_abs == 0.0 { 0.0 } else { canonical(euclid / golden_norm) },
             rmse: if finite == 0 { 0.0 } else { (sums.difference_squares / finite as f64).sqrt() },
             max_abs: measured.max_abs,
             max_rel: measured.max_rel,
@@ -269,16 +293,19 @@ impl Distances {
     }
 }
 
-fn cosine(sums: loops::Sums, finite: u64) -> Option<f64> {
-    let norms = sums.target_squares.sqrt() * sums.golden_squares.sqrt();
+fn cosine(sums: loops::Sums, finite: u64, max_abs: f64) -> Option<f64> {
     if finite == 0 {
-        None
-    } else if sums.difference_squares == 0.0 && sums.target_squares == sums.golden_squares {
-        // Equal vectors, zero ones among them: exactly one, whatever the roots round to.
-        Some(1.0)
-    } else if norms == 0.0 {
-        None
-    } else {
-        Some((sums.product / norms).clamp(-1.0, 1.0))
+        return None;
     }
+    if max_abs == 0.0 {
+        // Equal vectors, zero ones among them: exactly one, whatever the roots round to.
+        return Some(1.0);
+    }
+    // A side may be zero, or its squares may have left f64 at either end.
+    let is_usable = |squares: f64| squares > 0.0 && squares.is_finite();
+    if !is_usable(sums.target_squares) || !is_usable(sums.golden_squares) {
+        return None;
+    }
+    let cosine = sums.product / (sums.target_squares.sqrt() * sums.golden_squares.sqrt());
+    Some(cosine.clamp(-1.0, 1.0))
 }

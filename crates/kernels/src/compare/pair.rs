@@ -36,17 +36,11 @@ impl Form {
             (DType::F16, DType::F16) => Form::F16,
             (DType::F64, DType::F64) => Form::F64,
             _ if target.is_complex() || golden.is_complex() => Form::Quad,
-            _ if is_integral(target) && is_integral(golden) && (is_64_bit(target) || is_64_bit(golden)) => {
-                Form::Quad
-            }
+            _ if is_64_bit(target) || is_64_bit(golden) => Form::Quad,
             (DType::F32, other) | (other, DType::F32) if is_exact_in_f32(other) => Form::Narrow,
             _ => Form::Wide,
         }
     }
-}
-
-fn is_integral(dtype: DType) -> bool {
-    dtype.is_integer() || dtype == DType::Bool
 }
 
 fn is_64_bit(dtype: DType) -> bool {
@@ -230,23 +224,46 @@ impl Quad {
 
     /// The quad of two elements of which one is complex or a 64-bit integer.
     fn of(target: Scalar, golden: Scalar) -> Quad {
-        if let (Some(a), Some(b)) = (integer(target), integer(golden)) {
-            let (target, golden) = (a as f64, b as f64);
-            return Quad { target, golden, difference: a.abs_diff(b) as f64, product: target * golden };
+        match (integer(target), integer(golden)) {
+            (Some(a), Some(b)) => {
+                let (target, golden) = (a as f64, b as f64);
+                Quad { target, golden, difference: a.abs_diff(b) as f64, product: target * golden }
+            }
+            (Some(a), None) if !is_complex(golden) => Quad::of_mixed(a, golden.to_f64()),
+            (None, Some(b)) if !is_complex(target) => {
+                let Quad { target: golden, golden: target, difference, product } =
+                    Quad::of_mixed(b, target.to_f64());
+                Quad { target, golden, difference, product }
+            }
+            _ => Quad::of_complex(parts(target), parts(golden)),
         }
-        let ((a_re, a_im), (b_re, b_im)) = (parts(target), parts(golden));
-        let mut quad = Quad {
-            target: modulus(a_re, a_im),
-            golden: modulus(b_re, b_im),
-            difference: modulus(a_re - b_re, a_im - b_im),
-            product: a_re * b_re + a_im * b_im,
-        };
-        if quad.target.is_infinite() && quad.golden.is_infinite() && (a_re, a_im) != (b_re, b_im) {
-            // Infinite in another direction: the moduli would hide it.
-            quad.golden = f64::NEG_INFINITY;
-        }
-        quad
     }
+
+    /// An integer and a float: the difference is taken before the integer is rounded.
+    fn of_mixed(target: i128, golden: f64) -> Quad {
+        let whole = golden.trunc();
+        let difference = if golden.is_finite() && whole.abs() < (1u128 << 100) as f64 {
+            ((target - whole as i128) as f64 - (golden - whole)).abs()
+        } else {
+            (target as f64 - golden).abs()
+        };
+        Quad { target: target as f64, golden, difference, product: target as f64 * golden }
+    }
+
+    fn of_complex(a: (f64, f64), b: (f64, f64)) -> Quad {
+        let (target, golden) = (modulus(a.0, a.1), modulus(b.0, b.1));
+        let difference = if target.is_infinite() && golden.is_infinite() {
+            // Infinite in another direction, or not: the moduli would hide it.
+            if a == b { 0.0 } else { f64::INFINITY }
+        } else {
+            modulus(a.0 - b.0, a.1 - b.1)
+        };
+        Quad { target, golden, difference, product: a.0 * b.0 + a.1 * b.1 }
+    }
+}
+
+fn is_complex(scalar: Scalar) -> bool {
+    matches!(scalar, Scalar::Complex(..))
 }
 
 fn integer(scalar: Scalar) -> Option<i128> {
