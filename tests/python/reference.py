@@ -104,6 +104,9 @@ def diff(target: torch.Tensor, golden: torch.Tensor, atol: float, rtol: float) -
         under = (error < limit * size) | (error == 0)
         return (int(under.sum()) + agreeing) / count if count else 1.0
 
+    defined = t.size - int(no_rel.sum())
+    undefined_everywhere = t.size > 0 and defined == 0
+    mean_rel = float("inf") if undefined_everywhere else (float(rel.sum()) / defined if defined else 0.0)
     mean = (lambda values: float(values.sum()) / t.size) if t.size else (lambda values: 0.0)
     worst = None
     if mismatched:
@@ -119,10 +122,10 @@ def diff(target: torch.Tensor, golden: torch.Tensor, atol: float, rtol: float) -
         "rmse": float(np.sqrt(mean(error * error))),
         "max_abs": float(error.max()) if t.size else 0.0,
         "mean_abs": mean(error),
-        "max_rel": float(rel.max()) if t.size else 0.0,
-        "mean_rel": mean(rel),
-        "mape": 100 * mean(rel),
-        "accumulated_rel": float(rel.sum()),
+        "max_rel": float("inf") if undefined_everywhere else (float(rel.max()) if t.size else 0.0),
+        "mean_rel": mean_rel,
+        "mape": 100 * mean_rel,
+        "accumulated_rel": float("inf") if undefined_everywhere else float(rel.sum()),
         "under_1e3": share(0.001),
         "under_5e3": share(0.005),
         "zero_golden": int(no_rel.sum()),

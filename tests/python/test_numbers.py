@@ -196,6 +196,14 @@ def test_cosine_of_vectors_whose_squares_leave_float64() -> None:
         assert ulpscope.diff(target, golden).max_abs == scale
 
 
+def test_relative_errors_of_a_golden_that_is_zero() -> None:
+    check_diff(torch.ones(3, 4), torch.zeros(3, 4))
+    found = ulpscope.diff(torch.ones(4), torch.zeros(4))
+    assert (found.max_rel, found.mean_rel, found.zero_golden) == (math.inf, math.inf, 4)
+    mixed = ulpscope.diff(torch.tensor([1.0, 3.0, 0.0]), torch.tensor([0.0, 2.0, 0.0]))
+    assert (mixed.max_rel, mixed.mean_rel, mixed.zero_golden) == (0.5, 0.25, 1)
+
+
 def test_complex_infinities_in_other_directions() -> None:
     golden = torch.tensor([complex(math.inf, 0), complex(math.inf, 0), complex(1, 1)])
     target = torch.tensor([complex(math.inf, 0), complex(0, math.inf), complex(1, 1)])
@@ -325,6 +333,11 @@ def test_numpy_views_with_negative_strides_and_other_byte_orders() -> None:
     assert ulpscope.diff(flipped, flipped.copy()).equal
     big = array.astype(">f4")
     assert ulpscope.stats(big).max == 999.0
+
+
+def test_masked_arrays_are_refused() -> None:
+    with pytest.raises(TypeError, match="masked"):
+        ulpscope.stats(np.ma.masked_array([1.0, 2.0], mask=[False, True]))
 
 
 def test_flushing_denormals_does_not_change_what_is_measured() -> None:

@@ -82,6 +82,12 @@ impl<'py> Input<'py> {
 
     fn of_numpy(array: &Bound<'py, PyAny>) -> PyResult<Input<'py>> {
         let py = array.py();
+        if array.hasattr(intern!(py, "mask"))? {
+            let advice = "use .filled(value) or .compressed()";
+            return Err(PyTypeError::new_err(format!(
+                "expected a plain array, found a masked one: {advice}"
+            )));
+        }
         // The address that a scalar of numpy gives is that of a copy, gone when it is asked for.
         let array = &match array.getattr_opt(intern!(py, "__array__"))? {
             Some(to_array) => to_array.call0()?,

@@ -93,7 +93,7 @@ pub struct Distances {
     pub rmse: f64,
     /// Largest absolute difference.
     pub max_abs: f64,
-    /// Largest relative difference, where golden is not zero.
+    /// Largest relative difference, where there is one; infinite when golden is zero and target is not, everywhere.
     pub max_rel: f64,
     /// Share of all pairs with a relative difference under 1/1000. Equal non-finite pairs are among them.
     pub under_1e3: f64,
@@ -115,7 +115,7 @@ pub struct Comparison {
     pub distances: Distances,
     /// Mean absolute difference.
     pub mean_abs: f64,
-    /// Mean relative difference; pairs with a zero golden count as zero, and are told by `zero_golden`.
+    /// Mean relative difference, over the pairs that have one; infinite when none has. The others are `zero_golden`.
     pub mean_rel: f64,
     /// `mean_rel` in percent.
     pub mape: f64,
@@ -249,13 +249,18 @@ pub fn compare_at(
     let errors = running.errors.expect("asked for by giving a tolerance");
     let mismatched = distances.non_finite.mismatched;
     let per_pair = |sum: f64| if distances.finite == 0 { 0.0 } else { sum / distances.finite as f64 };
+    let mean_rel = match distances.with_relative() {
+        0 if distances.zero_golden > 0 => f64::INFINITY,
+        0 => 0.0,
+        pairs => errors.sum_rel / pairs as f64,
+    };
     let with_ulp = target.dtype() == golden.dtype() && !target.dtype().is_complex();
     let needed = |tolerance: f64| if mismatched > 0 { f64::INFINITY } else { tolerance };
     Ok(Comparison {
         mean_abs: per_pair(errors.sum_abs),
-        mean_rel: per_pair(errors.sum_rel),
-        mape: 100.0 * per_pair(errors.sum_rel),
-        accumulated_rel: errors.sum_rel,
+        mean_rel,
+        mape: 100.0 * mean_rel,
+        accumulated_rel: if mean_rel.is_infinite() { mean_rel } else { errors.sum_rel },
         over_tolerance: errors.over_tolerance + mismatched,
         needed_atol: needed(errors.needed_atol(tolerance.rtol)),
         needed_rtol: needed(errors.needed_rtol()),
@@ -267,6 +272,11 @@ pub fn compare_at(
 }
 
 impl Distances {
+    /// Pairs that have a relative difference; a pair of zeros has one of nothing.
+    fn with_relative(&self) -> u64 {
+        self.finite - self.zero_golden
+    }
+
     fn of(running: &blocks::Running, count: u64) -> Distances {
         let measured = &running.distances;
         let sums = measured.sums;
@@ -283,7 +293,11 @@ impl Distances {
             rel_l2: if measured.max_abs == 0.0 { 0.0 } else { canonical(euclid / golden_norm) },
             rmse: if finite == 0 { 0.0 } else { (sums.difference_squares / finite as f64).sqrt() },
             max_abs: measured.max_abs,
-            max_rel: measured.max_rel,
+            max_rel: if finite > 0 && finite == measured.zero_golden {
+                f64::INFINITY
+            } else {
+                measured.max_rel
+            },
             under_1e3,
             under_5e3,
             zero_golden: measured.zero_golden,
