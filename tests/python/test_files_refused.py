@@ -209,3 +209,16 @@ def test_numpy_without_ml_dtypes(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
     expected = "TypeError: numpy has no bfloat16: install ml_dtypes, or load with framework='torch'"
     assert done.stderr.splitlines()[-1] == expected
+
+
+def test_an_archive_that_unfolds_a_thousandfold_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, x=np.zeros(75_000_000, np.float32))
+    assert path.stat().st_size < 1_000_000
+    with pytest.raises(
+        ulpscope.FormatError, match="size of all inflated entries of 3000000.. exceeds the limit"
+    ):
+        ulpscope.stats(path)
+    small = tmp_path / "zeros.npz"
+    np.savez_compressed(small, x=np.zeros(5_000_000, np.float32))
+    assert ulpscope.stats(small).zeros == 5_000_000

@@ -17,8 +17,13 @@ const MAX_ENTRIES: usize = 1 << 20;
 /// Deflate cannot shrink data further than this, so that a larger claim is a lie.
 const MAX_DEFLATE_RATIO: u64 = 1032;
 
-/// All compressed entries of one archive together may unfold into this much memory.
-const MAX_INFLATED: u64 = 4 << 30;
+/// All compressed entries of one archive together may unfold into this much memory, whatever the archive's size:
+/// a mask or a fresh optimizer state is all zeros, and shrinks a thousandfold.
+const INFLATED_FREELY: u64 = 256 << 20;
+
+/// Beyond that, they may unfold to this many times the archive's size. Numbers that were computed shrink to a half
+/// or a tenth; only a bomb, or tensors that hold nothing, need more.
+const MAX_INFLATION: u64 = 64;
 
 /// An opened archive.
 pub(crate) struct Archive<'a> {
@@ -127,12 +132,9 @@ impl<'a> Archive<'a> {
             return Err(Fault::TooLarge { what: "size of the inflated entry", limit, found: entry.size });
         }
         let total = self.inflated.saturating_add(entry.size);
-        if total > MAX_INFLATED {
-            return Err(Fault::TooLarge {
-                what: "size of all inflated entries",
-                limit: MAX_INFLATED,
-                found: total,
-            });
+        let limit = INFLATED_FREELY.max((self.bytes.len() as u64).saturating_mul(MAX_INFLATION));
+        if total > limit {
+            return Err(Fault::TooLarge { what: "size of all inflated entries", limit, found: total });
         }
         self.inflated = total;
         let size = entry.size;
