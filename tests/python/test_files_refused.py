@@ -215,9 +215,7 @@ def test_an_archive_that_unfolds_a_thousandfold_is_refused_unread(tmp_path: Path
     path = tmp_path / "bomb.npz"
     np.savez_compressed(path, x=np.zeros(75_000_000, np.float32))
     assert path.stat().st_size < 1_000_000
-    with pytest.raises(
-        ulpscope.FormatError, match="size of all inflated entries of 3000000.. exceeds the limit"
-    ):
+    with pytest.raises(ulpscope.FormatError, match="size of all inflated entries of"):
         ulpscope.stats(path)
     small = tmp_path / "zeros.npz"
     np.savez_compressed(small, x=np.zeros(5_000_000, np.float32))
