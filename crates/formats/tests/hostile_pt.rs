@@ -257,7 +257,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "tensor_expanded_beyond_belief",
-        "archive/data.pkl, byte 134: element count of an expanded tensor of 1000000000000000 exceeds the limit of 4294967296",
+        "archive/data.pkl, byte 134: number of elements of all tensors of 1000000000000000 exceeds the limit of 4294967296",
     ),
     (
         "tensor_larger_than_its_storage",

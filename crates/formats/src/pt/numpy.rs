@@ -104,7 +104,7 @@ impl Objects<'_> {
         };
         let tensor = Tensor::strided(kind.dtype, sizes, strides, bytes, 0)
             .map_err(|error| self.pickle.fault_at(id, error))?;
-        Ok(Value::Tensor(tensor))
+        self.carried(id, tensor)
     }
 
     /// The element type behind `dtype('f4', False, True)` and its state, unless it is not one of plain numbers.
@@ -114,12 +114,16 @@ impl Objects<'_> {
             return None;
         }
         let &[name, ..] = self.pickle.tuple(call.args)? else { return None };
-        let order = match call.state {
-            Some(state) => match self.pickle.tuple(state) {
-                Some(&[_version, order, ..]) => self.pickle.text(order).unwrap_or("<"),
+        let big_endian = match call.state {
+            Some(state) => match self.pickle.tuple(state)? {
+                &[_version, order, ..] => match self.pickle.text(order)? {
+                    "<" | "|" | "=" => false,
+                    ">" => true,
+                    _ => return None,
+                },
                 _ => return None,
             },
-            None => "<",
+            None => false,
         };
         let dtype = match self.pickle.node(name) {
             Node::Text(name) => match &**name {
@@ -142,7 +146,7 @@ impl Objects<'_> {
             Node::Global { module, name } if &**module == "ml_dtypes" => name.parse().ok()?,
             _ => return None,
         };
-        Some(ArrayType { dtype, big_endian: order == ">" && dtype.size() > 1 })
+        Some(ArrayType { dtype, big_endian: big_endian && dtype.size() > 1 })
     }
 
     /// Bytes, whichever way this protocol spells them.

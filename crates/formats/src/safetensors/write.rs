@@ -47,7 +47,7 @@ pub fn left_out(value: &Value) -> Vec<String> {
     let carried = metadata_of(value).is_some();
     let within = format!("{METADATA}.");
     let mut paths = Vec::new();
-    value.visit("", &mut |path, leaf| {
+    value.visit(&mut |path, leaf| {
         let container = matches!(leaf, Value::Tensor(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_));
         let in_metadata = carried && path.starts_with(&within);
         if !container && !in_metadata {
