@@ -97,7 +97,7 @@ const REFUSED: [(&str, &str); 61] = [
     ),
     (
         "structured_with_100_fields",
-        "header key descr: a structured array, descr [('field', '<f4'), ('field', '<f4'), ('field', '<f4'), ('field', '<f4'), ('field', '<f4'), ('field', '<f4'), ('field', '...; expected one number per element: save its fields one by one",
+        "header key descr: a structured array, descr [('field', '<f4'), ('field', '<f4'), ('field', '<f4'), ('field', '<f4'), ('field', '<f4'), ('field', '<f4'), ('field', '…; expected one number per element: save its fields one by one",
     ),
     (
         "subarray",
@@ -111,7 +111,7 @@ const REFUSED: [(&str, &str); 61] = [
     ("unknown_key", "byte 35: expected only the keys descr, fortran_order and shape, found key \"mode\""),
     ("version_9_1", "byte 6: npy version 9.1; expected 1.0, 2.0 or 3.0"),
     ("words_after_the_dict", "byte 68: expected only blanks after the header's '}', found \"or True\""),
-    ("wrong_magic", "not a .npy file (\\x93NUMPY): it begins with \"PK\\x03\\x04 t\""),
+    ("wrong_magic", "not a .npy file (\\x93NUMPY): it begins with \"PK\\x03\\x04 thi\""),
 ];
 
 #[test]

@@ -13,7 +13,7 @@ const CASES: &[(&str, &str)] = &[
         "x.npy, byte 128: truncated: expected 4000000000000 bytes of float32 elements of shape [1000000000000], found 16",
     ),
     ("array_of_nothing", r#"x.npy: not a .npy file (\x93NUMPY): it begins with nothing (the file is empty)"#),
-    ("array_without_magic", r#"x.npy: not a .npy file (\x93NUMPY): it begins with "not an""#),
+    ("array_without_magic", r#"x.npy: not a .npy file (\x93NUMPY): it begins with "not an a""#),
     (
         "bomb_beyond_what_deflate_can_do",
         "x.npy: size of the inflated entry of 4294901760 exceeds the limit of 162024",
@@ -31,7 +31,7 @@ const CASES: &[(&str, &str)] = &[
     ("name_with_parent", r#""../x.npy" leads out of its folder; expected a plain relative name"#),
     ("symlink", r#""x.npy" leads out of its folder; expected a plain relative name"#),
     ("two_arrays_of_one_name", "expected one archive entry per name, found two entries of the same name"),
-    ("wrong_magic", "not an .npz file (a zip archive): it begins with [93, 4e, 55, 4d, 50, 59, 01, 00]"),
+    ("wrong_magic", r#"not an .npz file (a zip archive): it begins with "\x93NUMPY\x01\x00""#),
 ];
 
 fn hostile() -> PathBuf {

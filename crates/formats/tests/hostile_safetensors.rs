@@ -175,3 +175,30 @@ fn every_prefix_of_a_good_file_is_an_error_and_none_panics() {
     }
     safetensors::read(&file.into()).unwrap();
 }
+
+#[test]
+fn names_of_a_megabyte_are_cut_in_messages() {
+    const LIMIT: usize = 1_000;
+    let name = "n".repeat(1 << 20);
+    let tensor = |dtype: &str, end: usize| {
+        format!(r#"{{"{name}":{{"dtype":"{dtype}","shape":[2],"data_offsets":[0,{end}]}}}}"#)
+    };
+    let refused = [
+        tensor("F32", 7),
+        format!(r#"{{"a":{{"dtype":"F32","shape":"{name}"}}}}"#),
+        format!(
+            r#"{{"__metadata__":{{"ulpscope.dtype.a":"{name}"}},"a":{{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}}}"#
+        ),
+    ];
+    for header in refused {
+        let said =
+            safetensors::read(&with_header(header.as_bytes(), &[0; 8]).into()).unwrap_err().to_string();
+        assert!(said.len() < LIMIT, "{} bytes: {}…", said.len(), &said[..LIMIT]);
+    }
+    let value = safetensors::read(&with_header(tensor(&name, 8).as_bytes(), &[0; 8]).into()).unwrap();
+    assert!(value.opaque()[0].1.len() < LIMIT);
+    assert!(safetensors::left_out(&value)[0].len() < LIMIT);
+    let mut file = Vec::new();
+    let said = ulpscope_formats::pt::write(&value, &mut file).unwrap_err().to_string();
+    assert!(said.len() < LIMIT);
+}

@@ -6,11 +6,8 @@ use super::objects::Objects;
 use super::storage::{Elements, Flip, Storage};
 use crate::error::{Error, Fault};
 use crate::pickle::{Id, Node};
-use crate::tensor::Tensor;
+use crate::tensor::{MAX_RANK, Tensor};
 use crate::value::Value;
-
-/// More dimensions than torch computes with.
-pub(super) const MAX_RANK: usize = 64;
 
 /// Which of torch's constructors is meant; they differ in where the dtype and the flags stand.
 #[derive(Clone, Copy)]
