@@ -1,7 +1,7 @@
 //! `.safetensors` files that no reader should trust (tests/hostile/make_safetensors.py).
 #![allow(clippy::unwrap_used)]
 
-use std::path::PathBuf;
+mod hostile;
 
 use ulpscope_formats::safetensors;
 
@@ -134,13 +134,11 @@ const REFUSED: [(&str, &str); 37] = [
 
 #[test]
 fn every_hostile_file_is_refused_in_these_words() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/hostile/safetensors");
-    for (name, expected) in REFUSED {
-        let bytes = std::fs::read(folder.join(format!("{name}.safetensors"))).unwrap();
-        let error = safetensors::read(&bytes.into()).expect_err(name);
+    let files = hostile::files("safetensors", ".safetensors", REFUSED.map(|(name, _)| name));
+    for ((name, expected), bytes) in REFUSED.into_iter().zip(files) {
+        let error = safetensors::read(&bytes).expect_err(name);
         assert_eq!(error.to_string(), expected, "{name}");
     }
-    assert_eq!(std::fs::read_dir(folder).unwrap().count(), REFUSED.len(), "every file has its row");
 }
 
 fn with_header(header: &[u8], data: &[u8]) -> Vec<u8> {
