@@ -7,7 +7,8 @@ use ulpscope_formats::json::{self, Layout, Reader};
 fuzz_target!(|data: &[u8]| {
     let mut reader = Reader::new(data);
     while let Ok(Some(_)) = reader.event() {}
-    let _ = Reader::new(data).skip_value();
+    let mut skipping = Reader::new(data);
+    while let Ok(true) = skipping.skip_event() {}
     if let Ok(value) = json::read(data) {
         for layout in [Layout::OneLine, Layout::Indented(1)] {
             let mut text = Vec::new();

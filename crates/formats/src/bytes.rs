@@ -1,7 +1,10 @@
 //! Bytes that many tensors can share: a mapped file, or memory of our own, and slices of either.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::ops::{Deref, Range};
+#[cfg(unix)]
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,7 +42,9 @@ impl Bytes {
     }
 
     fn map_unnamed(path: &Path, access: Access) -> Result<Bytes, Fault> {
-        let metadata = std::fs::metadata(path)?;
+        let file = open(path)?;
+        // Asked of what was opened: the name may by now be that of something else.
+        let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(Fault::malformed(
                 "a regular file",
@@ -49,7 +54,6 @@ impl Bytes {
         if metadata.len() == 0 {
             return Ok(Bytes::from(Vec::new()));
         }
-        let file = File::open(path)?;
         let mut options = MmapOptions::new();
         // A private writable mapping would otherwise count against the machine's memory in full.
         options.no_reserve_swap();
@@ -97,6 +101,15 @@ impl Bytes {
     pub fn is_writable(&self) -> bool {
         !matches!(*self.owner, Owner::ReadOnly(_))
     }
+}
+
+/// Opens a file for reading. To open a pipe is to wait for its writer, unless one asks not to.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    options.custom_flags(libc::O_NONBLOCK);
+    options.open(path)
 }
 
 impl Owner {

@@ -119,10 +119,12 @@ impl Error {
         self
     }
 
-    /// The same error within a named part of the file: `archive entry`, then whatever place it had.
+    /// The same error within a named part of the file: `archive entry`, then whatever place it had. A name too
+    /// long for a message is cut.
     pub fn in_part(mut self, part: &str) -> Error {
+        let part = shortened(part);
         self.place = Place::Part(match self.place {
-            Place::Whole => part.to_owned(),
+            Place::Whole => part,
             inner => format!("{part}, {inner}"),
         });
         self
@@ -146,7 +148,7 @@ pub(crate) fn beginning(bytes: &[u8]) -> String {
     const SHOWN: usize = 8;
     match bytes {
         [] => "nothing (the file is empty)".to_owned(),
-        _ => format!("{:02x?}", &bytes[..bytes.len().min(SHOWN)]),
+        _ => format!("\"{}\"", bytes[..bytes.len().min(SHOWN)].escape_ascii()),
     }
 }
 

@@ -11,6 +11,7 @@
 //! ```
 
 pub mod acl;
+mod byte_order;
 mod bytes;
 mod error;
 pub mod file;

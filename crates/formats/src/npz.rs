@@ -44,7 +44,7 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
         let value = match npy::read(&archive.read(&name)?) {
             Ok(tensor) => Value::Tensor(tensor),
             Err(Error { fault: Fault::Unsupported(reason), .. }) => Value::Opaque(reason),
-            Err(error) => return Err(error.in_part(&shortened(&name))),
+            Err(error) => return Err(error.in_part(&name)),
         };
         pairs.push((Value::Str(key.to_owned()), value));
     }
@@ -76,14 +76,14 @@ fn arrays(value: &Value) -> Result<Vec<(String, &Tensor)>, Error> {
             return Err(unsupported("the names of the arrays in an .npz are text"));
         };
         let Value::Tensor(tensor) = value else {
-            return Err(unsupported("an .npz holds arrays only, not other values").in_part(&shortened(key)));
+            return Err(unsupported("an .npz holds arrays only, not other values").in_part(key));
         };
         let name = format!("{key}{SUFFIX}");
         if !zip_entries::is_plain_name(&name) {
             return Err(Error::whole(Fault::EscapesFolder(shortened(&name))));
         }
         if !seen.insert(key) {
-            return Err(unsupported("two arrays of the same name").in_part(&shortened(key)));
+            return Err(unsupported("two arrays of the same name").in_part(key));
         }
         arrays.push((name, tensor));
     }

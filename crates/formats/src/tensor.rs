@@ -4,6 +4,18 @@ use ulpscope_tensor::{DType, View, ViewError, contiguous_strides};
 
 use crate::bytes::Bytes;
 
+/// More dimensions than torch computes with, and as many as NumPy knows; keeps the cost of one element independent
+/// of the file.
+pub(crate) const MAX_RANK: usize = 64;
+
+/// The byte strides of a tensor whose first dimension is the innermost.
+pub(crate) fn column_major_strides(shape: &[usize], element_size: usize) -> Vec<isize> {
+    let reversed: Vec<usize> = shape.iter().rev().copied().collect();
+    let mut strides = contiguous_strides(&reversed, element_size);
+    strides.reverse();
+    strides
+}
+
 /// A tensor read from a file. Cloning it, and taking views of it, copies no elements.
 #[derive(Clone, Debug)]
 pub struct Tensor {
@@ -31,12 +43,6 @@ impl Tensor {
     pub fn contiguous(dtype: DType, shape: Vec<usize>, bytes: Bytes) -> Result<Tensor, ViewError> {
         let strides = contiguous_strides(&shape, dtype.size());
         Tensor::strided(dtype, shape, strides, bytes, 0)
-    }
-
-    /// A packed copy of a view.
-    pub fn copy_of(view: &View<'_>) -> Tensor {
-        Tensor::contiguous(view.dtype(), view.shape().to_vec(), view.to_packed().into_owned().into())
-            .expect("the packed bytes of a view hold its shape")
     }
 
     /// The tensor as the kernels want it.

@@ -34,7 +34,7 @@ impl Value {
     /// path is empty.
     pub fn tensors(&self) -> Vec<(String, &Tensor)> {
         let mut found = Vec::new();
-        self.visit("", &mut |path, value| {
+        self.visit(&mut |path, value| {
             if let Value::Tensor(tensor) = value {
                 found.push((path.to_owned(), tensor));
             }
@@ -45,7 +45,7 @@ impl Value {
     /// Everything that was recognised but not carried, with its dotted path and the reason.
     pub fn opaque(&self) -> Vec<(String, &str)> {
         let mut found = Vec::new();
-        self.visit("", &mut |path, value| {
+        self.visit(&mut |path, value| {
             if let Value::Opaque(reason) = value {
                 found.push((path.to_owned(), reason.as_str()));
             }
@@ -54,18 +54,31 @@ impl Value {
     }
 
     /// Calls `see` for every leaf and every container, parents first.
-    pub(crate) fn visit<'a>(&'a self, path: &str, see: &mut impl FnMut(&str, &'a Value)) {
+    pub(crate) fn visit<'a>(&'a self, see: &mut impl FnMut(&str, &'a Value)) {
+        self.visit_below(&mut String::new(), see);
+    }
+
+    /// One path serves the whole walk: a key costs its length once, not once for everything below it.
+    fn visit_below<'a>(&'a self, path: &mut String, see: &mut impl FnMut(&str, &'a Value)) {
         see(path, self);
-        let child = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+        let mut child = |key: &str, value: &'a Value| {
+            let length = path.len();
+            if length > 0 {
+                path.push('.');
+            }
+            path.push_str(key);
+            value.visit_below(path, see);
+            path.truncate(length);
+        };
         match self {
             Value::List(items) | Value::Tuple(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    item.visit(&child(&index.to_string()), see);
+                    child(&index.to_string(), item);
                 }
             }
             Value::Dict(pairs) => {
                 for (key, value) in pairs {
-                    value.visit(&child(&key.as_key()), see);
+                    child(&key.as_key(), value);
                 }
             }
             _ => {}

@@ -1,7 +1,7 @@
 //! Documents that are not JSON (tests/hostile/make_json.py): each is refused, in these words.
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
+mod hostile;
 
 use ulpscope_formats::json;
 
@@ -71,30 +71,10 @@ const REFUSED: [(&str, &str); 51] = [
     ("utf8_surrogate", "line 1, byte 2: expected UTF-8 text, found byte 0xed"),
 ];
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hostile/json")
-}
-
-/// The files of the folder, without their suffix, sorted.
-fn files(suffix: &str) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(folder())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .map(|name| name.strip_suffix(suffix).unwrap().to_owned())
-        .collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn every_file_is_refused_in_these_words() {
-    for (name, expected) in REFUSED {
-        let bytes = std::fs::read(folder().join(name).with_extension("json")).unwrap();
+    let files = hostile::files("json", ".json", REFUSED.map(|(name, _)| name));
+    for ((name, expected), bytes) in REFUSED.into_iter().zip(files) {
         assert_eq!(json::read(&bytes).unwrap_err().to_string(), expected, "{name}");
     }
-}
-
-#[test]
-fn every_file_has_its_row() {
-    assert_eq!(files(".json"), REFUSED.map(|(name, _)| name));
 }

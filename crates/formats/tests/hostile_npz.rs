@@ -1,8 +1,7 @@
 //! Files of tests/hostile/npz, by name, and the one thing said about each.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+mod hostile;
 
 use ulpscope_formats::npz;
 
@@ -13,7 +12,7 @@ const CASES: &[(&str, &str)] = &[
         "x.npy, byte 128: truncated: expected 4000000000000 bytes of float32 elements of shape [1000000000000], found 16",
     ),
     ("array_of_nothing", r#"x.npy: not a .npy file (\x93NUMPY): it begins with nothing (the file is empty)"#),
-    ("array_without_magic", r#"x.npy: not a .npy file (\x93NUMPY): it begins with "not an""#),
+    ("array_without_magic", r#"x.npy: not a .npy file (\x93NUMPY): it begins with "not an a""#),
     (
         "bomb_beyond_what_deflate_can_do",
         "x.npy: size of the inflated entry of 4294901760 exceeds the limit of 162024",
@@ -31,28 +30,14 @@ const CASES: &[(&str, &str)] = &[
     ("name_with_parent", r#""../x.npy" leads out of its folder; expected a plain relative name"#),
     ("symlink", r#""x.npy" leads out of its folder; expected a plain relative name"#),
     ("two_arrays_of_one_name", "expected one archive entry per name, found two entries of the same name"),
-    ("wrong_magic", "not an .npz file (a zip archive): it begins with [93, 4e, 55, 4d, 50, 59, 01, 00]"),
+    ("wrong_magic", r#"not an .npz file (a zip archive): it begins with "\x93NUMPY\x01\x00""#),
 ];
-
-fn hostile() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/hostile/npz")
-}
 
 #[test]
 fn every_hostile_file_is_refused_for_its_reason() {
-    for (name, expected) in CASES {
-        let bytes = std::fs::read(hostile().join(format!("{name}.npz"))).unwrap();
-        let error = npz::read(&bytes.into()).unwrap_err();
+    let files = hostile::files("npz", ".npz", CASES.iter().map(|(name, _)| *name));
+    for ((name, expected), bytes) in CASES.iter().zip(files) {
+        let error = npz::read(&bytes).unwrap_err();
         assert_eq!(error.to_string(), *expected, "{name}");
     }
-}
-
-#[test]
-fn every_hostile_file_has_its_row() {
-    let files: BTreeSet<String> = std::fs::read_dir(hostile())
-        .unwrap()
-        .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
-        .collect();
-    let rows: BTreeSet<String> = CASES.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(files, rows);
 }

@@ -2,9 +2,9 @@
 //! other lines are read.
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
+mod hostile;
 
-use ulpscope_formats::{Access, Bytes, pkl_lines};
+use ulpscope_formats::pkl_lines;
 
 /// File, tensors that are read all the same, name of the bad line, what is said of it.
 const ROWS: [(&str, usize, &str, &str); 22] = [
@@ -92,32 +92,12 @@ const ROWS: [(&str, usize, &str, &str); 22] = [
     ),
 ];
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hostile/pkl_lines")
-}
-
-/// The files of the folder, without their suffix, sorted.
-fn files(suffix: &str) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(folder())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .map(|name| name.strip_suffix(suffix).unwrap().to_owned())
-        .collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn the_bad_line_is_named_and_the_others_are_read() {
-    for (name, tensors, bad, expected) in ROWS {
-        let bytes = Bytes::map(&folder().join(name).with_extension("pkl"), Access::ReadOnly).unwrap();
+    let files = hostile::files("pkl_lines", ".pkl", ROWS.map(|(name, ..)| name));
+    for ((name, tensors, bad, expected), bytes) in ROWS.into_iter().zip(files) {
         let value = pkl_lines::to_value(&bytes).unwrap();
         assert_eq!(value.tensors().len(), tensors, "{name}");
         assert_eq!(value.opaque(), [(bad.to_owned(), expected)], "{name}");
     }
-}
-
-#[test]
-fn every_file_has_its_row() {
-    assert_eq!(files(".pkl"), ROWS.map(|(name, ..)| name));
 }

@@ -1,8 +1,7 @@
 //! Files of tests/hostile/pt, by name, and the one thing said about each.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+mod hostile;
 
 use ulpscope_formats::pt;
 
@@ -257,7 +256,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "tensor_expanded_beyond_belief",
-        "archive/data.pkl, byte 134: element count of an expanded tensor of 1000000000000000 exceeds the limit of 4294967296",
+        "archive/data.pkl, byte 134: number of elements of all tensors of 1000000000000000 exceeds the limit of 4294967296",
     ),
     (
         "tensor_larger_than_its_storage",
@@ -343,7 +342,7 @@ const CASES: &[(&str, &str)] = &[
     ("two_entries_of_one_name", "expected one archive entry per name, found two entries of the same name"),
     (
         "wrong_magic",
-        "not a .pt file (a zip archive, or torch's older form): it begins with [89, 50, 4e, 47, 0d, 0a, 1a, 0a]",
+        r#"not a .pt file (a zip archive, or torch's older form): it begins with "\x89PNG\r\n\x1a\n""#,
     ),
     (
         "zip_cut_in_the_directory",
@@ -355,25 +354,11 @@ const CASES: &[(&str, &str)] = &[
     ),
 ];
 
-fn hostile() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/hostile/pt")
-}
-
 #[test]
 fn every_hostile_file_is_refused_for_its_reason() {
-    for (name, expected) in CASES {
-        let bytes = std::fs::read(hostile().join(format!("{name}.pt"))).unwrap();
-        let error = pt::read(&bytes.into()).unwrap_err();
+    let files = hostile::files("pt", ".pt", CASES.iter().map(|(name, _)| *name));
+    for ((name, expected), bytes) in CASES.iter().zip(files) {
+        let error = pt::read(&bytes).unwrap_err();
         assert_eq!(error.to_string(), *expected, "{name}");
     }
-}
-
-#[test]
-fn every_hostile_file_has_its_row() {
-    let files: BTreeSet<String> = std::fs::read_dir(hostile())
-        .unwrap()
-        .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
-        .collect();
-    let rows: BTreeSet<String> = CASES.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(files, rows);
 }

@@ -50,6 +50,112 @@ fn a_name_cannot_be_repeated_into_memory() {
     );
 }
 
+fn text(text: &str) -> Vec<u8> {
+    [b"X", &(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat()
+}
+
+#[test]
+fn a_long_key_cannot_be_repeated_into_every_name_below_it() {
+    // 30,000 names of half a megabyte each would be 15 GB.
+    let values = [&b"](cpackage\nClass\nq\x00"[..], &b"h\x00".repeat(29_999), b"e"].concat();
+    let flat = [&b"\x80\x02}"[..], &text(&"k".repeat(500_000)), &values, b"s."].concat();
+    assert_eq!(
+        refusal(legacy(&flat)),
+        "length of all dotted names of 15000168890 exceeds the limit of 35841792"
+    );
+    // So would be keys that are short by themselves, one within the other.
+    let key = [&b"}"[..], &text(&"k".repeat(2_500))].concat();
+    let nested = [&b"\x80\x02"[..], &key.repeat(200), &values, &b"s".repeat(200), b"."].concat();
+    assert_eq!(
+        refusal(legacy(&nested)),
+        "length of all dotted names of 15006138890 exceeds the limit of 35930944"
+    );
+}
+
+/// A file of the older form with one storage of one float, `0`.
+fn with_storage(object: &[u8]) -> Vec<u8> {
+    let mut file = legacy(object);
+    file.truncate(file.len() - 2);
+    file.extend([b"](", &text("0")[..], b"e.", &1u64.to_le_bytes(), &1f32.to_le_bytes()].concat());
+    file
+}
+
+#[test]
+fn all_elements_of_a_file_count() {
+    let dims = |dim: i32| [b"J", &dim.to_le_bytes()[..]].concat().repeat(2);
+    let storage =
+        [b"((", &text("storage")[..], b"ctorch\nFloatStorage\n", &text("0"), &text("cpu"), b"K\x01tQ"]
+            .concat();
+    let tensor = |dim: i32| {
+        let parts = [&storage[..], b"K\x00(", &dims(dim), b"t(", &dims(0), b"ttRq\x00"].concat();
+        [b"ctorch._utils\n_rebuild_tensor\n", &parts[..]].concat()
+    };
+    let repeated = |dim: i32, times: usize| {
+        with_storage(&[b"](", &tensor(dim)[..], &b"h\x00".repeat(times - 1), b"e."].concat())
+    };
+    assert_eq!(pt::read(&repeated(1 << 16, 1).into()).unwrap().tensors().len(), 1);
+    assert_eq!(pt::read(&repeated(1 << 15, 4).into()).unwrap().tensors().len(), 4);
+    for (dim, times) in [(1 << 16, 2), (1 << 15, 10_000)] {
+        let said = refusal(repeated(dim, times));
+        let expected = "number of elements of all tensors of ";
+        assert!(said.contains(expected) && said.ends_with("exceeds the limit of 4294967296"), "{said}");
+    }
+}
+
+#[test]
+fn an_array_of_unknown_byte_order_is_not_guessed_at() {
+    let array = |order: &[u8]| {
+        let dtype = [b"cnumpy\ndtype\n", &text("f4")[..], b"\x85R(K\x03", order, b"NNNNNK\x00tb"].concat();
+        let state = [b"(K\x01K\x01\x85", &dtype[..], b"\x89C\x04\x00\x00\x80?tb."].concat();
+        let object = [b"\x80\x04cnumpy.core.multiarray\n_reconstruct\n)R", &state[..]].concat();
+        pt::read(&legacy(&object).into()).unwrap()
+    };
+    let first = |value: Value| value.tensors()[0].1.view().get(0).to_f64();
+    assert_eq!(first(array(&text("<"))), 1.0);
+    assert_eq!(first(array(&text("="))), 1.0);
+    assert_eq!(first(array(&text(">"))), f64::from(f32::from_bits(0x803f)));
+    for order in [&b"N"[..], b"K\x01", &text("?"), &text("")] {
+        let value = array(order);
+        assert!(matches!(&value, Value::Opaque(why) if why.starts_with("a numpy array")), "{value:?}");
+    }
+}
+
+#[test]
+fn a_package_may_be_called_like_a_module_that_runs_code() {
+    let named = |module: &str, name: &str| legacy(format!("c{module}\n{name}\n.").as_bytes());
+    for (module, name) in [
+        ("code.model", "Net"),
+        ("code", "Net"),
+        ("http.model", "Net"),
+        ("imp.layers", "Conv"),
+        ("profile.run_config", "Config"),
+        ("ssl.model", "SimSiam"),
+        ("timeit.timeit_model", "Net"),
+    ] {
+        let value = pt::read(&named(module, name).into()).unwrap_or_else(|error| panic!("{module}: {error}"));
+        assert!(matches!(value, Value::Opaque(_)), "{module}.{name}: {value:?}");
+    }
+    for (module, name) in [
+        ("code", "interact"),
+        ("code", "InteractiveConsole"),
+        ("code", "InteractiveInterpreter.runsource"),
+        ("code", "os.system"),
+        ("http.client", "HTTPConnection"),
+        ("http.server", "test"),
+        ("imp", "load_source"),
+        ("imp", "load_dynamic"),
+        ("_imp", "create_dynamic"),
+        ("profile", "run"),
+        ("cProfile", "run"),
+        ("ssl", "get_server_certificate"),
+        ("timeit", "timeit"),
+        ("anything", "timeit.timeit"),
+    ] {
+        let said = refusal(named(module, name));
+        assert!(said.contains(&format!("asks to run {module}.{name}, which is refused")), "{said}");
+    }
+}
+
 #[test]
 fn empty_tuples_stay_small_above_a_large_stack() {
     // The stack grows to a million objects once; were each of the following tuples to take its capacity, they

@@ -1,7 +1,7 @@
 //! `.safetensors` files that no reader should trust (tests/hostile/make_safetensors.py).
 #![allow(clippy::unwrap_used)]
 
-use std::path::PathBuf;
+mod hostile;
 
 use ulpscope_formats::safetensors;
 
@@ -134,13 +134,11 @@ const REFUSED: [(&str, &str); 37] = [
 
 #[test]
 fn every_hostile_file_is_refused_in_these_words() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/hostile/safetensors");
-    for (name, expected) in REFUSED {
-        let bytes = std::fs::read(folder.join(format!("{name}.safetensors"))).unwrap();
-        let error = safetensors::read(&bytes.into()).expect_err(name);
+    let files = hostile::files("safetensors", ".safetensors", REFUSED.map(|(name, _)| name));
+    for ((name, expected), bytes) in REFUSED.into_iter().zip(files) {
+        let error = safetensors::read(&bytes).expect_err(name);
         assert_eq!(error.to_string(), expected, "{name}");
     }
-    assert_eq!(std::fs::read_dir(folder).unwrap().count(), REFUSED.len(), "every file has its row");
 }
 
 fn with_header(header: &[u8], data: &[u8]) -> Vec<u8> {
@@ -174,4 +172,31 @@ fn every_prefix_of_a_good_file_is_an_error_and_none_panics() {
         safetensors::read(&file[..length].to_vec().into()).expect_err("a cut file");
     }
     safetensors::read(&file.into()).unwrap();
+}
+
+#[test]
+fn names_of_a_megabyte_are_cut_in_messages() {
+    const LIMIT: usize = 1_000;
+    let name = "n".repeat(1 << 20);
+    let tensor = |dtype: &str, end: usize| {
+        format!(r#"{{"{name}":{{"dtype":"{dtype}","shape":[2],"data_offsets":[0,{end}]}}}}"#)
+    };
+    let refused = [
+        tensor("F32", 7),
+        format!(r#"{{"a":{{"dtype":"F32","shape":"{name}"}}}}"#),
+        format!(
+            r#"{{"__metadata__":{{"ulpscope.dtype.a":"{name}"}},"a":{{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}}}"#
+        ),
+    ];
+    for header in refused {
+        let said =
+            safetensors::read(&with_header(header.as_bytes(), &[0; 8]).into()).unwrap_err().to_string();
+        assert!(said.len() < LIMIT, "{} bytes: {}…", said.len(), &said[..LIMIT]);
+    }
+    let value = safetensors::read(&with_header(tensor(&name, 8).as_bytes(), &[0; 8]).into()).unwrap();
+    assert!(value.opaque()[0].1.len() < LIMIT);
+    assert!(safetensors::left_out(&value)[0].len() < LIMIT);
+    let mut file = Vec::new();
+    let said = ulpscope_formats::pt::write(&value, &mut file).unwrap_err().to_string();
+    assert!(said.len() < LIMIT);
 }

@@ -1,11 +1,13 @@
 //! The JSON-lines dumps that carry the suffix `.pkl`, one small file per variant (tests/golden/pkl_lines).
 #![allow(clippy::unwrap_used)]
 
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use ulpscope_formats::json::Json;
 use ulpscope_formats::pkl_lines::{
-    Frame, Kind, Line, LineWriter, Lines, Payload, Shape, Values, dtype_named, kind, tensor_of, to_value,
+    Frame, Kind, Line, LineWriter, Lines, MAX_LINE_BYTES, Payload, Shape, Values, dtype_named, kind,
+    tensor_of, to_value,
 };
 use ulpscope_formats::{Access, Bytes, Value};
 use ulpscope_tensor::{DType, Scalar};
@@ -177,10 +179,15 @@ fn a_bad_line_is_one_error_and_the_next_is_read() {
 
 #[test]
 fn a_line_over_the_limit_is_refused_and_the_next_is_read() {
-    let source = bytes("[\"a\", [1.0, 2.0, 3.0]]\n[\"b\", 1]\n");
-    let mut lines = Lines::new(&source).with_line_limit(10);
+    // A hole in the file, which takes no space.
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(MAX_LINE_BYTES + 1).unwrap();
+    file.seek(SeekFrom::End(0)).unwrap();
+    file.write_all(b"\n[\"b\", 1]\n").unwrap();
+    let source = Bytes::map(file.path(), Access::ReadOnly).unwrap();
+    let mut lines = Lines::new(&source);
     let refused = lines.next().unwrap().unwrap_err().to_string();
-    assert_eq!(refused, "line 1: a line of 22 exceeds the limit of 10");
+    assert_eq!(refused, "line 1: a line of 1073741825 exceeds the limit of 1073741824");
     assert_eq!(lines.next().unwrap().unwrap().0, 2);
     assert!(lines.next().is_none());
 }

@@ -4,11 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use ulpscope_formats::json::{self, Json};
-use ulpscope_formats::msprobe::{Call, DumpJson};
-use ulpscope_formats::records::{
-    CallName, Content, Direction, Part, PklStyle, Report, Row, Step, ToMsprobe, msprobe_to_pkl,
-    pkl_to_msprobe, visit_rows,
-};
+use ulpscope_formats::msprobe::DumpJson;
+use ulpscope_formats::records::{PklStyle, Report, ToMsprobe, msprobe_to_pkl, pkl_to_msprobe};
 use ulpscope_formats::{Access, Bytes};
 
 fn golden(name: &str) -> Bytes {
@@ -390,12 +387,11 @@ fn other_files_are_refused() {
 
 #[test]
 fn names_of_calls() {
-    let name = |base: &str, index, direction| Some(CallName { base: base.to_owned(), index, direction });
     for (key, expected) in [
-        ("Functional.conv2d.0.forward", name("Functional.conv2d", 0, Direction::Forward)),
-        ("Tensor.__add__.12.backward", name("Tensor.__add__", 12, Direction::Backward)),
-        ("Module.blocks.0.fc.Linear.forward.3", name("Module.blocks.0.fc.Linear", 3, Direction::Forward)),
-        ("MyConv.0.forward", name("MyConv", 0, Direction::Forward)),
+        ("Functional.conv2d.0.forward", Some("Functional.conv2d.0.forward")),
+        ("Tensor.__add__.12.backward", Some("Tensor.__add__.12.backward")),
+        ("Module.blocks.0.fc.Linear.forward.3", Some("blocks.0.fc.Linear.3.forward")),
+        ("MyConv.0.forward", Some("MyConv.0.forward")),
         ("Module.fc.Linear.parameters_grad.0", None),
         ("saved.0.debug", None),
         ("Torch.a.x.forward", None),
@@ -403,59 +399,11 @@ fn names_of_calls() {
         ("Torch.a.99999999999.forward", None),
         ("forward", None),
     ] {
-        assert_eq!(CallName::from_msprobe(key), expected, "{key}");
-        if let Some(name) = expected {
-            assert_eq!(name.to_msprobe(), key);
+        let text = format!(r#"{{"data": {{"{key}": {{"input_args": [{{"type": "int", "value": 3}}]}}}}}}"#);
+        let (lines, report) = to_pkl(&bytes(&text), &bytes("{}"), PklStyle::Ptdbg6);
+        match expected {
+            Some(name) => assert!(lines.starts_with(&format!("[\"{name}.input.0\", ")), "{key}: {lines}"),
+            None => assert_eq!((lines.as_str(), report.dropped.len()), ("", 1), "{key}"),
         }
     }
-}
-
-#[test]
-fn rows_of_a_call() {
-    let text = r#"{"task": "x", "data": {"Torch.a.0.forward": {"input_args": [null, [{"type": "int", "value": 3}]],
-        "input_kwargs": {"k": {"type": "torch.Tensor", "dtype": "torch.int8", "shape": [2], "Max": 1}}},
-        "Module.a.B.parameters_grad.0": {"weight": [{"type": "float", "value": 0.5}]}}}"#;
-    let source = bytes(text);
-    let calls: Vec<Call> = DumpJson::new(&source).unwrap().map(Result::unwrap).collect();
-    let mut rows = Vec::new();
-    for call in &calls {
-        visit_rows(call, &mut |row| {
-            rows.push(row);
-            Ok(())
-        })
-        .unwrap();
-    }
-    let scalar = |kind: &str, value| Content::Scalar { kind: kind.to_owned(), value };
-    assert_eq!(
-        rows,
-        [
-            Row {
-                call: "Torch.a.0.forward".to_owned(),
-                direction: Some(Direction::Forward),
-                part: Part::Input,
-                path: vec![Step::Index(1), Step::Index(0)],
-                content: scalar("int", Json::Int(3)),
-            },
-            Row {
-                call: "Torch.a.0.forward".to_owned(),
-                direction: Some(Direction::Forward),
-                part: Part::Kwarg,
-                path: vec![Step::Key("k".to_owned())],
-                content: Content::Tensor {
-                    dtype: "torch.int8".to_owned(),
-                    shape: Some(vec![2]),
-                    stats: [Json::Int(1), Json::Null, Json::Null, Json::Null],
-                    digest: None,
-                    data_name: None,
-                },
-            },
-            Row {
-                call: "Module.a.B.parameters_grad.0".to_owned(),
-                direction: None,
-                part: Part::Named,
-                path: vec![Step::Key("weight".to_owned()), Step::Index(0)],
-                content: scalar("float", Json::Float(0.5)),
-            },
-        ]
-    );
 }

@@ -68,11 +68,6 @@ impl Format {
             number => NAMES.get(usize::try_from(number).ok()?).copied(),
         }
     }
-
-    /// The format of a name.
-    pub fn from_name(name: &str) -> Option<Format> {
-        (0..=255).map(Format).find(|format| format.name() == Some(name))
-    }
 }
 
 impl fmt::Display for Format {

@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use super::wire::{self, Field, Message};
-use super::{DataType, DumpFile, DumpTensor, Format, MAX_ENTRIES, MAX_RANK, OriginalOp, Region, Sizes};
+use super::{DataType, DumpFile, DumpTensor, Format, MAX_ENTRIES, OriginalOp, Region, Sizes};
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place};
+use crate::tensor::MAX_RANK;
 
 /// Inputs and outputs hold the same things under different field numbers, in the same order. Zero: not there.
 struct Numbers {

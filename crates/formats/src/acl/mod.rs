@@ -30,7 +30,7 @@ use crate::error::{Error, Fault, Place};
 
 pub use data_type::DataType;
 pub use format::Format;
-pub use tensor::{DumpTensor, MAX_RANK, OriginalOp};
+pub use tensor::{DumpTensor, OriginalOp};
 
 /// More tensors, buffers or attributes than any operator has; bounds what a file of empty entries can cost.
 pub const MAX_ENTRIES: usize = 1 << 14;

@@ -7,8 +7,9 @@
 //!     address, offset, size (u64) | length of records | 0 length shape (u64…) | 1 length original shape | 2 length name
 //! ```
 
-use super::{DataType, DumpFile, DumpTensor, Format, MAX_ENTRIES, MAX_RANK, OriginalOp, Sizes};
+use super::{DataType, DumpFile, DumpTensor, Format, MAX_ENTRIES, OriginalOp, Sizes};
 use crate::error::{Error, Fault, Place};
+use crate::tensor::MAX_RANK;
 
 const MAGIC: u32 = 0x5A5A_5A5A;
 

@@ -8,9 +8,6 @@ use crate::bytes::Bytes;
 use crate::error::{Error, Fault};
 use crate::tensor::Tensor;
 
-/// More dimensions than any layout has.
-pub const MAX_RANK: usize = 64;
-
 /// An input or output.
 #[derive(Clone, Debug)]
 pub struct DumpTensor {

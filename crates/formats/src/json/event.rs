@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::error::shortened;
+
 /// One step through a document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<'a> {
@@ -56,22 +58,12 @@ impl<'a> Event<'a> {
             Event::Bool(flag) => flag.to_string(),
             Event::Int(number) => format!("the integer {number}"),
             Event::Float(number) => format!("the float {}", super::python_float_repr(*number)),
-            Event::Str(text) => format!("the string {:?}", shorten(text)),
-            Event::Key(text) => format!("the key {:?}", shorten(text)),
+            Event::Str(text) => format!("the string {:?}", shortened(text)),
+            Event::Key(text) => format!("the key {:?}", shortened(text)),
             Event::ListStart => "a list".to_owned(),
             Event::ListEnd => "the end of a list".to_owned(),
             Event::ObjectStart => "an object".to_owned(),
             Event::ObjectEnd => "the end of an object".to_owned(),
         }
     }
-}
-
-/// The head of a text that may be as long as its file, for a message.
-pub(crate) fn shorten(text: &str) -> String {
-    const SHOWN: usize = 60;
-    let mut head: String = text.chars().take(SHOWN).collect();
-    if head.len() < text.len() {
-        head.push('…');
-    }
-    head
 }

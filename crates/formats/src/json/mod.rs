@@ -20,7 +20,6 @@ mod tree;
 mod writer;
 
 pub use event::Event;
-pub(crate) use event::shorten;
 pub use python_float::python_float_repr;
 pub use reader::Reader;
 pub use tree::Json;

@@ -85,19 +85,6 @@ impl<'a> Reader<'a> {
         self.token().map(|token| token.is_some())
     }
 
-    /// Passes over one whole value without decoding it.
-    pub fn skip_value(&mut self) -> Result<(), Error> {
-        let depth = self.open.len();
-        loop {
-            if self.token()?.is_none() {
-                return Err(self.truncated("a value"));
-            }
-            if self.open.len() == depth {
-                return Ok(());
-            }
-        }
-    }
-
     /// Reads one whole value as a tree.
     pub fn value(&mut self) -> Result<Json, Error> {
         let first = self.expect_event()?;

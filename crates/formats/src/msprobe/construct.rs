@@ -5,7 +5,7 @@ use std::io::Write;
 use super::LAYOUT;
 use crate::bytes::Bytes;
 use crate::error::Error;
-use crate::json::{Event, Json, Reader, Writer, shorten};
+use crate::json::{Event, Json, Reader, Writer};
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +50,7 @@ impl<'a> ConstructJson<'a> {
         match self.reader.expect_event()? {
             Event::Key(child) => {
                 let child = child.into_owned();
-                let value = self.reader.value().map_err(|error| error.in_part(&shorten(&child)))?;
+                let value = self.reader.value().map_err(|error| error.in_part(&child))?;
                 Ok(Some(Link { child, parent: parent_of(value) }))
             }
             _ => {

@@ -5,8 +5,8 @@ use std::io::Write;
 use super::LAYOUT;
 use super::item::Item;
 use crate::bytes::Bytes;
-use crate::error::{Error, Fault, Place};
-use crate::json::{Event, Json, Reader, Writer, shorten};
+use crate::error::{Error, Fault, Place, shortened};
+use crate::json::{Event, Json, Reader, Writer};
 
 /// Most keys beside `data`. The tools write four.
 const MAX_HEADER_KEYS: usize = 1024;
@@ -142,7 +142,7 @@ impl<'a> DumpJson<'a> {
         match self.reader.expect_event()? {
             Event::Key(key) => {
                 let key = key.into_owned();
-                let body = self.reader.value().map_err(|error| error.in_part(&shorten(&key)))?;
+                let body = self.reader.value().map_err(|error| error.in_part(&key))?;
                 Ok(Some(Call { key, body: Item::from_json(body) }))
             }
             _ => {
@@ -189,7 +189,7 @@ fn read_header(reader: &mut Reader<'_>, keys: &mut Vec<(String, Json)>) -> Resul
                         found: MAX_HEADER_KEYS as u64 + 1,
                     }));
                 }
-                let value = reader.value().map_err(|error| error.in_part(&shorten(&key)))?;
+                let value = reader.value().map_err(|error| error.in_part(&key))?;
                 keys.push((key, value));
             }
             _ => return Ok(false),
@@ -221,7 +221,7 @@ impl<'w> DumpWriter<'w> {
         self.json.key(&call.key)?;
         call.body
             .write(&mut self.json)
-            .map_err(|error| Error { place: Place::Part(call.key.clone()), ..error })
+            .map_err(|error| Error { place: Place::Part(shortened(&call.key)), ..error })
     }
 
     /// Ends the dump, with top keys behind the calls where there are any.

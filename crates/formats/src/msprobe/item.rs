@@ -1,7 +1,7 @@
 //! One argument or result as `dump.json` describes it.
 
-use crate::error::{Error, Fault, Place};
-use crate::json::{Json, Writer, shorten};
+use crate::error::{Error, Fault, Place, shortened};
+use crate::json::{Json, Writer};
 
 /// An argument, a result, a parameter, or a container of them. Made from JSON and turned back without loss.
 #[derive(Clone, Debug, PartialEq)]
@@ -203,7 +203,7 @@ pub fn plain_file_name(name: &str) -> Result<&str, Error> {
     let drive = bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.get(1) == Some(&b':');
     let escapes = matches!(name, "" | "." | "..") || drive || name.contains(['/', '\\', '\0']);
     if escapes {
-        return Err(Error::at(Place::Part("data_name".to_owned()), Fault::EscapesFolder(shorten(name))));
+        return Err(Error::at(Place::Part("data_name".to_owned()), Fault::EscapesFolder(shortened(name))));
     }
     Ok(name)
 }

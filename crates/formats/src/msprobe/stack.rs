@@ -5,7 +5,7 @@ use std::io::Write;
 use super::LAYOUT;
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault};
-use crate::json::{Event, Json, Reader, Writer, shorten};
+use crate::json::{Event, Json, Reader, Writer};
 
 /// The two forms of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +54,10 @@ impl<'a> StackJson<'a> {
                 return Ok(None);
             }
         };
-        let value = self.reader.value().map_err(|error| error.in_part(&shorten(&key)))?;
+        let value = self.reader.value().map_err(|error| error.in_part(&key))?;
         match stack_of(key, value) {
             Ok(stack) => Ok(Some(stack)),
-            Err((key, fault)) => Err(self.reader.error(fault).in_part(&shorten(&key))),
+            Err((key, fault)) => Err(self.reader.error(fault).in_part(&key)),
         }
     }
 }

@@ -3,10 +3,7 @@
 use ulpscope_tensor::DType;
 
 use super::literal::Literal;
-use crate::error::Fault;
-
-/// Characters of a structured type that an error repeats.
-const MAX_SHOWN: usize = 120;
+use crate::error::{Fault, shortened};
 
 /// What one element is, as the file says it.
 #[derive(Debug)]
@@ -35,13 +32,9 @@ pub(super) fn element(descr: &Literal) -> Result<Element, Fault> {
         if holds_objects(descr) {
             return Err(object_array());
         }
-        let mut shown = descr.to_string();
-        if let Some((cut, _)) = shown.char_indices().nth(MAX_SHOWN) {
-            shown.truncate(cut);
-            shown.push_str("...");
-        }
         return Err(Fault::Unsupported(format!(
-            "a structured array, descr {shown}; expected one number per element: save its fields one by one"
+            "a structured array, descr {}; expected one number per element: save its fields one by one",
+            shortened(&descr.to_string())
         )));
     };
     // `dtype.descr` of a plain type is one nameless field; some writers store that.
@@ -53,8 +46,10 @@ pub(super) fn element(descr: &Literal) -> Result<Element, Fault> {
     }
     named_field(name, code).ok_or_else(|| {
         Fault::Unsupported(format!(
-            "a structured array with the field {name:?} of type {code:?}; expected one number per element: \
-             save the field by itself"
+            "a structured array with the field {:?} of type {:?}; expected one number per element: \
+             save the field by itself",
+            shortened(name),
+            shortened(code)
         ))
     })
 }

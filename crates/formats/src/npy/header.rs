@@ -2,10 +2,10 @@
 
 use ulpscope_tensor::DType;
 
-use super::MAX_RANK;
 use super::descr::{self, Element};
 use super::literal::{self, Item, Literal};
-use crate::error::{Error, Fault, Place};
+use crate::error::{Error, Fault, Place, beginning, shortened};
+use crate::tensor::MAX_RANK;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
@@ -41,7 +41,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Header, Error> {
             "fortran_order" => &mut order,
             "shape" => &mut shape,
             _ => {
-                let found = format!("key {key:?}");
+                let found = format!("key {:?}", shortened(&key));
                 return Err(Error::at(
                     place(),
                     Fault::malformed("only the keys descr, fortran_order and shape", found),
@@ -77,10 +77,7 @@ fn text_of(bytes: &[u8]) -> Result<(&[u8], u64), Error> {
     if !bytes.starts_with(MAGIC) {
         return Err(Error::whole(Fault::Magic {
             expected: "a .npy file (\\x93NUMPY)",
-            found: match bytes {
-                [] => "nothing (the file is empty)".into(),
-                _ => format!("\"{}\"", bytes[..bytes.len().min(MAGIC.len())].escape_ascii()),
-            },
+            found: beginning(bytes),
         }));
     }
     let (width, text_at) = match bytes.get(6..8) {

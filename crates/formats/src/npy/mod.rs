@@ -30,30 +30,21 @@ mod literal;
 
 use std::io::Write;
 
-use ulpscope_tensor::{DType, View, ViewError, contiguous_strides, element_count};
+use ulpscope_tensor::{View, ViewError, contiguous_strides, element_count};
 
+use crate::byte_order::{number_size, swapped};
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place};
 use crate::packed::write_packed;
-use crate::tensor::Tensor;
+use crate::tensor::{MAX_RANK, Tensor, column_major_strides};
 use header::Header;
-
-/// NumPy's own limit on dimensions, for reading and writing alike.
-pub const MAX_RANK: usize = 64;
 
 /// Reads one array. Elements stay where they are, unless they are big-endian.
 pub fn read(bytes: &Bytes) -> Result<Tensor, Error> {
     let Header { element, fortran_order, shape, data_at } = header::read(bytes)?;
     let size = element.dtype.size();
-    let mut strides = if fortran_order {
-        let reversed: Vec<usize> = shape.iter().rev().copied().collect();
-        contiguous_strides(&reversed, size)
-    } else {
-        contiguous_strides(&shape, size)
-    };
-    if fortran_order {
-        strides.reverse();
-    }
+    let strides = if fortran_order { column_major_strides } else { contiguous_strides };
+    let strides = strides(&shape, size);
 
     let in_shape = |fault: ViewError| Error::at(Place::Part("header key shape".into()), fault);
     let Some(count) = element_count(&shape) else {
@@ -71,7 +62,7 @@ pub fn read(bytes: &Bytes) -> Result<Tensor, Error> {
         ));
     }
     let data = bytes.slice(data_at..data_at + needed as usize);
-    let data = if element.big_endian { swapped(&data, element.dtype).into() } else { data };
+    let data = if element.big_endian { swapped(&data, number_size(element.dtype)).into() } else { data };
     Tensor::strided(element.dtype, shape, strides, data, 0).map_err(in_shape)
 }
 
@@ -89,14 +80,4 @@ pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<(), Error> {
     let header = header::compose(view.dtype(), fortran_order, view.shape());
     out.write_all(&header).map_err(Error::whole)?;
     write_packed(if fortran_order { &transposed } else { view }, out).map_err(Error::whole)
-}
-
-/// The same elements with their bytes reversed, each part of a complex number by itself.
-fn swapped(data: &[u8], dtype: DType) -> Vec<u8> {
-    let width = if dtype.is_complex() { dtype.size() / 2 } else { dtype.size() };
-    let mut data = data.to_vec();
-    for number in data.chunks_exact_mut(width) {
-        number.reverse();
-    }
-    data
 }

@@ -18,19 +18,12 @@ pub struct Lines<'a> {
     bytes: &'a [u8],
     at: usize,
     number: u64,
-    limit: u64,
 }
 
 impl<'a> Lines<'a> {
     /// The lines of a file.
     pub fn new(bytes: &'a Bytes) -> Lines<'a> {
-        Lines { bytes, at: 0, number: 0, limit: MAX_LINE_BYTES }
-    }
-
-    /// The same with a lower limit on the length of a line.
-    pub fn with_line_limit(mut self, limit: u64) -> Lines<'a> {
-        self.limit = limit.min(MAX_LINE_BYTES);
-        self
+        Lines { bytes, at: 0, number: 0 }
     }
 
     /// How many bytes have been read.
@@ -55,8 +48,9 @@ impl Iterator for Lines<'_> {
             if text.trim_ascii().is_empty() {
                 continue;
             }
-            if text.len() as u64 > self.limit {
-                let fault = Fault::TooLarge { what: "a line", limit: self.limit, found: text.len() as u64 };
+            if text.len() as u64 > MAX_LINE_BYTES {
+                let fault =
+                    Fault::TooLarge { what: "a line", limit: MAX_LINE_BYTES, found: text.len() as u64 };
                 return Some(Err(Error::at(Place::Line(self.number), fault)));
             }
             return Some(

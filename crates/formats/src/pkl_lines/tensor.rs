@@ -7,8 +7,8 @@ use super::kind::{Kind, kind};
 use super::line::{Line, Values, dtype_named};
 use super::lines::Lines;
 use crate::bytes::Bytes;
-use crate::error::{Error, Fault};
-use crate::json::{Json, shorten};
+use crate::error::{Error, Fault, shortened};
+use crate::json::Json;
 use crate::tensor::Tensor;
 use crate::value::Value;
 
@@ -77,23 +77,24 @@ fn plain_value(line: Line) -> Value {
 /// The tool casts to float32 before it prints. The dtype it names is taken when every number is exact in it,
 /// and float32 (or float64, for numbers float32 cannot hold) otherwise.
 pub fn tensor_of(values: &Values, dtype: &str, shape: &[u64]) -> Result<Tensor, Fault> {
-    let shape = shape
-        .iter()
-        .map(|&dim| usize::try_from(dim))
-        .collect::<Result<Vec<usize>, _>>()
-        .map_err(|_| Fault::malformed("a shape that fits an address", shorten(&format!("{shape:?}"))))?;
+    let shape =
+        shape.iter().map(|&dim| usize::try_from(dim)).collect::<Result<Vec<usize>, _>>().map_err(|_| {
+            Fault::malformed("a shape that fits an address", shortened(&format!("{shape:?}")))
+        })?;
     match element_count(&shape) {
         Some(count) if count == values.len() => {}
         Some(count) => {
             return Err(Fault::malformed(
-                format!("{count} values for the shape {}", shorten(&format!("{shape:?}"))),
+                format!("{count} values for the shape {}", shortened(&format!("{shape:?}"))),
                 values.len().to_string(),
             ));
         }
-        None => return Err(Fault::malformed("a shape that fits an address", shorten(&format!("{shape:?}")))),
+        None => {
+            return Err(Fault::malformed("a shape that fits an address", shortened(&format!("{shape:?}"))));
+        }
     }
     let named = dtype_named(dtype)
-        .ok_or_else(|| Fault::malformed("the name of a torch dtype", format!("{:?}", shorten(dtype))))?;
+        .ok_or_else(|| Fault::malformed("the name of a torch dtype", format!("{:?}", shortened(dtype))))?;
     for dtype in [named, DType::F32, DType::F64] {
         if let Some(packed) = pack(values, dtype) {
             return Ok(Tensor::contiguous(dtype, shape, packed.into())?);

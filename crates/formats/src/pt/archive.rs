@@ -50,5 +50,5 @@ pub(super) fn read(bytes: &Bytes) -> Result<Value, Error> {
     };
     let pickle = pickle::read(&pickle_bytes, 0).map_err(within)?;
     let storages = Storages::zip(archive, format!("{root}/data/"), big_endian);
-    Objects::new(&pickle, storages).root().map_err(within)
+    Objects::new(&pickle, storages, bytes.len()).root().map_err(within)
 }

@@ -38,7 +38,7 @@ pub(super) fn read(bytes: &Bytes) -> Result<Value, Error> {
     let object = pickle::read(bytes, machine.range().end)?;
     let keys = pickle::read(bytes, object.range().end)?;
     let storages = locate(bytes, &object, &keys)?;
-    Objects::new(&object, Storages::legacy(storages)).root()
+    Objects::new(&object, Storages::legacy(storages), bytes.len()).root()
 }
 
 /// Where each storage lies.

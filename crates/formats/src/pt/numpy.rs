@@ -3,12 +3,11 @@
 use ulpscope_tensor::{DType, Scalar, contiguous_strides};
 
 use super::objects::Objects;
-use super::storage::swapped;
-use super::tensor::MAX_RANK;
+use crate::byte_order::{number_size, swapped};
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault};
 use crate::pickle::{Call, Id, Node};
-use crate::tensor::Tensor;
+use crate::tensor::{MAX_RANK, Tensor, column_major_strides};
 use crate::value::Value;
 
 /// A numpy dtype, as far as it is read.
@@ -16,6 +15,13 @@ use crate::value::Value;
 struct ArrayType {
     dtype: DType,
     big_endian: bool,
+}
+
+impl ArrayType {
+    /// The elements, little-endian.
+    fn in_order(self, bytes: Bytes) -> Bytes {
+        if self.big_endian { swapped(&bytes, number_size(self.dtype)).into() } else { bytes }
+    }
 }
 
 impl Objects<'_> {
@@ -56,7 +62,7 @@ impl Objects<'_> {
         let Some(bytes) = self.raw(data)? else {
             return Err(self.pickle.unexpected(data, "the bytes of a numpy scalar"));
         };
-        let bytes = if kind.big_endian { swapped(&bytes, kind.dtype) } else { bytes };
+        let bytes = kind.in_order(bytes);
         if bytes.len() != kind.dtype.size() {
             return Err(self.pickle.unexpected(data, format!("{} bytes", kind.dtype.size())));
         }
@@ -93,18 +99,12 @@ impl Objects<'_> {
         if kind.big_endian {
             self.charge_bytes(bytes.len())?;
         }
-        let bytes = if kind.big_endian { swapped(&bytes, kind.dtype) } else { bytes };
-        let strides = if fortran {
-            let reversed: Vec<usize> = sizes.iter().rev().copied().collect();
-            let mut strides = contiguous_strides(&reversed, kind.dtype.size());
-            strides.reverse();
-            strides
-        } else {
-            contiguous_strides(&sizes, kind.dtype.size())
-        };
+        let bytes = kind.in_order(bytes);
+        let strides = if fortran { column_major_strides } else { contiguous_strides };
+        let strides = strides(&sizes, kind.dtype.size());
         let tensor = Tensor::strided(kind.dtype, sizes, strides, bytes, 0)
             .map_err(|error| self.pickle.fault_at(id, error))?;
-        Ok(Value::Tensor(tensor))
+        self.carried(id, tensor)
     }
 
     /// The element type behind `dtype('f4', False, True)` and its state, unless it is not one of plain numbers.
@@ -114,12 +114,16 @@ impl Objects<'_> {
             return None;
         }
         let &[name, ..] = self.pickle.tuple(call.args)? else { return None };
-        let order = match call.state {
-            Some(state) => match self.pickle.tuple(state) {
-                Some(&[_version, order, ..]) => self.pickle.text(order).unwrap_or("<"),
+        let big_endian = match call.state {
+            Some(state) => match self.pickle.tuple(state)? {
+                &[_version, order, ..] => match self.pickle.text(order)? {
+                    "<" | "|" | "=" => false,
+                    ">" => true,
+                    _ => return None,
+                },
                 _ => return None,
             },
-            None => "<",
+            None => false,
         };
         let dtype = match self.pickle.node(name) {
             Node::Text(name) => match &**name {
@@ -142,7 +146,7 @@ impl Objects<'_> {
             Node::Global { module, name } if &**module == "ml_dtypes" => name.parse().ok()?,
             _ => return None,
         };
-        Some(ArrayType { dtype, big_endian: order == ">" && dtype.size() > 1 })
+        Some(ArrayType { dtype, big_endian: big_endian && dtype.size() > 1 })
     }
 
     /// Bytes, whichever way this protocol spells them.

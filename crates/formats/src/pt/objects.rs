@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 
+use ulpscope_tensor::element_count;
+
 use super::storage::Storages;
 use super::tensor::Rebuild;
 use crate::error::{Error, Fault, shortened};
 use crate::pickle::{Call, Id, Node, Pickle};
+use crate::tensor::Tensor;
 use crate::value::Value;
 
 /// Values nested deeper than anything Python's own pickler gets through.
@@ -21,23 +24,79 @@ const MIN_NODE_LIMIT: usize = 1 << 16;
 /// Text and bytes count as one node for each so many of their own.
 const BYTES_PER_NODE: usize = 32;
 
+/// The dotted names of what a pickle unfolds into may take this many bytes for each byte of the pickle: a long
+/// key stands in the name of everything below it ...
+const MAX_NAME_BYTES_PER_BYTE: usize = 64;
+
+/// ... or this many, if that is more.
+const MIN_NAME_BYTES_LIMIT: usize = 1 << 24;
+
+/// Strides of zero let a few bytes stand for any number of elements, and a list may hold the same tensor many
+/// times. The gradient of a sum is such a tensor, and may rightly have billions of elements; but all tensors of
+/// a file together may have this many ...
+const MIN_ELEMENT_LIMIT: u64 = 1 << 32;
+
+/// ... or this many for each byte of the file, if that is more. Without sharing there is at most one.
+const MAX_ELEMENTS_PER_BYTE: u64 = 8;
+
 pub(super) struct Objects<'a> {
     pub(super) pickle: &'a Pickle,
     pub(super) storages: Storages<'a>,
     node_limit: usize,
     nodes: usize,
+    element_limit: u64,
+    elements: u64,
     depth: usize,
 }
 
 impl<'a> Objects<'a> {
-    pub fn new(pickle: &'a Pickle, storages: Storages<'a>) -> Objects<'a> {
+    /// For the pickle and the storages of a file of `file_size` bytes.
+    pub fn new(pickle: &'a Pickle, storages: Storages<'a>, file_size: usize) -> Objects<'a> {
         let node_limit = pickle.range().len().saturating_mul(MAX_NODES_PER_BYTE).max(MIN_NODE_LIMIT);
-        Objects { pickle, storages, node_limit, nodes: 0, depth: 0 }
+        let element_limit = (file_size as u64).saturating_mul(MAX_ELEMENTS_PER_BYTE).max(MIN_ELEMENT_LIMIT);
+        Objects { pickle, storages, node_limit, nodes: 0, element_limit, elements: 0, depth: 0 }
     }
 
     /// The value the whole pickle stands for.
     pub fn root(mut self) -> Result<Value, Error> {
-        self.value(self.pickle.root())
+        let value = self.value(self.pickle.root())?;
+        self.check_names(&value)?;
+        Ok(value)
+    }
+
+    /// Refuses a value whose tensors could not be named within reason.
+    fn check_names(&self, value: &Value) -> Result<(), Error> {
+        let mut found = 0u64;
+        value.visit(&mut |path, value| match value {
+            Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {}
+            Value::Str(_) | Value::Bytes(_) => {}
+            Value::List(_) | Value::Tuple(_) | Value::Dict(_) => {}
+            _ => found = found.saturating_add(path.len() as u64),
+        });
+        let limit = self.pickle.range().len().saturating_mul(MAX_NAME_BYTES_PER_BYTE);
+        let limit = limit.max(MIN_NAME_BYTES_LIMIT) as u64;
+        if found > limit {
+            return Err(Error::whole(Fault::TooLarge { what: "length of all dotted names", limit, found }));
+        }
+        Ok(())
+    }
+
+    /// A tensor as a value, paid for by its elements.
+    pub(super) fn carried(&mut self, id: Id, tensor: Tensor) -> Result<Value, Error> {
+        // A tensor that was made has a count.
+        let count = element_count(tensor.shape()).map_or(u64::MAX, |count| count as u64);
+        self.elements = self.elements.saturating_add(count);
+        if self.elements > self.element_limit {
+            return Err(self.pickle.fault_at(
+                id,
+                Fault::TooLarge {
+                    what: "number of elements of all tensors",
+                    limit: self.element_limit,
+                    found: self.elements,
+                },
+            ));
+        }
+        Ok(Value::Tensor(tensor))
     }
 
     /// Pays for `nodes` more nodes of the tree.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use ulpscope_tensor::DType;
 
+use crate::byte_order::{number_size, swapped};
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place, shortened};
 use crate::pickle::{Id, Pickle};
@@ -215,23 +216,10 @@ impl<'a> Storages<'a> {
     }
 }
 
-/// The same elements in the other byte order.
-pub(super) fn swapped(bytes: &[u8], dtype: DType) -> Bytes {
-    Change { number_size: number_size(dtype), swap: true, flip: Flip::Nothing }.apply(bytes)
-}
-
-/// The size of what has a byte order and a sign of its own: an element, or half a complex one.
-fn number_size(dtype: DType) -> usize {
-    if dtype.is_complex() { dtype.size() / 2 } else { dtype.size() }
-}
-
 impl Change {
     fn apply(self, bytes: &[u8]) -> Bytes {
-        let mut copy = bytes.to_vec();
+        let mut copy = if self.swap { swapped(bytes, self.number_size) } else { bytes.to_vec() };
         for (index, number) in copy.chunks_exact_mut(self.number_size).enumerate() {
-            if self.swap {
-                number.reverse();
-            }
             let flipped = match self.flip {
                 Flip::Nothing => false,
                 Flip::All => true,

@@ -1,20 +1,13 @@
 //! Tensors put together from a storage, an offset, a size and strides.
 
-use ulpscope_tensor::{DType, element_count};
+use ulpscope_tensor::DType;
 
 use super::objects::Objects;
 use super::storage::{Elements, Flip, Storage};
 use crate::error::{Error, Fault};
 use crate::pickle::{Id, Node};
-use crate::tensor::Tensor;
+use crate::tensor::{MAX_RANK, Tensor};
 use crate::value::Value;
-
-/// Strides of zero let a few bytes stand for any number of elements. The gradient of a sum is such a tensor, and
-/// may rightly have billions; beyond this a file is not believed.
-const MAX_EXPANDED_ELEMENTS: usize = 1 << 32;
-
-/// More dimensions than torch computes with.
-pub(super) const MAX_RANK: usize = 64;
 
 /// Which of torch's constructors is meant; they differ in where the dtype and the flags stand.
 #[derive(Clone, Copy)]
@@ -77,22 +70,9 @@ impl Objects<'_> {
             strides.iter().map(|&stride| isize::try_from(scaled(stride)?).ok()).collect::<Option<_>>();
         let steps = steps.ok_or_else(|| outside("strides", &strides))?;
 
-        let available = bytes.len() / dtype.size();
         let tensor = Tensor::strided(dtype, sizes, steps, bytes, origin)
             .map_err(|error| self.pickle.fault_at(call, error))?;
-        // A tensor that was made has a count.
-        let count = element_count(tensor.shape()).unwrap_or(usize::MAX);
-        if count > available && count > MAX_EXPANDED_ELEMENTS {
-            return Err(self.pickle.fault_at(
-                call,
-                Fault::TooLarge {
-                    what: "element count of an expanded tensor",
-                    limit: MAX_EXPANDED_ELEMENTS as u64,
-                    found: count as u64,
-                },
-            ));
-        }
-        Ok(Value::Tensor(tensor))
+        self.carried(call, tensor)
     }
 
     /// A storage that was saved by itself, as the flat tensor that it is.
@@ -107,7 +87,7 @@ impl Objects<'_> {
         let shape = vec![usize::try_from(count).unwrap_or(usize::MAX)];
         let tensor =
             Tensor::contiguous(dtype, shape, bytes).map_err(|error| self.pickle.fault_at(id, error))?;
-        Ok(Value::Tensor(tensor))
+        self.carried(id, tensor)
     }
 
     /// The storage behind a reference node.

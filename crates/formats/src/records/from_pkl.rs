@@ -9,8 +9,8 @@ use super::open_call::OpenCall;
 use super::row::Content;
 use super::stacks::{StackGroups, frame_info_to_line, frame_to_line};
 use crate::bytes::Bytes;
-use crate::error::{Error, Fault, Place};
-use crate::json::{Json, shorten};
+use crate::error::{Error, Fault, Place, shortened};
+use crate::json::Json;
 use crate::msprobe::{Call, DumpWriter, Item, plain_file_name};
 use crate::pkl_lines::{Kind, Line, Lines, Payload, Shape, Values, kind};
 
@@ -94,7 +94,7 @@ fn describe(line: Line, kind: Kind, options: &ToMsprobe) -> Result<(LineName, De
     let name = line_name(&text, kind).ok_or_else(|| {
         Fault::malformed(
             "a name that ends in forward or backward, then input, output or stack_info",
-            format!("{:?}", shorten(&text)),
+            format!("{:?}", shortened(&text)),
         )
     })?;
     let described = match line {

@@ -1,7 +1,7 @@
 //! From the JSON-lines dumps of the oldest tools to `dump.json`, and back.
 //!
 //! A line of a `.pkl` describes one argument or result; an entry of `dump.json` describes a call with all of
-//! them. Both say the same thing, so both are turned into one [`Row`] per argument or result, and rows into
+//! them. Both say the same thing, so both are turned into one row per argument or result, and rows into
 //! either. What one side has no word for is not guessed: it is dropped, counted and named in the [`Report`].
 //!
 //! ```text
@@ -26,8 +26,6 @@ mod stacks;
 mod to_pkl;
 
 pub use from_pkl::{ToMsprobe, pkl_to_msprobe};
-pub use names::{CallName, Direction};
-pub use row::{Content, Part, Row, Step, visit_rows};
 pub use to_pkl::{PklStyle, msprobe_to_pkl};
 
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Whether a call computes results or gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
+pub(super) enum Direction {
     /// Results from arguments.
     Forward,
     /// Gradients of arguments from gradients of results.
@@ -39,7 +39,7 @@ const MODULE: &str = "Module";
 
 /// The name of a call, apart from its spelling.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct CallName {
+pub(super) struct CallName {
     /// `Functional.conv2d`, `Module.blocks.0.fc.Linear`, or a name of the user's.
     pub base: String,
     /// Which call of that base, from 0.

@@ -1,17 +1,13 @@
 //! One argument or result, whichever tool recorded it.
 
-use super::names::{CallName, Direction};
+use super::names::CallName;
 use crate::error::Error;
 use crate::json::Json;
 use crate::msprobe::{Call, Item, TensorItem};
 
 /// One argument or result of one call.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// The call, as msprobe names it.
-    pub call: String,
-    /// Forward or backward; nothing for gradients of parameters and saved variables.
-    pub direction: Option<Direction>,
+#[derive(Clone, Debug)]
+pub(super) struct Row {
     /// What it is to the call.
     pub part: Part,
     /// Where in that part: position or name, and so on inwards.
@@ -22,7 +18,7 @@ pub struct Row {
 
 /// What an entry is to its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
+pub(super) enum Part {
     /// A positional argument, or backward the gradient of a result.
     Input,
     /// An argument given by name.
@@ -37,7 +33,7 @@ pub enum Part {
 
 /// One step into a container.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub(super) enum Step {
     /// Position in a list.
     Index(usize),
     /// Key of a dictionary.
@@ -45,8 +41,8 @@ pub enum Step {
 }
 
 /// What was recorded.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Content {
+#[derive(Clone, Debug)]
+pub(super) enum Content {
     /// A tensor. Statistics that were not taken are `null`.
     Tensor {
         /// `torch.float32`.
@@ -69,23 +65,17 @@ pub enum Content {
     },
 }
 
-/// Shows every row of a call of `dump.json`, in file order. `null` and objects without a description have none.
-/// One row at a time: the paths of all of them, in a call nested as deep as a file can be, could fill memory.
-pub fn visit_rows(call: &Call, see: &mut dyn FnMut(Row) -> Result<(), Error>) -> Result<(), Error> {
-    visit_parts(call, &|_| true, see)
-}
-
-/// The same for the parts that are wanted.
+/// Shows every row of the wanted parts of a call of `dump.json`, in file order. `null` and objects without a
+/// description have none. One row at a time: the paths of all of them, in a call nested as deep as a file can be,
+/// could fill memory.
 pub(super) fn visit_parts(
     call: &Call,
     wanted: &dyn Fn(Part) -> bool,
     see: &mut dyn FnMut(Row) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let name = CallName::from_msprobe(&call.key);
-    let direction = name.as_ref().map(|name| name.direction);
-    let mut show = |part: Part, path: &[Step], content: Content| {
-        see(Row { call: call.key.clone(), direction, part, path: path.to_vec(), content })
-    };
+    let mut show =
+        |part: Part, path: &[Step], content: Content| see(Row { part, path: path.to_vec(), content });
     let sections = call.sections();
     if sections.is_empty() && wanted(Part::Named) {
         walk(&call.body, &mut Vec::new(), &mut |path, content| show(Part::Named, path, content))?;

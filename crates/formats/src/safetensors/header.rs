@@ -1,4 +1,6 @@
-//! The JSON header, typed as it is parsed, so that a hostile one costs no more memory than its own text.
+//! The JSON header, typed as it is parsed: never a tree of it. The densest text there is, a shape of nothing but
+//! single digits, takes two bytes for each dimension of eight, so that a hostile header costs a few times its own
+//! length, which is capped.
 
 use std::fmt;
 
@@ -6,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
 use super::METADATA;
-use crate::error::{Error, Fault, Place};
+use crate::error::{Error, Fault, Place, shortened};
 
 /// The format's own cap on the header, so that every valid file can be read.
 pub const MAX_HEADER_SIZE: u64 = 100_000_000;
@@ -60,7 +62,8 @@ fn in_json(text: &[u8], error: &serde_json::Error) -> Error {
     let at = LENGTH_SIZE + line_at + error.column().saturating_sub(1);
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-    let found = if error.is_data() { message.to_owned() } else { format!("broken JSON ({message})") };
+    let message = shortened(message);
+    let found = if error.is_data() { message } else { format!("broken JSON ({message})") };
     let expected = "a JSON header of names, each with dtype, shape and data_offsets";
     Error::at(Place::Byte(at as u64), Fault::malformed(expected, found))
 }

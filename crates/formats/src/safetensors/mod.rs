@@ -26,7 +26,7 @@ use ulpscope_tensor::DType;
 use crate::value::Value;
 
 pub use header::MAX_HEADER_SIZE;
-pub use read::{MAX_RANK, read};
+pub use read::read;
 pub use write::{left_out, write};
 
 /// The header's entry for metadata, and the key under which [`read`] returns it.

@@ -7,12 +7,9 @@ use ulpscope_tensor::{DType, element_count};
 use super::header::{self, Header, Info};
 use super::{DTYPE_KEY, METADATA, format_name, stand_in};
 use crate::bytes::Bytes;
-use crate::error::{Error, Fault, Place};
-use crate::tensor::Tensor;
+use crate::error::{Error, Fault, Place, shortened};
+use crate::tensor::{MAX_RANK, Tensor};
 use crate::value::Value;
-
-/// More dimensions than any framework makes; keeps the cost of one element independent of the file.
-pub const MAX_RANK: usize = 64;
 
 /// Reads every tensor, in the order in which they lie. Nothing is copied.
 pub fn read(bytes: &Bytes) -> Result<Value, Error> {
@@ -64,8 +61,8 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
     Ok(Value::Dict(pairs))
 }
 
-fn in_tensor(name: &str, fault: Fault) -> Error {
-    Error::at(Place::Part(format!("tensor {name:?}")), fault)
+pub(super) fn in_tensor(name: &str, fault: Fault) -> Error {
+    Error::at(Place::Part(format!("tensor {:?}", shortened(name))), fault)
 }
 
 /// The bytes of one tensor, which must follow those of the tensor before it.
@@ -106,7 +103,8 @@ fn value_of(info: &Info, piece: Bytes) -> Result<Value, Fault> {
         };
         return Ok(Value::Opaque(format!(
             "{what} (dtype {:?}, shape {:?}), are not read; convert them to float16 or float32 first",
-            info.dtype, info.shape
+            shortened(&info.dtype),
+            info.shape
         )));
     };
     let shape: Option<Vec<usize>> = info.shape.iter().map(|&dim| usize::try_from(dim).ok()).collect();
@@ -129,7 +127,7 @@ fn restore(stored: &Tensor, mark: &str) -> Result<Tensor, Fault> {
     let Some(dtype) = dtype else {
         return Err(Fault::malformed(
             format!("hifloat8 or complex128 in its metadata entry {DTYPE_KEY}…"),
-            format!("{mark:?}"),
+            format!("{:?}", shortened(mark)),
         ));
     };
     let (stored_as, added) = stand_in(dtype);

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::io::Write;
 
 use super::header::LENGTH_SIZE;
+use super::read::in_tensor;
 use super::{DTYPE_KEY, LONE_TENSOR, MAX_HEADER_SIZE, METADATA, format_name, metadata_of, stand_in};
-use crate::error::{Error, Fault, Place};
+use crate::error::{Error, Fault, shortened};
 use crate::packed::write_packed;
 use crate::tensor::Tensor;
 use crate::value::Value;
@@ -29,7 +30,7 @@ pub fn write(value: &Value, out: &mut dyn Write) -> Result<(), Error> {
         } else {
             continue;
         };
-        return Err(Error::at(Place::Part(format!("tensor {name:?}")), Fault::Unsupported(problem.into())));
+        return Err(in_tensor(name, Fault::Unsupported(problem.into())));
     }
     tensors.sort_by_key(|(_, tensor)| std::cmp::Reverse(tensor.dtype().size()));
 
@@ -42,16 +43,16 @@ pub fn write(value: &Value, out: &mut dyn Write) -> Result<(), Error> {
     Ok(())
 }
 
-/// The dotted paths of everything in a value that [`write()`] cannot carry.
+/// The dotted paths of everything in a value that [`write()`] cannot carry, cut to a length fit for a message.
 pub fn left_out(value: &Value) -> Vec<String> {
     let carried = metadata_of(value).is_some();
     let within = format!("{METADATA}.");
     let mut paths = Vec::new();
-    value.visit("", &mut |path, leaf| {
+    value.visit(&mut |path, leaf| {
         let container = matches!(leaf, Value::Tensor(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_));
         let in_metadata = carried && path.starts_with(&within);
         if !container && !in_metadata {
-            paths.push(path.to_owned());
+            paths.push(shortened(path));
         }
     });
     paths

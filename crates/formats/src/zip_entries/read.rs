@@ -155,7 +155,7 @@ impl<'a> Archive<'a> {
 }
 
 fn part(name: &str, fault: Fault) -> Error {
-    Error::whole(fault).in_part(&shortened(name))
+    Error::whole(fault).in_part(name)
 }
 
 fn entry(zip: &mut ZipArchive<Cursor<&[u8]>>, index: usize, file_size: usize) -> Result<Entry, Error> {
