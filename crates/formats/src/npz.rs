@@ -23,8 +23,8 @@ const MAX_HEADER: u64 = 1 << 17;
 
 /// Reads all arrays, as a dictionary from name to tensor in the order of the archive.
 ///
-/// An array whose elements are not numbers, and an entry that is not an array at all, is [`Value::Opaque`] with
-/// the reason; the others are still read.
+/// An array that cannot be read is [`Value::Unread`] with the reason, and an entry that is not an array at all
+/// [`Value::Opaque`]; the others are still read. Where no array can be, the first reason is the error.
 pub fn read(bytes: &Bytes) -> Result<Value, Error> {
     if !bytes.starts_with(zip_entries::MAGIC) && !bytes.starts_with(EMPTY_MAGIC) {
         let expected = "an .npz file (a zip archive)";
@@ -33,6 +33,7 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
     let mut archive = Archive::open(bytes)?;
     let names: Vec<String> = archive.names().map(str::to_owned).collect();
     let mut pairs = Vec::with_capacity(names.len());
+    let mut first_error = None;
     for name in names {
         let Some(key) = name.strip_suffix(SUFFIX) else {
             if !name.ends_with('/') {
@@ -41,14 +42,26 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
             }
             continue;
         };
-        let value = match npy::read(&archive.read(&name)?) {
+        // Reading the entry names it in its errors; reading the array in it does not.
+        let array =
+            archive.read(&name).and_then(|entry| npy::read(&entry).map_err(|error| error.in_part(&name)));
+        let value = match array {
             Ok(tensor) => Value::Tensor(tensor),
-            Err(Error { fault: Fault::Unsupported(reason), .. }) => Value::Opaque(reason),
-            Err(error) => return Err(error.in_part(&name)),
+            Err(error) => {
+                let reason = error.to_string();
+                if !matches!(error.fault, Fault::Unsupported(_)) {
+                    first_error.get_or_insert(error);
+                }
+                Value::Unread(reason)
+            }
         };
         pairs.push((Value::Str(key.to_owned()), value));
     }
-    Ok(Value::Dict(pairs))
+    let some_read = pairs.iter().any(|(_, value)| matches!(value, Value::Tensor(_)));
+    match first_error {
+        Some(error) if !some_read => Err(error),
+        _ => Ok(Value::Dict(pairs)),
+    }
 }
 
 /// Writes a dictionary from name to tensor. The same value always gives the same bytes.
