@@ -53,6 +53,21 @@ pub const DIFF: [Field; 27] = [
     ("exponents", "histogram of the errors by power of two"),
 ];
 
+/// What is said about one element of a pair.
+pub const ELEMENT: [Field; 5] = [
+    ("index", "where it is: one number per dimension"),
+    ("target", "the element of the side under suspicion"),
+    ("golden", "the element of the trusted side"),
+    ("abs", "absolute error; NaN when one of the two is not finite"),
+    ("rel", "relative error, where golden is not zero"),
+];
+
+/// What a column of values holds: of elements, which have names in common with a pair of tensors, or of results.
+pub(crate) fn column_meaning(name: &str) -> Option<&'static str> {
+    let element = ELEMENT.iter().find(|(field, _)| *field == name).map(|(_, meaning)| *meaning);
+    element.or_else(|| meaning(name))
+}
+
 /// What a field of either result holds.
 pub fn meaning(name: &str) -> Option<&'static str> {
     STATS.iter().chain(&DIFF).find(|(field, _)| *field == name).map(|(_, meaning)| *meaning)

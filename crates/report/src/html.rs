@@ -18,7 +18,7 @@ impl Table {
         if self.has_header() {
             html.push_str("<thead><tr>");
             for column in &self.columns {
-                cell("th", column.align, &column.name, fields::meaning(&column.name), &mut html);
+                cell("th", column.align, &column.name, fields::column_meaning(&column.name), &mut html);
             }
             html.push_str("</tr></thead>");
         }

@@ -22,6 +22,6 @@ mod terminal;
 
 pub use bars::Bars;
 pub use cell::{Cell, Record};
-pub use number::{format_number, format_shortest, format_shortest_f32};
+pub use number::{format_number, format_number_up, format_shortest, format_shortest_f32};
 pub use table::{Align, Column, Emphasis, Row, Table};
 pub use terminal::Terminal;

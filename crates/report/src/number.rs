@@ -15,6 +15,21 @@ pub fn format_number(value: f64) -> String {
     layout(&format!("{value:.*e}", TABLE_DIGITS - 1), TABLE_DIGITS as i32)
 }
 
+/// As [`format_number`], but never less than the value: what is called enough is enough when it is typed in.
+pub fn format_number_up(value: f64) -> String {
+    let nearest = format_number(value);
+    if nearest.parse::<f64>().is_ok_and(|shown| shown >= value) || !value.is_finite() {
+        return nearest;
+    }
+    let scientific = format!("{value:.*e}", TABLE_DIGITS - 1);
+    let next = scientific.split_once('e').and_then(|(mantissa, exponent)| {
+        let digits: i64 = mantissa.replace('.', "").parse().ok()?;
+        let exponent = exponent.parse::<i32>().ok()? - (TABLE_DIGITS as i32 - 1);
+        format!("{}e{exponent}", digits + 1).parse::<f64>().ok()
+    });
+    next.map_or(nearest, format_number)
+}
+
 /// The shortest text that reads back as the same double.
 pub fn format_shortest(value: f64) -> String {
     layout(&format!("{value:e}"), 16)

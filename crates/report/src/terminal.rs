@@ -6,6 +6,7 @@ use comfy_table::{
     Attribute, CellAlignment, Color, ContentArrangement, LineStyle, Table as Grid, TableStyle,
 };
 
+use crate::cell::Cell;
 use crate::table::{Align, Emphasis, Table};
 
 /// A rule under the headings and nothing else: what is copied out of a terminal is still a table.
@@ -66,7 +67,8 @@ impl Terminal {
         }
         let mut text = String::new();
         if !table.title.is_empty() {
-            text.push_str(&table.title);
+            // Titles are names out of files: shown through a cell, they cannot move the cursor.
+            text.push_str(&Cell::text(&table.title).to_string());
             text.push('\n');
         }
         for line in grid.lines() {

@@ -1,6 +1,26 @@
 //! Numbers as text, against what C's `%.6g` and Python's `repr` print.
 
-use ulpscope_report::{format_number, format_shortest, format_shortest_f32};
+use ulpscope_report::{format_number, format_number_up, format_shortest, format_shortest_f32};
+
+#[test]
+fn rounded_up_it_is_never_less() {
+    for (value, text) in [
+        (0.496, "0.496"),
+        (0.123_456_4, "0.123457"),
+        (0.123_456_6, "0.123457"),
+        (0.999_999_1, "1"),
+        (1.000_000_1, "1.00001"),
+        (1_234_561.5, "1234570"),
+        (7.0, "7"),
+        (1.234_561e-9, "1.23457e-09"),
+        (-0.123_456_6, "-0.123456"),
+        (5e-324, "4.94066e-324"),
+        (f64::INFINITY, "inf"),
+        (f64::NAN, "nan"),
+    ] {
+        assert_eq!(format_number_up(value), text);
+    }
+}
 
 #[test]
 fn table_numbers() {

@@ -39,6 +39,12 @@ fn colour_adds_to_the_text_and_changes_none_of_it() {
 }
 
 #[test]
+fn a_title_cannot_move_the_cursor() {
+    let table = Table::new("x.pt:\u{1b}[2J\n", &[("", Align::Left)]);
+    assert_eq!(Terminal::default().render(&table), "x.pt:\\u{1b}[2J\\n\n");
+}
+
+#[test]
 fn a_narrow_terminal_wraps() {
     let text = Terminal { colour: false, width: Some(20) }.render(&sample());
     assert!(text.lines().all(|line| line.chars().count() <= 20), "{text}");
@@ -79,6 +85,15 @@ fn html_is_escaped_and_explains_known_fields() {
          <tr style=\"color: crimson\"><td style=\"text-align: left\">&lt;b&gt;\\u{1b}[31m</td>\
          <td style=\"text-align: right\">nan</td></tr></tbody></table>"
     );
+}
+
+#[test]
+fn a_column_of_elements_is_not_explained_as_a_side() {
+    let html = Table::new("worst elements", &[("target", Align::Right)]).to_html();
+    assert!(html.contains("title=\"the element of the side under suspicion\">target</th>"), "{html}");
+    let record = Record::new(vec![("target", Cell::text("float32"))]);
+    let html = Table::of_record("", &record).to_html();
+    assert!(html.contains("title=\"shape and dtype of the side under suspicion\">target</td>"), "{html}");
 }
 
 #[test]
