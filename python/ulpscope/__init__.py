@@ -8,7 +8,7 @@
 3
 """
 
-from ulpscope._core import Diff, ElementDiff, FileTensor, FormatError, Stats, diff, digest, stats
+from ulpscope._core import Diff, ElementDiff, FileTensor, FormatError, Stats, Unread, diff, digest, stats
 from ulpscope._files import load, save
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "FileTensor",
     "FormatError",
     "Stats",
+    "Unread",
     "diff",
     "digest",
     "load",

@@ -1,6 +1,7 @@
 """Types of the compiled core; checked against the binary by stubtest."""
 
 import os
+from collections.abc import Callable
 from typing import Any, final, overload
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "FileTensor",
     "FormatError",
     "Stats",
+    "Unread",
     "diff",
     "digest",
     "read_file",
@@ -142,6 +144,11 @@ class FileTensor:
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __dlpack__(self, **_options: Any) -> Any: ...
 
+@final
+class Unread:
+    @property
+    def reason(self) -> str: ...
+
 # A file with several tensors gives a dictionary by name; anything else gives the result itself.
 @overload
 def stats(x: str | os.PathLike[str]) -> Stats | dict[str, Stats]: ...
@@ -161,6 +168,6 @@ def diff(
     target: Any, golden: Any, *, atol: float = 0.001, rtol: float = 0.001, elements: int = 10
 ) -> Diff: ...
 def digest(x: Any, kind: str = "xxh3") -> str: ...
-def read_file(path: str | os.PathLike[str]) -> Any: ...
+def read_file(path: str | os.PathLike[str], convert: Callable[[FileTensor], Any] | None = None) -> Any: ...
 def write_file(path: str | os.PathLike[str], x: Any) -> None: ...
 def run_command(arguments: list[str]) -> int: ...

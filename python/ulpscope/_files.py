@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from ulpscope import _core
@@ -21,6 +20,7 @@ def load(path: str | os.PathLike[str], framework: Framework | None = None) -> An
 
     Returns what the file holds: a tensor, or a dictionary or list of them. Tensors are mapped, not copied,
     where the file's layout allows; writing to one never reaches the file. Nothing in the file is executed.
+    What cannot be read is an ``Unread``, which says why; the rest is there all the same.
 
     ``framework`` says what tensors become: "torch" (the default where torch is installed) or "numpy".
     """
@@ -29,7 +29,7 @@ def load(path: str | os.PathLike[str], framework: Framework | None = None) -> An
     if framework not in ("torch", "numpy"):
         raise ValueError(f'framework is {framework!r}; expected "torch" or "numpy"')
     convert = _to_torch if framework == "torch" else _to_numpy
-    return _convert(_core.read_file(path), convert)
+    return _core.read_file(path, convert)
 
 
 def save(path: str | os.PathLike[str], x: Any) -> None:
@@ -38,16 +38,6 @@ def save(path: str | os.PathLike[str], x: Any) -> None:
     The file appears complete or not at all.
     """
     _core.write_file(path, x)
-
-
-def _convert(value: Any, convert: Callable[[_core.FileTensor], Any]) -> Any:
-    if isinstance(value, _core.FileTensor):
-        return convert(value)
-    if isinstance(value, dict):
-        return {key: _convert(item, convert) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_convert(item, convert) for item in value)
-    return value
 
 
 def _to_torch(tensor: _core.FileTensor) -> torch.Tensor:

@@ -52,7 +52,7 @@ fn one_tensor_into_npy_and_several_into_a_folder() {
     let ran = place.run(&["convert", "model.pt", "-o", "model.npy"]);
     assert_eq!(
         (ran.code, ran.err.as_str()),
-        (0, "note: model.pt: left out 1 values that are not tensors: n\n")
+        (0, "note: model.pt: left out 1 value that is not a tensor: n\n")
     );
     assert_eq!(
         place.files(),
@@ -127,6 +127,128 @@ fn nothing_is_written_outside_the_destination() {
         (2, "error: dst/sub/x.npy: \"dst/sub\" leads out of its folder; expected a plain relative name\n")
     );
     assert_eq!(place.files(), ["dst/sub", "src/sub/x.pt"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn no_folder_is_made_outside_the_destination() {
+    let place = Workspace::new();
+    place.put("src/link/sub/x.pt", &Value::Tensor(floats(&[1], &[1.0])));
+    std::fs::create_dir_all(place.path("elsewhere")).unwrap();
+    std::fs::create_dir_all(place.path("dst")).unwrap();
+    std::os::unix::fs::symlink("../elsewhere", place.path("dst/link")).unwrap();
+    let ran = place.run(&["convert", "src", "-o", "dst", "--to", "npy"]);
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (
+            2,
+            "error: dst/link/sub/x.npy: \"dst/link/sub\" leads out of its folder; expected a plain relative name\n"
+        )
+    );
+    assert_eq!(std::fs::read_dir(place.path("elsewhere")).unwrap().count(), 0);
+}
+
+#[test]
+fn two_sources_never_share_a_target() {
+    let place = Workspace::new();
+    let lone = Value::Tensor(floats(&[1], &[1.0]));
+    place.put("src/x.pt", &dict(&[("a", lone.clone()), ("b", lone.clone())]));
+    place.put("src/x/a.npy", &lone);
+    place.put("src/y.pt", &lone);
+    place.put("src/y/a.npy", &lone);
+    let ran = place.run(&["convert", "src", "-o", "dst", "--to", "npy"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let written: Vec<String> = place.files().into_iter().filter(|name| name.starts_with("dst/")).collect();
+    assert_eq!(written, ["dst/x.pt/a.npy", "dst/x.pt/b.npy", "dst/x/a.npy", "dst/y.npy", "dst/y/a.npy"]);
+}
+
+#[test]
+fn who_can_keep_a_name_does_and_stacks_have_theirs() {
+    let place = Workspace::new();
+    let line = "[\"Tensor.add.0.forward.output\", 0, [], \"torch.float32\", [2], [2.0, 1.5, 1.75, 2.25]]\n";
+    place.put_text("src/dump.pkl", line);
+    place.put_text("src/stack.json", "{}");
+    let ran = place.run(&["convert", "src", "-o", "dst", "--to", "json"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let written: Vec<String> = place.files().into_iter().filter(|name| name.starts_with("dst/")).collect();
+    assert_eq!(written, ["dst/dump.pkl.json", "dst/stack.json", "dst/stack.pkl.json"]);
+    assert_eq!(place.text("dst/stack.json"), "{}");
+}
+
+#[test]
+fn one_tensor_that_cannot_be_written_does_not_lose_the_others() {
+    let place = Workspace::new();
+    let lone = Value::Tensor(floats(&[1], &[1.0]));
+    place.put("x.pt", &dict(&[("a", lone.clone()), ("b", lone.clone()), ("../c", lone)]));
+    place.put_text("x/a.npy", "precious");
+    let ran = place.run(&["convert", "x.pt", "-o", "x.npy"]);
+    assert_eq!(
+        (ran.code, ran.out.as_str(), ran.err.as_str()),
+        (2, "converted 1 of 1 files into 2\n", "error: x/a.npy: exists already; use --force to replace it\n")
+    );
+    assert_eq!(place.files(), ["x.pt", "x/.._c.npy", "x/a.npy", "x/b.npy"]);
+
+    let ran = place.run(&["convert", "x.pt", "-o", "x.npz"]);
+    assert_eq!(
+        (ran.code, ran.out.as_str(), ran.err.as_str()),
+        (
+            2,
+            "converted 1 of 1 files into 1\n",
+            "error: x.pt: \"../c.npy\" leads out of its folder; expected a plain relative name\n"
+        )
+    );
+    let names: Vec<String> = content(&place.get("x.npz")).into_iter().map(|row| row.0).collect();
+    assert_eq!(names, ["a", "b"]);
+}
+
+#[test]
+fn a_named_file_that_gives_nothing_is_an_error() {
+    let place = Workspace::new();
+    place.put("plain.pt", &dict(&[("n", Value::Int(3))]));
+    place.put("x.npy", &Value::Tensor(floats(&[1], &[1.0])));
+    place.put_text("stack.json", "{}");
+    for (source, target, message) in [
+        ("plain.pt", "y.npz", "error: plain.pt: holds no tensors\n"),
+        ("x.npy", "y.json", "error: x.npy: holds tensors, not records\n"),
+        ("stack.json", "y.npy", "error: stack.json: holds records, not tensors\n"),
+        ("stack.json", "y.pkl", "error: stack.json: goes with its dump, and not alone\n"),
+    ] {
+        let ran = place.run(&["convert", source, "-o", target]);
+        assert_eq!(
+            (ran.code, ran.out.as_str(), ran.err.as_str()),
+            (2, "converted 0 of 1 files into 0\n", message)
+        );
+    }
+}
+
+#[test]
+fn metadata_without_a_place_is_named() {
+    let place = Workspace::new();
+    let lone = Value::Tensor(floats(&[1], &[1.0]));
+    let metadata = dict(&[("format", Value::Str("pt".to_owned())), ("by", Value::Str("me".to_owned()))]);
+    place.put("x.safetensors", &dict(&[("__metadata__", metadata), ("a", lone)]));
+    for (target, note) in [
+        ("y.safetensors", ""),
+        ("y.pt", ""),
+        (
+            "y.npz",
+            "note: x.safetensors: left out 2 values that are not tensors: \
+             __metadata__.format, __metadata__.by\n",
+        ),
+    ] {
+        let ran = place.run(&["convert", "x.safetensors", "-o", target]);
+        assert_eq!((ran.code, ran.err.as_str()), (0, note), "{target}");
+    }
+}
+
+#[test]
+fn a_tensor_that_cannot_be_read_is_an_error_and_the_others_go_on() {
+    let place = Workspace::new();
+    place.put_unread("x.safetensors", "b", &[("a", 1.0)]);
+    let ran = place.run(&["convert", "x.safetensors", "-o", "x.npz"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.starts_with("error: x.safetensors:b: left out: 4-bit floats"), "{}", ran.err);
+    assert_eq!(content(&place.get("x.npz")).len(), 1);
 }
 
 #[test]

@@ -63,7 +63,7 @@ index   target  golden  abs    rel
 ───────────────────────────────────
 [1, 1]     4.5       4  0.5  0.125
 
-differ: 1 of 4 elements are beyond 0.001 + 0.001 * |golden|; it takes --atol 0.496 or --rtol 0.12475
+differ: 1 of 4 elements are beyond 0.001 + 0.001 * |golden|; it takes --atol 0.496001 or --rtol 0.124751
 "
     );
 }
@@ -81,6 +81,17 @@ fn the_tolerance_decides() {
     );
     assert_eq!(diff(&["--atol", "0.49", "--rtol", "0"]).0, 1);
     assert_eq!(diff(&["--atol", "0", "--rtol", "0.125"]).0, 0);
+}
+
+#[test]
+fn the_tolerance_that_is_called_enough_is_enough() {
+    // An error of 0.1234564 on the way from 0, which six digits round down to 0.123456.
+    let place = two(&[0.123_456_4, 0.0], &[0.0, 0.0]);
+    let ran = place.run(&["diff", "target.npy", "golden.npy", "--rtol", "0"]);
+    let (_, enough) = ran.out.trim_end().split_once("it takes --atol ").unwrap();
+    let enough = enough.split(' ').next().unwrap();
+    assert_eq!(enough, "0.123457");
+    assert_eq!(place.run(&["diff", "target.npy", "golden.npy", "--rtol", "0", "--atol", enough]).code, 0);
 }
 
 #[test]
@@ -179,6 +190,28 @@ fn tensors_pair_by_name_and_the_worst_comes_first() {
         .collect();
     assert_eq!(pairs, [("same", true), ("near", true), ("far", false)]);
     assert_eq!(json["agree"], json!(false));
+}
+
+#[test]
+fn what_could_not_be_read_was_not_compared() {
+    let place = Workspace::new();
+    place.put("good.npz", &dict(&[("a", Value::Tensor(floats(&[], &[1.0])))]));
+    place.put("both.npz", &dict(&["a", "b"].map(|name| (name, Value::Tensor(floats(&[], &[1.0]))))));
+    place.put_unread("bad.safetensors", "b", &[("a", 1.0)]);
+    let reason = "bad.safetensors:b: 4-bit floats, two to a byte (dtype \"F4\", shape [2]), are not read; \
+                  convert them to float16 or float32 first";
+    for (target, golden) in [
+        ("bad.safetensors", "good.npz"),
+        ("good.npz", "bad.safetensors"),
+        ("bad.safetensors", "both.npz"),
+        ("both.npz", "bad.safetensors"),
+    ] {
+        let ran = place.run(&["diff", target, golden]);
+        assert_eq!((ran.code, ran.err), (2, format!("error: {reason}\n")), "{target} {golden}");
+        let json = place.run(&["diff", target, golden, "--json"]).json();
+        assert_eq!((&json["agree"], &json["errors"]), (&json!(false), &json!([reason])));
+        assert_eq!(json["pairs"].as_array().unwrap().len(), 1);
+    }
 }
 
 #[test]

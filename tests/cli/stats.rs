@@ -93,6 +93,52 @@ fn a_bad_file_does_not_lose_the_others() {
 }
 
 #[test]
+fn a_tensor_that_cannot_be_read_is_an_error() {
+    let place = Workspace::new();
+    place.put_unread("x.safetensors", "b", &[("a", 1.0)]);
+    let ran = place.run(&["stats", "x.safetensors", "--json"]);
+    assert_eq!(ran.code, 2);
+    let json = ran.json();
+    assert_eq!(json["tensors"][0]["name"], json!("a"));
+    assert!(json["errors"][0].as_str().unwrap().starts_with("x.safetensors:b: 4-bit floats"), "{json}");
+    assert!(ran.err.starts_with("error: x.safetensors:b: 4-bit floats"), "{}", ran.err);
+}
+
+#[test]
+fn what_is_no_tensor_is_a_note_and_what_is_one_an_error() {
+    let place = Workspace::new();
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/pt/around_protocol_2.pt");
+    std::fs::copy(golden, place.path("x.pt")).unwrap();
+    assert_eq!(
+        place.run(&["stats", "x.pt"]).err,
+        "\
+note: x.pt:namespace: an object of argparse.Namespace, a class that is not known here
+note: x.pt:function: the class or function torch.nn.functional.relu, by name only
+note: x.pt:complex: complex(1, 2)
+note: x.pt:slice: slice(1, None, 2)
+error: x.pt:sparse: a sparse tensor; only dense ones are read
+error: x.pt:quantized: a quantized tensor; only plain ones are read
+"
+    );
+}
+
+#[test]
+fn names_cannot_move_the_cursor() {
+    let place = Workspace::new();
+    let name = "a\u{1b}[2J\u{9b}31m";
+    let lone = Value::Tensor(floats(&[1], &[1.0]));
+    place.put("one.pt", &dict(&[(name, lone.clone())]));
+    place.put("two.pt", &dict(&[(name, lone.clone()), ("b", lone)]));
+    place.put_unread("bad.safetensors", "a\\u001b[2J", &[]);
+    for file in ["one.pt", "two.pt", "bad.safetensors"] {
+        let ran = place.run(&["stats", file]);
+        let shown = ran.out + &ran.err;
+        assert!(shown.contains("a\\u{1b}[2J"), "{shown:?}");
+        assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "{shown:?}");
+    }
+}
+
+#[test]
 fn a_file_named_by_the_user_must_be_a_known_one() {
     let place = Workspace::new();
     place.put_text("notes.txt", "hello, world");

@@ -41,6 +41,23 @@ impl Workspace {
         std::fs::write(path, text).unwrap();
     }
 
+    /// A file of float32 scalars, and of one tensor more that is of a type nobody reads.
+    pub fn put_unread(&self, name: &str, unread: &str, tensors: &[(&str, f32)]) {
+        let mut header = format!("{{\"{unread}\":{{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[0,1]}}");
+        let mut elements = vec![0];
+        for (name, value) in tensors {
+            let at = elements.len();
+            elements.extend(value.to_le_bytes());
+            header += &format!(
+                ",\"{name}\":{{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[{at},{}]}}",
+                elements.len()
+            );
+        }
+        header += "}";
+        let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &elements].concat();
+        std::fs::write(self.path(name), bytes).unwrap();
+    }
+
     pub fn get(&self, name: &str) -> Value {
         file::read(&self.path(name), Access::ReadOnly).unwrap().value
     }

@@ -69,7 +69,12 @@ def test_object_arrays(suffix: str, tmp_path: Path) -> None:
         np.savez(path, allow_pickle=True, good=np.ones(3), bad=array)
         found = ulpscope.load(path)
         assert found["good"].tolist() == [1, 1, 1]
-        assert found["bad"].startswith("<not read: an object array")
+        assert found["bad"].reason.startswith("an object array")
+        assert repr(found["bad"]).startswith('Unread("an object array')
+        with pytest.raises(ValueError, match="bad: was not read, and is not written: an object array"):
+            ulpscope.save(tmp_path / "again.pt", found)
+        with pytest.raises(ValueError, match=r"x\.npz: not every tensor can be read: bad: an object array"):
+            ulpscope.diff(path, path)
         assert ulpscope.stats(path).max == 1
     assert not canary.exists()
 
@@ -78,7 +83,9 @@ def test_object_arrays(suffix: str, tmp_path: Path) -> None:
 def test_a_file_that_is_not_there(read: Any, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as raised:
         read(tmp_path / "nothing.npy")
-    assert str(tmp_path / "nothing.npy") in str(raised.value)
+    path = str(tmp_path / "nothing.npy")
+    assert (raised.value.strerror, raised.value.filename) == ("No such file or directory", path)
+    assert str(raised.value) == f"[Errno 2] No such file or directory: {path!r}"
     with pytest.raises(ulpscope.FormatError, match="expected a regular file, found a folder"):
         read(tmp_path)
 
@@ -138,6 +145,34 @@ def test_what_an_npz_has_no_place_for(value: Any, tmp_path: Path) -> None:
         ulpscope.save(tmp_path / "x.npz", value)
 
 
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".safetensors", ".acl", ".pkl"])
+def test_nothing_is_left_out_in_silence(suffix: str, tmp_path: Path) -> None:
+    value = {"a": torch.ones(1), "n": 5, "deep": {"text": "x"}}
+    with pytest.raises(ulpscope.FormatError, match=r"has no place for what is no tensor: n, deep\.text$"):
+        ulpscope.save(tmp_path / f"x{suffix}", value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_saved_is_named(tmp_path: Path) -> None:
+    message = r"^a\.1: expected a tensor, a plain value or a container of them, found object$"
+    with pytest.raises(TypeError, match=message):
+        ulpscope.save(tmp_path / "x.pt", {"a": [1, object()]})
+    with pytest.raises(TypeError, match=r"^a\.b: a tensor of dtype str\d+ cannot be measured$"):
+        ulpscope.save(tmp_path / "x.pt", {"a": {"b": np.array(["text"])}})
+
+
+def test_a_document_as_deep_as_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "dump.json"
+    path.write_text('{"a":' * 1000 + "1" + "}" * 1000)
+    value, depth = ulpscope.load(path), 0
+    while isinstance(value, dict):
+        value, depth = value["a"], depth + 1
+    assert (value, depth) == (1, 1000)
+    path.write_text('{"a":' * 2000 + "1" + "}" * 2000)
+    with pytest.raises(ulpscope.FormatError, match="nested deeper than 1024 levels"):
+        ulpscope.load(path)
+
+
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x"])
 def test_names_that_would_leave_the_archive(name: str, tmp_path: Path) -> None:
     with pytest.raises(ulpscope.FormatError, match="leads out of its folder"):
@@ -172,7 +207,7 @@ def test_what_is_no_tensor_is_not_measured(x: Any) -> None:
 def test_arrays_without_numbers_are_not_measured(array: np.ndarray[Any, Any], tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"^a tensor of dtype .+ cannot be measured$"):
         ulpscope.stats(array)
-    with pytest.raises(TypeError, match=r"^a tensor of dtype .+ cannot be measured$"):
+    with pytest.raises(TypeError, match=r"^x: a tensor of dtype .+ cannot be measured$"):
         ulpscope.save(tmp_path / "x.pt", {"x": array})
 
 

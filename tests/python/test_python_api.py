@@ -177,7 +177,9 @@ def test_a_diff_prints_its_numbers_and_its_worst_elements() -> None:
     (worst,) = diff.worst
     assert (worst.coordinates, worst.index, worst.target, worst.golden) == ((1, 2), 5, 0.25, 0.0)
     assert (worst.abs, worst.rel) == (0.25, None)
-    assert "target 0.25, golden 0.0" in repr(worst)
+    assert repr(worst) == "ElementDiff(at [1, 2]: target 0.25, golden 0.0, abs 0.25)"
+    (worst,) = ulpscope.diff(torch.tensor([math.nan]), torch.zeros(1)).worst
+    assert repr(worst) == "ElementDiff(at [0]: target nan, golden 0.0, abs nan)"
 
 
 def cells(html: str) -> list[list[str]]:

@@ -19,6 +19,7 @@ mod records;
 pub mod results;
 mod source;
 mod summary;
+mod targets;
 mod values;
 mod walk;
 
@@ -64,7 +65,7 @@ fn execute(low: Low, output: &mut Output) -> anyhow::Result<Exit> {
     pool.build()?.install(|| {
         let exit = match low.command {
             Command::Stats(args) => commands::stats::Stats::try_from(args)?.run(output),
-            Command::Diff(args) => commands::diff::Diff::try_from(args)?.run(output),
+            Command::Diff(args) => commands::diff::Diff::from(args).run(output),
             Command::Convert(args) => commands::convert::Convert::try_from(args)?.run(output),
         }?;
         output.flush()?;

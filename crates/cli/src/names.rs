@@ -1,6 +1,7 @@
 //! Names from inside a file as names of files: plain, and each used once.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 
 /// A tensor's name as one plain component of a path. A name from a file may hold anything; what could lead out
 /// of a folder, or surprise a terminal, becomes an underscore.
@@ -13,23 +14,42 @@ pub(crate) fn plain(name: &str) -> String {
     }
 }
 
+/// Names that were given out, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Distinct {
+    used: HashSet<OsString>,
+    /// The number to try next for a name that was wanted again: a file may want one name many times.
+    next: HashMap<OsString, u64>,
+}
+
+impl Distinct {
+    /// The name itself, or numbered when it was given out before.
+    pub(crate) fn give(&mut self, name: OsString) -> OsString {
+        if self.used.insert(name.clone()) {
+            return name;
+        }
+        let number = self.next.entry(name.clone()).or_insert(2);
+        loop {
+            let mut candidate = name.clone();
+            candidate.push(format!("-{number}"));
+            *number += 1;
+            if self.used.insert(candidate.clone()) {
+                return candidate;
+            }
+        }
+    }
+}
+
 /// Plain names that were given out.
 #[derive(Debug, Default)]
 pub(crate) struct PlainNames {
-    used: HashSet<String>,
+    given: Distinct,
 }
 
 impl PlainNames {
     /// The plain form of `name`; numbered when another name has the same one.
-    pub(crate) fn give(&mut self, name: &str) -> String {
-        let plain = plain(name);
-        let mut candidate = plain.clone();
-        let mut number = 2;
-        while !self.used.insert(candidate.clone()) {
-            candidate = format!("{plain}-{number}");
-            number += 1;
-        }
-        candidate
+    pub(crate) fn give(&mut self, name: &str) -> OsString {
+        self.given.give(plain(name).into())
     }
 }
 
@@ -45,5 +65,14 @@ mod tests {
             given.map(|name| names.give(name)),
             [".._.._etc_x", "_..", "_", "a_b", "a_b-2", "a_b-3", "_[0m", "layer.0.weight"]
         );
+        assert_eq!(["a_b-4", "a/b", "a_b-4"].map(|name| names.give(name)), ["a_b-4", "a_b-5", "a_b-4-2"]);
+    }
+
+    #[test]
+    fn many_clashes_take_no_longer_than_many_names() {
+        // Looking at every number again for each name would take minutes.
+        let mut names = PlainNames::default();
+        let last = (0..300_000).map(|_| names.give("a/b")).last();
+        assert_eq!(last, Some("a_b-300000".into()));
     }
 }

@@ -41,6 +41,12 @@ pub(crate) fn convert(
     Ok(told(source, report))
 }
 
+/// The file of stacks that would be written beside `target`, if any: one of JSON has its own already, and stays
+/// as it is.
+pub(crate) fn stacks_of(source: &Path, target: &Path) -> Option<PathBuf> {
+    (Format::of_extension(source) != Some(Format::Msprobe)).then(|| stacks_beside(target))
+}
+
 /// The file of stacks that belongs to a dump: `dump.json` and `stack.json`, `x.json` and `x_stack.json`.
 fn stacks_beside(dump: &Path) -> PathBuf {
     let stem = dump.file_stem().unwrap_or_default().to_string_lossy();

@@ -1,10 +1,10 @@
 //! The files below what the user named, in the order people count in.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::names::Distinct;
 use crate::natural;
 
 /// A file to work on.
@@ -43,16 +43,9 @@ impl Walk {
                 walk.files.push(Found { path: root.clone(), relative, named: true });
             }
         }
-        let mut used = HashSet::new();
+        let mut given = Distinct::default();
         for found in &mut walk.files {
-            let plain = found.relative.clone();
-            let mut number = 2;
-            while !used.insert(found.relative.clone()) {
-                let mut name = plain.clone().into_os_string();
-                name.push(format!("-{number}"));
-                found.relative = name.into();
-                number += 1;
-            }
+            found.relative = given.give(std::mem::take(&mut found.relative).into_os_string()).into();
         }
         walk
     }

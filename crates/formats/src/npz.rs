@@ -23,8 +23,8 @@ const MAX_HEADER: u64 = 1 << 17;
 
 /// Reads all arrays, as a dictionary from name to tensor in the order of the archive.
 ///
-/// An array whose elements are not numbers, and an entry that is not an array at all, is [`Value::Opaque`] with
-/// the reason; the others are still read.
+/// An array whose elements are not numbers is [`Value::Unread`] with the reason, and an entry that is not an array
+/// at all [`Value::Opaque`]; the others are still read.
 pub fn read(bytes: &Bytes) -> Result<Value, Error> {
     if !bytes.starts_with(zip_entries::MAGIC) && !bytes.starts_with(EMPTY_MAGIC) {
         let expected = "an .npz file (a zip archive)";
@@ -43,7 +43,7 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
         };
         let value = match npy::read(&archive.read(&name)?) {
             Ok(tensor) => Value::Tensor(tensor),
-            Err(Error { fault: Fault::Unsupported(reason), .. }) => Value::Opaque(reason),
+            Err(Error { fault: Fault::Unsupported(reason), .. }) => Value::Unread(reason),
             Err(error) => return Err(error.in_part(&shortened(&name))),
         };
         pairs.push((Value::Str(key.to_owned()), value));

@@ -25,8 +25,11 @@ pub enum Value {
     Dict(Vec<(Value, Value)>),
     /// A tensor.
     Tensor(Tensor),
-    /// Something that was recognised but is not carried: says what it is and why.
+    /// Something that was recognised but is not carried: says what it is and why. No tensor is: see
+    /// [`Value::Unread`].
     Opaque(String),
+    /// A tensor that could not be read, with the reason. Whoever compares or converts has not seen it.
+    Unread(String),
 }
 
 impl Value {
@@ -47,6 +50,17 @@ impl Value {
         let mut found = Vec::new();
         self.visit("", &mut |path, value| {
             if let Value::Opaque(reason) = value {
+                found.push((path.to_owned(), reason.as_str()));
+            }
+        });
+        found
+    }
+
+    /// Every tensor that could not be read, with its dotted path and the reason.
+    pub fn unread(&self) -> Vec<(String, &str)> {
+        let mut found = Vec::new();
+        self.visit("", &mut |path, value| {
+            if let Value::Unread(reason) = value {
                 found.push((path.to_owned(), reason.as_str()));
             }
         });

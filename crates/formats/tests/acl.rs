@@ -246,8 +246,8 @@ fn a_dump_becomes_a_value_and_a_value_becomes_a_dump() {
 #[test]
 fn one_unreadable_tensor_does_not_lose_the_file() {
     let value = read("every_type").to_value();
-    assert_eq!((value.tensors().len(), value.opaque().len()), (21, 21));
-    let (name, reason) = &value.opaque()[0];
+    assert_eq!((value.tensors().len(), value.unread().len()), (21, 21));
+    let (name, reason) = &value.unread()[0];
     assert_eq!(name, "output.13");
     assert_eq!(*reason, "elements of type STRING (text) are not read; 32 raw bytes are kept");
 }

@@ -100,7 +100,7 @@ fn every_hostile_file_or_its_tensor_is_refused_in_these_words() {
             Err(error) => error.to_string(),
             Ok(dump) => {
                 let value = dump.to_value();
-                let (path, reason) = value.opaque().first().cloned().expect(name);
+                let (path, reason) = value.unread().first().cloned().expect(name);
                 format!("{path}: {reason}")
             }
         };

@@ -250,10 +250,10 @@ fn one_bad_tensor_does_not_lose_the_others() {
                 [\"3_Torch_d_forward_output\", [1.0";
     let value = to_value(&bytes(text)).unwrap();
     assert_eq!(value.tensors().len(), 1);
-    let opaque: Vec<String> =
-        value.opaque().into_iter().map(|(name, why)| format!("{name}: {why}")).collect();
+    let unread: Vec<String> =
+        value.unread().into_iter().map(|(name, why)| format!("{name}: {why}")).collect();
     assert_eq!(
-        opaque,
+        unread,
         [
             "1_Torch_b_forward_output: line 2: expected 3 values for the shape [3], found 2",
             "2_Torch_c_forward_output: line 3: expected the name of a torch dtype, found \"torch.float33\"",

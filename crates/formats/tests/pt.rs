@@ -209,7 +209,7 @@ fn numpy_arrays_are_read() {
         assert_eq!(array(1, DType::I16), [0, 1, 2, 3, 4, 5].map(Scalar::Int));
         assert_eq!(array(2, DType::F64), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0].map(Scalar::Float));
         assert!(matches!(pairs[3].1, Value::Float(1.5)));
-        assert!(matches!(pairs[4].1, Value::Opaque(_)));
+        assert!(matches!(pairs[4].1, Value::Unread(_)));
     }
 }
 
@@ -227,10 +227,16 @@ fn what_is_not_known_does_not_lose_the_rest() {
             [
                 "namespace: an object of argparse.Namespace, a class that is not known here",
                 "function: the class or function torch.nn.functional.relu, by name only",
-                "sparse: a sparse tensor; only dense ones are read",
-                "quantized: a quantized tensor; only plain ones are read",
                 "complex: complex(1, 2)",
                 "slice: slice(1, None, 2)",
+            ],
+            "{name}"
+        );
+        assert_eq!(
+            value.unread(),
+            [
+                ("sparse".to_owned(), "a sparse tensor; only dense ones are read"),
+                ("quantized".to_owned(), "a quantized tensor; only plain ones are read"),
             ],
             "{name}"
         );

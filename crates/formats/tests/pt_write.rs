@@ -121,7 +121,8 @@ fn what_torch_cannot_hold_is_refused() {
             entry(Value::Tensor(hif8.clone())),
             "a: torch has no hifloat8; write .npy or .safetensors, or cast it first",
         ),
-        (entry(Value::Opaque("a sparse tensor".to_owned())), "a: a sparse tensor cannot be written"),
+        (entry(Value::Unread("a sparse tensor".to_owned())), "a: a sparse tensor cannot be written"),
+        (entry(Value::Opaque("a class".to_owned())), "a: a class cannot be written"),
         (
             Value::Dict(vec![(Value::List(Vec::new()), Value::None)]),
             "a dictionary key must be a plain value to be written",

@@ -1,10 +1,13 @@
 //! `Diff`, and the function that makes it.
 
+use std::collections::HashMap;
+
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ulpscope_cli::results::{self, Side};
+use ulpscope_formats::Tensor;
 use ulpscope_kernels as kernels;
 use ulpscope_kernels::{Comparison, Threads, Tolerance};
 use ulpscope_report::{Record, Table, Terminal};
@@ -55,28 +58,31 @@ pub(crate) fn diff(
     elements: usize,
 ) -> PyResult<Py<PyAny>> {
     let tolerance = Tolerance { atol, rtol };
-    match (Operand::of(target)?, Operand::of(golden)?) {
+    match (Operand::whole(target)?, Operand::whole(golden)?) {
         (Operand::One(target), Operand::One(golden)) => {
             measure(py, &target, &golden, tolerance, elements)?.into_py_any(py)
         }
         (Operand::Named(targets), Operand::Named(goldens)) => {
-            let only_in = |these: &[(String, _)], those: &[(String, _)]| {
-                let names = these.iter().map(|(name, _)| name);
-                names
-                    .filter(|name| those.iter().all(|(other, _)| other != *name))
-                    .cloned()
-                    .collect::<Vec<_>>()
-            };
-            let (only_target, only_golden) = (only_in(&targets, &goldens), only_in(&goldens, &targets));
+            let mut by_name: HashMap<&str, &Tensor> =
+                targets.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+            let mut pairs = Vec::with_capacity(goldens.len());
+            let mut only_golden = Vec::new();
+            for (name, golden) in goldens {
+                match by_name.remove(name.as_str()) {
+                    Some(target) => pairs.push((name, target.clone(), golden)),
+                    None => only_golden.push(name),
+                }
+            }
+            let names = targets.iter().map(|(name, _)| name.as_str());
+            let only_target: Vec<_> = names.filter(|name| by_name.contains_key(name)).collect();
             if !only_target.is_empty() || !only_golden.is_empty() {
                 return Err(PyValueError::new_err(format!(
                     "the files hold different tensors: only in target {only_target:?}, only in golden {only_golden:?}"
                 )));
             }
             let all = PyDict::new(py);
-            for (name, golden) in goldens {
-                let target = targets.iter().find(|(other, _)| *other == name).expect("both have every name");
-                let (target, golden) = (Input::File(target.1.clone()), Input::File(golden));
+            for (name, target, golden) in pairs {
+                let (target, golden) = (Input::File(target), Input::File(golden));
                 all.set_item(name, measure(py, &target, &golden, tolerance, elements)?)?;
             }
             all.into_py_any(py)
@@ -157,7 +163,9 @@ impl ElementDiff {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let (target, golden) = (self.target(py)?, self.golden(py)?);
         let at = &self.coordinates;
-        Ok(format!("ElementDiff(at {at:?}: target {target}, golden {golden}, abs {})", self.abs))
+        // Python's own way to write each number, so that all three look alike.
+        let abs = self.abs.into_py_any(py)?;
+        Ok(format!("ElementDiff(at {at:?}: target {target}, golden {golden}, abs {abs})"))
     }
 }
 

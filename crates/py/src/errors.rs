@@ -12,15 +12,16 @@ pyo3::create_exception!(
 );
 
 /// Operating system errors stay what they are to Python (`FileNotFoundError`, `PermissionError`, …); the rest
-/// is a [`FormatError`]. Either way the message is the whole of ours.
+/// is a [`FormatError`], whose message is the whole of ours.
 pub(crate) fn to_python(error: Error) -> PyErr {
     let message = error.to_string();
-    match error.fault {
-        Fault::Io(io) => match io.raw_os_error() {
-            // With the code, Python's OSError picks the subclass.
-            Some(code) => PyOSError::new_err((code, message)),
-            None => PyOSError::new_err(message),
-        },
-        _ => FormatError::new_err(message),
+    let Fault::Io(io) = error.fault else { return FormatError::new_err(message) };
+    let Some(code) = io.raw_os_error() else { return PyOSError::new_err(message) };
+    // Rust adds the code to the text; Python puts it in front. With it, OSError picks the subclass.
+    let text = io.to_string();
+    let text = text.strip_suffix(&format!(" (os error {code})")).unwrap_or(&text).to_owned();
+    match error.file {
+        Some(file) => PyOSError::new_err((code, text, file.into_os_string())),
+        None => PyOSError::new_err((code, text)),
     }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, ffi};
 use ulpscope_formats::file::{self, Format};
-use ulpscope_formats::{Access, Bytes, Tensor, Value};
+use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value};
 
 use crate::dlpack::{CPU, DLTensor, DataType, Device, ManagedTensor, TENSOR_CAPSULE};
 use crate::errors::to_python;
@@ -27,9 +27,31 @@ pub(crate) enum Operand<'py> {
 }
 
 impl<'py> Operand<'py> {
+    /// What is there to be measured; a file's unread tensors are not.
     pub(crate) fn of(object: &Bound<'py, PyAny>) -> PyResult<Operand<'py>> {
+        Operand::checked(object, |_, _| Ok(()))
+    }
+
+    /// As [`Operand::of`], but a file must have been read whole: what was not read cannot be said to agree.
+    pub(crate) fn whole(object: &Bound<'py, PyAny>) -> PyResult<Operand<'py>> {
+        Operand::checked(object, |path, value| {
+            let unread = value.unread();
+            if unread.is_empty() {
+                return Ok(());
+            }
+            let reasons: Vec<_> = unread.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
+            let reasons = reasons.join("; ");
+            Err(PyValueError::new_err(format!("{}: not every tensor can be read: {reasons}", path.display())))
+        })
+    }
+
+    fn checked(
+        object: &Bound<'py, PyAny>,
+        check: impl FnOnce(&Path, &Value) -> PyResult<()>,
+    ) -> PyResult<Operand<'py>> {
         let Some(path) = path_of(object)? else { return Input::of(object).map(Operand::One) };
         let opened = object.py().detach(|| file::read(&path, Access::ReadOnly)).map_err(to_python)?;
+        check(&path, &opened.value)?;
         let mut tensors: Vec<_> =
             opened.value.tensors().into_iter().map(|(name, tensor)| (name, tensor.clone())).collect();
         match tensors.len() {
@@ -156,6 +178,21 @@ impl FileTensor {
     }
 }
 
+/// Something in a file that was not read: a tensor of a kind that is not known, or an object that is no tensor.
+#[pyclass(frozen, module = "ulpscope")]
+pub(crate) struct Unread {
+    /// Why.
+    #[pyo3(get)]
+    reason: String,
+}
+
+#[pymethods]
+impl Unread {
+    fn __repr__(&self) -> String {
+        format!("Unread({:?})", self.reason)
+    }
+}
+
 /// What an exported tensor needs to stay valid: at a fixed address, until its deleter runs.
 struct ExportedBytes {
     shape: [i64; 1],
@@ -188,16 +225,24 @@ unsafe extern "C" fn delete_unused(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// Reads a file; its containers and plain values become Python's, its tensors [`FileTensor`]s.
+/// Reads a file; its containers and plain values become Python's, its tensors what `convert` makes of a
+/// [`FileTensor`], or that itself.
 #[pyfunction]
-pub(crate) fn read_file(py: Python<'_>, path: PathBuf) -> PyResult<Py<PyAny>> {
+#[pyo3(signature = (path, convert = None))]
+pub(crate) fn read_file(
+    py: Python<'_>,
+    path: PathBuf,
+    convert: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Py<PyAny>> {
     // Private pages: what a framework writes to a loaded tensor stays in this process.
     let opened = py.detach(|| file::read(&path, Access::CopyOnWrite)).map_err(to_python)?;
-    to_object(py, &opened.value)
+    to_object(py, &opened.value, convert)
 }
 
-fn to_object(py: Python<'_>, value: &Value) -> PyResult<Py<PyAny>> {
-    let items = |items: &[Value]| items.iter().map(|item| to_object(py, item)).collect::<PyResult<Vec<_>>>();
+/// Depth is bounded by the readers'.
+fn to_object(py: Python<'_>, value: &Value, convert: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+    let items =
+        |items: &[Value]| items.iter().map(|item| to_object(py, item, convert)).collect::<PyResult<Vec<_>>>();
     match value {
         Value::None => Ok(py.None()),
         Value::Bool(value) => value.into_py_any(py),
@@ -214,12 +259,15 @@ fn to_object(py: Python<'_>, value: &Value) -> PyResult<Py<PyAny>> {
         Value::Dict(pairs) => {
             let dict = PyDict::new(py);
             for (key, value) in pairs {
-                dict.set_item(to_object(py, key)?, to_object(py, value)?)?;
+                dict.set_item(to_object(py, key, convert)?, to_object(py, value, convert)?)?;
             }
             dict.into_py_any(py)
         }
-        Value::Tensor(tensor) => FileTensor { tensor: tensor.clone() }.into_py_any(py),
-        Value::Opaque(reason) => PyString::new(py, &format!("<not read: {reason}>")).into_py_any(py),
+        Value::Tensor(tensor) => {
+            let tensor = FileTensor { tensor: tensor.clone() }.into_py_any(py)?;
+            convert.map_or(Ok(tensor.clone_ref(py)), |convert| convert.call1((tensor,)).map(Bound::unbind))
+        }
+        Value::Opaque(reason) | Value::Unread(reason) => Unread { reason: reason.clone() }.into_py_any(py),
     }
 }
 
@@ -233,14 +281,42 @@ pub(crate) fn write_file(py: Python<'_>, path: PathBuf, x: &Bound<'_, PyAny>) ->
             "{found}: the suffix names no format; expected {expected}"
         )));
     };
-    let value = to_value(x, &mut HashMap::new(), MAX_DEPTH)?;
+    let value = to_value(x, "", &mut HashMap::new(), MAX_DEPTH)?;
+    let left_out = file::left_out(format, &value);
+    if !left_out.is_empty() {
+        let what = left_out.iter().map(|path| at(path)).collect::<Vec<_>>().join(", ");
+        let fault = Fault::Unsupported(format!("{format} has no place for what is no tensor: {what}"));
+        return Err(to_python(Error::whole(fault).in_file(&path)));
+    }
     py.detach(|| file::write(&path, format, &value)).map_err(to_python)
+}
+
+/// Where in the value that is saved.
+fn at(path: &str) -> &str {
+    if path.is_empty() { "the value itself" } else { path }
+}
+
+/// An error about an object that should be saved: where it is, and that no path is expected there.
+fn unwritable(object: &Bound<'_, PyAny>, path: &str, error: PyErr) -> PyErr {
+    let py = object.py();
+    let is_tensor =
+        ["__array_interface__", "data_ptr"].iter().any(|&name| object.hasattr(name).unwrap_or(false));
+    let said = if is_tensor {
+        error.value(py).to_string()
+    } else {
+        let kind =
+            object.get_type().fully_qualified_name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+        format!("expected a tensor, a plain value or a container of them, found {kind}")
+    };
+    PyErr::from_type(error.get_type(py), format!("{}: {said}", at(path)))
 }
 
 /// Storages seen so far, so that tensors which share one in memory share one in the file.
 type Storages = HashMap<(usize, usize), Bytes>;
 
-fn to_value(object: &Bound<'_, PyAny>, storages: &mut Storages, depth: usize) -> PyResult<Value> {
+/// `path` is the dotted one of the object, for messages.
+fn to_value(object: &Bound<'_, PyAny>, path: &str, storages: &mut Storages, depth: usize) -> PyResult<Value> {
+    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
     let Some(depth) = depth.checked_sub(1) else {
         return Err(PyValueError::new_err(format!("containers are nested deeper than {MAX_DEPTH} levels")));
     };
@@ -269,16 +345,26 @@ fn to_value(object: &Bound<'_, PyAny>, storages: &mut Storages, depth: usize) ->
     if let Ok(dict) = object.cast::<PyDict>() {
         let mut pairs = Vec::with_capacity(dict.len());
         for (key, value) in dict.iter() {
-            pairs.push((to_value(&key, storages, depth)?, to_value(&value, storages, depth)?));
+            let path = below(&key.str()?.to_string_lossy());
+            pairs.push((to_value(&key, &path, storages, depth)?, to_value(&value, &path, storages, depth)?));
         }
         return Ok(Value::Dict(pairs));
     }
     if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
-        let items = object.try_iter()?.map(|item| to_value(&item?, storages, depth));
+        let items = object.try_iter()?.enumerate();
+        let items = items.map(|(index, item)| to_value(&item?, &below(&index.to_string()), storages, depth));
         let items = items.collect::<PyResult<Vec<_>>>()?;
         return Ok(if object.is_instance_of::<PyList>() { Value::List(items) } else { Value::Tuple(items) });
     }
-    let tensor = Input::of(object)?.into_tensor()?;
+    if let Ok(unread) = object.cast::<Unread>() {
+        let reason = &unread.get().reason;
+        return Err(PyValueError::new_err(format!(
+            "{}: was not read, and is not written: {reason}",
+            at(path)
+        )));
+    }
+    let tensor =
+        Input::of(object).and_then(Input::into_tensor).map_err(|error| unwritable(object, path, error))?;
     let key = (tensor.storage().as_ptr() as usize, tensor.storage().len());
     let storage = storages.entry(key).or_insert_with(|| tensor.storage().clone()).clone();
     let (shape, strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());

@@ -29,7 +29,7 @@ mod _core {
     #[pymodule_export]
     use crate::errors::FormatError;
     #[pymodule_export]
-    use crate::files::{FileTensor, read_file, write_file};
+    use crate::files::{FileTensor, Unread, read_file, write_file};
     #[pymodule_export]
     use crate::stats::{Stats, stats};
 }

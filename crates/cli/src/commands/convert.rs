@@ -1,13 +1,12 @@
 //! `ulpscope convert`: the same tensors in another format.
 
-use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use rayon::prelude::*;
 use ulpscope_formats::file::{self, Format};
-use ulpscope_formats::{Bytes, Error, Fault, Tensor, Value, safetensors};
+use ulpscope_formats::{Bytes, Error, Tensor, Value};
 
 use crate::args::{ConvertArgs, FormatName};
 use crate::exit::Exit;
@@ -16,6 +15,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::records;
 use crate::source::{Source, is_foreign, label, open};
+use crate::targets::{Destination, Target, make_room};
 use crate::walk::{Found, Walk};
 
 /// What `convert` has been asked for.
@@ -26,18 +26,12 @@ pub(crate) struct Convert {
     force: bool,
 }
 
-/// Where results go.
-enum Destination {
-    /// One file becomes one file (or a folder of them).
-    File(PathBuf),
-    /// A tree becomes a tree below this folder.
-    Folder(PathBuf),
-}
-
 /// What became of one file.
 #[derive(Default)]
 struct Converted {
     written: Vec<PathBuf>,
+    /// Why there was nothing to write. Of a file that the user named, it is an error.
+    nothing: Option<String>,
     notes: Vec<String>,
     errors: Vec<String>,
 }
@@ -81,7 +75,7 @@ impl Convert {
             Destination::File(_) => None,
         };
         let walk = Walk::of(std::slice::from_ref(&self.source), root.as_deref());
-        let targets = self.targets(&walk);
+        let targets = self.destination.targets(&walk.files, self.format);
         let progress = Progress::of_steps("converting", walk.files.len());
         let results: Vec<Result<Converted, Error>> = walk
             .files
@@ -105,6 +99,10 @@ impl Convert {
                     written += one.written.len();
                     notes.append(&mut one.notes);
                     errors.append(&mut one.errors);
+                    if let Some(reason) = one.nothing {
+                        let said = if found.named { &mut errors } else { &mut notes };
+                        said.push(format!("{}: {reason}", found.path.display()));
+                    }
                 }
                 Err(error) if !found.named && is_foreign(&error) => foreign += 1,
                 Err(error) => errors.push(error.to_string()),
@@ -118,45 +116,16 @@ impl Convert {
         Ok(if errors.is_empty() { Exit::Done } else { Exit::Failed })
     }
 
-    /// The path of each result, decided before anything is written, so that it depends on nothing but the names.
-    fn targets(&self, walk: &Walk) -> Vec<PathBuf> {
-        let folder = match &self.destination {
-            Destination::File(path) => return vec![path.clone(); walk.files.len()],
-            Destination::Folder(folder) => folder,
-        };
-        let extension = self.format.extension();
-        let mut used: HashSet<PathBuf> = walk
-            .files
-            .iter()
-            .flat_map(|found| found.relative.ancestors().skip(1))
-            .map(Path::to_owned)
-            .collect();
-        let target = |found: &Found| {
-            let short = match Format::of_extension(&found.relative) {
-                Some(_) => found.relative.with_extension(extension),
-                None => with_suffix(&found.relative, extension),
-            };
-            if used.insert(short.clone()) {
-                return folder.join(short);
-            }
-            // `x.pt` and `x.npz` lie side by side, or `x` is a folder: the old extension stays.
-            let long = with_suffix(&found.relative, extension);
-            used.insert(long.clone());
-            folder.join(long)
-        };
-        walk.files.iter().map(target).collect()
-    }
-
-    fn convert(&self, found: &Found, target: &Path, root: Option<&Path>) -> Result<Converted, Error> {
+    fn convert(&self, found: &Found, target: &Target, root: Option<&Path>) -> Result<Converted, Error> {
         let (format, bytes) = open(&found.path)?;
         match (format, self.format) {
             (Format::PklLines, Format::Msprobe) | (Format::Msprobe, Format::PklLines) => {
-                self.convert_records(found, format, &bytes, target, root)
+                self.convert_records(found, format, &bytes, &target.file, root)
             }
             (Format::PklLines, Format::PklLines) | (Format::Msprobe, Format::Msprobe) => {
-                self.make_room(target, root)?;
-                records::copy(&bytes, target)?;
-                Ok(Converted { written: vec![target.to_owned()], ..Converted::default() })
+                make_room(&target.file, root, self.force)?;
+                records::copy(&bytes, &target.file)?;
+                Ok(Converted { written: vec![target.file.clone()], ..Converted::default() })
             }
             _ => {
                 let source = Source::decode(&found.path, format, &bytes)
@@ -175,119 +144,124 @@ impl Convert {
         root: Option<&Path>,
     ) -> Result<Converted, Error> {
         if records::goes_with_a_dump(&found.path) {
-            let note = format!("{}: goes with its dump, and not alone", found.path.display());
-            return Ok(Converted { notes: vec![note], ..Converted::default() });
+            return Ok(Converted::nothing("goes with its dump, and not alone"));
         }
         let written = records::outputs(format, self.format, target);
         for path in &written {
-            self.make_room(path, root)?;
+            make_room(path, root, self.force)?;
         }
         let (notes, errors) = records::convert(&found.path, bytes, self.format, target)?;
-        Ok(Converted { written, notes, errors })
+        Ok(Converted { written, notes, errors, nothing: None })
     }
 
     fn convert_tensors(
         &self,
         found: &Found,
         source: Source,
-        target: &Path,
+        target: &Target,
         root: Option<&Path>,
     ) -> Result<Converted, Error> {
-        let mut converted = Converted::default();
-        let path = found.path.display();
         let value = match source {
             Source::Tensors(value) => value,
-            Source::Records(_) => {
-                converted.notes.push(format!("{path}: holds records, not tensors"));
-                return Ok(converted);
-            }
+            Source::Records(_) => return Ok(Converted::nothing("holds records, not tensors")),
         };
-        for (part, reason) in value.opaque() {
-            converted.notes.push(format!("{}: left out: {reason}", label(&found.path, &part)));
+        let mut converted = Converted::default();
+        let left_out =
+            |(part, reason): (String, &str)| format!("{}: left out: {reason}", label(&found.path, &part));
+        converted.notes.extend(value.opaque().into_iter().map(left_out));
+        converted.errors.extend(value.unread().into_iter().map(left_out));
+        let value = carried(value).unwrap_or(Value::None);
+        if value.tensors().is_empty() {
+            converted.nothing = Some("holds no tensors".to_owned());
+            return Ok(converted);
         }
-        let Some(value) = without_opaque(value) else { return Ok(converted) };
+        if self.format == Format::Msprobe {
+            converted.nothing = Some("holds tensors, not records".to_owned());
+            return Ok(converted);
+        }
         let value = self.fitting(value, found, &mut converted.notes);
         let tensors = value.tensors();
-        if tensors.is_empty() {
-            converted.notes.push(format!("{path}: holds no tensors"));
-        } else if self.format == Format::Msprobe {
-            converted.notes.push(format!("{path}: holds tensors, not records"));
-        } else if self.format == Format::Npy && tensors.len() > 1 {
-            // One file cannot hold them: a folder of the same name, without the extension, does.
-            let is_npy = target.extension().is_some_and(|extension| extension == "npy");
-            let folder = if is_npy { target.with_extension("") } else { target.to_owned() };
+        if self.format == Format::Npy && tensors.len() > 1 {
+            // One file cannot hold them: a folder does.
             let mut names = PlainNames::default();
             for (name, tensor) in tensors {
-                let path = folder.join(format!("{}.npy", names.give(&name)));
-                self.make_room(&path, root)?;
-                file::write(&path, self.format, &Value::Tensor(tensor.clone()))?;
-                converted.written.push(path);
+                let mut file = names.give(&name);
+                file.push(".npy");
+                let path = target.folder.join(file);
+                match self.write(&path, &Value::Tensor(tensor.clone()), root) {
+                    Ok(()) => converted.written.push(path),
+                    Err(error) => converted.errors.push(error.to_string()),
+                }
             }
         } else {
-            self.make_room(target, root)?;
-            file::write(target, self.format, &value)?;
-            converted.written.push(target.to_owned());
+            if let Err(error) = self.write(&target.file, &value, root) {
+                let (fitting, refused) = self.without_refused(value, found);
+                if refused.is_empty() || fitting.tensors().is_empty() {
+                    return Err(error);
+                }
+                converted.errors.extend(refused);
+                self.write(&target.file, &fitting, root)?;
+            }
+            converted.written.push(target.file.clone());
         }
         Ok(converted)
     }
 
+    /// The value without those entries that the format refuses by themselves, and what it says of each.
+    fn without_refused(&self, value: Value, found: &Found) -> (Value, Vec<String>) {
+        let Value::Dict(pairs) = value else { return (value, Vec::new()) };
+        let (mut fitting, mut refused) = (Vec::new(), Vec::new());
+        for pair in pairs {
+            let alone = Value::Dict(vec![pair.clone()]);
+            match file::encode(self.format, &alone, "", &mut std::io::sink()) {
+                Ok(()) => fitting.push(pair),
+                Err(error) => refused.push(error.in_file(&found.path).to_string()),
+            }
+        }
+        (Value::Dict(fitting), refused)
+    }
+
+    fn write(&self, path: &Path, value: &Value, root: Option<&Path>) -> Result<(), Error> {
+        make_room(path, root, self.force)?;
+        file::write(path, self.format, value)
+    }
+
     /// The value as the format can hold it: most hold tensors with names and nothing else.
     fn fitting(&self, value: Value, found: &Found, notes: &mut Vec<String>) -> Value {
-        if self.format == Format::Pt {
-            return value;
-        }
-        let left_out = safetensors::left_out(&value);
+        let left_out = file::left_out(self.format, &value);
         if !left_out.is_empty() {
-            let path = found.path.display();
-            let names = left_out.join(", ");
-            notes.push(format!("{path}: left out {} values that are not tensors: {names}", left_out.len()));
+            let what = match left_out.len() {
+                1 => "1 value that is not a tensor".to_owned(),
+                count => format!("{count} values that are not tensors"),
+            };
+            notes.push(format!("{}: left out {what}: {}", found.path.display(), left_out.join(", ")));
         }
-        // Safetensors has a place for the texts that came from one.
-        if self.format == Format::Safetensors || matches!(value, Value::Tensor(_)) {
+        // These two have a place for more than tensors with names.
+        let keeps_more = matches!(self.format, Format::Pt | Format::Safetensors);
+        if keeps_more || matches!(value, Value::Tensor(_)) {
             return value;
         }
         let named = |(name, tensor): (String, &Tensor)| (Value::Str(name), Value::Tensor(tensor.clone()));
         Value::Dict(value.tensors().into_iter().map(named).collect())
     }
+}
 
-    /// Makes sure that a file may be written: its folder exists and is where it should be, and nothing is
-    /// replaced that was not meant to be.
-    fn make_room(&self, path: &Path, root: Option<&Path>) -> Result<(), Error> {
-        let check = || {
-            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                fs::create_dir_all(parent)?;
-                // A link that was already there may lead anywhere.
-                let lands = fs::canonicalize(parent)?;
-                if root.is_some_and(|root| !lands.starts_with(root)) {
-                    return Err(Fault::EscapesFolder(parent.display().to_string()));
-                }
-            }
-            if !self.force && fs::symlink_metadata(path).is_ok() {
-                return Err(Fault::Unsupported("exists already; use --force to replace it".to_owned()));
-            }
-            Ok(())
-        };
-        check().map_err(|fault| Error::whole(fault).in_file(path))
+impl Converted {
+    fn nothing(reason: &str) -> Converted {
+        Converted { nothing: Some(reason.to_owned()), ..Converted::default() }
     }
 }
 
-fn with_suffix(path: &Path, extension: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(extension);
-    name.into()
-}
-
-/// Everything of a value that can be carried; nothing when it is wholly opaque.
-fn without_opaque(value: Value) -> Option<Value> {
-    let all = |items: Vec<Value>| items.into_iter().filter_map(without_opaque).collect();
+/// Everything of a value that can be carried; nothing when none of it can.
+fn carried(value: Value) -> Option<Value> {
+    let all = |items: Vec<Value>| items.into_iter().filter_map(carried).collect();
     Some(match value {
-        Value::Opaque(_) => return None,
+        Value::Opaque(_) | Value::Unread(_) => return None,
         Value::List(items) => Value::List(all(items)),
         Value::Tuple(items) => Value::Tuple(all(items)),
-        Value::Dict(pairs) => Value::Dict(
-            pairs.into_iter().filter_map(|(key, value)| Some((key, without_opaque(value)?))).collect(),
-        ),
+        Value::Dict(pairs) => {
+            Value::Dict(pairs.into_iter().filter_map(|(key, value)| Some((key, carried(value)?))).collect())
+        }
         plain => plain,
     })
 }

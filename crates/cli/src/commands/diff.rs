@@ -1,6 +1,6 @@
 //! `ulpscope diff`: do these two agree, and if not, where.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
@@ -10,7 +10,7 @@ use ulpscope_formats::Tensor;
 use ulpscope_kernels::{
     Comparison, ElementDiff, ShapeMismatch, Threads, Tolerance, compare, first_failing, kl_divergence, worst,
 };
-use ulpscope_report::{Align, Cell, Emphasis, Record, Table, format_number};
+use ulpscope_report::{Align, Cell, Emphasis, Record, Table, format_number, format_number_up};
 
 use crate::args::DiffArgs;
 use crate::exit::Exit;
@@ -28,13 +28,21 @@ pub(crate) struct Diff {
     json: bool,
 }
 
-impl TryFrom<DiffArgs> for Diff {
-    type Error = anyhow::Error;
-
-    fn try_from(args: DiffArgs) -> anyhow::Result<Diff> {
+impl From<DiffArgs> for Diff {
+    fn from(args: DiffArgs) -> Diff {
         let tolerance = Tolerance { atol: args.atol, rtol: args.rtol };
-        Ok(Diff { target: args.target, golden: args.golden, tolerance, rows: args.print, json: args.json })
+        Diff { target: args.target, golden: args.golden, tolerance, rows: args.print, json: args.json }
     }
+}
+
+/// What was read of one side.
+struct Tensors {
+    read: Vec<(String, Tensor)>,
+    /// Names of those that could not be read.
+    unread: HashSet<String>,
+    /// What was left out, and what could not be read.
+    notes: Vec<String>,
+    errors: Vec<String>,
 }
 
 /// Two tensors of one name.
@@ -58,7 +66,9 @@ impl Diff {
         let progress = Progress::of_one("comparing");
         let (target, golden) = rayon::join(|| read(&self.target), || read(&self.golden));
         let (target, golden) = (target?, golden?);
-        let (pairs, mut errors) = self.pair(target, golden);
+        let (pairs, without_pair) = self.pair(&target, &golden);
+        let notes = [target.notes, golden.notes].concat();
+        let mut errors = [target.errors, golden.errors, without_pair].concat();
         let results: Vec<_> = pairs.par_iter().map(|pair| self.measure(pair)).collect();
         drop(progress);
 
@@ -75,7 +85,7 @@ impl Diff {
         } else {
             self.show(&measured, output)?;
         }
-        output.notes_and_errors(&[], &errors);
+        output.notes_and_errors(&notes, &errors);
         Ok(if !errors.is_empty() {
             Exit::Failed
         } else if measured.iter().all(|one| one.comparison.agrees()) {
@@ -87,32 +97,39 @@ impl Diff {
 
     /// Pairs by name, in the target's order, and what has no counterpart. Two lone tensors are a pair whatever
     /// their names.
-    fn pair(&self, target: Vec<(String, Tensor)>, golden: Vec<(String, Tensor)>) -> (Vec<Pair>, Vec<String>) {
-        if let ([(name, target)], [(_, golden)]) = (target.as_slice(), golden.as_slice()) {
+    fn pair(&self, target: &Tensors, golden: &Tensors) -> (Vec<Pair>, Vec<String>) {
+        let all_read = target.unread.is_empty() && golden.unread.is_empty();
+        if let ([(name, target)], [(_, golden)]) = (target.read.as_slice(), golden.read.as_slice())
+            && all_read
+        {
             return (
                 vec![Pair { name: name.clone(), target: target.clone(), golden: golden.clone() }],
                 Vec::new(),
             );
         }
         let mut by_name: HashMap<&str, &Tensor> =
-            golden.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+            golden.read.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
         let mut pairs = Vec::new();
         let mut errors = Vec::new();
         let missing = |name: &str, there: &Path, here: &Path| {
             format!("{}: has no counterpart in {}", label(here, name), there.display())
         };
-        for (name, tensor) in target {
+        for (name, tensor) in &target.read {
             match by_name.remove(name.as_str()) {
-                Some(golden) => pairs.push(Pair { name, target: tensor, golden: golden.clone() }),
-                None => errors.push(missing(&name, &self.golden, &self.target)),
+                Some(golden) => {
+                    pairs.push(Pair { name: name.clone(), target: tensor.clone(), golden: golden.clone() });
+                }
+                // It is there, and that it could not be read is said already.
+                None if golden.unread.contains(name) => {}
+                None => errors.push(missing(name, &self.golden, &self.target)),
             }
         }
-        for (name, _) in &golden {
-            if by_name.contains_key(name.as_str()) {
+        for (name, _) in &golden.read {
+            if by_name.contains_key(name.as_str()) && !target.unread.contains(name) {
                 errors.push(missing(name, &self.target, &self.golden));
             }
         }
-        if pairs.is_empty() && errors.is_empty() {
+        if pairs.is_empty() && errors.is_empty() && all_read {
             errors.push(format!("{} and {} hold no tensors", self.target.display(), self.golden.display()));
         }
         (pairs, errors)
@@ -213,8 +230,8 @@ impl Diff {
             let needed = if comparison.needed_atol.is_finite() {
                 format!(
                     "; it takes --atol {} or --rtol {}",
-                    format_number(comparison.needed_atol),
-                    format_number(comparison.needed_rtol)
+                    format_number_up(comparison.needed_atol),
+                    format_number_up(comparison.needed_rtol)
                 )
             } else {
                 String::new()
@@ -304,10 +321,18 @@ fn side(path: &Path, tensor: &Tensor) -> Cell {
     Cell::Text(format!("{} {:?} {}", tensor.dtype(), tensor.shape(), path.display()))
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<(String, Tensor)>> {
+fn read(path: &Path) -> anyhow::Result<Tensors> {
     // The error's text already says what its source says: as text, it is not said twice.
-    match Source::read(path).map_err(|error| anyhow!("{error}"))? {
-        Source::Tensors(value) => Ok(tensors(&value)),
+    let value = match Source::read(path).map_err(|error| anyhow!("{error}"))? {
+        Source::Tensors(value) => value,
         Source::Records(_) => bail!("{}: holds records, not tensors", path.display()),
-    }
+    };
+    let said = |(name, reason): &(String, &str)| format!("{}: {reason}", label(path, name));
+    let unread = value.unread();
+    Ok(Tensors {
+        read: tensors(&value),
+        notes: value.opaque().iter().map(said).collect(),
+        errors: unread.iter().map(said).collect(),
+        unread: unread.into_iter().map(|(name, _)| name).collect(),
+    })
 }

@@ -57,7 +57,7 @@ struct Measured {
     tensors: Vec<(String, Record)>,
     summary: Option<Record>,
     notes: Vec<String>,
-    errors: Vec<Error>,
+    errors: Vec<String>,
 }
 
 impl Stats {
@@ -83,7 +83,7 @@ impl Stats {
             match result {
                 Ok(mut one) => {
                     notes.append(&mut one.notes);
-                    errors.extend(one.errors.iter().map(Error::to_string));
+                    errors.append(&mut one.errors);
                     measured.push(one);
                 }
                 Err(error) if !found.named && is_foreign(&error) => foreign += 1,
@@ -120,13 +120,16 @@ impl Stats {
         for (part, reason) in value.opaque() {
             measured.notes.push(format!("{}: {reason}", label(&found.path, &part)));
         }
+        for (part, reason) in value.unread() {
+            measured.errors.push(format!("{}: {reason}", label(&found.path, &part)));
+        }
         let mut names = PlainNames::default();
         for (name, tensor) in tensors(&value) {
             measured.tensors.push((name.clone(), self.describe(&tensor)));
             if let Some(folder) = &self.text_folder
                 && let Err(error) = write_text(folder.join(&found.relative), &name, &tensor, &mut names)
             {
-                measured.errors.push(error);
+                measured.errors.push(error.to_string());
             }
         }
         Ok(measured)

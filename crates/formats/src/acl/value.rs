@@ -20,7 +20,7 @@ impl DumpFile {
             for (index, tensor) in tensors.iter().enumerate() {
                 let value = match tensor.tensor() {
                     Ok(tensor) => Value::Tensor(tensor),
-                    Err(error) => Value::Opaque(error.to_string()),
+                    Err(error) => Value::Unread(error.to_string()),
                 };
                 pairs.push((Value::Str(format!("{name}.{index}")), value));
             }
@@ -30,7 +30,7 @@ impl DumpFile {
                 let bytes = Tensor::contiguous(DType::U8, vec![region.data.len()], region.data.clone());
                 let value = match bytes {
                     Ok(tensor) => Value::Tensor(tensor),
-                    Err(error) => Value::Opaque(error.to_string()),
+                    Err(error) => Value::Unread(error.to_string()),
                 };
                 pairs.push((Value::Str(format!("{name}.{index}")), value));
             }

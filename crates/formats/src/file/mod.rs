@@ -74,6 +74,25 @@ pub fn encode(format: Format, value: &Value, name: &str, out: &mut dyn Write) ->
     }
 }
 
+/// The dotted paths of everything in a value that [`write`] would leave out without a word: a format of tensors
+/// has no place for the plain values around them. What a format refuses aloud is not among them.
+pub fn left_out(format: Format, value: &Value) -> Vec<String> {
+    match format {
+        Format::Pt | Format::Msprobe => return Vec::new(),
+        Format::Safetensors => return safetensors::left_out(value),
+        // Without tensors, they are records, and whole.
+        Format::PklLines if value.tensors().is_empty() => return Vec::new(),
+        Format::Npy | Format::Npz | Format::Acl | Format::PklLines => {}
+    }
+    let mut paths = Vec::new();
+    value.visit("", &mut |path, part| {
+        if !matches!(part, Value::Tensor(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_)) {
+            paths.push(path.to_owned());
+        }
+    });
+    paths
+}
+
 /// Writes a file that is complete or absent: the bytes go into a temporary file beside it, which then takes its
 /// name. A file that was there is replaced in the same instant.
 pub fn write(path: &Path, format: Format, value: &Value) -> Result<(), Error> {

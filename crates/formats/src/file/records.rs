@@ -112,6 +112,6 @@ fn json_of(value: &Value) -> Result<Json, Error> {
         }
         Value::Tensor(_) => Err(no_place("a tensor")),
         Value::Bytes(_) => Err(no_place("raw bytes")),
-        Value::Opaque(what) => Err(no_place(what)),
+        Value::Opaque(what) | Value::Unread(what) => Err(no_place(what)),
     }
 }

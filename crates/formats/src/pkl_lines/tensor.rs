@@ -13,7 +13,7 @@ use crate::tensor::Tensor;
 use crate::value::Value;
 
 /// Reads a file of torch_npu.hooks that holds every element: name → tensor, in file order. Arguments that are
-/// no tensors keep their value; a line that cannot be read is named and kept as [`Value::Opaque`], so that it
+/// no tensors keep their value; a line that cannot be read is named and kept as [`Value::Unread`], so that it
 /// does not lose the others.
 pub fn to_value(bytes: &Bytes) -> Result<Value, Error> {
     match kind(bytes) {
@@ -39,12 +39,12 @@ pub fn to_value(bytes: &Bytes) -> Result<Value, Error> {
     for line in Lines::new(bytes) {
         match line {
             Err(error) => {
-                pairs.push((Value::Str("unreadable line".to_owned()), Value::Opaque(error.to_string())));
+                pairs.push((Value::Str("unreadable line".to_owned()), Value::Unread(error.to_string())));
             }
             Ok((number, Line::HooksTensor { name, values, dtype, shape })) => {
                 let value = match tensor_of(&values, &dtype, &shape) {
                     Ok(tensor) => Value::Tensor(tensor),
-                    Err(fault) => Value::Opaque(format!("line {number}: {fault}")),
+                    Err(fault) => Value::Unread(format!("line {number}: {fault}")),
                 };
                 pairs.push((Value::Str(name), value));
             }
@@ -68,7 +68,7 @@ fn plain_value(line: Line) -> Value {
             Json::Str(text) => Value::Str(text),
             other => Value::Opaque(format!("an argument written as {}", other.describe())),
         },
-        _ => Value::Opaque("not a line of torch_npu.hooks".to_owned()),
+        _ => Value::Unread("not a line of torch_npu.hooks".to_owned()),
     }
 }
 

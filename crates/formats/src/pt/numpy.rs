@@ -70,7 +70,7 @@ impl Objects<'_> {
 
     fn array_of(&mut self, id: Id, dtype: Id, shape: Id, fortran: bool, data: Id) -> Result<Value, Error> {
         let Some(kind) = self.array_type(dtype) else {
-            return self.opaque("a numpy array whose elements are not plain numbers".to_owned());
+            return self.unread("a numpy array whose elements are not plain numbers".to_owned());
         };
         let Some(dims) = self.pickle.tuple(shape) else {
             return Err(self.pickle.unexpected(shape, "a tuple of dimensions"));

@@ -65,6 +65,13 @@ impl<'a> Objects<'a> {
         Ok(Value::Opaque(what))
     }
 
+    /// A tensor that is not read, with the reason.
+    pub(super) fn unread(&mut self, what: String) -> Result<Value, Error> {
+        let what = shortened(&what);
+        self.charge_bytes(what.len())?;
+        Ok(Value::Unread(what))
+    }
+
     pub(super) fn value(&mut self, id: Id) -> Result<Value, Error> {
         if self.depth == MAX_DEPTH {
             return Err(self.pickle.fault_at(id, Fault::TooDeep { limit: MAX_DEPTH }));
@@ -171,16 +178,16 @@ impl<'a> Objects<'a> {
                 _ => Err(pickle.unexpected(args, "(function, type, arguments, state)")),
             },
             ("torch._utils", "_rebuild_sparse_tensor") => {
-                self.opaque("a sparse tensor; only dense ones are read".to_owned())
+                self.unread("a sparse tensor; only dense ones are read".to_owned())
             }
             ("torch._utils", "_rebuild_qtensor") => {
-                self.opaque("a quantized tensor; only plain ones are read".to_owned())
+                self.unread("a quantized tensor; only plain ones are read".to_owned())
             }
             ("torch._utils", "_rebuild_nested_tensor") => {
-                self.opaque("a nested tensor; only plain ones are read".to_owned())
+                self.unread("a nested tensor; only plain ones are read".to_owned())
             }
             ("torch._utils", "_rebuild_meta_tensor_no_storage") => {
-                self.opaque("a tensor of the meta device, which has no data".to_owned())
+                self.unread("a tensor of the meta device, which has no data".to_owned())
             }
             ("torch", "Size") => match arg(0) {
                 Some(size) => Ok(match self.value(size)? {

@@ -67,7 +67,7 @@ impl Pickler<'_> {
                 Some(tensor) => self.tensor(tensor)?,
                 None => unreachable!("the layout was made from the same value"),
             },
-            Value::Opaque(what) => {
+            Value::Opaque(what) | Value::Unread(what) => {
                 return Err(Error::whole(Fault::Unsupported(format!("{what} cannot be written"))));
             }
         }

@@ -50,11 +50,11 @@ impl Objects<'_> {
         let dtype = match dtype {
             Some(id) => match self.dtype(id) {
                 Some(dtype) => dtype,
-                None => return self.opaque(format!("a tensor of {}", self.pickle.describe(id))),
+                None => return self.unread(format!("a tensor of {}", self.pickle.describe(id))),
             },
             None => match storage.elements() {
                 Elements::Typed(dtype) => dtype,
-                _ => return self.opaque(format!("a tensor over {}.{}", storage.module, storage.class)),
+                _ => return self.unread(format!("a tensor over {}.{}", storage.module, storage.class)),
             },
         };
         let flip = self.flip(metadata.copied(), dtype)?;
@@ -100,7 +100,7 @@ impl Objects<'_> {
         let dtype = match storage.elements() {
             Elements::Typed(dtype) => dtype,
             Elements::Untyped => DType::U8,
-            _ => return self.opaque(format!("a storage of class {}.{}", storage.module, storage.class)),
+            _ => return self.unread(format!("a storage of class {}.{}", storage.module, storage.class)),
         };
         let bytes = self.storages.get(storage, dtype, Flip::Nothing)?;
         let count = storage.part.map_or(storage.count, |(_, count)| count);

@@ -28,8 +28,8 @@ const MAX_SPARSENESS: usize = 2;
 /// tensors span are written; a lone tensor scattered over much more than it needs is packed. The same value
 /// always gives the same bytes.
 pub fn write(value: &Value, out: &mut dyn Write) -> Result<(), Error> {
-    if let Some((path, what)) = value.opaque().first() {
-        return Err(Error::whole(Fault::Unsupported(format!("{what} cannot be written"))).in_part(path));
+    if let Some((path, what)) = value.opaque().into_iter().chain(value.unread()).next() {
+        return Err(Error::whole(Fault::Unsupported(format!("{what} cannot be written"))).in_part(&path));
     }
     let layout = Layout::of(value)?;
     let pickle = pickler::pickle(value, &layout)?;

@@ -9,7 +9,7 @@
 //! The rules of the format are kept to: tensors lie end to end and fill the file.
 //!
 //! A type the format knows but we cannot measure (4-bit and 6-bit floats), or one newer than this reader, loses
-//! its tensor and not the file: the entry is then [`Value::Opaque`] and says why.
+//! its tensor and not the file: the entry is then [`Value::Unread`] and says why.
 //!
 //! # Element types the format has no name for
 //!

@@ -104,7 +104,7 @@ fn value_of(info: &Info, piece: Bytes) -> Result<Value, Fault> {
             "F6_E2M3" | "F6_E3M2" => "6-bit floats, four to three bytes",
             _ => "elements of a type this version does not know",
         };
-        return Ok(Value::Opaque(format!(
+        return Ok(Value::Unread(format!(
             "{what} (dtype {:?}, shape {:?}), are not read; convert them to float16 or float32 first",
             info.dtype, info.shape
         )));
