@@ -295,3 +295,13 @@ fn the_format_must_be_known() {
         assert_eq!((ran.code, ran.err.as_str()), (2, message));
     }
 }
+
+#[test]
+fn a_tree_is_not_converted_onto_itself() {
+    let place = Workspace::new();
+    place.put("src/x.pt", &Value::Tensor(floats(&[1], &[1.0])));
+    let ran = place.run(&["convert", "src", "-o", "src/.", "--to", "npy"]);
+    let expected = "error: src: source and destination are the same folder; expected another one\n";
+    assert_eq!((ran.code, ran.err.as_str()), (2, expected));
+    assert_eq!(place.files(), ["src/x.pt"]);
+}

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -27,31 +27,17 @@ pub(crate) enum Operand<'py> {
 }
 
 impl<'py> Operand<'py> {
-    /// What is there to be measured; a file's unread tensors are not.
+    /// What is there to be measured. A file must have been read whole: what was not read cannot be said to agree.
     pub(crate) fn of(object: &Bound<'py, PyAny>) -> PyResult<Operand<'py>> {
-        Operand::checked(object, |_, _| Ok(()))
-    }
-
-    /// As [`Operand::of`], but a file must have been read whole: what was not read cannot be said to agree.
-    pub(crate) fn whole(object: &Bound<'py, PyAny>) -> PyResult<Operand<'py>> {
-        Operand::checked(object, |path, value| {
-            let unread = value.unread();
-            if unread.is_empty() {
-                return Ok(());
-            }
-            let reasons: Vec<_> = unread.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
-            let reasons = reasons.join("; ");
-            Err(PyValueError::new_err(format!("{}: not every tensor can be read: {reasons}", path.display())))
-        })
-    }
-
-    fn checked(
-        object: &Bound<'py, PyAny>,
-        check: impl FnOnce(&Path, &Value) -> PyResult<()>,
-    ) -> PyResult<Operand<'py>> {
         let Some(path) = path_of(object)? else { return Input::of(object).map(Operand::One) };
         let opened = object.py().detach(|| file::read(&path, Access::ReadOnly)).map_err(to_python)?;
-        check(&path, &opened.value)?;
+        let unread = opened.value.unread();
+        if !unread.is_empty() {
+            let reasons: Vec<_> = unread.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
+            let reasons = reasons.join("; ");
+            let file = path.display();
+            return Err(PyValueError::new_err(format!("{file}: not every tensor can be read: {reasons}")));
+        }
         let mut tensors: Vec<_> =
             opened.value.tensors().into_iter().map(|(name, tensor)| (name, tensor.clone())).collect();
         match tensors.len() {

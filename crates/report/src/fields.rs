@@ -11,7 +11,7 @@ pub const STATS: [Field; 13] = [
     ("dtype", "element type, by torch's name"),
     ("max", "largest element; NaN if there is any NaN"),
     ("min", "smallest element; NaN if there is any NaN"),
-    ("mean", "arithmetic mean"),
+    ("mean", "arithmetic mean; of the moduli for complex tensors"),
     ("norm", "square root of the sum of squares (L2)"),
     ("nan", "how many elements are NaN"),
     ("pos_inf", "how many elements are +Inf"),
@@ -37,7 +37,7 @@ pub const DIFF: [Field; 27] = [
     ("max_abs", "largest absolute error"),
     ("mean_abs", "mean absolute error"),
     ("max_rel", "largest relative error, where golden is not zero"),
-    ("mean_rel", "mean relative error"),
+    ("mean_rel", "mean relative error, over the pairs that have one"),
     ("accumulated_rel", "sum of the relative errors"),
     ("kl", "Kullback-Leibler divergence of the two as distributions"),
     ("under_1e3", "share of elements with a relative error under 1/1000"),
@@ -49,7 +49,7 @@ pub const DIFF: [Field; 27] = [
     ("over_tolerance", "elements beyond atol + rtol * |golden|, non-finite disagreements included"),
     ("needed_atol", "the atol that would have been enough with the rtol given"),
     ("needed_rtol", "the rtol that would have been enough with the atol given"),
-    ("worst_index", "row-major position of the largest error"),
+    ("worst_index", "position of the largest error: row-major for programs, coordinates for people"),
     ("exponents", "histogram of the errors by power of two"),
 ];
 

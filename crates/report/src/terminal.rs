@@ -3,7 +3,8 @@
 use std::io::IsTerminal;
 
 use comfy_table::{
-    Attribute, CellAlignment, Color, ContentArrangement, LineStyle, Table as Grid, TableStyle,
+    Attribute, CellAlignment, Color, ColumnConstraint, ContentArrangement, LineStyle, Table as Grid,
+    TableStyle,
 };
 
 use crate::cell::Cell;
@@ -11,6 +12,9 @@ use crate::table::{Align, Emphasis, Table};
 
 /// A rule under the headings and nothing else: what is copied out of a terminal is still a table.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
+/// A terminal that says it is narrower does not know its size.
+const LEAST_WIDTH: u16 = 20;
 
 /// What the reading end can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +33,7 @@ impl Terminal {
             return Terminal::default();
         }
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Terminal { colour: !no_colour, width: Grid::new().width() }
+        Terminal { colour: !no_colour, width: Grid::new().width().filter(|width| *width >= LEAST_WIDTH) }
     }
 
     /// The table as lines of text, each ended by a newline.
@@ -61,7 +65,11 @@ impl Terminal {
                 }
             }));
         }
-        for column in grid.column_iter_mut() {
+        for (column, kind) in grid.column_iter_mut().zip(&table.columns) {
+            // A number broken over two lines reads as two numbers.
+            if kind.align == Align::Right {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
             // With the blank where a vertical line would be, two blanks between columns and none before the first.
             column.set_padding((0, 1));
         }

@@ -74,6 +74,13 @@ impl Convert {
             }
             Destination::File(_) => None,
         };
+        // The destination is left out of the walk, so that its files are not converted again; all of it would be.
+        if root.is_some() && fs::canonicalize(&self.source).ok() == root {
+            bail!(
+                "{}: source and destination are the same folder; expected another one",
+                self.source.display()
+            );
+        }
         let walk = Walk::of(std::slice::from_ref(&self.source), root.as_deref());
         let targets = self.destination.targets(&walk.files, self.format);
         let progress = Progress::of_steps("converting", walk.files.len());
