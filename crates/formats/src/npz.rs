@@ -47,11 +47,10 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
             archive.read(&name).and_then(|entry| npy::read(&entry).map_err(|error| error.in_part(&name)));
         let value = match array {
             Ok(tensor) => Value::Tensor(tensor),
+            Err(Error { fault: Fault::Unsupported(reason), .. }) => Value::Unread(reason),
             Err(error) => {
                 let reason = error.to_string();
-                if !matches!(error.fault, Fault::Unsupported(_)) {
-                    first_error.get_or_insert(error);
-                }
+                first_error.get_or_insert(error);
                 Value::Unread(reason)
             }
         };

@@ -63,6 +63,22 @@ fn an_object_array_does_not_lose_the_others() {
 }
 
 #[test]
+fn a_damaged_array_does_not_lose_the_others() {
+    let tensor = |value: f32| {
+        Value::Tensor(Tensor::contiguous(DType::F32, vec![1], value.to_le_bytes().to_vec().into()).unwrap())
+    };
+    let pairs = vec![(Value::Str("a".to_owned()), tensor(1.0)), (Value::Str("b".to_owned()), tensor(2.0))];
+    let mut file = Vec::new();
+    npz::write(&Value::Dict(pairs), &mut file).unwrap();
+    let magic = file.windows(6).rposition(|window| window == b"\x93NUMPY").unwrap();
+    file[magic + 1] = b'n';
+    let value = npz::read(&file.into()).unwrap();
+    assert_eq!(value.tensors()[0].0, "a");
+    let (name, reason) = &value.unread()[0];
+    assert_eq!((name.as_str(), reason.starts_with("b.npy: not a .npy file")), ("b", true), "{reason}");
+}
+
+#[test]
 fn an_archive_may_be_empty() {
     assert!(matches!(npz::read(&golden("nothing.npz")).unwrap(), Value::Dict(pairs) if pairs.is_empty()));
     let mut out = Vec::new();
