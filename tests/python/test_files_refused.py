@@ -75,7 +75,8 @@ def test_object_arrays(suffix: str, tmp_path: Path) -> None:
             ulpscope.save(tmp_path / "again.pt", found)
         with pytest.raises(ValueError, match=r"x\.npz: not every tensor can be read: bad: an object array"):
             ulpscope.diff(path, path)
-        assert ulpscope.stats(path).max == 1
+        with pytest.warns(UserWarning, match="not every tensor can be read: bad: an object array"):
+            assert ulpscope.stats(path).max == 1
     assert not canary.exists()
 
 

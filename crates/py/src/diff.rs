@@ -58,7 +58,7 @@ pub(crate) fn diff(
     elements: usize,
 ) -> PyResult<Py<PyAny>> {
     let tolerance = Tolerance::new(atol, rtol).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    match (Operand::of(target)?, Operand::of(golden)?) {
+    match (Operand::whole(target)?, Operand::whole(golden)?) {
         (Operand::One(target), Operand::One(golden)) => {
             measure(py, &target, &golden, tolerance, elements)?.into_py_any(py)
         }

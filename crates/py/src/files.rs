@@ -1,10 +1,10 @@
 //! Files from Python: what they hold as plain objects, with tensors as [`FileTensor`]s.
 
 use std::collections::HashMap;
-use std::ffi::c_void;
+use std::ffi::{CString, c_void};
 use std::path::PathBuf;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, ffi};
@@ -27,16 +27,26 @@ pub(crate) enum Operand<'py> {
 }
 
 impl<'py> Operand<'py> {
-    /// What is there to be measured. A file must have been read whole: what was not read cannot be said to agree.
-    pub(crate) fn of(object: &Bound<'py, PyAny>) -> PyResult<Operand<'py>> {
+    /// What is there to be measured, with a Python warning about the tensors of a file that cannot be read.
+    pub(crate) fn readable(object: &Bound<'py, PyAny>) -> PyResult<Operand<'py>> {
+        Operand::of(object, |problem| {
+            let category = object.py().get_type::<PyUserWarning>();
+            PyErr::warn(object.py(), &category, &CString::new(problem)?, 1)
+        })
+    }
+
+    /// What is there to be measured; a file must have been read whole, for what was not cannot be said to agree.
+    pub(crate) fn whole(object: &Bound<'py, PyAny>) -> PyResult<Operand<'py>> {
+        Operand::of(object, |problem| Err(PyValueError::new_err(problem)))
+    }
+
+    fn of(object: &Bound<'py, PyAny>, report: impl FnOnce(String) -> PyResult<()>) -> PyResult<Operand<'py>> {
         let Some(path) = path_of(object)? else { return Input::of(object).map(Operand::One) };
         let opened = object.py().detach(|| file::read(&path, Access::ReadOnly)).map_err(to_python)?;
         let unread = opened.value.unread();
         if !unread.is_empty() {
             let reasons: Vec<_> = unread.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
-            let reasons = reasons.join("; ");
-            let file = path.display();
-            return Err(PyValueError::new_err(format!("{file}: not every tensor can be read: {reasons}")));
+            report(format!("{}: not every tensor can be read: {}", path.display(), reasons.join("; ")))?;
         }
         let mut tensors: Vec<_> =
             opened.value.tensors().into_iter().map(|(name, tensor)| (name, tensor.clone())).collect();

@@ -24,7 +24,7 @@ pub(crate) struct Stats {
 /// Statistics of a torch tensor, a numpy array, or a file: of each of its tensors by name, if it holds several.
 #[pyfunction]
 pub(crate) fn stats(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-    match Operand::of(x)? {
+    match Operand::readable(x)? {
         Operand::One(input) => measure(py, &input)?.into_py_any(py),
         Operand::Named(tensors) => {
             let all = PyDict::new(py);
