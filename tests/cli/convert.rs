@@ -305,3 +305,18 @@ fn a_tree_is_not_converted_onto_itself() {
     assert_eq!((ran.code, ran.err.as_str()), (2, expected));
     assert_eq!(place.files(), ["src/x.pt"]);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_killed_conversion_leaves_nothing() {
+    let place = Workspace::new();
+    let count = 4_000_000;
+    place.put("src/x.npy", &Value::Tensor(floats(&[count], &vec![0.1; count])));
+    // As text this takes long enough to be met in the middle.
+    let mut child = place.command(&["convert", "src/x.npy", "-o", "dst.pkl"]).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(80));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left = place.files();
+    assert!(left == ["src/x.npy"] || left == ["dst.pkl", "src/x.npy"], "{left:?}");
+}

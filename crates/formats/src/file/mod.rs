@@ -2,11 +2,10 @@
 
 mod format;
 mod records;
+mod unfinished;
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io::{BufWriter, Write};
+use std::path::Path;
 
 use crate::acl::{self, DumpFile};
 use crate::bytes::{Access, Bytes};
@@ -15,6 +14,7 @@ use crate::value::Value;
 use crate::{npy, npz, pt, safetensors};
 
 pub use format::Format;
+use unfinished::Unfinished;
 
 /// The name numpy gives to an array that comes without one.
 const LONE_ARRAY: &str = "arr_0";
@@ -93,8 +93,7 @@ pub fn left_out(format: Format, value: &Value) -> Vec<String> {
     paths
 }
 
-/// Writes a file that is complete or absent: the bytes go into a temporary file beside it, which then takes its
-/// name. A file that was there is replaced in the same instant.
+/// Writes a file that is complete or absent. A file that was there is replaced in one instant.
 pub fn write(path: &Path, format: Format, value: &Value) -> Result<(), Error> {
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     write_with(path, |out| encode(format, value, &name, out))
@@ -106,34 +105,12 @@ pub fn write_with(
     content: impl FnOnce(&mut dyn Write) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let write = || {
-        let (temporary, file) = create_beside(path).map_err(Error::whole)?;
-        let mut out = BufWriter::with_capacity(1 << 20, file);
-        let written = content(&mut out)
-            .and_then(|()| out.flush().map_err(Error::whole))
-            .and_then(|()| fs::rename(&temporary, path).map_err(Error::whole));
-        if written.is_err() {
-            // The first failure is the one to report; a file left behind would only confuse.
-            let _ = fs::remove_file(&temporary);
-        }
-        written
+        let unfinished = Unfinished::create(path).map_err(Error::whole)?;
+        let mut out = BufWriter::with_capacity(1 << 20, unfinished.file());
+        content(&mut out)?;
+        out.flush().map_err(Error::whole)?;
+        drop(out);
+        unfinished.finish().map_err(Error::whole)
     };
     write().map_err(|error| error.in_file(path))
-}
-
-/// A new file in the folder of `path`, under a name nobody else uses.
-fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    if path.file_name().is_none() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"));
-    }
-    loop {
-        // Short, whatever the target's name is: a name of full length has no room for a suffix.
-        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let temporary = path.with_file_name(format!(".ulpscope-{}-{number}.tmp", std::process::id()));
-        match OpenOptions::new().write(true).create_new(true).open(&temporary) {
-            Ok(file) => return Ok((temporary, file)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
 }

@@ -1,0 +1,133 @@
+//! Files that are complete or absent.
+//!
+//! The bytes go into a file without a name, where the system has such files: a process that is killed half-way
+//! leaves nothing. Elsewhere they go into a file under a temporary name beside the target, which is removed when
+//! anything fails. A finished file takes the target's name in one step, and replaces what had it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A file that is being written, and does not have its name yet.
+pub(super) struct Unfinished {
+    file: File,
+    target: PathBuf,
+    /// The name it has meanwhile, if any.
+    temporary: Option<PathBuf>,
+}
+
+impl Unfinished {
+    /// A new file that will be called `target`, in the same folder.
+    pub(super) fn create(target: &Path) -> io::Result<Unfinished> {
+        if target.file_name().is_none() {
+            let message = "the path names no file; expected one that ends in a file's name";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let target = target.to_owned();
+        if let Some(file) = create_nameless(&target)? {
+            return Ok(Unfinished { file, target, temporary: None });
+        }
+        let create = |name: &Path| OpenOptions::new().write(true).create_new(true).open(name);
+        let (temporary, file) = under_free_name(&target, create)?;
+        Ok(Unfinished { file, target, temporary: Some(temporary) })
+    }
+
+    /// What to write to.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives the file its name.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        if self.temporary.is_none() {
+            let (temporary, ()) = under_free_name(&self.target, |name| link(&self.file, name))?;
+            self.temporary = Some(temporary);
+        }
+        let temporary = self.temporary.as_ref().expect("named just above");
+        fs::rename(temporary, &self.target)?;
+        self.temporary = None;
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // The failure that led here is the one to report; a file left behind would only confuse.
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}
+
+/// Does something with names beside `target` until one is free.
+fn under_free_name<T>(
+    target: &Path,
+    mut with: impl FnMut(&Path) -> io::Result<T>,
+) -> io::Result<(PathBuf, T)> {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    loop {
+        // Short, whatever the target's name is: a name of full length has no room for a suffix.
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let name = target.with_file_name(format!(".ulpscope-{}-{number}.tmp", std::process::id()));
+        match with(&name) {
+            Ok(done) => return Ok((name, done)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Where Linux shows the files of this process by their numbers.
+#[cfg(target_os = "linux")]
+const OPEN_FILES: &str = "/proc/self/fd";
+
+/// A file without a name in the folder of `target`; nothing where folder or system have no such files.
+#[cfg(target_os = "linux")]
+fn create_nameless(target: &Path) -> io::Result<Option<File>> {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    if !Path::new(OPEN_FILES).exists() {
+        return Ok(None);
+    }
+    let folder = match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    match OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(folder) {
+        Ok(file) => Ok(Some(file)),
+        Err(error)
+            if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn create_nameless(_target: &Path) -> io::Result<Option<File>> {
+    Ok(None)
+}
+
+/// Gives a nameless file a name that must be free.
+#[cfg(target_os = "linux")]
+fn link(file: &File, name: &Path) -> io::Result<()> {
+    use std::ffi::CString;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::ffi::OsStrExt;
+
+    let open = CString::new(format!("{OPEN_FILES}/{}", file.as_raw_fd()))?;
+    let name = CString::new(name.as_os_str().as_bytes())?;
+    // SAFETY: both are strings that end in a zero byte and live until the call returns.
+    #[expect(unsafe_code)]
+    let status = unsafe {
+        libc::linkat(libc::AT_FDCWD, open.as_ptr(), libc::AT_FDCWD, name.as_ptr(), libc::AT_SYMLINK_FOLLOW)
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn link(_file: &File, _name: &Path) -> io::Result<()> {
+    unreachable!("files without a name are made on Linux only")
+}
