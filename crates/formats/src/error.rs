@@ -122,6 +122,10 @@ impl Error {
     /// The same error within a named part of the file: `archive entry`, then whatever place it had. A name too
     /// long for a message is cut.
     pub fn in_part(mut self, part: &str) -> Error {
+        // A file's only tensor has no name.
+        if part.is_empty() {
+            return self;
+        }
         let part = shortened(part);
         self.place = Place::Part(match self.place {
             Place::Whole => part,

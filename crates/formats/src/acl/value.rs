@@ -4,7 +4,7 @@ use ulpscope_tensor::DType;
 
 use super::{DataType, DumpFile, DumpTensor, Format, OriginalOp, Region};
 use crate::bytes::Bytes;
-use crate::error::{Error, Fault, Place, shortened};
+use crate::error::{Error, Fault};
 use crate::tensor::Tensor;
 use crate::value::Value;
 
@@ -57,10 +57,7 @@ impl DumpFile {
             let Some(data_type) = DataType::of(tensor.dtype()) else {
                 let message =
                     format!("a dump file has no type for {}; convert it to float16 first", tensor.dtype());
-                return Err(Error::at(
-                    Place::Part(format!("tensor {:?}", shortened(&name))),
-                    Fault::Unsupported(message),
-                ));
+                return Err(Error::whole(Fault::Unsupported(message)).in_part(&name));
             };
             let shape: Vec<u64> = tensor.shape().iter().map(|&dim| dim as u64).collect();
             let mut made = DumpTensor {
