@@ -3,7 +3,7 @@
 >>> import torch, ulpscope
 >>> golden = torch.linspace(0, 1, 1000)
 >>> target = golden.clone()
-... target[3] = 7
+>>> target[3] = 7
 >>> ulpscope.diff(target, golden).worst_index
 3
 """

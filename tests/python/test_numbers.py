@@ -15,19 +15,10 @@ from hypothesis import strategies as st
 
 import reference
 import ulpscope
+from judges import DTYPES, FLOATS_8
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
-FLOATS_8 = [
-    torch.float8_e4m3fn,
-    torch.float8_e5m2,
-    torch.float8_e4m3fnuz,
-    torch.float8_e5m2fnuz,
-    torch.float8_e8m0fnu,
-]
-SIGNED = [torch.int8, torch.int16, torch.int32, torch.int64]
 UNSIGNED = [torch.uint8, torch.uint16, torch.uint32, torch.uint64]
-COMPLEX = [torch.complex64, torch.complex128]
-DTYPES = [*FLOATS, *FLOATS_8, *SIGNED, *UNSIGNED, torch.bool, *COMPLEX]
 
 COUNTS = {"nan", "pos_inf", "neg_inf", "zeros", "subnormals", "shape", "dtype"}
 # Sums of integers beyond 2^53 and sums in another order than numpy's differ in the last bits.

@@ -23,7 +23,7 @@ pub(crate) struct Low {
     #[command(subcommand)]
     pub(crate) command: Command,
 
-    /// Threads to use [default: one per processor]; the results are the same for any number
+    /// Threads to use, at most one per processor [default: all]; the results are the same for any number
     #[arg(long, global = true, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
 }
