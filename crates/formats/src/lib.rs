@@ -17,6 +17,7 @@ mod error;
 pub mod file;
 pub mod json;
 pub mod msprobe;
+pub mod names;
 pub mod npy;
 pub mod npz;
 mod packed;

@@ -1,6 +1,7 @@
 //! `dump.json` and `debug.json`: a few words about the run, then every call in order.
 
 use std::io::Write;
+use std::ops::Range;
 
 use super::LAYOUT;
 use super::item::Item;
@@ -21,6 +22,17 @@ pub struct Call {
 }
 
 impl Call {
+    /// The body at a place that [`DumpJson::next_place`] told.
+    pub fn body_at(bytes: &Bytes, place: Range<usize>) -> Result<Item, Error> {
+        let text = bytes.get(place.clone()).unwrap_or_default();
+        Reader::new(text).value().map(Item::from_json).or_else(|_| {
+            // Lines are counted only for an error: it is read again, by a reader that knows where it is.
+            let before = bytes.get(..place.start).unwrap_or_default();
+            let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count() as u64;
+            Reader::within(text, line, place.start as u64).value().map(Item::from_json)
+        })
+    }
+
     /// The sections (`input_args`, `input_kwargs`, `output`, `parameters`, `input`, or the names of parameters)
     /// in file order; none when the body is no dictionary.
     pub fn sections(&self) -> &[(String, Item)] {
@@ -138,25 +150,50 @@ impl<'a> DumpJson<'a> {
         &self.after
     }
 
-    fn read_call(&mut self) -> Result<Option<Call>, Error> {
-        match self.reader.expect_event()? {
-            Event::Key(key) => {
-                let key = key.into_owned();
-                let body = self.reader.value().map_err(|error| error.in_part(&key))?;
-                Ok(Some(Call { key, body: Item::from_json(body) }))
-            }
-            _ => {
-                let mut after = Vec::new();
-                if read_header(&mut self.reader, &mut after)? {
-                    return Err(self.reader.error(Fault::malformed("one key \"data\"", "a second")));
-                }
-                self.reader.end()?;
-                if !self.looked_ahead {
-                    self.after = after;
-                }
-                Ok(None)
-            }
+    /// Passes over the next call and tells its key and where in the file its body lies, for
+    /// [`Call::body_at`]. Nothing but the key is decoded, so that a dump of any size can be indexed.
+    pub fn next_place(&mut self) -> Option<Result<(String, Range<usize>), Error>> {
+        if self.state == State::Done {
+            return None;
         }
+        let place = self.read_place().transpose();
+        if !matches!(place, Some(Ok(_))) {
+            self.state = State::Done;
+        }
+        place
+    }
+
+    fn read_place(&mut self) -> Result<Option<(String, Range<usize>)>, Error> {
+        let Some(key) = self.read_key()? else { return Ok(None) };
+        let start = self.reader.position();
+        let depth = self.reader.depth();
+        self.reader.skip_event()?;
+        while self.reader.depth() > depth {
+            self.reader.skip_event()?;
+        }
+        Ok(Some((key, start..self.reader.position())))
+    }
+
+    fn read_call(&mut self) -> Result<Option<Call>, Error> {
+        let Some(key) = self.read_key()? else { return Ok(None) };
+        let body = self.reader.value().map_err(|error| error.in_part(&key))?;
+        Ok(Some(Call { key, body: Item::from_json(body) }))
+    }
+
+    /// The key of the next call, or nothing once the calls and all behind them have been read.
+    fn read_key(&mut self) -> Result<Option<String>, Error> {
+        if let Event::Key(key) = self.reader.expect_event()? {
+            return Ok(Some(key.into_owned()));
+        }
+        let mut after = Vec::new();
+        if read_header(&mut self.reader, &mut after)? {
+            return Err(self.reader.error(Fault::malformed("one key \"data\"", "a second")));
+        }
+        self.reader.end()?;
+        if !self.looked_ahead {
+            self.after = after;
+        }
+        Ok(None)
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::io::Write;
 
 use super::Report;
-use super::names::{CallName, Direction, LineName};
 use super::open_call::OpenCall;
 use super::row::Content;
 use super::stacks::{StackGroups, frame_info_to_line, frame_to_line};
@@ -12,6 +11,7 @@ use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place, shortened};
 use crate::json::Json;
 use crate::msprobe::{Call, DumpWriter, Item, plain_file_name};
+use crate::names::{CallName, Direction, LineName};
 use crate::pkl_lines::{Kind, Line, Lines, Payload, Shape, Values, kind};
 
 /// What the file itself does not say.

@@ -19,7 +19,7 @@
 //! | arguments left out | a gap in the positions | the same | the same | `null` |
 
 mod from_pkl;
-mod names;
+
 mod open_call;
 mod row;
 mod stacks;

@@ -1,8 +1,8 @@
 //! A call put together from its lines.
 
-use super::names::{Direction, LineName, Role};
 use crate::error::Fault;
 use crate::msprobe::Item;
+use crate::names::{Direction, LineName, Role};
 
 /// Largest position of an argument. A gap is filled with `null`, so a position costs memory.
 const MAX_POSITION: usize = 1 << 16;

@@ -1,9 +1,9 @@
 //! One argument or result, whichever tool recorded it.
 
-use super::names::CallName;
 use crate::error::Error;
 use crate::json::Json;
 use crate::msprobe::{Call, Item, TensorItem};
+use crate::names::CallName;
 
 /// One argument or result of one call.
 #[derive(Clone, Debug)]

@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use super::Report;
-use super::names::{CallName, Direction};
 use super::row::{Content, Part, Row, Step, visit_parts};
 use super::stacks::StackIndex;
 use crate::bytes::Bytes;
 use crate::error::Error;
 use crate::json::Json;
 use crate::msprobe::{Call, DumpJson, Item};
+use crate::names::{CallName, Direction};
 use crate::pkl_lines::{Frame, Line, LineWriter, Payload, Shape, Values, dtype_named};
 
 /// Whose lines to write.

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Whether a call computes results or gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Direction {
+pub enum Direction {
     /// Results from arguments.
     Forward,
     /// Gradients of arguments from gradients of results.
@@ -39,7 +39,7 @@ const MODULE: &str = "Module";
 
 /// The name of a call, apart from its spelling.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct CallName {
+pub struct CallName {
     /// `Functional.conv2d`, `Module.blocks.0.fc.Linear`, or a name of the user's.
     pub base: String,
     /// Which call of that base, from 0.
@@ -77,18 +77,18 @@ impl CallName {
     }
 
     /// The spelling of ptdbg_ascend before 6.0: `Functional_conv2d_0_forward`.
-    pub(super) fn to_underscores(&self) -> String {
+    pub fn to_underscores(&self) -> String {
         format!("{}_{}_{}", self.underscored_base(), self.index, self.direction)
     }
 
     /// The spelling of ptdbg_ascend 6.0: `Functional.conv2d.0.forward`, `conv.Conv2d.0.forward`.
-    pub(super) fn to_dots(&self) -> String {
+    pub fn to_dots(&self) -> String {
         let path = self.base.strip_prefix("Module.").filter(|path| path.contains('.'));
         format!("{}.{}.{}", path.unwrap_or(&self.base), self.index, self.direction)
     }
 
     /// The spelling of torch_npu.hooks, which has no number: `Functional_conv2d_forward`.
-    pub(super) fn to_unnumbered(&self) -> String {
+    pub fn to_unnumbered(&self) -> String {
         format!("{}_{}", self.underscored_base(), self.direction)
     }
 
@@ -107,27 +107,33 @@ fn is_known(prefix: &str) -> bool {
 
 /// What a line of a `.pkl` is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub enum Role {
+    /// An argument; of a backward call, what the tool calls its input.
     Input,
+    /// A result.
     Output,
+    /// Where the call was made.
     Stack,
 }
 
 /// The name at the start of a line, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LineName {
-    pub(super) base: String,
+pub struct LineName {
+    /// As in [`CallName::base`].
+    pub base: String,
     /// Absent in the spelling of torch_npu.hooks.
-    pub(super) index: Option<u64>,
-    pub(super) direction: Direction,
-    pub(super) role: Role,
+    pub index: Option<u64>,
+    /// Forward or backward.
+    pub direction: Direction,
+    /// Argument, result or stack.
+    pub role: Role,
     /// Position, and positions within: empty for a lone result.
-    pub(super) path: Vec<usize>,
+    pub path: Vec<usize>,
 }
 
 impl LineName {
     /// Reads a name of ptdbg_ascend, in either spelling.
-    pub(super) fn from_ptdbg(name: &str) -> Option<LineName> {
+    pub fn from_ptdbg(name: &str) -> Option<LineName> {
         let (rest, path) = split_path(name)?;
         if let Some((rest, role)) = split_role(rest, '.')
             && let Some((rest, direction)) = split_direction(rest, '.')
@@ -143,7 +149,7 @@ impl LineName {
     }
 
     /// Reads a name of torch_npu.hooks, with or without its running number.
-    pub(super) fn from_hooks(name: &str) -> Option<LineName> {
+    pub fn from_hooks(name: &str) -> Option<LineName> {
         let unnumbered = name.trim_start_matches(|digit: char| digit.is_ascii_digit());
         let name = match unnumbered.strip_prefix('_') {
             Some(rest) if unnumbered.len() < name.len() => rest,

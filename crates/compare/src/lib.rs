@@ -1,0 +1,18 @@
+//! Two dumps in, the truth out: which entries belong together, how far they are apart, what to think of it.
+//!
+//! ```text
+//! target, golden ──► Style::plan ──► Plan: units (calls that belong together), what has no partner
+//!                                      │
+//!                     unit by unit, on all cores, in order
+//!                                      ▼
+//!                    Judged { rows, call } ──► Sink (csv, xlsx, memory)  and  Summary
+//! ```
+//! A [`Style`] says how entries are paired, measured and judged, and which columns a row has: ours is the native one,
+//! the others reproduce the older tools' rows to the digit. Rows are made, handed on and forgotten, so that memory
+//! does not grow with the dump.
+
+mod run;
+mod style;
+
+pub use run::{CompareError, Counts, NoProgress, Progress, RankOutcome, Sink, compare_ranks};
+pub use style::{Judged, Partnerless, Plan, Row, Side, Style, Verdict};

@@ -1,0 +1,43 @@
+//! One call in the index of a rank.
+
+use std::ops::Range;
+
+use crate::names::NameId;
+
+/// What a call computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CallKind {
+    /// Results from arguments.
+    Forward,
+    /// Gradients of arguments from gradients of results.
+    Backward,
+    /// Gradients of a module's parameters.
+    ParametersGrad,
+    /// Nothing: a tensor or variable that was saved under a name.
+    Saved,
+}
+
+impl CallKind {
+    /// The word for it in names of calls.
+    pub fn word(self) -> &'static str {
+        match self {
+            CallKind::Forward => "forward",
+            CallKind::Backward => "backward",
+            CallKind::ParametersGrad => "parameters_grad",
+            CallKind::Saved => "saved",
+        }
+    }
+}
+
+/// One call: which, and where its entries are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// `Functional.linear`, `Module.blocks.0.fc.Linear`, or a name of the user's; see [`crate::Rank::base`].
+    pub base: NameId,
+    /// Which call of that base and kind, from 0, where the tool counts.
+    pub index: Option<u32>,
+    /// What it computed.
+    pub kind: CallKind,
+    /// Where in the source its entries are: bytes of a file, or numbers of lines or files.
+    pub(crate) place: Range<u64>,
+}

@@ -1,0 +1,30 @@
+//! A dump as a value, whoever wrote it: steps, ranks, calls, entries, stacks.
+//!
+//! ```text
+//! path ──► Dump ──► Step ──► RankPlace ──open──► Rank ──► Call, Call, …        (an index: some 40 bytes a call)
+//!                                                  ├─ entries(call) ──► Entry, …     (read when asked for)
+//!                                                  ├─ stack(call), parent(call)
+//!                                                  └─ tensor(entry) ──► mapped file
+//! ```
+//! A dump may be larger than memory, its index files too. So opening a rank reads its files once and keeps of each
+//! call only its name and place; everything else is decoded from the mapped file when somebody asks.
+//!
+//! A dump that is damaged in part is read in part: what could not be read is listed in [`Problems`], once, with
+//! its file and place.
+
+mod call;
+mod entry;
+mod msprobe;
+mod names;
+mod parents;
+mod problems;
+mod rank;
+mod stacks;
+mod tree;
+
+pub use call::{Call, CallKind};
+pub use entry::{Content, Data, Entry, Role, TensorEntry};
+pub use problems::Problems;
+pub use rank::{Rank, Task, Tool};
+pub use tree::{Dump, RankPlace, Select, Step};
+pub use ulpscope_formats::Error;

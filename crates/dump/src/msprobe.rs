@@ -1,0 +1,267 @@
+//! A rank of an msprobe dump: `dump.json` or `debug.json`, and `stack.json`, `construct.json` and
+//! `dump_tensor_data/` beside it.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use ulpscope_formats::json::Json;
+use ulpscope_formats::msprobe::{self, DumpJson, Item, TensorItem};
+use ulpscope_formats::names::{CallName, Direction};
+use ulpscope_formats::{Access, Bytes, Error};
+
+use crate::call::{Call, CallKind};
+use crate::entry::{Content, Data, Entry, Role, TensorEntry};
+use crate::parents::Parents;
+use crate::problems::Problems;
+use crate::rank::{Index, Rank, Source, Task, Tool};
+use crate::stacks::Stacks;
+
+/// The folder of tensors beside a `dump.json`. The `dump_data_dir` inside is a path of another machine.
+const DATA_FOLDER: &str = "dump_tensor_data";
+
+/// Opens a `dump.json` or `debug.json`: indexes its calls, and leaves the rest for when it is asked for.
+pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
+    let bytes = Bytes::map(path, Access::ReadOnly)?;
+    let mut json = DumpJson::new(&bytes).map_err(|error| error.in_file(path))?;
+    let mut index = Index::default();
+    let mut problems = Problems::default();
+    while let Some(place) = json.next_place() {
+        match place {
+            Ok((key, body)) => {
+                let (base, number, kind) = parse_key(&key);
+                let base = index.names.id(base);
+                let place = body.start as u64..body.end as u64;
+                index.calls.push(Call { base, index: number, kind, place });
+            }
+            // What came before it is whole: a writer that was killed leaves such a file.
+            Err(error) => problems.add(&error.in_file(path)),
+        }
+    }
+    let task = match json.task() {
+        Some("tensor") => Task::Tensor,
+        Some("structure") => Task::Structure,
+        _ => Task::Statistics,
+    };
+    let level = json.level().map(str::to_owned);
+    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    let source = MsprobeSource {
+        bytes,
+        path: path.to_owned(),
+        data: folder.join(DATA_FOLDER),
+        folder,
+        stacks: OnceLock::new(),
+        parents: OnceLock::new(),
+    };
+    Ok(Rank {
+        path: path.to_owned(),
+        tool: Tool::Msprobe,
+        task,
+        level,
+        index,
+        source: Box::new(source),
+        problems,
+    })
+}
+
+/// Takes a key of `data` apart: base, number, kind.
+pub(crate) fn parse_key(key: &str) -> (&str, Option<u32>, CallKind) {
+    if let Some(name) = CallName::from_msprobe(key) {
+        let kind = match name.direction {
+            Direction::Forward => CallKind::Forward,
+            Direction::Backward => CallKind::Backward,
+        };
+        // The base is the front of the key in either order of number and direction.
+        return (&key[..name.base.len()], u32::try_from(name.index).ok(), kind);
+    }
+    let numbered = key.rsplit_once('.').and_then(|(front, number)| Some((front, number.parse().ok()?)));
+    let grad = |front: &'_ str| front.strip_suffix(".parameters_grad").map(str::len);
+    if let Some(len) = grad(key) {
+        return (&key[..len], None, CallKind::ParametersGrad);
+    }
+    if let Some((front, number)) = numbered
+        && let Some(len) = grad(front)
+    {
+        return (&key[..len], Some(number), CallKind::ParametersGrad);
+    }
+    if let Some((front, number)) = key.strip_suffix(".debug").and_then(|front| front.rsplit_once('.'))
+        && let Ok(number) = number.parse()
+    {
+        return (front, Some(number), CallKind::Saved);
+    }
+    (key, None, CallKind::Saved)
+}
+
+struct MsprobeSource {
+    bytes: Bytes,
+    path: PathBuf,
+    folder: PathBuf,
+    data: PathBuf,
+    stacks: OnceLock<Stacks>,
+    parents: OnceLock<Parents>,
+}
+
+impl MsprobeSource {
+    fn stacks(&self, index: &Index) -> &Stacks {
+        self.stacks.get_or_init(|| Stacks::read(&self.folder.join("stack.json"), index))
+    }
+
+    fn parents(&self, index: &Index) -> &Parents {
+        self.parents.get_or_init(|| Parents::read(&self.folder.join("construct.json"), index))
+    }
+}
+
+impl Source for MsprobeSource {
+    fn entries(&self, index: &Index, call: &Call) -> Result<Vec<Entry>, Error> {
+        let body = msprobe::Call::body_at(&self.bytes, call.place.start as usize..call.place.end as usize)
+            .map_err(|error| error.in_file(&self.path))?;
+        let key = key_of(index.names.text(call.base), call);
+        Ok(entries_of(&key, call.kind, body))
+    }
+
+    fn stack(&self, index: &Index, call: usize) -> Option<Vec<String>> {
+        self.stacks(index).of(call)
+    }
+
+    fn parent(&self, index: &Index, call: usize) -> Option<String> {
+        self.parents(index).of(call)
+    }
+
+    fn data_folder(&self) -> Option<&Path> {
+        Some(&self.data)
+    }
+
+    fn late_problems(&self) -> Problems {
+        let mut problems = Problems::default();
+        problems.extend(self.stacks.get().map(|stacks| stacks.problems.clone()).unwrap_or_default());
+        problems.extend(self.parents.get().map(|parents| parents.problems.clone()).unwrap_or_default());
+        problems
+    }
+}
+
+/// The key that [`parse_key`] took apart.
+fn key_of(base: &str, call: &Call) -> String {
+    let direction = match call.kind {
+        CallKind::Forward => Direction::Forward,
+        CallKind::Backward => Direction::Backward,
+        CallKind::ParametersGrad => {
+            return match call.index {
+                Some(index) => format!("{base}.parameters_grad.{index}"),
+                None => format!("{base}.parameters_grad"),
+            };
+        }
+        CallKind::Saved => {
+            return call.index.map_or_else(|| base.to_owned(), |index| format!("{base}.{index}.debug"));
+        }
+    };
+    let index = call.index.unwrap_or_default().into();
+    CallName { base: base.to_owned(), index, direction }.to_msprobe()
+}
+
+/// The entries of a call in the order of the tool's own rows: inputs, parameters, outputs, gradients.
+fn entries_of(key: &str, kind: CallKind, body: Item) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    match body {
+        Item::Dict(sections) if kind != CallKind::Saved => {
+            for (section, item) in sections {
+                let role = match section.as_str() {
+                    _ if kind == CallKind::ParametersGrad => Role::ParameterGrad,
+                    "input_args" | "input_kwargs" | "input" => Role::Input,
+                    "output" => Role::Output,
+                    "parameters" => Role::Parameter,
+                    _ => Role::Saved,
+                };
+                let mut walk = Walk { role, entries: &mut entries };
+                match role {
+                    Role::ParameterGrad => walk.grad(&format!("{key}.{section}"), &section, item),
+                    Role::Input => walk.item(&format!("{key}.input"), "", item, true),
+                    Role::Output => walk.item(&format!("{key}.output"), "", item, true),
+                    Role::Parameter => walk.item(&format!("{key}.parameters"), "", item, true),
+                    Role::Saved => walk.item(&format!("{key}.{section}"), &section, item, false),
+                }
+            }
+            entries.sort_by_key(|entry| entry.role);
+        }
+        body => Walk { role: Role::Saved, entries: &mut entries }.item(key, "", body, false),
+    }
+    entries
+}
+
+/// Walks down an item and takes its leaves in. Its depth is that of the JSON, which has a limit.
+struct Walk<'a> {
+    role: Role,
+    entries: &'a mut Vec<Entry>,
+}
+
+impl Walk<'_> {
+    /// `bare` says that the item is a container the tool put around the entries, so that a leaf in its place
+    /// is none.
+    fn item(&mut self, name: &str, path: &str, item: Item, bare: bool) {
+        let below = |part: &str| if path.is_empty() { part.to_owned() } else { format!("{path}.{part}") };
+        match item {
+            Item::List(items) => {
+                for (position, item) in items.into_iter().enumerate() {
+                    let part = position.to_string();
+                    self.item(&format!("{name}.{part}"), &below(&part), item, false);
+                }
+            }
+            Item::Dict(pairs) => {
+                for (part, item) in pairs {
+                    self.item(&format!("{name}.{part}"), &below(&part), item, false);
+                }
+            }
+            Item::None if bare => {}
+            leaf => self.leaf(name, path, leaf),
+        }
+    }
+
+    /// The gradient of a parameter is a list of one.
+    fn grad(&mut self, name: &str, path: &str, item: Item) {
+        match item {
+            Item::List(items) if items.len() == 1 => {
+                for item in items {
+                    self.item(name, path, item, false);
+                }
+            }
+            item => self.item(name, path, item, false),
+        }
+    }
+
+    fn leaf(&mut self, name: &str, path: &str, item: Item) {
+        let mut name = name.to_owned();
+        let content = match item {
+            Item::None => Content::None,
+            Item::Scalar { kind, value } => Content::Scalar { kind, value },
+            Item::Other(json) => Content::Other(json),
+            Item::Tensor(tensor) => {
+                let entry = tensor_entry(&tensor);
+                // The tool's rows carry the name of the file where there is one.
+                if let Data::File(file) = &entry.data
+                    && let Some((stem, _)) = file.rsplit_once('.')
+                {
+                    name = stem.to_owned();
+                }
+                Content::Tensor(Box::new(entry))
+            }
+            // Containers were opened by the caller.
+            Item::List(_) | Item::Dict(_) => Content::None,
+        };
+        self.entries.push(Entry { name, role: self.role, path: path.to_owned(), content });
+    }
+}
+
+fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
+    let stat = |key| tensor.get(key).cloned().unwrap_or(Json::Null);
+    TensorEntry {
+        class: tensor.class().unwrap_or_default().to_owned(),
+        dtype: tensor.dtype().unwrap_or_default().to_owned(),
+        shape: tensor.shape(),
+        stats: [stat("Max"), stat("Min"), stat("Mean"), stat("Norm")],
+        requires_grad: stat("requires_grad"),
+        digest: tensor.digest().map(str::to_owned),
+        data: match tensor.data_name() {
+            Ok(None) => Data::None,
+            Ok(Some(name)) => Data::File(name.to_owned()),
+            Err(error) => Data::Refused(error.to_string()),
+        },
+    }
+}

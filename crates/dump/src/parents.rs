@@ -1,0 +1,61 @@
+//! Which module each call was made in: `construct.json`, by the numbers of the calls.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use ulpscope_formats::msprobe::{ConstructJson, Parent};
+use ulpscope_formats::{Access, Bytes, Error};
+
+use crate::call::CallKind;
+use crate::msprobe::parse_key;
+use crate::names::{NameId, Names};
+use crate::problems::Problems;
+use crate::rank::Index;
+
+/// The number of each call by its name; of the last one, should a name occur twice.
+pub(crate) fn call_numbers(index: &Index) -> HashMap<(NameId, Option<u32>, CallKind), u32> {
+    let calls = index.calls.iter().enumerate();
+    calls.map(|(number, call)| ((call.base, call.index, call.kind), number as u32)).collect()
+}
+
+/// The parents of calls.
+#[derive(Debug, Default)]
+pub(crate) struct Parents {
+    names: Names,
+    of_call: Vec<Option<NameId>>,
+    pub(crate) problems: Problems,
+}
+
+impl Parents {
+    /// Reads a `construct.json`, if it is there.
+    pub(crate) fn read(path: &Path, index: &Index) -> Parents {
+        let mut parents = Parents { of_call: vec![None; index.calls.len()], ..Parents::default() };
+        if path.exists()
+            && let Err(error) = parents.fill(path, index)
+        {
+            parents.problems.add(&error.in_file(path));
+        }
+        parents
+    }
+
+    fn fill(&mut self, path: &Path, index: &Index) -> Result<(), Error> {
+        let bytes = Bytes::map(path, Access::ReadOnly)?;
+        let numbers = call_numbers(index);
+        for link in ConstructJson::new(&bytes)? {
+            let link = link?;
+            let (base, number, kind) = parse_key(&link.child);
+            let call = index.names.find(base).and_then(|base| numbers.get(&(base, number, kind)));
+            if let Some(&call) = call
+                && let Parent::Name(name) | Parent::MicroStep(Some(name), _) = &link.parent
+            {
+                self.of_call[call as usize] = Some(self.names.id(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// The parent of a call.
+    pub(crate) fn of(&self, call: usize) -> Option<String> {
+        self.of_call.get(call).copied().flatten().map(|name| self.names.text(name).to_owned())
+    }
+}

@@ -1,0 +1,50 @@
+//! What could not be read: listed, counted, and no reason to stop.
+
+use ulpscope_formats::Error;
+
+/// Problems kept in full; further ones are only counted. A damaged disk has more to say than anybody reads.
+const MAX_LISTED: usize = 1000;
+
+/// What could not be read, each once, with its file and place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Problems {
+    listed: Vec<String>,
+    count: u64,
+}
+
+impl Problems {
+    /// Takes one in.
+    pub fn add(&mut self, error: &Error) {
+        self.note(error.to_string());
+    }
+
+    /// Takes in one that is no error of a single file.
+    pub fn note(&mut self, text: String) {
+        self.count += 1;
+        if self.listed.len() < MAX_LISTED {
+            self.listed.push(text);
+        }
+    }
+
+    /// Takes in those of another list.
+    pub fn extend(&mut self, other: Problems) {
+        let room = MAX_LISTED - self.listed.len();
+        self.listed.extend(other.listed.into_iter().take(room));
+        self.count += other.count;
+    }
+
+    /// The first of them, in the order met.
+    pub fn listed(&self) -> &[String] {
+        &self.listed
+    }
+
+    /// How many there are in all.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}

@@ -1,0 +1,214 @@
+//! What one process left: an index of calls, and the way to everything behind it.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ulpscope_formats::names::{CallName, Direction};
+use ulpscope_formats::{Access, Error, Fault, Tensor, Value, file};
+
+use crate::call::{Call, CallKind};
+use crate::entry::{Data, Entry, TensorEntry};
+use crate::names::{NameId, Names};
+use crate::problems::Problems;
+
+/// Who wrote a dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tool {
+    /// msprobe of any release, and Ulpscope.
+    Msprobe,
+    /// ptdbg_ascend before 6.0.
+    Ptdbg4,
+    /// ptdbg_ascend 6.0.
+    Ptdbg6,
+    /// torch_npu.hooks.
+    Hooks,
+    /// torch_npu.hooks' asynchronous dump: files whose names say everything.
+    AsyncNpy,
+    /// Tensor files or checkpoints of any program.
+    Files,
+}
+
+/// What a dump recorded of each tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Task {
+    /// Statistics or digests, and the elements.
+    Tensor,
+    /// Statistics or digests.
+    Statistics,
+    /// Which calls there were, and where.
+    Structure,
+}
+
+impl fmt::Display for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Tool::Msprobe => "msprobe",
+            Tool::Ptdbg4 => "ptdbg_ascend",
+            Tool::Ptdbg6 => "ptdbg_ascend 6.0",
+            Tool::Hooks => "torch_npu.hooks",
+            Tool::AsyncNpy => "torch_npu.hooks (asynchronous)",
+            Tool::Files => "tensor files",
+        })
+    }
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Task::Tensor => "tensor",
+            Task::Statistics => "statistics",
+            Task::Structure => "structure",
+        })
+    }
+}
+
+/// The calls of a rank, in the order they were recorded: that of execution, a module after what it contains.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    pub(crate) names: Names,
+    pub(crate) calls: Vec<Call>,
+}
+
+/// Where the entries of a rank come from. One implementation per way of writing dumps.
+pub(crate) trait Source: Send + Sync {
+    /// The entries of a call: inputs, parameters, outputs, gradients, each in order.
+    fn entries(&self, index: &Index, call: &Call) -> Result<Vec<Entry>, Error>;
+
+    /// Where a call was made, innermost frame first.
+    fn stack(&self, index: &Index, call: usize) -> Option<Vec<String>>;
+
+    /// The call of the module that a call was made in.
+    fn parent(&self, index: &Index, call: usize) -> Option<String>;
+
+    /// The folder that [`Data::File`] names are in.
+    fn data_folder(&self) -> Option<&Path>;
+
+    /// What was found wrong after the rank was opened, in files read only when asked for.
+    fn late_problems(&self) -> Problems;
+}
+
+/// What one process recorded in one step.
+pub struct Rank {
+    /// The file or folder it was read from.
+    pub path: PathBuf,
+    /// Who wrote it.
+    pub tool: Tool,
+    /// What it recorded.
+    pub task: Task,
+    /// `L0`, `L1`, `mix`, `debug`, where recorded.
+    pub level: Option<String>,
+    pub(crate) index: Index,
+    pub(crate) source: Box<dyn Source>,
+    pub(crate) problems: Problems,
+}
+
+impl Rank {
+    /// The calls.
+    pub fn calls(&self) -> &[Call] {
+        &self.index.calls
+    }
+
+    /// The text of a call's base, `Functional.linear`.
+    pub fn base(&self, base: NameId) -> &str {
+        self.index.names.text(base)
+    }
+
+    /// The base of that text, if any call has it.
+    pub fn find_base(&self, text: &str) -> Option<NameId> {
+        self.index.names.find(text)
+    }
+
+    /// The name of a call, in one spelling whoever wrote it: `Functional.linear.0.forward`,
+    /// `Module.fc.Linear.forward.0`.
+    pub fn name(&self, call: usize) -> String {
+        let call = &self.index.calls[call];
+        let base = self.base(call.base);
+        let direction = match call.kind {
+            CallKind::Forward => Direction::Forward,
+            CallKind::Backward => Direction::Backward,
+            CallKind::ParametersGrad => {
+                return match call.index {
+                    Some(index) => format!("{base}.parameters_grad.{index}"),
+                    None => format!("{base}.parameters_grad"),
+                };
+            }
+            CallKind::Saved => {
+                return call.index.map_or_else(|| base.to_owned(), |index| format!("{base}.{index}"));
+            }
+        };
+        match call.index {
+            Some(index) => CallName { base: base.to_owned(), index: index.into(), direction }.to_msprobe(),
+            None => format!("{base}.{direction}"),
+        }
+    }
+
+    /// The entries of a call: inputs, parameters, outputs, gradients, each in order.
+    pub fn entries(&self, call: usize) -> Result<Vec<Entry>, Error> {
+        self.source.entries(&self.index, &self.index.calls[call])
+    }
+
+    /// Where a call was made, innermost frame first: `File {path}, line {n}, in {function}, \n {code}`.
+    pub fn stack(&self, call: usize) -> Option<Vec<String>> {
+        self.source.stack(&self.index, call)
+    }
+
+    /// The name of the module's call that a call was made in.
+    pub fn parent(&self, call: usize) -> Option<String> {
+        self.source.parent(&self.index, call)
+    }
+
+    /// The elements of a tensor, mapped; nothing where only statistics were recorded. Links are not followed:
+    /// nothing in a dump leads out of it.
+    pub fn tensor(&self, entry: &TensorEntry) -> Result<Option<Tensor>, Error> {
+        let name = match &entry.data {
+            Data::None | Data::Sample(_) => return Ok(None),
+            Data::Tensor(tensor) => return Ok(Some(tensor.clone())),
+            Data::Refused(why) => {
+                return Err(Error::whole(Fault::Unsupported(why.clone())).in_file(&self.path));
+            }
+            Data::File(name) => name,
+        };
+        let Some(folder) = self.source.data_folder() else { return Ok(None) };
+        let path = folder.join(name);
+        let metadata = fs::symlink_metadata(&path).map_err(|error| Error::whole(error).in_file(&path))?;
+        if metadata.is_symlink() {
+            return Err(Error::whole(Fault::EscapesFolder(name.clone())).in_file(&path));
+        }
+        lone_tensor(file::read(&path, Access::ReadOnly)?.value)
+            .map(Some)
+            .map_err(|error| error.in_file(&path))
+    }
+
+    /// What could not be read, so far.
+    pub fn problems(&self) -> Problems {
+        let mut problems = self.problems.clone();
+        problems.extend(self.source.late_problems());
+        problems
+    }
+}
+
+impl fmt::Debug for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rank")
+            .field("path", &self.path)
+            .field("tool", &self.tool)
+            .field("task", &self.task)
+            .field("calls", &self.index.calls.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The one tensor of a file of a dump.
+fn lone_tensor(value: Value) -> Result<Tensor, Error> {
+    if let Value::Tensor(tensor) = value {
+        return Ok(tensor);
+    }
+    if let [(_, why), ..] = value.unread().as_slice() {
+        return Err(Error::whole(Fault::Unsupported((*why).to_owned())));
+    }
+    match value.tensors().as_slice() {
+        [(_, tensor)] => Ok((*tensor).clone()),
+        tensors => Err(Error::whole(Fault::malformed("one tensor", format!("{} tensors", tensors.len())))),
+    }
+}

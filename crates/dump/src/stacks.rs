@@ -1,0 +1,66 @@
+//! Where each call was made: `stack.json`, by the numbers of the calls.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use ulpscope_formats::msprobe::StackJson;
+use ulpscope_formats::{Access, Bytes, Error};
+
+use crate::msprobe::parse_key;
+use crate::names::{NameId, Names};
+use crate::parents::call_numbers;
+use crate::problems::Problems;
+use crate::rank::Index;
+
+/// No stack was recorded.
+const NONE: u32 = u32::MAX;
+
+/// Stacks, equal ones once, and which call has which.
+#[derive(Debug, Default)]
+pub(crate) struct Stacks {
+    lines: Names,
+    stacks: Vec<Box<[NameId]>>,
+    of_call: Vec<u32>,
+    pub(crate) problems: Problems,
+}
+
+impl Stacks {
+    /// Reads a `stack.json`. It is a file the user may have left behind: its absence is no problem.
+    pub(crate) fn read(path: &Path, index: &Index) -> Stacks {
+        let mut stacks = Stacks { of_call: vec![NONE; index.calls.len()], ..Stacks::default() };
+        if path.exists()
+            && let Err(error) = stacks.fill(path, index)
+        {
+            stacks.problems.add(&error.in_file(path));
+        }
+        stacks
+    }
+
+    fn fill(&mut self, path: &Path, index: &Index) -> Result<(), Error> {
+        let bytes = Bytes::map(path, Access::ReadOnly)?;
+        let numbers = call_numbers(index);
+        let mut known = HashMap::new();
+        for stack in StackJson::new(&bytes)? {
+            let stack = stack?;
+            let lines: Box<[NameId]> = stack.lines.iter().map(|line| self.lines.id(line)).collect();
+            let id = *known.entry(lines).or_insert_with_key(|lines| {
+                self.stacks.push(lines.clone());
+                self.stacks.len() as u32 - 1
+            });
+            for name in &stack.names {
+                let (base, number, kind) = parse_key(name);
+                let call = index.names.find(base).and_then(|base| numbers.get(&(base, number, kind)));
+                if let Some(&call) = call {
+                    self.of_call[call as usize] = id;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The stack of a call, innermost frame first.
+    pub(crate) fn of(&self, call: usize) -> Option<Vec<String>> {
+        let stack = self.of_call.get(call).filter(|&&stack| stack != NONE)?;
+        Some(self.stacks[*stack as usize].iter().map(|&line| self.lines.text(line).to_owned()).collect())
+    }
+}
