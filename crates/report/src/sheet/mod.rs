@@ -31,8 +31,11 @@ pub use error::SheetError;
 use builder::Builder;
 use error::At;
 
-/// Bytes of a sheet's text, of a file, and of the parts of a workbook when they are unpacked.
+/// Bytes of a file, and of the text of its cells.
 pub const MAX_BYTES: u64 = 1 << 30;
+
+/// Bytes of the parts of a workbook when they are unpacked. They are read in passing, not kept.
+pub const MAX_UNPACKED: u64 = 1 << 32;
 
 /// Cells of a sheet. Excel's longest sheet with the columns of a comparison has half as many.
 pub const MAX_CELLS: u64 = 1 << 26;

@@ -1,10 +1,10 @@
 //! A workbook's table of contents: which part of the archive holds which sheet.
 
 use std::collections::HashMap;
-use std::io::BufRead;
+use std::io::Read;
 
 use super::error::{At, SheetError};
-use super::xml::{Node, attribute, walk};
+use super::xml::{Metered, Node, attribute, walk};
 
 /// Where the table of contents is.
 pub(super) const WORKBOOK: &str = "xl/workbook.xml";
@@ -21,7 +21,7 @@ pub(super) struct Relations {
 }
 
 impl Relations {
-    pub(super) fn read(at: At<'_>, input: impl BufRead) -> Result<Relations, SheetError> {
+    pub(super) fn read(at: At<'_>, input: Metered<impl Read>) -> Result<Relations, SheetError> {
         let mut relations = Relations::default();
         walk(at, input, |node| {
             let Node::Start { element, .. } = node else { return Ok(()) };
@@ -47,7 +47,7 @@ impl Relations {
     pub(super) fn sheets(
         &self,
         at: At<'_>,
-        input: impl BufRead,
+        input: Metered<impl Read>,
     ) -> Result<Vec<(String, String)>, SheetError> {
         let mut sheets = Vec::new();
         walk(at, input, |node| {

@@ -16,7 +16,7 @@ use super::error::{At, SheetError, shown};
 use super::value::flag;
 use super::workbook::{RELATIONS, Relations, WORKBOOK};
 use super::xml::{Metered, Node, attribute, walk};
-use super::{MAX_BYTES, MAX_COLUMNS};
+use super::{MAX_BYTES, MAX_CELLS, MAX_COLUMNS, MAX_UNPACKED};
 
 /// Characters of a number. The longest double written without an exponent has fewer.
 const MAX_NUMBER: usize = 1100;
@@ -29,53 +29,63 @@ type Archive = ZipArchive<BufReader<File>>;
 pub(super) fn read(at: At<'_>, file: File, builder: &mut Builder) -> Result<(), SheetError> {
     let mut archive = ZipArchive::new(BufReader::new(file))
         .map_err(|error| at.malformed("a zip archive", shown(&error.to_string())))?;
-    let mut left = MAX_BYTES;
+    let mut unpacked = 0;
     let relations = {
         let at = At { path: at.path, place: RELATIONS };
-        Relations::read(at, open(at, &mut archive, &mut left)?)?
+        Relations::read(at, open(at, &mut archive, &mut unpacked)?)?
     };
     let sheets = {
         let at = At { path: at.path, place: WORKBOOK };
-        relations.sheets(at, open(at, &mut archive, &mut left)?)?
+        relations.sheets(at, open(at, &mut archive, &mut unpacked)?)?
     };
     let mut shared = Vec::new();
     if let Some(part) = &relations.shared_texts {
         let at = At { path: at.path, place: part };
-        shared = shared_texts(at, open(at, &mut archive, &mut left)?)?;
+        shared = shared_texts(at, open(at, &mut archive, &mut unpacked)?)?;
     }
     for (_, part) in &sheets {
         let at = At { path: at.path, place: part };
         builder.begin_part();
-        read_sheet(at, open(at, &mut archive, &mut left)?, &shared, builder)?;
+        read_sheet(at, open(at, &mut archive, &mut unpacked)?, &shared, builder)?;
         builder.end_part(at)?;
     }
     Ok(())
 }
 
-type Part<'a> = BufReader<Metered<'a, ZipFile<'a, BufReader<File>>>>;
+type Part<'a> = Metered<ZipFile<'a, BufReader<File>>>;
 
 /// The part of the archive that `at` names.
-fn open<'a>(at: At<'_>, archive: &'a mut Archive, left: &'a mut u64) -> Result<Part<'a>, SheetError> {
+fn open<'a>(at: At<'_>, archive: &'a mut Archive, unpacked: &mut u64) -> Result<Part<'a>, SheetError> {
     let part = archive
         .by_name(at.place)
         .map_err(|error| at.malformed("this part in the archive of a workbook", shown(&error.to_string())))?;
-    if part.size() > *left {
-        at.within("bytes in all parts", MAX_BYTES, MAX_BYTES - *left + part.size())?;
-    }
-    Ok(BufReader::new(Metered { part, left }))
+    // A part that unpacks to more than the archive states is an error when it is read.
+    *unpacked = unpacked.saturating_add(part.size());
+    at.within("bytes in all parts", MAX_UNPACKED, *unpacked)?;
+    Ok(Metered::new(part))
 }
 
 /// The texts that cells refer to by number.
 fn shared_texts(at: At<'_>, input: Part<'_>) -> Result<Vec<String>, SheetError> {
     let mut texts = Vec::new();
+    let mut bytes = 0;
     let mut text = Text::default();
     walk(at, input, |node| {
         match node {
             Node::Start { element, is_empty } => match element.local_name().as_ref() {
-                "si" if is_empty => texts.push(String::new()),
+                "si" if is_empty => {
+                    at.within("texts", MAX_CELLS, texts.len() as u64 + 1)?;
+                    texts.push(String::new());
+                }
                 name => text.start(name, is_empty),
             },
-            Node::End("si") => texts.push(text.take()),
+            Node::End("si") => {
+                let text = text.take();
+                bytes += text.len() as u64;
+                at.within("bytes of text", MAX_BYTES, bytes)?;
+                at.within("texts", MAX_CELLS, texts.len() as u64 + 1)?;
+                texts.push(text);
+            }
             Node::End(name) => text.end(name),
             Node::Text(piece) => text.add(piece),
         }
@@ -157,20 +167,23 @@ fn read_sheet(
             Node::Text(_) => {}
             Node::End("c") => {
                 let Some(Cell { column, kind }) = cell.take() else { return Ok(()) };
-                let place = format!("{}: row {row_number}, column {}", at.place, column + 1);
-                let at = At { path: at.path, place: &place };
-                let value = resolve(at, &kind, text.take(), shared)?;
+                let fail = |expected: String, found: String| {
+                    let place = format!("{}: row {row_number}, column {}", at.place, column + 1);
+                    At { path: at.path, place: &place }.malformed(expected, found)
+                };
+                let value =
+                    resolve(&kind, text.take(), shared).map_err(|(expected, found)| fail(expected, found))?;
                 if value.is_empty() {
                     return Ok(());
+                }
+                if row.len() > column {
+                    return Err(fail("cells from left to right".into(), "one left of another".into()));
                 }
                 while row.len() < column {
                     builder.count(at, "")?;
                     row.push(String::new());
                 }
                 builder.count(at, &value)?;
-                if row.len() > column {
-                    return Err(at.malformed("cells from left to right", "a cell before the last one"));
-                }
                 row.push(value);
             }
             Node::End("row") => {
@@ -212,24 +225,28 @@ fn column_of(reference: &str) -> Option<usize> {
     column.checked_sub(1)
 }
 
-/// The text of a cell of this kind.
-fn resolve(at: At<'_>, kind: &str, text: String, shared: &[String]) -> Result<String, SheetError> {
-    match kind {
-        "s" => {
-            let found = text.trim().parse().ok().and_then(|index: usize| shared.get(index));
-            let expected = || format!("the number of one of {} shared texts", shared.len());
-            found.cloned().ok_or_else(|| at.malformed(expected(), shown(&text)))
-        }
+/// The text of a cell of this kind; or what was expected, and found.
+fn resolve(kind: &str, text: String, shared: &[String]) -> Result<String, (String, String)> {
+    let value = match kind {
+        "s" => text.trim().parse().ok().and_then(|index: usize| shared.get(index)).cloned(),
         "b" => match text.trim() {
-            "" => Ok(String::new()),
-            "0" => Ok(flag(false).into()),
-            "1" => Ok(flag(true).into()),
-            other => Err(at.malformed("0 or 1", shown(other))),
+            "" => Some(String::new()),
+            "0" => Some(flag(false).into()),
+            "1" => Some(flag(true).into()),
+            _ => None,
         },
-        "" | "n" => number(&text).ok_or_else(|| at.malformed("a number", shown(&text))),
+        "" | "n" => number(&text),
         // Inline texts, results of formulas, dates in ISO 8601 and the names of errors.
-        _ => Ok(text),
-    }
+        _ => return Ok(text),
+    };
+    value.ok_or_else(|| {
+        let expected = match kind {
+            "s" => format!("the number of one of {} shared texts", shared.len()),
+            "b" => "0 or 1".into(),
+            _ => "a number".into(),
+        };
+        (expected, shown(&text))
+    })
 }
 
 /// A number as Python prints it: an integer where the file has one of so many digits, else a float.
@@ -239,7 +256,8 @@ fn number(text: &str) -> Option<String> {
         return None;
     }
     let digits = text.strip_prefix('-').unwrap_or(text);
-    let is_integer = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    // Only a float can be a zero with a sign.
+    let is_integer = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit()) && text != "-0";
     if text.is_empty() || (is_integer && digits.len() <= MAX_EXACT_DIGITS) {
         return Some(text.to_owned());
     }

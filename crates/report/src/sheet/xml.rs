@@ -2,7 +2,7 @@
 //!
 //! Entities other than the five of XML itself are an error: nothing in a file can define one that grows.
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufReader, Read};
 
 use quick_xml::XmlVersion;
 use quick_xml::escape::resolve_predefined_entity;
@@ -11,24 +11,29 @@ use quick_xml::reader::Reader;
 
 use super::error::{At, SheetError, shown};
 
-/// A part of the archive, unpacked as far as the budget of all parts together lasts: the sizes that the archive
-/// states are claims.
-pub(super) struct Metered<'a, R> {
-    pub part: R,
-    pub left: &'a mut u64,
+/// Bytes from one tag to the end of the next. A cell of Excel's longest text has a hundredth of them.
+const MAX_PIECE: u64 = 1 << 24;
+
+/// A part of the archive as it is unpacked. It is held in memory from tag to tag, so tags must not be far apart.
+pub(super) struct Metered<R> {
+    part: R,
+    /// What was unpacked since the last tag.
+    piece: u64,
 }
 
-impl<R: Read> Read for Metered<'_, R> {
+impl<R> Metered<R> {
+    pub(super) fn new(part: R) -> Metered<R> {
+        Metered { part, piece: 0 }
+    }
+}
+
+impl<R: Read> Read for Metered<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if *self.left == 0 && !buffer.is_empty() {
-            return match self.part.read(&mut [0])? {
-                0 => Ok(0),
-                _ => Err(io::Error::other("more bytes than the archive states")),
-            };
+        let read = self.part.read(buffer)?;
+        self.piece += read as u64;
+        if self.piece > MAX_PIECE {
+            return Err(io::Error::other(format!("more than {MAX_PIECE} bytes without a tag")));
         }
-        let most = usize::try_from(*self.left).unwrap_or(usize::MAX).min(buffer.len());
-        let read = self.part.read(&mut buffer[..most])?;
-        *self.left -= read as u64;
         Ok(read)
     }
 }
@@ -44,16 +49,17 @@ pub(super) enum Node<'a> {
 }
 
 /// Walks through a document, to its end.
-pub(super) fn walk<R: BufRead>(
+pub(super) fn walk<R: Read>(
     at: At<'_>,
-    input: R,
+    input: Metered<R>,
     mut visit: impl FnMut(Node<'_>) -> Result<(), SheetError>,
 ) -> Result<(), SheetError> {
-    let mut reader = Reader::from_reader(input);
+    let mut reader = Reader::from_reader(BufReader::new(input));
     let mut buffer = Vec::new();
     let mut depth = 0_u64;
     loop {
         buffer.clear();
+        reader.get_mut().get_mut().piece = 0;
         let event = reader.read_event_into(&mut buffer);
         let event = event.map_err(|error| {
             at.malformed("XML", format!("{} at byte {}", shown(&error.to_string()), reader.error_position()))
