@@ -11,8 +11,15 @@
 //! the others reproduce the older tools' rows to the digit. Rows are made, handed on and forgotten, so that memory
 //! does not grow with the dump.
 
+mod mapping;
+mod pairing;
 mod run;
 mod style;
 
+pub use mapping::Mapping;
+pub use pairing::{
+    CallPair, EntryHow, EntryPair, EntryReason, EntryUnit, How, Matching, PairCounts, PairOptions, Pairing,
+    Reason, Unit, UnknownMatching, pair, pair_entries,
+};
 pub use run::{CompareError, Counts, NoProgress, Progress, RankOutcome, Sink, compare_ranks};
 pub use style::{Judged, Partnerless, Plan, Row, Side, Style, Verdict};
