@@ -13,6 +13,7 @@
 
 mod run;
 mod style;
+pub mod styles;
 
 pub use run::{CompareError, Counts, NoProgress, Progress, RankOutcome, Sink, compare_ranks};
 pub use style::{Judged, Partnerless, Plan, Row, Side, Style, Verdict};
