@@ -12,7 +12,6 @@ mod args;
 mod commands;
 mod exit;
 mod names;
-mod natural;
 mod output;
 mod progress;
 mod records;

@@ -4,8 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ulpscope_formats::natural;
+
 use crate::names::Distinct;
-use crate::natural;
 
 /// A file to work on.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use ulpscope_formats::names::Direction;
+
 use crate::names::NameId;
 
 /// What a call computed.
@@ -25,6 +27,15 @@ impl CallKind {
             CallKind::Backward => "backward",
             CallKind::ParametersGrad => "parameters_grad",
             CallKind::Saved => "saved",
+        }
+    }
+}
+
+impl From<Direction> for CallKind {
+    fn from(direction: Direction) -> CallKind {
+        match direction {
+            Direction::Forward => CallKind::Forward,
+            Direction::Backward => CallKind::Backward,
         }
     }
 }

@@ -89,7 +89,7 @@ pub struct TensorEntry {
 pub enum Data {
     /// Nowhere: statistics only.
     None,
-    /// In a file of this name in the rank's folder of tensors.
+    /// In this file of the rank's folder of tensors; `/` between folders where it lies deeper.
     File(String),
     /// Here, read already (torch_npu.hooks with all values, checkpoints).
     Tensor(Tensor),
@@ -100,6 +100,19 @@ pub enum Data {
 }
 
 impl TensorEntry {
+    /// A tensor of which no more than dtype and shape is known.
+    pub(crate) fn bare(dtype: String, shape: Option<Vec<u64>>) -> TensorEntry {
+        TensorEntry {
+            class: String::new(),
+            dtype,
+            shape,
+            stats: [Json::Null, Json::Null, Json::Null, Json::Null],
+            requires_grad: Json::Null,
+            digest: None,
+            data: Data::None,
+        }
+    }
+
     /// The dtype, if it is one that can be read.
     pub fn dtype(&self) -> Option<DType> {
         ulpscope_formats::pkl_lines::dtype_named(&self.dtype)

@@ -3,7 +3,7 @@
 //! ```text
 //! path ──► Dump ──► Step ──► RankPlace ──open──► Rank ──► Call, Call, …        (an index: some 40 bytes a call)
 //!                                                  ├─ entries(call) ──► Entry, …     (read when asked for)
-//!                                                  ├─ stack(call), parent(call)
+//!                                                  ├─ stack(call), frames(call), parent(call)
 //!                                                  └─ tensor(entry) ──► mapped file
 //! ```
 //! A dump may be larger than memory, its index files too. So opening a rank reads its files once and keeps of each
@@ -12,14 +12,21 @@
 //! A dump that is damaged in part is read in part: what could not be read is listed in [`Problems`], once, with
 //! its file and place.
 
+mod async_npy;
 mod call;
 mod entry;
+mod files;
+mod find;
+mod joined;
+mod listing;
 mod msprobe;
 mod names;
 mod parents;
+mod pkl;
 mod problems;
 mod rank;
 mod stacks;
+mod structure;
 mod tree;
 
 pub use call::{Call, CallKind};
@@ -28,3 +35,4 @@ pub use problems::Problems;
 pub use rank::{Rank, Task, Tool};
 pub use tree::{Dump, RankPlace, Select, Step};
 pub use ulpscope_formats::Error;
+pub use ulpscope_formats::pkl_lines::Frame;

@@ -15,6 +15,7 @@ use crate::parents::Parents;
 use crate::problems::Problems;
 use crate::rank::{Index, Rank, Source, Task, Tool};
 use crate::stacks::Stacks;
+use crate::structure;
 
 /// The folder of tensors beside a `dump.json`. The `dump_data_dir` inside is a path of another machine.
 const DATA_FOLDER: &str = "dump_tensor_data";
@@ -44,6 +45,9 @@ pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
     };
     let level = json.level().map(str::to_owned);
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    if task == Task::Structure && index.calls.is_empty() {
+        structure::fill(&folder, &mut index, &mut problems);
+    }
     let source = MsprobeSource {
         bytes,
         path: path.to_owned(),
@@ -66,10 +70,7 @@ pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
 /// Takes a key of `data` apart: base, number, kind.
 pub(crate) fn parse_key(key: &str) -> (&str, Option<u32>, CallKind) {
     if let Some(name) = CallName::from_msprobe(key) {
-        let kind = match name.direction {
-            Direction::Forward => CallKind::Forward,
-            Direction::Backward => CallKind::Backward,
-        };
+        let kind = name.direction.into();
         // The base is the front of the key in either order of number and direction.
         return (&key[..name.base.len()], u32::try_from(name.index).ok(), kind);
     }
@@ -111,7 +112,11 @@ impl MsprobeSource {
 }
 
 impl Source for MsprobeSource {
-    fn entries(&self, index: &Index, call: &Call) -> Result<Vec<Entry>, Error> {
+    fn entries(&self, index: &Index, call: usize) -> Result<Vec<Entry>, Error> {
+        let call = &index.calls[call];
+        if call.place.is_empty() {
+            return Ok(Vec::new());
+        }
         let body = msprobe::Call::body_at(&self.bytes, call.place.start as usize..call.place.end as usize)
             .map_err(|error| error.in_file(&self.path))?;
         let key = key_of(index.names.text(call.base), call);

@@ -1,5 +1,7 @@
 //! What could not be read: listed, counted, and no reason to stop.
 
+use std::collections::HashSet;
+
 use ulpscope_formats::Error;
 
 /// Problems kept in full; further ones are only counted. A damaged disk has more to say than anybody reads.
@@ -26,11 +28,16 @@ impl Problems {
         }
     }
 
-    /// Takes in those of another list.
+    /// Takes in those of another list, but for those that are here already: a file that is read for two reasons
+    /// is damaged only once.
     pub fn extend(&mut self, other: Problems) {
-        let room = MAX_LISTED - self.listed.len();
-        self.listed.extend(other.listed.into_iter().take(room));
-        self.count += other.count;
+        self.count += other.count - other.listed.len() as u64;
+        let known: HashSet<String> = self.listed.iter().cloned().collect();
+        for text in other.listed {
+            if !known.contains(&text) {
+                self.note(text);
+            }
+        }
     }
 
     /// The first of them, in the order met.

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use ulpscope_formats::names::{CallName, Direction};
+use ulpscope_formats::pkl_lines::Frame;
+use ulpscope_formats::records::line_to_frame;
 use ulpscope_formats::{Access, Error, Fault, Tensor, Value, file};
 
 use crate::call::{Call, CallKind};
@@ -73,15 +75,20 @@ pub(crate) struct Index {
 /// Where the entries of a rank come from. One implementation per way of writing dumps.
 pub(crate) trait Source: Send + Sync {
     /// The entries of a call: inputs, parameters, outputs, gradients, each in order.
-    fn entries(&self, index: &Index, call: &Call) -> Result<Vec<Entry>, Error>;
+    fn entries(&self, index: &Index, call: usize) -> Result<Vec<Entry>, Error>;
 
     /// Where a call was made, innermost frame first.
     fn stack(&self, index: &Index, call: usize) -> Option<Vec<String>>;
 
+    /// The same, taken apart.
+    fn frames(&self, index: &Index, call: usize) -> Option<Vec<Frame>> {
+        Some(self.stack(index, call)?.iter().map(|line| line_to_frame(line)).collect())
+    }
+
     /// The call of the module that a call was made in.
     fn parent(&self, index: &Index, call: usize) -> Option<String>;
 
-    /// The folder that [`Data::File`] names are in.
+    /// The folder that [`Data::File`] paths begin in.
     fn data_folder(&self) -> Option<&Path>;
 
     /// What was found wrong after the rank was opened, in files read only when asked for.
@@ -143,14 +150,31 @@ impl Rank {
         }
     }
 
-    /// The entries of a call: inputs, parameters, outputs, gradients, each in order.
+    /// The entries of a call, in the order its tool lists them: of msprobe inputs, parameters, outputs, gradients,
+    /// each in order; of a `.pkl` as its lines stand.
     pub fn entries(&self, call: usize) -> Result<Vec<Entry>, Error> {
-        self.source.entries(&self.index, &self.index.calls[call])
+        self.source.entries(&self.index, call)
     }
 
     /// Where a call was made, innermost frame first: `File {path}, line {n}, in {function}, \n {code}`.
     pub fn stack(&self, call: usize) -> Option<Vec<String>> {
         self.source.stack(&self.index, call)
+    }
+
+    /// The same, taken apart: what the older tools print of a stack.
+    pub fn frames(&self, call: usize) -> Option<Vec<Frame>> {
+        self.source.frames(&self.index, call)
+    }
+
+    /// Who wrote it and what it recorded, for people: `msprobe, tensor, level L1, 440 calls`.
+    pub fn describe(&self) -> String {
+        let level = self.level.as_ref().map(|level| format!(", level {level}")).unwrap_or_default();
+        let calls = self.index.calls.len();
+        let plural = if calls == 1 { "" } else { "s" };
+        match self.tool {
+            Tool::Files => format!("{}, {calls} value{plural}", self.tool),
+            _ => format!("{}, {}{level}, {calls} call{plural}", self.tool, self.task),
+        }
     }
 
     /// The name of the module's call that a call was made in.
@@ -171,10 +195,7 @@ impl Rank {
         };
         let Some(folder) = self.source.data_folder() else { return Ok(None) };
         let path = folder.join(name);
-        let metadata = fs::symlink_metadata(&path).map_err(|error| Error::whole(error).in_file(&path))?;
-        if metadata.is_symlink() {
-            return Err(Error::whole(Fault::EscapesFolder(name.clone())).in_file(&path));
-        }
+        refuse_links(folder, Path::new(name))?;
         lone_tensor(file::read(&path, Access::ReadOnly)?.value)
             .map(Some)
             .map_err(|error| error.in_file(&path))
@@ -197,6 +218,19 @@ impl fmt::Debug for Rank {
             .field("calls", &self.index.calls.len())
             .finish_non_exhaustive()
     }
+}
+
+/// Refuses a file that is a link, or that lies behind one.
+fn refuse_links(folder: &Path, name: &Path) -> Result<(), Error> {
+    let mut path = folder.to_owned();
+    for part in name.components() {
+        path.push(part);
+        let metadata = fs::symlink_metadata(&path).map_err(|error| Error::whole(error).in_file(&path))?;
+        if metadata.is_symlink() || !matches!(part, Component::Normal(_)) {
+            return Err(Error::whole(Fault::EscapesFolder(name.display().to_string())).in_file(&path));
+        }
+    }
+    Ok(())
 }
 
 /// The one tensor of a file of a dump.

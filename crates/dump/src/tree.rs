@@ -1,12 +1,14 @@
 //! From what the user named to steps and ranks.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use ulpscope_formats::{Error, Fault};
+use ulpscope_formats::{Error, Fault, natural};
 
-use crate::msprobe;
+use crate::find::{self, Found, Opening};
 use crate::problems::Problems;
 use crate::rank::Rank;
+use crate::{async_npy, files, joined, msprobe, pkl};
 
 /// Which steps and ranks to look at; all, where empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub struct Dump {
 pub struct Step {
     /// Its number, where its folder has one.
     pub number: Option<u64>,
-    /// In order of their numbers.
+    /// In order of their numbers, those without one behind.
     pub ranks: Vec<RankPlace>,
 }
 
@@ -44,27 +46,89 @@ pub struct RankPlace {
     pub number: Option<u64>,
     /// The name of its folder, `rank0`, `proc1000`; empty where there is none.
     pub name: String,
-    /// What to open.
-    path: PathBuf,
+    opening: Opening,
 }
 
 impl Dump {
-    /// Finds the steps and ranks in a folder or file.
+    /// Finds the steps and ranks in a folder or file: those of msprobe, ptdbg_ascend or torch_npu.hooks, or else
+    /// tensor files. A step or rank that is asked for and not there is an error that says which there are.
     pub fn open(path: &Path, select: &Select) -> Result<Dump, Error> {
-        let _ = select;
-        let json = if path.is_dir() { path.join("dump.json") } else { path.to_owned() };
-        if !json.is_file() {
-            return Err(Error::whole(Fault::malformed("a dump", "nothing of the kind")).in_file(path));
+        let mut problems = Problems::default();
+        let mut found = find::find(path, &mut problems)?;
+        found.sort_by(order);
+        if let Some(twice) = found.windows(2).find(|pair| order(&pair[0], &pair[1]).is_eq()) {
+            let shown = |found: &Found| {
+                let place = found.opening.path();
+                place.strip_prefix(path).unwrap_or(place).display().to_string()
+            };
+            let same: Vec<String> =
+                found.iter().filter(|one| order(one, &twice[0]).is_eq()).map(shown).collect();
+            return Err(find::several(path, &same));
         }
-        let rank = RankPlace { number: None, name: String::new(), path: json };
-        let steps = vec![Step { number: None, ranks: vec![rank] }];
-        Ok(Dump { path: path.to_owned(), steps, problems: Problems::default() })
+        select.check(path, &found)?;
+        let mut steps: Vec<Step> = Vec::new();
+        for Found { step, rank, opening } in found.into_iter().filter(|found| select.wants(found)) {
+            let place = RankPlace { number: rank.number, name: rank.text, opening };
+            match steps.last_mut() {
+                Some(last) if last.number == step => last.ranks.push(place),
+                _ => steps.push(Step { number: step, ranks: vec![place] }),
+            }
+        }
+        Ok(Dump { path: path.to_owned(), steps, problems })
     }
 }
 
+/// Steps in order, then ranks; what has no number comes last.
+fn order(a: &Found, b: &Found) -> std::cmp::Ordering {
+    let number = |number: Option<u64>| (number.is_none(), number);
+    let key = |found: &Found| (number(found.step), number(found.rank.number));
+    key(a).cmp(&key(b)).then_with(|| natural::compare(a.rank.text.as_bytes(), b.rank.text.as_bytes()))
+}
+
+impl Select {
+    fn wants(&self, found: &Found) -> bool {
+        let listed = |numbers: &[u64], number: Option<u64>| {
+            numbers.is_empty() || number.is_some_and(|number| numbers.contains(&number))
+        };
+        listed(&self.steps, found.step) && listed(&self.ranks, found.rank.number)
+    }
+
+    /// Whether everything asked for is there.
+    fn check(&self, path: &Path, found: &[Found]) -> Result<(), Error> {
+        let steps = found.iter().filter_map(|found| found.step).collect();
+        missing("step", &self.steps, &steps, path)?;
+        let of_steps = Select { ranks: Vec::new(), ..self.clone() };
+        let ranks = found.iter().filter(|found| of_steps.wants(found)).filter_map(|found| found.rank.number);
+        missing("rank", &self.ranks, &ranks.collect(), path)
+    }
+}
+
+/// Refuses a number that is not there.
+fn missing(what: &str, wanted: &[u64], present: &BTreeSet<u64>, path: &Path) -> Result<(), Error> {
+    let Some(number) = wanted.iter().find(|number| !present.contains(number)) else { return Ok(()) };
+    let present: Vec<String> = present.iter().map(u64::to_string).collect();
+    let found = match present.as_slice() {
+        [] => format!("no {what} with a number"),
+        [one] => format!("only {what} {one}"),
+        all => format!("{what}s {}", all.join(", ")),
+    };
+    Err(Error::whole(Fault::malformed(format!("{what} {number}"), found)).in_file(path))
+}
+
 impl RankPlace {
+    /// The file or folder that is opened.
+    pub fn path(&self) -> &Path {
+        self.opening.path()
+    }
+
     /// Reads the index of the rank.
     pub fn open(&self) -> Result<Rank, Error> {
-        msprobe::open(&self.path)
+        match &self.opening {
+            Opening::Msprobe(files) => joined::open(self.path(), files, msprobe::open),
+            Opening::Pkl(files) => joined::open(self.path(), files, pkl::open),
+            Opening::AsyncNpy(folder) => async_npy::open(folder),
+            Opening::Folder(folder, names) => files::open_folder(folder, names),
+            Opening::File(path) => files::open_file(path),
+        }
     }
 }

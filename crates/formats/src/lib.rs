@@ -18,6 +18,7 @@ pub mod file;
 pub mod json;
 pub mod msprobe;
 pub mod names;
+pub mod natural;
 pub mod npy;
 pub mod npz;
 mod packed;

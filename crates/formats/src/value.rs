@@ -67,6 +67,17 @@ impl Value {
         found
     }
 
+    /// Everything in the tree that holds nothing further, with its dotted path, in file order.
+    pub fn leaves(&self) -> Vec<(String, &Value)> {
+        let mut found = Vec::new();
+        self.visit(&mut |path, value| {
+            if !matches!(value, Value::List(_) | Value::Tuple(_) | Value::Dict(_)) {
+                found.push((path.to_owned(), value));
+            }
+        });
+        found
+    }
+
     /// Calls `see` for every leaf and every container, parents first.
     pub(crate) fn visit<'a>(&'a self, see: &mut impl FnMut(&str, &'a Value)) {
         self.visit_below(&mut String::new(), see);

@@ -27,6 +27,8 @@ impl Table {
             html.push_str(match row.emphasis {
                 Emphasis::Plain => "<tr>",
                 Emphasis::Good => "<tr style=\"color: green\">",
+                // Plain yellow cannot be read on white.
+                Emphasis::Warn => "<tr style=\"color: goldenrod\">",
                 Emphasis::Bad => "<tr style=\"color: crimson\">",
             });
             for (index, (column, value)) in self.columns.iter().zip(&row.cells).enumerate() {

@@ -1,7 +1,8 @@
 //! Rows in, something to read out.
 //!
 //! Whoever has measured something says it once, as a [`Record`] (named values) or a [`Table`] (rows of cells),
-//! and this crate shows it: as text for a terminal or a pipe, as JSON for a program, as HTML for a notebook.
+//! and this crate shows it: as text for a terminal or a pipe, as JSON for a program, as HTML for a notebook. Rows
+//! too many to hold go one by one into a result sheet ([`csv`], [`xlsx`]), and [`sheet`] reads such sheets again.
 //! It does not know what was measured or where rows come from; only the names of the results' fields live here
 //! ([`fields`]), so that every face of the program uses the same ones.
 //!
@@ -9,16 +10,20 @@
 //! Record, Table ──► text   (colour only adds: every word is there without it)
 //!               ──► json   (numbers stay numbers; NaN and infinities are strings, see json)
 //!               ──► html   (escaped; carries no style but its own)
+//! Row, Row, …   ──► csv, xlsx ──► Sheet   (full precision; no text in them can run)
 //! ```
 
 mod bars;
 mod cell;
+pub mod csv;
 pub mod fields;
 mod html;
 mod json;
 mod number;
+pub mod sheet;
 mod table;
 mod terminal;
+pub mod xlsx;
 
 pub use bars::Bars;
 pub use cell::{Cell, Record};

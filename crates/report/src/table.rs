@@ -48,6 +48,8 @@ pub enum Emphasis {
     Plain,
     /// All is well.
     Good,
+    /// Worth a look.
+    Warn,
     /// Something is wrong.
     Bad,
 }

@@ -61,6 +61,7 @@ impl Terminal {
                 match row.emphasis {
                     Emphasis::Plain => shown,
                     Emphasis::Good => shown.fg(Color::Green),
+                    Emphasis::Warn => shown.fg(Color::Yellow),
                     Emphasis::Bad => shown.fg(Color::Red),
                 }
             }));

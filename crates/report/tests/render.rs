@@ -39,6 +39,22 @@ fn colour_adds_to_the_text_and_changes_none_of_it() {
 }
 
 #[test]
+fn each_emphasis_has_its_colour() {
+    for (emphasis, html, ansi) in [
+        (Emphasis::Plain, "<tr>", "x"),
+        (Emphasis::Good, "<tr style=\"color: green\">", "\u{1b}[38;5;10mx"),
+        (Emphasis::Warn, "<tr style=\"color: goldenrod\">", "\u{1b}[38;5;11mx"),
+        (Emphasis::Bad, "<tr style=\"color: crimson\">", "\u{1b}[38;5;9mx"),
+    ] {
+        let mut table = Table::new("", &[("", Align::Left)]);
+        table.push(vec![Cell::text("x")], emphasis);
+        assert!(table.to_html().contains(&format!("{html}<td")), "{}", table.to_html());
+        let text = Terminal { colour: true, width: None }.render(&table);
+        assert!(text.starts_with(ansi), "{text:?}");
+    }
+}
+
+#[test]
 fn a_title_cannot_move_the_cursor() {
     let table = Table::new("x.pt:\u{1b}[2J\n", &[("", Align::Left)]);
     assert_eq!(Terminal::default().render(&table), "x.pt:\\u{1b}[2J\\n\n");

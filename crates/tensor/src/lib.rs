@@ -6,10 +6,12 @@
 
 mod dtype;
 mod float8;
+mod python_float;
 mod scalar;
 mod view;
 
 pub use dtype::DType;
 pub use float8::Table;
+pub use python_float::{push_python_float, python_float_repr};
 pub use scalar::Scalar;
 pub use view::{View, ViewError, contiguous_strides, coordinates, element_count};

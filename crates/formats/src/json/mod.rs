@@ -13,16 +13,15 @@
 //! ```
 
 mod event;
-mod python_float;
 mod reader;
 mod text;
 mod tree;
 mod writer;
 
 pub use event::Event;
-pub use python_float::python_float_repr;
 pub use reader::Reader;
 pub use tree::Json;
+pub use ulpscope_tensor::python_float_repr;
 pub use writer::{Layout, Writer};
 
 use crate::error::Error;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{Event, Json, python_float, text};
+use super::{Event, Json, text};
 use crate::error::{Error, Fault};
 
 /// Bytes gathered before they are handed on.
@@ -97,7 +97,7 @@ impl<'w> Writer<'w> {
             self.plain(if number > 0.0 { b"Infinity" } else { b"-Infinity" })
         } else {
             self.before_item();
-            python_float::push_python_float(number, &mut self.buffer);
+            ulpscope_tensor::push_python_float(number, &mut self.buffer);
             self.pass_on()
         }
     }

@@ -26,6 +26,11 @@ impl<'a> Lines<'a> {
         Lines { bytes, at: 0, number: 0 }
     }
 
+    /// The lines of a part of a file, the first of which has the given number.
+    pub fn within(bytes: &'a [u8], number: u64) -> Lines<'a> {
+        Lines { bytes, at: 0, number: number.saturating_sub(1) }
+    }
+
     /// How many bytes have been read.
     pub fn position(&self) -> usize {
         self.at

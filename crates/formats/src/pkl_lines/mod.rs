@@ -9,15 +9,18 @@
 //! ```text
 //! Bytes ──► Lines ──► (line number, Line) or the Error of that line, and on to the next
 //!   └─────► to_value ──► name → Tensor        (torch_npu.hooks, all values recorded)
+//! Line  ──► CallLines, CallNumbers             (which lines are one call, and which call)
 //! Line  ──► LineWriter ──► the line as json.dumps wrote it
 //! ```
 
+mod call_lines;
 mod kind;
 mod line;
 mod lines;
 mod tensor;
 mod writer;
 
+pub use call_lines::{CallLines, CallNumbers, Part, line_name};
 pub use kind::{Kind, kind};
 pub use line::{Frame, Line, Payload, Shape, Values, dtype_named};
 pub use lines::{Lines, MAX_LINE_BYTES};

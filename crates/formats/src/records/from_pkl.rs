@@ -1,6 +1,5 @@
 //! Lines of a `.pkl` into calls of a `dump.json`.
 
-use std::collections::{HashMap, HashSet};
 use std::io::Write;
 
 use super::Report;
@@ -11,8 +10,10 @@ use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place, shortened};
 use crate::json::Json;
 use crate::msprobe::{Call, DumpWriter, Item, plain_file_name};
-use crate::names::{CallName, Direction, LineName};
-use crate::pkl_lines::{Kind, Line, Lines, Payload, Shape, Values, kind};
+use crate::names::{CallName, LineName};
+use crate::pkl_lines::{
+    CallLines, CallNumbers, Kind, Line, Lines, Part, Payload, Shape, Values, kind, line_name,
+};
 
 /// What the file itself does not say.
 #[derive(Clone, Debug, Default)]
@@ -47,8 +48,7 @@ pub fn pkl_to_msprobe(
         kind,
         writer: DumpWriter::new(dump, &header)?,
         stacks: StackGroups::default(),
-        taken: HashMap::new(),
-        unanswered: HashMap::new(),
+        numbers: CallNumbers::default(),
         open: None,
         report: Report::default(),
     };
@@ -62,13 +62,6 @@ pub fn pkl_to_msprobe(
     assembly.writer.finish(&[])?;
     assembly.stacks.write(stack)?;
     Ok(assembly.report)
-}
-
-fn line_name(name: &str, kind: Kind) -> Option<LineName> {
-    match kind {
-        Kind::Ptdbg4 | Kind::Ptdbg6 => LineName::from_ptdbg(name),
-        Kind::HooksSample | Kind::HooksFull | Kind::HooksOverflow => LineName::from_hooks(name),
-    }
 }
 
 /// Modules or APIs: a dump has one or the other, so the first name tells.
@@ -205,10 +198,7 @@ struct Assembly<'w> {
     kind: Kind,
     writer: DumpWriter<'w>,
     stacks: StackGroups,
-    /// Numbers of the calls written, by name: few bytes per call, where whole names would be many.
-    taken: HashMap<(String, Direction), Taken>,
-    /// Forward calls, by name, that no backward call has answered; only for names without numbers.
-    unanswered: HashMap<String, Vec<u64>>,
+    numbers: CallNumbers,
     open: Option<OpenCall>,
     report: Report,
 }
@@ -228,15 +218,16 @@ impl Assembly<'_> {
     }
 
     fn add(&mut self, place: Place, name: LineName, described: Described) -> Result<(), Error> {
-        let joins = self.open.as_ref().is_some_and(|open| match &described {
-            Described::Item(_) => open.continues_with(&name),
-            Described::Stack(_) => open.is_same_call(&name) && open.stack.is_none(),
-            Described::Frame(_) => open.is_same_call(&name) && open.entries == 0,
-        });
-        if !joins {
+        let part = match described {
+            Described::Item(_) => Part::Entry,
+            Described::Stack(_) => Part::Stack,
+            Described::Frame(_) => Part::Frame,
+        };
+        if !self.open.as_ref().is_some_and(|open| open.lines.continue_with(&name, part)) {
             self.close()?;
         }
-        let open = self.open.get_or_insert_with(|| OpenCall::new(name.clone()));
+        let open = self.open.get_or_insert_with(|| OpenCall::new(CallLines::begin(name.clone(), part)));
+        open.lines.take(&name, part);
         match described {
             Described::Item(item) => {
                 if let Err(fault) = open.place(&name, item) {
@@ -252,7 +243,7 @@ impl Assembly<'_> {
     /// Writes the open call, if there is one.
     fn close(&mut self) -> Result<(), Error> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
-        let name = self.number(&open.name);
+        let name = self.number(&open.lines.name);
         let key = name.to_msprobe();
         if let Some(lines) = open.stack.take() {
             self.report.stacks += 1;
@@ -268,43 +259,9 @@ impl Assembly<'_> {
         Ok(())
     }
 
-    /// The call's own number, or the next free one where it has none or another call of that name had it.
     fn number(&mut self, name: &LineName) -> CallName {
-        let answered = match name.index {
-            None => self.answered_forward(name),
-            Some(_) => None,
-        };
-        let taken = self.taken.entry((name.base.clone(), name.direction)).or_default();
-        let mut index = name.index.or(answered).unwrap_or(taken.next);
-        if !taken.numbers.insert(index) {
-            self.report.renumbered += 1;
-            index = taken.next;
-            taken.numbers.insert(index);
-        }
-        taken.next = taken.next.max(index.saturating_add(1));
+        let (index, renumbered) = self.numbers.give(name);
+        self.report.renumbered += u64::from(renumbered);
         CallName { base: name.base.clone(), index, direction: name.direction }
     }
-
-    /// torch_npu.hooks does not number calls. Gradients flow backwards, so a backward call most likely answers
-    /// the last forward call of its name that has not been answered.
-    fn answered_forward(&mut self, name: &LineName) -> Option<u64> {
-        let unanswered = self.unanswered.entry(name.base.clone()).or_default();
-        match name.direction {
-            Direction::Backward => unanswered.pop(),
-            Direction::Forward => {
-                let next =
-                    self.taken.get(&(name.base.clone(), Direction::Forward)).map_or(0, |taken| taken.next);
-                unanswered.push(next);
-                Some(next)
-            }
-        }
-    }
-}
-
-/// The numbers that calls of one name have.
-#[derive(Default)]
-struct Taken {
-    numbers: HashSet<u64>,
-    /// One more than the largest of them.
-    next: u64,
 }

@@ -3,6 +3,7 @@
 use crate::error::Fault;
 use crate::msprobe::Item;
 use crate::names::{Direction, LineName, Role};
+use crate::pkl_lines::CallLines;
 
 /// Largest position of an argument. A gap is filled with `null`, so a position costs memory.
 const MAX_POSITION: usize = 1 << 16;
@@ -15,45 +16,19 @@ const MAX_PATH: usize = 400;
 
 /// The call whose lines are being read.
 pub(super) struct OpenCall {
-    pub(super) name: LineName,
+    pub(super) lines: CallLines,
     /// Its stack, innermost frame first.
     pub(super) stack: Option<Vec<String>>,
     /// Arguments and results placed so far.
     pub(super) entries: u64,
-    /// Role and position of the last of them.
-    last: Option<(Role, Vec<usize>)>,
     inputs: Vec<Item>,
     outputs: Vec<Item>,
     items: usize,
 }
 
 impl OpenCall {
-    pub(super) fn new(name: LineName) -> OpenCall {
-        OpenCall {
-            name,
-            stack: None,
-            entries: 0,
-            last: None,
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            items: 0,
-        }
-    }
-
-    /// Whether a stack of that name is this call's.
-    pub(super) fn is_same_call(&self, name: &LineName) -> bool {
-        (&self.name.base, self.name.index, self.name.direction) == (&name.base, name.index, name.direction)
-    }
-
-    /// Whether an entry of that name is the next of this call. Tools write the inputs, then the outputs, each
-    /// in order, so an entry that goes back belongs to another call of the same name.
-    pub(super) fn continues_with(&self, name: &LineName) -> bool {
-        let onward = match &self.last {
-            None => true,
-            Some((role, path)) if *role == name.role => name.path > *path,
-            Some((role, _)) => *role == Role::Input,
-        };
-        self.is_same_call(name) && onward
+    pub(super) fn new(lines: CallLines) -> OpenCall {
+        OpenCall { lines, stack: None, entries: 0, inputs: Vec::new(), outputs: Vec::new(), items: 0 }
     }
 
     /// Puts an item at its position.
@@ -61,7 +36,6 @@ impl OpenCall {
         if name.path.len() > MAX_PATH {
             return Err(Fault::TooDeep { limit: MAX_PATH });
         }
-        self.last = Some((name.role, name.path.clone()));
         let lone = [0];
         let path = if name.path.is_empty() { &lone[..] } else { &name.path };
         let mut list = if name.role == Role::Input { &mut self.inputs } else { &mut self.outputs };
@@ -111,7 +85,7 @@ impl OpenCall {
     pub(super) fn into_sections(self, gradients_first: bool) -> Vec<(String, Item)> {
         let recorded = |items: Vec<Item>| (!items.is_empty()).then_some(Item::List(items));
         let (inputs, outputs) = (recorded(self.inputs), recorded(self.outputs));
-        let sections = match self.name.direction {
+        let sections = match self.lines.name.direction {
             Direction::Forward => {
                 let kwargs = inputs.is_some().then(|| Item::Dict(Vec::new()));
                 vec![("input_args", inputs), ("input_kwargs", kwargs), ("output", outputs)]

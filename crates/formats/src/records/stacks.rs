@@ -10,7 +10,7 @@ use crate::msprobe::{Stack, StackForm, StackJson, StackWriter};
 use crate::pkl_lines::Frame;
 
 /// A frame as msprobe writes it.
-pub(super) fn frame_to_line(frame: &Frame) -> String {
+pub fn frame_to_line(frame: &Frame) -> String {
     let Frame { file, line, function, code } = frame;
     match code {
         Some(code) if file.is_empty() && line.is_empty() => code.clone(),
@@ -20,7 +20,7 @@ pub(super) fn frame_to_line(frame: &Frame) -> String {
 }
 
 /// A line of msprobe's as a frame; a line of another form is kept whole where the code would be.
-pub(super) fn line_to_frame(line: &str) -> Frame {
+pub fn line_to_frame(line: &str) -> Frame {
     let (place, code) = match line.split_once(", \n ") {
         Some((place, code)) => (place, Some(code.to_owned())),
         None => (line, None),
@@ -45,7 +45,7 @@ pub(super) fn line_to_frame(line: &str) -> Frame {
 }
 
 /// The `FrameInfo(...)` that torch_npu.hooks prints, as a line; kept whole when it is of another form.
-pub(super) fn frame_info_to_line(info: &str) -> String {
+pub fn frame_info_to_line(info: &str) -> String {
     parse_frame_info(info).map_or_else(|| info.to_owned(), |frame| frame_to_line(&frame))
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 /// Compares two names; runs of digits count as numbers. Names that only differ in leading zeros fall back to
 /// byte order, so that the order is total.
-pub(crate) fn compare(left: &[u8], right: &[u8]) -> Ordering {
+pub fn compare(left: &[u8], right: &[u8]) -> Ordering {
     let (mut a, mut b) = (left, right);
     loop {
         match (a.first(), b.first()) {

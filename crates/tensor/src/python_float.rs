@@ -1,10 +1,13 @@
 //! Floats printed as Python prints them.
+//!
+//! Dumps and result sheets are read by Python programs and compared with what those wrote: the same double must
+//! come out as the same text in every file.
 
 /// A float as Python's `repr` shows it: the shortest digits that read back as the same double, in plain
 /// notation between `1e-4` and `1e16` and in scientific notation elsewhere.
 ///
 /// ```
-/// use ulpscope_formats::json::python_float_repr;
+/// use ulpscope_tensor::python_float_repr;
 /// assert_eq!(python_float_repr(63.0), "63.0");
 /// assert_eq!(python_float_repr(1e-5), "1e-05");
 /// assert_eq!(python_float_repr(1e16), "1e+16");
@@ -17,7 +20,7 @@ pub fn python_float_repr(value: f64) -> String {
 }
 
 /// Appends [`python_float_repr`] of a float.
-pub(super) fn push_python_float(value: f64, out: &mut Vec<u8>) {
+pub fn push_python_float(value: f64, out: &mut Vec<u8>) {
     if value.is_nan() {
         return out.extend_from_slice(b"nan");
     }

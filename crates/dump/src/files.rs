@@ -1,0 +1,252 @@
+//! Tensor files and checkpoints of any program: every tensor, and every plain value beside one, is a call of its
+//! own that was saved under its name.
+//!
+//! | file | name |
+//! |---|---|
+//! | that the user named, with one tensor in it | none, so that two such files are a pair whatever they are called |
+//! | that the user named, with several | their dotted paths in the file |
+//! | in a folder, with one tensor in it | its path below the folder, without the extension |
+//! | in a folder, with several | their dotted paths in the file; in front of them the path of the file, if two files of the folder use the same name |
+//!
+//! The shards of a checkpoint (`model-00001-of-00003.safetensors`) are one file in all this. Files are mapped, so
+//! what is kept of each is its table of contents.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ulpscope_formats::file::{self, Format};
+use ulpscope_formats::json::Json;
+use ulpscope_formats::{Access, Error, Fault, Value};
+
+use crate::call::{Call, CallKind};
+use crate::entry::{Content, Data, Entry, Role, TensorEntry};
+use crate::problems::Problems;
+use crate::rank::{Index, Rank, Source, Task, Tool};
+
+/// Files whose contents are kept; of further ones they are read again when asked for. A system maps only so many.
+const MAX_KEPT: usize = 4096;
+
+/// Digits of the numbers in the name of a shard.
+const SHARD_DIGITS: usize = 5;
+
+/// Opens a file that the user named.
+pub(crate) fn open_file(path: &Path) -> Result<Rank, Error> {
+    let mut contents = Contents::default();
+    let leaves = read(path)?;
+    contents.take(PathBuf::from(path.file_name().unwrap_or_default()), leaves);
+    // A lone tensor has an empty path in its file.
+    Ok(contents.into_rank(path, path.parent().unwrap_or(Path::new("")), |item, _| item.name.clone()))
+}
+
+/// Opens the files of a folder, given by their paths below it.
+pub(crate) fn open_folder(folder: &Path, names: &[PathBuf]) -> Result<Rank, Error> {
+    let mut contents = Contents::default();
+    for name in names {
+        // An array file is known to hold one tensor: its header is read when somebody asks.
+        if name.extension().is_some_and(|extension| extension == "npy") {
+            contents.take_lone(name.clone());
+            continue;
+        }
+        match read(&folder.join(name)) {
+            Ok(leaves) => contents.take(name.clone(), leaves),
+            Err(error) if matches!(error.fault, Fault::UnknownFormat { .. }) => {}
+            Err(error) => contents.problems.add(&error),
+        }
+    }
+    let mixed = contents.sets_share_names();
+    Ok(contents.into_rank(folder, folder, |item, set| {
+        if item.name.is_empty() {
+            set.to_owned()
+        } else if mixed {
+            format!("{set}.{}", item.name)
+        } else {
+            item.name.clone()
+        }
+    }))
+}
+
+/// Everything in a file, with its dotted path.
+fn read(path: &Path) -> Result<Vec<(String, Value)>, Error> {
+    let opened = file::read(path, Access::ReadOnly)?;
+    if matches!(opened.format, Format::Msprobe | Format::PklLines) {
+        let why = "is a dump among tensor files: name it by itself".to_owned();
+        return Err(Error::whole(Fault::Unsupported(why)).in_file(path));
+    }
+    let leaves = opened.value.leaves();
+    Ok(leaves.into_iter().map(|(name, value)| (name, value.clone())).collect())
+}
+
+/// Files, and what is in them.
+#[derive(Default)]
+struct Contents {
+    files: Vec<Stored>,
+    items: Vec<Item>,
+    problems: Problems,
+}
+
+struct Stored {
+    /// Its path below the folder.
+    path: PathBuf,
+    /// What is in it, unless it is read again each time.
+    leaves: Option<Arc<Vec<Value>>>,
+}
+
+struct Item {
+    file: usize,
+    /// The position in the file.
+    leaf: usize,
+    /// The dotted path in the file; empty for a lone tensor.
+    name: String,
+}
+
+impl Contents {
+    fn take_lone(&mut self, path: PathBuf) {
+        self.items.push(Item { file: self.files.len(), leaf: 0, name: String::new() });
+        self.files.push(Stored { path, leaves: None });
+    }
+
+    fn take(&mut self, path: PathBuf, leaves: Vec<(String, Value)>) {
+        let file = self.files.len();
+        let mut values = Vec::new();
+        for (leaf, (name, value)) in leaves.into_iter().enumerate() {
+            if let Value::Unread(why) = &value {
+                let error = Error::whole(Fault::Unsupported(why.clone())).in_part(&name).in_file(&path);
+                self.problems.add(&error);
+            }
+            self.items.push(Item { file, leaf, name });
+            values.push(value);
+        }
+        // What an archive had compressed lies in memory of our own.
+        let mapped = |value: &Value| match value {
+            Value::Tensor(tensor) => !tensor.storage().is_writable() || tensor.storage().is_empty(),
+            _ => true,
+        };
+        let kept = file < MAX_KEPT && values.iter().all(mapped);
+        self.files.push(Stored { path, leaves: kept.then(|| Arc::new(values)) });
+    }
+
+    /// Whether two files that are not shards of one use the same name.
+    fn sets_share_names(&self) -> bool {
+        let sets: Vec<String> = self.files.iter().map(|file| set_name(&file.path)).collect();
+        let mut users: HashMap<&str, &str> = HashMap::new();
+        self.items.iter().filter(|item| !item.name.is_empty()).any(|item| {
+            let set = &sets[item.file];
+            *users.entry(&item.name).or_insert(set) != set
+        })
+    }
+
+    fn into_rank(self, path: &Path, folder: &Path, base: impl Fn(&Item, &str) -> String) -> Rank {
+        let sets: Vec<String> = self.files.iter().map(|file| set_name(&file.path)).collect();
+        let mut index = Index::default();
+        for item in &self.items {
+            let base = index.names.id(&base(item, &sets[item.file]));
+            // The number of the file, and the position in it.
+            let place = item.file as u64..item.leaf as u64;
+            index.calls.push(Call { base, index: None, kind: CallKind::Saved, place });
+        }
+        let source = FilesSource { folder: folder.to_owned(), files: self.files, last: Mutex::new(None) };
+        Rank {
+            path: path.to_owned(),
+            tool: Tool::Files,
+            task: Task::Tensor,
+            level: None,
+            index,
+            source: Box::new(source),
+            problems: self.problems,
+        }
+    }
+}
+
+/// The path of a file without its extension and without the number of a shard.
+fn set_name(path: &Path) -> String {
+    let stem = path.with_extension("");
+    let stem = stem.to_string_lossy();
+    let number = |text: &str| text.len() == SHARD_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());
+    let shard = stem.rsplit_once("-of-").filter(|(_, count)| number(count));
+    match shard.and_then(|(front, _)| front.rsplit_once('-')) {
+        Some((set, shard)) if number(shard) => set.to_owned(),
+        _ => stem.into_owned(),
+    }
+}
+
+struct FilesSource {
+    folder: PathBuf,
+    files: Vec<Stored>,
+    /// The last file that was read again: its entries are asked for one after the other.
+    last: Mutex<Option<(usize, Arc<Vec<Value>>)>>,
+}
+
+impl FilesSource {
+    fn leaves(&self, number: usize) -> Result<Arc<Vec<Value>>, Error> {
+        let Stored { path, leaves } = &self.files[number];
+        if let Some(leaves) = leaves {
+            return Ok(Arc::clone(leaves));
+        }
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((file, leaves)) = &*last
+            && *file == number
+        {
+            return Ok(Arc::clone(leaves));
+        }
+        let leaves = read(&self.folder.join(path))?;
+        let leaves = Arc::new(leaves.into_iter().map(|(_, value)| value).collect());
+        *last = Some((number, Arc::clone(&leaves)));
+        Ok(leaves)
+    }
+}
+
+impl Source for FilesSource {
+    fn entries(&self, index: &Index, call: usize) -> Result<Vec<Entry>, Error> {
+        let call = &index.calls[call];
+        let (file, leaf) = (call.place.start as usize, call.place.end as usize);
+        let base = index.names.text(call.base);
+        let name = if base.is_empty() { set_name(&self.files[file].path) } else { base.to_owned() };
+        let content = match self.leaves(file) {
+            Ok(leaves) => leaves.get(leaf).map_or(Content::None, content),
+            // The entry is there; whoever asks for its elements hears why there are none.
+            Err(error) => content(&Value::Unread(error.to_string())),
+        };
+        Ok(vec![Entry { name, role: Role::Saved, path: String::new(), content }])
+    }
+
+    fn stack(&self, _index: &Index, _call: usize) -> Option<Vec<String>> {
+        None
+    }
+
+    fn parent(&self, _index: &Index, _call: usize) -> Option<String> {
+        None
+    }
+
+    fn data_folder(&self) -> Option<&Path> {
+        None
+    }
+
+    fn late_problems(&self) -> Problems {
+        Problems::default()
+    }
+}
+
+fn content(value: &Value) -> Content {
+    let scalar = |kind: &str, value: Json| Content::Scalar { kind: kind.to_owned(), value };
+    match value {
+        Value::None => Content::None,
+        Value::Bool(flag) => scalar("bool", Json::Bool(*flag)),
+        Value::Int(number) => scalar("int", Json::Int(*number)),
+        Value::Float(number) => scalar("float", Json::Float(*number)),
+        Value::Str(text) => scalar("str", Json::Str(text.clone())),
+        Value::Bytes(bytes) => Content::Other(Json::Str(format!("{} bytes", bytes.len()))),
+        Value::Opaque(what) => Content::Other(Json::Str(what.clone())),
+        Value::Unread(why) => {
+            let entry = TensorEntry::bare(String::new(), None);
+            Content::Tensor(Box::new(TensorEntry { data: Data::Refused(why.clone()), ..entry }))
+        }
+        Value::Tensor(tensor) => {
+            let shape = tensor.shape().iter().map(|&dim| dim as u64).collect();
+            let entry = TensorEntry::bare(format!("torch.{}", tensor.dtype()), Some(shape));
+            Content::Tensor(Box::new(TensorEntry { data: Data::Tensor(tensor.clone()), ..entry }))
+        }
+        // Leaves hold nothing further.
+        Value::List(_) | Value::Tuple(_) | Value::Dict(_) => Content::None,
+    }
+}

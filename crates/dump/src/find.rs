@@ -1,0 +1,260 @@
+//! What lies in a folder: rank by rank, whoever wrote it.
+//!
+//! ```text
+//! dump.json, debug.json          a rank of msprobe
+//! *.pkl of JSON lines            a rank of ptdbg_ascend or torch_npu.hooks
+//! step{N}/                       a step; rank{N}/, rank/, proc{pid}/ a rank: looked into
+//! …_shape[..]_stride[..]….npy    the asynchronous dump of torch_npu.hooks
+//! any other folder               looked into if there is nothing of the above beside it (ptdbg_dump_v4.0/)
+//! .npy, .pt, .safetensors, …     tensor files of any program, if there is nothing of the above anywhere
+//! ```
+//! Links are not followed: what they lead to is not part of the dump.
+
+use std::path::{Path, PathBuf};
+
+use ulpscope_formats::file::Format;
+use ulpscope_formats::{Access, Bytes, Error, Fault};
+
+use crate::async_npy;
+use crate::listing::{Listing, tensor_files};
+use crate::problems::Problems;
+
+/// Folders that are looked into below each other in search of a dump.
+const MAX_DEPTH: usize = 8;
+
+/// Names shown of what was found instead of a dump.
+const SHOWN: usize = 8;
+
+/// A rank that was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) step: Option<u64>,
+    pub(crate) rank: RankName,
+    pub(crate) opening: Opening,
+}
+
+/// What a rank's folder is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RankName {
+    pub(crate) number: Option<u64>,
+    pub(crate) text: String,
+}
+
+/// What there is to open.
+#[derive(Clone, Debug)]
+pub(crate) enum Opening {
+    /// `dump.json`, `debug.json`, or both.
+    Msprobe(Vec<PathBuf>),
+    /// A `.pkl`, or several overflow dumps.
+    Pkl(Vec<PathBuf>),
+    /// A folder of files whose names say everything.
+    AsyncNpy(PathBuf),
+    /// Tensor files somewhere below a folder, by their relative paths, in order.
+    Folder(PathBuf, Vec<PathBuf>),
+    /// A tensor file, or a checkpoint.
+    File(PathBuf),
+}
+
+impl Opening {
+    /// The file or folder that is opened.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Opening::Msprobe(files) | Opening::Pkl(files) => match files.as_slice() {
+                [file] => file,
+                files => files.first().and_then(|file| file.parent()).unwrap_or(Path::new("")),
+            },
+            Opening::AsyncNpy(path) | Opening::Folder(path, _) | Opening::File(path) => path,
+        }
+    }
+}
+
+/// The number of a folder called `step{N}`.
+pub(crate) fn step_number(name: &str) -> Option<u64> {
+    digits(name.strip_prefix("step")?)
+}
+
+/// The rank of a folder called `rank{N}`, `rank` or `proc{pid}`. A process id is no number of a rank.
+pub(crate) fn rank_name(name: &str) -> Option<RankName> {
+    let text = name.to_owned();
+    if let Some(number) = name.strip_prefix("rank") {
+        let number = if number.is_empty() { None } else { Some(digits(number)?) };
+        return Some(RankName { number, text });
+    }
+    digits(name.strip_prefix("proc")?).map(|_| RankName { number: None, text })
+}
+
+pub(crate) fn digits(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// Finds the ranks in a folder or file that the user named.
+pub(crate) fn find(path: &Path, problems: &mut Problems) -> Result<Vec<Found>, Error> {
+    // `.` and links have no telling name of their own.
+    let whole = path.canonicalize().map_err(|error| Error::whole(error).in_file(path))?;
+    let names: Vec<String> = whole
+        .ancestors()
+        .take(3)
+        .filter_map(Path::file_name)
+        .map(|name| name.to_string_lossy().into())
+        .collect();
+    let name = |up: usize| names.get(up).map_or("", String::as_str);
+    let folder = usize::from(!path.is_dir());
+    let rank = rank_name(name(folder)).unwrap_or_default();
+    // The step is told by the folder itself, or by the one around a rank's.
+    let above = if rank.text.is_empty() { folder } else { folder + 1 };
+    let here = Here { step: step_number(name(above)), rank };
+    if !path.is_dir() {
+        return Ok(vec![here.found(of_file(path)?)]);
+    }
+    let mut search = Search { problems };
+    let mut found = search.look(path, &here, 0)?;
+    if found.is_empty() {
+        let files = tensor_files(path, search.problems);
+        if !files.is_empty() {
+            found.push(here.found(Opening::Folder(path.to_owned(), files)));
+        }
+    }
+    if found.is_empty() {
+        return Err(nothing_in(path, search.problems));
+    }
+    Ok(found)
+}
+
+/// What a single file is.
+fn of_file(path: &Path) -> Result<Opening, Error> {
+    if let Some("stack.json" | "construct.json") = path.file_name().and_then(|name| name.to_str()) {
+        let message = "belongs to a dump and is none by itself: name the dump.json beside it, or the folder";
+        return Err(Error::whole(Fault::Unsupported(message.to_owned())).in_file(path));
+    }
+    let bytes = Bytes::map(path, Access::ReadOnly)?;
+    let format = Format::detect(path, &bytes).map_err(|error| error.in_file(path))?;
+    Ok(match format {
+        Format::Msprobe => Opening::Msprobe(vec![path.to_owned()]),
+        Format::PklLines => Opening::Pkl(vec![path.to_owned()]),
+        _ => Opening::File(path.to_owned()),
+    })
+}
+
+/// Where the search is.
+#[derive(Clone, Debug, Default)]
+struct Here {
+    step: Option<u64>,
+    rank: RankName,
+}
+
+impl Here {
+    fn found(&self, opening: Opening) -> Found {
+        Found { step: self.step, rank: self.rank.clone(), opening }
+    }
+}
+
+struct Search<'p> {
+    problems: &'p mut Problems,
+}
+
+impl Search<'_> {
+    fn look(&mut self, folder: &Path, here: &Here, depth: usize) -> Result<Vec<Found>, Error> {
+        let listing = Listing::read(folder)?;
+        let mut found: Vec<Found> = listing.openings(folder).into_iter().map(|one| here.found(one)).collect();
+        let mut others = Vec::new();
+        for name in &listing.folders {
+            let path = folder.join(name);
+            let below = if let Some(step) = step_number(name) {
+                Here { step: Some(step), ..here.clone() }
+            } else if let Some(rank) = rank_name(name) {
+                Here { rank, ..here.clone() }
+            } else {
+                others.push(path);
+                continue;
+            };
+            found.append(&mut self.look_into(&path, &below, depth)?);
+        }
+        if found.is_empty() && listing.files.iter().any(|name| async_npy::is_name(name)) {
+            found.push(here.found(Opening::AsyncNpy(folder.to_owned())));
+        }
+        if found.is_empty() && depth < MAX_DEPTH {
+            found = self.look_around(folder, &others, here, depth)?;
+        }
+        Ok(found)
+    }
+
+    /// Looks into the folder of a step or rank. What is wrong with it is no reason to leave the others.
+    fn look_into(&mut self, path: &Path, below: &Here, depth: usize) -> Result<Vec<Found>, Error> {
+        if depth >= MAX_DEPTH {
+            return Ok(Vec::new());
+        }
+        match self.look(path, below, depth + 1) {
+            Ok(found) => {
+                if found.is_empty() {
+                    let error = nothing_in(path, &Problems::default());
+                    self.problems.add(&error);
+                }
+                Ok(found)
+            }
+            Err(error) if matches!(error.fault, Fault::Io(_)) => {
+                self.problems.add(&error);
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks into folders whose names tell nothing: one of them may be the dump.
+    fn look_around(
+        &mut self,
+        folder: &Path,
+        others: &[PathBuf],
+        here: &Here,
+        depth: usize,
+    ) -> Result<Vec<Found>, Error> {
+        let mut dumps = Vec::new();
+        for path in others {
+            match self.look(path, here, depth + 1) {
+                Ok(found) if !found.is_empty() => dumps.push((path, found)),
+                Ok(_) => {}
+                Err(error) if matches!(error.fault, Fault::Io(_)) => self.problems.add(&error),
+                Err(error) => return Err(error),
+            }
+        }
+        if dumps.len() > 1 {
+            let names = dumps.iter().filter_map(|(path, _)| path.file_name());
+            let names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+            return Err(several(folder, &names));
+        }
+        Ok(dumps.pop().map(|(_, found)| found).unwrap_or_default())
+    }
+}
+
+/// The error of a folder that holds more than one dump.
+pub(crate) fn several(folder: &Path, names: &[String]) -> Error {
+    let found = format!("{} dumps: {}; name one of them", names.len(), shown(names));
+    Error::whole(Fault::malformed("one dump", found)).in_file(folder)
+}
+
+fn nothing_in(folder: &Path, problems: &Problems) -> Error {
+    let names = match Listing::read(folder) {
+        Ok(listing) => {
+            let folders = listing.folders.iter().map(|name| format!("{name}/"));
+            let links = listing.links.iter().map(|name| format!("{name} (a link, not followed)"));
+            let files = listing.files.iter().cloned();
+            folders.chain(files).chain(links).collect()
+        }
+        Err(_) => Vec::new(),
+    };
+    let mut found = if names.is_empty() { "an empty folder".to_owned() } else { shown(&names) };
+    if let Some(problem) = problems.listed().first() {
+        found.push_str(&format!("; {problem}"));
+    }
+    let expected = "a dump (dump.json or debug.json, a .pkl of JSON lines, folders step{N}, rank{N} or proc{pid}, \
+                    or files .npy, .npz, .pt, .safetensors)";
+    Error::whole(Fault::malformed(expected, found)).in_file(folder)
+}
+
+fn shown(names: &[String]) -> String {
+    match names.get(SHOWN..) {
+        Some(rest) if !rest.is_empty() => {
+            format!("{} and {} more", names[..SHOWN].join(", "), rest.len())
+        }
+        _ => names.join(", "),
+    }
+}

@@ -1,0 +1,120 @@
+//! What a folder holds, and what of it belongs to a dump.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use ulpscope_formats::{Error, natural};
+
+use crate::find::{Opening, digits};
+use crate::problems::Problems;
+
+/// The bytes that may stand in front of the first line of a `.pkl`.
+const SPACE_LOOKED_AT: usize = 64;
+
+/// What the names of tensor files and checkpoints end in.
+const TENSOR_EXTENSIONS: [&str; 10] =
+    ["npy", "npz", "pt", "pth", "ckpt", "safetensors", "bin", "acl", "pkl", "pickle"];
+
+/// Digits of the time in microseconds that ends the name of an ACL dump file.
+const ACL_TIME_DIGITS: usize = 16;
+
+/// What a folder holds, by name, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) files: Vec<String>,
+    pub(crate) folders: Vec<String>,
+    pub(crate) links: Vec<String>,
+}
+
+impl Listing {
+    pub(crate) fn read(folder: &Path) -> Result<Listing, Error> {
+        let in_folder = |error: std::io::Error| Error::whole(error).in_file(folder);
+        let mut listing = Listing::default();
+        for item in fs::read_dir(folder).map_err(in_folder)? {
+            let item = item.map_err(in_folder)?;
+            let kind = item.file_type().map_err(in_folder)?;
+            // A name that is no text is none that any of the tools gives.
+            let Ok(name) = item.file_name().into_string() else { continue };
+            let list = if kind.is_symlink() {
+                &mut listing.links
+            } else if kind.is_dir() {
+                &mut listing.folders
+            } else if kind.is_file() {
+                &mut listing.files
+            } else {
+                continue;
+            };
+            list.push(name);
+        }
+        listing.files.sort_unstable();
+        listing.folders.sort_unstable();
+        listing.links.sort_unstable();
+        Ok(listing)
+    }
+
+    /// What of msprobe, ptdbg_ascend or torch_npu.hooks lies directly in the folder.
+    pub(crate) fn openings(&self, folder: &Path) -> Vec<Opening> {
+        let mut openings = Vec::new();
+        let records: Vec<PathBuf> = ["dump.json", "debug.json"]
+            .into_iter()
+            .filter(|name| self.files.iter().any(|file| file == name))
+            .map(|name| folder.join(name))
+            .collect();
+        if !records.is_empty() {
+            openings.push(Opening::Msprobe(records));
+        }
+        let lines: Vec<&String> =
+            self.files.iter().filter(|name| name.ends_with(".pkl") && is_lines(&folder.join(name))).collect();
+        if lines.len() > 1 && lines.iter().all(|name| overflow_number(name).is_some()) {
+            let mut lines = lines;
+            lines.sort_by_key(|name| overflow_number(name));
+            openings.push(Opening::Pkl(lines.into_iter().map(|name| folder.join(name)).collect()));
+        } else {
+            openings.extend(lines.into_iter().map(|name| Opening::Pkl(vec![folder.join(name)])));
+        }
+        openings
+    }
+}
+
+/// Whether a `.pkl` is text. A pickle, which others name so too, never begins with a bracket.
+fn is_lines(path: &Path) -> bool {
+    let mut beginning = [0; SPACE_LOOKED_AT];
+    let read = File::open(path).and_then(|mut file| file.read(&mut beginning));
+    // One that cannot be read is kept: opening it says why.
+    read.map_or(true, |length| matches!(beginning[..length].trim_ascii_start().first(), Some(b'[') | None))
+}
+
+/// The number of an overflow dump of ptdbg_ascend: `Tensor___add___1_forward_2.pkl` is the second.
+fn overflow_number(name: &str) -> Option<u64> {
+    let (call, number) = name.strip_suffix(".pkl")?.rsplit_once(['_', '.'])?;
+    let call = call.ends_with("forward") || call.ends_with("backward");
+    call.then(|| digits(number)).flatten()
+}
+
+/// Every tensor file below a folder, in order of their paths.
+pub(crate) fn tensor_files(folder: &Path, problems: &mut Problems) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut waiting = vec![PathBuf::new()];
+    while let Some(relative) = waiting.pop() {
+        let listing = match Listing::read(&folder.join(&relative)) {
+            Ok(listing) => listing,
+            Err(error) => {
+                problems.add(&error);
+                continue;
+            }
+        };
+        let names = listing.files.into_iter().filter(|name| is_tensor_file(name));
+        files.extend(names.map(|name| relative.join(name)));
+        waiting.extend(listing.folders.into_iter().map(|name| relative.join(name)));
+    }
+    files
+        .sort_by(|a, b| natural::compare(a.as_os_str().as_encoded_bytes(), b.as_os_str().as_encoded_bytes()));
+    files
+}
+
+fn is_tensor_file(name: &str) -> bool {
+    let Some((_, extension)) = name.rsplit_once('.') else { return false };
+    TENSOR_EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str())
+        || (extension.len() == ACL_TIME_DIGITS && digits(extension).is_some())
+}

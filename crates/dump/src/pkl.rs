@@ -1,0 +1,295 @@
+//! A rank of ptdbg_ascend or torch_npu.hooks: a `.pkl` of JSON lines, and for ptdbg_ascend the folder of `.npy`
+//! files of the same name beside it.
+//!
+//! A call is a run of lines. The index keeps where each run lies; lines are decoded again when somebody asks, in
+//! the order of the file, so that all entries of all calls are all data lines of the file.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use ulpscope_formats::json::Json;
+use ulpscope_formats::msprobe::plain_file_name;
+use ulpscope_formats::names::{Direction, LineName, Role as LineRole};
+use ulpscope_formats::pkl_lines::{
+    CallLines, CallNumbers, Frame, Kind, Line, Lines, Part, Payload, Shape, Values, kind, line_name,
+    tensor_of,
+};
+use ulpscope_formats::records::{frame_info_to_line, frame_to_line, line_to_frame};
+use ulpscope_formats::{Access, Bytes, Error, Fault, Place};
+
+use crate::call::{Call, CallKind};
+use crate::entry::{Content, Data, Entry, Role, TensorEntry};
+use crate::problems::Problems;
+use crate::rank::{Index, Rank, Source, Task, Tool};
+
+/// Numbers at the end of a sample: max, min, mean.
+const SAMPLED_STATS: usize = 3;
+
+/// Opens a `.pkl`: finds its calls, and leaves the rest for when it is asked for.
+pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
+    let bytes = Bytes::map(path, Access::ReadOnly)?;
+    let Some(kind) = kind(&bytes) else {
+        let expected = "lines of ptdbg_ascend ([name, step, [], dtype, shape, stats]) or torch_npu.hooks \
+                        ([name, values, dtype, shape])";
+        let found = if bytes.is_empty() { "an empty file" } else { "none of that form among the first" };
+        return Err(Error::whole(Fault::malformed(expected, found)).in_file(path));
+    };
+    let mut indexer = Indexer::new(kind);
+    let mut problems = Problems::default();
+    let mut lines = Lines::new(&bytes);
+    loop {
+        let start = lines.position();
+        let Some(line) = lines.next() else { break };
+        let end = lines.position().min(bytes.len());
+        match line {
+            Ok((number, Line::Other(found))) => {
+                let fault = Fault::malformed("a line of a tensor, an argument or a stack", found.describe());
+                problems.add(&Error::at(Place::Line(number), fault).in_file(path));
+            }
+            Ok((_, line)) => indexer.line(&line, start as u64..end as u64),
+            Err(error) => problems.add(&error.in_file(path)),
+        }
+    }
+    indexer.close();
+    let data = path.with_extension("");
+    let data = (is_ptdbg(kind) && is_folder(&data)).then_some(data);
+    let task = match kind {
+        _ if indexer.only_stacks => Task::Structure,
+        Kind::HooksFull | Kind::HooksOverflow => Task::Tensor,
+        _ if data.is_some() => Task::Tensor,
+        _ => Task::Statistics,
+    };
+    Ok(Rank {
+        path: path.to_owned(),
+        tool: match kind {
+            Kind::Ptdbg4 => Tool::Ptdbg4,
+            Kind::Ptdbg6 => Tool::Ptdbg6,
+            Kind::HooksSample | Kind::HooksFull | Kind::HooksOverflow => Tool::Hooks,
+        },
+        task,
+        level: indexer.level().map(str::to_owned),
+        index: indexer.index,
+        source: Box::new(PklSource { bytes, kind, data }),
+        problems,
+    })
+}
+
+fn is_ptdbg(kind: Kind) -> bool {
+    matches!(kind, Kind::Ptdbg4 | Kind::Ptdbg6)
+}
+
+/// Whether this is a folder, and no link to one.
+fn is_folder(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
+}
+
+/// Puts lines together to calls.
+struct Indexer {
+    kind: Kind,
+    index: Index,
+    numbers: CallNumbers,
+    open: Option<(CallLines, Range<u64>)>,
+    only_stacks: bool,
+}
+
+impl Indexer {
+    fn new(kind: Kind) -> Indexer {
+        let (index, numbers) = (Index::default(), CallNumbers::default());
+        Indexer { kind, index, numbers, open: None, only_stacks: true }
+    }
+
+    fn line(&mut self, line: &Line, place: Range<u64>) {
+        let part = Part::of(line);
+        self.only_stacks &= part != Part::Entry;
+        let text = line.name().unwrap_or_default();
+        let Some(name) = line_name(text, self.kind) else {
+            // A name of nobody's spelling is still the name of something.
+            self.close();
+            let base = self.index.names.id(text);
+            self.index.calls.push(Call { base, index: None, kind: CallKind::Saved, place });
+            return;
+        };
+        match &mut self.open {
+            Some((lines, whole)) if lines.continue_with(&name, part) => {
+                lines.take(&name, part);
+                whole.end = place.end;
+            }
+            _ => {
+                self.close();
+                self.open = Some((CallLines::begin(name, part), place));
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        let Some((lines, place)) = self.open.take() else { return };
+        let name = &lines.name;
+        let number = match name.index {
+            // As written, even if another call has it: a module that runs twice keeps its name.
+            Some(number) => number,
+            None => self.numbers.give(name).0,
+        };
+        let base = self.index.names.id(&name.base);
+        let (index, kind) = (u32::try_from(number).ok(), name.direction.into());
+        self.index.calls.push(Call { base, index, kind, place });
+    }
+
+    /// Modules or APIs: a dump has one or the other, so the first call tells.
+    fn level(&self) -> Option<&'static str> {
+        let base = self.index.names.text(self.index.calls.first()?.base);
+        Some(if base.starts_with("Module.") { "L0" } else { "L1" })
+    }
+}
+
+struct PklSource {
+    bytes: Bytes,
+    kind: Kind,
+    /// Where the `.npy` files are, if there are any.
+    data: Option<PathBuf>,
+}
+
+impl PklSource {
+    /// The lines of a call that can be read. The others were listed when the rank was opened.
+    fn lines(&self, call: &Call) -> impl Iterator<Item = Line> {
+        let text = self.bytes.get(call.place.start as usize..call.place.end as usize).unwrap_or_default();
+        Lines::within(text, 1).flatten().map(|(_, line)| line)
+    }
+
+    fn entry(&self, line: Line) -> Option<Entry> {
+        let name = line.name()?.to_owned();
+        let (role, path) = match line_name(&name, self.kind) {
+            Some(parsed) => role_and_path(&parsed, is_ptdbg(self.kind)),
+            None => (Role::Saved, String::new()),
+        };
+        let content = match line {
+            Line::HooksTensor { values, dtype, shape, .. } => self.hooks_tensor(&values, dtype, shape),
+            Line::HooksValue { value, .. } => plain_value(value),
+            Line::PtdbgEntry { stats, dtype, shape: Shape::Text(_), .. } => {
+                let kind = dtype.trim_start_matches("<class '").trim_end_matches("'>").to_owned();
+                Content::Scalar { kind, value: stats.into_iter().next().unwrap_or(Json::Null) }
+            }
+            Line::PtdbgEntry { payload, dtype, shape: Shape::Dims(dims), stats, .. } => {
+                let mut stats = stats.into_iter();
+                let stats = std::array::from_fn(|_| stats.next().unwrap_or(Json::Null));
+                let digest = match payload {
+                    Payload::Digest(text) => Some(text),
+                    Payload::Values(_) => None,
+                };
+                tensor(TensorEntry {
+                    stats,
+                    digest,
+                    data: self.file_of(&name),
+                    ..TensorEntry::bare(dtype, Some(dims))
+                })
+            }
+            Line::HooksFrame { .. } | Line::Stack { .. } | Line::Other(_) => return None,
+        };
+        Some(Entry { name, role, path, content })
+    }
+
+    fn file_of(&self, name: &str) -> Data {
+        if self.data.is_none() {
+            return Data::None;
+        }
+        let file = format!("{name}.npy");
+        match plain_file_name(&file) {
+            Ok(_) => Data::File(file),
+            Err(error) => Data::Refused(error.to_string()),
+        }
+    }
+
+    fn hooks_tensor(&self, values: &Values, dtype: String, shape: Vec<u64>) -> Content {
+        let none = || [Json::Null, Json::Null, Json::Null, Json::Null];
+        let (stats, data) = if self.kind == Kind::HooksSample {
+            let stat = |back: usize| {
+                let number = values.len().checked_sub(back).and_then(|at| values.number(at));
+                number.map_or(Json::Null, Json::Float)
+            };
+            let stats = match values.len() {
+                SAMPLED_STATS.. => [stat(3), stat(2), stat(1), Json::Null],
+                _ => none(),
+            };
+            let sample = (0..values.len()).map(|at| values.number(at).unwrap_or(f64::NAN)).collect();
+            (stats, Data::Sample(sample))
+        } else {
+            let data = match tensor_of(values, &dtype, &shape) {
+                Ok(tensor) => Data::Tensor(tensor),
+                Err(fault) => Data::Refused(fault.to_string()),
+            };
+            (none(), data)
+        };
+        tensor(TensorEntry { stats, data, ..TensorEntry::bare(dtype, Some(shape)) })
+    }
+}
+
+/// What an entry is to its call, and where, in the one spelling for all tools.
+pub(crate) fn role_and_path(name: &LineName, ptdbg: bool) -> (Role, String) {
+    // torch_npu.hooks calls the gradients of a call's arguments its inputs.
+    let swapped = name.direction == Direction::Backward && !ptdbg;
+    let role = match (name.role, swapped) {
+        (LineRole::Input, false) | (LineRole::Output, true) => Role::Input,
+        (LineRole::Output, false) | (LineRole::Input, true) => Role::Output,
+        (LineRole::Stack, _) => Role::Saved,
+    };
+    // A lone result stands without the position that a list of one would give it.
+    let path: Vec<String> = name.path.iter().map(usize::to_string).collect();
+    (role, if path.is_empty() { "0".to_owned() } else { path.join(".") })
+}
+
+fn tensor(entry: TensorEntry) -> Content {
+    Content::Tensor(Box::new(entry))
+}
+
+/// An argument that is no tensor, by the kind of its JSON.
+fn plain_value(value: Json) -> Content {
+    let kind = match &value {
+        Json::Null => return Content::None,
+        Json::Bool(_) => "bool",
+        Json::Int(_) => "int",
+        Json::Float(_) => "float",
+        Json::Str(_) => "str",
+        Json::List(_) | Json::Object(_) => return Content::Other(value),
+    };
+    Content::Scalar { kind: kind.to_owned(), value }
+}
+
+impl Source for PklSource {
+    fn entries(&self, index: &Index, call: usize) -> Result<Vec<Entry>, Error> {
+        Ok(self.lines(&index.calls[call]).filter_map(|line| self.entry(line)).collect())
+    }
+
+    fn stack(&self, index: &Index, call: usize) -> Option<Vec<String>> {
+        let mut stack: Option<Vec<String>> = None;
+        for line in self.lines(&index.calls[call]) {
+            match line {
+                Line::Stack { frames, .. } => return Some(frames.iter().map(frame_to_line).collect()),
+                Line::HooksFrame { frame, .. } => {
+                    stack.get_or_insert_default().push(frame_info_to_line(&frame));
+                }
+                _ => {}
+            }
+        }
+        stack
+    }
+
+    fn frames(&self, index: &Index, call: usize) -> Option<Vec<Frame>> {
+        for line in self.lines(&index.calls[call]) {
+            if let Line::Stack { frames, .. } = line {
+                return Some(frames);
+            }
+        }
+        Some(self.stack(index, call)?.iter().map(|line| line_to_frame(line)).collect())
+    }
+
+    fn parent(&self, _index: &Index, _call: usize) -> Option<String> {
+        None
+    }
+
+    fn data_folder(&self) -> Option<&Path> {
+        self.data.as_deref()
+    }
+
+    fn late_problems(&self) -> Problems {
+        Problems::default()
+    }
+}

@@ -1,0 +1,76 @@
+//! Rows put together into a sheet, within limits.
+
+use super::error::{At, SheetError, shown};
+use super::{MAX_BYTES, MAX_CELLS, MAX_COLUMNS, Sheet};
+
+/// A sheet under construction.
+#[derive(Default)]
+pub(super) struct Builder {
+    sheet: Option<Sheet>,
+    cells: u64,
+    bytes: u64,
+    /// Whether the header of the part at hand was read.
+    in_part: bool,
+}
+
+impl Builder {
+    /// A part of the sheet begins: its first row is the header again.
+    pub(super) fn begin_part(&mut self) {
+        self.in_part = false;
+    }
+
+    /// A part of the sheet ends; it must have had a header.
+    pub(super) fn end_part(&self, at: At<'_>) -> Result<(), SheetError> {
+        if self.in_part { Ok(()) } else { Err(at.malformed("a header row", "no rows")) }
+    }
+
+    /// Makes sure that a cell may be added before it is. One text may stand in many cells of a workbook, so the
+    /// sizes of its parts say nothing about the size of the sheet.
+    pub(super) fn count(&mut self, at: At<'_>, text: &str) -> Result<(), SheetError> {
+        self.cells += 1;
+        self.bytes += text.len() as u64;
+        at.within("cells", MAX_CELLS, self.cells)?;
+        at.within("bytes of text", MAX_BYTES, self.bytes)
+    }
+
+    /// Adds a row whose cells were all counted.
+    pub(super) fn row(&mut self, at: At<'_>, mut cells: Vec<String>) -> Result<(), SheetError> {
+        if cells.iter().all(String::is_empty) {
+            return Ok(());
+        }
+        let Some(sheet) = &mut self.sheet else {
+            at.within("columns", MAX_COLUMNS as u64, cells.len() as u64)?;
+            self.sheet = Some(Sheet { columns: cells, rows: Vec::new() });
+            self.in_part = true;
+            return Ok(());
+        };
+        let width = sheet.columns.len();
+        if cells.len() != width {
+            return Err(at.malformed(format!("{width} cells, as in the header"), format!("{}", cells.len())));
+        }
+        if !self.in_part {
+            self.in_part = true;
+            if let Some((expected, found)) =
+                sheet.columns.iter().zip(&cells).find(|(expected, found)| expected != found)
+            {
+                let expected = format!("the columns of the first sheet, {} among them", shown(expected));
+                return Err(at.malformed(expected, shown(found)));
+            }
+            return Ok(());
+        }
+        // Rows are kept by the hundred thousand: what is reserved and not used adds up.
+        cells.shrink_to_fit();
+        sheet.rows.push(cells);
+        Ok(())
+    }
+
+    /// How many columns the header has, once it was read.
+    pub(super) fn width(&self) -> Option<usize> {
+        self.sheet.as_ref().map(|sheet| sheet.columns.len())
+    }
+
+    /// The sheet.
+    pub(super) fn finish(self, at: At<'_>) -> Result<Sheet, SheetError> {
+        self.sheet.ok_or_else(|| at.malformed("a header row", "an empty file"))
+    }
+}

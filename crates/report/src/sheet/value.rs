@@ -1,0 +1,98 @@
+//! What a cell becomes in a sheet: one of the few kinds a spreadsheet knows.
+//!
+//! A table in a terminal rounds for people; a sheet is read by programs as well, so numbers keep every digit and
+//! a share stays a number between 0 and 1. What a spreadsheet has no kind for becomes the text Python would print.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use ulpscope_tensor::python_float_repr;
+
+use crate::cell::Cell;
+use crate::number::format_shortest_f32;
+
+/// A cell of a sheet.
+pub(crate) enum Value<'a> {
+    Missing,
+    Text(Cow<'a, str>),
+    Int(i128),
+    Number(f64),
+    Flag(bool),
+}
+
+impl<'a> Value<'a> {
+    /// The value of a cell. A complex number becomes `(1.0-2.0j)`, a list or position `[2, 8, 96]`, a record JSON.
+    pub(crate) fn of(cell: &'a Cell) -> Value<'a> {
+        match cell {
+            Cell::Missing => Value::Missing,
+            Cell::Text(text) => Value::Text(Cow::Borrowed(text)),
+            Cell::Int(value) => Value::Int(*value),
+            Cell::Number(value) | Cell::Exact(value) | Cell::Share(value) => Value::Number(*value),
+            Cell::ExactSingle(value) => Value::Number(decimal(*value)),
+            Cell::Flag(value) => Value::Flag(*value),
+            Cell::Complex(..) | Cell::List(_) | Cell::Index { .. } | Cell::Record(_) => {
+                let mut text = String::new();
+                push_python(cell, &mut text);
+                Value::Text(Cow::Owned(text))
+            }
+        }
+    }
+}
+
+/// `True` or `False`.
+pub(crate) fn flag(value: bool) -> &'static str {
+    if value { "True" } else { "False" }
+}
+
+/// The double that prints with the same digits: 0.1 stays `0.1`, not `0.10000000149011612`.
+fn decimal(value: f32) -> f64 {
+    format_shortest_f32(value).parse().unwrap_or(f64::from(value))
+}
+
+fn push_python(cell: &Cell, out: &mut String) {
+    match cell {
+        Cell::Missing => out.push_str("None"),
+        Cell::Text(text) => push_quoted(text, out),
+        Cell::Int(value) => out.push_str(&value.to_string()),
+        Cell::Number(value) | Cell::Exact(value) | Cell::Share(value) => {
+            out.push_str(&python_float_repr(*value));
+        }
+        Cell::ExactSingle(value) => out.push_str(&python_float_repr(decimal(*value))),
+        Cell::Complex(re, im) => {
+            let sign = if im.is_sign_negative() && !im.is_nan() { "" } else { "+" };
+            let _ = write!(out, "({}{sign}{}j)", python_float_repr(*re), python_float_repr(*im));
+        }
+        Cell::Flag(value) => out.push_str(flag(*value)),
+        Cell::List(items) => push_list(items, out, push_python),
+        Cell::Index { coordinates, .. } => {
+            push_list(coordinates, out, |coordinate, out| out.push_str(&coordinate.to_string()));
+        }
+        Cell::Record(record) => out.push_str(&record.to_json().to_string()),
+    }
+}
+
+fn push_list<T>(items: &[T], out: &mut String, push: impl Fn(&T, &mut String)) {
+    out.push('[');
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            out.push_str(", ");
+        }
+        push(item, out);
+    }
+    out.push(']');
+}
+
+fn push_quoted(text: &str, out: &mut String) {
+    out.push('\'');
+    for character in text.chars() {
+        match character {
+            '\\' => out.push_str("\\\\"),
+            '\'' => out.push_str("\\'"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            other => out.push(other),
+        }
+    }
+    out.push('\'');
+}
