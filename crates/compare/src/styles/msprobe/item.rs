@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use ulpscope_dump::{Content, Data, Entry, Role, TensorEntry};
+use ulpscope_dump::{Content, Data, Entry, TensorEntry};
 use ulpscope_formats::json::{Json, python_float_repr};
 use ulpscope_kernels::{DigestKind, digest};
 use ulpscope_tensor::{DType, View};
@@ -39,8 +39,6 @@ pub(crate) enum Stat<'a> {
 pub(crate) struct Item<'a> {
     /// The name of the row.
     pub(crate) name: Cow<'a, str>,
-    /// What it is to its call.
-    pub(crate) role: Role,
     pub(crate) dtype: Option<Cow<'a, str>>,
     pub(crate) shape: Option<Cow<'a, str>>,
     /// Max, min, mean, norm.
@@ -111,7 +109,6 @@ impl<'a> Item<'a> {
     pub(crate) fn of(entry: &'a Entry, release: Release, digests: bool) -> Option<Item<'a>> {
         let mut item = Item {
             name: entry.name.as_str().into(),
-            role: entry.role,
             dtype: None,
             shape: None,
             stats: [const { Stat::None }; 4],
@@ -136,6 +133,16 @@ impl<'a> Item<'a> {
         match &self.tensor?.data {
             Data::File(name) => Some(name),
             _ => None,
+        }
+    }
+
+    /// Whether the tool has a row for an entry. What says neither what it is nor has items has none.
+    pub(crate) fn is_shown(entry: &Entry) -> bool {
+        match &entry.content {
+            Content::Other(json) => {
+                tensor_sent(json).is_some() || json.get("type").and_then(Json::as_str).is_some()
+            }
+            _ => true,
         }
     }
 
@@ -190,7 +197,6 @@ impl<'a> Item<'a> {
             self.fill_description(tensor);
             return Some(());
         }
-        // What is neither list nor object, and what does not say what it is, has no row.
         let kind = json.get("type").and_then(Json::as_str)?;
         self.shape = Some("[]".into());
         if kind == "torch.ProcessGroup" && release == Release::V26 {

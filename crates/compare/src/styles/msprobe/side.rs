@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::item::Item;
 use ulpscope_dump::{CallKind, Entry, Error, Rank, Role};
 
 /// What two calls have in common that belong together: base, kind, and which call of those it is. The tool counts
@@ -41,9 +42,7 @@ impl<'a> Calls<'a> {
     /// The entries of a call that the tool has rows for.
     pub(crate) fn entries(&self, call: usize) -> Result<Vec<Entry>, Error> {
         let mut entries = self.rank.entries(call)?;
-        if !self.saved {
-            entries.retain(|entry| entry.role != Role::Saved);
-        }
+        entries.retain(|entry| (self.saved || entry.role != Role::Saved) && Item::is_shown(entry));
         Ok(entries)
     }
 
