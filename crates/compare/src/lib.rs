@@ -15,6 +15,7 @@ mod mapping;
 mod pairing;
 mod run;
 mod style;
+pub mod styles;
 
 pub use mapping::Mapping;
 pub use pairing::{

@@ -1,0 +1,168 @@
+//! The headings, and the types of the columns.
+//!
+//! The tool's tables are pandas': a column of statistics in which every value is a number is a column of floats, or
+//! of integers where every one is, and a single `None` makes it one of whatever each row has. So `2046` reads
+//! `2046.0` in a table where nothing is `None`, and whether it does is known only at the end of the dump.
+
+use super::item::Stat;
+use super::mode::Mode;
+
+const NAMES: [&str; 8] = [
+    "NPU Name",
+    "Bench Name",
+    "NPU Dtype",
+    "Bench Dtype",
+    "NPU Tensor Shape",
+    "Bench Tensor Shape",
+    "NPU Requires_grad",
+    "Bench Requires_grad",
+];
+const REAL: [&str; 6] = [
+    "Cosine",
+    "EucDist",
+    "MaxAbsErr",
+    "MaxRelativeErr",
+    "One Thousandth Err Ratio",
+    "Five Thousandths Err Ratio",
+];
+const DIFFERENCES: [&str; 8] = [
+    "Max diff",
+    "Min diff",
+    "Mean diff",
+    "L2norm diff",
+    "MaxRelativeErr",
+    "MinRelativeErr",
+    "MeanRelativeErr",
+    "NormRelativeErr",
+];
+const STATISTICS: [&str; 8] =
+    ["NPU max", "NPU min", "NPU mean", "NPU l2norm", "Bench max", "Bench min", "Bench mean", "Bench l2norm"];
+const DIGESTS: [&str; 2] = ["NPU MD5", "BENCH MD5"];
+const VERDICT: [&str; 3] = ["Requires_grad Consistent", "Result", "Err_message"];
+const STACK: &str = "NPU_Stack_Info";
+const DATA: &str = "Data_name";
+
+/// The headings of a mode.
+pub(crate) fn headings(mode: Mode, stack: bool) -> Vec<String> {
+    let parts: &[&[&str]] = match mode {
+        Mode::Real => &[&NAMES, &REAL, &STATISTICS, &VERDICT],
+        Mode::Statistics => &[&NAMES, &DIFFERENCES, &STATISTICS, &VERDICT],
+        Mode::Digests => &[&NAMES, &DIGESTS, &VERDICT],
+    };
+    let stack = stack.then_some(STACK);
+    let data = (mode == Mode::Real).then_some(DATA);
+    parts.iter().copied().flatten().copied().chain(stack).chain(data).map(str::to_owned).collect()
+}
+
+/// What has been met in the columns of statistics of one side.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Met {
+    text: [bool; 4],
+    flag: [bool; 4],
+    integer: [bool; 4],
+    float: [bool; 4],
+}
+
+impl Met {
+    /// Takes the statistics of a row in.
+    pub(crate) fn add(&mut self, stats: &[Stat<'_>; 4]) {
+        for (column, stat) in stats.iter().enumerate() {
+            let kind = match stat {
+                Stat::None | Stat::Text(_) => &mut self.text,
+                Stat::Float(number) if number.is_nan() => &mut self.text,
+                Stat::Bool(_) => &mut self.flag,
+                Stat::Int(_) => &mut self.integer,
+                Stat::Float(_) => &mut self.float,
+            };
+            kind[column] = true;
+        }
+    }
+
+    /// Takes in a row without statistics.
+    pub(crate) fn add_absent(&mut self) {
+        self.text = [true; 4];
+    }
+
+    /// Takes in what was met elsewhere.
+    pub(crate) fn merge(&mut self, more: &Met) {
+        for column in 0..4 {
+            self.text[column] |= more.text[column];
+            self.flag[column] |= more.flag[column];
+            self.integer[column] |= more.integer[column];
+            self.float[column] |= more.float[column];
+        }
+    }
+
+    /// Whether nothing more can change what the columns are.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.text == [true; 4]
+    }
+
+    /// What the columns turn out to be.
+    pub(crate) fn types(&self) -> [ColumnType; 4] {
+        let types = std::array::from_fn(|column| {
+            let number = self.integer[column] || self.float[column];
+            if self.text[column] || self.flag[column] || !number {
+                ColumnType::Mixed
+            } else if self.float[column] {
+                ColumnType::Floats
+            } else {
+                ColumnType::Integers
+            }
+        });
+        // Four columns of numbers are one block, and a block has one type.
+        if types.contains(&ColumnType::Floats) && !types.contains(&ColumnType::Mixed) {
+            return [ColumnType::Floats; 4];
+        }
+        types
+    }
+}
+
+/// What a column of statistics holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ColumnType {
+    /// Whatever each row has.
+    Mixed,
+    /// Floats; integers have become some.
+    Floats,
+    /// Integers.
+    Integers,
+}
+
+impl ColumnType {
+    /// A statistic as this column holds it, in words where it is no number.
+    pub(crate) fn hold<'a>(self, stat: Stat<'a>) -> Stat<'a> {
+        match stat {
+            Stat::Int(number) if self == ColumnType::Floats => Stat::Float(number as f64),
+            Stat::Float(number) if number.is_nan() => Stat::Text("Nan".into()),
+            Stat::Text(text) if text.eq_ignore_ascii_case("nan") => Stat::Text("Nan".into()),
+            Stat::None => Stat::Text("None".into()),
+            stat => stat,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_none_keeps_the_integers() {
+        let mut met = Met::default();
+        met.add(&[Stat::Int(1), Stat::Int(2), Stat::None, Stat::None]);
+        met.add(&[Stat::Float(1.5), Stat::Int(2), Stat::Float(1.0), Stat::Float(1.0)]);
+        use ColumnType::{Floats, Integers, Mixed};
+        assert_eq!(met.types(), [Floats, Integers, Mixed, Mixed]);
+        assert_eq!(Floats.hold(Stat::Int(2046)), Stat::Float(2046.0));
+        met.add(&[Stat::None, Stat::None, Stat::None, Stat::None]);
+        assert_eq!(met.types(), [Mixed; 4]);
+        assert!(met.is_settled());
+    }
+
+    #[test]
+    fn numbers_only_are_one_block() {
+        let mut met = Met::default();
+        met.add(&[Stat::Int(1), Stat::Int(2), Stat::Float(1.0), Stat::Float(1.0)]);
+        assert_eq!(met.types(), [ColumnType::Floats; 4]);
+    }
+}

@@ -1,0 +1,74 @@
+//! The style of msprobe 26.x (`mindstudio-probe`): its rows, its columns, its words.
+//!
+//! ```text
+//! Rank, Rank ──► Mode (elements, statistics, digests) ──► Calls: keys ──► Pairing
+//!      a call of target ──► Items and their partners ──► Drafts, measured ──► verdicts ──► Rows
+//! ```
+//! Where the tool's guide and the tool disagree, the tool is followed; `docs/styles/msprobe.md` lists where.
+
+mod columns;
+pub(crate) mod item;
+pub(crate) mod mode;
+mod pairing;
+mod plan;
+pub(crate) mod real;
+pub(crate) mod row;
+mod side;
+mod statistics;
+mod verdicts;
+
+use ulpscope_dump::{Error, Rank, Tool};
+
+use crate::style::{Plan, Style};
+use mode::Mode;
+use side::Calls;
+
+/// Compares as msprobe 26.x does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Msprobe {
+    /// Pair rows whose names agree but for the number of the call (`-fm`).
+    pub fuzzy: bool,
+    /// Names of target's rows and of the golden rows to compare them with, whatever their dtypes (`-dm`, and what
+    /// `-lm` makes of a layer mapping). Goes before everything else.
+    pub data_mapping: Option<Vec<(String, String)>>,
+    /// The same, but different kinds of values are not compared (what `-cm` makes of a cell mapping).
+    pub row_pairs: Option<Vec<(String, String)>>,
+    /// Show where calls were made, if target's dump says so. The tool always does.
+    pub stack: bool,
+}
+
+impl Default for Msprobe {
+    fn default() -> Msprobe {
+        Msprobe { fuzzy: false, data_mapping: None, row_pairs: None, stack: true }
+    }
+}
+
+impl Style for Msprobe {
+    fn plan<'a>(&'a self, target: &'a Rank, golden: &'a Rank) -> Result<Box<dyn Plan + 'a>, Error> {
+        let mode = Mode::of(target, golden);
+        let mapping = self.data_mapping.as_ref().or(self.row_pairs.as_ref());
+        let renumber = mapping.is_some() || !self.fuzzy;
+        let sides = (Calls::new(target, renumber), Calls::new(golden, renumber));
+        let pairing = match mapping {
+            Some(mapping) => pairing::mapped(&sides.0, &sides.1, mapping),
+            None if self.fuzzy => pairing::fuzzy(&sides.0, &sides.1),
+            None => pairing::exact(&sides.0, &sides.1),
+        };
+        let stack = self.stack && has_stacks(target);
+        let any_dtype = self.data_mapping.is_some();
+        Ok(Box::new(plan::MsprobePlan::new(sides.0, sides.1, mode, pairing, any_dtype, stack)))
+    }
+
+    fn advice(&self, _first_failing: Option<(u64, &str)>) -> Option<String> {
+        None
+    }
+}
+
+/// Whether a dump says where its calls were made.
+pub(crate) fn has_stacks(rank: &Rank) -> bool {
+    match rank.tool {
+        // An empty file makes an empty column.
+        Tool::Msprobe => rank.path.parent().is_some_and(|folder| folder.join("stack.json").is_file()),
+        _ => (0..rank.calls().len()).any(|call| rank.stack(call).is_some()),
+    }
+}

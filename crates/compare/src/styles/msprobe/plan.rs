@@ -1,0 +1,361 @@
+//! The plan: a unit per call of target, whose rows are made when it is judged.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Mutex;
+
+use rayon::prelude::*;
+use ulpscope_dump::{Content, Entry};
+
+use super::columns::{ColumnType, Met, headings};
+use super::item::{Item, Release};
+use super::mode::Mode;
+use super::pairing::{Fate, Pairing, within_call};
+use super::row::{ABSENT, Draft};
+use super::side::Calls;
+use super::{real, verdicts};
+use crate::style::{Judged, Partnerless, Plan, Side};
+use crate::styles::python_text;
+
+/// Calls looked at together while the types of the columns are not settled.
+const BATCH: usize = 256;
+
+/// dtypes that are compared with each other.
+const FLOATS: [&[&str]; 2] = [
+    &["Float16", "Float32", "Float64", "BFloat16"],
+    &["torch.float16", "torch.float32", "torch.float64", "torch.bfloat16"],
+];
+
+/// A comparison in the style of msprobe 26.x.
+pub(crate) struct MsprobePlan<'a> {
+    target: Calls<'a>,
+    golden: Calls<'a>,
+    mode: Mode,
+    pairing: Pairing,
+    /// Whether different kinds of values may be compared.
+    any_dtype: bool,
+    stack: bool,
+    types: [[ColumnType; 4]; 2],
+    /// Entries without a partner, by unit; found while units are judged.
+    lone_entries: Mutex<BTreeMap<usize, Vec<Partnerless>>>,
+}
+
+/// The rows of a call before anything is measured: each entry of target, and its partner.
+struct Partners {
+    entries: Vec<Entry>,
+    fates: Vec<Fate>,
+    golden: HashMap<u32, Vec<Entry>>,
+}
+
+impl Partners {
+    /// The partner of an entry.
+    fn of(&self, position: usize) -> Option<&Entry> {
+        match self.fates.get(position) {
+            Some(Fate::Paired(call, entry)) => self.golden.get(call)?.get(*entry as usize),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> MsprobePlan<'a> {
+    /// Plans; reads as much of the dumps as the types of the columns take.
+    pub(crate) fn new(
+        target: Calls<'a>,
+        golden: Calls<'a>,
+        mode: Mode,
+        pairing: Pairing,
+        any_dtype: bool,
+        stack: bool,
+    ) -> MsprobePlan<'a> {
+        let mut plan = MsprobePlan {
+            target,
+            golden,
+            mode,
+            pairing,
+            any_dtype,
+            stack,
+            types: [[ColumnType::Mixed; 4]; 2],
+            lone_entries: Mutex::default(),
+        };
+        if mode != Mode::Digests {
+            plan.types = plan.column_types();
+        }
+        plan
+    }
+
+    fn column_types(&self) -> [[ColumnType; 4]; 2] {
+        let calls = self.target.keys.len();
+        let mut met = [Met::default(); 2];
+        for start in (0..calls).step_by(BATCH) {
+            let found: Vec<[Met; 2]> =
+                (start..calls.min(start + BATCH)).into_par_iter().map(|call| self.met_in(call)).collect();
+            for more in &found {
+                met[0].merge(&more[0]);
+                met[1].merge(&more[1]);
+            }
+            if met.iter().all(Met::is_settled) {
+                break;
+            }
+        }
+        met.map(|met| met.types())
+    }
+
+    /// What the columns of statistics hold in the rows of a call.
+    fn met_in(&self, call: usize) -> [Met; 2] {
+        let mut met = [Met::default(); 2];
+        let Some(partners) = self.partners(call, &mut Vec::new()) else { return met };
+        for (position, entry) in partners.entries.iter().enumerate() {
+            let Some(item) = self.row_of(&partners, position, entry) else { continue };
+            met[0].add(&item.stats);
+            match self.partner_item(&partners, position, &item) {
+                Ok(golden) => met[1].add(&golden.stats),
+                Err(_) => met[1].add_absent(),
+            }
+        }
+        met
+    }
+
+    /// The item of an entry, if it has a row.
+    fn row_of<'e>(&self, partners: &Partners, position: usize, entry: &'e Entry) -> Option<Item<'e>> {
+        if partners.fates.get(position) == Some(&Fate::Dropped) {
+            return None;
+        }
+        Item::of(entry, Release::V26, self.mode == Mode::Digests)
+    }
+
+    /// The partner's item, if it may be compared; otherwise why not.
+    fn partner_item<'e>(
+        &self,
+        partners: &'e Partners,
+        position: usize,
+        target: &Item<'_>,
+    ) -> Result<Item<'e>, String> {
+        let golden = partners
+            .of(position)
+            .and_then(|entry| Item::of(entry, Release::V26, self.mode == Mode::Digests))
+            .ok_or("golden has no entry of that name")?;
+        let (dtype, other) = (target.dtype.as_deref(), golden.dtype.as_deref());
+        let floats = |group: &&[&str]| {
+            [dtype, other].iter().all(|dtype| dtype.is_some_and(|dtype| group.contains(&dtype)))
+        };
+        if self.any_dtype || dtype == other || FLOATS.iter().any(floats) {
+            return Ok(golden);
+        }
+        let show = |dtype: Option<&str>| dtype.unwrap_or("None").to_owned();
+        Err(format!("target is {}, golden is {}, and these are not compared", show(dtype), show(other)))
+    }
+
+    /// The entries of a call of target with their partners; none where there are no rows for it.
+    fn partners(&self, call: usize, problems: &mut Vec<String>) -> Option<Partners> {
+        self.target.keys[call]?;
+        let read = |side: &Calls<'_>, call: usize, problems: &mut Vec<String>| {
+            side.entries(call).unwrap_or_else(|error| {
+                problems.push(error.to_string());
+                Vec::new()
+            })
+        };
+        let entries = read(&self.target, call, problems);
+        let mut golden = HashMap::new();
+        let fates = match &self.pairing {
+            Pairing::Calls(calls) => match calls[call] {
+                None => vec![Fate::Alone; entries.len()],
+                Some(other) => {
+                    let others = read(&self.golden, other as usize, problems);
+                    let names = [self.target.rank.name(call), self.golden.rank.name(other as usize)];
+                    let target: Vec<&str> =
+                        entries.iter().map(|entry| self.target.suffix(&names[0], &entry.name)).collect();
+                    let golden_names: Vec<&str> =
+                        others.iter().map(|entry| self.golden.suffix(&names[1], &entry.name)).collect();
+                    let fates = within_call(&target, &golden_names)
+                        .into_iter()
+                        .map(|entry| entry.map_or(Fate::Alone, |entry| Fate::Paired(other, entry as u32)))
+                        .collect();
+                    golden.insert(other, others);
+                    fates
+                }
+            },
+            Pairing::Rows(rows) => {
+                let fates = rows[call].clone();
+                for fate in &fates {
+                    if let Fate::Paired(call, _) = fate {
+                        golden.entry(*call).or_insert_with(|| read(&self.golden, *call as usize, problems));
+                    }
+                }
+                fates
+            }
+        };
+        Some(Partners { entries, fates, golden })
+    }
+
+    /// Notes what has no partner in a call that has one.
+    fn note_lone_entries(&self, call: usize, lone: Vec<Partnerless>) {
+        if !lone.is_empty()
+            && let Ok(mut all) = self.lone_entries.lock()
+        {
+            all.insert(call, lone);
+        }
+    }
+
+    /// The entries of golden in a paired call that no row of target took.
+    fn golden_left_in(&self, partners: &Partners) -> Vec<Partnerless> {
+        let Pairing::Calls(_) = self.pairing else { return Vec::new() };
+        let taken: HashSet<u32> = partners
+            .fates
+            .iter()
+            .filter_map(|fate| if let Fate::Paired(_, entry) = fate { Some(*entry) } else { None })
+            .collect();
+        let entries = partners.golden.values().flatten().enumerate();
+        entries
+            .filter(|(position, _)| !taken.contains(&(*position as u32)))
+            .map(|(_, entry)| Partnerless {
+                side: Side::Golden,
+                name: entry.name.clone(),
+                reason: "target has no entry of that name".to_owned(),
+            })
+            .collect()
+    }
+
+    fn stack_cell(&self, call: usize, first: bool) -> Option<String> {
+        self.stack.then(|| match first.then(|| self.target.rank.stack(call)).flatten() {
+            Some(lines) => python_text::texts(&lines),
+            None => ABSENT.to_owned(),
+        })
+    }
+
+    /// Calls and rows of golden that no row of target belongs to.
+    fn golden_alone(&self) -> Vec<Partnerless> {
+        let alone = |name: String, what: &str| Partnerless {
+            side: Side::Golden,
+            name,
+            reason: format!("target has no such {what}"),
+        };
+        match &self.pairing {
+            Pairing::Calls(calls) => {
+                let taken: HashSet<u32> = calls.iter().flatten().copied().collect();
+                (0..self.golden.keys.len())
+                    .filter(|&call| !taken.contains(&(call as u32)))
+                    .map(|call| alone(self.golden.rank.name(call), "call"))
+                    .collect()
+            }
+            Pairing::Rows(rows) => {
+                let taken: HashSet<(u32, u32)> = rows
+                    .iter()
+                    .flatten()
+                    .filter_map(|fate| match fate {
+                        Fate::Paired(call, entry) => Some((*call, *entry)),
+                        _ => None,
+                    })
+                    .collect();
+                let left = |call: usize| -> Vec<Partnerless> {
+                    let entries = self.golden.entries(call).unwrap_or_default().into_iter().enumerate();
+                    entries
+                        .filter(|(entry, _)| !taken.contains(&(call as u32, *entry as u32)))
+                        .map(|(_, entry)| alone(entry.name, "entry"))
+                        .collect()
+                };
+                (0..self.golden.keys.len()).into_par_iter().flat_map_iter(left).collect()
+            }
+        }
+    }
+}
+
+impl Plan for MsprobePlan<'_> {
+    fn columns(&self) -> Vec<String> {
+        headings(self.mode, self.stack)
+    }
+
+    fn units(&self) -> usize {
+        self.target.keys.len()
+    }
+
+    fn bytes(&self, unit: usize) -> u64 {
+        if self.mode != Mode::Real {
+            return 0;
+        }
+        let entries = self.target.entries(unit).unwrap_or_default();
+        let sizes = entries.iter().map(|entry| match &entry.content {
+            Content::Tensor(tensor) if tensor.has_data() => tensor.size(),
+            _ => 0,
+        });
+        // The other side is as large, give or take a dtype.
+        2 * sizes.sum::<u64>()
+    }
+
+    fn judge(&self, unit: usize) -> Judged {
+        let mut judged = Judged { target: Some(unit), ..Judged::default() };
+        let Some(partners) = self.partners(unit, &mut judged.problems) else { return judged };
+        let whole = match &self.pairing {
+            Pairing::Calls(calls) => {
+                judged.golden = calls[unit].map(|call| call as usize);
+                calls[unit].is_none()
+            }
+            Pairing::Rows(_) => false,
+        };
+        let mut lone = Vec::new();
+        let mut drafts = Vec::with_capacity(partners.entries.len());
+        let mut first_is_shown = false;
+        for (position, entry) in partners.entries.iter().enumerate() {
+            let alone = |reason: String| Partnerless { side: Side::Target, name: entry.name.clone(), reason };
+            let Some(item) = self.row_of(&partners, position, entry) else {
+                if partners.fates.get(position) == Some(&Fate::Dropped) {
+                    lone.push(alone("golden had run out of rows".to_owned()));
+                }
+                continue;
+            };
+            first_is_shown |= position == 0;
+            let golden = match self.partner_item(&partners, position, &item) {
+                Ok(golden) => Some(golden),
+                Err(reason) => {
+                    lone.push(alone(reason));
+                    None
+                }
+            };
+            let mut draft = Draft::new(item, golden, &self.types);
+            match self.mode {
+                Mode::Real => {
+                    let target = (&draft.target, self.target.rank);
+                    let golden = (draft.golden.as_ref(), self.golden.rank);
+                    let measured = real::compare(target, golden, &mut judged.problems);
+                    draft.take(measured);
+                }
+                Mode::Statistics => draft.compare_statistics(&self.types),
+                Mode::Digests => {}
+            }
+            drafts.push(draft);
+        }
+        verdicts::judge(&mut drafts, self.mode);
+        judged.rows = drafts
+            .into_iter()
+            .enumerate()
+            .map(|(row, draft)| draft.finish(self.mode, self.stack_cell(unit, row == 0 && first_is_shown)))
+            .collect();
+        if whole {
+            // Said once for the call, not for each of its entries.
+            lone.clear();
+            lone.push(Partnerless {
+                side: Side::Target,
+                name: self.target.rank.name(unit),
+                reason: "golden has no such call".to_owned(),
+            });
+        } else {
+            lone.extend(self.golden_left_in(&partners));
+        }
+        self.note_lone_entries(unit, lone);
+        judged
+    }
+
+    fn partnerless(&self) -> Vec<Partnerless> {
+        let passed_over = (0..self.target.keys.len()).filter(|&call| self.target.keys[call].is_none());
+        let mut all: Vec<Partnerless> = passed_over
+            .map(|call| Partnerless {
+                side: Side::Target,
+                name: self.target.rank.name(call),
+                reason: "the name says neither forward nor backward".to_owned(),
+            })
+            .collect();
+        if let Ok(lone) = self.lone_entries.lock() {
+            all.extend(lone.values().flatten().cloned());
+        }
+        all.extend(self.golden_alone());
+        all
+    }
+}

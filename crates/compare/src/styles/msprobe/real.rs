@@ -1,0 +1,125 @@
+//! Elements compared with elements.
+
+use ulpscope_dump::Rank;
+use ulpscope_formats::Tensor;
+use ulpscope_report::Cell;
+
+use super::item::Item;
+use super::row::float_cell;
+use crate::style::Side;
+use crate::styles::peer_metrics::{PeerMetrics, Relative, measure, measure_scalars};
+use crate::styles::python_text::twelve_decimals;
+
+/// What the tool writes where a number cannot be had.
+const UNSUPPORTED: &str = "unsupported";
+const SHAPES_DIFFER: &str = "shape unmatched";
+const PLACES_DIFFER: &str = "N/A";
+const NAN: &str = "Nan";
+
+/// A cosine above it is rounded.
+const NEARLY_ONE: f64 = 0.9999;
+
+/// The six cells of a pair, and what the rules need of them.
+pub(crate) struct Measured {
+    pub(crate) cells: [Cell; 6],
+    pub(crate) cosine: Option<f64>,
+    pub(crate) one_thousandth: Option<f64>,
+}
+
+impl Measured {
+    fn word(word: &str) -> Measured {
+        let cells = std::array::from_fn(|_| Cell::text(word));
+        Measured { cells, cosine: None, one_thousandth: None }
+    }
+}
+
+/// Measures a pair. What cannot be read is noted in `problems`.
+pub(crate) fn compare(
+    (target, target_rank): (&Item<'_>, &Rank),
+    (golden, golden_rank): (Option<&Item<'_>>, &Rank),
+    problems: &mut Vec<String>,
+) -> Measured {
+    let Some(golden) = golden else { return Measured::word(UNSUPPORTED) };
+    let (Some(target), Some(golden)) = (
+        load(target, target_rank, Side::Target, problems),
+        load(golden, golden_rank, Side::Golden, problems),
+    ) else {
+        return Measured::word(UNSUPPORTED);
+    };
+    if target.view().is_empty() {
+        return Measured::word(UNSUPPORTED);
+    }
+    let (shape, other) = (squeezed(target.shape()), squeezed(golden.shape()));
+    if shape != other {
+        return Measured::word(SHAPES_DIFFER);
+    }
+    if shape.is_empty() {
+        let (abs, rel) = measure_scalars(&target.view(), &golden.view(), Relative::Promoted);
+        let mut measured = Measured::word(UNSUPPORTED);
+        measured.cells[2] = rounded(abs);
+        measured.cells[3] = rounded(rel);
+        return measured;
+    }
+    match measure(&target.view(), &golden.view(), Relative::Promoted) {
+        None => Measured::word(PLACES_DIFFER),
+        Some(metrics) => cells(&metrics),
+    }
+}
+
+fn cells(metrics: &PeerMetrics) -> Measured {
+    let cosine = cosine(metrics);
+    let one_thousandth = twelve_decimals(metrics.under_1e3);
+    Measured {
+        cells: [
+            cosine.map_or(Cell::text(NAN), Cell::Exact),
+            float_cell(metrics.euclid),
+            rounded(metrics.max_abs),
+            rounded(metrics.max_rel),
+            Cell::Exact(one_thousandth),
+            Cell::Exact(twelve_decimals(metrics.under_5e3)),
+        ],
+        cosine,
+        one_thousandth: Some(one_thousandth),
+    }
+}
+
+/// The cosine; of two that are nothing but zeros one, of one that is nothing.
+fn cosine(metrics: &PeerMetrics) -> Option<f64> {
+    let zero = metrics.norms.map(|norm| norm <= f64::EPSILON);
+    if zero == [true, true] {
+        return Some(1.0);
+    }
+    let cosine = metrics.dot / (metrics.norms[0] * metrics.norms[1]);
+    if zero.contains(&true) || cosine.is_nan() {
+        return None;
+    }
+    let cosine = twelve_decimals(cosine);
+    Some(if cosine > NEARLY_ONE { six_decimals(cosine) } else { cosine })
+}
+
+/// `round(value, 6)`.
+pub(crate) fn six_decimals(value: f64) -> f64 {
+    format!("{value:.6}").parse().unwrap_or(value)
+}
+
+fn rounded(value: f64) -> Cell {
+    if value.is_nan() { Cell::text(NAN) } else { float_cell(twelve_decimals(value)) }
+}
+
+/// The dimensions that are not one.
+fn squeezed(shape: &[usize]) -> Vec<usize> {
+    shape.iter().copied().filter(|&dim| dim != 1).collect()
+}
+
+/// The elements of an item, if they can be had.
+pub(crate) fn load(item: &Item<'_>, rank: &Rank, side: Side, problems: &mut Vec<String>) -> Option<Tensor> {
+    let loaded = rank.tensor(item.tensor?);
+    let whose = match side {
+        Side::Target => "target",
+        Side::Golden => "golden",
+    };
+    loaded.unwrap_or_else(|error| {
+        problems.push(format!("{} of {whose} was not compared: {error}", item.name));
+        None
+    })
+}
