@@ -68,7 +68,7 @@ pub(super) fn check_shapes(target: &View<'_>, golden: &View<'_>) -> Result<(), S
 
 /// Calls `with` for packed runs that together make up the range: the whole of it where both views are packed,
 /// gathered blocks where one is not.
-fn each_run(
+pub(super) fn each_run(
     target: &View<'_>,
     golden: &View<'_>,
     range: std::ops::Range<usize>,

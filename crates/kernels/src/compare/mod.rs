@@ -16,6 +16,7 @@ mod kl;
 mod loops;
 mod narrow;
 mod pair;
+mod peer;
 mod ulp;
 
 use ulpscope_tensor::View;
@@ -23,6 +24,7 @@ use ulpscope_tensor::View;
 pub use elements::{ElementDiff, first_failing, worst};
 pub use exponents::ExponentHistogram;
 pub use kl::kl_divergence;
+pub use peer::{PeerArithmetic, PeerErrors, peer_errors, peer_errors_at};
 
 use crate::blocks::Threads;
 use crate::float_env::DefaultFloatEnv;
