@@ -29,6 +29,11 @@ impl DataRows {
         self.rows.get(target).map(|&number| self.rules[number].to.as_str())
     }
 
+    /// Every row and its counterpart, in the file's order.
+    pub(crate) fn row_names(&self) -> Vec<(String, String)> {
+        self.rules.iter().map(|rule| (rule.from.clone(), rule.to.clone())).collect()
+    }
+
     /// The calls that the rows belong to. Tells of lines that cannot be followed.
     pub(crate) fn call_pairs(
         &self,

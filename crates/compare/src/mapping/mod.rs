@@ -56,6 +56,11 @@ impl Mapping {
         Ok(self)
     }
 
+    /// Rows of the target and of the golden that the data mapping puts together.
+    pub fn row_names(&self) -> Option<Vec<(String, String)>> {
+        Some(self.data.as_ref()?.row_names())
+    }
+
     /// Calls that the data mapping puts together.
     pub(crate) fn call_pairs(
         &self,
