@@ -155,7 +155,7 @@ pub fn compare_ranks(
     sink: &mut dyn Sink,
     progress: &dyn Progress,
 ) -> Result<RankOutcome, CompareError> {
-    let plan = style.plan(target, golden)?;
+    let mut plan = style.plan(target, golden)?;
     sink.columns(&plan.columns())?;
     let units = plan.units();
     progress.start(units as u64);
@@ -170,6 +170,7 @@ pub fn compare_ranks(
         };
         let judged: Vec<Judged> = batch.into_par_iter().map(judge).collect();
         for mut unit in judged {
+            plan.settle(&mut unit);
             outcome.bytes += unit.bytes;
             for problem in std::mem::take(&mut unit.problems) {
                 outcome.problems.note(problem);
@@ -189,7 +190,7 @@ pub fn compare_ranks(
             }
             let Some((line, row_name)) = first_failing else { continue };
             advised.get_or_insert_with(|| {
-                (line, unit.finding.as_ref().map_or(&row_name, |finding| &finding.entry).clone())
+                (line, unit.findings.first().map_or(&row_name, |finding| &finding.entry).clone())
             });
             let divergence = || first_divergence(&unit, line, &row_name, target, golden);
             outcome.first_divergence.get_or_insert_with(divergence);
@@ -225,7 +226,9 @@ fn first_divergence(unit: &Judged, line: u64, row: &str, target: &Rank, golden: 
         code: own_line(&stack),
         stack,
         line,
-        finding: unit.finding.clone().unwrap_or_else(|| Finding {
+        finding: unit.findings.first().cloned().unwrap_or_else(|| Finding {
+            row: 0,
+            needed: f64::INFINITY,
             kind: FindingKind::FailedRule,
             entry: row.to_owned(),
             why: "the first row that fails by the rule of this style".to_owned(),

@@ -25,6 +25,9 @@ pub trait Plan: Sync {
     /// Measures and judges a unit. Called on any thread, in any order, once.
     fn judge(&self, unit: usize) -> Judged;
 
+    /// Called for every unit in order, after [`Plan::judge`]: for what follows from the units before it.
+    fn settle(&mut self, _judged: &mut Judged) {}
+
     /// How the units were put together, in words, and how many each way.
     /// None where the style has one way only, its own.
     fn paired(&self) -> Vec<(String, u64)> {
@@ -73,13 +76,19 @@ pub struct Judged {
     pub bytes: u64,
     /// What could not be read, in words, with file and place.
     pub problems: Vec<String>,
-    /// What is wrong with the call, for styles that judge calls.
-    pub finding: Option<Finding>,
+    /// What is wrong with the call, for styles that judge calls: one for each failing row, in order.
+    pub findings: Vec<Finding>,
+    /// The coarsest limit among the dtypes of the call, for styles that know limits.
+    pub coarsest: f64,
 }
 
 /// What is wrong with a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
+    /// The failing row, by its number in [`Judged::rows`].
+    pub row: usize,
+    /// The limit with which the row would not fail; infinite, where no limit is wide enough.
+    pub needed: f64,
     /// What happened.
     pub kind: FindingKind,
     /// The entry that shows it, by its name in the target, or in the golden where the target lacks it.

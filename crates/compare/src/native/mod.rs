@@ -4,6 +4,7 @@
 //! pairing ──► unit (two calls) ──► entries paired by role and position ──► measure ──► row, verdict
 //!                                                                               └──► finding of the call
 //! ```
+//! A limit is that of the coarsest dtype so far, not only of the pair: errors of bfloat16 stay in what is computed from it.
 //! A call's finding is drawn from its first failing entry: a failing argument of a call before which nothing failed
 //! came from outside; a failing result of a call whose arguments agree was made here.
 
@@ -30,7 +31,7 @@ pub struct Native {
 impl Style for Native {
     fn plan<'a>(&'a self, target: &'a Rank, golden: &'a Rank) -> Result<Box<dyn Plan + 'a>, Error> {
         let pairing = pair(target, golden, &self.pairing);
-        Ok(Box::new(NativePlan { target, golden, pairing, options: &self.pairing }))
+        Ok(Box::new(NativePlan { target, golden, pairing, options: &self.pairing, coarsest: 0.0 }))
     }
 
     fn advice(&self, first_failing: Option<(u64, &str)>) -> Option<String> {
@@ -43,6 +44,9 @@ struct NativePlan<'a> {
     golden: &'a Rank,
     pairing: Pairing,
     options: &'a PairOptions,
+    /// The coarsest limit of any dtype so far: what was rounded to bfloat16 once is no better for being float32
+    /// afterwards.
+    coarsest: f64,
 }
 
 impl Plan for NativePlan<'_> {
@@ -59,6 +63,13 @@ impl Plan for NativePlan<'_> {
             Unit::Pair(pair) => self.judge_pair(pair),
             Unit::TargetOnly { call, reason } => self.judge_lone(Side::Target, *call, &reason.to_string()),
             Unit::GoldenOnly { call, reason } => self.judge_lone(Side::Golden, *call, &reason.to_string()),
+        }
+    }
+
+    fn settle(&mut self, judged: &mut Judged) {
+        self.coarsest = self.coarsest.max(judged.coarsest);
+        for finding in judged.findings.extract_if(.., |finding| finding.needed <= self.coarsest) {
+            columns::forgive(&mut judged.rows[finding.row]);
         }
     }
 
@@ -137,8 +148,9 @@ impl NativePlan<'_> {
                     line.measured = Some(&measured);
                     let (word, verdict) = verdict_of(&measured.state);
                     let why = why(&measured);
-                    if verdict == Verdict::Fail && judged.finding.is_none() {
-                        judged.finding = Some(finding(one, &measured, why.clone()));
+                    judged.coarsest = judged.coarsest.max(measured.limit);
+                    if verdict == Verdict::Fail {
+                        judged.findings.push(finding(judged.rows.len(), one, &measured, why.clone()));
                     }
                     judged.rows.push(line.row(word, &why, verdict));
                     judged.bytes += measured.bytes;
@@ -231,7 +243,7 @@ fn why(measured: &Measured) -> String {
 }
 
 /// What a failing entry says of its call.
-fn finding(entry: &Entry, measured: &Measured, why: String) -> Finding {
+fn finding(row: usize, entry: &Entry, measured: &Measured, why: String) -> Finding {
     let made_here = entry.role == Role::Output;
     let kind = match (&measured.state, made_here) {
         (State::Different(_), _) if measured.basis != Basis::Digest && measured.comparison.is_none() => {
@@ -251,7 +263,11 @@ fn finding(entry: &Entry, measured: &Measured, why: String) -> Finding {
         State::Far(times) if times.is_finite() => times / (1.0 + times),
         _ => 1.0,
     };
-    Finding { kind, entry: entry.name.clone(), why, confidence: seen * margin }
+    let needed = match measured.state {
+        State::Far(times) => times * measured.limit,
+        _ => f64::INFINITY,
+    };
+    Finding { row, needed, kind, entry: entry.name.clone(), why, confidence: seen * margin }
 }
 
 /// Colour for a verdict.
