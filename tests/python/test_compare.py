@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import openpyxl
+import pandas
 import pytest
 import torch
 from dumps import chain, write_rank
@@ -298,7 +300,6 @@ class TestRanks:
 
 class TestOutputs:
     def test_rows_are_the_same_in_csv_xlsx_and_python(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
-        openpyxl = pytest.importorskip("openpyxl")
         result = ulpscope.compare(*pair)
         result.to_csv(tmp_path / "rows.csv")
         result.to_xlsx(tmp_path / "rows.xlsx")
@@ -340,7 +341,6 @@ class TestOutputs:
         assert "Why: Functional.linear.3.forward.output.0" in text
 
     def test_pandas(self, pair: tuple[Path, Path]) -> None:
-        pandas = pytest.importorskip("pandas")
         result = ulpscope.compare(*pair)
         frame = result.to_pandas()
         assert isinstance(frame, pandas.DataFrame)

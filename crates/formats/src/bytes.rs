@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use memmap2::{Mmap, MmapMut, MmapOptions};
+use memmap2::{Mmap, MmapMut, MmapOptions, UncheckedAdvice};
 
 use crate::error::{Error, Fault};
 
@@ -90,6 +90,23 @@ impl Bytes {
         );
         let start = self.range.start;
         Bytes { owner: Arc::clone(&self.owner), range: start + range.start..start + range.end }
+    }
+
+    /// Hands the memory behind a part back to the system, for whoever has read it and goes on: a mapping larger than
+    /// memory would otherwise crowd everything else out. Reading it again fetches it from the file again. Does nothing
+    /// to bytes that have no file behind them.
+    pub fn release(&self, range: Range<usize>) {
+        let Owner::ReadOnly(map) = &*self.owner else { return };
+        let (start, length) = (self.range.start + range.start, range.end.saturating_sub(range.start));
+        if range.end > self.range.len() || length == 0 {
+            return;
+        }
+        // SAFETY: the mapping is read-only and of a file, so a page that is dropped comes back with the same content
+        // when it is read: no reference into it can see a change.
+        #[expect(unsafe_code)]
+        let advised = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, length) };
+        // Advice that is not taken costs memory, nothing else.
+        drop(advised);
     }
 
     /// Whether both are the very same run of memory (not merely equal bytes).

@@ -71,6 +71,15 @@ impl Tensor {
         &self.bytes
     }
 
+    /// Hands the memory behind elements that have been read back to the system: see [`Bytes::release`]. Row-major
+    /// tensors only; elements of others lie all over the place.
+    pub fn release(&self, elements: std::ops::Range<usize>) {
+        let size = self.dtype.size();
+        if self.strides == contiguous_strides(&self.shape, size) {
+            self.bytes.release(self.origin + elements.start * size..self.origin + elements.end * size);
+        }
+    }
+
     /// Byte position of element zero within [`Tensor::storage`].
     pub fn origin(&self) -> usize {
         self.origin
