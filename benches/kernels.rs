@@ -8,7 +8,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use ulpscope_kernels::{DigestKind, Threads, Tolerance, compare, digest, distances, stats};
+use ulpscope_kernels::{
+    DigestKind, PeerArithmetic, Threads, Tolerance, compare, digest, distances, peer_errors, stats,
+};
 use ulpscope_tensor::{DType, View};
 
 const ROUNDS: usize = 7;
@@ -148,6 +150,16 @@ fn main() {
         ("compare bf16, noisy", bytes, Box::new(|| keep(compare(&noisy16, &g16, tolerance, Threads::One)))),
         ("compare f16", bytes, Box::new(|| keep(compare(&t_half, &g_half, tolerance, Threads::One)))),
         ("compare bf16 / f32", bytes / 2 * 3, Box::new(|| keep(compare(&t16, &g, tolerance, Threads::One)))),
+        (
+            "peer f32, promoted",
+            2 * bytes,
+            Box::new(|| keep(peer_errors(&t, &g, PeerArithmetic::Promoted, Threads::One))),
+        ),
+        (
+            "peer f16, stored",
+            bytes,
+            Box::new(|| keep(peer_errors(&t_half, &g_half, PeerArithmetic::Stored, Threads::One))),
+        ),
         ("stats f32, all cores", bytes, Box::new(|| keep(stats(&t, Threads::All)))),
         ("distances f32, all cores", 2 * bytes, Box::new(|| keep(distances(&t, &g, Threads::All)))),
         ("compare f32, all cores", 2 * bytes, Box::new(|| keep(compare(&t, &g, tolerance, Threads::All)))),

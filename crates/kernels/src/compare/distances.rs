@@ -101,9 +101,9 @@ impl RunningDistances {
         pairs: Packed<'_, S>,
         start: u64,
         few_bits: bool,
-        mut exponents: Option<&mut Exponents>,
+        exponents: Option<&mut Exponents>,
     ) -> Option<BlockErrors> {
-        let mut block = self.measure_narrow(level, pairs, exponents.as_deref_mut());
+        let mut block = self.measure_narrow(level, pairs, exponents);
         block.unsure &= !few_bits;
         block.is_finite().then(|| self.take_narrow(level, block, pairs, start))
     }

@@ -31,6 +31,12 @@ impl BlockErrors {
     fn may_exceed(&self, rtol: f64) -> bool {
         self.max_rel * (1.0 + 1e-9) + f64::MIN_POSITIVE >= rtol
     }
+
+    /// A bound of `(|t - g| - atol) / |g|`, given that some difference is above atol: no relative difference shrinks
+    /// less for atol than that of the largest difference.
+    fn relative_excess_at_most(&self, atol: f64) -> f64 {
+        self.max_rel * (1.0 - atol / self.max_abs) * (1.0 + 1e-9) + f64::MIN_POSITIVE
+    }
 }
 
 /// Sums, maxima and counts over some run of pairs; merged in order.
@@ -85,8 +91,7 @@ impl RunningErrors {
             self.over_tolerance += excess.over;
             self.max_excess = larger(self.max_excess, excess.max);
         }
-        // Taking atol off a difference only makes its quotient smaller, so `max_rel` bounds what could be new.
-        if may_fail && block.max_rel > self.max_relative_excess {
+        if may_fail && block.relative_excess_at_most(tolerance.atol) > self.max_relative_excess {
             let relative = level.run(RelativeExcess { pairs, atol: tolerance.atol });
             self.max_relative_excess = larger(self.max_relative_excess, relative);
         }

@@ -8,7 +8,7 @@
 use super::errors::BlockErrors;
 use super::pair::{Packed, PairBlock};
 use crate::blocks::BLOCK;
-use crate::lanes::{LANES, Source, each_pair};
+use crate::lanes::{LANES, Source, count, each_pair, fold};
 use crate::level::{Kernel, Level};
 
 /// One byte per pair of a block: the exponent field of the difference in f32.
@@ -112,7 +112,7 @@ impl<P: PairBlock> Kernel for PairByPair<'_, P> {
             self.counts[lane % BUCKET_SETS][exponent] += 1;
             zeros[lane] += u32::from(quad.difference == 0.0);
         });
-        crate::lanes::count(zeros)
+        count(zeros)
     }
 }
 
@@ -126,15 +126,22 @@ impl<S: Source<Value = f32>> Kernel for Misleading<'_, S> {
     #[inline(always)]
     fn run<const FMA: bool>(self) -> bool {
         const MANTISSA: u32 = (1 << 23) - 1;
-        let mut misleading = [false; LANES];
-        each_pair(self.0.source, self.0.target, self.0.golden, |lane, a, b| {
-            let difference = (a - b).abs();
-            let exact = (f64::from(a) - f64::from(b)).abs();
-            let subnormal = (difference > 0.0) & (difference < f32::MIN_POSITIVE);
-            let power_of_two = difference.to_bits() & MANTISSA == 0;
-            misleading[lane] |= subnormal | (power_of_two & (f64::from(difference) > exact));
-        });
-        misleading.contains(&true)
+        let mut misleading = [0u32; LANES];
+        each_pair(
+            self.0.source,
+            self.0.target,
+            self.0.golden,
+            #[inline(always)]
+            |lane, a, b| {
+                let difference = a - b;
+                let bits = difference.to_bits() & (u32::MAX >> 1);
+                let subnormal = bits.wrapping_sub(1) < MANTISSA;
+                // What a rounded difference lost is lost again on the way back to the larger of the two.
+                let rounded = (a - difference != b) | (difference + b != a);
+                misleading[lane] |= u32::from(subnormal | ((bits & MANTISSA == 0) & rounded));
+            },
+        );
+        fold(misleading, |a, b| a | b) != 0
     }
 }
 

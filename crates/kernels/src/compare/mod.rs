@@ -1,7 +1,7 @@
 //! One pass over two tensors of any two dtypes.
 //!
 //! ```text
-//! views ──► spans ──► blocks ──► pair (in place, or decoded) ──► distances ──► [errors, ulp]
+//! views ──► spans ──► blocks ──► pair (in place, or decoded) ──► narrow or loops ──► distances, [errors, exponents, ulp]
 //! ```
 //! [`distances`] is what fits into the time it takes to read both tensors. [`compare`] adds what a person looking
 //! at one pair wants to know. Every metric is taken over the pairs that are finite on both sides; the others are
@@ -112,7 +112,7 @@ pub struct Distances {
     pub worst_index: Option<u64>,
 }
 
-/// [`Distances`], and what a second look at the same cache lines adds.
+/// [`Distances`], and what the same loops and a second look at some blocks add.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// The distances.

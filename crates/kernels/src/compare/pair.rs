@@ -1,7 +1,7 @@
 //! Two blocks of any two dtypes, brought to a form that one of two loops can take.
 //!
-//! A pair is *narrow* when one side is f32 and the other exact in f32: it takes the loop that estimates. Everything
-//! else is *wide* and takes the loop in f64. f32, f64, bf16 and f16 against themselves are read where they lie; other
+//! A pair is *narrow* when one side is f32 and the other exact in f32, or both are of one 16-bit float: it takes the
+//! lean loop. Everything else is *wide* and takes the loop in f64. f32, f64, bf16 and f16 against themselves are read where they lie; other
 //! pairs are decoded into scratch first. 64-bit integers and complex numbers have a difference or a product that the
 //! two decoded values alone do not give, so these come as quads.
 

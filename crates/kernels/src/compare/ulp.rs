@@ -48,29 +48,29 @@ const SHORT_LANES: usize = 32;
 fn short_distances(target: &[u8], golden: &[u8], infinity: u16) -> UlpDistance {
     const MAGNITUDE: u16 = u16::MAX >> 1;
     // One half of a distance per group, summed in lanes of 16 bits.
-    const { assert!(BLOCK / SHORT_LANES <= 256) }
+    const { assert!(BLOCK / SHORT_LANES < 256) }
     let mut max = [0; SHORT_LANES];
     let mut low = [0; SHORT_LANES];
     let mut high = [0; SHORT_LANES];
+    let mut take = |lane: usize, a: [u8; 2], b: [u8; 2]| {
+        let (a, b) = (u16::from_le_bytes(a), u16::from_le_bytes(b));
+        let (size_a, size_b) = (a & MAGNITUDE, b & MAGNITUDE);
+        let one_sign = larger(size_a, size_b) - smaller(size_a, size_b);
+        let apart = if ((a ^ b) as i16) < 0 { size_a + size_b } else { one_sign };
+        let apart = if larger(size_a, size_b) < infinity { apart } else { 0 };
+        max[lane] = larger(max[lane], apart);
+        low[lane] += apart & 0xff;
+        high[lane] += apart >> 8;
+    };
     let (groups_a, tail_a) = target.as_chunks::<2>().0.as_chunks::<SHORT_LANES>();
     let (groups_b, tail_b) = golden.as_chunks::<2>().0.as_chunks::<SHORT_LANES>();
-    let filled = |tail: &[[u8; 2]]| {
-        let mut group = [[0; 2]; SHORT_LANES];
-        group[..tail.len()].copy_from_slice(tail);
-        group
-    };
-    let last = (filled(tail_a), filled(tail_b));
-    for (group_a, group_b) in groups_a.iter().zip(groups_b).chain([(&last.0, &last.1)]) {
+    for (group_a, group_b) in groups_a.iter().zip(groups_b) {
         for lane in 0..SHORT_LANES {
-            let (a, b) = (u16::from_le_bytes(group_a[lane]), u16::from_le_bytes(group_b[lane]));
-            let (size_a, size_b) = (a & MAGNITUDE, b & MAGNITUDE);
-            let one_sign = larger(size_a, size_b) - smaller(size_a, size_b);
-            let apart = if ((a ^ b) as i16) < 0 { size_a + size_b } else { one_sign };
-            let apart = if larger(size_a, size_b) < infinity { apart } else { 0 };
-            max[lane] = larger(max[lane], apart);
-            low[lane] += apart & 0xff;
-            high[lane] += apart >> 8;
+            take(lane, group_a[lane], group_b[lane]);
         }
+    }
+    for (lane, (a, b)) in tail_a.iter().zip(tail_b).enumerate() {
+        take(lane, *a, *b);
     }
     let total = |lanes: [u16; SHORT_LANES]| lanes.iter().map(|lane| u64::from(*lane)).sum::<u64>();
     UlpDistance { max: max.into_iter().fold(0, larger).into(), sum: (total(low) + (total(high) << 8)).into() }
