@@ -56,8 +56,7 @@ struct Alone<'a> {
     here: HashMap<(u32, CallKind), u32>,
     there: HashMap<(u32, CallKind), u32>,
     names_there: HashSet<(u32, CallKind, u32)>,
-    backward_of: Vec<Option<u32>>,
-    first_backward: usize,
+    recomputed: Vec<bool>,
 }
 
 impl<'a> Alone<'a> {
@@ -66,17 +65,9 @@ impl<'a> Alone<'a> {
             Matching::Shape => (0..others.len()).map(|call| others.name(call)).collect(),
             _ => HashSet::new(),
         };
-        let is_backward = |kind: &CallKind| *kind == CallKind::Backward;
-        Alone {
-            names,
-            other,
-            matching,
-            here: counts(names),
-            there: counts(others),
-            names_there,
-            backward_of: backward_calls(names),
-            first_backward: names.kind.iter().position(is_backward).unwrap_or(usize::MAX),
-        }
+        let (here, there) = (counts(names), counts(others));
+        let recomputed = recomputed(names, &here, &there);
+        Alone { names, other, matching, here, there, names_there, recomputed }
     }
 
     fn reason(&self, call: usize, forward_paired: bool) -> Reason {
@@ -87,7 +78,7 @@ impl<'a> Alone<'a> {
         let by_order = !matches!(self.matching, Matching::Exact | Matching::Shape);
         if by_order && kind == CallKind::Backward && forward_paired {
             Reason::NoBackward { other }
-        } else if self.is_recomputed(call, here, there, count(&self.here, CallKind::Backward)) {
+        } else if self.recomputed[call] {
             Reason::Recomputed { other }
         } else if there == 0 && self.names.mapped[call] {
             Reason::MappedNowhere { other }
@@ -103,18 +94,33 @@ impl<'a> Alone<'a> {
             Reason::Elsewhere { other }
         }
     }
+}
 
-    /// A forward call made for the backward pass of an earlier one has no backward call of its own. Where modules
-    /// were recorded, it was made in the backward pass of one.
-    fn is_recomputed(&self, call: usize, here: u32, there: u32, backward: u32) -> bool {
-        let parent = self.names.parent[call];
+/// Which calls were made again for the backward pass of earlier ones. Such a call has no backward call of its own, and
+/// the other side makes it less often. Where modules were recorded, it was made in the backward pass of one; else
+/// earlier calls of it have backward calls, or it stands among calls that are recomputed.
+fn recomputed(
+    names: &SideNames,
+    here: &HashMap<(u32, CallKind), u32>,
+    there: &HashMap<(u32, CallKind), u32>,
+) -> Vec<bool> {
+    let is_backward = |kind: &CallKind| *kind == CallKind::Backward;
+    let first_backward = names.kind.iter().position(is_backward).unwrap_or(names.len());
+    let backward_of = backward_calls(names);
+    let mut recomputed = vec![false; names.len()];
+    for call in first_backward..names.len() {
+        let count =
+            |counts: &HashMap<_, u32>, kind| counts.get(&(names.key[call], kind)).copied().unwrap_or(0);
+        let parent = names.parent[call];
         let in_backward = parent != NO_PARENT && parent & 1 == 1;
-        self.names.kind[call] == CallKind::Forward
-            && call > self.first_backward
-            && self.backward_of[call].is_none()
-            && here > there
-            && (in_backward || backward > 0 && there > 0)
+        let among = call > 0 && recomputed[call - 1];
+        recomputed[call] = names.kind[call] == CallKind::Forward
+            && backward_of[call].is_none()
+            && count(there, CallKind::Forward) < count(here, CallKind::Forward)
+            && (in_backward
+                || count(there, CallKind::Forward) > 0 && (count(here, CallKind::Backward) > 0 || among));
     }
+    recomputed
 }
 
 fn counts(names: &SideNames) -> HashMap<(u32, CallKind), u32> {
