@@ -288,6 +288,22 @@ fn modules_tell_calls_apart_that_shapes_do_not() {
 }
 
 #[test]
+fn equal_names_in_different_modules_are_not_trusted() {
+    let program = |modules: [&str; 4]| {
+        let call =
+            |program: Program, module| program.inside(&format!("Module.{module}.forward.0")).api(ADD, &[2]);
+        modules.into_iter().fold(Program::new(), call)
+    };
+    let (target, golden) = (program(["a.A", "a.A", "b.B", "c.C"]), program(["a.A", "b.B", "c.C", "c.C"]));
+    let lines = pair_programs(&target, &golden, Matching::Auto).lines();
+    assert_eq!(lines[0], "exact: Tensor.__add__.0.forward = Tensor.__add__.0.forward");
+    assert!(lines[1].starts_with("target only: Tensor.__add__.1.forward"), "{lines:#?}");
+    assert_eq!(lines[2], "aligned: Tensor.__add__.2.forward = Tensor.__add__.1.forward");
+    assert!(lines[3].starts_with("golden only: Tensor.__add__.2.forward"), "{lines:#?}");
+    assert_eq!(lines[4], "exact: Tensor.__add__.3.forward = Tensor.__add__.3.forward");
+}
+
+#[test]
 fn recomputed_calls_are_told_and_the_rest_pairs() {
     let shape = &[2, 8];
     let layer = |program: Program| program.api(LINEAR, shape).api("Torch.triu", shape).api(ADD, shape);

@@ -227,6 +227,8 @@ impl<'a> Rewriting<'a> {
             let text = &self.bases[base as usize];
             let by_place = self.mapping.layers.is_some() && module_path(&text.text).is_none();
             let (key, mapped) = if by_place {
+                // A backward call belongs where its forward call was made.
+                let parent = names.forward(number).map_or(parent, |forward| self.parent_of_call[forward]);
                 *placed.entry((base, parent >> 1)).or_insert_with(|| self.api_key(base, parent, keys, uses))
             } else {
                 let key = *key_of_base[base as usize].get_or_insert_with(|| keys.id(&text.text, &text.text));
