@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use ulpscope_dump::CallKind;
 
-use super::backward::backward_calls;
 use super::links::Links;
-use super::names::{NO_PARENT, Names, SideNames};
+use super::names::{Names, SideNames};
+use super::recompute;
 use super::{CallPair, Matching, Reason, Unit};
 use crate::style::Side;
 
@@ -65,8 +65,8 @@ impl<'a> Alone<'a> {
             Matching::Shape => (0..others.len()).map(|call| others.name(call)).collect(),
             _ => HashSet::new(),
         };
-        let (here, there) = (counts(names), counts(others));
-        let recomputed = recomputed(names, &here, &there);
+        let (here, there) = (recompute::counts(names), recompute::counts(others));
+        let recomputed = recompute::recomputed(names, &here, &there);
         Alone { names, other, matching, here, there, names_there, recomputed }
     }
 
@@ -94,39 +94,4 @@ impl<'a> Alone<'a> {
             Reason::Elsewhere { other }
         }
     }
-}
-
-/// Which calls were made again for the backward pass of earlier ones. Such a call has no backward call of its own, and
-/// the other side makes it less often. Where modules were recorded, it was made in the backward pass of one; else
-/// earlier calls of it have backward calls, or it stands among calls that are recomputed.
-fn recomputed(
-    names: &SideNames,
-    here: &HashMap<(u32, CallKind), u32>,
-    there: &HashMap<(u32, CallKind), u32>,
-) -> Vec<bool> {
-    let is_backward = |kind: &CallKind| *kind == CallKind::Backward;
-    let first_backward = names.kind.iter().position(is_backward).unwrap_or(names.len());
-    let backward_of = backward_calls(names);
-    let mut recomputed = vec![false; names.len()];
-    for call in first_backward..names.len() {
-        let count =
-            |counts: &HashMap<_, u32>, kind| counts.get(&(names.key[call], kind)).copied().unwrap_or(0);
-        let parent = names.parent[call];
-        let in_backward = parent != NO_PARENT && parent & 1 == 1;
-        let among = call > 0 && recomputed[call - 1];
-        recomputed[call] = names.kind[call] == CallKind::Forward
-            && backward_of[call].is_none()
-            && count(there, CallKind::Forward) < count(here, CallKind::Forward)
-            && (in_backward
-                || count(there, CallKind::Forward) > 0 && (count(here, CallKind::Backward) > 0 || among));
-    }
-    recomputed
-}
-
-fn counts(names: &SideNames) -> HashMap<(u32, CallKind), u32> {
-    let mut counts = HashMap::new();
-    for (&key, &kind) in names.key.iter().zip(&names.kind) {
-        *counts.entry((key, kind)).or_default() += 1;
-    }
-    counts
 }
