@@ -29,6 +29,20 @@ fn program(steps: &[Step]) -> Program {
     steps.iter().fold(Program::new(), |program, step| program.api(APIS[step.api], &step.shape))
 }
 
+/// The steps forward, then backward in reverse.
+fn trained(steps: &[Step]) -> Program {
+    let mut numbers = [0; APIS.len()];
+    let mut backward = Vec::new();
+    for step in steps {
+        backward.push((step, numbers[step.api]));
+        numbers[step.api] += 1;
+    }
+    let back = |program: Program, (step, number): (&Step, u32)| {
+        program.backward(APIS[step.api], number, &step.shape)
+    };
+    backward.into_iter().rev().fold(program(steps), back)
+}
+
 /// Calls of an API in one of some shapes.
 fn steps(shapes: u64, count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((0..APIS.len(), 0..shapes), count).prop_map(|calls| {
@@ -75,6 +89,25 @@ proptest! {
         let paired = pair_programs(&program(&target), &program(&golden), Matching::Auto);
         let (found, common) = true_partners(&paired, &target, &golden);
         prop_assert!(found * 100 >= common * 99, "{found} of {common}");
+    }
+
+    #[test]
+    fn backward_calls_follow_their_forward_calls(
+        golden in steps(3, 1..80),
+        changes in prop::collection::vec((0..1000u64, any::<bool>(), 0..APIS.len(), 0..3u64), 0..10),
+    ) {
+        let target = changed(&golden, &changes);
+        for matching in [Matching::Auto, Matching::Align] {
+            let paired = pair_programs(&trained(&target), &trained(&golden), matching);
+            let partners = paired.partners();
+            // The backward call of the first forward call is the last call, and so on.
+            let mirrored = |call: usize, calls: usize| 2 * calls - 1 - call;
+            for call in 0..target.len() {
+                let backward = partners.get(&mirrored(call, target.len())).copied();
+                let expected = partners.get(&call).map(|&partner| mirrored(partner, golden.len()));
+                prop_assert_eq!(backward, expected);
+            }
+        }
     }
 
     #[test]

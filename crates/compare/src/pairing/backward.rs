@@ -11,7 +11,7 @@ use super::links::Links;
 use super::names::{Names, SideNames};
 
 /// Pairs backward calls whose forward calls are paired; then, of those pairs that the order of calls suggests,
-/// the ones that no pair of forward calls contradicts.
+/// the ones of which a forward call is not known: not recorded, or recomputed and renumbered.
 pub(super) fn follow(names: &Names, suggested: &[(usize, usize)], links: &mut Links) {
     let backward_of = backward_calls(&names.golden);
     for target in 0..names.target.len() {
@@ -22,18 +22,25 @@ pub(super) fn follow(names: &Names, suggested: &[(usize, usize)], links: &mut Li
             links.join(target, golden as usize, names.how(target, golden as usize, How::Aligned));
         }
     }
+    let (ours, theirs) = (first_backward(&names.target), first_backward(&names.golden));
     for &(target, golden) in suggested {
-        if !contradicted(names, links, target, golden) {
+        let unknown_here = names
+            .target
+            .forward(target)
+            .is_none_or(|forward| forward > ours && links.golden(forward).is_none());
+        let unknown_there = names
+            .golden
+            .forward(golden)
+            .is_none_or(|forward| forward > theirs && links.target(forward).is_none());
+        if unknown_here || unknown_there {
             links.join(target, golden, names.how(target, golden, How::Aligned));
         }
     }
 }
 
-/// Whether the forward calls of two backward calls have partners, hence others than each other.
-pub(super) fn contradicted(names: &Names, links: &Links, target: usize, golden: usize) -> bool {
-    let ours = names.target.forward(target).is_some_and(|forward| links.golden(forward).is_some());
-    let theirs = names.golden.forward(golden).is_some_and(|forward| links.target(forward).is_some());
-    ours && theirs
+/// Where backward begins. A forward call behind it that has no partner may be an earlier one's recomputation.
+pub(super) fn first_backward(side: &SideNames) -> usize {
+    side.kind.iter().position(|&kind| kind == CallKind::Backward).unwrap_or(side.len())
 }
 
 /// The backward call of each forward call.

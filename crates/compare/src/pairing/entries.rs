@@ -1,6 +1,6 @@
 //! Which entries of two paired calls belong together.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
 use ulpscope_dump::{Content, Entry, Role};
@@ -120,14 +120,16 @@ impl Pairs {
     }
 
     fn by_order(&mut self, target: &[Entry], golden: &[Entry]) {
+        let mut alike: HashMap<(Role, &[u64]), VecDeque<usize>> = HashMap::new();
+        for (at, entry) in numbered(golden).filter(|(at, _)| self.of_golden[*at].is_none()) {
+            if let Some(shape) = shape_of(entry) {
+                alike.entry((entry.role, shape)).or_default().push_back(at);
+            }
+        }
         for (at, entry) in numbered(target) {
-            let Some(shape) = shape_of(entry).filter(|_| self.of_target[at].is_none()) else { continue };
-            let alike = |(other, candidate): &(usize, &Entry)| {
-                self.of_golden[*other].is_none()
-                    && candidate.role == entry.role
-                    && shape_of(candidate) == Some(shape)
-            };
-            if let Some((partner, _)) = numbered(golden).find(alike) {
+            let shape = shape_of(entry).filter(|_| self.of_target[at].is_none());
+            let partners = shape.and_then(|shape| alike.get_mut(&(entry.role, shape)));
+            if let Some(partner) = partners.and_then(VecDeque::pop_front) {
                 self.join(at, partner, EntryHow::Order);
             }
         }
@@ -146,10 +148,15 @@ impl Pairs {
         }
         lonely.sort_by_key(|(before, _)| *before);
         let mut lonely = lonely.into_iter().peekable();
+        let (ours, theirs) = (counts(target), counts(golden));
+        let reason = |entry: &Entry, other, counts: &HashMap<Role, usize>| {
+            let there = counts.get(&entry.role).copied().unwrap_or(0);
+            EntryReason { other, role: entry.role, there }
+        };
         let mut insert = |units: &mut Vec<EntryUnit<'a>>, place: Option<usize>| {
             while let Some((_, at)) = lonely.next_if(|(before, _)| *before <= place) {
                 let entry = &golden[at];
-                units.push(EntryUnit::GoldenOnly { entry, reason: reason(entry, Side::Target, target) });
+                units.push(EntryUnit::GoldenOnly { entry, reason: reason(entry, Side::Target, &ours) });
             }
         };
         insert(&mut units, None);
@@ -158,7 +165,7 @@ impl Pairs {
                 Some((partner, how)) => {
                     EntryUnit::Pair(EntryPair { target: entry, golden: &golden[partner], how })
                 }
-                None => EntryUnit::TargetOnly { entry, reason: reason(entry, Side::Golden, golden) },
+                None => EntryUnit::TargetOnly { entry, reason: reason(entry, Side::Golden, &theirs) },
             });
             insert(&mut units, Some(at));
         }
@@ -173,7 +180,10 @@ fn shape_of(entry: &Entry) -> Option<&[u64]> {
     }
 }
 
-fn reason(entry: &Entry, other: Side, others: &[Entry]) -> EntryReason {
-    let there = others.iter().filter(|candidate| candidate.role == entry.role).count();
-    EntryReason { other, role: entry.role, there }
+fn counts(entries: &[Entry]) -> HashMap<Role, usize> {
+    let mut counts = HashMap::new();
+    for entry in entries {
+        *counts.entry(entry.role).or_default() += 1;
+    }
+    counts
 }

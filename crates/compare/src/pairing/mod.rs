@@ -22,6 +22,7 @@ mod links;
 mod names;
 mod operation;
 mod reason;
+mod recompute;
 mod signature;
 mod units;
 mod wrappers;

@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-use ulpscope_dump::{CallKind, Rank};
+use ulpscope_dump::{Call, CallKind, Rank};
 use ulpscope_formats::names::{CallName, Direction};
 
 use super::How;
@@ -95,9 +95,13 @@ impl Names {
             }
         }
         respell(&mut sides);
+        // Backward calls without numbers run against the numbers of the forward pass; numbers do not compare then.
+        let unnumbered = |call: &Call| call.kind == CallKind::Backward && call.index.is_none();
+        let backward_by_order = target.calls().iter().chain(golden.calls()).any(unnumbered);
         let mut keys = Keys::default();
         let mut parents = Interner::default();
-        let [target, golden] = sides.map(|side| side.finish(&mut keys, &mut parents, &mut uses));
+        let [target, golden] =
+            sides.map(|side| side.finish(&mut keys, &mut parents, backward_by_order, &mut uses));
         uses.report(mapping, notes);
         let known = |side: &SideNames| side.parent.iter().any(|&parent| parent != NO_PARENT);
         let parents_known = known(&target) && known(&golden);
@@ -202,7 +206,13 @@ impl<'a> Rewriting<'a> {
         }
     }
 
-    fn finish(self, keys: &mut Keys, parents: &mut Interner, uses: &mut Uses) -> SideNames {
+    fn finish(
+        self,
+        keys: &mut Keys,
+        parents: &mut Interner,
+        backward_by_order: bool,
+        uses: &mut Uses,
+    ) -> SideNames {
         let calls = self.rank.calls();
         let mut names = SideNames {
             kind: calls.iter().map(|call| call.kind).collect(),
@@ -217,6 +227,8 @@ impl<'a> Rewriting<'a> {
             let text = &self.bases[base as usize];
             let by_place = self.mapping.layers.is_some() && module_path(&text.text).is_none();
             let (key, mapped) = if by_place {
+                // A backward call belongs where its forward call was made.
+                let parent = names.forward(number).map_or(parent, |forward| self.parent_of_call[forward]);
                 *placed.entry((base, parent >> 1)).or_insert_with(|| self.api_key(base, parent, keys, uses))
             } else {
                 let key = *key_of_base[base as usize].get_or_insert_with(|| keys.id(&text.text, &text.text));
@@ -225,8 +237,9 @@ impl<'a> Rewriting<'a> {
             names.key.push(key);
             names.mapped.push(mapped);
             // Numbers of APIs count over the whole model; in one place of it, only the order is left.
+            let by_order = by_place || backward_by_order && call.kind == CallKind::Backward;
             names.number.push(match call.index {
-                Some(index) if !by_place => index,
+                Some(index) if !by_order => index,
                 _ => {
                     let count = counted.entry((key, call.kind)).or_default();
                     *count += 1;

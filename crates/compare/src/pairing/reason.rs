@@ -79,10 +79,10 @@ impl fmt::Display for Reason {
             Reason::Elsewhere { other } => {
                 write!(f, "{} makes this call too, but not at this place in the order of calls", word(other))
             }
-            Reason::OtherNumber { other, there } => {
-                let calls = if there == 1 { "call" } else { "calls" };
-                write!(f, "no call of {} has this number ({there} {calls} differ in it only)", word(other))
-            }
+            Reason::OtherNumber { other, there } => match there {
+                1 => write!(f, "the only such call of {} has another number", word(other)),
+                _ => write!(f, "none of the {there} such calls of {} has this number", word(other)),
+            },
             Reason::OtherShapes { other } => {
                 let other = word(other);
                 write!(

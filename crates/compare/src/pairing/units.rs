@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use ulpscope_dump::CallKind;
 
-use super::backward::backward_calls;
 use super::links::Links;
-use super::names::{NO_PARENT, Names, SideNames};
+use super::names::{Names, SideNames};
+use super::recompute;
 use super::{CallPair, Matching, Reason, Unit};
 use crate::style::Side;
 
@@ -56,8 +56,7 @@ struct Alone<'a> {
     here: HashMap<(u32, CallKind), u32>,
     there: HashMap<(u32, CallKind), u32>,
     names_there: HashSet<(u32, CallKind, u32)>,
-    backward_of: Vec<Option<u32>>,
-    first_backward: usize,
+    recomputed: Vec<bool>,
 }
 
 impl<'a> Alone<'a> {
@@ -66,17 +65,9 @@ impl<'a> Alone<'a> {
             Matching::Shape => (0..others.len()).map(|call| others.name(call)).collect(),
             _ => HashSet::new(),
         };
-        let is_backward = |kind: &CallKind| *kind == CallKind::Backward;
-        Alone {
-            names,
-            other,
-            matching,
-            here: counts(names),
-            there: counts(others),
-            names_there,
-            backward_of: backward_calls(names),
-            first_backward: names.kind.iter().position(is_backward).unwrap_or(usize::MAX),
-        }
+        let (here, there) = (recompute::counts(names), recompute::counts(others));
+        let recomputed = recompute::recomputed(names, &here, &there);
+        Alone { names, other, matching, here, there, names_there, recomputed }
     }
 
     fn reason(&self, call: usize, forward_paired: bool) -> Reason {
@@ -87,7 +78,7 @@ impl<'a> Alone<'a> {
         let by_order = !matches!(self.matching, Matching::Exact | Matching::Shape);
         if by_order && kind == CallKind::Backward && forward_paired {
             Reason::NoBackward { other }
-        } else if self.is_recomputed(call, here, there, count(&self.here, CallKind::Backward)) {
+        } else if self.recomputed[call] {
             Reason::Recomputed { other }
         } else if there == 0 && self.names.mapped[call] {
             Reason::MappedNowhere { other }
@@ -103,24 +94,4 @@ impl<'a> Alone<'a> {
             Reason::Elsewhere { other }
         }
     }
-
-    /// A forward call made for the backward pass of an earlier one has no backward call of its own. Where modules
-    /// were recorded, it was made in the backward pass of one.
-    fn is_recomputed(&self, call: usize, here: u32, there: u32, backward: u32) -> bool {
-        let parent = self.names.parent[call];
-        let in_backward = parent != NO_PARENT && parent & 1 == 1;
-        self.names.kind[call] == CallKind::Forward
-            && call > self.first_backward
-            && self.backward_of[call].is_none()
-            && here > there
-            && (in_backward || backward > 0 && there > 0)
-    }
-}
-
-fn counts(names: &SideNames) -> HashMap<(u32, CallKind), u32> {
-    let mut counts = HashMap::new();
-    for (&key, &kind) in names.key.iter().zip(&names.kind) {
-        *counts.entry((key, kind)).or_default() += 1;
-    }
-    counts
 }

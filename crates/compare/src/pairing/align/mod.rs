@@ -47,10 +47,11 @@ pub(super) fn align(target: &Rank, golden: &Rank, names: &Names, links: &mut Lin
     aligned.join_backward(names, links);
 }
 
-/// Whether both sides have the same names in the same order.
+/// Whether both sides have the same names in the same order, made in the same modules where those are known.
 fn same_calls(names: &Names, links: &Links) -> bool {
     let (ours, theirs) = (&names.target, &names.golden);
     ours.len() == theirs.len()
+        && (!names.parents_known || ours.parent == theirs.parent)
         && (0..ours.len()).all(|call| ours.name(call) == theirs.name(call) && links.golden(call).is_none())
 }
 
@@ -88,6 +89,7 @@ impl Aligned {
         };
         let mut found: Vec<(u32, u32)> = Vec::new();
         let mut budget = common::BUDGET;
+        let finest = if names.parents_known { Grain::Place } else { Grain::Shapes };
         for grain in [Grain::Place, Grain::Shapes, Grain::Name, Grain::Operation] {
             if grain == Grain::Place && !names.parents_known || found.len() == ours.len().min(theirs.len()) {
                 continue;
@@ -95,7 +97,7 @@ impl Aligned {
             let a = tokens(&names.target, &ours, &signatures[0], grain);
             let b = tokens(&names.golden, &theirs, &signatures[1], grain);
             found = refine(&found, &a, &b, &mut budget);
-            if grain == Grain::Shapes {
+            if grain == finest {
                 slide::to_equal_names(&mut found, &a, &b, |a, b| {
                     names.target.name(ours[a as usize]) == names.golden.name(theirs[b as usize])
                 });
