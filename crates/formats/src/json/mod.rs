@@ -15,6 +15,7 @@
 mod event;
 mod python_float;
 mod reader;
+pub(crate) mod skip;
 mod text;
 mod tree;
 mod writer;
