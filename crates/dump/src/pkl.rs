@@ -150,7 +150,7 @@ impl PklSource {
         let text = self.bytes.get(call.place.start as usize..call.place.end as usize).unwrap_or_default();
         let mut known = Vec::new();
         let mut damaged = false;
-        for line in Lines::within(text, 1) {
+        for line in Lines::within(text, 1, 0) {
             match line {
                 Ok((_, Line::Other(_))) | Err(_) => damaged = true,
                 Ok((_, line)) => known.push(line),
@@ -167,7 +167,7 @@ impl PklSource {
         let (start, end) = (call.place.start as usize, call.place.end as usize);
         let before = self.bytes[..start].iter().filter(|&&byte| byte == b'\n').count() as u64;
         let mut problems = Problems::default();
-        for line in Lines::within(&self.bytes[start..end], before + 1) {
+        for line in Lines::within(&self.bytes[start..end], before + 1, start as u64) {
             match line {
                 Ok((number, line @ Line::Other(_))) => {
                     problems.add(&Error::at(Place::Line(number), line.unknown_form()).in_file(&self.path));

@@ -20,17 +20,19 @@ pub struct Lines<'a> {
     bytes: &'a [u8],
     at: usize,
     number: u64,
+    /// The byte of `bytes[0]` in the file.
+    origin: u64,
 }
 
 impl<'a> Lines<'a> {
     /// The lines of a file.
     pub fn new(bytes: &'a Bytes) -> Lines<'a> {
-        Lines { bytes, at: 0, number: 0 }
+        Lines { bytes, at: 0, number: 0, origin: 0 }
     }
 
-    /// The lines of a part of a file, the first of which has the given number.
-    pub fn within(bytes: &'a [u8], number: u64) -> Lines<'a> {
-        Lines { bytes, at: 0, number: number.saturating_sub(1) }
+    /// The lines of a part of a file; errors name places counted from the given line and byte.
+    pub fn within(bytes: &'a [u8], line: u64, byte: u64) -> Lines<'a> {
+        Lines { bytes, at: 0, number: line.saturating_sub(1), origin: byte }
     }
 
     /// How many bytes have been read.
@@ -63,7 +65,7 @@ impl Iterator for Lines<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let place = self.next_place()?;
-        let start = place.start as u64;
+        let start = self.origin + place.start as u64;
         let text = &self.bytes[place];
         if text.len() as u64 > MAX_LINE_BYTES {
             let fault = Fault::TooLarge { what: "a line", limit: MAX_LINE_BYTES, found: text.len() as u64 };

@@ -39,10 +39,11 @@ impl<'a> Outlines<'a> {
     /// The outline of a line that is not of the plainest kind.
     fn decoded(&mut self, place: Range<usize>) -> Result<Outline<'a>, Error> {
         let number = self.lines.number();
-        let (number, line) = match Lines::within(&self.bytes[place.clone()], number).next() {
-            Some(line) => line?,
-            None => (number, Line::Other(crate::json::Json::Null)),
-        };
+        let (number, line) =
+            match Lines::within(&self.bytes[place.clone()], number, place.start as u64).next() {
+                Some(line) => line?,
+                None => (number, Line::Other(crate::json::Json::Null)),
+            };
         match line.name() {
             Some(name) => Ok(Outline { name: name.to_owned().into(), part: Part::of(&line), place }),
             None => Err(Error::at(Place::Line(number), line.unknown_form())),
