@@ -1,18 +1,22 @@
 //! What can be typed. Each command turns its part, once, into what it needs; nothing below sees a flag.
 
+mod dumps;
+
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ulpscope_report::fields::{self, Field};
 
+pub(crate) use dumps::{DumpArgs, LsArgs, ShowArgs};
+
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; for diff: every pair agrees within the tolerance
-  1  diff only: some pair differs
+  1  diff: some pair differs; ls, show: no call of that name
   2  something could not be read, compared or written";
 
-/// Measures, compares and converts tensor files.
+/// Measures, compares and converts tensor files, and looks into dumps.
 ///
 /// Reads .npy, .npz, .pt, .safetensors, the JSON-lines .pkl of ptdbg_ascend and torch_npu.hooks, msprobe's
 /// dump.json, stack.json and construct.json, and ACL dump files. A file's content decides what it is, not its
@@ -33,6 +37,8 @@ pub(crate) enum Command {
     Stats(StatsArgs),
     Diff(DiffArgs),
     Convert(ConvertArgs),
+    Ls(LsArgs),
+    Show(ShowArgs),
 }
 
 /// Show shape, dtype, statistics and first values of tensors

@@ -2,4 +2,6 @@
 
 pub(crate) mod convert;
 pub(crate) mod diff;
+pub(crate) mod ls;
+pub(crate) mod show;
 pub(crate) mod stats;
