@@ -99,6 +99,14 @@ fn a_name_that_is_not_there_says_which_are() {
         (ran.code, ran.out.as_str(), ran.err.as_str()),
         (1, "", "note: no call begins with \"Functional.gelu\"; there are Functional.relu\n")
     );
+    place.put_text(
+        "many.pkl",
+        &["Tensor_add", "Tensor_mul", "Functional_Relu6"]
+            .map(|op| line(&format!("{op}_0_forward_output")))
+            .concat(),
+    );
+    let ran = place.run(&["show", "many.pkl", "relu"]);
+    assert_eq!(ran.err, "note: no call begins with \"relu\"; there are Functional.Relu6\n");
 }
 
 #[test]

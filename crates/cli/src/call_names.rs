@@ -58,22 +58,29 @@ impl Wanted {
     }
 }
 
-/// Names of calls that there are, for somebody who asked for one that is not.
-pub(crate) fn suggestions(rank: &Rank) -> String {
+/// Names of calls that there are, for somebody who asked for one that is not: those with the text in them, or else
+/// the first.
+pub(crate) fn suggestions(rank: &Rank, asked: &str) -> String {
+    let asked = plain(asked).to_lowercase();
+    let near = bases(rank, |base| plain(base).to_lowercase().contains(&asked));
+    let (bases, more) = if near.0.is_empty() { bases(rank, |_| true) } else { near };
+    format!("{}{}", bases.join(", "), if more { ", …" } else { "" })
+}
+
+/// The first bases that pass a test, and whether there are more.
+fn bases(rank: &Rank, test: impl Fn(&str) -> bool) -> (Vec<&str>, bool) {
     let mut bases: Vec<&str> = Vec::new();
-    let mut more = false;
     for call in rank.calls() {
         let base = rank.base(call.base);
-        if !bases.contains(&base) {
-            more = bases.len() == SUGGESTED;
-            if more {
-                break;
-            }
-            bases.push(base);
+        if bases.contains(&base) || !test(base) {
+            continue;
         }
+        if bases.len() == SUGGESTED {
+            return (bases, true);
+        }
+        bases.push(base);
     }
-    let dots = if more { ", …" } else { "" };
-    format!("{}{dots}", bases.join(", "))
+    (bases, false)
 }
 
 /// One spelling for names with dots and names with underscores.

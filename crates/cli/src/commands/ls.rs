@@ -53,8 +53,10 @@ impl Ls {
             }
             ranks += 1;
             shown += of_rank;
-            if of_rank == 0 && !rank.calls().is_empty() {
-                instead.get_or_insert_with(|| suggestions(rank));
+            if let (0, Some(filter)) = (of_rank, &self.args.filter)
+                && !rank.calls().is_empty()
+            {
+                instead.get_or_insert_with(|| suggestions(rank, filter));
             }
             Ok(())
         })?;

@@ -81,7 +81,7 @@ impl Show {
                 }
                 shown += 1;
             }
-            instead.get_or_insert_with(|| suggestions(rank));
+            instead.get_or_insert_with(|| suggestions(rank, &self.args.call));
             Ok(())
         })?;
         let errors = walk.errors();
