@@ -4,5 +4,7 @@
 mod convert;
 mod diff;
 mod help;
+mod ls;
+mod show;
 mod stats;
 mod workspace;

@@ -1,5 +1,7 @@
 //! What can be typed. Each command turns its part, once, into what it needs; nothing below sees a flag.
 
+mod dumps;
+
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -8,13 +10,15 @@ use ulpscope_report::fields::{self, Field};
 
 use crate::compare_args::CompareArgs;
 
+pub(crate) use dumps::{DumpArgs, LsArgs, ShowArgs};
+
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; for compare and diff: everything agrees
-  1  compare and diff only: something differs
+  1  compare, diff: something differs; ls, show: no call of that name
   2  something could not be read, compared or written";
 
-/// Compares two dumps of a model, and measures, compares and converts tensor files.
+/// Compares two dumps of a model, looks into them, and measures, compares and converts tensor files.
 ///
 /// Reads .npy, .npz, .pt, .safetensors, the JSON-lines .pkl of ptdbg_ascend and torch_npu.hooks, msprobe's
 /// dump.json, stack.json and construct.json, and ACL dump files. A file's content decides what it is, not its
@@ -37,6 +41,8 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     Convert(ConvertArgs),
     Merge(MergeArgs),
+    Ls(LsArgs),
+    Show(ShowArgs),
 }
 
 /// Show shape, dtype, statistics and first values of tensors

@@ -7,6 +7,8 @@ pub(crate) enum Exit {
     Done,
     /// Everything was compared, and something differs.
     Differ,
+    /// Nothing has the name that was asked for.
+    NoMatch,
     /// Something could not be read, compared or written.
     Failed,
 }
@@ -15,7 +17,7 @@ impl Exit {
     pub(crate) fn code(self) -> u8 {
         match self {
             Exit::Done => 0,
-            Exit::Differ => 1,
+            Exit::Differ | Exit::NoMatch => 1,
             Exit::Failed => 2,
         }
     }

@@ -9,9 +9,12 @@
 //! loses a run: failures are collected, the rest goes on, and the exit code tells.
 
 mod args;
+mod call_names;
 mod commands;
 pub mod compare;
 mod compare_args;
+mod dump_walk;
+mod entries;
 mod exit;
 mod names;
 mod output;
@@ -35,7 +38,7 @@ use crate::exit::Exit;
 use crate::output::Output;
 
 /// Runs the command line `args` (its first item is the program's name) and returns the exit code: 0 done or
-/// agree, 1 differ, 2 something could not be done.
+/// agree, 1 differ or nothing of that name, 2 something could not be done.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
     let low = match Low::try_parse_from(compare_args::spell_out(args)) {
         Ok(low) => low,
@@ -71,6 +74,8 @@ fn execute(low: Low, output: &mut Output) -> anyhow::Result<Exit> {
             Command::Diff(args) => commands::diff::Diff::from(args).run(output),
             Command::Convert(args) => commands::convert::Convert::try_from(args)?.run(output),
             Command::Merge(args) => commands::merge::Merge::from(args).run(output),
+            Command::Ls(args) => commands::ls::Ls::from(args).run(output),
+            Command::Show(args) => commands::show::Show::from(args).run(output),
         }?;
         output.flush()?;
         Ok(exit)

@@ -37,6 +37,11 @@ impl Output {
         self.results.write_all(b"\n")
     }
 
+    /// A part of a JSON document too long to be held, as it is made.
+    pub(crate) fn piece(&mut self, text: &str) -> io::Result<()> {
+        self.results.write_all(text.as_bytes())
+    }
+
     /// One line about something that went wrong or was left out. Results written so far come first.
     pub(crate) fn complain(&mut self, text: &str) {
         // When standard error is gone there is nobody left to tell, and the exit code still does.

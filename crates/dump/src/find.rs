@@ -20,7 +20,7 @@ use crate::listing::{Listing, tensor_files};
 use crate::problems::Problems;
 
 /// Folders that are looked into below each other in search of a dump.
-const MAX_DEPTH: usize = 8;
+const MAX_DEPTH: usize = 5;
 
 /// Names shown of what was found instead of a dump.
 const SHOWN: usize = 8;

@@ -18,6 +18,7 @@ mod entry;
 mod files;
 mod find;
 mod joined;
+mod links;
 mod listing;
 mod msprobe;
 mod names;

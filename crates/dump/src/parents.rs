@@ -7,6 +7,7 @@ use ulpscope_formats::msprobe::{ConstructJson, Parent};
 use ulpscope_formats::{Access, Bytes, Error};
 
 use crate::call::CallKind;
+use crate::links;
 use crate::msprobe::parse_key;
 use crate::names::{NameId, Names};
 use crate::problems::Problems;
@@ -31,7 +32,7 @@ impl Parents {
     pub(crate) fn read(path: &Path, index: &Index) -> Parents {
         let mut parents = Parents { of_call: vec![None; index.calls.len()], ..Parents::default() };
         if path.exists()
-            && let Err(error) = parents.fill(path, index)
+            && let Err(error) = links::refuse(path).and_then(|()| parents.fill(path, index))
         {
             parents.problems.add(&error.in_file(path));
         }

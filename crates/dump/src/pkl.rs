@@ -6,13 +6,14 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use ulpscope_formats::json::Json;
 use ulpscope_formats::msprobe::plain_file_name;
 use ulpscope_formats::names::{Direction, LineName, Role as LineRole};
 use ulpscope_formats::pkl_lines::{
-    CallLines, CallNumbers, Frame, Kind, Line, Lines, Part, Payload, Shape, Values, kind, line_name,
-    tensor_of,
+    CallLines, CallNumbers, Frame, Kind, Line, Lines, Outline, Outlines, Part, Payload, Shape, Values, kind,
+    line_name, tensor_of,
 };
 use ulpscope_formats::records::{frame_info_to_line, frame_to_line, line_to_frame};
 use ulpscope_formats::{Access, Bytes, Error, Fault, Place};
@@ -36,17 +37,9 @@ pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
     };
     let mut indexer = Indexer::new(kind);
     let mut problems = Problems::default();
-    let mut lines = Lines::new(&bytes);
-    loop {
-        let start = lines.position();
-        let Some(line) = lines.next() else { break };
-        let end = lines.position().min(bytes.len());
-        match line {
-            Ok((number, Line::Other(found))) => {
-                let fault = Fault::malformed("a line of a tensor, an argument or a stack", found.describe());
-                problems.add(&Error::at(Place::Line(number), fault).in_file(path));
-            }
-            Ok((_, line)) => indexer.line(&line, start as u64..end as u64),
+    for outline in Outlines::new(&bytes) {
+        match outline {
+            Ok(outline) => indexer.line(&outline),
             Err(error) => problems.add(&error.in_file(path)),
         }
     }
@@ -69,7 +62,7 @@ pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
         task,
         level: indexer.level().map(str::to_owned),
         index: indexer.index,
-        source: Box::new(PklSource { bytes, kind, data }),
+        source: Box::new(PklSource { bytes, kind, path: path.to_owned(), data, late: Mutex::default() }),
         problems,
     })
 }
@@ -98,14 +91,14 @@ impl Indexer {
         Indexer { kind, index, numbers, open: None, only_stacks: true }
     }
 
-    fn line(&mut self, line: &Line, place: Range<u64>) {
-        let part = Part::of(line);
+    fn line(&mut self, line: &Outline<'_>) {
+        let part = line.part;
         self.only_stacks &= part != Part::Entry;
-        let text = line.name().unwrap_or_default();
-        let Some(name) = line_name(text, self.kind) else {
+        let place = line.place.start as u64..line.place.end as u64;
+        let Some(name) = line_name(&line.name, self.kind) else {
             // A name of nobody's spelling is still the name of something.
             self.close();
-            let base = self.index.names.id(text);
+            let base = self.index.names.id(&line.name);
             self.index.calls.push(Call { base, index: None, kind: CallKind::Saved, place });
             return;
         };
@@ -144,15 +137,46 @@ impl Indexer {
 struct PklSource {
     bytes: Bytes,
     kind: Kind,
+    path: PathBuf,
+    /// Lines that turned out to be damaged when they were decoded.
+    late: Mutex<Problems>,
     /// Where the `.npy` files are, if there are any.
     data: Option<PathBuf>,
 }
 
 impl PklSource {
-    /// The lines of a call that can be read. The others were listed when the rank was opened.
-    fn lines(&self, call: &Call) -> impl Iterator<Item = Line> {
+    /// The lines of a call. Those that cannot be read are listed, unless they were when the rank was opened.
+    fn lines(&self, call: &Call) -> Vec<Line> {
         let text = self.bytes.get(call.place.start as usize..call.place.end as usize).unwrap_or_default();
-        Lines::within(text, 1).flatten().map(|(_, line)| line)
+        let mut known = Vec::new();
+        let mut damaged = false;
+        for line in Lines::within(text, 1, 0) {
+            match line {
+                Ok((_, Line::Other(_))) | Err(_) => damaged = true,
+                Ok((_, line)) => known.push(line),
+            }
+        }
+        if damaged {
+            self.list_problems(call);
+        }
+        known
+    }
+
+    /// Reads the lines of a call again, with their numbers: counting lines is only for those that are damaged.
+    fn list_problems(&self, call: &Call) {
+        let (start, end) = (call.place.start as usize, call.place.end as usize);
+        let before = self.bytes[..start].iter().filter(|&&byte| byte == b'\n').count() as u64;
+        let mut problems = Problems::default();
+        for line in Lines::within(&self.bytes[start..end], before + 1, start as u64) {
+            match line {
+                Ok((number, line @ Line::Other(_))) => {
+                    problems.add(&Error::at(Place::Line(number), line.unknown_form()).in_file(&self.path));
+                }
+                Ok(_) => {}
+                Err(error) => problems.add(&error.in_file(&self.path)),
+            }
+        }
+        self.late.lock().unwrap_or_else(PoisonError::into_inner).extend(problems);
     }
 
     fn entry(&self, line: Line) -> Option<Entry> {
@@ -255,7 +279,7 @@ fn plain_value(value: Json) -> Content {
 
 impl Source for PklSource {
     fn entries(&self, index: &Index, call: usize) -> Result<Vec<Entry>, Error> {
-        Ok(self.lines(&index.calls[call]).filter_map(|line| self.entry(line)).collect())
+        Ok(self.lines(&index.calls[call]).into_iter().filter_map(|line| self.entry(line)).collect())
     }
 
     fn stack(&self, index: &Index, call: usize) -> Option<Vec<String>> {
@@ -290,6 +314,6 @@ impl Source for PklSource {
     }
 
     fn late_problems(&self) -> Problems {
-        Problems::default()
+        self.late.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -1,8 +1,7 @@
 //! What one process left: an index of calls, and the way to everything behind it.
 
 use std::fmt;
-use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use ulpscope_formats::names::{CallName, Direction};
 use ulpscope_formats::pkl_lines::Frame;
@@ -11,6 +10,7 @@ use ulpscope_formats::{Access, Error, Fault, Tensor, Value, file};
 
 use crate::call::{Call, CallKind};
 use crate::entry::{Data, Entry, TensorEntry};
+use crate::links;
 use crate::names::{NameId, Names};
 use crate::problems::Problems;
 
@@ -195,7 +195,11 @@ impl Rank {
         };
         let Some(folder) = self.source.data_folder() else { return Ok(None) };
         let path = folder.join(name);
-        refuse_links(folder, Path::new(name))?;
+        // Where the folder is not what the user named, it too could be a link.
+        if folder != self.path {
+            links::refuse(folder)?;
+        }
+        links::refuse_below(folder, Path::new(name))?;
         lone_tensor(file::read(&path, Access::ReadOnly)?.value)
             .map(Some)
             .map_err(|error| error.in_file(&path))
@@ -218,19 +222,6 @@ impl fmt::Debug for Rank {
             .field("calls", &self.index.calls.len())
             .finish_non_exhaustive()
     }
-}
-
-/// Refuses a file that is a link, or that lies behind one.
-fn refuse_links(folder: &Path, name: &Path) -> Result<(), Error> {
-    let mut path = folder.to_owned();
-    for part in name.components() {
-        path.push(part);
-        let metadata = fs::symlink_metadata(&path).map_err(|error| Error::whole(error).in_file(&path))?;
-        if metadata.is_symlink() || !matches!(part, Component::Normal(_)) {
-            return Err(Error::whole(Fault::EscapesFolder(name.display().to_string())).in_file(&path));
-        }
-    }
-    Ok(())
 }
 
 /// The one tensor of a file of a dump.

@@ -6,6 +6,7 @@ use std::path::Path;
 use ulpscope_formats::msprobe::StackJson;
 use ulpscope_formats::{Access, Bytes, Error};
 
+use crate::links;
 use crate::msprobe::parse_key;
 use crate::names::{NameId, Names};
 use crate::parents::call_numbers;
@@ -29,7 +30,7 @@ impl Stacks {
     pub(crate) fn read(path: &Path, index: &Index) -> Stacks {
         let mut stacks = Stacks { of_call: vec![NONE; index.calls.len()], ..Stacks::default() };
         if path.exists()
-            && let Err(error) = stacks.fill(path, index)
+            && let Err(error) = links::refuse(path).and_then(|()| stacks.fill(path, index))
         {
             stacks.problems.add(&error.in_file(path));
         }

@@ -7,6 +7,7 @@ use ulpscope_formats::msprobe::{ConstructJson, StackJson};
 use ulpscope_formats::{Access, Bytes, Error};
 
 use crate::call::{Call, CallKind};
+use crate::links;
 use crate::msprobe::parse_key;
 use crate::problems::Problems;
 use crate::rank::Index;
@@ -22,7 +23,8 @@ pub(crate) fn fill(folder: &Path, index: &mut Index, problems: &mut Problems) {
         if !index.calls.is_empty() || !path.exists() {
             continue;
         }
-        let read = Bytes::map(&path, Access::ReadOnly).and_then(|bytes| take(&bytes, index));
+        let map = |()| Bytes::map(&path, Access::ReadOnly);
+        let read = links::refuse(&path).and_then(map).and_then(|bytes| take(&bytes, index));
         if let Err(error) = read {
             problems.add(&error.in_file(&path));
         }

@@ -14,6 +14,7 @@
 
 mod event;
 mod reader;
+pub(crate) mod skip;
 mod text;
 mod tree;
 mod writer;

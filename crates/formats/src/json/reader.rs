@@ -1,6 +1,6 @@
 //! The pull reader: one token at a time, over bytes it never copies.
 
-use super::{Event, Json, MAX_DEPTH, MAX_TREE_BYTES, text};
+use super::{Event, Json, MAX_DEPTH, MAX_TREE_BYTES, skip, text};
 use crate::error::{Error, Fault, Place};
 
 /// Letters of a misspelt word that an error shows.
@@ -83,6 +83,23 @@ impl<'a> Reader<'a> {
     /// Passes over one event without decoding it; false at the end of the document.
     pub fn skip_event(&mut self) -> Result<bool, Error> {
         self.token().map(|token| token.is_some())
+    }
+
+    /// Passes over one whole value without decoding any of it, where a value must follow.
+    pub fn skip_value(&mut self) -> Result<(), Error> {
+        if self.next == Next::Value
+            && let Some(end) = skip::value(self.bytes, self.at)
+        {
+            self.at = end;
+            self.next = self.after_value();
+            return Ok(());
+        }
+        let depth = self.open.len();
+        self.skip_event()?;
+        while self.open.len() > depth {
+            self.skip_event()?;
+        }
+        Ok(())
     }
 
     /// Reads one whole value as a tree.

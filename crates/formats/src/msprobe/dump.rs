@@ -166,11 +166,7 @@ impl<'a> DumpJson<'a> {
     fn read_place(&mut self) -> Result<Option<(String, Range<usize>)>, Error> {
         let Some(key) = self.read_key()? else { return Ok(None) };
         let start = self.reader.position();
-        let depth = self.reader.depth();
-        self.reader.skip_event()?;
-        while self.reader.depth() > depth {
-            self.reader.skip_event()?;
-        }
+        self.reader.skip_value()?;
         Ok(Some((key, start..self.reader.position())))
     }
 

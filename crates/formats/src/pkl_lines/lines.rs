@@ -1,5 +1,7 @@
 //! Lines out of bytes, one at a time.
 
+use std::ops::Range;
+
 use super::line::{Frame, Line, Payload, Shape, Values};
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place};
@@ -9,7 +11,7 @@ use crate::json::{self, Event, Json, Reader};
 pub const MAX_LINE_BYTES: u64 = 1 << 30;
 
 /// The longest list of a known form.
-const MAX_ELEMENTS: usize = 6;
+pub(super) const MAX_ELEMENTS: usize = 6;
 
 /// Reads the lines of a file. Each comes with its number, from 1; a bad one is an error and the next is tried.
 /// Memory is that of one line.
@@ -18,22 +20,43 @@ pub struct Lines<'a> {
     bytes: &'a [u8],
     at: usize,
     number: u64,
+    /// The byte of `bytes[0]` in the file.
+    origin: u64,
 }
 
 impl<'a> Lines<'a> {
     /// The lines of a file.
     pub fn new(bytes: &'a Bytes) -> Lines<'a> {
-        Lines { bytes, at: 0, number: 0 }
+        Lines { bytes, at: 0, number: 0, origin: 0 }
     }
 
-    /// The lines of a part of a file, the first of which has the given number.
-    pub fn within(bytes: &'a [u8], number: u64) -> Lines<'a> {
-        Lines { bytes, at: 0, number: number.saturating_sub(1) }
+    /// The lines of a part of a file; errors name places counted from the given line and byte.
+    pub fn within(bytes: &'a [u8], line: u64, byte: u64) -> Lines<'a> {
+        Lines { bytes, at: 0, number: line.saturating_sub(1), origin: byte }
     }
 
     /// How many bytes have been read.
     pub fn position(&self) -> usize {
         self.at
+    }
+
+    /// The number of the line just read.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Passes over the next line that is not blank; tells where it lies, without its end.
+    pub fn next_place(&mut self) -> Option<Range<usize>> {
+        loop {
+            let start = self.at;
+            let rest = self.bytes.get(start..).filter(|rest| !rest.is_empty())?;
+            let length = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
+            self.at = start + length + 1;
+            self.number += 1;
+            if !rest[..length].trim_ascii().is_empty() {
+                return Some(start..start + length);
+            }
+        }
     }
 }
 
@@ -41,27 +64,14 @@ impl Iterator for Lines<'_> {
     type Item = Result<(u64, Line), Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
-            let start = self.at;
-            let text = match rest.iter().position(|&byte| byte == b'\n') {
-                Some(end) => &rest[..end],
-                None => rest,
-            };
-            self.at += text.len() + 1;
-            self.number += 1;
-            if text.trim_ascii().is_empty() {
-                continue;
-            }
-            if text.len() as u64 > MAX_LINE_BYTES {
-                let fault =
-                    Fault::TooLarge { what: "a line", limit: MAX_LINE_BYTES, found: text.len() as u64 };
-                return Some(Err(Error::at(Place::Line(self.number), fault)));
-            }
-            return Some(
-                read_line(Reader::within(text, self.number, start as u64)).map(|line| (self.number, line)),
-            );
+        let place = self.next_place()?;
+        let start = self.origin + place.start as u64;
+        let text = &self.bytes[place];
+        if text.len() as u64 > MAX_LINE_BYTES {
+            let fault = Fault::TooLarge { what: "a line", limit: MAX_LINE_BYTES, found: text.len() as u64 };
+            return Some(Err(Error::at(Place::Line(self.number), fault)));
         }
+        Some(read_line(Reader::within(text, self.number, start)).map(|line| (self.number, line)))
     }
 }
 

@@ -9,6 +9,7 @@
 //! ```text
 //! Bytes ──► Lines ──► (line number, Line) or the Error of that line, and on to the next
 //!   └─────► to_value ──► name → Tensor        (torch_npu.hooks, all values recorded)
+//!   └─────► Outlines ──► names and places      (millions of lines)
 //! Line  ──► CallLines, CallNumbers             (which lines are one call, and which call)
 //! Line  ──► LineWriter ──► the line as json.dumps wrote it
 //! ```
@@ -17,6 +18,7 @@ mod call_lines;
 mod kind;
 mod line;
 mod lines;
+mod outline;
 mod tensor;
 mod writer;
 
@@ -24,5 +26,6 @@ pub use call_lines::{CallLines, CallNumbers, Part, line_name};
 pub use kind::{Kind, kind};
 pub use line::{Frame, Line, Payload, Shape, Values, dtype_named};
 pub use lines::{Lines, MAX_LINE_BYTES};
+pub use outline::{Outline, Outlines};
 pub use tensor::{tensor_of, to_value};
 pub use writer::LineWriter;

@@ -1,0 +1,79 @@
+//! The commands that look into one dump.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Which dump, and which part of it.
+#[derive(Debug, Args)]
+pub(crate) struct DumpArgs {
+    /// A dump: the folder a run left, one of its step or rank folders, a dump.json, a .pkl, a folder of tensor
+    /// files, a checkpoint
+    pub(crate) dump: PathBuf,
+
+    /// Only these steps, by number
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub(crate) step: Vec<u64>,
+
+    /// Only these ranks, by number
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub(crate) rank: Vec<u64>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// List the calls of a dump in the order they ran
+///
+/// Dumps of msprobe, ptdbg_ascend and torch_npu.hooks are told apart by what is in them, and shown alike: one line
+/// per call with the number of its entries, its name, what went in and came out, and the module it was made in. Of
+/// tensor files and checkpoints every tensor is a line.
+#[derive(Debug, Args)]
+#[command(after_help = LS_EXAMPLES)]
+pub(crate) struct LsArgs {
+    #[command(flatten)]
+    pub(crate) dump: DumpArgs,
+
+    /// Only calls with this in their name; with * or ? in it, calls whose whole name is like it. `.` and `_` are the
+    /// same
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) filter: Option<String>,
+}
+
+/// Show the statistics and the stack of a call
+///
+/// CALL is the name of a call or of one of its entries, or what several names begin with; `.` and `_` are the same
+/// in it, so that names can be pasted from any tool. Statistics are computed from the tensors where the dump has
+/// them, and are those it recorded where it has not.
+#[derive(Debug, Args)]
+#[command(after_help = SHOW_EXAMPLES)]
+pub(crate) struct ShowArgs {
+    #[command(flatten)]
+    pub(crate) dump: DumpArgs,
+
+    /// The call
+    pub(crate) call: String,
+}
+
+const LS_EXAMPLES: &str = "\
+Examples:
+  ulpscope ls dump/
+  ulpscope ls dump/ --step 0 --rank 0,1 --filter linear
+  ulpscope ls dump/step0/rank0/dump.json --filter 'Module.*.backward.*' --json
+
+Exit codes:
+  0  done
+  1  no call matches the filter
+  2  something could not be read";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  ulpscope show dump/ Functional.linear.3.forward
+  ulpscope show ptdbg_dump_v4.0/rank0 Functional_linear_3_forward_output
+  ulpscope show dump/ Module.blocks.0 --json
+
+Exit codes:
+  0  done
+  1  no call begins with CALL
+  2  something could not be read";

@@ -1,0 +1,248 @@
+//! `ulpscope show`: the statistics and the stack of a call.
+
+use serde_json::json;
+use ulpscope_dump::{Content, Data, Entry, Error, Problems, Rank, TensorEntry};
+use ulpscope_kernels::{Threads, stats};
+use ulpscope_report::{Align, Cell, Emphasis, Record, Table};
+
+use crate::args::ShowArgs;
+use crate::call_names::{Wanted, suggestions};
+use crate::dump_walk::{DumpWalk, Opened};
+use crate::entries;
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::results;
+
+/// What a dump may have recorded of a tensor, in the order it stands in an entry.
+const RECORDED: [&str; 4] = ["max", "min", "mean", "norm"];
+
+/// The columns of a call's entries.
+const COLUMNS: [(&str, Align); 12] = [
+    ("entry", Align::Left),
+    ("type", Align::Left),
+    ("shape", Align::Left),
+    ("max", Align::Right),
+    ("min", Align::Right),
+    ("mean", Align::Right),
+    ("norm", Align::Right),
+    ("nan", Align::Right),
+    ("inf", Align::Right),
+    ("digest", Align::Left),
+    ("value", Align::Left),
+    ("from", Align::Left),
+];
+
+/// What `show` has been asked for.
+pub(crate) struct Show {
+    args: ShowArgs,
+    wanted: Wanted,
+}
+
+impl From<ShowArgs> for Show {
+    fn from(args: ShowArgs) -> Show {
+        let wanted = Wanted::of_call(&args.call);
+        Show { args, wanted }
+    }
+}
+
+/// An entry and what was measured of it.
+struct Shown {
+    entry: Entry,
+    /// Computed from the elements, where there are any.
+    computed: Option<Record>,
+}
+
+impl Show {
+    pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
+        let mut walk = DumpWalk::open(&self.args.dump)?;
+        let several = walk.has_several();
+        let mut shown = 0;
+        let mut instead = None;
+        if self.args.dump.json {
+            output.piece("{\"calls\": [")?;
+        }
+        walk.each(|opened, problems| {
+            let rank = &opened.rank;
+            for call in self.wanted.calls(rank) {
+                match rank.entries(call) {
+                    Ok(entries) => {
+                        let entries = measure(rank, entries, problems);
+                        if self.args.dump.json {
+                            let comma = if shown == 0 { "" } else { "," };
+                            output.piece(&format!("{comma}\n{}", to_json(opened, call, &entries)))?;
+                        } else {
+                            show(opened, call, &entries, shown > 0, several, output)?;
+                        }
+                    }
+                    Err(error) => {
+                        problems.add(&error);
+                        continue;
+                    }
+                }
+                shown += 1;
+            }
+            instead.get_or_insert_with(|| suggestions(rank, &self.args.call));
+            Ok(())
+        })?;
+        let errors = walk.errors();
+        if self.args.dump.json {
+            output.piece(&format!("\n], \"errors\": {}}}\n", json!(errors)))?;
+        }
+        let mut notes = Vec::new();
+        if shown == 0 {
+            let instead = instead.filter(|names| !names.is_empty());
+            let instead = instead.map(|names| format!("; there are {names}")).unwrap_or_default();
+            notes.push(format!("no call begins with {:?}{instead}", self.args.call));
+        }
+        output.notes_and_errors(&notes, &errors);
+        Ok(if !errors.is_empty() {
+            Exit::Failed
+        } else if shown == 0 {
+            Exit::NoMatch
+        } else {
+            Exit::Done
+        })
+    }
+}
+
+fn measure(rank: &Rank, entries: Vec<Entry>, problems: &mut Problems) -> Vec<Shown> {
+    let mut shown = Vec::new();
+    for entry in entries {
+        let computed = match &entry.content {
+            Content::Tensor(tensor) => computed(rank, tensor).unwrap_or_else(|error| {
+                problems.note(format!("{}: {error}", entry.name));
+                None
+            }),
+            _ => None,
+        };
+        shown.push(Shown { entry, computed });
+    }
+    shown
+}
+
+fn computed(rank: &Rank, entry: &TensorEntry) -> Result<Option<Record>, Error> {
+    let Some(tensor) = rank.tensor(entry)? else { return Ok(None) };
+    let view = tensor.view();
+    Ok(Some(results::of_stats(view.dtype(), view.shape(), &stats(&view, Threads::All))))
+}
+
+fn show(
+    opened: &Opened<'_>,
+    call: usize,
+    entries: &[Shown],
+    space: bool,
+    several: bool,
+    output: &mut Output,
+) -> anyhow::Result<()> {
+    let rank = &opened.rank;
+    if space {
+        output.line("")?;
+    }
+    let mut title = rank.name(call);
+    if several {
+        title = format!("{title}  ({})", opened.label());
+    }
+    output.line(&title)?;
+    if let Some(module) = rank.parent(call) {
+        output.line(&format!("in {module}"))?;
+    }
+    if !entries.is_empty() {
+        output.table(&table(entries))?;
+    }
+    if let Some(frames) = rank.frames(call) {
+        output.line("stack, innermost frame first")?;
+        for frame in frames {
+            if frame.file.is_empty() {
+                output.line(&format!("  {}", frame.code.unwrap_or_default()))?;
+                continue;
+            }
+            output.line(&format!("  {}:{} in {}", frame.file, frame.line, frame.function))?;
+            if let Some(code) = frame.code {
+                output.line(&format!("    {}", code.trim()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The entries, without the columns that nobody fills.
+fn table(entries: &[Shown]) -> Table {
+    let rows: Vec<Record> = entries.iter().map(row).collect();
+    let used = |name: &&(&str, Align)| {
+        rows.iter().any(|row| row.get(name.0).is_some_and(|cell| *cell != Cell::Missing))
+    };
+    let columns: Vec<(&str, Align)> = COLUMNS.iter().filter(used).copied().collect();
+    let mut table = Table::new("", &columns);
+    for row in &rows {
+        let bad = ["nan", "inf"]
+            .iter()
+            .any(|name| row.get(name).is_some_and(|cell| !matches!(cell, Cell::Missing | Cell::Int(0))));
+        let cells = columns.iter().map(|(name, _)| row.get(name).cloned().unwrap_or(Cell::Missing));
+        table.push(cells.collect(), if bad { Emphasis::Bad } else { Emphasis::Plain });
+    }
+    table
+}
+
+fn row(Shown { entry, computed }: &Shown) -> Record {
+    let mut fields = vec![("entry", Cell::text(&entry.name))];
+    match &entry.content {
+        Content::None => fields.push(("type", Cell::text("None"))),
+        Content::Scalar { kind, value } => {
+            fields.extend([("type", Cell::text(kind)), ("value", entries::of_json(value))]);
+        }
+        Content::Other(value) => fields.push(("value", entries::of_json(value))),
+        Content::Tensor(tensor) => {
+            fields.extend([("type", entries::dtype(tensor)), ("shape", entries::shape(tensor))]);
+            fields.push(("digest", Cell::maybe(tensor.digest.as_ref(), Cell::text)));
+            if let Data::Sample(values) = &tensor.data {
+                let sample = values.iter().map(|&value| Cell::ExactSingle(value as f32)).collect();
+                fields.push(("value", Cell::List(sample)));
+            }
+            let recorded = RECORDED.iter().zip(&tensor.stats);
+            match computed {
+                None => fields.extend(recorded.map(|(name, value)| (*name, entries::of_json(value)))),
+                Some(computed) => {
+                    let cell = |name: &str| computed.get(name).cloned().unwrap_or(Cell::Missing);
+                    fields.extend(RECORDED.map(|name| (name, cell(name))));
+                    let count = |name: &str| match computed.get(name) {
+                        Some(Cell::Int(count)) => *count,
+                        _ => 0,
+                    };
+                    fields.push(("nan", cell("nan")));
+                    fields.push(("inf", Cell::Int(count("pos_inf") + count("neg_inf"))));
+                }
+            }
+            fields.push(("from", Cell::text(if computed.is_some() { "elements" } else { "record" })));
+        }
+    }
+    Record::new(fields)
+}
+
+fn to_json(opened: &Opened<'_>, call: usize, entries: &[Shown]) -> serde_json::Value {
+    let rank = &opened.rank;
+    let entries: Vec<Cell> = entries.iter().map(|shown| Cell::Record(of_shown(shown))).collect();
+    let stack =
+        Cell::maybe(rank.stack(call), |lines| Cell::List(lines.into_iter().map(Cell::text).collect()));
+    Record::new(vec![
+        ("step", Cell::maybe(opened.step, Cell::count)),
+        ("rank", Cell::text(&opened.place.name)),
+        ("name", Cell::text(rank.name(call))),
+        ("kind", Cell::text(rank.calls()[call].kind.word())),
+        ("module", Cell::maybe(rank.parent(call), Cell::text)),
+        ("entries", Cell::List(entries)),
+        ("stack", stack),
+    ])
+    .to_json()
+}
+
+fn of_shown(Shown { entry, computed }: &Shown) -> Record {
+    let mut record = entries::of_entry(entry);
+    if let Content::Tensor(tensor) = &entry.content {
+        let recorded =
+            RECORDED.iter().zip(&tensor.stats).map(|(name, value)| (*name, entries::of_json(value)));
+        record.fields.push(("recorded", Cell::Record(Record::new(recorded.collect()))));
+        record.fields.push(("digest", Cell::maybe(tensor.digest.as_ref(), Cell::text)));
+        record.fields.push(("computed", Cell::maybe(computed.clone(), Cell::Record)));
+    }
+    record
+}

@@ -1,0 +1,81 @@
+//! Goes through the ranks of a dump, one after the other, and gathers what could not be read.
+
+use std::path::PathBuf;
+
+use ulpscope_dump::{Dump, Problems, Rank, RankPlace, Select};
+
+use crate::args::DumpArgs;
+
+/// The part of a dump that was asked for.
+pub(crate) struct DumpWalk {
+    dump: Dump,
+    problems: Problems,
+}
+
+/// A rank that was opened.
+pub(crate) struct Opened<'d> {
+    pub(crate) step: Option<u64>,
+    pub(crate) place: &'d RankPlace,
+    pub(crate) rank: Rank,
+}
+
+impl DumpWalk {
+    pub(crate) fn open(args: &DumpArgs) -> anyhow::Result<DumpWalk> {
+        let select = Select { steps: args.step.clone(), ranks: args.rank.clone() };
+        let mut dump = Dump::open(&args.dump, &select)?;
+        let problems = std::mem::take(&mut dump.problems);
+        Ok(DumpWalk { dump, problems })
+    }
+
+    pub(crate) fn path(&self) -> &PathBuf {
+        &self.dump.path
+    }
+
+    /// Whether there is more than one rank to tell apart.
+    pub(crate) fn has_several(&self) -> bool {
+        self.dump.steps.iter().map(|step| step.ranks.len()).sum::<usize>() > 1
+    }
+
+    /// Shows each rank that can be opened, in order of steps and ranks.
+    pub(crate) fn each(
+        &mut self,
+        mut see: impl FnMut(&Opened<'_>, &mut Problems) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        for step in &self.dump.steps {
+            for place in &step.ranks {
+                match place.open() {
+                    Ok(rank) => {
+                        let opened = Opened { step: step.number, place, rank };
+                        see(&opened, &mut self.problems)?;
+                        self.problems.extend(opened.rank.problems());
+                    }
+                    Err(error) => self.problems.add(&error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What could not be read, for people.
+    pub(crate) fn errors(&self) -> Vec<String> {
+        let mut errors = self.problems.listed().to_vec();
+        let more = self.problems.count() - errors.len() as u64;
+        if more > 0 {
+            errors.push(format!("{more} more problems of this kind"));
+        }
+        errors
+    }
+}
+
+impl Opened<'_> {
+    /// Step, rank and place, for people.
+    pub(crate) fn label(&self) -> String {
+        let mut words = Vec::new();
+        words.extend(self.step.map(|step| format!("step {step}")));
+        if !self.place.name.is_empty() {
+            words.push(self.place.name.clone());
+        }
+        words.push(format!("{} ({})", self.place.path().display(), self.rank.describe()));
+        words.join(", ")
+    }
+}

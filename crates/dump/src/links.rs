@@ -1,0 +1,32 @@
+//! Nothing in a dump leads out of it: links below what the user named are not followed.
+
+use std::fs;
+use std::path::{Component, Path};
+
+use ulpscope_formats::{Error, Fault};
+
+/// Refuses a path that is a link. One that is not there is an error too.
+pub(crate) fn refuse(path: &Path) -> Result<(), Error> {
+    let metadata = fs::symlink_metadata(path).map_err(|error| Error::whole(error).in_file(path))?;
+    if metadata.is_symlink() {
+        return Err(escapes(path.file_name().map_or(path, Path::new)).in_file(path));
+    }
+    Ok(())
+}
+
+/// Refuses a file in or below a folder if it, or any folder on the way, is a link.
+pub(crate) fn refuse_below(folder: &Path, name: &Path) -> Result<(), Error> {
+    let mut path = folder.to_owned();
+    for part in name.components() {
+        if !matches!(part, Component::Normal(_)) {
+            return Err(escapes(name).in_file(folder));
+        }
+        path.push(part);
+        refuse(&path)?;
+    }
+    Ok(())
+}
+
+fn escapes(name: &Path) -> Error {
+    Error::whole(Fault::EscapesFolder(name.display().to_string()))
+}

@@ -1,0 +1,117 @@
+//! Dumps larger than one would hold in memory. They take gigabytes of disk and a while to write, so:
+//!
+//! ```text
+//! cargo test --release -p ulpscope-dump --test large -- --ignored --nocapture --test-threads 1
+//! ```
+//! What counts is memory of our own (`RssAnon`), sampled all through the opening: pages of the mapped file are in
+//! the resident set too, but the system takes them back whenever it needs them.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ulpscope_dump::{Dump, Rank, Select};
+
+/// Bytes of a `dump.json`, and lines of a `.pkl`.
+const JSON_BYTES: u64 = 1_000_000_000;
+const LINES: u64 = 10_000_000;
+
+/// Memory of our own, at most this share of the file.
+const MOST: u64 = 8;
+
+/// Memory of this process that belongs to no file, in bytes.
+fn own_memory() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib << 10
+}
+
+/// The rank in a file, and the most memory that opening it took.
+fn open(path: &Path) -> (Rank, u64) {
+    let size = fs::metadata(path).unwrap().len();
+    let before = own_memory();
+    let done = AtomicBool::new(false);
+    let started = Instant::now();
+    let (rank, peak) = thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut peak = 0;
+            while !done.load(Ordering::Relaxed) {
+                peak = peak.max(own_memory());
+                thread::sleep(Duration::from_millis(2));
+            }
+            peak
+        });
+        let dump = Dump::open(path, &Select::default()).unwrap();
+        let rank = dump.steps[0].ranks[0].open().unwrap();
+        done.store(true, Ordering::Relaxed);
+        (rank, watcher.join().unwrap())
+    });
+    let took = started.elapsed().as_secs_f64();
+    let used = peak.saturating_sub(before);
+    println!(
+        "{}: {:.2} GB, {} calls, {took:.2} s, {:.0} MB/s, {:.0} MB of memory",
+        path.file_name().unwrap().display(),
+        size as f64 / 1e9,
+        rank.calls().len(),
+        size as f64 / 1e6 / took,
+        used as f64 / 1e6
+    );
+    (rank, used)
+}
+
+#[test]
+#[ignore = "writes a gigabyte"]
+fn a_dump_json_of_a_gigabyte() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dump.json");
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(&path).unwrap());
+    let tensor = "   {\n    \"type\": \"torch.Tensor\",\n    \"dtype\": \"torch.float32\",\n    \"shape\": [\n     2,\n     \
+                  64,\n     320\n    ],\n    \"Max\": 1.7156932353973389,\n    \"Min\": -1.712345600128174,\n    \
+                  \"Mean\": -0.0006123456789,\n    \"Norm\": 22.812345504760742,\n    \"requires_grad\": true\n   }";
+    let body = format!(
+        "{{\n   \"input_args\": [\n{tensor},\n{tensor}\n   ],\n   \"input_kwargs\": {{}},\n   \"output\": [\n{tensor}\n   ]\n  }}"
+    );
+    write!(file, "{{\n \"task\": \"statistics\",\n \"level\": \"L1\",\n \"data\": {{\n").unwrap();
+    let count = JSON_BYTES / body.len() as u64;
+    for call in 0..count {
+        let comma = if call == 0 { "" } else { ",\n" };
+        write!(file, "{comma}  \"Functional.linear.{call}.forward\": {body}").unwrap();
+    }
+    write!(file, "\n }}\n}}").unwrap();
+    file.into_inner().unwrap();
+    let (rank, used) = open(&path);
+    assert_eq!(rank.calls().len() as u64, count);
+    assert_eq!(rank.entries(rank.calls().len() - 1).unwrap().len(), 3);
+    assert!(used < JSON_BYTES / MOST, "{used}");
+}
+
+#[test]
+#[ignore = "writes more than a gigabyte"]
+fn a_pkl_of_ten_million_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dump.pkl");
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(&path).unwrap());
+    let entries = ["input.0", "input.1", "input.2", "output"];
+    let stats = "\"torch.float32\", [4, 64, 320], [1.7156932353973389, -1.712345600128174, -0.0006123456789]";
+    let calls = LINES / 5;
+    for call in 0..calls {
+        for entry in entries {
+            writeln!(file, "[\"Functional_linear_{call}_forward_{entry}\", 0, [], {stats}]").unwrap();
+        }
+        let frame = "[\"net.py\", \"16\", \"forward\", \"h = F.relu(self.bn(self.conv(x)))\"]";
+        writeln!(file, "[\"Functional_linear_{call}_forward_stack_info\", [{frame}]]").unwrap();
+    }
+    file.into_inner().unwrap();
+    let size = fs::metadata(&path).unwrap().len();
+    let (rank, used) = open(&path);
+    assert_eq!(rank.calls().len() as u64, calls);
+    let last = rank.calls().len() - 1;
+    assert_eq!((rank.entries(last).unwrap().len(), rank.stack(last).unwrap().len()), (4, 1));
+    assert!(used < size / MOST, "{used}");
+}
