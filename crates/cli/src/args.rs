@@ -1,6 +1,8 @@
 //! What can be typed. Each command turns its part, once, into what it needs; nothing below sees a flag.
 
+mod compare;
 mod dumps;
+mod numbers;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -8,9 +10,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ulpscope_report::fields::{self, Field};
 
-use crate::compare_args::CompareArgs;
-
+pub(crate) use compare::{CompareArgs, OutputFormat, spell_out};
 pub(crate) use dumps::{DumpArgs, LsArgs, ShowArgs};
+pub(crate) use numbers::Numbers;
 
 const EXIT_CODES: &str = "\
 Exit codes:

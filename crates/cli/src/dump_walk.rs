@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ulpscope_dump::{Dump, Problems, Rank, RankPlace, Select};
 
-use crate::args::DumpArgs;
+use crate::args::{DumpArgs, Numbers};
 
 /// The part of a dump that was asked for.
 pub(crate) struct DumpWalk {
@@ -21,7 +21,10 @@ pub(crate) struct Opened<'d> {
 
 impl DumpWalk {
     pub(crate) fn open(args: &DumpArgs) -> anyhow::Result<DumpWalk> {
-        let select = Select { steps: args.step.clone(), ranks: args.rank.clone() };
+        let select = {
+            let chosen = |numbers: &Option<Numbers>| numbers.clone().unwrap_or_default().0;
+            Select { steps: chosen(&args.step), ranks: chosen(&args.rank) }
+        };
         let mut dump = Dump::open(&args.dump, &select)?;
         let problems = std::mem::take(&mut dump.problems);
         Ok(DumpWalk { dump, problems })

@@ -12,7 +12,6 @@ mod args;
 mod call_names;
 mod commands;
 pub mod compare;
-mod compare_args;
 mod dump_walk;
 mod entries;
 mod exit;
@@ -40,7 +39,7 @@ use crate::output::Output;
 /// Runs the command line `args` (its first item is the program's name) and returns the exit code: 0 done or
 /// agree, 1 differ or nothing of that name, 2 something could not be done.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
-    let low = match Low::try_parse_from(compare_args::spell_out(args)) {
+    let low = match Low::try_parse_from(args::spell_out(args)) {
         Ok(low) => low,
         Err(error) => {
             // Help and version come this way too. A reader that has gone away is not our failure.

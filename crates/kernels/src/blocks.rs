@@ -24,16 +24,40 @@ pub enum Threads {
     All,
 }
 
+/// How tensors are read. [`Threads`] alone are one of these.
+#[derive(Clone, Copy)]
+pub struct Reading<'a> {
+    /// How many threads may read.
+    pub threads: Threads,
+    /// Told, from any thread, of each run of elements that has been read: memory that is not needed again can be
+    /// given back.
+    pub after: Option<&'a (dyn Fn(Range<usize>) + Sync)>,
+}
+
+impl From<Threads> for Reading<'_> {
+    fn from(threads: Threads) -> Self {
+        Reading { threads, after: None }
+    }
+}
+
 /// Spans computed at a time. Their results wait for each other to be merged in order; this bounds how many wait.
 const BATCH: usize = 64;
 
 /// Runs `span` over all spans of `len` elements and merges the results in order.
-pub(crate) fn over_spans<P: Send>(
+pub(crate) fn over_spans<'a, P: Send>(
     len: usize,
-    threads: Threads,
+    reading: impl Into<Reading<'a>>,
     span: impl Fn(Range<usize>) -> P + Sync,
     merge: impl Fn(P, P) -> P,
 ) -> P {
+    let Reading { threads, after } = reading.into();
+    let span = |range: Range<usize>| {
+        let part = span(range.clone());
+        if let Some(after) = after {
+            after(range);
+        }
+        part
+    };
     let spans = len.div_ceil(SPAN).max(1);
     let range = |index: usize| index * SPAN..len.min((index + 1) * SPAN);
     if spans == 1 || threads == Threads::One || !pool_has_threads() {

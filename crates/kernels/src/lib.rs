@@ -14,7 +14,7 @@ mod lanes;
 mod level;
 mod stats;
 
-pub use blocks::Threads;
+pub use blocks::{Reading, Threads};
 pub use compare::{
     BadTolerance, Comparison, Distances, ElementDiff, ExponentHistogram, NonFinite, PeerArithmetic,
     PeerErrors, ShapeMismatch, Tolerance, compare, compare_at, distances, distances_at, first_failing,

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::numbers::Numbers;
+
 /// Which dump, and which part of it.
 #[derive(Debug, Args)]
 pub(crate) struct DumpArgs {
@@ -11,13 +13,13 @@ pub(crate) struct DumpArgs {
     /// files, a checkpoint
     pub(crate) dump: PathBuf,
 
-    /// Only these steps, by number
-    #[arg(long, value_name = "N", value_delimiter = ',')]
-    pub(crate) step: Vec<u64>,
+    /// Steps to look at, such as 0,2,4-6 [default: all]
+    #[arg(long, value_name = "N")]
+    pub(crate) step: Option<Numbers>,
 
-    /// Only these ranks, by number
-    #[arg(long, value_name = "N", value_delimiter = ',')]
-    pub(crate) rank: Vec<u64>,
+    /// Ranks to look at, likewise
+    #[arg(long, value_name = "N")]
+    pub(crate) rank: Option<Numbers>,
 
     /// Print one JSON object
     #[arg(long)]

@@ -10,12 +10,13 @@ use ulpscope_compare::{Agreement, Matching};
 use ulpscope_dump::Select;
 use ulpscope_formats::{Error, file};
 
+use crate::args::{CompareArgs, Numbers, OutputFormat};
 use crate::compare::files::{FileOutputs, FileSink};
 use crate::compare::result_json::{RankExtras, document};
 use crate::compare::{
     Compared, MappingFiles, Request, StyleName, advisor, diff_analyze, execute, rank_label, summary,
 };
-use crate::compare_args::{CompareArgs, Numbers, OutputFormat};
+
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::progress::Progress;

@@ -1,14 +1,17 @@
 //! How far apart two entries are, by whatever both sides have: elements, statistics, digests, plain values.
 
+use std::ops::Range;
+
 use ulpscope_dump::{Content, Data, Entry, Rank, TensorEntry};
 use ulpscope_formats::Tensor;
 use ulpscope_formats::json::Json;
-use ulpscope_kernels::{Comparison, Stats, Threads, Tolerance, compare, stats};
+use ulpscope_kernels::{Comparison, Reading, Stats, Threads, Tolerance, compare, stats};
 use ulpscope_tensor::DType;
 
 use super::limit::{ELEMENT_FACTOR, limit};
 
-/// Tensors larger than this are spread over all cores; smaller ones are many, and each stays on one.
+/// Tensors larger than this are spread over all cores, and their memory is given back as it is read; smaller ones are
+/// many, and each stays on one core.
 const SPREAD_BYTES: u64 = 32 << 20;
 
 /// What a pair was compared by.
@@ -119,7 +122,7 @@ fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry))
     let tensors = (load(target), load(golden));
     if let (Some(one), Some(other)) = &tensors {
         measured.basis = Basis::Elements;
-        measured.compare_elements(one, other);
+        measured.compare_elements((one, other));
         return measured;
     }
     if let (Some(one), Some(other)) = (&target.1.shape, &golden.1.shape)
@@ -168,15 +171,23 @@ fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry))
 }
 
 impl Measured {
-    fn compare_elements(&mut self, target: &Tensor, golden: &Tensor) {
-        let (target, golden) = (target.view(), golden.view());
+    fn compare_elements(&mut self, tensors: (&Tensor, &Tensor)) {
+        let (target, golden) = (tensors.0.view(), tensors.1.view());
         // Older tools write bfloat16 as float32 files: what the dump says of the dtype counts too.
         let limit = limit(target.dtype(), golden.dtype()).max(self.limit);
         self.limit = limit;
         let tolerance = Tolerance { atol: 0.0, rtol: ELEMENT_FACTOR * limit };
         self.bytes = (target.len() * target.dtype().size() + golden.len() * golden.dtype().size()) as u64;
-        let threads = if self.bytes > SPREAD_BYTES { Threads::All } else { Threads::One };
-        match compare(&target, &golden, tolerance, threads) {
+        let release = |read: Range<usize>| {
+            tensors.0.release(read.clone());
+            tensors.1.release(read);
+        };
+        let reading = if self.bytes > SPREAD_BYTES {
+            Reading { threads: Threads::All, after: Some(&release) }
+        } else {
+            Threads::One.into()
+        };
+        match compare(&target, &golden, tolerance, reading) {
             Ok(comparison) => {
                 self.state = judge_elements(&comparison, limit);
                 self.comparison = Some(Box::new(comparison));

@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rayon::prelude::*;
 use ulpscope_dump::{Content, Entry, Rank, Role};
+use ulpscope_formats::json::Json;
 
 /// The signature of calls whose entries cannot be read.
 const UNREADABLE: u64 = 0;
@@ -19,6 +20,25 @@ pub(super) fn of(rank: &Rank, call: usize) -> u64 {
 /// The signatures of all calls of a rank.
 pub(super) fn of_all(rank: &Rank) -> Vec<u64> {
     (0..rank.calls().len()).into_par_iter().map(|call| of(rank, call)).collect()
+}
+
+/// Whether two calls recorded the same statistics or digests of all their results, and any at all.
+pub(super) fn same_results(target: &Rank, target_call: usize, golden: &Rank, golden_call: usize) -> bool {
+    let results = |rank: &Rank, call| -> Option<Vec<_>> {
+        let mut found = Vec::new();
+        for entry in rank.entries(call).ok()? {
+            if let (Role::Output, Content::Tensor(tensor)) = (entry.role, entry.content) {
+                found.push((tensor.stats, tensor.digest));
+            }
+        }
+        let recorded =
+            |(stats, digest): &([Json; 4], Option<String>)| digest.is_some() || stats[0] != Json::Null;
+        found.iter().any(recorded).then_some(found)
+    };
+    match (results(target, target_call), results(golden, golden_call)) {
+        (Some(target), Some(golden)) => target == golden,
+        _ => false,
+    }
 }
 
 fn of_entries(entries: &[Entry]) -> u64 {

@@ -8,7 +8,7 @@ use super::exponents::Exponents;
 use super::pair::{Form, Masked, Packed, PairBlock, Quad, Scratch, decode, decode_quads};
 use super::ulp::Distances;
 use super::{ShapeMismatch, Tolerance};
-use crate::blocks::{BLOCK, Threads, over_spans};
+use crate::blocks::{BLOCK, Reading, over_spans};
 use crate::float_env::DefaultFloatEnv;
 use crate::lanes::{self, Source, prefetch};
 use crate::level::{Kernel, Level};
@@ -36,7 +36,7 @@ pub(super) fn run(
     target: &View<'_>,
     golden: &View<'_>,
     tolerance: Option<Tolerance>,
-    threads: Threads,
+    reading: Reading<'_>,
 ) -> Result<Running, ShapeMismatch> {
     check_shapes(target, golden)?;
     let dtypes = (target.dtype(), golden.dtype());
@@ -55,7 +55,7 @@ pub(super) fn run(
         });
         running
     };
-    Ok(over_spans(target.len(), threads, span, Running::merge))
+    Ok(over_spans(target.len(), reading, span, Running::merge))
 }
 
 pub(super) fn check_shapes(target: &View<'_>, golden: &View<'_>) -> Result<(), ShapeMismatch> {

@@ -26,7 +26,7 @@ pub use exponents::ExponentHistogram;
 pub use kl::kl_divergence;
 pub use peer::{PeerArithmetic, PeerErrors, peer_errors, peer_errors_at};
 
-use crate::blocks::Threads;
+use crate::blocks::Reading;
 use crate::float_env::DefaultFloatEnv;
 use crate::level::Level;
 use crate::stats::canonical;
@@ -213,42 +213,46 @@ impl NonFinite {
 }
 
 /// The distances between two tensors, with the best instruction set of this machine.
-pub fn distances(target: &View<'_>, golden: &View<'_>, threads: Threads) -> Result<Distances, ShapeMismatch> {
-    distances_at(Level::best(), target, golden, threads)
+pub fn distances<'a>(
+    target: &View<'_>,
+    golden: &View<'_>,
+    reading: impl Into<Reading<'a>>,
+) -> Result<Distances, ShapeMismatch> {
+    distances_at(Level::best(), target, golden, reading)
 }
 
 /// [`distances`] with a given instruction set; for showing that it does not matter which.
-pub fn distances_at(
+pub fn distances_at<'a>(
     level: Level,
     target: &View<'_>,
     golden: &View<'_>,
-    threads: Threads,
+    reading: impl Into<Reading<'a>>,
 ) -> Result<Distances, ShapeMismatch> {
     let _env = DefaultFloatEnv::enter();
-    let running = blocks::run(level, target, golden, None, threads)?;
+    let running = blocks::run(level, target, golden, None, reading.into())?;
     Ok(Distances::of(&running, target.len() as u64))
 }
 
 /// Everything about two tensors, with the best instruction set of this machine.
-pub fn compare(
+pub fn compare<'a>(
     target: &View<'_>,
     golden: &View<'_>,
     tolerance: Tolerance,
-    threads: Threads,
+    reading: impl Into<Reading<'a>>,
 ) -> Result<Comparison, ShapeMismatch> {
-    compare_at(Level::best(), target, golden, tolerance, threads)
+    compare_at(Level::best(), target, golden, tolerance, reading)
 }
 
 /// [`compare`] with a given instruction set; for showing that it does not matter which.
-pub fn compare_at(
+pub fn compare_at<'a>(
     level: Level,
     target: &View<'_>,
     golden: &View<'_>,
     tolerance: Tolerance,
-    threads: Threads,
+    reading: impl Into<Reading<'a>>,
 ) -> Result<Comparison, ShapeMismatch> {
     let _env = DefaultFloatEnv::enter();
-    let running = blocks::run(level, target, golden, Some(tolerance), threads)?;
+    let running = blocks::run(level, target, golden, Some(tolerance), reading.into())?;
     let distances = Distances::of(&running, target.len() as u64);
     let errors = running.errors.expect("asked for by giving a tolerance");
     let mismatched = distances.non_finite.mismatched;

@@ -1,22 +1,22 @@
-//! Of several equally long alignments, the one with most equal names.
+//! Of several equally long alignments, the one whose calls are most alike.
 //!
-//! Four equal calls against three: any of the four may be the extra one. Tokens cannot tell, numbers can: the run
-//! that one side has more is slid along equal tokens to where most names agree.
+//! Four equal calls against three: any of the four may be the extra one. Tokens cannot tell, recorded values and numbers
+//! can: the run that one side has more is slid along equal tokens to where most of them agree.
 
-/// Slides what only one side has. `same_name` tells whether two places hold calls of one name.
-pub(super) fn to_equal_names(
+/// Slides what only one side has. `likeness` tells how much two calls have in common beside their tokens.
+pub(super) fn to_most_alike(
     pairs: &mut [(u32, u32)],
     a: &[u64],
     b: &[u64],
-    same_name: impl Fn(u32, u32) -> bool,
+    likeness: impl Fn(u32, u32) -> i64,
 ) {
     for behind in 1..pairs.len() {
         let ((x, y), (next_x, next_y)) = (pairs[behind - 1], pairs[behind]);
         let (extra_x, extra_y) = (next_x - x - 1, next_y - y - 1);
         if extra_x > 0 && extra_y == 0 {
-            slide(pairs, behind, |(x, y)| (x + extra_x, y), |(x, y)| (x - extra_x, y), a, b, &same_name);
+            slide(pairs, behind, |(x, y)| (x + extra_x, y), |(x, y)| (x - extra_x, y), a, b, &likeness);
         } else if extra_y > 0 && extra_x == 0 {
-            slide(pairs, behind, |(x, y)| (x, y + extra_y), |(x, y)| (x, y - extra_y), a, b, &same_name);
+            slide(pairs, behind, |(x, y)| (x, y + extra_y), |(x, y)| (x, y - extra_y), a, b, &likeness);
         }
     }
 }
@@ -29,12 +29,10 @@ fn slide(
     down: impl Fn((u32, u32)) -> (u32, u32),
     a: &[u64],
     b: &[u64],
-    same_name: &impl Fn(u32, u32) -> bool,
+    likeness: &impl Fn(u32, u32) -> i64,
 ) {
     let equal = |(x, y): (u32, u32)| a[x as usize] == b[y as usize];
-    let gain = |from: (u32, u32), to: (u32, u32)| {
-        i64::from(same_name(to.0, to.1)) - i64::from(same_name(from.0, from.1))
-    };
+    let gain = |from: (u32, u32), to: (u32, u32)| likeness(to.0, to.1) - likeness(from.0, from.1);
     let adjacent = |first: (u32, u32), second: (u32, u32)| second == (first.0 + 1, first.1 + 1);
     let mut best = (0, 0i64);
     let mut total = 0;

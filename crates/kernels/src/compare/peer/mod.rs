@@ -16,7 +16,7 @@ use ulpscope_tensor::{DType, Scalar, View};
 use super::ShapeMismatch;
 use super::blocks::{check_shapes, each_run};
 use super::pair::{Width, decode};
-use crate::blocks::{BLOCK, Threads, over_spans};
+use crate::blocks::{BLOCK, Reading, over_spans};
 use crate::float_env::DefaultFloatEnv;
 use crate::level::Level;
 use loops::{Loop, Running};
@@ -65,22 +65,22 @@ pub struct PeerErrors {
 }
 
 /// The errors of two tensors in a given arithmetic, with the best instruction set of this machine.
-pub fn peer_errors(
+pub fn peer_errors<'a>(
     target: &View<'_>,
     golden: &View<'_>,
     arithmetic: PeerArithmetic,
-    threads: Threads,
+    reading: impl Into<Reading<'a>>,
 ) -> Result<PeerErrors, ShapeMismatch> {
-    peer_errors_at(Level::best(), target, golden, arithmetic, threads)
+    peer_errors_at(Level::best(), target, golden, arithmetic, reading)
 }
 
 /// [`peer_errors`] with a given instruction set; for showing that it does not matter which.
-pub fn peer_errors_at(
+pub fn peer_errors_at<'a>(
     level: Level,
     target: &View<'_>,
     golden: &View<'_>,
     arithmetic: PeerArithmetic,
-    threads: Threads,
+    reading: impl Into<Reading<'a>>,
 ) -> Result<PeerErrors, ShapeMismatch> {
     check_shapes(target, golden)?;
     let _env = DefaultFloatEnv::enter();
@@ -93,7 +93,7 @@ pub fn peer_errors_at(
         each_run(target, golden, range, |_, target, golden| walk.take(target, golden, &mut running));
         running
     };
-    let running = over_spans(target.len(), threads, span, Running::merge);
+    let running = over_spans(target.len(), reading, span, Running::merge);
     let share = |under: u64| if target.is_empty() { 0.0 } else { under as f64 / target.len() as f64 };
     Ok(PeerErrors {
         mismatched: running.mismatched,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use ulpscope_compare::Matching;
 
+use super::numbers::Numbers;
 use crate::compare::StyleName;
 
 /// msprobe's short flags of several letters, which no parser of ours takes for one flag, and their long names.
@@ -73,11 +74,11 @@ pub(crate) struct CompareArgs {
     pub(crate) matching: Option<Matching>,
 
     /// Steps to compare, such as 0,2,4-6 [default: all]
-    #[arg(long, value_name = "N", value_parser = numbers)]
+    #[arg(long, value_name = "N")]
     pub(crate) step: Option<Numbers>,
 
     /// Ranks to compare, likewise
-    #[arg(long, value_name = "N", value_parser = numbers)]
+    #[arg(long, value_name = "N")]
     pub(crate) rank: Option<Numbers>,
 
     /// msprobe's data mapping (YAML): which entry of the target belongs to which of the golden
@@ -134,30 +135,6 @@ pub(crate) enum OutputFormat {
     Xlsx,
     /// result.json, for programs
     Json,
-}
-
-/// Numbers of steps or ranks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Numbers(pub(crate) Vec<u64>);
-
-/// Most numbers that a range may stand for.
-const MAX_NUMBERS: u64 = 1 << 20;
-
-/// Reads `0,2,4-6`.
-pub(crate) fn numbers(text: &str) -> Result<Numbers, String> {
-    let wrong = || format!("expected numbers and ranges such as 0,2,4-6, found {text:?}");
-    let mut numbers = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u64, u64) = match (first.trim().parse(), last.trim().parse()) {
-            (Ok(first), Ok(last)) if first <= last && last - first < MAX_NUMBERS => (first, last),
-            _ => return Err(wrong()),
-        };
-        numbers.extend(first..=last);
-    }
-    numbers.sort_unstable();
-    numbers.dedup();
-    Ok(Numbers(numbers))
 }
 
 const EXAMPLES: &str = "\
