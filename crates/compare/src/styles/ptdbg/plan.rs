@@ -196,15 +196,8 @@ impl<'a> PtdbgPlan<'a> {
     }
 }
 
-impl Plan for PtdbgPlan<'_> {
-    fn columns(&self) -> Vec<String> {
-        self.table.columns(self.by_stack)
-    }
-
-    fn units(&self) -> usize {
-        self.units.len()
-    }
-
+impl PtdbgPlan<'_> {
+    /// Bytes of tensors that a unit reads, both sides counted.
     fn bytes(&self, unit: usize) -> u64 {
         if !self.table.reads_tensors() {
             return 0;
@@ -217,11 +210,21 @@ impl Plan for PtdbgPlan<'_> {
         let rows = self.rows(unit);
         self.items_of(&rows).iter().filter(|item| rows.contains(&item.first_row)).map(sum).sum()
     }
+}
+
+impl Plan for PtdbgPlan<'_> {
+    fn columns(&self) -> Vec<String> {
+        self.table.columns(self.by_stack)
+    }
+
+    fn units(&self) -> usize {
+        self.units.len()
+    }
 
     fn judge(&self, unit: usize) -> Judged {
         let rows = self.rows(unit);
         let items = self.items_of(&rows);
-        let mut judged = Judged::default();
+        let mut judged = Judged { bytes: self.bytes(unit), ..Judged::default() };
         if let [item] = items {
             judged.target = Some(self.op(Side::Target, item.target).start.call as usize);
             judged.golden = item.golden.map(|number| self.op(Side::Golden, number).start.call as usize);

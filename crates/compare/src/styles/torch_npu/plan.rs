@@ -91,14 +91,11 @@ impl Plan for HooksPlan<'_> {
         self.found.pairs.len()
     }
 
-    fn bytes(&self, unit: usize) -> u64 {
-        self.ops(unit).map(|op| op.bytes).iter().sum()
-    }
-
     fn judge(&self, unit: usize) -> Judged {
         let ops = self.ops(unit);
         let [target, golden] = ops.map(|op| Some(op.start.call as usize));
-        let mut judged = Judged { target, golden, ..Judged::default() };
+        let bytes = ops.map(|op| op.bytes).iter().sum();
+        let mut judged = Judged { target, golden, bytes, ..Judged::default() };
         let lines =
             |side: usize| lines::read(self.ranks[side], is_tensor, ops[side].start, ops[side].lines as usize);
         for (target, golden) in lines(0).iter().zip(&lines(1)) {
