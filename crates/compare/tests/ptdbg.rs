@@ -72,9 +72,9 @@ impl Sink for Table {
         Ok(())
     }
 
-    fn row(&mut self, row: &Row) -> io::Result<()> {
+    fn row(&mut self, row: Row) -> io::Result<()> {
         assert_eq!(row.cells.len(), self.columns.len());
-        self.rows.push(row.clone());
+        self.rows.push(row);
         Ok(())
     }
 }

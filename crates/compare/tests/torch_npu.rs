@@ -18,8 +18,8 @@ impl Sink for Rows {
         Ok(())
     }
 
-    fn row(&mut self, row: &Row) -> io::Result<()> {
-        self.0.push(row.clone());
+    fn row(&mut self, row: Row) -> io::Result<()> {
+        self.0.push(row);
         Ok(())
     }
 }
