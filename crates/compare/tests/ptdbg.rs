@@ -259,6 +259,26 @@ fn whatever_the_tool_leaves_out_is_listed() {
 }
 
 #[test]
+fn reasons_tell_missing_from_passed_by() {
+    let calls = |numbers: &[u32], mark: &str| -> Vec<Line> {
+        let lines = numbers.iter().flat_map(|number| ["input.0", "output"].map(|end| (number, end)));
+        lines
+            .map(|(number, end)| {
+                tensor(&["Torch", "add", &number.to_string(), "forward", end].join(mark), &[1.0])
+            })
+            .collect()
+    };
+    // 6.0 looks for partners only when the target has something new: what comes later in the golden is passed by.
+    let (table, outcome) = strict(Release::V6, &calls(&[1], "."), &calls(&[0, 1], "."));
+    assert_eq!(table.texts(0, &["Err_message"]), ["No bench data matched."]);
+    let reasons: Vec<&str> = outcome.partnerless.iter().map(|alone| alone.reason.as_str()).collect();
+    let passed_by = "the other dump has the same operation, but not where ptdbg_ascend looks for it";
+    assert_eq!(reasons, [passed_by, "the other dump has no operation of these names", passed_by]);
+    let (table, _) = strict(Release::V4, &calls(&[1], "_"), &calls(&[0, 1], "_"));
+    assert_eq!(table.texts(1, &["Bench Name"]), ["Torch_add_1_forward_output"]);
+}
+
+#[test]
 fn statistics_alone_are_for_6_0() {
     let folder = tempfile::tempdir().unwrap();
     let line = |max: &str| {

@@ -19,9 +19,10 @@ use super::stat_columns::StatColumns;
 use super::table::{Made, Table};
 use super::{Ptdbg, Release};
 
-const NO_PARTNER: &str = "the other dump has no operation of these names left to match it with";
+const NO_PARTNER: &str = "the other dump has no operation of these names";
 const OTHER_STRUCTURE: &str =
     "the other dump has an operation of these names, but with other dtypes or shapes";
+const PASSED_BY: &str = "the other dump has the same operation, but not where ptdbg_ascend looks for it";
 const NEVER_READ: &str = "ptdbg_ascend stops reading once one of the dumps has nothing left to match";
 const NO_END: &str = "ptdbg_ascend drops trailing lines that no output follows";
 const NO_STACK_END: &str = "ptdbg_ascend drops trailing lines that no stack follows";
@@ -164,6 +165,7 @@ impl<'a> PtdbgPlan<'a> {
         let own = &self.sides[side as usize];
         let other = &self.sides[1 - side as usize];
         let known: HashSet<u64> = other.ops.iter().map(|op| op.names).collect();
+        let same: HashSet<(u128, u128)> = other.ops.iter().map(Op::identity).collect();
         let partnered: HashSet<u32> = match side {
             Side::Target => {
                 self.items.iter().filter(|item| item.golden.is_some()).map(|item| item.target).collect()
@@ -177,10 +179,11 @@ impl<'a> PtdbgPlan<'a> {
             if partnered.contains(&(number as u32)) {
                 continue;
             }
-            let reason = match (number < self.read[side as usize], known.contains(&op.names)) {
-                (false, _) => NEVER_READ,
-                (true, true) => OTHER_STRUCTURE,
-                (true, false) => NO_PARTNER,
+            let reason = match number < self.read[side as usize] {
+                false => NEVER_READ,
+                true if same.contains(&op.identity()) => PASSED_BY,
+                true if known.contains(&op.names) => OTHER_STRUCTURE,
+                true => NO_PARTNER,
             };
             let lines = self.lines(side, op.start, op.lines);
             for name in lines::stems(lines.iter().map(|line| line.name.as_str())) {
