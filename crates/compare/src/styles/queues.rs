@@ -164,4 +164,56 @@ mod tests {
     fn equal_keys_do_not_suffice() {
         assert_eq!(pair("aBc", "abc", Habits::Ptdbg4).pairs, [(0, 0), (2, 2)]);
     }
+
+    /// The same with lists and nothing else.
+    fn by_looking_at_all(target: &str, golden: &str, habits: Habits) -> Vec<(usize, usize)> {
+        let (mut left, mut right) = (target.char_indices(), golden.char_indices());
+        let (mut waiting, mut partners) = (Vec::new(), Vec::new());
+        let mut pairs = Vec::new();
+        loop {
+            let (new, new_partner) = (left.next(), right.next());
+            waiting.extend(new);
+            partners.extend(new_partner);
+            let over = habits != Habits::Ptdbg6 && (waiting.is_empty() || partners.is_empty());
+            if over || (new.is_none() && new_partner.is_none()) {
+                return pairs;
+            }
+            if habits == Habits::Ptdbg6 && (new.is_none() || partners.is_empty()) {
+                continue;
+            }
+            let (newest, newest_partner) = (waiting.len() - 1, partners.len() - 1);
+            let mut tried: Vec<(usize, usize)> =
+                (0..=newest_partner).map(|partner| (newest, partner)).collect();
+            if habits == Habits::Hooks {
+                tried.rotate_right(1);
+            }
+            tried.extend((0..newest).map(|older| (older, newest_partner)));
+            if let Some((a, b)) = tried.into_iter().find(|&(a, b)| waiting[a].1 == partners[b].1) {
+                pairs.push((waiting[a].0, partners[b].0));
+                waiting.drain(..=a);
+                partners.drain(..=b);
+            }
+        }
+    }
+
+    #[test]
+    fn the_map_finds_what_looking_at_all_finds() {
+        let mut state = 1u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        for _ in 0..500 {
+            let kinds = 2 + random(7);
+            let mut side = || -> String {
+                let len = random(12);
+                (0..len).map(|_| char::from(b'a' + random(kinds) as u8)).collect()
+            };
+            let (target, golden) = (side(), side());
+            for habits in [Habits::Hooks, Habits::Ptdbg4, Habits::Ptdbg6] {
+                let expected = by_looking_at_all(&target, &golden, habits);
+                assert_eq!(pair(&target, &golden, habits).pairs, expected, "{target} {golden} {habits:?}");
+            }
+        }
+    }
 }

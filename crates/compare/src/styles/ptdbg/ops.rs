@@ -75,6 +75,11 @@ impl Queued for Op {
 }
 
 impl Op {
+    /// Equal for operations of equal names, dtypes and shapes.
+    pub(super) fn identity(&self) -> (u128, u128) {
+        (self.key, self.structure)
+    }
+
     /// Whether two operations whose names and shapes agree are taken for the same.
     pub(super) fn fits(&self, golden: &Op, kinds: &Kinds) -> bool {
         if self.structure == golden.structure {
@@ -93,8 +98,8 @@ impl Op {
 #[derive(Default)]
 pub(super) struct Ops {
     pub(super) ops: Vec<Op>,
-    /// Names of lines that nothing follows that would end their operation.
-    pub(super) trailing: Vec<String>,
+    /// Where lines begin that nothing follows that would end their operation, and how many they are.
+    pub(super) trailing: Option<(LinePlace, u32)>,
     /// Calls that cannot be read, and why.
     pub(super) unread: Vec<(String, String)>,
 }
@@ -141,7 +146,7 @@ pub(super) fn group(rank: &Rank, how: Grouping, kinds: &mut Kinds) -> Ops {
     });
     match open {
         Some(open) if open.ended && !how.by_stack => ops.ops.push(open.close()),
-        Some(open) => ops.trailing = open.all_names,
+        Some(open) => ops.trailing = Some((open.op.start, open.op.lines)),
         None => {}
     }
     ops
@@ -151,7 +156,6 @@ pub(super) fn group(rank: &Rank, how: Grouping, kinds: &mut Kinds) -> Ops {
 struct Open {
     op: Op,
     ended: bool,
-    all_names: Vec<String>,
     names: Fingerprint,
     key: Fingerprint,
     structure: [Fingerprint; 2],
@@ -178,7 +182,6 @@ impl Open {
         Open {
             op,
             ended: false,
-            all_names: Vec::new(),
             names: Fingerprint::new(),
             key: Fingerprint::new(),
             structure: [Fingerprint::new(), Fingerprint::new()],
@@ -218,7 +221,6 @@ impl Open {
         }
         self.op.inputs += u32::from(is_input);
         self.op.lines += 1;
-        self.all_names.push(entry.name.clone());
     }
 
     fn close(self) -> Op {

@@ -9,7 +9,7 @@ use ulpscope_report::{Cell, Emphasis};
 
 use crate::style::{Judged, Partnerless, Plan, Row, Side};
 
-use super::super::lines::{self, is_tensor_or_number};
+use super::super::lines::{self, LinePlace, is_tensor_or_number};
 use super::super::msprobe1::slices::{Slice, slices};
 use super::super::queues::{Habits, matches};
 use super::colours::{Run, colours};
@@ -19,9 +19,10 @@ use super::stat_columns::StatColumns;
 use super::table::{Made, Table};
 use super::{Ptdbg, Release};
 
-const NO_PARTNER: &str = "the other dump has no operation of these names left to match it with";
+const NO_PARTNER: &str = "the other dump has no operation of these names";
 const OTHER_STRUCTURE: &str =
     "the other dump has an operation of these names, but with other dtypes or shapes";
+const PASSED_BY: &str = "the other dump has the same operation, but not where ptdbg_ascend looks for it";
 const NEVER_READ: &str = "ptdbg_ascend stops reading once one of the dumps has nothing left to match";
 const NO_END: &str = "ptdbg_ascend drops trailing lines that no output follows";
 const NO_STACK_END: &str = "ptdbg_ascend drops trailing lines that no stack follows";
@@ -115,16 +116,16 @@ impl<'a> PtdbgPlan<'a> {
         &self.sides[side as usize].ops[number as usize]
     }
 
-    fn lines(&self, side: Side, op: &Op) -> Vec<Entry> {
-        lines::read(self.ranks[side as usize], is_tensor_or_number, op.start, op.lines as usize)
+    fn lines(&self, side: Side, from: LinePlace, count: u32) -> Vec<Entry> {
+        lines::read(self.ranks[side as usize], is_tensor_or_number, from, count as usize)
     }
 
     /// Makes the rows of an item that lie in a range.
     fn make(&self, item: &Item, rows: &Range<usize>, judged: &mut Judged, all: &mut Vec<Made>) {
         let op = self.op(Side::Target, item.target);
         let golden_op = item.golden.map(|number| self.op(Side::Golden, number));
-        let targets = self.lines(Side::Target, op);
-        let goldens = golden_op.map(|op| self.lines(Side::Golden, op));
+        let targets = self.lines(Side::Target, op.start, op.lines);
+        let goldens = golden_op.map(|op| self.lines(Side::Golden, op.start, op.lines));
         for (number, target) in targets.iter().enumerate() {
             if !rows.contains(&(item.first_row + number)) {
                 continue;
@@ -164,6 +165,7 @@ impl<'a> PtdbgPlan<'a> {
         let own = &self.sides[side as usize];
         let other = &self.sides[1 - side as usize];
         let known: HashSet<u64> = other.ops.iter().map(|op| op.names).collect();
+        let same: HashSet<(u128, u128)> = other.ops.iter().map(Op::identity).collect();
         let partnered: HashSet<u32> = match side {
             Side::Target => {
                 self.items.iter().filter(|item| item.golden.is_some()).map(|item| item.target).collect()
@@ -177,17 +179,19 @@ impl<'a> PtdbgPlan<'a> {
             if partnered.contains(&(number as u32)) {
                 continue;
             }
-            let reason = match (number < self.read[side as usize], known.contains(&op.names)) {
-                (false, _) => NEVER_READ,
-                (true, true) => OTHER_STRUCTURE,
-                (true, false) => NO_PARTNER,
+            let reason = match number < self.read[side as usize] {
+                false => NEVER_READ,
+                true if same.contains(&op.identity()) => PASSED_BY,
+                true if known.contains(&op.names) => OTHER_STRUCTURE,
+                true => NO_PARTNER,
             };
-            let lines = self.lines(side, op);
+            let lines = self.lines(side, op.start, op.lines);
             for name in lines::stems(lines.iter().map(|line| line.name.as_str())) {
                 note(name, reason);
             }
         }
-        for name in lines::stems(own.trailing.iter().map(String::as_str)) {
+        let trailing = own.trailing.map(|(from, count)| self.lines(side, from, count)).unwrap_or_default();
+        for name in lines::stems(trailing.iter().map(|line| line.name.as_str())) {
             note(name, if self.by_stack { NO_STACK_END } else { NO_END });
         }
         for (name, why) in &own.unread {
@@ -247,6 +251,22 @@ impl Plan for PtdbgPlan<'_> {
             .map(|(made, emphasis)| Row { cells: made.cells, emphasis, verdict: made.verdict })
             .collect();
         judged
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let stacks = self.ranks.iter().filter(|rank| has_stacks(rank)).count();
+        let one_sided = "only one of the dumps has stacks: the column NPU_Stack_Info is left out";
+        let poor = self.ranks.iter().find(|rank| rank.task != Task::Tensor);
+        let fallback = match poor {
+            Some(rank)
+                if self.table == Table::Statistics6
+                    && self.ranks.iter().any(|rank| rank.task == Task::Tensor) =>
+            {
+                Some(format!("{} has no tensors: statistics are compared", rank.path.display()))
+            }
+            _ => None,
+        };
+        (stacks == 1).then(|| one_sided.to_owned()).into_iter().chain(fallback).collect()
     }
 
     fn partnerless(&self) -> Vec<Partnerless> {

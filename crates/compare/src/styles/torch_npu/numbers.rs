@@ -47,7 +47,8 @@ fn sum(values: impl Iterator<Item = f64>) -> f64 {
         lanes[index % LANES] += value;
     }
     let [a, b, c, d, e, f, g, h] = lanes;
-    ((a + b) + (c + d)) + ((e + f) + (g + h))
+    // Folded in halves, as a vector register is.
+    ((a + e) + (c + g)) + ((b + f) + (d + h))
 }
 
 /// NumPy's `round(value, 4)`: scaled, rounded to even, scaled back.

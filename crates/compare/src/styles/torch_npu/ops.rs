@@ -27,8 +27,8 @@ impl Queued for Op {
 #[derive(Default)]
 pub(super) struct Ops {
     pub(super) ops: Vec<Op>,
-    /// Names of lines that no output follows.
-    pub(super) trailing: Vec<String>,
+    /// Where lines begin that no output follows, and how many they are.
+    pub(super) trailing: Option<(LinePlace, u32)>,
     /// Calls that cannot be read, and why.
     pub(super) unread: Vec<(String, String)>,
 }
@@ -36,7 +36,7 @@ pub(super) struct Ops {
 /// An operation that lines are still added to.
 struct Open {
     start: LinePlace,
-    names: Vec<String>,
+    lines: u32,
     bytes: u64,
     key: Fingerprint,
 }
@@ -49,14 +49,14 @@ pub(super) fn group(rank: &Rank, shapes: bool) -> Ops {
         Met::Line(place, entry) => {
             let mut op = open.take().unwrap_or_else(|| Open {
                 start: place,
-                names: Vec::new(),
+                lines: 0,
                 bytes: 0,
                 key: Fingerprint::new(),
             });
             op.take(entry, shapes);
             if entry.name.contains("output") {
-                let Open { start, names, bytes, key } = op;
-                ops.ops.push(Op { start, lines: names.len() as u32, bytes, key: key.finish() });
+                let Open { start, lines, bytes, key } = op;
+                ops.ops.push(Op { start, lines, bytes, key: key.finish() });
             } else {
                 open = Some(op);
             }
@@ -64,7 +64,7 @@ pub(super) fn group(rank: &Rank, shapes: bool) -> Ops {
         Met::CallEnd(_) => {}
         Met::Unread(call, error) => ops.unread.push((rank.name(call), error.to_string())),
     });
-    ops.trailing = open.map(|open| open.names).unwrap_or_default();
+    ops.trailing = open.map(|open| (open.start, open.lines));
     ops
 }
 
@@ -77,7 +77,7 @@ impl Open {
                 self.key.take((&tensor.dtype, &tensor.shape));
             }
         }
-        self.names.push(entry.name.clone());
+        self.lines += 1;
     }
 }
 

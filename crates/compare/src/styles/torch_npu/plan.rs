@@ -7,7 +7,7 @@ use ulpscope_report::{Cell, Emphasis};
 
 use crate::style::{Judged, Partnerless, Plan, Row, Side, Verdict};
 
-use super::super::lines::{self, is_tensor};
+use super::super::lines::{self, LinePlace, is_tensor};
 use super::super::python_text;
 use super::super::queues::{Habits, Matches, matches};
 use super::numbers::{four_decimals, measure};
@@ -53,6 +53,10 @@ impl<'a> HooksPlan<'a> {
         [&self.sides[0].ops[target], &self.sides[1].ops[golden]]
     }
 
+    fn lines(&self, side: Side, from: LinePlace, count: u32) -> Vec<Entry> {
+        lines::read(self.ranks[side as usize], is_tensor, from, count as usize)
+    }
+
     /// What one side has and no row shows.
     fn partnerless_on(&self, side: Side, found: &mut Vec<Partnerless>) {
         let own = &self.sides[side as usize];
@@ -67,13 +71,14 @@ impl<'a> HooksPlan<'a> {
             if partnered.binary_search(&number).is_ok() {
                 continue;
             }
-            let lines = lines::read(self.ranks[side as usize], is_tensor, op.start, op.lines as usize);
+            let lines = self.lines(side, op.start, op.lines);
             let reason = if number < read { SKIPPED } else { NEVER_READ };
             for name in lines::stems(lines.iter().map(|line| line.name.as_str())) {
                 note(name, reason);
             }
         }
-        for name in lines::stems(own.trailing.iter().map(String::as_str)) {
+        let trailing = own.trailing.map(|(from, count)| self.lines(side, from, count)).unwrap_or_default();
+        for name in lines::stems(trailing.iter().map(|line| line.name.as_str())) {
             note(name, NO_OUTPUT);
         }
         for (name, why) in &own.unread {
@@ -96,9 +101,8 @@ impl Plan for HooksPlan<'_> {
         let [target, golden] = ops.map(|op| Some(op.start.call as usize));
         let bytes = ops.map(|op| op.bytes).iter().sum();
         let mut judged = Judged { target, golden, bytes, ..Judged::default() };
-        let lines =
-            |side: usize| lines::read(self.ranks[side], is_tensor, ops[side].start, ops[side].lines as usize);
-        for (target, golden) in lines(0).iter().zip(&lines(1)) {
+        let lines = |side: Side| self.lines(side, ops[side as usize].start, ops[side as usize].lines);
+        for (target, golden) in lines(Side::Target).iter().zip(&lines(Side::Golden)) {
             let row = row((self.ranks[0], target), (self.ranks[1], golden), &mut judged.problems);
             judged.rows.push(row);
         }
