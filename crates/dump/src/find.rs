@@ -6,7 +6,8 @@
 //! step{N}/                       a step; rank{N}/, rank/, proc{pid}/ a rank: looked into
 //! …_shape[..]_stride[..]….npy    the asynchronous dump of torch_npu.hooks
 //! any other folder               looked into if there is nothing of the above beside it (ptdbg_dump_v4.0/)
-//! .npy, .pt, .safetensors, …     tensor files of any program, if there is nothing of the above anywhere
+//! .npy, .pt, .safetensors, …     tensor files of any program, if there is nothing of the above anywhere, or in
+//!                                the folder of a step or rank
 //! ```
 //! Links are not followed: what they lead to is not part of the dump.
 
@@ -183,11 +184,17 @@ impl Search<'_> {
         if depth >= MAX_DEPTH {
             return Ok(Vec::new());
         }
+        let known = self.problems.count();
         match self.look(path, below, depth + 1) {
-            Ok(found) => {
+            Ok(mut found) => {
                 if found.is_empty() {
-                    let error = nothing_in(path, &Problems::default());
-                    self.problems.add(&error);
+                    // A run that was killed may have left tensors and nothing about them.
+                    let files = tensor_files(path, self.problems);
+                    if !files.is_empty() {
+                        found.push(below.found(Opening::Folder(path.to_owned(), files)));
+                    } else if self.problems.count() == known {
+                        self.problems.add(&nothing_in(path, &Problems::default()));
+                    }
                 }
                 Ok(found)
             }
