@@ -143,6 +143,17 @@ fn tensor_files_of_ranks_are_kept_apart() {
 }
 
 #[test]
+fn files_beside_a_folder_that_looks_like_a_rank_are_not_lost() {
+    let scratch = Scratch::new();
+    scratch.tensor("a.npy", &[1.0]);
+    scratch.tensor("old/rank0/b.npy", &[1.0]);
+    scratch.folder("old/rank1");
+    let dump = scratch.open();
+    assert_eq!(calls(&dump.steps[0].ranks[0].open().unwrap()), ["a", "old/rank0/b"]);
+    assert!(dump.problems.is_empty());
+}
+
+#[test]
 fn empty_ranks_of_an_empty_step_are_listed_once() {
     let scratch = Scratch::new();
     scratch.file("step0/rank0/dump.json", &relu());
