@@ -32,16 +32,16 @@ const SHARD_DIGITS: usize = 5;
 
 /// Opens a file that the user named.
 pub(crate) fn open_file(path: &Path) -> Result<Rank, Error> {
-    let mut contents = Contents::default();
+    let mut contents = Contents::of(path.parent().unwrap_or(Path::new("")));
     let leaves = read(path)?;
     contents.take(PathBuf::from(path.file_name().unwrap_or_default()), leaves);
     // A lone tensor has an empty path in its file.
-    Ok(contents.into_rank(path, path.parent().unwrap_or(Path::new("")), |item, _| item.name.clone()))
+    Ok(contents.into_rank(path, |item, _| item.name.clone()))
 }
 
 /// Opens the files of a folder, given by their paths below it.
 pub(crate) fn open_folder(folder: &Path, names: &[PathBuf]) -> Result<Rank, Error> {
-    let mut contents = Contents::default();
+    let mut contents = Contents::of(folder);
     for name in names {
         // An array file is known to hold one tensor: its header is read when somebody asks.
         if name.extension().is_some_and(|extension| extension == "npy") {
@@ -55,7 +55,7 @@ pub(crate) fn open_folder(folder: &Path, names: &[PathBuf]) -> Result<Rank, Erro
         }
     }
     let mixed = contents.sets_share_names();
-    Ok(contents.into_rank(folder, folder, |item, set| {
+    Ok(contents.into_rank(folder, |item, set| {
         if item.name.is_empty() {
             set.to_owned()
         } else if mixed {
@@ -78,8 +78,8 @@ fn read(path: &Path) -> Result<Vec<(String, Value)>, Error> {
 }
 
 /// Files, and what is in them.
-#[derive(Default)]
 struct Contents {
+    folder: PathBuf,
     files: Vec<Stored>,
     items: Vec<Item>,
     problems: Problems,
@@ -101,6 +101,11 @@ struct Item {
 }
 
 impl Contents {
+    fn of(folder: &Path) -> Contents {
+        let (files, items, problems) = (Vec::new(), Vec::new(), Problems::default());
+        Contents { folder: folder.to_owned(), files, items, problems }
+    }
+
     fn take_lone(&mut self, path: PathBuf) {
         self.items.push(Item { file: self.files.len(), leaf: 0, name: String::new() });
         self.files.push(Stored { path, leaves: None });
@@ -111,7 +116,9 @@ impl Contents {
         let mut values = Vec::new();
         for (leaf, (name, value)) in leaves.into_iter().enumerate() {
             if let Value::Unread(why) = &value {
-                let error = Error::whole(Fault::Unsupported(why.clone())).in_part(&name).in_file(&path);
+                let error = Error::whole(Fault::Unsupported(why.clone()))
+                    .in_part(&name)
+                    .in_file(&self.folder.join(&path));
                 self.problems.add(&error);
             }
             self.items.push(Item { file, leaf, name });
@@ -136,7 +143,7 @@ impl Contents {
         })
     }
 
-    fn into_rank(self, path: &Path, folder: &Path, base: impl Fn(&Item, &str) -> String) -> Rank {
+    fn into_rank(self, path: &Path, base: impl Fn(&Item, &str) -> String) -> Rank {
         let sets: Vec<String> = self.files.iter().map(|file| set_name(&file.path)).collect();
         let mut index = Index::default();
         for item in &self.items {
@@ -145,7 +152,7 @@ impl Contents {
             let place = item.file as u64..item.leaf as u64;
             index.calls.push(Call { base, index: None, kind: CallKind::Saved, place });
         }
-        let source = FilesSource { folder: folder.to_owned(), files: self.files, last: Mutex::new(None) };
+        let source = FilesSource { folder: self.folder, files: self.files, last: Mutex::new(None) };
         Rank {
             path: path.to_owned(),
             tool: Tool::Files,

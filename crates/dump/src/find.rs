@@ -6,7 +6,8 @@
 //! step{N}/                       a step; rank{N}/, rank/, proc{pid}/ a rank: looked into
 //! …_shape[..]_stride[..]….npy    the asynchronous dump of torch_npu.hooks
 //! any other folder               looked into if there is nothing of the above beside it (ptdbg_dump_v4.0/)
-//! .npy, .pt, .safetensors, …     tensor files of any program, if there is nothing of the above anywhere
+//! .npy, .pt, .safetensors, …     tensor files of any program, if there is nothing of the above anywhere, or in
+//!                                the folder of a step or rank
 //! ```
 //! Links are not followed: what they lead to is not part of the dump.
 
@@ -102,22 +103,22 @@ pub(crate) fn find(path: &Path, problems: &mut Problems) -> Result<Vec<Found>, E
     let rank = rank_name(name(folder)).unwrap_or_default();
     // The step is told by the folder itself, or by the one around a rank's.
     let above = if rank.text.is_empty() { folder } else { folder + 1 };
-    let here = Here { step: step_number(name(above)), rank };
+    let here = Here { step: step_number(name(above)), rank, strange: false };
     if !path.is_dir() {
         return Ok(vec![here.found(of_file(path)?)]);
     }
-    let mut search = Search { problems };
-    let mut found = search.look(path, &here, 0)?;
-    if found.is_empty() {
-        let files = tensor_files(path, search.problems);
-        if !files.is_empty() {
-            found.push(here.found(Opening::Folder(path.to_owned(), files)));
-        }
+    let mut search = Search { problems, empty: Vec::new() };
+    let found = search.look(path, &here, 0)?;
+    let empty = search.empty;
+    if !found.is_empty() {
+        empty.iter().for_each(|error| problems.add(error));
+        return Ok(found);
     }
-    if found.is_empty() {
-        return Err(nothing_in(path, search.problems));
+    let files = tensor_files(path, problems);
+    if files.is_empty() {
+        return Err(nothing_in(path, problems));
     }
-    Ok(found)
+    Ok(vec![here.found(Opening::Folder(path.to_owned(), files))])
 }
 
 /// What a single file is.
@@ -140,6 +141,8 @@ fn of_file(path: &Path) -> Result<Opening, Error> {
 struct Here {
     step: Option<u64>,
     rank: RankName,
+    /// Whether a folder on the way has a name that tells nothing.
+    strange: bool,
 }
 
 impl Here {
@@ -150,6 +153,8 @@ impl Here {
 
 struct Search<'p> {
     problems: &'p mut Problems,
+    /// Folders of steps and ranks with nothing in them: worth a word only if there is a dump around them.
+    empty: Vec<Error>,
 }
 
 impl Search<'_> {
@@ -183,11 +188,18 @@ impl Search<'_> {
         if depth >= MAX_DEPTH {
             return Ok(Vec::new());
         }
+        let known = self.empty.len() as u64 + self.problems.count();
         match self.look(path, below, depth + 1) {
-            Ok(found) => {
-                if found.is_empty() {
-                    let error = nothing_in(path, &Problems::default());
-                    self.problems.add(&error);
+            Ok(mut found) => {
+                // A run that was killed may have left tensors and nothing about them.
+                if found.is_empty() && !below.strange {
+                    let files = tensor_files(path, self.problems);
+                    if !files.is_empty() {
+                        found.push(below.found(Opening::Folder(path.to_owned(), files)));
+                    }
+                }
+                if found.is_empty() && self.empty.len() as u64 + self.problems.count() == known {
+                    self.empty.push(nothing_in(path, &Problems::default()));
                 }
                 Ok(found)
             }
@@ -208,8 +220,9 @@ impl Search<'_> {
         depth: usize,
     ) -> Result<Vec<Found>, Error> {
         let mut dumps = Vec::new();
+        let here = Here { strange: true, ..here.clone() };
         for path in others {
-            match self.look(path, here, depth + 1) {
+            match self.look(path, &here, depth + 1) {
                 Ok(found) if !found.is_empty() => dumps.push((path, found)),
                 Ok(_) => {}
                 Err(error) if matches!(error.fault, Fault::Io(_)) => self.problems.add(&error),

@@ -145,21 +145,30 @@ struct PklSource {
 }
 
 impl PklSource {
-    /// The lines of a call. Those that cannot be read are listed, unless they were when the rank was opened.
-    fn lines(&self, call: &Call) -> Vec<Line> {
+    /// The lines of a call that add what is wanted. Those that cannot be read are listed, unless they were when the
+    /// rank was opened.
+    fn lines(&self, call: &Call, wanted: impl Fn(Part) -> bool) -> Vec<Line> {
         let text = self.bytes.get(call.place.start as usize..call.place.end as usize).unwrap_or_default();
-        let mut known = Vec::new();
+        let mut lines = Vec::new();
         let mut damaged = false;
-        for line in Lines::within(text, 1, 0) {
-            match line {
-                Ok((_, Line::Other(_))) | Err(_) => damaged = true,
-                Ok((_, line)) => known.push(line),
+        for outline in Outlines::new(text) {
+            let Ok(outline) = outline else {
+                damaged = true;
+                continue;
+            };
+            if !wanted(outline.part) {
+                continue;
+            }
+            match Lines::within(&text[outline.place], 1, 0).next() {
+                Some(Ok((_, Line::Other(_))) | Err(_)) => damaged = true,
+                Some(Ok((_, line))) => lines.push(line),
+                None => {}
             }
         }
         if damaged {
             self.list_problems(call);
         }
-        known
+        lines
     }
 
     /// Reads the lines of a call again, with their numbers: counting lines is only for those that are damaged.
@@ -279,12 +288,16 @@ fn plain_value(value: Json) -> Content {
 
 impl Source for PklSource {
     fn entries(&self, index: &Index, call: usize) -> Result<Vec<Entry>, Error> {
-        Ok(self.lines(&index.calls[call]).into_iter().filter_map(|line| self.entry(line)).collect())
+        Ok(self
+            .lines(&index.calls[call], |part| part == Part::Entry)
+            .into_iter()
+            .filter_map(|line| self.entry(line))
+            .collect())
     }
 
     fn stack(&self, index: &Index, call: usize) -> Option<Vec<String>> {
         let mut stack: Option<Vec<String>> = None;
-        for line in self.lines(&index.calls[call]) {
+        for line in self.lines(&index.calls[call], |part| part != Part::Entry) {
             match line {
                 Line::Stack { frames, .. } => return Some(frames.iter().map(frame_to_line).collect()),
                 Line::HooksFrame { frame, .. } => {
@@ -297,7 +310,7 @@ impl Source for PklSource {
     }
 
     fn frames(&self, index: &Index, call: usize) -> Option<Vec<Frame>> {
-        for line in self.lines(&index.calls[call]) {
+        for line in self.lines(&index.calls[call], |part| part != Part::Entry) {
             if let Line::Stack { frames, .. } = line {
                 return Some(frames);
             }

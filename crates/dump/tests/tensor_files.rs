@@ -99,6 +99,20 @@ fn a_damaged_file_does_not_lose_the_others() {
 }
 
 #[test]
+fn a_tensor_of_an_unknown_dtype_is_a_problem_and_an_entry() {
+    let scratch = Scratch::new();
+    let header = "{\"a\":{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[0,1]}}";
+    let path = scratch.file("m/x.safetensors", "");
+    let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &[0]].concat();
+    std::fs::write(&path, bytes).unwrap();
+    let rank = scratch.rank();
+    assert_eq!(calls(&rank), ["a"]);
+    assert!(is_refused(&entries(&rank)[0]));
+    let problems = rank.problems();
+    assert!(problems.listed()[0].starts_with(&format!("{}: a: ", path.display())), "{problems:?}");
+}
+
+#[test]
 fn the_names_of_an_asynchronous_dump_say_everything() {
     let scratch = Scratch::new();
     let file = |name: &str, values: &[f32]| {

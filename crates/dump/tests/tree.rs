@@ -130,6 +130,40 @@ fn a_rank_without_a_dump_is_a_problem() {
     assert!(dump.problems.listed()[0].contains("rank1: expected a dump"));
 }
 
+#[test]
+fn tensor_files_of_ranks_are_kept_apart() {
+    let scratch = Scratch::new();
+    for rank in ["rank0", "rank1"] {
+        scratch.tensor(&format!("step0/{rank}/out.npy"), &[1.0]);
+    }
+    let dump = scratch.open();
+    assert_eq!(layout(&dump), ["0/0/rank0", "0/1/rank1"]);
+    assert!(dump.problems.is_empty());
+    assert_eq!(calls(&dump.steps[0].ranks[1].open().unwrap()), ["out"]);
+}
+
+#[test]
+fn files_beside_a_folder_that_looks_like_a_rank_are_not_lost() {
+    let scratch = Scratch::new();
+    scratch.tensor("a.npy", &[1.0]);
+    scratch.tensor("old/rank0/b.npy", &[1.0]);
+    scratch.folder("old/rank1");
+    let dump = scratch.open();
+    assert_eq!(calls(&dump.steps[0].ranks[0].open().unwrap()), ["a", "old/rank0/b"]);
+    assert!(dump.problems.is_empty());
+}
+
+#[test]
+fn empty_ranks_of_an_empty_step_are_listed_once() {
+    let scratch = Scratch::new();
+    scratch.file("step0/rank0/dump.json", &relu());
+    scratch.folder("step1/rank0");
+    scratch.folder("step1/rank1");
+    let dump = scratch.open();
+    assert_eq!(layout(&dump), ["0/0/rank0"]);
+    assert_eq!(dump.problems.count(), 2, "{:?}", dump.problems);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_folder_without_permission_is_a_problem() {

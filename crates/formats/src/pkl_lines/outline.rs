@@ -6,7 +6,6 @@ use std::ops::Range;
 use super::call_lines::Part;
 use super::line::Line;
 use super::lines::{Lines, MAX_ELEMENTS};
-use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place};
 use crate::json::skip;
 
@@ -17,7 +16,7 @@ pub struct Outline<'a> {
     pub name: Cow<'a, str>,
     /// What it adds to its call.
     pub part: Part,
-    /// Where in the file it lies.
+    /// Where in the bytes it lies.
     pub place: Range<usize>,
 }
 
@@ -31,9 +30,9 @@ pub struct Outlines<'a> {
 }
 
 impl<'a> Outlines<'a> {
-    /// The outlines of a file.
-    pub fn new(bytes: &'a Bytes) -> Outlines<'a> {
-        Outlines { bytes, lines: Lines::new(bytes) }
+    /// The outlines of a file, or of whole lines of it.
+    pub fn new(bytes: &'a [u8]) -> Outlines<'a> {
+        Outlines { bytes, lines: Lines::within(bytes, 1, 0) }
     }
 
     /// The outline of a line that is not of the plainest kind.
