@@ -29,10 +29,10 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-rust test-python lint format bench fuzz clean
+.PHONY: help setup demo test test-rust test-python lint format bench bench-compare fuzz clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(PACKAGE_READY) ## Create .venv with the development tools and the built package
 
@@ -66,6 +66,9 @@ format: $(TOOLS_READY) ## Put every file into the common format
 bench: setup ## Measure the kernels against the machine's own read bandwidth, and calls against torch
 	cargo bench --package ulpscope-kernels --bench kernels --locked
 	ONEDNN_MAX_CPU_ISA=AVX512_CORE $(BIN)/python benches/python_calls.py
+
+bench-compare: setup ## Compare the same dumps with mindstudio-probe from PyPI (4 GB of disk, some minutes)
+	PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python benches/compare.py target/bench-compare
 
 fuzz: ## Run every fuzz target for FUZZ_SECONDS (600) each; needs nightly Rust and cargo-fuzz
 	@for target in $(FUZZ_TARGETS); do \

@@ -69,6 +69,18 @@ fn make_pair(bytes: usize) -> (Vec<u8>, Vec<u8>) {
     (target, golden)
 }
 
+/// A copy with errors of one size, whatever the value's: beside small values they are large, or turn the sign.
+fn with_noise(golden: &[u8]) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut noisy = golden.to_vec();
+    for value in noisy.as_chunks_mut::<4>().0 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let error = ((state >> 40) as f32 / (1 << 24) as f32 - 0.5) * 8e-3;
+        *value = (f32::from_le_bytes(*value) + error).to_le_bytes();
+    }
+    noisy
+}
+
 /// The upper halves of f32 values, as bf16.
 fn to_bf16(bytes: &[u8]) -> Vec<u8> {
     bytes.chunks_exact(4).flat_map(|value| [value[2], value[3]]).collect()
@@ -102,6 +114,13 @@ fn main() {
     let f64s = |bytes| View::contiguous(DType::F64, vec![mib << 20 >> 3], bytes).expect("sizes match");
     let (t64, g64) = (f64s(&target), f64s(&golden));
     let tolerance = Tolerance::default();
+    let noisy = with_noise(&golden);
+    let noisy_bf16 = to_bf16(&noisy);
+    let noisy16 = view(DType::BF16, &noisy_bf16);
+    let noisy = view(DType::F32, &noisy);
+    // Bits of bf16 between 0.5 and 4 in size are f16 of as many sizes: the loop takes any alike.
+    let f16s = |bytes| view(DType::F16, bytes);
+    let (t_half, g_half) = (f16s(&target_bf16), f16s(&golden_bf16));
     let copy = golden.clone();
     let copy = view(DType::F32, &copy);
 
@@ -118,6 +137,17 @@ fn main() {
         ("distances bf16", bytes, Box::new(|| keep(distances(&t16, &g16, Threads::One)))),
         ("distances bf16 / f32", bytes / 2 * 3, Box::new(|| keep(distances(&t16, &g, Threads::One)))),
         ("compare f32", 2 * bytes, Box::new(|| keep(compare(&t, &g, tolerance, Threads::One)))),
+        ("compare f32, noisy", 2 * bytes, Box::new(|| keep(compare(&noisy, &g, tolerance, Threads::One)))),
+        (
+            "compare f32, half zeros",
+            2 * bytes,
+            Box::new(|| keep(compare(&relu, &g, tolerance, Threads::One))),
+        ),
+        ("compare f64", 2 * bytes, Box::new(|| keep(compare(&t64, &g64, tolerance, Threads::One)))),
+        ("compare bf16", bytes, Box::new(|| keep(compare(&t16, &g16, tolerance, Threads::One)))),
+        ("compare bf16, noisy", bytes, Box::new(|| keep(compare(&noisy16, &g16, tolerance, Threads::One)))),
+        ("compare f16", bytes, Box::new(|| keep(compare(&t_half, &g_half, tolerance, Threads::One)))),
+        ("compare bf16 / f32", bytes / 2 * 3, Box::new(|| keep(compare(&t16, &g, tolerance, Threads::One)))),
         ("stats f32, all cores", bytes, Box::new(|| keep(stats(&t, Threads::All)))),
         ("distances f32, all cores", 2 * bytes, Box::new(|| keep(distances(&t, &g, Threads::All)))),
         ("compare f32, all cores", 2 * bytes, Box::new(|| keep(compare(&t, &g, tolerance, Threads::All)))),

@@ -8,16 +8,32 @@
 3
 """
 
-from ulpscope._core import Diff, ElementDiff, FileTensor, FormatError, Stats, Unread, diff, digest, stats
+from ulpscope._core import (
+    Comparison,
+    Diff,
+    ElementDiff,
+    FileTensor,
+    FirstDivergence,
+    FormatError,
+    Stats,
+    Unread,
+    compare,
+    diff,
+    digest,
+    stats,
+)
 from ulpscope._files import load, save
 
 __all__ = [
+    "Comparison",
     "Diff",
     "ElementDiff",
     "FileTensor",
+    "FirstDivergence",
     "FormatError",
     "Stats",
     "Unread",
+    "compare",
     "diff",
     "digest",
     "load",

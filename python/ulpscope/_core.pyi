@@ -1,16 +1,19 @@
 """Types of the compiled core; checked against the binary by stubtest."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final, overload
 
 __all__ = [
+    "Comparison",
     "Diff",
     "ElementDiff",
     "FileTensor",
+    "FirstDivergence",
     "FormatError",
     "Stats",
     "Unread",
+    "compare",
     "diff",
     "digest",
     "read_file",
@@ -20,6 +23,70 @@ __all__ = [
 ]
 
 class FormatError(ValueError): ...
+
+_Path = str | os.PathLike[str]
+
+def compare(
+    target: _Path,
+    golden: _Path,
+    *,
+    style: str = "native",
+    match: str | None = None,
+    step: int | Sequence[int] | None = None,
+    rank: int | Sequence[int] | None = None,
+    data_mapping: _Path | None = None,
+    cell_mapping: _Path | None = None,
+    layer_mapping: _Path | None = None,
+) -> Comparison: ...
+@final
+class Comparison:
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def agreement(self) -> str: ...
+    @property
+    def columns(self) -> list[str]: ...
+    @property
+    def rows(self) -> list[dict[str, Any]]: ...
+    @property
+    def first_divergence(self) -> FirstDivergence | None: ...
+    @property
+    def summary(self) -> dict[str, Any]: ...
+    @property
+    def problems(self) -> list[str]: ...
+    @property
+    def partnerless(self) -> list[tuple[str, str, str]]: ...
+    def to_csv(self, path: _Path) -> None: ...
+    def to_xlsx(self, path: _Path) -> None: ...
+    def to_json(self, path: _Path | None = None) -> str: ...
+    def to_pandas(self) -> Any: ...
+
+@final
+class FirstDivergence:
+    @property
+    def call(self) -> str: ...
+    @property
+    def golden_call(self) -> str | None: ...
+    @property
+    def module(self) -> str | None: ...
+    @property
+    def code(self) -> str | None: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def entry(self) -> str: ...
+    @property
+    def why(self) -> str: ...
+    @property
+    def confidence(self) -> float: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def stack(self) -> list[str]: ...
+    @property
+    def step(self) -> int | None: ...
+    @property
+    def rank(self) -> str: ...
 
 @final
 class Stats:

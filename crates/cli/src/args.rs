@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ulpscope_report::fields::{self, Field};
 
+use crate::compare_args::CompareArgs;
+
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done; for diff: every pair agrees within the tolerance
-  1  diff only: some pair differs
+  0  done; for compare and diff: everything agrees
+  1  compare and diff only: something differs
   2  something could not be read, compared or written";
 
-/// Measures, compares and converts tensor files.
+/// Compares two dumps of a model, and measures, compares and converts tensor files.
 ///
 /// Reads .npy, .npz, .pt, .safetensors, the JSON-lines .pkl of ptdbg_ascend and torch_npu.hooks, msprobe's
 /// dump.json, stack.json and construct.json, and ACL dump files. A file's content decides what it is, not its
@@ -30,9 +32,11 @@ pub(crate) struct Low {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Compare(Box<CompareArgs>),
     Stats(StatsArgs),
     Diff(DiffArgs),
     Convert(ConvertArgs),
+    Merge(MergeArgs),
 }
 
 /// Show shape, dtype, statistics and first values of tensors
@@ -136,6 +140,33 @@ pub(crate) struct ConvertArgs {
     pub(crate) force: bool,
 }
 
+/// Put chosen rows and metrics of several results into one sheet, a column for each rank
+///
+/// RESULTS are sheets that compare wrote, ours or an older tool's, or folders of them; their names tell the ranks.
+#[derive(Debug, Args)]
+#[command(after_help = MERGE_EXAMPLES)]
+pub(crate) struct MergeArgs {
+    /// .csv or .xlsx files, or folders with compare_result files
+    #[arg(required = true, value_name = "RESULT")]
+    pub(crate) results: Vec<PathBuf>,
+
+    /// Only rows whose name contains TEXT; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) filter: Vec<String>,
+
+    /// Columns to put together; may be given several times [default: the usual ones]
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) metric: Vec<String>,
+
+    /// Write the sheet into FILE, which ends in .csv or .xlsx [default: show it]
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long, conflicts_with = "output")]
+    pub(crate) json: bool,
+}
+
 /// The formats that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FormatName {
@@ -185,6 +216,11 @@ Examples:
   ulpscope convert model.pt -o model.safetensors
   ulpscope convert dump/ -o dump_npy/ --to npy
   ulpscope convert ptdbg/rank0/dump.pkl -o msprobe/rank0/dump.json";
+
+const MERGE_EXAMPLES: &str = "\
+Examples:
+  ulpscope merge result/ --filter all_reduce --metric max_abs -o all_reduce.xlsx
+  ulpscope merge rank0.csv rank1.csv --metric Cosine --metric MaxAbsErr";
 
 fn stats_help() -> String {
     format!("{STATS_EXAMPLES}\n\nFields (table, JSON and Python):\n{}", explain(&fields::STATS))

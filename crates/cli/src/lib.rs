@@ -10,6 +10,8 @@
 
 mod args;
 mod commands;
+pub mod compare;
+mod compare_args;
 mod exit;
 mod names;
 mod output;
@@ -19,6 +21,7 @@ pub mod results;
 mod source;
 mod summary;
 mod targets;
+mod timestamp;
 mod values;
 mod walk;
 
@@ -34,7 +37,7 @@ use crate::output::Output;
 /// Runs the command line `args` (its first item is the program's name) and returns the exit code: 0 done or
 /// agree, 1 differ, 2 something could not be done.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
-    let low = match Low::try_parse_from(args) {
+    let low = match Low::try_parse_from(compare_args::spell_out(args)) {
         Ok(low) => low,
         Err(error) => {
             // Help and version come this way too. A reader that has gone away is not our failure.
@@ -64,8 +67,10 @@ fn execute(low: Low, output: &mut Output) -> anyhow::Result<Exit> {
     pool.build()?.install(|| {
         let exit = match low.command {
             Command::Stats(args) => commands::stats::Stats::try_from(args)?.run(output),
+            Command::Compare(args) => commands::compare::Compare::from(*args).run(output),
             Command::Diff(args) => commands::diff::Diff::from(args).run(output),
             Command::Convert(args) => commands::convert::Convert::try_from(args)?.run(output),
+            Command::Merge(args) => commands::merge::Merge::from(args).run(output),
         }?;
         output.flush()?;
         Ok(exit)

@@ -32,6 +32,26 @@ impl Progress {
         Progress::start(what, None, style)
     }
 
+    /// Calls to be compared, whose number becomes known as ranks are opened.
+    pub(crate) fn of_calls(what: &'static str) -> Progress {
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} calls {prefix} {eta} left");
+        Progress::start(what, Some(0), style)
+    }
+
+    /// There is more to do.
+    pub(crate) fn more(&self, steps: u64) {
+        self.bar.inc_length(steps);
+    }
+
+    /// One step is done, and so many bytes have gone by in all.
+    pub(crate) fn step_with_bytes(&self, bytes: u64) {
+        self.bar.inc(1);
+        let seconds = self.bar.elapsed().as_secs_f64();
+        if bytes > 0 && !self.bar.is_hidden() && seconds > 0.0 {
+            self.bar.set_prefix(format!("{:.2} GB/s", bytes as f64 / 1e9 / seconds));
+        }
+    }
+
     fn start(
         what: &'static str,
         steps: Option<u64>,

@@ -11,9 +11,24 @@
 //! the others reproduce the older tools' rows to the digit. Rows are made, handed on and forgotten, so that memory
 //! does not grow with the dump.
 
+mod job;
+mod mapping;
+mod native;
+mod pairing;
 mod run;
+mod stack;
 mod style;
 pub mod styles;
 
-pub use run::{CompareError, Counts, NoProgress, Progress, RankOutcome, Sink, compare_ranks};
-pub use style::{Judged, Partnerless, Plan, Row, Side, Style, Verdict};
+pub use job::{Agreement, Outputs, RankPair, RankPairs, RankResult, agreement, compare_dumps, pair_ranks};
+pub use mapping::Mapping;
+pub use native::{COLUMNS, Native};
+pub use pairing::{
+    CallPair, EntryHow, EntryPair, EntryReason, EntryUnit, How, Matching, PairCounts, PairOptions, Pairing,
+    Reason, Unit, UnknownMatching, pair, pair_entries,
+};
+pub use run::{
+    CompareError, Counts, FailingCall, FirstDivergence, NoProgress, Progress, RankOutcome, Sink,
+    compare_ranks,
+};
+pub use style::{Finding, FindingKind, Judged, Partnerless, Plan, Row, Side, Style, Verdict};

@@ -5,13 +5,14 @@ use std::io;
 use rayon::prelude::*;
 use ulpscope_dump::{Error, Problems, Rank};
 
-use crate::style::{Judged, Partnerless, Row, Style, Verdict};
+use crate::stack::own_line;
+use crate::style::{Finding, FindingKind, Judged, Partnerless, Row, Side, Style, Verdict};
 
 /// Units measured before their rows are handed on: enough to keep all cores busy, few enough to forget.
 const BATCH: usize = 1024;
 
-/// A batch ends early once it reads this much: progress is told between batches.
-const BATCH_BYTES: u64 = 256 << 20;
+/// Failing calls kept by name; further ones are only counted.
+const MAX_FAILING_CALLS: usize = 10_000;
 
 /// Takes the rows of a comparison, in order.
 pub trait Sink {
@@ -19,24 +20,24 @@ pub trait Sink {
     fn columns(&mut self, columns: &[String]) -> io::Result<()>;
 
     /// The next row.
-    fn row(&mut self, row: &Row) -> io::Result<()>;
+    fn row(&mut self, row: Row) -> io::Result<()>;
 }
 
 /// Hears how far a comparison is.
 pub trait Progress: Sync {
-    /// How much there is to do.
-    fn start(&self, units: u64, bytes: u64);
+    /// How many units there are to be compared.
+    fn start(&self, units: u64);
 
-    /// How much more has been done.
-    fn advance(&self, units: u64, bytes: u64);
+    /// One more unit has been compared, and so many bytes were read for it, both sides counted.
+    fn advance(&self, bytes: u64);
 }
 
 /// Nobody wants to know.
 pub struct NoProgress;
 
 impl Progress for NoProgress {
-    fn start(&self, _units: u64, _bytes: u64) {}
-    fn advance(&self, _units: u64, _bytes: u64) {}
+    fn start(&self, _units: u64) {}
+    fn advance(&self, _bytes: u64) {}
 }
 
 /// Rows by verdict.
@@ -55,7 +56,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, verdict: Verdict) {
+    fn count(&mut self, verdict: Verdict) {
         self.rows += 1;
         *match verdict {
             Verdict::Pass => &mut self.passed,
@@ -64,6 +65,43 @@ impl Counts {
             Verdict::Fail => &mut self.failed,
         } += 1;
     }
+
+    /// The counts of both.
+    pub fn add(&mut self, more: &Counts) {
+        self.rows += more.rows;
+        self.passed += more.passed;
+        self.warned += more.warned;
+        self.failed += more.failed;
+        self.not_compared += more.not_compared;
+    }
+}
+
+/// A call with failing rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailingCall {
+    /// Its name.
+    pub name: String,
+    /// How many of its rows fail.
+    pub rows: u64,
+}
+
+/// The first call at which the two runs stop agreeing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FirstDivergence {
+    /// Its name in the target, or in the golden where the target lacks it.
+    pub call: String,
+    /// Its name in the golden, where it has a partner.
+    pub golden_call: Option<String>,
+    /// The module it was made in.
+    pub module: Option<String>,
+    /// The line of the user's code that made it.
+    pub code: Option<String>,
+    /// The whole stack, innermost frame first.
+    pub stack: Vec<String>,
+    /// The line of the result's csv; the header is line 1.
+    pub line: u64,
+    /// What happened there, on which evidence.
+    pub finding: Finding,
 }
 
 /// What came of comparing two ranks, once the rows have been handed on.
@@ -71,24 +109,41 @@ impl Counts {
 pub struct RankOutcome {
     /// Rows by verdict.
     pub counts: Counts,
+    /// Calls or other units compared, and how they were put together, in words.
+    pub paired: Vec<(String, u64)>,
     /// What only one side has.
     pub partnerless: Vec<Partnerless>,
+    /// The first of the calls with failing rows, in order.
+    pub failing: Vec<FailingCall>,
+    /// How many there are in all.
+    pub failing_calls: u64,
+    /// The first divergence, if there is any.
+    pub first_divergence: Option<FirstDivergence>,
     /// What could not be read, on either side.
     pub problems: Problems,
+    /// What the user should know of how it was done.
+    pub notes: Vec<String>,
     /// The advice of the style, where it gives any.
     pub advice: Option<String>,
     /// Bytes of tensors compared, both sides counted.
     pub bytes: u64,
 }
 
+impl RankOutcome {
+    /// How many calls or entries only that side has.
+    pub fn only_in(&self, side: Side) -> usize {
+        self.partnerless.iter().filter(|lone| lone.side == side).count()
+    }
+}
+
 /// What went wrong with a comparison as a whole.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// A dump cannot be compared in this style.
+    /// A dump cannot be read, or not be compared in this style.
     #[error(transparent)]
     Dump(#[from] Error),
     /// The rows cannot be written.
-    #[error("{0}")]
+    #[error("cannot write the result: {0}")]
     Write(#[from] io::Error),
 }
 
@@ -102,44 +157,79 @@ pub fn compare_ranks(
 ) -> Result<RankOutcome, CompareError> {
     let plan = style.plan(target, golden)?;
     sink.columns(&plan.columns())?;
-    let sizes: Vec<u64> = (0..plan.units()).into_par_iter().map(|unit| plan.bytes(unit)).collect();
-    let mut outcome = RankOutcome { bytes: sizes.iter().sum(), ..RankOutcome::default() };
-    progress.start(sizes.len() as u64, outcome.bytes);
-    let mut first_failing: Option<(u64, String)> = None;
-    let mut start = 0;
-    while start < sizes.len() {
-        let (end, bytes) = batch(&sizes, start);
-        let judged: Vec<Judged> = (start..end).into_par_iter().map(|unit| plan.judge(unit)).collect();
-        for unit in judged {
-            for problem in unit.problems {
+    let units = plan.units();
+    progress.start(units as u64);
+    let mut outcome = RankOutcome::default();
+    let mut advised: Option<(u64, String)> = None;
+    for start in (0..units).step_by(BATCH) {
+        let batch = start..units.min(start + BATCH);
+        let judge = |unit| {
+            let judged = plan.judge(unit);
+            progress.advance(judged.bytes);
+            judged
+        };
+        let judged: Vec<Judged> = batch.into_par_iter().map(judge).collect();
+        for mut unit in judged {
+            outcome.bytes += unit.bytes;
+            for problem in std::mem::take(&mut unit.problems) {
                 outcome.problems.note(problem);
             }
-            for row in &unit.rows {
-                outcome.counts.add(row.verdict);
-                sink.row(row)?;
-                if row.verdict == Verdict::Fail && first_failing.is_none() {
-                    let name = row.cells.first().map(ToString::to_string).unwrap_or_default();
-                    first_failing = Some((outcome.counts.rows + 1, name));
+            let mut first_failing: Option<(u64, String)> = None;
+            let mut failing = 0;
+            for row in std::mem::take(&mut unit.rows) {
+                outcome.counts.count(row.verdict);
+                if row.verdict == Verdict::Fail {
+                    failing += 1;
+                    first_failing.get_or_insert_with(|| {
+                        let name = row.cells.first().map(ToString::to_string).unwrap_or_default();
+                        (outcome.counts.rows + 1, name)
+                    });
                 }
+                sink.row(row)?;
+            }
+            let Some((line, row_name)) = first_failing else { continue };
+            advised.get_or_insert_with(|| {
+                (line, unit.finding.as_ref().map_or(&row_name, |finding| &finding.entry).clone())
+            });
+            let divergence = || first_divergence(&unit, line, &row_name, target, golden);
+            outcome.first_divergence.get_or_insert_with(divergence);
+            outcome.failing_calls += 1;
+            if outcome.failing.len() < MAX_FAILING_CALLS {
+                let name = call_name(&unit, target, golden).unwrap_or(row_name);
+                outcome.failing.push(FailingCall { name, rows: failing });
             }
         }
-        progress.advance((end - start) as u64, bytes);
-        start = end;
     }
+    outcome.paired = plan.paired();
     outcome.partnerless = plan.partnerless();
+    outcome.notes = plan.notes();
     outcome.problems.extend(target.problems());
     outcome.problems.extend(golden.problems());
-    outcome.advice = style.advice(first_failing.as_ref().map(|(line, name)| (*line, name.as_str())));
+    outcome.advice = style.advice(advised.as_ref().map(|(line, name)| (*line, name.as_str())));
     Ok(outcome)
 }
 
-/// The end of the batch that begins at `start`, and how much it reads.
-fn batch(sizes: &[u64], start: usize) -> (usize, u64) {
-    let mut bytes = 0;
-    let mut end = start;
-    while end < sizes.len() && end - start < BATCH && bytes < BATCH_BYTES {
-        bytes += sizes[end];
-        end += 1;
+fn call_name(unit: &Judged, target: &Rank, golden: &Rank) -> Option<String> {
+    let named = unit.target.map(|call| target.name(call));
+    named.or_else(|| unit.golden.map(|call| golden.name(call)))
+}
+
+fn first_divergence(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Rank) -> FirstDivergence {
+    let stack = unit.target.and_then(|call| target.stack(call));
+    let stack = stack.or_else(|| unit.golden.and_then(|call| golden.stack(call))).unwrap_or_default();
+    let module = unit.target.and_then(|call| target.parent(call));
+    FirstDivergence {
+        call: call_name(unit, target, golden).unwrap_or_else(|| row.to_owned()),
+        golden_call: unit.golden.map(|call| golden.name(call)),
+        module: module.or_else(|| unit.golden.and_then(|call| golden.parent(call))),
+        code: own_line(&stack),
+        stack,
+        line,
+        finding: unit.finding.clone().unwrap_or_else(|| Finding {
+            kind: FindingKind::FailedRule,
+            entry: row.to_owned(),
+            why: "the first row that fails by the rule of this style".to_owned(),
+            confidence: 0.0,
+        }),
     }
-    (end, bytes)
 }

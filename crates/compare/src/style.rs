@@ -22,14 +22,22 @@ pub trait Plan: Sync {
     /// How many units there are: calls, or whatever the style keeps together.
     fn units(&self) -> usize;
 
-    /// About how many bytes a unit reads, both sides counted: for the time left.
-    fn bytes(&self, unit: usize) -> u64;
-
     /// Measures and judges a unit. Called on any thread, in any order, once.
     fn judge(&self, unit: usize) -> Judged;
 
+    /// How the units were put together, in words, and how many each way.
+    /// None where the style has one way only, its own.
+    fn paired(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
     /// What has no partner, on either side.
     fn partnerless(&self) -> Vec<Partnerless>;
+
+    /// What the user should know of how it was done: a mapping that matches nothing, a mode fallen back to.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// One of the two dumps.
@@ -61,8 +69,53 @@ pub struct Judged {
     pub target: Option<usize>,
     /// Likewise.
     pub golden: Option<usize>,
+    /// Bytes of tensors read, both sides counted.
+    pub bytes: u64,
     /// What could not be read, in words, with file and place.
     pub problems: Vec<String>,
+    /// What is wrong with the call, for styles that judge calls.
+    pub finding: Option<Finding>,
+}
+
+/// What is wrong with a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// What happened.
+    pub kind: FindingKind,
+    /// The entry that shows it, by its name in the target, or in the golden where the target lacks it.
+    pub entry: String,
+    /// The evidence, in words.
+    pub why: String,
+    /// How sure this is, from 0 to 1.
+    pub confidence: f64,
+}
+
+/// What happened at a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FindingKind {
+    /// Inputs agree and outputs do not.
+    DivergedHere,
+    /// An argument, parameter or saved tensor differs that no earlier call is to blame for.
+    OriginDiffers,
+    /// Finite in, NaN or infinite out, on one side only.
+    NonFiniteBornHere,
+    /// Another shape or argument.
+    DifferentProgram,
+    /// A row fails by the rule of an older tool, which says no more than that.
+    FailedRule,
+}
+
+impl FindingKind {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            FindingKind::DivergedHere => "diverged here",
+            FindingKind::OriginDiffers => "origin differs",
+            FindingKind::NonFiniteBornHere => "non-finite born here",
+            FindingKind::DifferentProgram => "different program",
+            FindingKind::FailedRule => "failed",
+        }
+    }
 }
 
 /// A row of the result.

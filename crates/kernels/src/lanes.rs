@@ -9,6 +9,15 @@ pub(crate) const LANES: usize = 16;
 /// asking across it is worth a third of the bandwidth on the machines measured.
 const PREFETCH_AHEAD: usize = 4096;
 
+/// Once per page, a line this far ahead is asked for: the page is then known to the processor by the time its other
+/// lines are asked for, which would otherwise all wait for its address. Worth a sixth of the bandwidth.
+const PREFETCH_PAGE_AHEAD: usize = 2 * PAGE;
+
+/// The size of the smallest pages.
+const PAGE: usize = 4096;
+
+const CACHE_LINE: usize = 64;
+
 /// A value a lane can hold, in a type that orders and widens exactly.
 pub(crate) trait Lane: Copy + PartialOrd + Send + Sync {
     const ZERO: Self;
@@ -345,15 +354,18 @@ pub(crate) fn smaller<T: PartialOrd>(a: T, b: T) -> T {
     if b < a { b } else { a }
 }
 
-/// Asks for the cache line a page ahead of `bytes`.
+/// Asks for the cache line a page ahead of `bytes`, and at the start of a page for that after the next.
 #[inline(always)]
 pub(crate) fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     #[expect(unsafe_code)]
-    // SAFETY: a prefetch is a hint; it reads nothing and cannot fault, whatever the address.
+    // SAFETY: prefetches are hints; they read nothing and cannot fault, whatever the address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(PREFETCH_AHEAD).cast());
+        if bytes.as_ptr().addr() % PAGE < CACHE_LINE {
+            _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(PREFETCH_PAGE_AHEAD).cast());
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = bytes;

@@ -16,8 +16,9 @@ mod stats;
 
 pub use blocks::Threads;
 pub use compare::{
-    BadTolerance, Comparison, Distances, ElementDiff, ExponentHistogram, NonFinite, ShapeMismatch, Tolerance,
-    compare, compare_at, distances, distances_at, first_failing, kl_divergence, worst,
+    BadTolerance, Comparison, Distances, ElementDiff, ExponentHistogram, NonFinite, PeerArithmetic,
+    PeerErrors, ShapeMismatch, Tolerance, compare, compare_at, distances, distances_at, first_failing,
+    kl_divergence, peer_errors, peer_errors_at, worst,
 };
 pub use digest::{Digest, DigestKind, digest};
 pub use level::Level;

@@ -6,6 +6,7 @@
 #![allow(unused_qualifications)]
 
 mod command;
+mod compare;
 mod diff;
 mod digest;
 mod dlpack;
@@ -22,6 +23,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use crate::command::run_command;
+    #[pymodule_export]
+    use crate::compare::{Comparison, FirstDivergence, compare};
     #[pymodule_export]
     use crate::diff::{Diff, ElementDiff, diff};
     #[pymodule_export]

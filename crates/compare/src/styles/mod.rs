@@ -1,8 +1,23 @@
 //! The ways of comparing that reproduce the older tools: same columns, same rows, same order, same texts.
 
 pub(crate) mod advisor;
+mod fingerprint;
+mod lines;
 pub mod msprobe;
 pub mod msprobe1;
 mod peer_metrics;
+pub mod ptdbg;
 mod python_text;
+mod queues;
+pub mod torch_npu;
 mod widths;
+
+use ulpscope_dump::{Content, Entry};
+
+/// Bytes that comparing an entry by its elements reads: the other side is as large, give or take a dtype.
+fn data_bytes(entry: &Entry) -> u64 {
+    match &entry.content {
+        Content::Tensor(tensor) if tensor.has_data() => 2 * tensor.size(),
+        _ => 0,
+    }
+}

@@ -46,6 +46,11 @@ pub(crate) enum Relative {
     /// In the wider of both types, with golden's epsilon; the elements moved away from zero are the ones all
     /// other numbers are taken from, too.
     InPlace,
+    /// As [`Relative::InPlace`], but before NaN and infinities are turned into zeros: one of them, and the largest
+    /// relative difference is NaN.
+    InPlaceFirst,
+    /// In binary64, whatever the types.
+    InDouble,
 }
 
 /// Measures two tensors of as many elements, in row-major order. `None`, where NaN or infinities are at different
@@ -120,6 +125,8 @@ struct Rule {
     /// Whether the elements are moved for good.
     moves: bool,
     limits: [f64; 2],
+    /// Whether relative differences are taken of what is not finite, too.
+    before_zeros: bool,
 }
 
 impl Rule {
@@ -131,10 +138,13 @@ impl Rule {
                 let width = n.max(b).max(Width::Single);
                 (width, [width; 2], width.epsilon(), false)
             }
-            Relative::InPlace if floats => (n.max(b), [n, b], b.epsilon(), true),
-            Relative::InPlace => (Width::Double, [Width::Double; 2], Width::Double.epsilon(), false),
+            Relative::InPlace | Relative::InPlaceFirst if floats => (n.max(b), [n, b], b.epsilon(), true),
+            Relative::InPlace | Relative::InPlaceFirst | Relative::InDouble => {
+                (Width::Double, [Width::Double; 2], Width::Double.epsilon(), false)
+            }
         };
-        Rule { width, sides, epsilon, moves, limits: [0.001, 0.005].map(|limit| width.round(limit)) }
+        let limits = [0.001, 0.005].map(|limit| width.round(limit));
+        Rule { width, sides, epsilon, moves, limits, before_zeros: relative == Relative::InPlaceFirst }
     }
 
     /// The relative difference; moves the elements, where the rule says so.
@@ -212,6 +222,10 @@ fn block_sums(target: &mut [f64], golden: &mut [f64], rule: &Rule, sums: &mut Su
                 return None;
             }
             (*n, *b) = (0.0, 0.0);
+            if rule.before_zeros {
+                sums.max_rel = f64::NAN;
+                continue;
+            }
         }
         let rel = rule.relative(n, b);
         let difference = *n - *b;

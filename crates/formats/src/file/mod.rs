@@ -14,7 +14,7 @@ use crate::value::Value;
 use crate::{npy, npz, pt, safetensors};
 
 pub use format::Format;
-use unfinished::Unfinished;
+pub use unfinished::Unfinished;
 
 /// The name numpy gives to an array that comes without one.
 const LONE_ARRAY: &str = "arr_0";

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A file that is being written, and does not have its name yet.
-pub(super) struct Unfinished {
+pub struct Unfinished {
     file: File,
     target: PathBuf,
     /// The name it has meanwhile, if any.
@@ -19,7 +19,7 @@ pub(super) struct Unfinished {
 
 impl Unfinished {
     /// A new file that will be called `target`, in the same folder.
-    pub(super) fn create(target: &Path) -> io::Result<Unfinished> {
+    pub fn create(target: &Path) -> io::Result<Unfinished> {
         if target.file_name().is_none() {
             let message = "the path names no file; expected one that ends in a file's name";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -34,12 +34,12 @@ impl Unfinished {
     }
 
     /// What to write to.
-    pub(super) fn file(&self) -> &File {
+    pub fn file(&self) -> &File {
         &self.file
     }
 
     /// Gives the file its name.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub fn finish(mut self) -> io::Result<()> {
         if self.temporary.is_none() {
             let (temporary, ()) = under_free_name(&self.target, |name| link(&self.file, name))?;
             self.temporary = Some(temporary);

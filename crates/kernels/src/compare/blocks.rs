@@ -3,8 +3,9 @@
 use ulpscope_tensor::{DType, View};
 
 use super::distances::RunningDistances;
-use super::errors::RunningErrors;
-use super::pair::{Form, Masked, Packed, PairBlock, Quad, Scratch, Width, decode, decode_quads};
+use super::errors::{BlockErrors, RunningErrors};
+use super::exponents::Exponents;
+use super::pair::{Form, Masked, Packed, PairBlock, Quad, Scratch, decode, decode_quads};
 use super::ulp::Distances;
 use super::{ShapeMismatch, Tolerance};
 use crate::blocks::{BLOCK, Threads, over_spans};
@@ -47,7 +48,7 @@ pub(super) fn run(
             errors: tolerance.map(|_| RunningErrors::none()),
             equal: dtypes.0 == dtypes.1,
         };
-        let mut scratch = Scratch::default();
+        let mut scratch = Scratch::new();
         each_run(target, golden, range, |start, target, golden| {
             let walk = Walk { level, form, dtypes, tolerance, scratch: &mut scratch, running: &mut running };
             walk.take(start, target, golden);
@@ -67,7 +68,7 @@ pub(super) fn check_shapes(target: &View<'_>, golden: &View<'_>) -> Result<(), S
 
 /// Calls `with` for packed runs that together make up the range: the whole of it where both views are packed,
 /// gathered blocks where one is not.
-fn each_run(
+pub(super) fn each_run(
     target: &View<'_>,
     golden: &View<'_>,
     range: std::ops::Range<usize>,
@@ -97,15 +98,16 @@ pub(super) fn each_quad_block(
 ) {
     let dtypes = (target.dtype(), golden.dtype());
     let form = Form::of(dtypes.0, dtypes.1);
-    let Scratch { target: target_copy, golden: golden_copy, quads, .. } = &mut Scratch::default();
+    let level = Level::best();
+    let Scratch { target: target_copy, golden: golden_copy, quads, .. } = &mut Scratch::new();
     each_run(target, golden, range, |start, target, golden| {
         let blocks = target.chunks(BLOCK * dtypes.0.size()).zip(golden.chunks(BLOCK * dtypes.1.size()));
         for (index, (target, golden)) in blocks.enumerate() {
             if form == Form::Quad {
                 decode_quads((dtypes.0, target), (dtypes.1, golden), quads);
             } else {
-                decode::<f64>(dtypes.0, target, target_copy);
-                decode::<f64>(dtypes.1, golden, golden_copy);
+                decode::<f64>(level, (dtypes.0, target), target_copy);
+                decode::<f64>(level, (dtypes.1, golden), golden_copy);
                 quads.clear();
                 Packed { source: lanes::F64, target: target_copy, golden: golden_copy }
                     .each(|_, quad| quads.push(quad));
@@ -129,7 +131,7 @@ impl Walk<'_> {
     /// Takes a packed run block by block.
     fn take(self, start: usize, target: &[u8], golden: &[u8]) {
         let (target_dtype, golden_dtype) = self.dtypes;
-        let Scratch { target: target_copy, golden: golden_copy, quads, masked } = self.scratch;
+        let Scratch { target: target_copy, golden: golden_copy, quads, masked, exponents } = self.scratch;
         let blocks =
             target.chunks(BLOCK * target_dtype.size()).zip(golden.chunks(BLOCK * golden_dtype.size()));
         for (index, (target, golden)) in blocks.enumerate() {
@@ -143,23 +145,23 @@ impl Walk<'_> {
                 running: &mut *self.running,
             };
             match self.form {
-                Form::F32 => block.narrow(Packed { source: lanes::F32, target, golden }, masked),
-                Form::BF16 => block.wide(Packed { source: lanes::BF16, target, golden }, lanes::F32, masked),
-                Form::F16 => block.wide(Packed { source: lanes::F16, target, golden }, lanes::F32, masked),
-                Form::F64 => block.wide(Packed { source: lanes::F64, target, golden }, lanes::F64, masked),
+                Form::F32 => block.narrow(Packed { source: lanes::F32, target, golden }, masked, exponents),
+                Form::BF16 => block.narrow(Packed { source: lanes::BF16, target, golden }, masked, exponents),
+                Form::F16 => block.narrow(Packed { source: lanes::F16, target, golden }, masked, exponents),
+                Form::F64 => block.wide(Packed { source: lanes::F64, target, golden }, masked),
                 Form::Narrow => {
-                    decode::<f32>(target_dtype, target, target_copy);
-                    decode::<f32>(golden_dtype, golden, golden_copy);
-                    block.narrow(
-                        Packed { source: lanes::F32, target: target_copy, golden: golden_copy },
-                        masked,
-                    );
+                    decode::<f32>(self.level, (target_dtype, target), target_copy);
+                    decode::<f32>(self.level, (golden_dtype, golden), golden_copy);
+                    let pairs = Packed { source: lanes::F32, target: target_copy, golden: golden_copy };
+                    block.narrow(pairs, masked, exponents);
                 }
                 Form::Wide => {
-                    decode::<f64>(target_dtype, target, target_copy);
-                    decode::<f64>(golden_dtype, golden, golden_copy);
-                    let pairs = Packed { source: lanes::F64, target: target_copy, golden: golden_copy };
-                    block.wide(pairs, lanes::F64, masked);
+                    decode::<f64>(self.level, (target_dtype, target), target_copy);
+                    decode::<f64>(self.level, (golden_dtype, golden), golden_copy);
+                    block.wide(
+                        Packed { source: lanes::F64, target: target_copy, golden: golden_copy },
+                        masked,
+                    );
                 }
                 Form::Quad => {
                     decode_quads((target_dtype, target), (golden_dtype, golden), quads);
@@ -182,40 +184,53 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    fn narrow(&mut self, pairs: Packed<'_, lanes::F32>, masked: &mut Masked) {
-        let same = self.is_same();
-        let distances = &mut self.running.distances;
-        if same && distances.add_same(self.level, pairs) {
-            return;
-        }
-        let is_masked = distances.add_narrow(self.level, pairs, self.start, masked);
-        self.look_closer(if is_masked { masked.pairs(lanes::F32) } else { pairs }, same);
-    }
-
-    fn wide<S: Source, W: Source<Value = S::Value>>(
+    fn narrow<S: Source<Value = f32>>(
         &mut self,
         pairs: Packed<'_, S>,
-        copies: W,
         masked: &mut Masked,
-    ) where
-        S::Value: Width,
-    {
+        exponents: &mut Exponents,
+    ) {
         let same = self.is_same();
+        let few_bits = S::SIZE == 2;
         let distances = &mut self.running.distances;
         if same && distances.add_same(self.level, pairs) {
             return;
         }
-        if distances.add_wide(self.level, pairs, copies, self.start, masked) {
-            self.look_closer(masked.pairs(copies), same);
-        } else {
-            self.look_closer(pairs, same);
+        // Errors of few bits take few values: estimated maxima would tie in every block, exact ones come with sums.
+        let mut exponents = (self.tolerance.is_some() || few_bits).then_some(exponents);
+        if let Some(errors) =
+            distances.add_narrow(self.level, pairs, self.start, few_bits, exponents.as_deref_mut())
+        {
+            self.look_closer_narrow(pairs, same, errors, exponents);
+            return;
         }
+        let pairs = distances.mask(pairs, lanes::F32, self.start, masked);
+        let errors = distances.add_narrow(self.level, pairs, self.start, few_bits, exponents.as_deref_mut());
+        self.look_closer_narrow(pairs, same, errors.expect("masked"), exponents);
+    }
+
+    fn wide(&mut self, pairs: Packed<'_, lanes::F64>, masked: &mut Masked) {
+        let same = self.is_same();
+        let (level, start) = (self.level, self.start);
+        let distances = &mut self.running.distances;
+        if same && distances.add_same(level, pairs) {
+            return;
+        }
+        let with_errors = self.tolerance.is_some() && !same;
+        if let Some(errors) = distances.add_wide(level, pairs, start, with_errors) {
+            self.look_closer(pairs, same, errors);
+            return;
+        }
+        let pairs = distances.mask(pairs, lanes::F64, start, masked);
+        let errors = distances.add_masked(level, pairs, start, with_errors);
+        self.look_closer(pairs, same, errors);
     }
 
     fn quads(&mut self, quads: &mut [Quad]) {
         let same = self.is_same();
-        self.running.distances.add_quads(self.level, quads, self.start);
-        self.look_closer(&*quads, same);
+        let with_errors = self.tolerance.is_some() && !same;
+        let errors = self.running.distances.add_quads(self.level, quads, self.start, with_errors);
+        self.look_closer(&*quads, same, errors);
     }
 
     /// Whether both sides are of one dtype and equal bit by bit; if not, the tensors are not.
@@ -225,14 +240,37 @@ impl Block<'_> {
         same
     }
 
-    /// Measures the errors of a block that has some, if a tolerance is given.
-    fn look_closer<P: PairBlock>(&mut self, pairs: P, same: bool) {
+    /// Adds the errors of a block that has some, if a tolerance is given.
+    fn look_closer<P: PairBlock>(&mut self, pairs: P, same: bool, block: BlockErrors) {
         if let (Some(tolerance), Some(errors), false) = (self.tolerance, &mut self.running.errors, same) {
-            errors.add(self.level, pairs, tolerance);
-            if self.dtypes.0 == self.dtypes.1 {
-                let distances = Distances { dtype: self.dtypes.0, target: self.target, golden: self.golden };
-                errors.ulp.add(self.level.run(distances));
-            }
+            errors.add(self.level, pairs, block, tolerance);
+            errors.buckets.add_pairs(self.level, pairs);
+            self.add_ulp(block);
+        }
+    }
+
+    /// The same for narrow pairs, which come with bytes of exponents.
+    fn look_closer_narrow<S: Source<Value = f32>>(
+        &mut self,
+        pairs: Packed<'_, S>,
+        same: bool,
+        block: BlockErrors,
+        exponents: Option<&mut Exponents>,
+    ) {
+        if let (Some(tolerance), Some(errors), Some(exponents), false) =
+            (self.tolerance, &mut self.running.errors, exponents, same)
+        {
+            errors.add(self.level, pairs, block, tolerance);
+            errors.buckets.add_bytes(self.level, pairs, exponents, block);
+            self.add_ulp(block);
+        }
+    }
+
+    fn add_ulp(&mut self, block: BlockErrors) {
+        if let (Some(errors), true) = (&mut self.running.errors, self.dtypes.0 == self.dtypes.1) {
+            errors.ulp.add(block.ulp);
+            let distances = Distances { dtype: self.dtypes.0, target: self.target, golden: self.golden };
+            errors.ulp.add(self.level.run(distances));
         }
     }
 }

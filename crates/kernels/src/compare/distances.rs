@@ -2,9 +2,13 @@
 //! and merged in order.
 
 use super::NonFinite;
-use super::loops::{ESTIMATE_ERROR, Narrow, NarrowBlock, Squares, Sums, Wide, WideBlock, ZeroGolden};
+use super::errors::BlockErrors;
+use super::exponents::Exponents;
+use super::loops::{Squares, Sums, Wide, WideBlock, ZeroGolden};
+use super::narrow::{Narrow, NarrowBlock, NarrowErrors};
 use super::pair::{Masked, Packed, PairBlock, Quad, Width};
-use crate::lanes::{self, Lane, Source, larger};
+use super::ulp::UlpDistance;
+use crate::lanes::{Lane, Source, larger};
 use crate::level::Level;
 
 /// Sums, maxima and counts over some run of pairs; merged in order.
@@ -22,7 +26,7 @@ pub(super) struct RunningDistances {
     pub(super) non_finite: NonFinite,
     pub(super) first_mismatch: Option<u64>,
     /// The f32 estimate of `max_abs`: a block whose own estimate is smaller cannot raise it.
-    estimated_max_abs: f32,
+    estimated_max_abs: f64,
     /// The last block had zeros in golden: the next is likely to have some too.
     expect_zeros: bool,
 }
@@ -83,86 +87,107 @@ impl RunningDistances {
         true
     }
 
-    /// Adds a block of narrow pairs, whose first element has row-major position `start`. Tells whether it had
-    /// non-finite elements: `masked` then has copies without them.
-    pub(super) fn add_narrow(
+    /// Adds a block of narrow pairs, whose first element has row-major position `start`. Tells its errors, or nothing,
+    /// with nothing added, when not all elements are finite. With `exponents` the errors are summed, and their
+    /// exponents left there.
+    ///
+    /// `few_bits` says that both sides are of one 16-bit float. Near a limit the two then lie within a factor of two,
+    /// so that their f32 difference is exact and a multiple of the smaller one's last place: a quotient that is not the
+    /// limit itself is 2^-12 or more away from it, and one that is rounds to the limit and is not under it. No
+    /// estimate of a share is ever unsure.
+    pub(super) fn add_narrow<S: Source<Value = f32>>(
         &mut self,
         level: Level,
-        pairs: Packed<'_, lanes::F32>,
+        pairs: Packed<'_, S>,
         start: u64,
-        masked: &mut Masked,
-    ) -> bool {
-        let block = self.measure_narrow(level, pairs);
-        let is_finite = block.is_finite();
-        if is_finite {
-            self.take_narrow(level, block, pairs, start);
-        } else {
-            let pairs = self.mask(pairs, lanes::F32, start, masked);
-            let block = self.measure_narrow(level, pairs);
-            self.take_narrow(level, block, pairs, start);
-        }
-        !is_finite
+        few_bits: bool,
+        mut exponents: Option<&mut Exponents>,
+    ) -> Option<BlockErrors> {
+        let mut block = self.measure_narrow(level, pairs, exponents.as_deref_mut());
+        block.unsure &= !few_bits;
+        block.is_finite().then(|| self.take_narrow(level, block, pairs, start))
     }
 
     /// Runs the lean loop in the form that the block before suggests, and again in the other if it must.
-    fn measure_narrow(&mut self, level: Level, pairs: Packed<'_, lanes::F32>) -> NarrowBlock {
+    fn measure_narrow<S: Source<Value = f32>>(
+        &mut self,
+        level: Level,
+        pairs: Packed<'_, S>,
+        mut exponents: Option<&mut Exponents>,
+    ) -> NarrowBlock {
         if !self.expect_zeros {
-            let block = level.run(Narrow::<false>(pairs));
-            if block.max_rel.is_finite() {
+            let block = match exponents.as_deref_mut() {
+                Some(exponents) => level.run(NarrowErrors::<S, false> { pairs, exponents }),
+                None => level.run(Narrow::<S, false> { pairs }),
+            };
+            if !block.met_zero_golden() {
                 return block;
             }
         }
-        let block = level.run(Narrow::<true>(pairs));
+        let block = match exponents {
+            Some(exponents) => level.run(NarrowErrors::<S, true> { pairs, exponents }),
+            None => level.run(Narrow::<S, true> { pairs }),
+        };
         self.expect_zeros = block.has_zero_golden;
         block
     }
 
     /// Takes over a measured block, looking again where f32 estimates are not enough.
-    fn take_narrow(&mut self, level: Level, block: NarrowBlock, pairs: Packed<'_, lanes::F32>, start: u64) {
+    fn take_narrow<S: Source<Value = f32>>(
+        &mut self,
+        level: Level,
+        block: NarrowBlock,
+        pairs: Packed<'_, S>,
+        start: u64,
+    ) -> BlockErrors {
         self.add_sums(block.sums);
         let zero_golden = if block.has_zero_golden { level.run(ZeroGolden(pairs)) } else { 0 };
-        let may_raise_max_abs = block.max_abs > 0.0 && block.max_abs >= self.estimated_max_abs;
-        let may_raise_max_rel =
-            block.max_rel > 0.0 && f64::from(block.max_rel) * (1.0 + ESTIMATE_ERROR) >= self.max_rel;
+        let maxima = &block.maxima;
+        if maxima.exact {
+            self.raise_maxima((maxima.abs, maxima.rel), &pairs, start);
+        }
+        let may_raise_max_abs = !maxima.exact && maxima.abs > 0.0 && maxima.abs >= self.estimated_max_abs;
+        let may_raise_max_rel = !maxima.exact && maxima.rel > 0.0 && maxima.rel_at_most() >= self.max_rel;
         if may_raise_max_abs || may_raise_max_rel || block.unsure {
-            let exact = level.run(Wide(pairs));
-            self.estimated_max_abs = larger(self.estimated_max_abs, block.max_abs);
-            self.raise_maxima(&exact, &pairs, start);
-            self.add_counts(exact.under, zero_golden);
+            let wide = level.run(Wide::<_, false>(pairs));
+            self.estimated_max_abs = larger(self.estimated_max_abs, maxima.abs);
+            self.raise_maxima((wide.max_abs, wide.max_rel), &pairs, start);
+            self.add_counts(wide.under, zero_golden);
         } else {
             // The lean loop counts a zero golden as a relative error of nothing, hence as under every limit.
             self.add_counts(block.under.map(|under| under - zero_golden), zero_golden);
         }
+        BlockErrors {
+            sums: block.errors,
+            max_abs: block.maxima.abs_at_most(),
+            max_rel: if zero_golden > 0 { f64::INFINITY } else { block.maxima.rel_at_most() },
+            least_golden: block.least_golden.into(),
+            ulp: block.ulp,
+        }
     }
 
-    /// Adds a block of pairs without estimates, with the same answer as [`RunningDistances::add_narrow`]. `copies` is
-    /// how masked copies are read back.
-    pub(super) fn add_wide<S: Source, W: Source<Value = S::Value>>(
+    /// Adds a block of pairs without estimates, with the same answer as [`RunningDistances::add_narrow`].
+    pub(super) fn add_wide<P: PairBlock>(
         &mut self,
         level: Level,
-        pairs: Packed<'_, S>,
-        copies: W,
+        pairs: P,
         start: u64,
-        masked: &mut Masked,
-    ) -> bool
-    where
-        S::Value: Width,
-    {
-        let block = level.run(Wide(pairs));
+        with_errors: bool,
+    ) -> Option<BlockErrors> {
+        let block = measure_wide(level, pairs, with_errors);
         // Finite sums mean finite elements; the squares of huge f64 overflow too, and are masked in vain.
         let is_finite = block.sums.target_squares.is_finite() && block.sums.golden_squares.is_finite();
-        if is_finite {
-            self.take_wide(level, block, pairs, start);
-        } else {
-            let pairs = self.mask(pairs, copies, start, masked);
-            let block = level.run(Wide(pairs));
-            self.take_wide(level, block, pairs, start);
-        }
-        !is_finite
+        is_finite.then(|| self.take_wide(level, block, pairs, start))
     }
 
     /// Adds a block of quads; those that are not finite are set to zero.
-    pub(super) fn add_quads(&mut self, level: Level, quads: &mut [Quad], start: u64) {
+    pub(super) fn add_quads(
+        &mut self,
+        level: Level,
+        quads: &mut [Quad],
+        start: u64,
+        with_errors: bool,
+    ) -> BlockErrors {
         for (index, quad) in quads.iter_mut().enumerate() {
             if !(quad.target.is_finite() && quad.golden.is_finite()) {
                 let opposed = quad.difference == f64::INFINITY;
@@ -170,23 +195,46 @@ impl RunningDistances {
                 *quad = Quad::default();
             }
         }
-        let quads = &*quads;
-        let block = level.run(Wide(quads));
-        self.take_wide(level, block, quads, start);
+        self.add_masked(level, &*quads, start, with_errors)
     }
 
-    fn take_wide<P: PairBlock>(&mut self, level: Level, block: WideBlock, pairs: P, start: u64) {
+    /// Adds a block of pairs that are finite or masked to zero, without estimates.
+    pub(super) fn add_masked<P: PairBlock>(
+        &mut self,
+        level: Level,
+        pairs: P,
+        start: u64,
+        with_errors: bool,
+    ) -> BlockErrors {
+        let block = measure_wide(level, pairs, with_errors);
+        self.take_wide(level, block, pairs, start)
+    }
+
+    fn take_wide<P: PairBlock>(
+        &mut self,
+        level: Level,
+        block: WideBlock,
+        pairs: P,
+        start: u64,
+    ) -> BlockErrors {
         self.add_sums(block.sums);
-        self.raise_maxima(&block, &pairs, start);
+        self.raise_maxima((block.max_abs, block.max_rel), &pairs, start);
         let zero_golden = if block.least_golden == 0.0 { level.run(ZeroGolden(pairs)) } else { 0 };
         self.add_counts(block.under, zero_golden);
+        BlockErrors {
+            sums: block.errors,
+            max_abs: block.max_abs,
+            max_rel: if zero_golden > 0 { f64::INFINITY } else { block.max_rel },
+            least_golden: block.least_golden,
+            ulp: UlpDistance::default(),
+        }
     }
 
-    fn raise_maxima<P: PairBlock>(&mut self, block: &WideBlock, pairs: &P, start: u64) {
-        self.max_rel = larger(self.max_rel, block.max_rel);
-        if block.max_abs > self.max_abs {
-            self.max_abs = block.max_abs;
-            self.max_abs_at = start + pairs.position(|quad| quad.difference == block.max_abs);
+    fn raise_maxima<P: PairBlock>(&mut self, (abs, rel): (f64, f64), pairs: &P, start: u64) {
+        self.max_rel = larger(self.max_rel, rel);
+        if abs > self.max_abs {
+            self.max_abs = abs;
+            self.max_abs_at = start + pairs.position(|quad| quad.difference == abs);
         }
     }
 
@@ -204,7 +252,7 @@ impl RunningDistances {
     }
 
     /// Counts what is not finite on either side, and makes copies in which such pairs are zero on both.
-    fn mask<'s, S: Source, W: Source<Value = S::Value>>(
+    pub(super) fn mask<'s, S: Source, W: Source<Value = S::Value>>(
         &mut self,
         pairs: Packed<'_, S>,
         copies: W,
@@ -237,4 +285,8 @@ impl RunningDistances {
             self.first_mismatch.get_or_insert(at);
         }
     }
+}
+
+fn measure_wide<P: PairBlock>(level: Level, pairs: P, with_errors: bool) -> WideBlock {
+    if with_errors { level.run(Wide::<_, true>(pairs)) } else { level.run(Wide::<_, false>(pairs)) }
 }

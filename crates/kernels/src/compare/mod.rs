@@ -11,16 +11,20 @@ mod blocks;
 mod distances;
 mod elements;
 mod errors;
+mod exponents;
 mod kl;
 mod loops;
+mod narrow;
 mod pair;
+mod peer;
 mod ulp;
 
 use ulpscope_tensor::View;
 
 pub use elements::{ElementDiff, first_failing, worst};
-pub use errors::ExponentHistogram;
+pub use exponents::ExponentHistogram;
 pub use kl::kl_divergence;
+pub use peer::{PeerArithmetic, PeerErrors, peer_errors, peer_errors_at};
 
 use crate::blocks::Threads;
 use crate::float_env::DefaultFloatEnv;
@@ -252,21 +256,21 @@ pub fn compare_at(
     let mean_rel = match distances.with_relative() {
         0 if distances.zero_golden > 0 => f64::INFINITY,
         0 => 0.0,
-        pairs => errors.sum_rel / pairs as f64,
+        pairs => errors.sums.rel / pairs as f64,
     };
     let with_ulp = target.dtype() == golden.dtype() && !target.dtype().is_complex();
     let needed = |tolerance: f64| if mismatched > 0 { f64::INFINITY } else { tolerance };
     Ok(Comparison {
-        mean_abs: per_pair(errors.sum_abs),
+        mean_abs: per_pair(errors.sums.abs),
         mean_rel,
         mape: 100.0 * mean_rel,
-        accumulated_rel: if mean_rel.is_infinite() { mean_rel } else { errors.sum_rel },
+        accumulated_rel: if mean_rel.is_infinite() { mean_rel } else { errors.sums.rel },
         over_tolerance: errors.over_tolerance + mismatched,
         needed_atol: needed(errors.needed_atol(tolerance.rtol)),
         needed_rtol: needed(errors.needed_rtol()),
         max_ulp: with_ulp.then_some(errors.ulp.max),
         mean_ulp: with_ulp.then(|| per_pair(errors.ulp.sum as f64)),
-        exponents: errors.histogram(distances.finite),
+        exponents: errors.buckets.histogram(distances.finite),
         distances,
     })
 }

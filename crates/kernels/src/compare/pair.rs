@@ -5,9 +5,14 @@
 //! pairs are decoded into scratch first. 64-bit integers and complex numbers have a difference or a product that the
 //! two decoded values alone do not give, so these come as quads.
 
+use std::marker::PhantomData;
+
 use ulpscope_tensor::{DType, Scalar};
 
-use crate::lanes::{self, Float8, LANES, Lane, Source, each_pair, modulus};
+use super::exponents::Exponents;
+use crate::blocks::BLOCK;
+use crate::lanes::{self, Float8, LANES, Lane, Source, each_pair, modulus, prefetch};
+use crate::level::{Kernel, Level};
 
 /// Which loop a pair of dtypes takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,12 +117,24 @@ impl PairBlock for &[Quad] {
 }
 
 /// Reused memory of one thread: blocks of decoded and of masked values.
-#[derive(Default)]
 pub(super) struct Scratch {
     pub(super) target: Vec<u8>,
     pub(super) golden: Vec<u8>,
     pub(super) quads: Vec<Quad>,
     pub(super) masked: Masked,
+    pub(super) exponents: Box<Exponents>,
+}
+
+impl Scratch {
+    pub(super) fn new() -> Scratch {
+        Scratch {
+            target: Vec::new(),
+            golden: Vec::new(),
+            quads: Vec::new(),
+            masked: Masked::default(),
+            exponents: Box::new([0; BLOCK]),
+        }
+    }
 }
 
 /// Copies of two blocks in which pairs that are not finite on both sides are zero.
@@ -167,29 +184,58 @@ impl Width for f64 {
 }
 
 /// Decodes a packed block to f32 or f64, little-endian, into `out`.
-pub(super) fn decode<T: Width>(dtype: DType, block: &[u8], out: &mut Vec<u8>) {
+pub(super) fn decode<T: Width>(level: Level, (dtype, block): (DType, &[u8]), out: &mut Vec<u8>) {
+    out.resize(block.len() / dtype.size() * T::SIZE, 0);
+    macro_rules! from {
+        ($source:expr) => {
+            level.run(Decode { source: $source, block, out, width: PhantomData::<T> })
+        };
+    }
     match dtype {
-        DType::F64 => decode_from::<_, T>(lanes::F64, block, out),
-        DType::F32 => decode_from::<_, T>(lanes::F32, block, out),
-        DType::F16 => decode_from::<_, T>(lanes::F16, block, out),
-        DType::BF16 => decode_from::<_, T>(lanes::BF16, block, out),
-        DType::I8 => decode_from::<_, T>(lanes::I8, block, out),
-        DType::I16 => decode_from::<_, T>(lanes::I16, block, out),
-        DType::I32 => decode_from::<_, T>(lanes::I32, block, out),
-        DType::I64 => decode_from::<_, T>(lanes::I64, block, out),
-        DType::U8 => decode_from::<_, T>(lanes::U8, block, out),
-        DType::U16 => decode_from::<_, T>(lanes::U16, block, out),
-        DType::U32 => decode_from::<_, T>(lanes::U32, block, out),
-        DType::U64 => decode_from::<_, T>(lanes::U64, block, out),
-        DType::Bool => decode_from::<_, T>(lanes::Bool, block, out),
-        _ => decode_from::<_, T>(Float8::new(dtype).expect("complex pairs are quads"), block, out),
+        DType::F64 => from!(lanes::F64),
+        DType::F32 => from!(lanes::F32),
+        DType::F16 => from!(lanes::F16),
+        DType::BF16 => from!(lanes::BF16),
+        DType::I8 => from!(lanes::I8),
+        DType::I16 => from!(lanes::I16),
+        DType::I32 => from!(lanes::I32),
+        DType::I64 => from!(lanes::I64),
+        DType::U8 => from!(lanes::U8),
+        DType::U16 => from!(lanes::U16),
+        DType::U32 => from!(lanes::U32),
+        DType::U64 => from!(lanes::U64),
+        DType::Bool => from!(lanes::Bool),
+        _ => from!(Float8::new(dtype).expect("complex pairs are quads")),
     }
 }
 
-fn decode_from<S: Source, T: Width>(source: S, block: &[u8], out: &mut Vec<u8>) {
-    out.resize(block.len() / S::SIZE * T::SIZE, 0);
-    for (element, out) in block.chunks_exact(S::SIZE).zip(out.chunks_exact_mut(T::SIZE)) {
-        T::from_lane(source.one(element)).put(out);
+/// Decodes into memory of the right size.
+struct Decode<'a, S, T> {
+    source: S,
+    block: &'a [u8],
+    out: &'a mut [u8],
+    width: PhantomData<T>,
+}
+
+impl<S: Source, T: Width> Kernel for Decode<'_, S, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let groups = self.block.chunks_exact(LANES * S::SIZE);
+        let tail = groups.remainder();
+        let mut outs = self.out.chunks_exact_mut(LANES * T::SIZE);
+        for (group, out) in groups.zip(&mut outs) {
+            prefetch(group);
+            let values = self.source.load(group);
+            for (value, out) in values.into_iter().zip(out.chunks_exact_mut(T::SIZE)) {
+                T::from_lane(value).put(out);
+            }
+        }
+        let tail_out = outs.into_remainder().chunks_exact_mut(T::SIZE);
+        for (element, out) in tail.chunks_exact(S::SIZE).zip(tail_out) {
+            T::from_lane(self.source.one(element)).put(out);
+        }
     }
 }
 

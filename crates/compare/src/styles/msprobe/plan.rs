@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Mutex;
 
 use rayon::prelude::*;
-use ulpscope_dump::{Content, Entry};
+use ulpscope_dump::Entry;
 
+use super::super::data_bytes;
 use super::columns::{ColumnType, Met, headings};
 use super::item::{Item, Release};
 use super::mode::Mode;
@@ -267,19 +268,6 @@ impl Plan for MsprobePlan<'_> {
         self.target.keys.len()
     }
 
-    fn bytes(&self, unit: usize) -> u64 {
-        if self.mode != Mode::Real {
-            return 0;
-        }
-        let entries = self.target.entries(unit).unwrap_or_default();
-        let sizes = entries.iter().map(|entry| match &entry.content {
-            Content::Tensor(tensor) if tensor.has_data() => tensor.size(),
-            _ => 0,
-        });
-        // The other side is as large, give or take a dtype.
-        2 * sizes.sum::<u64>()
-    }
-
     fn judge(&self, unit: usize) -> Judged {
         let mut judged = Judged { target: Some(unit), ..Judged::default() };
         let Some(partners) = self.partners(unit, &mut judged.problems) else { return judged };
@@ -312,6 +300,7 @@ impl Plan for MsprobePlan<'_> {
             let mut draft = Draft::new(item, golden, &self.types);
             match self.mode {
                 Mode::Real => {
+                    judged.bytes += data_bytes(entry);
                     let target = (&draft.target, self.target.rank);
                     let golden = (draft.golden.as_ref(), self.golden.rank);
                     let measured = real::compare(target, golden, &mut judged.problems);

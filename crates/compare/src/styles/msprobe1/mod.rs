@@ -13,7 +13,7 @@ mod plan;
 mod real;
 mod row;
 mod signature;
-mod slices;
+pub(super) mod slices;
 
 use ulpscope_dump::{Error, Rank};
 

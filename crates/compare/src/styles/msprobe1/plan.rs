@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
-use ulpscope_dump::{Content, Entry, Rank};
+use ulpscope_dump::{Entry, Rank};
 
+use super::super::data_bytes;
 use super::colours::colour;
 use super::matching::matches;
 use super::row::Draft;
@@ -185,20 +186,6 @@ impl Plan for Plan1<'_> {
         self.slices.len()
     }
 
-    fn bytes(&self, unit: usize) -> u64 {
-        if self.mode != Mode::Real {
-            return 0;
-        }
-        let slice = &self.slices[unit];
-        let rows = &self.rows[slice.start..slice.end];
-        let read = Read::new(self.target, rows.iter().map(|row| row.0.0), &mut Vec::new());
-        let sizes = read.0.values().flatten().map(|entry| match &entry.content {
-            Content::Tensor(tensor) if tensor.has_data() => tensor.size(),
-            _ => 0,
-        });
-        2 * sizes.sum::<u64>()
-    }
-
     fn judge(&self, unit: usize) -> Judged {
         let mut judged = Judged::default();
         let slice = &self.slices[unit];
@@ -206,6 +193,9 @@ impl Plan for Plan1<'_> {
         let read = Read::new(self.target, rows.iter().map(|row| row.0.0), &mut judged.problems);
         let others =
             Read::new(self.golden, rows.iter().filter_map(|row| Some(row.1?.0)), &mut judged.problems);
+        if self.mode == Mode::Real {
+            judged.bytes = read.0.values().flatten().map(data_bytes).sum();
+        }
         let mut drafts = Vec::with_capacity(rows.len());
         let mut stacks = Vec::with_capacity(rows.len());
         for (place, partner) in rows {

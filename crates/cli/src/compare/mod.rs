@@ -1,0 +1,151 @@
+//! Comparing two dumps, for both faces: what is asked for, and what came of it.
+//!
+//! ```text
+//! Request ──► Dump, Dump ──► pairs of ranks ──► Style ──► rows ──► Outputs (files, or memory)
+//!                                                    └──► Compared ──► terminal, result.json, advisor.txt
+//! ```
+
+pub(crate) mod advisor;
+pub(crate) mod diff_analyze;
+pub(crate) mod files;
+mod memory;
+pub mod result_json;
+mod style_name;
+pub(crate) mod summary;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use ulpscope_compare::{
+    Agreement, CompareError, Counts, Matching, Outputs, Progress, RankResult, Side, agreement, compare_dumps,
+    pair_ranks,
+};
+use ulpscope_dump::{Dump, Error, Problems, Select};
+
+pub use memory::{MemoryOutputs, MemorySink};
+pub use style_name::{MappingFiles, StyleName};
+
+/// What is to be compared, and how.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The side under suspicion.
+    pub target: PathBuf,
+    /// The trusted side.
+    pub golden: PathBuf,
+    /// How rows are measured and judged.
+    pub style: StyleName,
+    /// How calls are put together; the style's own way where nothing is asked for.
+    pub matching: Option<Matching>,
+    /// Files that say what belongs together.
+    pub mapping: MappingFiles,
+    /// Whether msprobe 1.x rows get a column with the stack.
+    pub stack_column: bool,
+    /// Which steps and ranks.
+    pub select: Select,
+}
+
+/// What came of it, but for the rows.
+pub struct Compared<S> {
+    /// What was asked for.
+    pub request: Request,
+    /// The verdict over all.
+    pub agreement: Agreement,
+    /// One per pair of ranks, in order.
+    pub ranks: Vec<RankResult<S>>,
+    /// Steps and ranks that only one side has, in words.
+    pub lone_ranks: Vec<String>,
+    /// What could not be read, beside what each rank says.
+    pub problems: Problems,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// Compares. Fails only where nothing can be compared at all; a rank that cannot be is one of the results.
+pub fn execute<O: Outputs>(
+    request: Request,
+    outputs: &O,
+    progress: &dyn Progress,
+) -> Result<Compared<O::Sink>, Error> {
+    let start = Instant::now();
+    let target = Dump::open(&request.target, &request.select)?;
+    let golden = Dump::open(&request.golden, &request.select)?;
+    let style = request.style()?;
+    let pairs = pair_ranks(&target, &golden);
+    let ranks = compare_dumps(style.as_ref(), &pairs.pairs, outputs, progress);
+    let mut problems = target.problems.clone();
+    problems.extend(golden.problems.clone());
+    let mut verdict = agreement(&ranks, pairs.lone.len());
+    if verdict == Agreement::Agree && !problems.is_empty() {
+        verdict = Agreement::Incomplete;
+    }
+    Ok(Compared {
+        request,
+        agreement: verdict,
+        ranks,
+        lone_ranks: pairs.lone,
+        problems,
+        seconds: start.elapsed().as_secs_f64(),
+    })
+}
+
+impl<S> Compared<S> {
+    /// Rows by verdict, over all ranks.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        self.outcomes().for_each(|outcome| counts.add(&outcome.counts));
+        counts
+    }
+
+    /// What was found on the ranks that could be compared, in order.
+    pub fn outcomes(&self) -> impl Iterator<Item = &ulpscope_compare::RankOutcome> {
+        self.ranks.iter().filter_map(|rank| rank.result.as_ref().ok().map(|(outcome, _)| outcome))
+    }
+
+    /// The ranks that could not be compared, and why.
+    pub fn errors(&self) -> impl Iterator<Item = (&RankResult<S>, &CompareError)> {
+        self.ranks.iter().filter_map(|rank| rank.result.as_ref().err().map(|error| (rank, error)))
+    }
+
+    /// The first divergence of the first rank that has one.
+    pub fn first_divergence(&self) -> Option<(&RankResult<S>, &ulpscope_compare::FirstDivergence)> {
+        self.ranks.iter().find_map(|rank| {
+            let (outcome, _) = rank.result.as_ref().ok()?;
+            Some((rank, outcome.first_divergence.as_ref()?))
+        })
+    }
+
+    /// How calls were put together, and how many each way, over all ranks.
+    pub fn paired(&self) -> Vec<(String, u64)> {
+        let mut paired: Vec<(String, u64)> = Vec::new();
+        for (how, count) in self.outcomes().flat_map(|outcome| &outcome.paired) {
+            match paired.iter_mut().find(|(known, _)| known == how) {
+                Some((_, sum)) => *sum += count,
+                None => paired.push((how.clone(), *count)),
+            }
+        }
+        paired
+    }
+
+    /// How many calls or entries only that side has, over all ranks.
+    pub fn only_in(&self, side: Side) -> usize {
+        self.outcomes().map(|outcome| outcome.only_in(side)).sum()
+    }
+
+    /// How many things could not be read, over all ranks.
+    pub fn problem_count(&self) -> u64 {
+        self.problems.count() + self.outcomes().map(|outcome| outcome.problems.count()).sum::<u64>()
+    }
+}
+
+/// The name of a pair of ranks for people: `step0 rank1`, or nothing where there is only one.
+pub(crate) fn rank_label<S>(rank: &RankResult<S>, several: bool) -> String {
+    if !several {
+        return String::new();
+    }
+    let step = rank.step.map(|step| format!("step{step} ")).unwrap_or_default();
+    if rank.target == rank.golden {
+        format!("{step}{}", rank.target)
+    } else {
+        format!("{step}{} against {}", rank.target, rank.golden)
+    }
+}

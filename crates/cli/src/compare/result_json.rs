@@ -1,0 +1,158 @@
+//! `result.json`: what came of a comparison, for programs. docs/result-json.md is its description.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+use ulpscope_compare::{Agreement, Counts, FirstDivergence, Partnerless, RankOutcome, RankResult, Row, Side};
+
+use super::Compared;
+
+/// Changes when a program that reads the file would have to.
+const SCHEMA: &str = "ulpscope.compare/1";
+
+/// What of one pair of ranks is to be told beside its outcome.
+#[derive(Debug, Default)]
+pub struct RankExtras<'a> {
+    /// The headings of its rows.
+    pub columns: &'a [String],
+    /// Rows that do not agree, the first of them.
+    pub rows: &'a [Row],
+    /// The files with all rows.
+    pub files: &'a [PathBuf],
+}
+
+/// The whole document. `extras` tells what belongs to each rank.
+pub fn document<'a, S>(compared: &'a Compared<S>, extras: impl Fn(usize, &'a S) -> RankExtras<'a>) -> Value {
+    let request = &compared.request;
+    let ranks = compared.ranks.iter().enumerate().map(|(number, rank)| rank_value(rank, number, &extras));
+    json!({
+        "schema": SCHEMA,
+        "ulpscope": env!("CARGO_PKG_VERSION"),
+        "ok": compared.agreement == Agreement::Agree,
+        "agreement": agreement_word(compared.agreement),
+        "style": request.style.to_string(),
+        "match": request.matching.map_or_else(|| "style".to_owned(), |matching| matching.to_string()),
+        "target": request.target.display().to_string(),
+        "golden": request.golden.display().to_string(),
+        "summary": summary_value(compared),
+        "first_divergence": compared.first_divergence().map(|(rank, first)| {
+            let mut value = divergence_value(first);
+            value.insert("step".to_owned(), json!(rank.step));
+            value.insert("rank".to_owned(), json!(rank.target));
+            Value::Object(value)
+        }),
+        "ranks": ranks.collect::<Vec<Value>>(),
+        "lone_ranks": compared.lone_ranks,
+        "problems": compared.problems.listed(),
+        "seconds": compared.seconds,
+    })
+}
+
+/// The verdict in one word.
+pub fn agreement_word(agreement: Agreement) -> &'static str {
+    match agreement {
+        Agreement::Agree => "agree",
+        Agreement::Differ => "differ",
+        Agreement::Incomplete => "incomplete",
+    }
+}
+
+/// The numbers over all ranks.
+pub fn summary_value<S>(compared: &Compared<S>) -> Value {
+    let mut summary = counts_map(&compared.counts());
+    let paired = compared.paired().into_iter().map(|(how, count)| (how, json!(count))).collect::<Map<_, _>>();
+    summary.insert(
+        "failing_calls".to_owned(),
+        json!(compared.outcomes().map(|one| one.failing_calls).sum::<u64>()),
+    );
+    summary.insert("paired".to_owned(), Value::Object(paired));
+    summary.insert("only_in_target".to_owned(), json!(compared.only_in(Side::Target)));
+    summary.insert("only_in_golden".to_owned(), json!(compared.only_in(Side::Golden)));
+    summary.insert("problems".to_owned(), json!(compared.problem_count()));
+    summary.insert("bytes".to_owned(), json!(compared.outcomes().map(|one| one.bytes).sum::<u64>()));
+    summary.insert("ranks".to_owned(), json!(compared.ranks.len()));
+    Value::Object(summary)
+}
+
+fn counts_map(counts: &Counts) -> Map<String, Value> {
+    let fields = [
+        ("rows", counts.rows),
+        ("passed", counts.passed),
+        ("warned", counts.warned),
+        ("failed", counts.failed),
+        ("not_compared", counts.not_compared),
+    ];
+    fields.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
+}
+
+/// A first divergence.
+pub fn divergence_value(first: &FirstDivergence) -> Map<String, Value> {
+    let value = json!({
+        "call": first.call,
+        "golden_call": first.golden_call,
+        "module": first.module,
+        "code": first.code,
+        "kind": first.finding.kind.words(),
+        "entry": first.finding.entry,
+        "why": first.finding.why,
+        "confidence": first.finding.confidence,
+        "line": first.line,
+        "stack": first.stack,
+    });
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn rank_value<'a, S>(
+    rank: &'a RankResult<S>,
+    number: usize,
+    extras: &impl Fn(usize, &'a S) -> RankExtras<'a>,
+) -> Value {
+    let mut value = json!({ "step": rank.step, "target": rank.target, "golden": rank.golden });
+    let Value::Object(fields) = &mut value else { return value };
+    match &rank.result {
+        Err(error) => {
+            fields.insert("error".to_owned(), json!(error.to_string()));
+        }
+        Ok((outcome, sink)) => {
+            fields.insert("error".to_owned(), Value::Null);
+            fields.extend(outcome_map(outcome));
+            let extras = extras(number, sink);
+            let files: Vec<String> = extras.files.iter().map(|file| file.display().to_string()).collect();
+            fields.insert("files".to_owned(), json!(files));
+            let rows = extras.rows.iter().map(|row| row_value(extras.columns, row));
+            fields.insert("rows_to_look_at".to_owned(), rows.collect());
+        }
+    }
+    value
+}
+
+fn outcome_map(outcome: &RankOutcome) -> Map<String, Value> {
+    let mut fields = counts_map(&outcome.counts);
+    let lone = |lone: &Partnerless| {
+        let side = match lone.side {
+            Side::Target => "target",
+            Side::Golden => "golden",
+        };
+        json!({ "side": side, "name": lone.name, "reason": lone.reason })
+    };
+    let failing = outcome.failing.iter().map(|call| json!({ "call": call.name, "rows": call.rows }));
+    let first = outcome.first_divergence.as_ref().map(|first| Value::Object(divergence_value(first)));
+    fields.insert("bytes".to_owned(), json!(outcome.bytes));
+    fields.insert("first_divergence".to_owned(), json!(first));
+    fields.insert("failing_calls".to_owned(), json!(outcome.failing_calls));
+    fields.insert("failing".to_owned(), failing.collect());
+    fields.insert("partnerless".to_owned(), outcome.partnerless.iter().map(lone).collect());
+    fields.insert("notes".to_owned(), json!(outcome.notes));
+    fields.insert("problem_count".to_owned(), json!(outcome.problems.count()));
+    fields.insert("problems".to_owned(), json!(outcome.problems.listed()));
+    fields
+}
+
+/// A row by the names of its columns.
+pub fn row_value(columns: &[String], row: &Row) -> Value {
+    let cells = columns.iter().zip(&row.cells).map(|(column, cell)| (column.clone(), cell.to_json()));
+    Value::Object(cells.collect())
+}

@@ -1,0 +1,123 @@
+//! The styles by name, and what each is made of.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use ulpscope_compare::styles::msprobe::Msprobe;
+use ulpscope_compare::styles::msprobe1::Msprobe1;
+use ulpscope_compare::styles::ptdbg::{Ptdbg, Release};
+use ulpscope_compare::styles::torch_npu::TorchNpu;
+use ulpscope_compare::{Mapping, Matching, Native, PairOptions, Style};
+use ulpscope_dump::Error;
+
+use super::Request;
+
+/// A way of comparing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StyleName {
+    /// Ours.
+    #[default]
+    Native,
+    /// torch_npu.hooks.
+    TorchNpu,
+    /// ptdbg_ascend 4.0.
+    Ptdbg,
+    /// ptdbg_ascend 6.0.
+    Ptdbg6,
+    /// msprobe 1.x.
+    Msprobe1,
+    /// msprobe 26.x.
+    Msprobe,
+}
+
+/// The files of msprobe's that say what belongs together.
+#[derive(Clone, Debug, Default)]
+pub struct MappingFiles {
+    /// Entry to entry.
+    pub data: Option<PathBuf>,
+    /// Module to module; without a file, by rule alone.
+    pub cell: Option<Option<PathBuf>>,
+    /// Layer to layer.
+    pub layer: Option<PathBuf>,
+}
+
+impl StyleName {
+    /// Every style, ours first.
+    pub const ALL: [StyleName; 6] = [
+        StyleName::Native,
+        StyleName::TorchNpu,
+        StyleName::Ptdbg,
+        StyleName::Ptdbg6,
+        StyleName::Msprobe1,
+        StyleName::Msprobe,
+    ];
+
+    fn word(self) -> &'static str {
+        match self {
+            StyleName::Native => "native",
+            StyleName::TorchNpu => "torch_npu",
+            StyleName::Ptdbg => "ptdbg",
+            StyleName::Ptdbg6 => "ptdbg-6",
+            StyleName::Msprobe1 => "msprobe-1",
+            StyleName::Msprobe => "msprobe",
+        }
+    }
+}
+
+impl fmt::Display for StyleName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for StyleName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StyleName, String> {
+        StyleName::ALL.into_iter().find(|style| style.word() == text).ok_or_else(|| {
+            let known: Vec<&str> = StyleName::ALL.iter().map(|style| style.word()).collect();
+            format!("expected one of {}, found {text:?}", known.join(", "))
+        })
+    }
+}
+
+impl MappingFiles {
+    /// Reads the files.
+    fn read(&self) -> Result<Mapping, Error> {
+        let mut mapping = Mapping::default();
+        if let Some(path) = &self.data {
+            mapping = mapping.with_data(path)?;
+        }
+        if let Some(Some(path)) = &self.cell {
+            mapping = mapping.with_cells(path)?;
+        }
+        if let Some(path) = &self.layer {
+            mapping = mapping.with_layers(path)?;
+        }
+        Ok(mapping)
+    }
+}
+
+impl Request {
+    /// The style asked for, with its options.
+    pub(super) fn style(&self) -> Result<Box<dyn Style>, Error> {
+        let mapping = self.mapping.read()?;
+        let matching = self.matching.unwrap_or_default();
+        let fuzzy = matching == Matching::Fuzzy;
+        Ok(match self.style {
+            StyleName::Native => Box::new(Native { pairing: PairOptions { matching, mapping } }),
+            StyleName::TorchNpu => {
+                Box::new(TorchNpu { match_shapes: self.matching == Some(Matching::Shape) })
+            }
+            StyleName::Ptdbg => Box::new(Ptdbg { release: Release::V4, fuzzy }),
+            StyleName::Ptdbg6 => Box::new(Ptdbg { release: Release::V6, fuzzy }),
+            StyleName::Msprobe1 => {
+                Box::new(Msprobe1 { fuzzy, data_mapping: mapping.row_names(), stack: self.stack_column })
+            }
+            StyleName::Msprobe => {
+                Box::new(Msprobe { fuzzy, data_mapping: mapping.row_names(), ..Msprobe::default() })
+            }
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! What a tired person wants to know: do they agree, where do they part, where are the files.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+
+use ulpscope_compare::{Agreement, FirstDivergence, Side};
+use ulpscope_report::{Align, Cell, Emphasis, Record, Table, format_number};
+
+use super::{Compared, rank_label};
+use crate::output::Output;
+
+/// Ranks, calls and the like shown of a long list.
+const SHOWN: usize = 10;
+
+/// Shows the result.
+pub(crate) fn show<S>(compared: &Compared<S>, files: &[PathBuf], output: &mut Output) -> io::Result<()> {
+    let mut lines = vec![("verdict", Cell::text(verdict(compared)))];
+    lines.push(("rows", Cell::text(rows(compared))));
+    lines.push(("calls", Cell::text(calls(compared))));
+    let bytes: u64 = compared.outcomes().map(|outcome| outcome.bytes).sum();
+    lines.push(("time", Cell::text(time(compared.seconds, bytes))));
+    if compared.problem_count() > 0 {
+        let text = format!("{} things could not be read: see below", compared.problem_count());
+        lines.push(("damage", Cell::text(text)));
+    }
+    output.table(&Table::of_record("", &Record::new(lines)))?;
+    if let Some((rank, first)) = compared.first_divergence() {
+        let label = rank_label(rank, compared.ranks.len() > 1);
+        output.table(&divergence(&label, first))?;
+    }
+    if compared.ranks.len() > 1 {
+        output.table(&ranks(compared))?;
+        if let Some(table) = calls_by_rank(compared) {
+            output.table(&table)?;
+        }
+    }
+    if let Some(table) = partnerless(compared) {
+        output.table(&table)?;
+    }
+    for file in files {
+        output.line(&format!("wrote {}", file.display()))?;
+    }
+    Ok(())
+}
+
+fn verdict<S>(compared: &Compared<S>) -> String {
+    let counts = compared.counts();
+    let (target, golden) = (compared.only_in(Side::Target), compared.only_in(Side::Golden));
+    match compared.agreement {
+        Agreement::Agree => "AGREE: everything was compared, nothing differs".to_owned(),
+        Agreement::Differ if counts.failed > 0 => {
+            format!("DIFFER: {} of {} rows", counts.failed, counts.rows)
+        }
+        Agreement::Differ if target + golden > 0 => format!(
+            "DIFFER: what was compared agrees, but {target} calls are only in the target and {golden} only in the golden"
+        ),
+        Agreement::Differ => {
+            "DIFFER: what was compared agrees, but some steps or ranks have no partner".to_owned()
+        }
+        Agreement::Incomplete if counts.passed == 0 => "NOT COMPARED: nothing could be compared".to_owned(),
+        Agreement::Incomplete => "NOT COMPARED IN FULL: what was compared agrees".to_owned(),
+    }
+}
+
+fn rows<S>(compared: &Compared<S>) -> String {
+    let counts = compared.counts();
+    format!(
+        "{}: {} agree, {} differ, {} to look at, {} not compared",
+        counts.rows, counts.passed, counts.failed, counts.warned, counts.not_compared
+    )
+}
+
+fn calls<S>(compared: &Compared<S>) -> String {
+    let paired: Vec<String> = compared.paired().iter().map(|(how, count)| format!("{count} {how}")).collect();
+    let paired = if paired.is_empty() {
+        "paired by the rule of the style".to_owned()
+    } else {
+        format!("paired {}", paired.join(", "))
+    };
+    let (target, golden) = (compared.only_in(Side::Target), compared.only_in(Side::Golden));
+    format!("{paired}; only in target {target}, only in golden {golden}")
+}
+
+fn time(seconds: f64, bytes: u64) -> String {
+    if bytes == 0 {
+        return format!("{seconds:.2} s");
+    }
+    let gigabytes = bytes as f64 / 1e9;
+    format!("{seconds:.2} s, {gigabytes:.3} GB of tensors, {:.2} GB/s", gigabytes / seconds.max(1e-9))
+}
+
+fn divergence(label: &str, first: &FirstDivergence) -> Table {
+    let title =
+        if label.is_empty() { "first divergence".to_owned() } else { format!("first divergence ({label})") };
+    let mut fields = vec![("call", Cell::text(first.call.as_str()))];
+    if first.golden_call.as_deref().is_some_and(|golden| golden != first.call) {
+        fields.push(("in golden", Cell::maybe(first.golden_call.as_deref(), Cell::text)));
+    }
+    fields.push(("kind", Cell::text(first.finding.kind.words())));
+    fields.push(("entry", Cell::text(first.finding.entry.as_str())));
+    fields.push(("why", Cell::text(first.finding.why.as_str())));
+    if first.finding.confidence > 0.0 {
+        fields.push((
+            "confidence",
+            Cell::text(format_number((first.finding.confidence * 100.0).round() / 100.0)),
+        ));
+    }
+    fields.extend(first.module.as_deref().map(|module| ("module", Cell::text(module))));
+    fields.extend(first.code.as_deref().map(|code| ("code", Cell::text(code))));
+    fields.push(("csv line", Cell::count(first.line)));
+    Table::of_record(title, &Record::new(fields))
+}
+
+/// The ranks, worst first.
+fn ranks<S>(compared: &Compared<S>) -> Table {
+    let columns = [
+        ("rank", Align::Left),
+        ("rows", Align::Right),
+        ("differ", Align::Right),
+        ("calls differ", Align::Right),
+        ("no partner", Align::Right),
+        ("first divergence", Align::Left),
+    ];
+    let mut order: Vec<_> = compared.ranks.iter().collect();
+    let failing = |rank: &&ulpscope_compare::RankResult<S>| match &rank.result {
+        Err(_) => u64::MAX,
+        Ok((outcome, _)) => outcome.counts.failed,
+    };
+    order.sort_by_key(|rank| std::cmp::Reverse(failing(rank)));
+    let more = order.len().saturating_sub(SHOWN);
+    let title =
+        if more == 0 { "ranks, worst first".to_owned() } else { format!("ranks, worst first ({more} more)") };
+    let mut table = Table::new(title, &columns);
+    for rank in order.into_iter().take(SHOWN) {
+        let label = Cell::text(rank_label(rank, true));
+        match &rank.result {
+            Err(error) => {
+                let missing = std::iter::repeat_n(Cell::Missing, 4);
+                let cells = [label].into_iter().chain(missing).chain([Cell::text(error.to_string())]);
+                table.push(cells.collect(), Emphasis::Bad);
+            }
+            Ok((outcome, _)) => {
+                let first = outcome.first_divergence.as_ref().map(|first| first.call.as_str());
+                let emphasis = if outcome.counts.failed > 0 { Emphasis::Bad } else { Emphasis::Plain };
+                let cells = vec![
+                    label,
+                    Cell::count(outcome.counts.rows),
+                    Cell::count(outcome.counts.failed),
+                    Cell::count(outcome.failing_calls),
+                    Cell::count(outcome.partnerless.len() as u64),
+                    Cell::maybe(first, Cell::text),
+                ];
+                table.push(cells, emphasis);
+            }
+        }
+    }
+    table
+}
+
+/// The calls that differ on most ranks.
+fn calls_by_rank<S>(compared: &Compared<S>) -> Option<Table> {
+    let mut ranks_of: HashMap<&str, (usize, Vec<String>)> = HashMap::new();
+    let mut order = 0;
+    for rank in &compared.ranks {
+        let Ok((outcome, _)) = &rank.result else { continue };
+        for call in &outcome.failing {
+            let (_, ranks) = ranks_of.entry(&call.name).or_insert_with(|| {
+                order += 1;
+                (order, Vec::new())
+            });
+            ranks.push(rank_label(rank, true));
+        }
+    }
+    if ranks_of.is_empty() {
+        return None;
+    }
+    let mut calls: Vec<(&str, (usize, Vec<String>))> = ranks_of.into_iter().collect();
+    // Most ranks first; among equals, the call that was met first.
+    calls.sort_by_key(|(_, (order, ranks))| (std::cmp::Reverse(ranks.len()), *order));
+    let more = calls.len().saturating_sub(SHOWN);
+    let title = if more == 0 { "calls by rank".to_owned() } else { format!("calls by rank ({more} more)") };
+    let mut table =
+        Table::new(title, &[("call", Align::Left), ("ranks", Align::Right), ("which", Align::Left)]);
+    for (call, (_, ranks)) in calls.into_iter().take(SHOWN) {
+        let cells = vec![Cell::text(call), Cell::count(ranks.len() as u64), Cell::text(ranks.join(", "))];
+        table.push(cells, Emphasis::Plain);
+    }
+    Some(table)
+}
+
+/// What only one side has.
+fn partnerless<S>(compared: &Compared<S>) -> Option<Table> {
+    let all = || compared.outcomes().flat_map(|outcome| &outcome.partnerless);
+    let more = all().count().saturating_sub(SHOWN);
+    let title = if more == 0 {
+        "without partner".to_owned()
+    } else {
+        format!("without partner ({more} more in result.json)")
+    };
+    let columns = [("only in", Align::Left), ("call or entry", Align::Left), ("reason", Align::Left)];
+    let mut table = Table::new(title, &columns);
+    for lone in all().take(SHOWN) {
+        let side = match lone.side {
+            Side::Target => "target",
+            Side::Golden => "golden",
+        };
+        let cells = vec![Cell::text(side), Cell::text(lone.name.as_str()), Cell::text(lone.reason.as_str())];
+        table.push(cells, Emphasis::Plain);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}

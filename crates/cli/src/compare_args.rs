@@ -1,0 +1,174 @@
+//! What can be typed after `ulpscope compare`, in our words and in msprobe's.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use ulpscope_compare::Matching;
+
+use crate::compare::StyleName;
+
+/// msprobe's short flags of several letters, which no parser of ours takes for one flag, and their long names.
+const MSPROBE_FLAGS: [(&str, &str); 8] = [
+    ("-tp", "--target_path"),
+    ("-gp", "--golden_path"),
+    ("-fm", "--fuzzy_match"),
+    ("-dm", "--data_mapping"),
+    ("-cm", "--cell_mapping"),
+    ("-lm", "--layer_mapping"),
+    ("-da", "--diff_analyze"),
+    ("-tensor_log", "--is_print_compare_log"),
+];
+
+/// Spells msprobe's flags out in a command line for `compare`; leaves every other as it is.
+pub(crate) fn spell_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    if args
+        .iter()
+        .skip(1)
+        .find(|arg| !arg.to_string_lossy().starts_with('-'))
+        .is_some_and(|arg| arg == "compare")
+    {
+        for arg in args.iter_mut().skip(1) {
+            if let Some((_, long)) = MSPROBE_FLAGS.iter().find(|(short, _)| arg == short) {
+                *arg = OsString::from(long);
+            }
+        }
+    }
+    args
+}
+
+/// Compare two dumps: which calls agree, where they part, and the metrics of every entry
+///
+/// TARGET is the side under suspicion, GOLDEN the trusted one. Each is whatever a tool left: a dump's folder, one of
+/// its steps or ranks, a dump.json, a .pkl of ptdbg_ascend or torch_npu.hooks, a folder of tensor files, a checkpoint,
+/// a single tensor file. Elements are compared where both sides have them, else statistics, else digests.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CompareArgs {
+    /// The dump under suspicion
+    #[arg(required_unless_present = "target_path")]
+    pub(crate) target: Option<PathBuf>,
+
+    /// The trusted dump
+    #[arg(required_unless_present = "golden_path")]
+    pub(crate) golden: Option<PathBuf>,
+
+    /// Write result files into DIR, which is made if it is not there
+    #[arg(short = 'o', long = "output", alias = "output_path", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// What to write into DIR, comma-separated [default: csv,json]
+    #[arg(long, value_name = "FORMAT", value_enum, value_delimiter = ',')]
+    pub(crate) format: Vec<OutputFormat>,
+
+    /// How rows are measured, judged and laid out: native, or the rules of an older tool to the digit
+    /// (torch_npu, ptdbg, ptdbg-6, msprobe-1, msprobe) [default: native]
+    #[arg(long, value_name = "STYLE")]
+    pub(crate) style: Option<StyleName>,
+
+    /// How calls are put together: auto, exact, shape, fuzzy or align [default: auto; an older tool's own way in its
+    /// style]
+    #[arg(long = "match", value_name = "HOW")]
+    pub(crate) matching: Option<Matching>,
+
+    /// Steps to compare, such as 0,2,4-6 [default: all]
+    #[arg(long, value_name = "N", value_parser = numbers)]
+    pub(crate) step: Option<Numbers>,
+
+    /// Ranks to compare, likewise
+    #[arg(long, value_name = "N", value_parser = numbers)]
+    pub(crate) rank: Option<Numbers>,
+
+    /// msprobe's data mapping (YAML): which entry of the target belongs to which of the golden
+    #[arg(long = "data-mapping", alias = "data_mapping", value_name = "FILE")]
+    pub(crate) data_mapping: Option<PathBuf>,
+
+    /// msprobe's cell mapping (YAML): which module belongs to which; without FILE, Cell and Module names are the same
+    #[arg(long = "cell-mapping", alias = "cell_mapping", value_name = "FILE", num_args = 0..=1)]
+    pub(crate) cell_mapping: Option<Option<PathBuf>>,
+
+    /// msprobe's layer mapping (YAML): which layer of a class belongs to which
+    #[arg(long = "layer-mapping", alias = "layer_mapping", value_name = "FILE")]
+    pub(crate) layer_mapping: Option<PathBuf>,
+
+    /// Print one JSON object: what result.json holds
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Also write diff_analyze_{timestamp}.json: the first differing call of each rank, as msprobe's -da
+    #[arg(long = "diff-analyze", alias = "diff_analyze")]
+    pub(crate) diff_analyze: bool,
+
+    /// As msprobe: the target. With it the style is msprobe and the results go to ./output, unless said otherwise
+    #[arg(long = "target_path", value_name = "PATH", conflicts_with = "target", requires = "golden_path")]
+    pub(crate) target_path: Option<PathBuf>,
+
+    /// As msprobe: the golden
+    #[arg(long = "golden_path", value_name = "PATH", conflicts_with = "golden", requires = "target_path")]
+    pub(crate) golden_path: Option<PathBuf>,
+
+    /// As msprobe: the same as --match fuzzy
+    #[arg(long = "fuzzy_match", conflicts_with = "matching")]
+    pub(crate) fuzzy_match: bool,
+
+    /// As msprobe: write .xlsx instead of .csv
+    #[arg(long)]
+    pub(crate) xlsx: bool,
+
+    /// As msprobe 1.x: add a column with the stack of each call
+    #[arg(short = 's', long = "stack_mode")]
+    pub(crate) stack_mode: bool,
+
+    /// As msprobe: accepted, and without effect; progress is shown on a terminal
+    #[arg(long = "is_print_compare_log", hide = true)]
+    pub(crate) print_log: bool,
+}
+
+/// The files that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// compare_result_{timestamp}.csv
+    Csv,
+    /// The same as a workbook, with colours
+    Xlsx,
+    /// result.json, for programs
+    Json,
+}
+
+/// Numbers of steps or ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Numbers(pub(crate) Vec<u64>);
+
+/// Most numbers that a range may stand for.
+const MAX_NUMBERS: u64 = 1 << 20;
+
+/// Reads `0,2,4-6`.
+pub(crate) fn numbers(text: &str) -> Result<Numbers, String> {
+    let wrong = || format!("expected numbers and ranges such as 0,2,4-6, found {text:?}");
+    let mut numbers = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u64, u64) = match (first.trim().parse(), last.trim().parse()) {
+            (Ok(first), Ok(last)) if first <= last && last - first < MAX_NUMBERS => (first, last),
+            _ => return Err(wrong()),
+        };
+        numbers.extend(first..=last);
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(Numbers(numbers))
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  ulpscope compare npu_dump/ gpu_dump/ -o result/
+  ulpscope compare npu_dump/step0 gpu_dump/step0 --rank 0-7 --format xlsx,json -o result/
+  ulpscope compare ported.safetensors original.safetensors
+  ulpscope compare npu/dump.pkl cpu/dump.pkl --style ptdbg -o result/
+  ulpscope compare -tp npu_dump/step0 -gp gpu_dump/step0 -o result/      (as msprobe)
+
+Exit codes:
+  0  everything was compared and agrees
+  1  something differs, or only one side has it
+  2  something could not be read or written, and nothing that was compared differs";

@@ -1,0 +1,172 @@
+//! Whole dumps: which steps and ranks belong together, and each pair of them compared.
+
+use std::io;
+
+use rayon::prelude::*;
+use ulpscope_dump::{Dump, RankPlace, Step};
+
+use crate::run::{CompareError, Counts, Progress, RankOutcome, Sink, compare_ranks};
+use crate::style::{Side, Style};
+
+/// A rank of the target and the rank of the golden it is held against.
+#[derive(Clone, Debug)]
+pub struct RankPair<'a> {
+    /// The number of the step, where there is one.
+    pub step: Option<u64>,
+    /// The target's.
+    pub target: &'a RankPlace,
+    /// The golden's.
+    pub golden: &'a RankPlace,
+    /// Whether there are several ranks, so that their names tell results apart.
+    pub several_ranks: bool,
+    /// Likewise for steps.
+    pub several_steps: bool,
+}
+
+/// The pairs of ranks, and the steps and ranks that only one side has, in words.
+#[derive(Debug, Default)]
+pub struct RankPairs<'a> {
+    /// In order of steps, then ranks.
+    pub pairs: Vec<RankPair<'a>>,
+    /// What has no partner.
+    pub lone: Vec<String>,
+}
+
+/// Puts steps together by their numbers, and ranks by theirs. Where each side has just one, these two are a pair
+/// whatever their numbers: a run on one device has the number of its process.
+pub fn pair_ranks<'a>(target: &'a Dump, golden: &'a Dump) -> RankPairs<'a> {
+    let mut found = RankPairs::default();
+    let several_steps = target.steps.len() > 1;
+    let (steps, lone) = matched(&target.steps, &golden.steps, |step: &Step| step.number);
+    found.lone.extend(lone.into_iter().map(|(side, step)| only_in(side, &step_name(step))));
+    for (one, other) in steps {
+        let (ranks, lone) = matched(&one.ranks, &other.ranks, |rank: &RankPlace| rank.number);
+        let several_ranks = one.ranks.len() > 1;
+        found.lone.extend(lone.into_iter().map(|(side, rank)| {
+            let step = if several_steps { format!("{}/", step_name(one)) } else { String::new() };
+            only_in(side, &format!("{step}{}", rank.name))
+        }));
+        found.pairs.extend(ranks.into_iter().map(|(target, golden)| RankPair {
+            step: one.number,
+            target,
+            golden,
+            several_ranks,
+            several_steps,
+        }));
+    }
+    found
+}
+
+fn only_in(side: Side, name: &str) -> String {
+    match side {
+        Side::Target => format!("{name} is only in the target; golden has no such number"),
+        Side::Golden => format!("{name} is only in the golden; the target has no such number"),
+    }
+}
+
+fn step_name(step: &Step) -> String {
+    step.number.map_or_else(|| "the step".to_owned(), |number| format!("step{number}"))
+}
+
+type Matched<'a, T> = (Vec<(&'a T, &'a T)>, Vec<(Side, &'a T)>);
+
+/// Puts two lists together by number. Both are in order of their numbers already.
+fn matched<'a, T>(target: &'a [T], golden: &'a [T], number: impl Fn(&T) -> Option<u64>) -> Matched<'a, T> {
+    if let ([one], [other]) = (target, golden) {
+        return (vec![(one, other)], Vec::new());
+    }
+    let mut pairs = Vec::new();
+    let mut lone = Vec::new();
+    let mut taken = vec![false; golden.len()];
+    for one in target {
+        let partner = (0..golden.len())
+            .find(|&other| !taken[other] && number(one).is_some() && number(&golden[other]) == number(one));
+        match partner {
+            Some(other) => {
+                taken[other] = true;
+                pairs.push((one, &golden[other]));
+            }
+            None => lone.push((Side::Target, one)),
+        }
+    }
+    let left = golden.iter().zip(taken).filter(|(_, taken)| !taken);
+    lone.extend(left.map(|(other, _)| (Side::Golden, other)));
+    (pairs, lone)
+}
+
+/// Gives each pair of ranks a place for its rows.
+pub trait Outputs: Sync {
+    /// What takes the rows of one pair.
+    type Sink: Sink + Send;
+
+    /// A place for the rows of a pair.
+    fn open(&self, pair: &RankPair<'_>) -> io::Result<Self::Sink>;
+}
+
+/// What came of one pair of ranks.
+#[derive(Debug)]
+pub struct RankResult<S> {
+    /// The number of the step.
+    pub step: Option<u64>,
+    /// The name of the target's rank.
+    pub target: String,
+    /// The name of the golden's.
+    pub golden: String,
+    /// What was found, and the sink with the rows; or why the two could not be compared.
+    pub result: Result<(RankOutcome, S), CompareError>,
+}
+
+/// Compares every pair, in parallel; results are in the order of the pairs.
+pub fn compare_dumps<O: Outputs>(
+    style: &dyn Style,
+    pairs: &[RankPair<'_>],
+    outputs: &O,
+    progress: &dyn Progress,
+) -> Vec<RankResult<O::Sink>> {
+    let compare = |pair: &RankPair<'_>| {
+        let result = || {
+            let (target, golden) = rayon::join(|| pair.target.open(), || pair.golden.open());
+            let (target, golden) = (target?, golden?);
+            let mut sink = outputs.open(pair)?;
+            let outcome = compare_ranks(style, &target, &golden, &mut sink, progress)?;
+            Ok((outcome, sink))
+        };
+        RankResult {
+            step: pair.step,
+            target: pair.target.name.clone(),
+            golden: pair.golden.name.clone(),
+            result: result(),
+        }
+    };
+    pairs.par_iter().map(compare).collect()
+}
+
+/// The verdict over all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// Everything was compared and agrees.
+    Agree,
+    /// Something differs, or only one side has it.
+    Differ,
+    /// Nothing differs in what was compared, but not everything could be, or there was nothing.
+    Incomplete,
+}
+
+/// Draws the verdict. What differs was seen, so it outweighs what could not be read; but what only one side has may be
+/// missing from the other because that is damaged.
+pub fn agreement<S>(results: &[RankResult<S>], lone_ranks: usize) -> Agreement {
+    let outcomes = || results.iter().filter_map(|rank| rank.result.as_ref().ok().map(|(outcome, _)| outcome));
+    let mut counts = Counts::default();
+    outcomes().for_each(|outcome| counts.add(&outcome.counts));
+    if counts.failed > 0 {
+        return Agreement::Differ;
+    }
+    let unread = results.iter().any(|rank| rank.result.is_err());
+    if unread || counts.passed == 0 || outcomes().any(|outcome| !outcome.problems.is_empty()) {
+        return Agreement::Incomplete;
+    }
+    if lone_ranks > 0 || outcomes().any(|outcome| !outcome.partnerless.is_empty()) {
+        return Agreement::Differ;
+    }
+    Agreement::Agree
+}

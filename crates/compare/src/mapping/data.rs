@@ -1,0 +1,152 @@
+//! Data mapping: `Functional.x.4.forward.input.0: NPU.y.4.forward.input.0`.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::path::{Path, PathBuf};
+
+use ulpscope_dump::{CallKind, Error, Rank};
+use ulpscope_formats::names::{CallName, Direction, LineName};
+
+use super::{Rule, flat_rules};
+
+/// Rows, or whole calls, of the target and their counterparts.
+#[derive(Clone, Debug)]
+pub(crate) struct DataRows {
+    file: PathBuf,
+    rules: Vec<Rule>,
+    rows: HashMap<String, usize>,
+}
+
+impl DataRows {
+    pub(crate) fn read(path: &Path) -> Result<DataRows, Error> {
+        let (file, rules) = flat_rules(path)?;
+        let rows = rules.iter().enumerate().map(|(number, rule)| (rule.from.clone(), number)).collect();
+        Ok(DataRows { file, rules, rows })
+    }
+
+    /// The counterpart of a row.
+    pub(crate) fn row(&self, target: &str) -> Option<&str> {
+        self.rows.get(target).map(|&number| self.rules[number].to.as_str())
+    }
+
+    /// Every row and its counterpart, in the file's order.
+    pub(crate) fn row_names(&self) -> Vec<(String, String)> {
+        self.rules.iter().map(|rule| (rule.from.clone(), rule.to.clone())).collect()
+    }
+
+    /// The calls that the rows belong to. Tells of lines that cannot be followed.
+    pub(crate) fn call_pairs(
+        &self,
+        target: &Rank,
+        golden: &Rank,
+        notes: &mut Vec<String>,
+    ) -> Vec<(usize, usize)> {
+        let (ours, theirs) = (Calls::of(target), Calls::of(golden));
+        let mut pairs = Vec::new();
+        let mut partner: HashMap<usize, usize> = HashMap::new();
+        let mut taken: HashMap<usize, usize> = HashMap::new();
+        for rule in &self.rules {
+            let mut note = |what: String| {
+                notes.push(format!(
+                    "{}: line {}: {what}; the line has no effect",
+                    self.file.display(),
+                    rule.line
+                ));
+            };
+            let Some(from) = ours.find(&rule.from) else {
+                note(format!("the target has no call or row {:?}", rule.from));
+                continue;
+            };
+            let Some(to) = theirs.find(&rule.to) else {
+                note(format!("the golden has no call or row {:?}", rule.to));
+                continue;
+            };
+            match (partner.entry(from), taken.entry(to)) {
+                (Slot::Vacant(partner), Slot::Vacant(taken)) => {
+                    partner.insert(to);
+                    taken.insert(from);
+                    pairs.push((from, to));
+                }
+                (Slot::Occupied(partner), _) if *partner.get() != to => {
+                    let (call, first) = (target.name(from), golden.name(*partner.get()));
+                    note(format!(
+                        "rows of {call:?} go to {first:?} by an earlier line, and a call has one partner"
+                    ));
+                }
+                (_, Slot::Occupied(taken)) if *taken.get() != from => {
+                    let (call, first) = (golden.name(to), target.name(*taken.get()));
+                    note(format!(
+                        "{call:?} goes with {first:?} by an earlier line, and a call has one partner"
+                    ));
+                }
+                _ => {}
+            }
+        }
+        pairs
+    }
+}
+
+/// Calls of a rank by name.
+struct Calls<'a> {
+    rank: &'a Rank,
+    numbers: HashMap<(&'a str, Option<u32>, CallKind), usize>,
+}
+
+impl<'a> Calls<'a> {
+    fn of(rank: &'a Rank) -> Calls<'a> {
+        let mut numbers = HashMap::new();
+        for (number, call) in rank.calls().iter().enumerate() {
+            numbers.entry((rank.base(call.base), call.index, call.kind)).or_insert(number);
+        }
+        Calls { rank, numbers }
+    }
+
+    /// The call that a row, or a call, is named after: the row must exist.
+    fn find(&self, name: &str) -> Option<usize> {
+        if let Some(call) = self.call(name) {
+            return Some(call);
+        }
+        let fronts = name.rmatch_indices('.').filter_map(|(dot, _)| self.call(&name[..dot]));
+        let call = fronts.chain(self.line(name)).next()?;
+        let entries = self.rank.entries(call).ok()?;
+        entries.iter().any(|entry| entry.name == name).then_some(call)
+    }
+
+    fn call(&self, name: &str) -> Option<usize> {
+        let (base, index, kind) = parse(name);
+        self.numbers.get(&(base, index, kind)).copied()
+    }
+
+    /// The call of a row in the spelling of ptdbg_ascend.
+    fn line(&self, name: &str) -> Option<usize> {
+        let line = LineName::from_ptdbg(name)?;
+        let index = line.index.and_then(|index| u32::try_from(index).ok());
+        self.numbers.get(&(line.base.as_str(), index, kind_of(line.direction))).copied()
+    }
+}
+
+/// Base, number and kind of the name of a call.
+fn parse(name: &str) -> (&str, Option<u32>, CallKind) {
+    if let Some(call) = CallName::from_msprobe(name) {
+        return (&name[..call.base.len()], u32::try_from(call.index).ok(), kind_of(call.direction));
+    }
+    let grad = |front: &str| front.strip_suffix(".parameters_grad").map(str::len);
+    if let Some(len) = grad(name) {
+        return (&name[..len], None, CallKind::ParametersGrad);
+    }
+    let name = name.strip_suffix(".debug").unwrap_or(name);
+    match name.rsplit_once('.').and_then(|(front, number)| Some((front, number.parse().ok()?))) {
+        Some((front, number)) => match grad(front) {
+            Some(len) => (&front[..len], Some(number), CallKind::ParametersGrad),
+            None => (front, Some(number), CallKind::Saved),
+        },
+        None => (name, None, CallKind::Saved),
+    }
+}
+
+fn kind_of(direction: Direction) -> CallKind {
+    match direction {
+        Direction::Forward => CallKind::Forward,
+        Direction::Backward => CallKind::Backward,
+    }
+}

@@ -1,0 +1,121 @@
+//! Mapping files: what the user knows about two programs that names do not tell.
+//!
+//! ```text
+//! data mapping    row: row          X.0.forward.input.0: Y.0.forward.input.0     calls, and entries of them
+//! cell mapping    module: module    fc2.Dense: fc2.Linear                        names of modules
+//! layer mapping   layer: {in: in}   ParallelAttention: {qkv_proj: query_key_value}   places in the model
+//! ```
+//! All three are msprobe's own formats: YAML, nothing but texts in maps. They rewrite names of the target into
+//! names of the golden before anything is paired. A line that finds nothing is told.
+
+mod cells;
+mod data;
+mod layers;
+mod yaml;
+
+use std::path::{Path, PathBuf};
+
+use ulpscope_dump::{Error, Rank};
+
+pub(crate) use cells::Cells;
+pub(crate) use data::DataRows;
+pub(crate) use layers::Layers;
+
+/// What mapping files say; nothing by default.
+#[derive(Clone, Debug, Default)]
+pub struct Mapping {
+    pub(crate) data: Option<DataRows>,
+    pub(crate) cells: Option<Cells>,
+    pub(crate) layers: Option<Layers>,
+}
+
+/// One line of a mapping file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) line: u64,
+}
+
+impl Mapping {
+    /// With a data mapping: names of rows, or of calls.
+    pub fn with_data(mut self, path: &Path) -> Result<Mapping, Error> {
+        self.data = Some(DataRows::read(path)?);
+        Ok(self)
+    }
+
+    /// With a cell mapping: names of modules with their classes, or parts of them.
+    pub fn with_cells(mut self, path: &Path) -> Result<Mapping, Error> {
+        self.cells = Some(Cells::read(path)?);
+        Ok(self)
+    }
+
+    /// With a layer mapping: names inside of layers.
+    pub fn with_layers(mut self, path: &Path) -> Result<Mapping, Error> {
+        self.layers = Some(Layers::read(path)?);
+        Ok(self)
+    }
+
+    /// Rows of the target and of the golden that the data mapping puts together.
+    pub fn row_names(&self) -> Option<Vec<(String, String)>> {
+        Some(self.data.as_ref()?.row_names())
+    }
+
+    /// Calls that the data mapping puts together.
+    pub(crate) fn call_pairs(
+        &self,
+        target: &Rank,
+        golden: &Rank,
+        notes: &mut Vec<String>,
+    ) -> Vec<(usize, usize)> {
+        self.data.as_ref().map(|data| data.call_pairs(target, golden, notes)).unwrap_or_default()
+    }
+
+    /// The row of the golden that the data mapping gives a row of the target.
+    pub(crate) fn row(&self, target: &str) -> Option<&str> {
+        self.data.as_ref()?.row(target)
+    }
+}
+
+/// Which lines have found something.
+#[derive(Debug, Default)]
+pub(crate) struct Uses {
+    cells: Vec<bool>,
+    layers: Vec<bool>,
+}
+
+impl Uses {
+    pub(crate) fn of(mapping: &Mapping) -> Uses {
+        let cells = mapping.cells.as_ref().map_or(0, |cells| cells.rules().len());
+        let layers = mapping.layers.as_ref().map_or(0, |layers| layers.rules().len());
+        Uses { cells: vec![false; cells], layers: vec![false; layers] }
+    }
+
+    /// Tells of lines that found nothing.
+    pub(crate) fn report(&self, mapping: &Mapping, notes: &mut Vec<String>) {
+        if let Some(cells) = &mapping.cells {
+            for (rule, _) in cells.rules().iter().zip(&self.cells).filter(|(_, used)| !**used) {
+                notes.push(unused(cells.file(), rule.line, &format!("{:?}", rule.from)));
+            }
+        }
+        if let Some(layers) = &mapping.layers {
+            for (rule, _) in layers.rules().iter().zip(&self.layers).filter(|(_, used)| !**used) {
+                let what = format!("{:?} inside {:?}", rule.rule.from, rule.layer);
+                notes.push(unused(layers.file(), rule.rule.line, &what));
+            }
+        }
+    }
+}
+
+fn unused(file: &Path, line: u64, what: &str) -> String {
+    format!("{}: line {line}: the target has nothing called {what}; the line has no effect", file.display())
+}
+
+/// A flat file of rules. Of lines with the same left side the last one holds, as in every reader of YAML.
+fn flat_rules(path: &Path) -> Result<(PathBuf, Vec<Rule>), Error> {
+    let mut rules = Vec::new();
+    for item in yaml::read(path)? {
+        rules.push(item.rule().map_err(|error| error.in_file(path))?);
+    }
+    Ok((path.to_owned(), rules))
+}

@@ -1,0 +1,181 @@
+//! The columns of a row, and how they are filled.
+
+use ulpscope_dump::{Content, Entry};
+use ulpscope_report::Cell;
+
+use super::emphasis;
+use super::measure::{Measured, Numbers};
+use crate::style::{Row, Verdict};
+
+/// Heading and meaning of each column, in order.
+pub const COLUMNS: [(&str, &str); 46] = [
+    ("call", "the call, by its name in the target"),
+    ("entry", "the argument or result: role and position"),
+    (
+        "verdict",
+        "equal, close, differs, not finite, both not finite, only in target, only in golden, not compared",
+    ),
+    ("why", "the reason of the verdict"),
+    ("basis", "what was compared: elements, statistics, digest or value"),
+    ("how", "how the two calls were put together: exact, shape, fuzzy, aligned or mapped"),
+    ("target_name", "the entry's name in the target"),
+    ("golden_name", "the entry's name in the golden"),
+    ("target_dtype", "dtype or type in the target"),
+    ("golden_dtype", "dtype or type in the golden"),
+    ("target_shape", "dimensions in the target"),
+    ("golden_shape", "dimensions in the golden"),
+    ("cosine", "cosine of the angle between the two"),
+    ("rel_l2", "Euclidean distance over the golden's norm"),
+    ("euclid", "Euclidean distance"),
+    ("rmse", "root of the mean squared error"),
+    ("mape", "mean relative error, in percent"),
+    ("max_abs", "largest absolute error"),
+    ("mean_abs", "mean absolute error"),
+    ("max_rel", "largest relative error, where golden is not zero"),
+    ("mean_rel", "mean relative error"),
+    ("accumulated_rel", "sum of the relative errors"),
+    ("under_1e3", "share of elements with a relative error under 1/1000"),
+    ("under_5e3", "share of elements with a relative error under 5/1000"),
+    ("max_ulp", "largest distance in units in the last place"),
+    ("mean_ulp", "mean distance in units in the last place"),
+    ("needed_atol", "the atol that would have let every element pass, with the rtol of the dtype"),
+    ("zero_golden", "elements where golden is zero and target is not"),
+    ("non_finite", "elements that are NaN or infinite on one side only"),
+    ("worst_index", "position of the largest error, row-major"),
+    ("target_max", "largest element, as recorded"),
+    ("target_min", "smallest element, as recorded"),
+    ("target_mean", "mean, as recorded"),
+    ("target_norm", "L2 norm, as recorded"),
+    ("golden_max", "likewise in the golden"),
+    ("golden_min", "likewise"),
+    ("golden_mean", "likewise"),
+    ("golden_norm", "likewise"),
+    ("max_diff", "difference of the two maxima"),
+    ("min_diff", "difference of the two minima"),
+    ("mean_diff", "difference of the two means"),
+    ("norm_diff", "difference of the two norms"),
+    ("target_digest", "hash of the bytes, as recorded"),
+    ("golden_digest", "likewise"),
+    ("module", "the module the call was made in; on the first row of a call"),
+    ("code", "the line of code that made the call; on the first row of a call"),
+];
+
+/// What a row is made of.
+#[derive(Default)]
+pub(super) struct Line<'a> {
+    pub(super) call: &'a str,
+    pub(super) how: &'a str,
+    pub(super) target: Option<&'a Entry>,
+    pub(super) golden: Option<&'a Entry>,
+    pub(super) measured: Option<&'a Measured>,
+    pub(super) module: Option<&'a str>,
+    pub(super) code: Option<&'a str>,
+}
+
+impl Line<'_> {
+    /// The row, with its verdict in words and in colour.
+    pub(super) fn row(&self, word: &str, why: &str, verdict: Verdict) -> Row {
+        let entry = self.target.or(self.golden);
+        let mut cells = Vec::with_capacity(COLUMNS.len());
+        cells.extend([
+            Cell::text(self.call),
+            entry.map_or(Cell::Missing, |entry| Cell::text(position(entry))),
+            Cell::text(word),
+            text(why),
+            self.measured.map_or(Cell::Missing, |measured| Cell::text(measured.basis.word())),
+            text(self.how),
+        ]);
+        for side in [self.target, self.golden] {
+            cells.push(Cell::maybe(side, |entry| Cell::text(entry.name.as_str())));
+        }
+        for side in [self.target, self.golden] {
+            cells.push(Cell::maybe(side, kind));
+        }
+        for side in [self.target, self.golden] {
+            cells.push(Cell::maybe(side, shape));
+        }
+        self.push_metrics(&mut cells);
+        let none = [None; 4];
+        let (target, golden) =
+            self.measured.map_or((&none, &none), |measured| (&measured.target, &measured.golden));
+        push_numbers(&mut cells, target);
+        push_numbers(&mut cells, golden);
+        for (target, golden) in target.iter().zip(golden) {
+            let difference = target.zip(*golden).map(|(target, golden)| target - golden);
+            cells.push(Cell::maybe(difference, Cell::Exact));
+        }
+        for side in [self.target, self.golden] {
+            cells.push(Cell::maybe(side.and_then(digest), Cell::text));
+        }
+        cells.push(Cell::maybe(self.module, Cell::text));
+        cells.push(Cell::maybe(self.code, Cell::text));
+        Row { cells, emphasis: emphasis(verdict), verdict }
+    }
+
+    fn push_metrics(&self, cells: &mut Vec<Cell>) {
+        let Some(comparison) = self.measured.and_then(|measured| measured.comparison.as_ref()) else {
+            cells.extend(std::iter::repeat_n(Cell::Missing, 18));
+            return;
+        };
+        let distances = &comparison.distances;
+        cells.extend([
+            Cell::maybe(distances.cosine, Cell::Exact),
+            Cell::Exact(distances.rel_l2),
+            Cell::Exact(distances.euclid),
+            Cell::Exact(distances.rmse),
+            Cell::Exact(comparison.mape),
+            Cell::Exact(distances.max_abs),
+            Cell::Exact(comparison.mean_abs),
+            Cell::Exact(distances.max_rel),
+            Cell::Exact(comparison.mean_rel),
+            Cell::Exact(comparison.accumulated_rel),
+            Cell::Exact(distances.under_1e3),
+            Cell::Exact(distances.under_5e3),
+            Cell::maybe(comparison.max_ulp, Cell::count),
+            Cell::maybe(comparison.mean_ulp, Cell::Exact),
+            Cell::Exact(comparison.needed_atol),
+            Cell::count(distances.zero_golden),
+            Cell::count(distances.non_finite.mismatched),
+            Cell::maybe(distances.worst_index, Cell::count),
+        ]);
+    }
+}
+
+fn text(text: &str) -> Cell {
+    if text.is_empty() { Cell::Missing } else { Cell::text(text) }
+}
+
+/// `input.0`, `parameter.weight`, `output.1`.
+fn position(entry: &Entry) -> String {
+    let role = entry.role.word();
+    if entry.path.is_empty() { role.to_owned() } else { format!("{role}.{}", entry.path) }
+}
+
+fn kind(entry: &Entry) -> Cell {
+    match &entry.content {
+        Content::None => Cell::text("None"),
+        Content::Tensor(tensor) => Cell::text(tensor.dtype.strip_prefix("torch.").unwrap_or(&tensor.dtype)),
+        Content::Scalar { kind, .. } => Cell::text(kind.as_str()),
+        Content::Other(_) => Cell::text("object"),
+    }
+}
+
+fn shape(entry: &Entry) -> Cell {
+    match &entry.content {
+        Content::Tensor(tensor) => Cell::maybe(tensor.shape.as_ref(), |shape| {
+            Cell::List(shape.iter().map(|&dim| Cell::count(dim)).collect())
+        }),
+        _ => Cell::Missing,
+    }
+}
+
+fn digest(entry: &Entry) -> Option<&str> {
+    match &entry.content {
+        Content::Tensor(tensor) => tensor.digest.as_deref(),
+        _ => None,
+    }
+}
+
+fn push_numbers(cells: &mut Vec<Cell>, numbers: &Numbers) {
+    cells.extend(numbers.iter().map(|number| Cell::maybe(*number, Cell::Exact)));
+}

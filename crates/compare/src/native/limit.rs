@@ -1,0 +1,29 @@
+//! How far apart two tensors may be before it means something.
+//!
+//! Two programs that compute the same in another order differ in the last digits, and a network carries these on
+//! from call to call. A limit that knows only the dtype cannot tell such noise from a small fault; what it can do
+//! is to keep two thirds of the digits: `eps^(2/3)`, some two hundred roundings in float32, a handful in bfloat16.
+//! The coarser dtype of a pair sets the limit.
+
+use ulpscope_tensor::DType;
+
+/// Single elements of ordinary noise lie within some five standard deviations; this leaves room for uneven ones.
+pub(super) const ELEMENT_FACTOR: f64 = 8.0;
+
+/// The relative distance (L2) that two tensors of these dtypes may have.
+pub(super) fn limit(target: DType, golden: DType) -> f64 {
+    of_dtype(target).max(of_dtype(golden))
+}
+
+/// `eps^(2/3)`, as constants: the system's power function has another last bit on another machine. Integers and
+/// truth values are exact: they are equal or they are not.
+fn of_dtype(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 | DType::C128 => 3.7e-11,
+        DType::F32 | DType::C64 => 2.4e-5,
+        DType::F16 => 9.8e-3,
+        DType::BF16 => 3.9e-2,
+        dtype if dtype.is_float() => 0.25,
+        _ => 0.0,
+    }
+}

@@ -1,0 +1,324 @@
+//! How far apart two entries are, by whatever both sides have: elements, statistics, digests, plain values.
+
+use ulpscope_dump::{Content, Data, Entry, Rank, TensorEntry};
+use ulpscope_formats::Tensor;
+use ulpscope_formats::json::Json;
+use ulpscope_kernels::{Comparison, Stats, Threads, Tolerance, compare, stats};
+use ulpscope_tensor::DType;
+
+use super::limit::{ELEMENT_FACTOR, limit};
+
+/// Tensors larger than this are spread over all cores; smaller ones are many, and each stays on one.
+const SPREAD_BYTES: u64 = 32 << 20;
+
+/// What a pair was compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Basis {
+    /// Every element.
+    Elements,
+    /// Max, min, mean and norm.
+    Statistics,
+    /// A hash of the bytes.
+    Digest,
+    /// The value itself.
+    Value,
+    /// Nothing that both sides have.
+    Nothing,
+}
+
+impl Basis {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Basis::Elements => "elements",
+            Basis::Statistics => "statistics",
+            Basis::Digest => "digest",
+            Basis::Value => "value",
+            Basis::Nothing => "nothing",
+        }
+    }
+}
+
+/// Max, min, mean and norm; nothing where not recorded.
+pub(super) type Numbers = [Option<f64>; 4];
+
+/// What was measured on a pair.
+#[derive(Debug)]
+pub(super) struct Measured {
+    pub(super) basis: Basis,
+    /// By elements.
+    pub(super) comparison: Option<Box<Comparison>>,
+    /// Statistics of either side.
+    pub(super) target: Numbers,
+    pub(super) golden: Numbers,
+    /// Bytes of elements read, both sides counted.
+    pub(super) bytes: u64,
+    /// What decides the verdict.
+    pub(super) state: State,
+    /// What could not be read, with file and place.
+    pub(super) problems: Vec<String>,
+}
+
+/// Whether two entries agree.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum State {
+    /// The same, bit by bit or as recorded.
+    Equal,
+    /// Within what rounding explains; how much of the limit was used.
+    Close(f64),
+    /// Beyond it; how many times the limit.
+    Far(f64),
+    /// Not to be laid over each other, or another value: why.
+    Different(String),
+    /// NaN or infinite on one side only; how many elements.
+    NonFinite(u64),
+    /// The same, but not finite on either side; how many elements.
+    BothNonFinite(u64),
+    /// Nothing to compare: why.
+    Unknown(String),
+}
+
+/// Measures two entries.
+pub(super) fn measure(target: (&Rank, &Entry), golden: (&Rank, &Entry)) -> Measured {
+    match (&target.1.content, &golden.1.content) {
+        (Content::Tensor(one), Content::Tensor(other)) => measure_tensors((target.0, one), (golden.0, other)),
+        (one, other) => Measured { basis: Basis::Value, ..Measured::of(compare_values(one, other)) },
+    }
+}
+
+impl Measured {
+    fn of(state: State) -> Measured {
+        Measured {
+            basis: Basis::Nothing,
+            comparison: None,
+            target: [None; 4],
+            golden: [None; 4],
+            bytes: 0,
+            state,
+            problems: Vec::new(),
+        }
+    }
+}
+
+fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry)) -> Measured {
+    let mut measured = Measured::of(State::Equal);
+    measured.target = recorded(target.1);
+    measured.golden = recorded(golden.1);
+    let mut load = |(rank, entry): (&Rank, &TensorEntry)| match rank.tensor(entry) {
+        Ok(tensor) => tensor,
+        Err(error) => {
+            measured.problems.push(error.to_string());
+            None
+        }
+    };
+    // A refused or missing file is a problem whether or not the other side has one.
+    let tensors = (load(target), load(golden));
+    if let (Some(one), Some(other)) = &tensors {
+        measured.basis = Basis::Elements;
+        measured.compare_elements(one, other);
+        return measured;
+    }
+    if let (Some(one), Some(other)) = (&target.1.shape, &golden.1.shape)
+        && one != other
+    {
+        measured.state = State::Different(format!("shape {one:?} against {other:?}"));
+        return measured;
+    }
+    // Files without statistics beside them still have some.
+    let computed = |numbers: Numbers, tensor: &Option<Tensor>| match tensor {
+        Some(tensor) if numbers == [None; 4] => numbers_of(&stats(&tensor.view(), Threads::One)),
+        _ => numbers,
+    };
+    measured.target = computed(measured.target, &tensors.0);
+    measured.golden = computed(measured.golden, &tensors.1);
+    if let (Some(one), Some(other)) = (&target.1.digest, &golden.1.digest)
+        && one.len() == other.len()
+    {
+        measured.basis = Basis::Digest;
+        measured.state = if one == other {
+            State::Equal
+        } else if target.1.dtype != golden.1.dtype {
+            State::Unknown(format!("digests of {} and {} bytes never agree", target.1.dtype, golden.1.dtype))
+        } else {
+            State::Different("digest".to_owned())
+        };
+        return measured;
+    }
+    let (one, other) = (measured.target, measured.golden);
+    if one == [None; 4] || other == [None; 4] {
+        let empty = |entry: &TensorEntry| entry.count() == Some(0);
+        measured.state = if empty(target.1) && empty(golden.1) {
+            State::Equal
+        } else {
+            State::Unknown("neither elements nor statistics on both sides".to_owned())
+        };
+        return measured;
+    }
+    measured.basis = Basis::Statistics;
+    let dtypes = (dtype_of(target.1), dtype_of(golden.1));
+    measured.state = compare_statistics(&one, &other, limit(dtypes.0, dtypes.1), golden.1.count());
+    measured
+}
+
+/// A dtype we cannot read is taken for the commonest: its statistics are numbers like any other.
+fn dtype_of(entry: &TensorEntry) -> DType {
+    entry.dtype().unwrap_or(DType::F32)
+}
+
+impl Measured {
+    fn compare_elements(&mut self, target: &Tensor, golden: &Tensor) {
+        let (target, golden) = (target.view(), golden.view());
+        let limit = limit(target.dtype(), golden.dtype());
+        let tolerance = Tolerance { atol: 0.0, rtol: ELEMENT_FACTOR * limit };
+        self.bytes = (target.len() * target.dtype().size() + golden.len() * golden.dtype().size()) as u64;
+        let threads = if self.bytes > SPREAD_BYTES { Threads::All } else { Threads::One };
+        match compare(&target, &golden, tolerance, threads) {
+            Ok(comparison) => {
+                self.state = judge_elements(&comparison, limit);
+                self.comparison = Some(Box::new(comparison));
+            }
+            Err(mismatch) => {
+                let (one, other) = (mismatch.target, mismatch.golden);
+                self.state = State::Different(format!("shape {one:?} against {other:?}"));
+            }
+        }
+    }
+}
+
+/// Near as a whole, and in every element: a norm alone misses a single wrong element, and the largest error alone
+/// says nothing about many small ones.
+fn judge_elements(comparison: &Comparison, limit: f64) -> State {
+    let distances = &comparison.distances;
+    let non_finite = &distances.non_finite;
+    if non_finite.mismatched > 0 {
+        return State::NonFinite(non_finite.mismatched);
+    }
+    let both = non_finite.both_nan + non_finite.both_pos_inf + non_finite.both_neg_inf;
+    if both > 0 {
+        return State::BothNonFinite(both);
+    }
+    if distances.max_abs == 0.0 {
+        return State::Equal;
+    }
+    if limit == 0.0 {
+        return State::Different(format!("{} of {} elements", comparison.over_tolerance, distances.count));
+    }
+    // Elements that are large may be off by their share of the limit; all others by the tensor's.
+    let golden_norm = distances.euclid / distances.rel_l2;
+    let rms = golden_norm / (distances.finite as f64).sqrt();
+    let used = (distances.rel_l2 / limit).max(comparison.needed_atol / (ELEMENT_FACTOR * limit * rms));
+    within(used)
+}
+
+fn within(used: f64) -> State {
+    // Not a number: both the error and what it is held against left the range of doubles.
+    if used <= 1.0 {
+        State::Close(used)
+    } else {
+        State::Far(if used.is_nan() { f64::INFINITY } else { used })
+    }
+}
+
+/// By max, min, mean and norm. Each is held against the size of the tensor, not against itself: a mean near zero
+/// is mostly rounding.
+fn compare_statistics(target: &Numbers, golden: &Numbers, limit: f64, count: Option<u64>) -> State {
+    let finite = |numbers: &Numbers| numbers.iter().flatten().all(|number| number.is_finite());
+    match (finite(target), finite(golden)) {
+        (true, true) => {}
+        (false, false) => return State::BothNonFinite(0),
+        _ => return State::NonFinite(0),
+    }
+    if target == golden {
+        return State::Equal;
+    }
+    let [max, min, mean, norm] = *golden;
+    let extent = max.unwrap_or(0.0).abs().max(min.unwrap_or(0.0).abs());
+    let rms = match (norm, count) {
+        (Some(norm), Some(count)) if count > 0 => norm / (count as f64).sqrt(),
+        _ => extent,
+    };
+    let sizes = [
+        ELEMENT_FACTOR * extent,
+        ELEMENT_FACTOR * extent,
+        rms.max(mean.unwrap_or(0.0).abs()),
+        norm.unwrap_or(0.0).abs(),
+    ];
+    let mut used = 0.0f64;
+    for ((target, golden), size) in target.iter().zip(golden).zip(sizes) {
+        if let (Some(target), Some(golden)) = (target, golden)
+            && target != golden
+        {
+            used = used.max((target - golden).abs() / (limit * size));
+        }
+    }
+    within(used)
+}
+
+/// The statistics a dump recorded, as numbers.
+fn recorded(entry: &TensorEntry) -> Numbers {
+    let number = |json: &Json| match json {
+        Json::Bool(flag) => Some(f64::from(u8::from(*flag))),
+        json => json.as_f64(),
+    };
+    match &entry.data {
+        // Samples end in max, min and mean.
+        Data::Sample(values) if values.len() >= 3 => {
+            let [max, min, mean] = std::array::from_fn(|stat| Some(values[values.len() - 3 + stat]));
+            [max, min, mean, None]
+        }
+        _ => std::array::from_fn(|stat| number(&entry.stats[stat])),
+    }
+}
+
+fn numbers_of(stats: &Stats) -> Numbers {
+    let extremum = |scalar: Option<ulpscope_tensor::Scalar>| scalar.map(|scalar| scalar.to_f64());
+    [extremum(stats.max), extremum(stats.min), stats.mean, Some(stats.norm)]
+}
+
+/// Plain values: equal or not.
+fn compare_values(target: &Content, golden: &Content) -> State {
+    match (target, golden) {
+        (Content::None, Content::None) => State::Equal,
+        (Content::Scalar { kind, value }, Content::Scalar { kind: other_kind, value: other }) => {
+            if value == other || numbers_equal(value, other) {
+                State::Equal
+            } else if kind == "torch.device" && other_kind == "torch.device" {
+                State::Unknown("devices".to_owned())
+            } else {
+                State::Different(format!("{} against {}", shown(value), shown(other)))
+            }
+        }
+        // Groups, streams, memory formats: numbers of another run.
+        (Content::Other(one), Content::Other(other)) if one == other => State::Equal,
+        (Content::Other(_), Content::Other(_)) => State::Unknown("objects that are no tensors".to_owned()),
+        (one, other) => State::Different(format!("{} against {}", kind_of(one), kind_of(other))),
+    }
+}
+
+fn numbers_equal(one: &Json, other: &Json) -> bool {
+    match (one.as_f64(), other.as_f64()) {
+        (Some(one), Some(other)) => one == other || (one.is_nan() && other.is_nan()),
+        _ => false,
+    }
+}
+
+fn kind_of(content: &Content) -> String {
+    match content {
+        Content::None => "None".to_owned(),
+        Content::Tensor(tensor) => format!("a tensor of {}", tensor.dtype),
+        Content::Scalar { kind, value } => format!("{kind} {}", shown(value)),
+        Content::Other(_) => "an object".to_owned(),
+    }
+}
+
+/// A value short enough for a cell.
+fn shown(value: &Json) -> String {
+    const SHOWN: usize = 80;
+    let mut text = Vec::new();
+    let written = ulpscope_formats::json::write(value, ulpscope_formats::json::Layout::OneLine, &mut text);
+    let text = String::from_utf8(text).unwrap_or_default();
+    match (written, text.char_indices().nth(SHOWN)) {
+        (Ok(()), None) => text,
+        (Ok(()), Some((end, _))) => format!("{}…", &text[..end]),
+        (Err(_), _) => value.describe(),
+    }
+}

@@ -1,0 +1,185 @@
+//! Pairing by the order of calls: the longest common subsequence of two sequences of tokens.
+//!
+//! A token says what a call is: API or module, direction, shapes, the module it was made in. The first pass aligns
+//! the finest tokens; between the calls it has paired, further passes align with less and less, down to the
+//! operation behind a name. So an extra call is skipped and the two sides lock on again behind it, and where all
+//! shapes differ (another batch size) names and order still pair everything.
+
+mod anchors;
+mod common;
+mod slide;
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use rayon::prelude::*;
+use ulpscope_dump::{CallKind, Rank};
+
+use super::How;
+use super::backward;
+use super::by_name;
+use super::links::Links;
+use super::names::{Names, SideNames};
+use super::signature;
+
+/// Calls whose shapes are looked at before equal names are trusted without looking at all.
+const SAMPLES: usize = 4096;
+
+/// Names where the two sides make the same calls in the same order; otherwise alignment, and then names again for
+/// calls that were only moved.
+pub(super) fn auto(target: &Rank, golden: &Rank, names: &Names, links: &mut Links) {
+    if same_calls(names, links) && names_hold(target, golden, &names.target) {
+        for call in 0..names.target.len() {
+            links.join(call, call, names.how(call, call, How::Exact));
+        }
+        return;
+    }
+    let aligned = Aligned::of(target, golden, names, links);
+    aligned.join_forward(names, links);
+    aligned.join_moved(names, links);
+    aligned.join_backward(names, links);
+}
+
+/// Alignment alone.
+pub(super) fn align(target: &Rank, golden: &Rank, names: &Names, links: &mut Links) {
+    let aligned = Aligned::of(target, golden, names, links);
+    aligned.join_forward(names, links);
+    aligned.join_backward(names, links);
+}
+
+/// Whether both sides have the same names in the same order.
+fn same_calls(names: &Names, links: &Links) -> bool {
+    let (ours, theirs) = (&names.target, &names.golden);
+    ours.len() == theirs.len()
+        && (0..ours.len()).all(|call| ours.name(call) == theirs.name(call) && links.golden(call).is_none())
+}
+
+/// Whether shapes speak for the names: they agree, or they differ nearly everywhere and speak for nothing, as with
+/// another batch size. Shapes that differ here and are found elsewhere speak of calls left out and added.
+fn names_hold(target: &Rank, golden: &Rank, names: &SideNames) -> bool {
+    let stride = names.len().div_ceil(SAMPLES).max(1);
+    let samples: Vec<usize> = (0..names.len()).step_by(stride).collect();
+    let shapes: Vec<(u64, u64)> =
+        samples.par_iter().map(|&call| (signature::of(target, call), signature::of(golden, call))).collect();
+    let name = |place: usize| (names.key[samples[place]], names.kind[samples[place]]);
+    let differing: Vec<usize> =
+        (0..samples.len()).filter(|&place| shapes[place].0 != shapes[place].1).collect();
+    let there: HashSet<_> = (0..samples.len()).map(|place| (name(place), shapes[place].1)).collect();
+    let elsewhere =
+        differing.iter().filter(|&&place| there.contains(&(name(place), shapes[place].0))).count();
+    differing.is_empty() || differing.len() * 2 > samples.len() && elsewhere * 2 < differing.len()
+}
+
+/// What an alignment has found.
+struct Aligned {
+    /// Pairs of calls, in the order of both sides.
+    pairs: Vec<(usize, usize)>,
+    signatures: [Vec<u64>; 2],
+}
+
+impl Aligned {
+    fn of(target: &Rank, golden: &Rank, names: &Names, links: &Links) -> Aligned {
+        let signatures = [signature::of_all(target), signature::of_all(golden)];
+        let ours: Vec<usize> = (0..names.target.len()).filter(|&call| links.golden(call).is_none()).collect();
+        let theirs: Vec<usize> =
+            (0..names.golden.len()).filter(|&call| links.target(call).is_none()).collect();
+        let tokens = |side: &SideNames, calls: &[usize], signatures: &[u64], grain| -> Vec<u64> {
+            calls.par_iter().map(|&call| token(names, side, call, signatures[call], grain)).collect()
+        };
+        let mut found: Vec<(u32, u32)> = Vec::new();
+        let mut budget = common::BUDGET;
+        for grain in [Grain::Place, Grain::Shapes, Grain::Name, Grain::Operation] {
+            if grain == Grain::Place && !names.parents_known || found.len() == ours.len().min(theirs.len()) {
+                continue;
+            }
+            let a = tokens(&names.target, &ours, &signatures[0], grain);
+            let b = tokens(&names.golden, &theirs, &signatures[1], grain);
+            found = refine(&found, &a, &b, &mut budget);
+            if grain == Grain::Shapes {
+                slide::to_equal_names(&mut found, &a, &b, |a, b| {
+                    names.target.name(ours[a as usize]) == names.golden.name(theirs[b as usize])
+                });
+            }
+        }
+        let pairs = found.into_iter().map(|(a, b)| (ours[a as usize], theirs[b as usize])).collect();
+        Aligned { pairs, signatures }
+    }
+
+    /// Joins all but backward calls.
+    fn join_forward(&self, names: &Names, links: &mut Links) {
+        for &(target, golden) in &self.pairs {
+            if names.target.kind[target] != CallKind::Backward {
+                links.join(target, golden, names.how(target, golden, How::Aligned));
+            }
+        }
+    }
+
+    fn join_backward(&self, names: &Names, links: &mut Links) {
+        let of_backward = |(target, _): &&(usize, usize)| names.target.kind[*target] == CallKind::Backward;
+        let suggested: Vec<(usize, usize)> = self.pairs.iter().filter(of_backward).copied().collect();
+        backward::follow(names, &suggested, links);
+    }
+
+    /// Joins calls of equal names that an order of calls cannot: they changed places. A name is good for that as
+    /// long as no call of its API or module has been found shifted, and the shapes agree if shapes say anything.
+    fn join_moved(&self, names: &Names, links: &mut Links) {
+        let [ours, theirs] = &self.signatures;
+        let alike = |&(target, golden): &(usize, usize)| ours[target] == theirs[golden];
+        let shapes_count = self.pairs.iter().filter(|pair| alike(pair)).count() * 2 >= self.pairs.len();
+        let shifted: HashSet<(u32, CallKind)> = self
+            .pairs
+            .iter()
+            .filter(|&&(target, golden)| names.target.number[target] != names.golden.number[golden])
+            .map(|&(target, _)| (names.target.key[target], names.target.kind[target]))
+            .collect();
+        for (target, golden) in by_name::equal_names(names, links) {
+            let (key, kind) = (names.target.key[target], names.target.kind[target]);
+            if kind != CallKind::Backward
+                && !shifted.contains(&(key, kind))
+                && (!shapes_count || alike(&(target, golden)))
+            {
+                links.join(target, golden, names.how(target, golden, How::Exact));
+            }
+        }
+    }
+}
+
+/// How much of a call its token tells, finest first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Grain {
+    /// Name, shapes, and the module it was made in.
+    Place,
+    /// Name and shapes.
+    Shapes,
+    /// Name.
+    Name,
+    /// Operation and shapes.
+    Operation,
+}
+
+fn token(names: &Names, side: &SideNames, call: usize, signature: u64, grain: Grain) -> u64 {
+    let (key, kind) = (side.key[call], side.kind[call]);
+    let mut hasher = DefaultHasher::new();
+    match grain {
+        Grain::Place => (key, kind, signature, side.parent[call]).hash(&mut hasher),
+        Grain::Shapes => (key, kind, signature).hash(&mut hasher),
+        Grain::Name => (key, kind).hash(&mut hasher),
+        Grain::Operation => (names.operation[key as usize], kind, signature).hash(&mut hasher),
+    }
+    hasher.finish()
+}
+
+/// Keeps what has been found, and aligns what lies between.
+fn refine(found: &[(u32, u32)], a: &[u64], b: &[u64], budget: &mut u64) -> Vec<(u32, u32)> {
+    let mut refined = Vec::with_capacity(found.len());
+    let mut start = (0, 0);
+    for &end in found.iter().chain([&(a.len() as u32, b.len() as u32)]) {
+        if start.0 < end.0 && start.1 < end.1 {
+            common::subsequence(a, b, start.0..end.0, start.1..end.1, budget, &mut refined);
+        }
+        refined.push(end);
+        start = (end.0 + 1, end.1 + 1);
+    }
+    refined.pop();
+    refined
+}

@@ -1,0 +1,228 @@
+//! Which call of the target belongs to which call of the golden, and which entries of the two belong together.
+//!
+//! ```text
+//! target, golden ──► Names        each call's key and number, in one spelling, mapping files applied
+//!                      │
+//!                      ├─ by_name    exact, shape, fuzzy
+//!                      └─ align      tokens of both sequences, finest first; what is left, coarser
+//!                           │
+//!                         backward   follows its forward call
+//!                      ▼
+//!                    Links ──► Unit, Unit, …   every call of either side exactly once, with a reason where alone
+//! ```
+//! Numbers in names count calls of one API. One call more on one side shifts all later ones, so equal names are
+//! evidence, not proof: [`Matching::Auto`] trusts them only as far as the order and the shapes of the calls
+//! around them agree.
+
+mod align;
+mod backward;
+mod by_name;
+mod entries;
+mod links;
+mod names;
+mod operation;
+mod reason;
+mod signature;
+mod units;
+mod wrappers;
+
+use std::fmt;
+use std::str::FromStr;
+
+use ulpscope_dump::Rank;
+
+use crate::mapping::Mapping;
+use links::Links;
+use names::Names;
+
+pub use entries::{EntryHow, EntryPair, EntryReason, EntryUnit, pair_entries};
+pub use reason::Reason;
+
+/// How calls of two ranks are put together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Matching {
+    /// Exact where that holds, alignment for the rest.
+    #[default]
+    Auto,
+    /// Equal names.
+    Exact,
+    /// Equal names, and equal shapes and numbers of inputs and outputs.
+    Shape,
+    /// Equal names but for the number of the call, within one level.
+    Fuzzy,
+    /// The order of the calls, whatever their numbers.
+    Align,
+}
+
+impl Matching {
+    const WORDS: [(&'static str, Matching); 5] = [
+        ("auto", Matching::Auto),
+        ("exact", Matching::Exact),
+        ("shape", Matching::Shape),
+        ("fuzzy", Matching::Fuzzy),
+        ("align", Matching::Align),
+    ];
+}
+
+impl fmt::Display for Matching {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = Matching::WORDS.iter().find(|(_, matching)| matching == self);
+        f.pad(word.map_or("auto", |(word, _)| word))
+    }
+}
+
+/// A word that is no way of matching.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected one of auto, exact, shape, fuzzy, align, found {0:?}")]
+pub struct UnknownMatching(pub String);
+
+impl FromStr for Matching {
+    type Err = UnknownMatching;
+
+    fn from_str(word: &str) -> Result<Matching, UnknownMatching> {
+        let found = Matching::WORDS.iter().find(|(known, _)| *known == word);
+        found.map(|(_, matching)| *matching).ok_or_else(|| UnknownMatching(word.to_owned()))
+    }
+}
+
+/// How to pair.
+#[derive(Clone, Debug, Default)]
+pub struct PairOptions {
+    /// The way.
+    pub matching: Matching,
+    /// What the user knows better; nothing by default.
+    pub mapping: Mapping,
+}
+
+/// What made a pair a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum How {
+    /// The names are equal.
+    Exact,
+    /// The names are equal, and so are the shapes.
+    Shape,
+    /// The names are equal but for the number.
+    Fuzzy,
+    /// They stand at the same place in the order of calls, under different names.
+    Aligned,
+    /// A mapping file says so.
+    Mapped,
+}
+
+impl fmt::Display for How {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            How::Exact => "exact",
+            How::Shape => "shape",
+            How::Fuzzy => "fuzzy",
+            How::Aligned => "aligned",
+            How::Mapped => "mapped",
+        })
+    }
+}
+
+/// Two calls that belong together, by their numbers in [`Rank::calls`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallPair {
+    /// The target's.
+    pub target: usize,
+    /// The golden's.
+    pub golden: usize,
+    /// Why.
+    pub how: How,
+}
+
+/// A pair, or a call that only one side has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// On both sides.
+    Pair(CallPair),
+    /// In the target only.
+    TargetOnly {
+        /// Its number in [`Rank::calls`].
+        call: usize,
+        /// Why it is alone.
+        reason: Reason,
+    },
+    /// In the golden only.
+    GoldenOnly {
+        /// Its number in [`Rank::calls`].
+        call: usize,
+        /// Why it is alone.
+        reason: Reason,
+    },
+}
+
+/// Units by what they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PairCounts {
+    /// Pairs with equal names.
+    pub exact: u64,
+    /// Pairs with equal names and shapes.
+    pub shape: u64,
+    /// Pairs whose numbers were ignored.
+    pub fuzzy: u64,
+    /// Pairs from the order of calls.
+    pub aligned: u64,
+    /// Pairs from a mapping file.
+    pub mapped: u64,
+    /// Calls of the target without a partner.
+    pub target_only: u64,
+    /// Calls of the golden without a partner.
+    pub golden_only: u64,
+}
+
+impl PairCounts {
+    /// Pairs of all kinds.
+    pub fn pairs(&self) -> u64 {
+        self.exact + self.shape + self.fuzzy + self.aligned + self.mapped
+    }
+
+    fn add(&mut self, unit: &Unit) {
+        *match unit {
+            Unit::Pair(pair) => match pair.how {
+                How::Exact => &mut self.exact,
+                How::Shape => &mut self.shape,
+                How::Fuzzy => &mut self.fuzzy,
+                How::Aligned => &mut self.aligned,
+                How::Mapped => &mut self.mapped,
+            },
+            Unit::TargetOnly { .. } => &mut self.target_only,
+            Unit::GoldenOnly { .. } => &mut self.golden_only,
+        } += 1;
+    }
+}
+
+/// All calls of two ranks, put together.
+#[derive(Clone, Debug, Default)]
+pub struct Pairing {
+    /// Every call of either side once: in the target's order of execution, what only the golden has behind the
+    /// call it follows there.
+    pub units: Vec<Unit>,
+    /// How many of which.
+    pub counts: PairCounts,
+    /// What a mapping file says that could not be followed, with file and line.
+    pub notes: Vec<String>,
+}
+
+/// Puts the calls of two ranks together. A call whose entries cannot be read is paired by its name and place; the
+/// trouble with its entries is told when they are measured.
+pub fn pair(target: &Rank, golden: &Rank, options: &PairOptions) -> Pairing {
+    let mapping = &options.mapping;
+    let mut notes = Vec::new();
+    let lenient = matches!(options.matching, Matching::Auto | Matching::Align);
+    let names = Names::of(target, golden, mapping, lenient, &mut notes);
+    let mut links = Links::new(target.calls().len(), golden.calls().len());
+    links.force(&mapping.call_pairs(target, golden, &mut notes));
+    match options.matching {
+        Matching::Exact => by_name::exact(&names, &mut links),
+        Matching::Shape => by_name::shape(target, golden, &names, &mut links),
+        Matching::Fuzzy => by_name::fuzzy(&names, &mut links),
+        Matching::Align => align::align(target, golden, &names, &mut links),
+        Matching::Auto => align::auto(target, golden, &names, &mut links),
+    }
+    let units = units::lay_out(&names, &links, options.matching);
+    let mut counts = PairCounts::default();
+    units.iter().for_each(|unit| counts.add(unit));
+    Pairing { units, counts, notes }
+}

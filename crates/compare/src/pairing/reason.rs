@@ -1,0 +1,116 @@
+//! Why a call has no partner, in words.
+
+use std::fmt;
+
+use crate::style::Side;
+
+/// Why a call has no partner. `other` is the side that lacks one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The other side never calls this API or module in this direction.
+    Absent {
+        /// The side that lacks it.
+        other: Side,
+    },
+    /// The other side calls it less often.
+    Surplus {
+        /// The side that has fewer.
+        other: Side,
+        /// Calls on this side.
+        here: u32,
+        /// Calls on the other.
+        there: u32,
+    },
+    /// The other side calls it as often or more, but not here.
+    Elsewhere {
+        /// The side that lacks it.
+        other: Side,
+    },
+    /// The other side calls it, but no call there has this number.
+    OtherNumber {
+        /// The side that lacks it.
+        other: Side,
+        /// Calls on the other side.
+        there: u32,
+    },
+    /// The call of the same name takes or gives tensors of other shapes.
+    OtherShapes {
+        /// The side of that call.
+        other: Side,
+    },
+    /// Computed again during the backward pass, which the other side does not do.
+    Recomputed {
+        /// The side that computes once.
+        other: Side,
+    },
+    /// The forward call has a partner, which has no backward call.
+    NoBackward {
+        /// The side that lacks it.
+        other: Side,
+    },
+    /// A mapping file gives it a name that the other side does not have.
+    MappedNowhere {
+        /// The side that lacks it.
+        other: Side,
+    },
+}
+
+fn word(side: Side) -> &'static str {
+    match side {
+        Side::Target => "target",
+        Side::Golden => "golden",
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Reason::Absent { other } => {
+                write!(f, "{} never makes a call of this name in this direction", word(other))
+            }
+            Reason::Surplus { other, here, there } => {
+                let (here_word, other) = (word(opposite(other)), word(other));
+                let times = if there == 1 { "time" } else { "times" };
+                write!(
+                    f,
+                    "{other} makes this call {there} {times}, {here_word} {here}; at this place {other} does not"
+                )
+            }
+            Reason::Elsewhere { other } => {
+                write!(f, "{} makes this call too, but not at this place in the order of calls", word(other))
+            }
+            Reason::OtherNumber { other, there } => {
+                let calls = if there == 1 { "call" } else { "calls" };
+                write!(f, "no call of {} has this number ({there} {calls} differ in it only)", word(other))
+            }
+            Reason::OtherShapes { other } => {
+                let other = word(other);
+                write!(
+                    f,
+                    "the call of the same name in {other} has other shapes, or another number of tensors"
+                )
+            }
+            Reason::Recomputed { other } => {
+                let other = word(other);
+                write!(
+                    f,
+                    "computed again during backward (activation checkpointing), which {other} does not do"
+                )
+            }
+            Reason::NoBackward { other } => {
+                write!(f, "its forward call has a partner, for which {} recorded no backward", word(other))
+            }
+            Reason::MappedNowhere { other } => {
+                write!(f, "the mapping file gives it a name that {} does not have", word(other))
+            }
+        }
+    }
+}
+
+/// The other one.
+pub(super) fn opposite(side: Side) -> Side {
+    match side {
+        Side::Target => Side::Golden,
+        Side::Golden => Side::Target,
+    }
+}

@@ -1,0 +1,126 @@
+//! Every call of either side once, in the target's order, with a reason where it is alone.
+
+use std::collections::{HashMap, HashSet};
+
+use ulpscope_dump::CallKind;
+
+use super::backward::backward_calls;
+use super::links::Links;
+use super::names::{NO_PARENT, Names, SideNames};
+use super::{CallPair, Matching, Reason, Unit};
+use crate::style::Side;
+
+/// Lays out the units.
+pub(super) fn lay_out(names: &Names, links: &Links, matching: Matching) -> Vec<Unit> {
+    let ours = Alone::of(&names.target, &names.golden, Side::Golden, matching);
+    let theirs = Alone::of(&names.golden, &names.target, Side::Target, matching);
+    // What only the golden has stands behind the nearest call before it that has a partner.
+    let mut golden_only: Vec<(Option<usize>, usize)> = Vec::new();
+    let mut before = None;
+    for golden in 0..names.golden.len() {
+        match links.target(golden) {
+            Some(target) => before = Some(target),
+            None => golden_only.push((before, golden)),
+        }
+    }
+    golden_only.sort_by_key(|(before, _)| *before);
+    let mut golden_only = golden_only.into_iter().peekable();
+    let mut units = Vec::with_capacity(names.target.len() + golden_only.len());
+    let mut insert = |units: &mut Vec<Unit>, place: Option<usize>| {
+        while let Some((_, call)) = golden_only.next_if(|(before, _)| *before <= place) {
+            let forward_paired =
+                names.golden.forward(call).is_some_and(|forward| links.target(forward).is_some());
+            units.push(Unit::GoldenOnly { call, reason: theirs.reason(call, forward_paired) });
+        }
+    };
+    insert(&mut units, None);
+    for call in 0..names.target.len() {
+        units.push(match links.golden(call) {
+            Some((golden, how)) => Unit::Pair(CallPair { target: call, golden, how }),
+            None => {
+                let forward_paired =
+                    names.target.forward(call).is_some_and(|forward| links.golden(forward).is_some());
+                Unit::TargetOnly { call, reason: ours.reason(call, forward_paired) }
+            }
+        });
+        insert(&mut units, Some(call));
+    }
+    units
+}
+
+/// What reasons are drawn from: the calls of one side, and how often the other makes them.
+struct Alone<'a> {
+    names: &'a SideNames,
+    other: Side,
+    matching: Matching,
+    here: HashMap<(u32, CallKind), u32>,
+    there: HashMap<(u32, CallKind), u32>,
+    names_there: HashSet<(u32, CallKind, u32)>,
+    backward_of: Vec<Option<u32>>,
+    first_backward: usize,
+}
+
+impl<'a> Alone<'a> {
+    fn of(names: &'a SideNames, others: &SideNames, other: Side, matching: Matching) -> Alone<'a> {
+        let names_there = match matching {
+            Matching::Shape => (0..others.len()).map(|call| others.name(call)).collect(),
+            _ => HashSet::new(),
+        };
+        let is_backward = |kind: &CallKind| *kind == CallKind::Backward;
+        Alone {
+            names,
+            other,
+            matching,
+            here: counts(names),
+            there: counts(others),
+            names_there,
+            backward_of: backward_calls(names),
+            first_backward: names.kind.iter().position(is_backward).unwrap_or(usize::MAX),
+        }
+    }
+
+    fn reason(&self, call: usize, forward_paired: bool) -> Reason {
+        let other = self.other;
+        let (key, kind) = (self.names.key[call], self.names.kind[call]);
+        let count = |counts: &HashMap<_, u32>, kind| counts.get(&(key, kind)).copied().unwrap_or(0);
+        let (here, there) = (count(&self.here, kind), count(&self.there, kind));
+        let by_order = !matches!(self.matching, Matching::Exact | Matching::Shape);
+        if by_order && kind == CallKind::Backward && forward_paired {
+            Reason::NoBackward { other }
+        } else if self.is_recomputed(call, here, there, count(&self.here, CallKind::Backward)) {
+            Reason::Recomputed { other }
+        } else if there == 0 && self.names.mapped[call] {
+            Reason::MappedNowhere { other }
+        } else if there == 0 {
+            Reason::Absent { other }
+        } else if self.names_there.contains(&self.names.name(call)) {
+            Reason::OtherShapes { other }
+        } else if !by_order {
+            Reason::OtherNumber { other, there }
+        } else if here > there {
+            Reason::Surplus { other, here, there }
+        } else {
+            Reason::Elsewhere { other }
+        }
+    }
+
+    /// A forward call made for the backward pass of an earlier one has no backward call of its own. Where modules
+    /// were recorded, it was made in the backward pass of one.
+    fn is_recomputed(&self, call: usize, here: u32, there: u32, backward: u32) -> bool {
+        let parent = self.names.parent[call];
+        let in_backward = parent != NO_PARENT && parent & 1 == 1;
+        self.names.kind[call] == CallKind::Forward
+            && call > self.first_backward
+            && self.backward_of[call].is_none()
+            && here > there
+            && (in_backward || backward > 0 && there > 0)
+    }
+}
+
+fn counts(names: &SideNames) -> HashMap<(u32, CallKind), u32> {
+    let mut counts = HashMap::new();
+    for (&key, &kind) in names.key.iter().zip(&names.kind) {
+        *counts.entry((key, kind)).or_default() += 1;
+    }
+    counts
+}

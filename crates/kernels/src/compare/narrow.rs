@@ -1,0 +1,223 @@
+//! The lean loop over one block of pairs that are exact in f32.
+//!
+//! What must be a sum is summed in f64. Shares are estimated in f32, sixteen to a register, and so are maxima where
+//! only distances are asked for; wherever an estimate could decide the result, the block, which is still in the
+//! first-level cache, is measured again in f64. The results are those of f64 throughout.
+//!
+//! With the errors asked for, the same loop sums them, since it has differences and quotients at hand: the pass is
+//! bound by arithmetic, and a second loop would widen and subtract all over again.
+
+use super::exponents::Exponents;
+use super::loops::{ErrorSums, SHARE_LIMITS, Sums};
+use super::pair::Packed;
+use super::ulp::{self, UlpDistance};
+use crate::lanes::{LANES, Source, count, each_pair_group, fold, larger, smaller, sum};
+use crate::level::{Kernel, add_exact_product};
+
+/// A relative error estimated in f32 (a rounded difference, a rounded quotient) is off by less than this many
+/// units in its last place. Two roundings and that of the limit itself make three.
+const ESTIMATE_ULPS: u32 = 8;
+
+/// The same as a share of the estimate.
+const ESTIMATE_ERROR: f64 = ESTIMATE_ULPS as f64 * f32::EPSILON as f64;
+
+/// The magnitude of an f32, as bits.
+const MAGNITUDE: u32 = u32::MAX >> 1;
+
+const INFINITY: u32 = f32::INFINITY.to_bits();
+
+/// One block of narrow pairs after the lean loop.
+pub(super) struct NarrowBlock {
+    pub(super) sums: Sums,
+    pub(super) maxima: Maxima,
+    pub(super) has_zero_golden: bool,
+    /// The smallest magnitude in golden; only looked for together with errors, or where zeros are expected.
+    pub(super) least_golden: f32,
+    pub(super) under: [u64; 2],
+    /// Some estimate lies too close to a share's limit to tell its side.
+    pub(super) unsure: bool,
+    /// All zero if not asked for.
+    pub(super) errors: ErrorSums,
+    /// Distances of both sides as f32; nothing if not asked for.
+    pub(super) ulp: UlpDistance,
+}
+
+/// The largest differences of a block.
+pub(super) struct Maxima {
+    pub(super) abs: f64,
+    pub(super) rel: f64,
+    /// Nothing is estimated.
+    pub(super) exact: bool,
+}
+
+impl Maxima {
+    /// No absolute difference is above this.
+    pub(super) fn abs_at_most(&self) -> f64 {
+        if self.exact { self.abs } else { self.abs * (1.0 + ESTIMATE_ERROR) }
+    }
+
+    /// No relative difference is above this.
+    pub(super) fn rel_at_most(&self) -> f64 {
+        if self.exact { self.rel } else { self.rel * (1.0 + ESTIMATE_ERROR) }
+    }
+}
+
+impl NarrowBlock {
+    /// Whether the loop met a zero golden without expecting one: a quotient was then infinite, or not a number, which
+    /// as an integer is larger still and in a sum stays. The block must be taken again.
+    pub(super) fn met_zero_golden(&self) -> bool {
+        !(self.maxima.rel.is_finite() && self.errors.rel.is_finite())
+    }
+
+    /// Squares of finite f32 cannot overflow in f64, so finite sums mean finite elements.
+    pub(super) fn is_finite(&self) -> bool {
+        self.sums.target_squares.is_finite() && self.sums.golden_squares.is_finite()
+    }
+}
+
+/// The loop. Magnitudes are compared as integers, which order like the floats whose bits they are and have
+/// twice the units to run on. `ZEROS` says that zeros are to be expected in golden: they cost a tenth.
+pub(super) struct Narrow<'a, S, const ZEROS: bool> {
+    pub(super) pairs: Packed<'a, S>,
+}
+
+/// The loop with errors: it also notes the exponents of the differences.
+pub(super) struct NarrowErrors<'a, S, const ZEROS: bool> {
+    pub(super) pairs: Packed<'a, S>,
+    pub(super) exponents: &'a mut Exponents,
+}
+
+impl<S: Source<Value = f32>, const ZEROS: bool> Kernel for Narrow<'_, S, ZEROS> {
+    type Output = NarrowBlock;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> NarrowBlock {
+        measure::<S, FMA, ZEROS, false>(self.pairs, &mut [])
+    }
+}
+
+impl<S: Source<Value = f32>, const ZEROS: bool> Kernel for NarrowErrors<'_, S, ZEROS> {
+    type Output = NarrowBlock;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> NarrowBlock {
+        measure::<S, FMA, ZEROS, true>(self.pairs, self.exponents)
+    }
+}
+
+#[inline(always)]
+fn measure<S: Source<Value = f32>, const FMA: bool, const ZEROS: bool, const ERRORS: bool>(
+    pairs: Packed<'_, S>,
+    exponents: &mut [u8],
+) -> NarrowBlock {
+    // Errors of few bits take few values: estimated maxima would tie in nearly every block.
+    let exact = ERRORS && S::SIZE < size_of::<f32>();
+    let ulp = ERRORS && S::SIZE == size_of::<f32>();
+    // The lower ends of the ranges in which an estimate is too close to a limit.
+    let limits = SHARE_LIMITS.map(|limit| (limit as f32).to_bits() - ESTIMATE_ULPS);
+    let mut product = [0.0; LANES];
+    let mut target_squares = [0.0; LANES];
+    let mut golden_squares = [0.0; LANES];
+    let mut difference_squares = [0.0; LANES];
+    let mut sum_abs = [0.0; LANES];
+    let mut sum_rel = [0.0; LANES];
+    let mut exact_max_abs = [0.0; LANES];
+    let mut exact_max_rel = [0.0; LANES];
+    let mut max_abs = [0u32; LANES];
+    let mut max_rel = [0u32; LANES];
+    let mut max_ulp = [0; LANES];
+    // In halves, so that the sums of a block fit.
+    let mut low_ulp = [0; LANES];
+    let mut high_ulp = [0; LANES];
+    let mut least_golden = [INFINITY; LANES];
+    let mut under_0 = [0u32; LANES];
+    let mut under_1 = [0u32; LANES];
+    let mut nearest = [u32::MAX; LANES];
+    let mut exponents = exponents.as_chunks_mut::<LANES>().0.iter_mut();
+    let filling = each_pair_group(
+        pairs.source,
+        pairs.target,
+        pairs.golden,
+        // Called for whole groups and for the last: without being told to, the compiler would inline neither.
+        #[inline(always)]
+        |a, b| {
+            for lane in 0..LANES {
+                let (wide_a, wide_b) = (f64::from(a[lane]), f64::from(b[lane]));
+                let difference = wide_a - wide_b;
+                product[lane] = add_exact_product::<FMA>(product[lane], wide_a, wide_b);
+                target_squares[lane] = add_exact_product::<FMA>(target_squares[lane], wide_a, wide_a);
+                golden_squares[lane] = add_exact_product::<FMA>(golden_squares[lane], wide_b, wide_b);
+                difference_squares[lane] += difference * difference;
+                if ERRORS {
+                    let abs = difference.abs();
+                    let rel = if ZEROS && wide_b == 0.0 { 0.0 } else { (difference / wide_b).abs() };
+                    sum_abs[lane] += abs;
+                    sum_rel[lane] += rel;
+                    if exact {
+                        exact_max_abs[lane] = larger(exact_max_abs[lane], abs);
+                        exact_max_rel[lane] = larger(exact_max_rel[lane], rel);
+                    }
+                }
+            }
+            let mut sizes = [0u32; LANES];
+            for lane in 0..LANES {
+                let abs = (a[lane] - b[lane]).to_bits() & MAGNITUDE;
+                let mut divisor = b[lane].to_bits() & MAGNITUDE;
+                if ZEROS || ERRORS {
+                    least_golden[lane] = smaller(least_golden[lane], divisor);
+                }
+                if ZEROS {
+                    // A zero golden has no relative error; an infinite divisor makes it zero.
+                    divisor = if divisor == 0 { INFINITY } else { divisor };
+                }
+                let rel = (f32::from_bits(abs) / f32::from_bits(divisor)).to_bits();
+                if ERRORS {
+                    sizes[lane] = abs >> 23;
+                }
+                if ulp {
+                    let apart = ulp::f32_distance(a[lane], b[lane]);
+                    max_ulp[lane] = larger(max_ulp[lane], apart);
+                    low_ulp[lane] += apart & 0xffff;
+                    high_ulp[lane] += apart >> 16;
+                }
+                if !exact {
+                    max_abs[lane] = larger(max_abs[lane], abs);
+                    max_rel[lane] = larger(max_rel[lane], rel);
+                }
+                // Negative under a limit, which as an unsigned number is far above it.
+                let above = limits.map(|limit| rel.wrapping_sub(limit));
+                under_0[lane] += above[0] >> 31;
+                under_1[lane] += above[1] >> 31;
+                nearest[lane] = smaller(nearest[lane], smaller(above[0], above[1]));
+            }
+            if ERRORS && let Some(out) = exponents.next() {
+                *out = sizes.map(|size| size as u8);
+            }
+        },
+    );
+    let least_golden = fold(least_golden, smaller);
+    let float = |lanes: [u32; LANES]| f64::from(f32::from_bits(fold(lanes, larger)));
+    NarrowBlock {
+        sums: Sums {
+            product: sum(product),
+            target_squares: sum(target_squares),
+            golden_squares: sum(golden_squares),
+            difference_squares: sum(difference_squares),
+        },
+        maxima: if exact {
+            Maxima { abs: fold(exact_max_abs, larger), rel: fold(exact_max_rel, larger), exact }
+        } else {
+            Maxima { abs: float(max_abs), rel: float(max_rel), exact }
+        },
+        has_zero_golden: ZEROS && least_golden == 0,
+        least_golden: f32::from_bits(least_golden),
+        // What fills up the last group agrees; where zeros are not expected it makes the block be taken again.
+        under: [under_0, under_1].map(|lanes| count(lanes).saturating_sub(filling)),
+        unsure: fold(nearest, smaller) <= 2 * ESTIMATE_ULPS,
+        errors: ErrorSums { abs: sum(sum_abs), rel: sum(sum_rel) },
+        ulp: UlpDistance {
+            max: fold(max_ulp, larger).into(),
+            sum: (count(low_ulp) + (count(high_ulp) << 16)).into(),
+        },
+    }
+}
