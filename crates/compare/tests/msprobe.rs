@@ -27,8 +27,8 @@ impl Sink for Kept {
         Ok(())
     }
 
-    fn row(&mut self, row: &Row) -> std::io::Result<()> {
-        self.rows.push(row.clone());
+    fn row(&mut self, row: Row) -> std::io::Result<()> {
+        self.rows.push(row);
         Ok(())
     }
 }
