@@ -47,10 +47,10 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return golden.unpack("msprobe", tmp_path_factory.mktemp("golden"))
 
 
-def run(style: str, target: Path, trusted: Path, out: Path) -> Rows:
+def run(style: str, target: Path, trusted: Path, out: Path, *options: str) -> Rows:
     """Compares, and returns the rows of the one csv that comes of it, the header first."""
     command = [sys.executable, "-m", "ulpscope", "compare", target, trusted, "-o", out]
-    command += ["--style", style, "--format", "csv"]
+    command += ["--style", style, "--format", "csv", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr
     (result,) = out.glob("compare_result*.csv")
@@ -110,7 +110,7 @@ def test_rows_are_those_of_26(archive: Path, tmp_path: Path, case: str) -> None:
 def test_rows_and_advice_are_those_of_1(archive: Path, tmp_path: Path, case: str) -> None:
     old = archive / "old/v1.1.1"
     target, trusted = (old / name / "step0/rank/dump.json" for name in OLD_CASES[case])
-    ours = run("msprobe-1", target, trusted, tmp_path)
+    ours = run("msprobe-1", target, trusted, tmp_path, "-s")
     (result,) = (old / case).glob("*.xlsx")
     assert_same(ours, workbook(result), in_workbook)
     (advice,) = tmp_path.glob("advisor*.txt")

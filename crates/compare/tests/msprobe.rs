@@ -209,8 +209,13 @@ fn dumps_of_different_tasks_are_compared_by_their_statistics() {
     let (target, _target_folder) = side("real", "target");
     let (golden, _golden_folder) = side("statistics", "golden");
     let mut kept = Kept::default();
-    compare_ranks(&Msprobe::default(), &target, &golden, &mut kept, &NoProgress).unwrap();
+    let outcome = compare_ranks(&Msprobe::default(), &target, &golden, &mut kept, &NoProgress).unwrap();
     assert!(kept.columns.contains(&"Max diff".to_owned()));
+    assert!(
+        outcome.notes[0].starts_with("target's task is tensor, golden's is statistics"),
+        "{:?}",
+        outcome.notes
+    );
 }
 
 #[test]
