@@ -95,28 +95,42 @@ fn push_list<T>(items: &[T], out: &mut String, mut push: impl FnMut(&T, &mut Str
 fn push_quoted(text: &str, out: &mut String) {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.push(quote);
-    for c in text.chars() {
-        match c {
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if c == quote => {
-                out.push('\\');
-                out.push(c);
-            }
-            c if printable(c) => out.push(c),
-            c => {
-                let code = u32::from(c);
-                let _ = match code {
-                    0..=0xff => write!(out, "\\x{code:02x}"),
-                    0x100..=0xffff => write!(out, "\\u{code:04x}"),
-                    _ => write!(out, "\\U{code:08x}"),
-                };
-            }
+    // Stacks are most of the text of a result, and hardly anything in them needs a second look.
+    let plain = |c: char| matches!(c, ' '..='~') && c != '\\' && c != quote;
+    let mut rest = text;
+    while let Some(at) = rest.find(|c| !plain(c)) {
+        out.push_str(&rest[..at]);
+        let mut behind = rest[at..].chars();
+        if let Some(c) = behind.next() {
+            push_escaped(c, quote, out);
+        }
+        rest = behind.as_str();
+    }
+    out.push_str(rest);
+    out.push(quote);
+}
+
+/// Appends a character of a quoted text that may need an escape.
+fn push_escaped(c: char, quote: char, out: &mut String) {
+    match c {
+        '\\' => out.push_str("\\\\"),
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        c if c == quote => {
+            out.push('\\');
+            out.push(c);
+        }
+        c if printable(c) => out.push(c),
+        c => {
+            let code = u32::from(c);
+            let _ = match code {
+                0..=0xff => write!(out, "\\x{code:02x}"),
+                0x100..=0xffff => write!(out, "\\u{code:04x}"),
+                _ => write!(out, "\\U{code:08x}"),
+            };
         }
     }
-    out.push(quote);
 }
 
 /// Whether Python shows a character as itself: no control, format or private one, and no blank but the space.

@@ -34,29 +34,17 @@ impl Width {
         }
     }
 
-    /// The nearest number of this width.
-    pub(crate) fn round(self, value: f64) -> f64 {
-        match self {
-            Width::Half => f16::from_f64(value).to_f64(),
-            Width::Single => f64::from(value as f32),
-            Width::Double => value,
-        }
-    }
-
     /// The sum, as a number of this width.
-    #[inline]
     pub(crate) fn add(self, a: f64, b: f64) -> f64 {
         self.single_first(a + b)
     }
 
     /// The difference, as a number of this width.
-    #[inline]
     pub(crate) fn subtract(self, a: f64, b: f64) -> f64 {
         self.single_first(a - b)
     }
 
     /// The quotient, as a number of this width.
-    #[inline]
     pub(crate) fn divide(self, a: f64, b: f64) -> f64 {
         self.single_first(a / b)
     }
@@ -64,7 +52,6 @@ impl Width {
     /// Rounds the result of an operation on numbers of this width. Doubles hold twice the digits of binary32 and
     /// some, so that rounding twice is rounding once; binary16 is computed with in binary32 and then rounded, as
     /// NumPy does.
-    #[inline]
     fn single_first(self, value: f64) -> f64 {
         match self {
             Width::Half => f16::from_f32(value as f32).to_f64(),

@@ -194,6 +194,10 @@ impl<'a> Item<'a> {
 
     fn fill_other(&mut self, json: &'a Json, release: Release) -> Option<()> {
         if let Some(tensor) = tensor_sent(json) {
+            if release == Release::V1 {
+                // A dictionary like any other, of which only the tensor has a row.
+                self.name = format!("{}.tensor", self.name).into();
+            }
             self.fill_description(tensor);
             return Some(());
         }
@@ -241,6 +245,9 @@ impl<'a> Item<'a> {
                 let described = tensor_sent(json).unwrap_or(json);
                 if newer && self.dtype.as_deref() == Some("torch.ProcessGroup") {
                     return Some(python_text::text(json.get("group_ranks").unwrap_or(&Json::Null)).into());
+                }
+                if *described == Json::Null {
+                    return None;
                 }
                 let digest = described.get("md5").and_then(Json::as_str);
                 let text = || described.get("value").map(python_text::text).unwrap_or_default();

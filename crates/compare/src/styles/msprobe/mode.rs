@@ -33,6 +33,15 @@ impl Mode {
     }
 }
 
+/// What to tell the user where the dumps hold different things; the tool itself would end there.
+pub(crate) fn fallback(target: &Rank, golden: &Rank) -> Vec<String> {
+    if target.task == golden.task {
+        return Vec::new();
+    }
+    let tasks = format!("target's task is {}, golden's is {}", target.task, golden.task);
+    vec![format!("{tasks}: statistics are compared, where msprobe would refuse")]
+}
+
 fn has_digests(rank: &Rank) -> bool {
     let calls = rank.calls().len();
     let mut seen = 0;

@@ -9,7 +9,7 @@ use ulpscope_dump::Entry;
 use super::super::data_bytes;
 use super::columns::{ColumnType, Met, headings};
 use super::item::{Item, Release};
-use super::mode::Mode;
+use super::mode::{Mode, fallback};
 use super::pairing::{Fate, Pairing, within_call};
 use super::row::{ABSENT, Draft};
 use super::side::Calls;
@@ -330,6 +330,10 @@ impl Plan for MsprobePlan<'_> {
         }
         self.note_lone_entries(unit, lone);
         judged
+    }
+
+    fn notes(&self) -> Vec<String> {
+        fallback(self.target.rank, self.golden.rank)
     }
 
     fn partnerless(&self) -> Vec<Partnerless> {

@@ -41,19 +41,18 @@ pub(crate) fn compare(
 ) -> Measured {
     let Some(golden) = golden else { return Measured::word(UNSUPPORTED) };
     let (Some(target), Some(golden)) = (
-        load(target, target_rank, Side::Target, problems),
-        load(golden, golden_rank, Side::Golden, problems),
+        load(target, target_rank, Side::Target, problems).and_then(squeezed),
+        load(golden, golden_rank, Side::Golden, problems).and_then(squeezed),
     ) else {
         return Measured::word(UNSUPPORTED);
     };
     if target.view().is_empty() {
         return Measured::word(UNSUPPORTED);
     }
-    let (shape, other) = (squeezed(target.shape()), squeezed(golden.shape()));
-    if shape != other {
+    if target.shape() != golden.shape() {
         return Measured::word(SHAPES_DIFFER);
     }
-    if shape.is_empty() {
+    if target.shape().is_empty() {
         let (abs, rel) = measure_scalars(&target.view(), &golden.view(), Relative::Promoted);
         let mut measured = Measured::word(UNSUPPORTED);
         measured.cells[2] = rounded(abs);
@@ -106,9 +105,11 @@ fn rounded(value: f64) -> Cell {
     if value.is_nan() { Cell::text(NAN) } else { float_cell(twelve_decimals(value)) }
 }
 
-/// The dimensions that are not one.
-fn squeezed(shape: &[usize]) -> Vec<usize> {
-    shape.iter().copied().filter(|&dim| dim != 1).collect()
+/// The same elements without the dimensions of one.
+fn squeezed(tensor: Tensor) -> Option<Tensor> {
+    let kept = tensor.shape().iter().zip(tensor.strides()).filter(|&(&dim, _)| dim != 1);
+    let (shape, strides) = kept.unzip();
+    Tensor::strided(tensor.dtype(), shape, strides, tensor.storage().clone(), tensor.origin()).ok()
 }
 
 /// The elements of an item, if they can be had.

@@ -101,7 +101,9 @@ pub(crate) fn difference(target: &Stat<'_>, golden: &Stat<'_>, integers: bool) -
                 RelativeError::Percent((difference / b * 100.0).abs())
             };
             let absolute = match (target, golden) {
-                (Stat::Int(n), Stat::Int(b)) if integers => Cell::Int(n - b),
+                (Stat::Int(n), Stat::Int(b)) if integers => {
+                    n.checked_sub(*b).map_or(Cell::Exact(difference), Cell::Int)
+                }
                 _ => Cell::text(python_float_repr(difference)),
             };
             Difference { absolute, relative: Cell::text(error.text()), error }

@@ -14,7 +14,7 @@ use super::slices::{Slice, slices};
 use super::{columns, real};
 use crate::style::{Judged, Partnerless, Plan, Side};
 use crate::styles::msprobe::item::{Item, Release};
-use crate::styles::msprobe::mode::Mode;
+use crate::styles::msprobe::mode::{Mode, fallback};
 use crate::styles::python_text;
 
 /// An entry: call and position.
@@ -225,6 +225,10 @@ impl Plan for Plan1<'_> {
         judged.rows =
             drafts.into_iter().zip(stacks).map(|(draft, stack)| draft.finish(self.mode, stack)).collect();
         judged
+    }
+
+    fn notes(&self) -> Vec<String> {
+        fallback(self.target, self.golden)
     }
 
     fn partnerless(&self) -> Vec<Partnerless> {

@@ -88,7 +88,7 @@ impl<'a> Draft<'a> {
                 continue;
             }
             self.measures[column] = match (n, b) {
-                (Stat::Int(n), Stat::Int(b)) => Cell::Int(n - b),
+                (Stat::Int(n), Stat::Int(b)) => n.checked_sub(*b).map_or(Cell::Exact(difference), Cell::Int),
                 _ => float_cell(difference),
             };
             if golden != 0.0 {
@@ -177,6 +177,9 @@ fn stat_cell(stat: &Stat<'_>) -> Cell {
         Stat::Float(number) => float_cell(*number),
         Stat::Int(number) => Cell::Int(*number),
         Stat::Bool(flag) => Cell::text(python_text::truth(*flag)),
+        Stat::Text(text) if matches!(text.as_ref(), "inf" | "-inf" | "nan") => {
+            Cell::Text(format!("{text}\t"))
+        }
         other => Cell::text(other.text()),
     }
 }
