@@ -43,13 +43,14 @@ fn sheet_names(bytes: &[u8]) -> Vec<String> {
 
 #[test]
 fn every_kind_of_cell_comes_back() {
-    let columns: Vec<String> = (0..12).map(|index| format!("c{index}")).collect();
+    let columns: Vec<String> = (0..13).map(|index| format!("c{index}")).collect();
     let mut writer = XlsxWriter::new(Vec::new(), &columns).unwrap();
     let cells = vec![
         Cell::text("=1+1"),
         Cell::Missing,
         Cell::Int(-3),
         Cell::Int(i128::from(u64::MAX)),
+        Cell::Int(i128::MIN),
         Cell::Number(0.1 + 0.2),
         Cell::Number(1e-7),
         Cell::Number(f64::NAN),
@@ -70,6 +71,7 @@ fn every_kind_of_cell_comes_back() {
             "",
             "-3",
             "18446744073709551615",
+            "-170141183460469231731687303715884105728",
             "0.30000000000000004",
             "1e-07",
             "nan",
@@ -82,8 +84,8 @@ fn every_kind_of_cell_comes_back() {
     );
     let xml = part(&bytes, "xl/worksheets/sheet1.xml");
     assert!(!xml.contains("<f>"), "{xml}");
-    assert!(xml.contains("<c r=\"I2\"><v>0.5</v></c>"), "{xml}");
-    assert!(xml.contains("<c r=\"J2\" t=\"b\"><v>1</v></c>"), "{xml}");
+    assert!(xml.contains("<c r=\"J2\"><v>0.5</v></c>"), "{xml}");
+    assert!(xml.contains("<c r=\"K2\" t=\"b\"><v>1</v></c>"), "{xml}");
 }
 
 #[test]
@@ -183,16 +185,20 @@ fn what_excel_cannot_hold_is_refused() {
     assert_eq!(error.to_string(), "row 0 of a sheet: expected 2 cells, one per column, found 0");
 }
 
-/// A disk with room for so many bytes.
+/// A disk that is full after so many bytes, until somebody makes room.
 struct Full {
     room: usize,
 }
 
 impl Write for Full {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.room == 0 {
+            self.room = usize::MAX;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let taken = bytes.len().min(self.room);
         self.room -= taken;
-        if taken == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
+        Ok(taken)
     }
 
     fn flush(&mut self) -> io::Result<()> {

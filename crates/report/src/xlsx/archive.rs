@@ -4,8 +4,8 @@
 //! ever has to be read or written twice: checksum and sizes stand behind each part and again in the directory at
 //! the end. That is the oldest layout there is (no zip64), and bounds a part and the archive to 4 GiB.
 //!
-//! The first output that fails breaks the archive: from then on every call fails, so that no file with a hole in
-//! it can be finished.
+//! The first failure breaks the archive: from then on every call fails, so that no file with a hole in it can be
+//! finished.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ use flate2::{Compress, Compression, FlushCompress, Status};
 pub(super) const MAX_PART: u64 = u32::MAX as u64;
 
 /// Parts of an archive; the layout has 16 bits for their number.
-pub(super) const MAX_PARTS: usize = u16::MAX as usize;
+const MAX_PARTS: usize = u16::MAX as usize;
 
 /// Bytes held back before they go out.
 const PIECE: usize = 1 << 16;
@@ -51,10 +51,10 @@ pub(super) struct Archive<W> {
 /// A part, as the directory lists it.
 struct Part {
     name: String,
-    start: u64,
+    start: u32,
     checksum: u32,
-    deflated: u64,
-    size: u64,
+    deflated: u32,
+    size: u32,
 }
 
 impl<W: Write> Archive<W> {
@@ -73,9 +73,9 @@ impl<W: Write> Archive<W> {
     /// Begins a part; the one before must have ended.
     pub(super) fn begin(&mut self, name: &str) -> io::Result<()> {
         if self.parts.len() == MAX_PARTS {
-            return Err(too_large(format!("at most {MAX_PARTS} parts")));
+            return Err(self.too_large(&format!("at most {MAX_PARTS} parts")));
         }
-        let start = self.position();
+        let start = self.fit(self.position())?;
         self.deflate.reset();
         self.checksum.reset();
         self.piece.extend_from_slice(b"PK\x03\x04");
@@ -98,7 +98,7 @@ impl<W: Write> Archive<W> {
     /// Goes on with the part at hand.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.part_size() + bytes.len() as u64 > MAX_PART {
-            return Err(too_large(format!("parts of at most {MAX_PART} bytes")));
+            return Err(self.too_large(&format!("parts of at most {MAX_PART} bytes")));
         }
         self.checksum.update(bytes);
         self.deflate(bytes, FlushCompress::None)
@@ -107,44 +107,44 @@ impl<W: Write> Archive<W> {
     /// Ends the part at hand.
     pub(super) fn end(&mut self) -> io::Result<()> {
         self.deflate(&[], FlushCompress::Finish)?;
-        let (size, deflated) = (self.deflate.total_in(), self.deflate.total_out());
+        let size = self.fit(self.deflate.total_in())?;
+        let deflated = self.fit(self.deflate.total_out())?;
         let checksum = self.checksum.clone().finalize();
         self.piece.extend_from_slice(b"PK\x07\x08");
-        for field in [checksum, fit(deflated)?, fit(size)?] {
+        for field in [checksum, deflated, size] {
             self.push_u32(field);
         }
         if let Some(part) = self.parts.last_mut() {
-            *part =
-                Part { name: std::mem::take(&mut part.name), start: part.start, checksum, deflated, size };
+            (part.checksum, part.deflated, part.size) = (checksum, deflated, size);
         }
         self.send(PIECE)
     }
 
     /// Writes the directory, and gives the output back.
     pub(super) fn finish(mut self) -> io::Result<W> {
-        let start = self.position();
+        let start = self.fit(self.position())?;
         let parts = std::mem::take(&mut self.parts);
         for part in &parts {
             self.piece.extend_from_slice(b"PK\x01\x02");
             for field in [VERSION, VERSION, SIZES_FOLLOW, DEFLATED, 0, DATE] {
                 self.push_u16(field);
             }
-            for field in [part.checksum, fit(part.deflated)?, fit(part.size)?] {
+            for field in [part.checksum, part.deflated, part.size] {
                 self.push_u32(field);
             }
             self.push_u16(part.name.len() as u16);
             self.piece.extend_from_slice(&[0; 12]);
-            self.push_u32(fit(part.start)?);
+            self.push_u32(part.start);
             self.piece.extend_from_slice(part.name.as_bytes());
             self.send(PIECE)?;
         }
-        let size = self.position() - start;
+        let size = self.fit(self.position() - u64::from(start))?;
         self.piece.extend_from_slice(b"PK\x05\x06");
         for field in [0, 0, parts.len() as u16, parts.len() as u16] {
             self.push_u16(field);
         }
-        self.push_u32(fit(size)?);
-        self.push_u32(fit(start)?);
+        self.push_u32(size);
+        self.push_u32(start);
         self.push_u16(0);
         self.send(0)?;
         self.out.flush()?;
@@ -198,14 +198,15 @@ impl<W: Write> Archive<W> {
     fn push_u32(&mut self, value: u32) {
         self.piece.extend_from_slice(&value.to_le_bytes());
     }
-}
 
-/// A size or place as the layout has it.
-fn fit(value: u64) -> io::Result<u32> {
-    u32::try_from(value).map_err(|_| too_large("less than 4 GiB".into()))
-}
+    /// A size or place as the layout has it.
+    fn fit(&mut self, value: u64) -> io::Result<u32> {
+        u32::try_from(value).map_err(|_| self.too_large("less than 4 GiB"))
+    }
 
-fn too_large(limit: String) -> io::Error {
-    let message = format!("a workbook has {limit}, found more; write .csv instead");
-    io::Error::new(io::ErrorKind::FileTooLarge, message)
+    fn too_large(&mut self, limit: &str) -> io::Error {
+        self.is_broken = true;
+        let message = format!("a workbook has {limit}, found more; write .csv instead");
+        io::Error::new(io::ErrorKind::FileTooLarge, message)
+    }
 }

@@ -13,7 +13,7 @@ use super::MAX_CELL_CHARACTERS;
 use crate::sheet::value::{Value, flag};
 
 /// Largest integer below which a double holds every one; longer ones are written as text.
-const MAX_EXACT_INTEGER: i128 = 1 << 53;
+const MAX_EXACT_INTEGER: u128 = 1 << 53;
 
 /// Characters that count for the width of a column.
 pub(super) const WIDEST: usize = 60;
@@ -22,7 +22,7 @@ pub(super) const WIDEST: usize = 60;
 const SMALLEST_PLAIN: f64 = 1e-5;
 const LARGEST_PLAIN: f64 = 1e16;
 
-/// A look of cells: its number in the list of styles, and how a cell refers to it.
+/// A look of cells, as a cell refers to it: by its number in the list of styles.
 #[derive(Clone, Copy)]
 pub(super) struct Style(&'static str);
 
@@ -54,7 +54,7 @@ pub(super) fn push_cell(out: &mut Vec<u8>, column: &str, row: &str, style: Style
             push_number(out, value);
             out.extend_from_slice(b"</v></c>");
         }
-        Value::Int(value) if value.abs() <= MAX_EXACT_INTEGER => {
+        Value::Int(value) if value.unsigned_abs() <= MAX_EXACT_INTEGER => {
             // Writing to memory does not fail.
             let _ = write!(out, "><v>{}</v></c>", value as i64);
         }
@@ -91,25 +91,25 @@ pub(super) fn push_escaped(out: &mut Vec<u8>, text: &str) {
             continue;
         }
         let rest = &bytes[place..];
-        let (escape, length): (&[u8], usize) = match byte {
-            b'&' => (b"&amp;", 1),
-            b'<' => (b"&lt;", 1),
-            b'>' => (b"&gt;", 1),
-            b'"' => (b"&quot;", 1),
-            b'_' if looks_escaped(rest) => (b"_x005F_", 1),
-            _ => match forbidden(rest) {
-                Some((code, length)) => {
+        let escape: &[u8] = match byte {
+            b'&' => b"&amp;",
+            b'<' => b"&lt;",
+            b'>' => b"&gt;",
+            b'"' => b"&quot;",
+            b'_' if looks_escaped(rest) => b"_x005F_",
+            _ => {
+                if let Some((code, length)) = forbidden(rest) {
                     out.extend_from_slice(&bytes[done..place]);
-                    done = place + length;
+                    // Writing to memory does not fail.
                     let _ = write!(out, "_x{code:04X}_");
-                    continue;
+                    done = place + length;
                 }
-                None => continue,
-            },
+                continue;
+            }
         };
         out.extend_from_slice(&bytes[done..place]);
         out.extend_from_slice(escape);
-        done = place + length;
+        done = place + 1;
     }
     out.extend_from_slice(&bytes[done..]);
 }

@@ -49,8 +49,8 @@ const SAMPLED_BYTES: usize = 1 << 20;
 /// Bytes of rows that are deflated at once.
 const BATCH: usize = 1 << 16;
 
-/// Bytes of a sheet, with room for what stands around its rows.
-const MAX_SHEET_BYTES: u64 = MAX_PART - (1 << 16);
+/// Bytes of a sheet, with room for the widths of every column Excel has.
+const MAX_SHEET_BYTES: u64 = MAX_PART - (1 << 22);
 
 /// Characters of the arrow of a filter.
 const FILTER_ARROW: usize = 3;
