@@ -202,9 +202,9 @@ impl Comparison {
     /// Writes the rows as a workbook.
     fn to_xlsx(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         self.write(py, &path, |unfinished| {
-            let mut writer = XlsxWriter::new(&self.columns())?;
+            let mut writer = XlsxWriter::new(unfinished.file(), &self.columns())?;
             self.each_row(|cells, row| writer.row(&sheet_row(cells, row)))?;
-            writer.finish(unfinished.file()).map(drop)
+            writer.finish().map(drop)
         })
     }
 

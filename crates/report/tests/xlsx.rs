@@ -1,8 +1,9 @@
 //! Workbooks, read back as a sheet and, where that does not show, as the XML that Excel sees.
 #![allow(clippy::unwrap_used)]
 
-use std::io::{Cursor, Read};
+use std::io::{self, Cursor, Read, Write};
 use std::path::Path;
+use std::rc::Rc;
 
 use proptest::prelude::*;
 use ulpscope_report::sheet::{self, Sheet};
@@ -14,14 +15,10 @@ fn plain(cells: Vec<Cell>) -> Row {
     Row { cells, emphasis: Emphasis::Plain }
 }
 
-fn bytes(writer: XlsxWriter) -> Vec<u8> {
-    writer.finish(Cursor::new(Vec::new())).unwrap().into_inner()
-}
-
 fn written(columns: &[&str], rows: &[Row]) -> Vec<u8> {
-    let mut writer = XlsxWriter::new(columns).unwrap();
+    let mut writer = XlsxWriter::new(Vec::new(), columns).unwrap();
     rows.iter().for_each(|row| writer.row(row).unwrap());
-    bytes(writer)
+    writer.finish().unwrap()
 }
 
 fn read(bytes: &[u8]) -> Sheet {
@@ -46,13 +43,14 @@ fn sheet_names(bytes: &[u8]) -> Vec<String> {
 
 #[test]
 fn every_kind_of_cell_comes_back() {
-    let columns: Vec<String> = (0..12).map(|index| format!("c{index}")).collect();
-    let mut writer = XlsxWriter::new(&columns).unwrap();
+    let columns: Vec<String> = (0..13).map(|index| format!("c{index}")).collect();
+    let mut writer = XlsxWriter::new(Vec::new(), &columns).unwrap();
     let cells = vec![
         Cell::text("=1+1"),
         Cell::Missing,
         Cell::Int(-3),
         Cell::Int(i128::from(u64::MAX)),
+        Cell::Int(i128::MIN),
         Cell::Number(0.1 + 0.2),
         Cell::Number(1e-7),
         Cell::Number(f64::NAN),
@@ -63,7 +61,7 @@ fn every_kind_of_cell_comes_back() {
         Cell::Number(1e300),
     ];
     writer.row(&plain(cells)).unwrap();
-    let bytes = bytes(writer);
+    let bytes = writer.finish().unwrap();
     let sheet = read(&bytes);
     assert_eq!(sheet.columns, columns);
     assert_eq!(
@@ -73,6 +71,7 @@ fn every_kind_of_cell_comes_back() {
             "",
             "-3",
             "18446744073709551615",
+            "-170141183460469231731687303715884105728",
             "0.30000000000000004",
             "1e-07",
             "nan",
@@ -85,8 +84,8 @@ fn every_kind_of_cell_comes_back() {
     );
     let xml = part(&bytes, "xl/worksheets/sheet1.xml");
     assert!(!xml.contains("<f>"), "{xml}");
-    assert!(xml.contains("<c r=\"I2\"><v>0.5</v></c>"), "{xml}");
-    assert!(xml.contains("<c r=\"J2\" t=\"b\"><v>1</v></c>"), "{xml}");
+    assert!(xml.contains("<c r=\"J2\"><v>0.5</v></c>"), "{xml}");
+    assert!(xml.contains("<c r=\"K2\" t=\"b\"><v>1</v></c>"), "{xml}");
 }
 
 #[test]
@@ -125,9 +124,9 @@ fn whole_rows_are_filled_by_emphasis() {
 fn what_does_not_fit_goes_on_in_another_sheet() {
     let row = |index: u32| plain(vec![Cell::Int(index.into())]);
     let bytes_of = |rows: u32| {
-        let mut writer = XlsxWriter::with_names(&["n"], SheetNames::default(), 3).unwrap();
+        let mut writer = XlsxWriter::with_names(Vec::new(), &["n"], SheetNames::default(), 3).unwrap();
         (0..rows).for_each(|index| writer.row(&row(index)).unwrap());
-        bytes(writer)
+        writer.finish().unwrap()
     };
     assert_eq!(sheet_names(&bytes_of(2)), ["Sheet1"]);
     let parts = bytes_of(5);
@@ -138,9 +137,9 @@ fn what_does_not_fit_goes_on_in_another_sheet() {
     assert!(part(&parts, "xl/worksheets/sheet3.xml").contains("<autoFilter ref=\"A1:A2\"/>"));
 
     let names = SheetNames { single: "all".into(), part: "step0_part_".into() };
-    let mut writer = XlsxWriter::with_names(&["n"], names, 2).unwrap();
+    let mut writer = XlsxWriter::with_names(Vec::new(), &["n"], names, 2).unwrap();
     (0..2).for_each(|index| writer.row(&row(index)).unwrap());
-    assert_eq!(sheet_names(&bytes(writer)), ["step0_part_0", "step0_part_1"]);
+    assert_eq!(sheet_names(&writer.finish().unwrap()), ["step0_part_0", "step0_part_1"]);
 }
 
 #[test]
@@ -159,21 +158,176 @@ fn a_long_text_is_cut_and_says_so() {
 
 #[test]
 fn what_excel_cannot_hold_is_refused() {
-    let error = |result: std::io::Result<XlsxWriter>| result.err().unwrap().to_string();
+    let error = |result: io::Result<XlsxWriter<Vec<u8>>>| result.err().unwrap().to_string();
     assert_eq!(
-        error(XlsxWriter::new(&vec!["c"; MAX_SHEET_COLUMNS + 1])),
+        error(XlsxWriter::new(Vec::new(), &vec!["c"; MAX_SHEET_COLUMNS + 1])),
         "an Excel sheet has at most 16384 columns, found 16385; write .csv instead"
     );
     assert_eq!(
-        error(XlsxWriter::with_names(&["c"], SheetNames::default(), 1_048_577)),
+        error(XlsxWriter::with_names(Vec::new(), &["c"], SheetNames::default(), 1_048_577)),
         "an Excel sheet has 2 to 1048576 rows with its header, found 1048577"
     );
-    let names = SheetNames { single: "a/b".into(), part: "p".into() };
-    let writer = XlsxWriter::with_names(&["c"], names, 2).unwrap();
-    assert!(writer.finish(Cursor::new(Vec::new())).is_err());
-    let mut writer = XlsxWriter::new(&["a", "b"]).unwrap();
+    for (single, part) in [
+        ("a/b", "p"),
+        ("", "p"),
+        ("'a", "p"),
+        ("a\n", "p"),
+        ("a", "[p"),
+        ("a", "this name has no room for 999"),
+        ("this name has 32 characters, ahem", "p"),
+    ] {
+        let names = SheetNames { single: single.into(), part: part.into() };
+        let message = error(XlsxWriter::with_names(Vec::new(), &["c"], names, 2));
+        assert!(message.starts_with("the name of an Excel sheet has 1 to 31 characters"), "{message}");
+    }
+    let mut writer = XlsxWriter::new(Vec::new(), &["a", "b"]).unwrap();
     let error = writer.row(&plain(vec![])).unwrap_err();
     assert_eq!(error.to_string(), "row 0 of a sheet: expected 2 cells, one per column, found 0");
+}
+
+/// A disk that is full after so many bytes, until somebody makes room.
+struct Full {
+    room: usize,
+}
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.room == 0 {
+            self.room = usize::MAX;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let taken = bytes.len().min(self.room);
+        self.room -= taken;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_wherever_it_is_met() {
+    // Digits that deflate badly, so that several pieces go out before the end; two sheets.
+    let row = |index: u64| {
+        let number = f64::from_bits(0x3ff0_0000_0000_0000 | index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 12);
+        plain(vec![Cell::Number(number); 8])
+    };
+    let write = |room: usize| -> io::Result<()> {
+        let mut writer = XlsxWriter::with_names(Full { room }, &["c"; 8], SheetNames::default(), 5_000)?;
+        if let Err(error) = (0..8_000).try_for_each(|index| writer.row(&row(index))) {
+            assert!(writer.finish().is_err(), "a workbook with a hole was finished");
+            return Err(error);
+        }
+        writer.finish().map(drop)
+    };
+    let size = {
+        let mut writer = XlsxWriter::with_names(Vec::new(), &["c"; 8], SheetNames::default(), 5_000).unwrap();
+        (0..8_000).for_each(|index| writer.row(&row(index)).unwrap());
+        writer.finish().unwrap().len()
+    };
+    assert!(size > 250_000, "{size}");
+    let steps = (0..40).map(|step| step * size / 40);
+    for room in steps.chain([1, 29, 30, 100, size - 100, size - 22, size - 1]) {
+        let error = write(room).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull, "room for {room} of {size} bytes");
+    }
+    write(size).unwrap();
+}
+
+/// Tells how many bytes it was given.
+#[derive(Clone, Default)]
+struct Counted(Rc<std::cell::Cell<usize>>);
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.set(self.0.get() + bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn rows_go_out_as_they_come() {
+    let out = Counted::default();
+    let row = |index: u64| {
+        // Text that deflates badly.
+        let word = |place: u64| format!("{:x}", (index * 1000 + place).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        plain(vec![Cell::text((0..2000).map(word).collect::<String>())])
+    };
+    let mut writer = XlsxWriter::new(out.clone(), &["a"]).unwrap();
+    let written = |writer: &mut XlsxWriter<Counted>, rows: std::ops::Range<u64>| {
+        rows.for_each(|index| writer.row(&row(index)).unwrap());
+        out.0.get()
+    };
+    // The first rows wait for each other, but not beyond a megabyte.
+    assert_eq!(written(&mut writer, 0..10), 0);
+    let after_sample = written(&mut writer, 10..50);
+    assert!(after_sample > 300_000, "{after_sample}");
+    let later = written(&mut writer, 50..100);
+    assert!(later > after_sample + 250_000, "{later}");
+    writer.finish().unwrap();
+}
+
+#[test]
+fn characters_that_xml_has_not_are_escaped_as_excel_does() {
+    let texts = [
+        "a\u{1}b\r\n\tc",
+        "_x0041_",
+        "_x0041_x0042_",
+        "_x0041\u{1}",
+        "\u{ffff}",
+        " a<&>\"b\" ",
+        "_x41_",
+        "é_",
+    ];
+    let bytes = written(&["a"], &texts.map(|text| plain(vec![Cell::text(text)])));
+    let xml = part(&bytes, "xl/worksheets/sheet1.xml");
+    let stored: Vec<&str> = xml.split("<t").skip(2).map(|rest| rest.split_once("</t>").unwrap().0).collect();
+    assert_eq!(
+        stored,
+        [
+            ">a_x0001_b_x000D_\n\tc",
+            ">_x005F_x0041_",
+            ">_x005F_x0041_x005F_x0042_",
+            ">_x005F_x0041_x0001_",
+            ">_xFFFF_",
+            " xml:space=\"preserve\"> a&lt;&amp;&gt;&quot;b&quot; ",
+            ">_x41_",
+            ">é_",
+        ]
+    );
+    assert_eq!(read(&bytes).rows.concat(), texts);
+    let all: String = (0..0x100).filter_map(char::from_u32).collect();
+    assert_eq!(
+        read(&written(&[&all], &[plain(vec![Cell::text(&all)])])),
+        Sheet { columns: vec![all.clone()], rows: vec![vec![all]] }
+    );
+}
+
+#[test]
+fn names_of_sheets_are_quoted() {
+    let names = SheetNames { single: "a&\"b\" 'c".into(), part: "p".into() };
+    let writer = XlsxWriter::with_names(Vec::new(), &["n"; 28], names, 2).unwrap();
+    let workbook = part(&writer.finish().unwrap(), "xl/workbook.xml");
+    assert!(
+        workbook.contains("<sheet name=\"a&amp;&quot;b&quot; 'c\" sheetId=\"1\" r:id=\"rId1\"/>"),
+        "{workbook}"
+    );
+    assert!(workbook.contains(">'a&amp;&quot;b&quot; ''c'!$A$1:$AB$1</definedName>"), "{workbook}");
+}
+
+#[test]
+fn a_sheet_without_columns() {
+    let bytes = written(&[], &[plain(vec![])]);
+    let xml = part(&bytes, "xl/worksheets/sheet1.xml");
+    assert!(
+        xml.ends_with("<sheetData><row r=\"1\"></row><row r=\"2\"></row></sheetData></worksheet>"),
+        "{xml}"
+    );
 }
 
 #[test]
@@ -187,7 +341,7 @@ fn the_same_rows_give_the_same_file() {
 proptest! {
     #[test]
     fn what_is_written_is_read(
-        texts in proptest::collection::vec(("[-='_x005FD\t\r\n&<>\u{1}\u{fffe} é]{0,12}", any::<String>()), 1..6)
+        texts in proptest::collection::vec(("([-='_x005FD\t\r\n&<>\u{1}\u{fffe} é]|_x|_x00[04][1A]|_){0,12}", any::<String>()), 1..6)
     ) {
         let row = |(a, b): &(String, String)| plain(vec![Cell::text(a), Cell::text(b), Cell::text("x")]);
         let rows: Vec<Row> = texts.iter().map(row).collect();

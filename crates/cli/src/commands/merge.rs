@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -219,16 +218,16 @@ fn write(path: &Path, table: &Table) -> anyhow::Result<()> {
     let unfinished = match path.extension().and_then(|suffix| suffix.to_str()) {
         Some("csv") => {
             let unfinished = Unfinished::create(path)?;
-            let mut writer = CsvWriter::new(BufWriter::new(unfinished.file()), &columns)?;
+            let mut writer = CsvWriter::new(unfinished.file(), &columns)?;
             table.rows.iter().try_for_each(|row| writer.row(row))?;
-            writer.finish()?.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+            writer.finish()?;
             unfinished
         }
         Some("xlsx") => {
-            let mut writer = XlsxWriter::new(&columns)?;
-            table.rows.iter().try_for_each(|row| writer.row(row))?;
             let unfinished = Unfinished::create(path)?;
-            writer.finish(BufWriter::new(unfinished.file()))?;
+            let mut writer = XlsxWriter::new(unfinished.file(), &columns)?;
+            table.rows.iter().try_for_each(|row| writer.row(row))?;
+            writer.finish()?;
             unfinished
         }
         _ => bail!("expected a name that ends in .csv or .xlsx"),

@@ -1,6 +1,7 @@
 //! Result sheets in a folder: a name for each pair of ranks, complete or absent.
 
-use std::io::{self, BufWriter};
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ulpscope_compare::{Outputs, RankPair, Row, Sink, Verdict};
@@ -13,9 +14,6 @@ use super::style_name::StyleName;
 
 /// Rows that do not agree, kept for `result.json`; the sheet has all of them.
 const MAX_KEPT_ROWS: usize = 1000;
-
-/// Bytes gathered before they go to the file.
-const BUFFER: usize = 1 << 20;
 
 /// The sheets of a comparison.
 pub(crate) struct FileOutputs {
@@ -30,8 +28,8 @@ pub(crate) struct FileOutputs {
 pub(crate) struct FileSink {
     csv_file: Option<PathBuf>,
     xlsx_file: Option<PathBuf>,
-    csv: Option<(Unfinished, CsvWriter<BufWriter<std::fs::File>>)>,
-    xlsx: Option<XlsxWriter>,
+    csv: Option<(Unfinished, CsvWriter<File>)>,
+    xlsx: Option<(Unfinished, XlsxWriter<File>)>,
     /// The headings.
     pub(crate) columns: Vec<String>,
     /// The first rows that do not agree.
@@ -83,13 +81,20 @@ impl Sink for FileSink {
     fn columns(&mut self, columns: &[String]) -> io::Result<()> {
         self.columns = columns.to_vec();
         if let Some(path) = &self.csv_file {
-            let unfinished = Unfinished::create(path).map_err(|error| named(path, error))?;
-            let file = unfinished.file().try_clone()?;
-            let writer = CsvWriter::new(BufWriter::with_capacity(BUFFER, file), columns)?;
-            self.csv = Some((unfinished, writer));
+            let create = || {
+                let unfinished = Unfinished::create(path)?;
+                let writer = CsvWriter::new(unfinished.file().try_clone()?, columns)?;
+                Ok((unfinished, writer))
+            };
+            self.csv = Some(create().map_err(|error| named(path, error))?);
         }
-        if self.xlsx_file.is_some() {
-            self.xlsx = Some(XlsxWriter::new(columns)?);
+        if let Some(path) = &self.xlsx_file {
+            let create = || {
+                let unfinished = Unfinished::create(path)?;
+                let writer = XlsxWriter::new(unfinished.file().try_clone()?, columns)?;
+                Ok((unfinished, writer))
+            };
+            self.xlsx = Some(create().map_err(|error| named(path, error))?);
         }
         Ok(())
     }
@@ -102,7 +107,7 @@ impl Sink for FileSink {
         if let (Some((_, csv)), Some(path)) = (&mut self.csv, &self.csv_file) {
             csv.row(&row).map_err(|error| named(path, error))?;
         }
-        if let (Some(xlsx), Some(path)) = (&mut self.xlsx, &self.xlsx_file) {
+        if let (Some((_, xlsx)), Some(path)) = (&mut self.xlsx, &self.xlsx_file) {
             xlsx.row(&row).map_err(|error| named(path, error))?;
         }
         Ok(())
@@ -114,20 +119,13 @@ impl FileSink {
     pub(crate) fn finish(&mut self) -> io::Result<Vec<PathBuf>> {
         let mut written = Vec::new();
         if let (Some((unfinished, writer)), Some(path)) = (self.csv.take(), self.csv_file.take()) {
-            let finish = || {
-                writer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
-                unfinished.finish()
-            };
-            finish().map_err(|error| named(&path, error))?;
+            let finished = writer.finish().and_then(|_| unfinished.finish());
+            finished.map_err(|error| named(&path, error))?;
             written.push(path);
         }
-        if let (Some(writer), Some(path)) = (self.xlsx.take(), self.xlsx_file.take()) {
-            let finish = || {
-                let unfinished = Unfinished::create(&path)?;
-                writer.finish(BufWriter::with_capacity(BUFFER, unfinished.file()))?;
-                unfinished.finish()
-            };
-            finish().map_err(|error| named(&path, error))?;
+        if let (Some((unfinished, writer)), Some(path)) = (self.xlsx.take(), self.xlsx_file.take()) {
+            let finished = writer.finish().and_then(|_| unfinished.finish());
+            finished.map_err(|error| named(&path, error))?;
             written.push(path);
         }
         Ok(written)

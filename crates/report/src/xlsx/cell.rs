@@ -1,0 +1,187 @@
+//! Cells as the XML of a sheet.
+//!
+//! A text stands in its own cell, not in a list of shared texts that could only be written when all are known.
+//! XML has no control characters, so Excel writes `_x0001_` for them; a text that looks like such an escape gets
+//! its first `_` escaped.
+
+use std::borrow::Cow;
+use std::io::Write;
+
+use ulpscope_tensor::python_float_repr;
+
+use super::MAX_CELL_CHARACTERS;
+use crate::sheet::value::{Value, flag};
+
+/// Largest integer below which a double holds every one; longer ones are written as text.
+const MAX_EXACT_INTEGER: u128 = 1 << 53;
+
+/// Characters that count for the width of a column.
+pub(super) const WIDEST: usize = 60;
+
+/// Numbers nearer to zero, or farther from it, have an exponent.
+const SMALLEST_PLAIN: f64 = 1e-5;
+const LARGEST_PLAIN: f64 = 1e16;
+
+/// A look of cells, as a cell refers to it: by its number in the list of styles.
+#[derive(Clone, Copy)]
+pub(super) struct Style(&'static str);
+
+impl Style {
+    pub(super) const PLAIN: Style = Style("");
+    pub(super) const HEADER: Style = Style(" s=\"1\"");
+    pub(super) const WARN: Style = Style(" s=\"2\"");
+    pub(super) const BAD: Style = Style(" s=\"3\"");
+}
+
+/// Appends a cell. One without a value is only there to be filled.
+pub(super) fn push_cell(out: &mut Vec<u8>, column: &str, row: &str, style: Style, value: Value<'_>) {
+    let start = out.len();
+    for piece in ["<c r=\"", column, row, "\"", style.0] {
+        out.extend_from_slice(piece.as_bytes());
+    }
+    match value {
+        Value::Text(text) if !text.is_empty() => push_text_content(out, &fit(&text)),
+        Value::Missing | Value::Text(_) if style.0.is_empty() => out.truncate(start),
+        Value::Missing | Value::Text(_) => out.extend_from_slice(b"/>"),
+        Value::Flag(value) => {
+            let digit = if value { b'1' } else { b'0' };
+            out.extend_from_slice(b" t=\"b\"><v>");
+            out.push(digit);
+            out.extend_from_slice(b"</v></c>");
+        }
+        Value::Number(value) if value.is_finite() => {
+            out.extend_from_slice(b"><v>");
+            push_number(out, value);
+            out.extend_from_slice(b"</v></c>");
+        }
+        Value::Int(value) if value.unsigned_abs() <= MAX_EXACT_INTEGER => {
+            // Writing to memory does not fail.
+            let _ = write!(out, "><v>{}</v></c>", value as i64);
+        }
+        Value::Number(value) => push_text_content(out, &python_float_repr(value)),
+        Value::Int(value) => push_text_content(out, &value.to_string()),
+    }
+}
+
+/// Appends the shortest digits that read back as the same double.
+fn push_number(out: &mut Vec<u8>, value: f64) {
+    let is_plain = value == 0.0 || (SMALLEST_PLAIN..LARGEST_PLAIN).contains(&value.abs());
+    // Writing to memory does not fail.
+    let _ = if is_plain { write!(out, "{value}") } else { write!(out, "{value:e}") };
+}
+
+fn push_text_content(out: &mut Vec<u8>, text: &str) {
+    let is_blank = |character: char| matches!(character, ' ' | '\t' | '\n');
+    let opening = if text.starts_with(is_blank) || text.ends_with(is_blank) {
+        " t=\"inlineStr\"><is><t xml:space=\"preserve\">"
+    } else {
+        " t=\"inlineStr\"><is><t>"
+    };
+    out.extend_from_slice(opening.as_bytes());
+    push_escaped(out, text);
+    out.extend_from_slice(b"</t></is></c>");
+}
+
+/// Appends text as XML, with Excel's escapes for what XML cannot hold.
+pub(super) fn push_escaped(out: &mut Vec<u8>, text: &str) {
+    let bytes = text.as_bytes();
+    let mut done = 0;
+    for (place, &byte) in bytes.iter().enumerate() {
+        if !IS_SPECIAL[usize::from(byte)] {
+            continue;
+        }
+        let rest = &bytes[place..];
+        let escape: &[u8] = match byte {
+            b'&' => b"&amp;",
+            b'<' => b"&lt;",
+            b'>' => b"&gt;",
+            b'"' => b"&quot;",
+            b'_' if looks_escaped(rest) => b"_x005F_",
+            _ => {
+                if let Some((code, length)) = forbidden(rest) {
+                    out.extend_from_slice(&bytes[done..place]);
+                    // Writing to memory does not fail.
+                    let _ = write!(out, "_x{code:04X}_");
+                    done = place + length;
+                }
+                continue;
+            }
+        };
+        out.extend_from_slice(&bytes[done..place]);
+        out.extend_from_slice(escape);
+        done = place + 1;
+    }
+    out.extend_from_slice(&bytes[done..]);
+}
+
+/// Bytes at which an escape may be due.
+const IS_SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut control = 0;
+    while control < 0x20 {
+        special[control] = control != 0x09 && control != 0x0a;
+        control += 1;
+    }
+    special[b'&' as usize] = true;
+    special[b'<' as usize] = true;
+    special[b'>' as usize] = true;
+    special[b'"' as usize] = true;
+    special[b'_' as usize] = true;
+    // How U+FFFE and U+FFFF begin.
+    special[0xef] = true;
+    special
+};
+
+/// The code and the length of a character at the start that has no place in XML, or (CR) would not come back.
+fn forbidden(bytes: &[u8]) -> Option<(u16, usize)> {
+    match bytes {
+        [b'\t' | b'\n', ..] => None,
+        [control @ ..0x20, ..] => Some((u16::from(*control), 1)),
+        [0xef, 0xbf, 0xbe, ..] => Some((0xfffe, 3)),
+        [0xef, 0xbf, 0xbf, ..] => Some((0xffff, 3)),
+        _ => None,
+    }
+}
+
+/// Whether a text begins, or will once the character behind it is escaped, like `_x0041_`.
+fn looks_escaped(bytes: &[u8]) -> bool {
+    let [b'_', b'x', rest @ ..] = bytes else { return false };
+    let Some((code, behind)) = rest.split_at_checked(4) else { return false };
+    code.iter().all(u8::is_ascii_hexdigit) && (behind.starts_with(b"_") || forbidden(behind).is_some())
+}
+
+/// The text, cut to what a cell holds.
+fn fit(text: &str) -> Cow<'_, str> {
+    // UTF-8 never takes fewer bytes than UTF-16 has units.
+    if text.len() <= MAX_CELL_CHARACTERS {
+        return Cow::Borrowed(text);
+    }
+    let length = text.encode_utf16().count();
+    if length <= MAX_CELL_CHARACTERS {
+        return Cow::Borrowed(text);
+    }
+    let mark = format!(" … [cut: {length} characters]");
+    let mut room = MAX_CELL_CHARACTERS - mark.encode_utf16().count();
+    let kept = text.chars().take_while(|character| {
+        let fits = character.len_utf16() <= room;
+        room = room.saturating_sub(character.len_utf16());
+        fits
+    });
+    Cow::Owned(kept.chain(mark.chars()).collect())
+}
+
+/// Characters of the first line of a text, as far as they count.
+pub(super) fn text_width(text: &str) -> usize {
+    text.lines().next().map_or(0, |line| line.chars().take(WIDEST).count())
+}
+
+/// Characters of a value, as far as they count.
+pub(super) fn value_width(value: &Value<'_>) -> usize {
+    match value {
+        Value::Missing => 0,
+        Value::Text(text) => text_width(text),
+        Value::Int(value) => value.to_string().len(),
+        Value::Number(value) => python_float_repr(*value).len(),
+        Value::Flag(value) => flag(*value).len(),
+    }
+}
