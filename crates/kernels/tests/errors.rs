@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use ulpscope_kernels::{Comparison, Threads, Tolerance, compare};
+use ulpscope_kernels::{Comparison, Threads, Tolerance, compare, errors};
 use ulpscope_tensor::{DType, View};
 
 fn measure(dtype: DType, target: &[u8], golden: &[u8]) -> Comparison {
@@ -66,4 +66,20 @@ fn shares_at_their_very_limit_in_16_bits() {
     let target: Vec<u8> = [201u16, 1001, 1004, 1000].iter().flat_map(|bits| bits.to_le_bytes()).collect();
     let found = measure(DType::F16, &target, &golden).distances;
     assert_eq!((found.under_1e3, found.under_5e3, found.max_rel), (0.25, 0.75, 0.005));
+}
+
+#[test]
+fn without_the_histogram_all_else_is_the_same() {
+    let golden: Vec<f32> = (0..10_000).map(|index| (index as f32 / 7.0).sin()).collect();
+    let target: Vec<f32> = golden.iter().map(|value| value * 1.001).collect();
+    for dtype in [DType::F32, DType::BF16, DType::F64, DType::I32, DType::C64] {
+        let (target, golden) = (f32s(&target), f32s(&golden));
+        let view = |bytes| View::contiguous(dtype, vec![target.len() / dtype.size()], bytes).unwrap();
+        let (target, golden) = (view(&target), view(&golden));
+        let whole = compare(&target, &golden, Tolerance::default(), Threads::One).unwrap();
+        let without = errors(&target, &golden, Tolerance::default(), Threads::One).unwrap();
+        assert!(!whole.exponents.rows.is_empty());
+        let expected = Comparison { exponents: Default::default(), ..whole };
+        assert_eq!(format!("{without:?}"), format!("{expected:?}"), "{dtype:?}");
+    }
 }

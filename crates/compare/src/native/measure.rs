@@ -5,7 +5,7 @@ use std::ops::Range;
 use ulpscope_dump::{Content, Data, Entry, Rank, TensorEntry};
 use ulpscope_formats::Tensor;
 use ulpscope_formats::json::Json;
-use ulpscope_kernels::{Comparison, Reading, Stats, Threads, Tolerance, compare, stats};
+use ulpscope_kernels::{Comparison, Reading, Stats, Threads, Tolerance, errors, stats};
 use ulpscope_tensor::DType;
 
 use super::limit::{ELEMENT_FACTOR, limit};
@@ -187,7 +187,7 @@ impl Measured {
         } else {
             Threads::One.into()
         };
-        match compare(&target, &golden, tolerance, reading) {
+        match errors(&target, &golden, tolerance, reading) {
             Ok(comparison) => {
                 self.state = judge_elements(&comparison, limit);
                 self.comparison = Some(Box::new(comparison));

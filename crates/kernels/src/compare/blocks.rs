@@ -30,22 +30,32 @@ impl Running {
     }
 }
 
-/// Walks two views of equal shape; with a tolerance, the errors are measured too.
+/// What is to be measured beside the distances.
+#[derive(Clone, Copy)]
+pub(super) struct Errors {
+    /// What the errors are held against.
+    pub(super) tolerance: Tolerance,
+    /// Whether they are counted by exponent, which takes as long as all the rest on small tensors.
+    pub(super) with_exponents: bool,
+}
+
+/// Walks two views of equal shape; the errors are measured if asked for.
 pub(super) fn run(
     level: Level,
     target: &View<'_>,
     golden: &View<'_>,
-    tolerance: Option<Tolerance>,
+    errors: Option<Errors>,
     reading: Reading<'_>,
 ) -> Result<Running, ShapeMismatch> {
     check_shapes(target, golden)?;
     let dtypes = (target.dtype(), golden.dtype());
     let form = Form::of(dtypes.0, dtypes.1);
+    let tolerance = errors.map(|errors| errors.tolerance);
     let span = |range: std::ops::Range<usize>| {
         let _env = DefaultFloatEnv::enter();
         let mut running = Running {
             distances: RunningDistances::none(),
-            errors: tolerance.map(|_| RunningErrors::none()),
+            errors: errors.map(|errors| RunningErrors::none(errors.with_exponents)),
             equal: dtypes.0 == dtypes.1,
         };
         let mut scratch = Scratch::new();
@@ -197,15 +207,30 @@ impl Block<'_> {
             return;
         }
         // Errors of few bits take few values: estimated maxima would tie in every block, exact ones come with sums.
-        let mut exponents = (self.tolerance.is_some() || few_bits).then_some(exponents);
-        if let Some(errors) =
-            distances.add_narrow(self.level, pairs, self.start, few_bits, exponents.as_deref_mut())
-        {
+        let with_errors = self.tolerance.is_some() || few_bits;
+        let counts = self.running.errors.as_ref().is_some_and(|errors| errors.buckets.is_some());
+        let mut exponents = counts.then_some(exponents);
+        let added = distances.add_narrow(
+            self.level,
+            pairs,
+            self.start,
+            few_bits,
+            with_errors,
+            exponents.as_deref_mut(),
+        );
+        if let Some(errors) = added {
             self.look_closer_narrow(pairs, same, errors, exponents);
             return;
         }
         let pairs = distances.mask(pairs, lanes::F32, self.start, masked);
-        let errors = distances.add_narrow(self.level, pairs, self.start, few_bits, exponents.as_deref_mut());
+        let errors = distances.add_narrow(
+            self.level,
+            pairs,
+            self.start,
+            few_bits,
+            with_errors,
+            exponents.as_deref_mut(),
+        );
         self.look_closer_narrow(pairs, same, errors.expect("masked"), exponents);
     }
 
@@ -244,7 +269,9 @@ impl Block<'_> {
     fn look_closer<P: PairBlock>(&mut self, pairs: P, same: bool, block: BlockErrors) {
         if let (Some(tolerance), Some(errors), false) = (self.tolerance, &mut self.running.errors, same) {
             errors.add(self.level, pairs, block, tolerance);
-            errors.buckets.add_pairs(self.level, pairs);
+            if let Some(buckets) = &mut errors.buckets {
+                buckets.add_pairs(self.level, pairs);
+            }
             self.add_ulp(block);
         }
     }
@@ -257,11 +284,11 @@ impl Block<'_> {
         block: BlockErrors,
         exponents: Option<&mut Exponents>,
     ) {
-        if let (Some(tolerance), Some(errors), Some(exponents), false) =
-            (self.tolerance, &mut self.running.errors, exponents, same)
-        {
+        if let (Some(tolerance), Some(errors), false) = (self.tolerance, &mut self.running.errors, same) {
             errors.add(self.level, pairs, block, tolerance);
-            errors.buckets.add_bytes(self.level, pairs, exponents, block);
+            if let (Some(buckets), Some(exponents)) = (&mut errors.buckets, exponents) {
+                buckets.add_bytes(self.level, pairs, exponents, block);
+            }
             self.add_ulp(block);
         }
     }

@@ -5,7 +5,7 @@ use super::NonFinite;
 use super::errors::BlockErrors;
 use super::exponents::Exponents;
 use super::loops::{Squares, Sums, Wide, WideBlock, ZeroGolden};
-use super::narrow::{Narrow, NarrowBlock, NarrowErrors};
+use super::narrow::{Narrow, NarrowBlock, NarrowErrors, NarrowExponents};
 use super::pair::{Masked, Packed, PairBlock, Quad, Width};
 use super::ulp::UlpDistance;
 use crate::lanes::{Lane, Source, larger};
@@ -88,8 +88,8 @@ impl RunningDistances {
     }
 
     /// Adds a block of narrow pairs, whose first element has row-major position `start`. Tells its errors, or nothing,
-    /// with nothing added, when not all elements are finite. With `exponents` the errors are summed, and their
-    /// exponents left there.
+    /// with nothing added, when not all elements are finite. The errors are summed if asked for, and their
+    /// exponents left in `exponents`.
     ///
     /// `few_bits` says that both sides are of one 16-bit float. Near a limit the two then lie within a factor of two,
     /// so that their f32 difference is exact and a multiple of the smaller one's last place: a quotient that is not the
@@ -101,9 +101,10 @@ impl RunningDistances {
         pairs: Packed<'_, S>,
         start: u64,
         few_bits: bool,
+        with_errors: bool,
         exponents: Option<&mut Exponents>,
     ) -> Option<BlockErrors> {
-        let mut block = self.measure_narrow(level, pairs, exponents);
+        let mut block = self.measure_narrow(level, pairs, with_errors, exponents);
         block.unsure &= !few_bits;
         block.is_finite().then(|| self.take_narrow(level, block, pairs, start))
     }
@@ -113,11 +114,13 @@ impl RunningDistances {
         &mut self,
         level: Level,
         pairs: Packed<'_, S>,
+        with_errors: bool,
         mut exponents: Option<&mut Exponents>,
     ) -> NarrowBlock {
         if !self.expect_zeros {
             let block = match exponents.as_deref_mut() {
-                Some(exponents) => level.run(NarrowErrors::<S, false> { pairs, exponents }),
+                Some(exponents) => level.run(NarrowExponents::<S, false> { pairs, exponents }),
+                None if with_errors => level.run(NarrowErrors::<S, false> { pairs }),
                 None => level.run(Narrow::<S, false> { pairs }),
             };
             if !block.met_zero_golden() {
@@ -125,7 +128,8 @@ impl RunningDistances {
             }
         }
         let block = match exponents {
-            Some(exponents) => level.run(NarrowErrors::<S, true> { pairs, exponents }),
+            Some(exponents) => level.run(NarrowExponents::<S, true> { pairs, exponents }),
+            None if with_errors => level.run(NarrowErrors::<S, true> { pairs }),
             None => level.run(Narrow::<S, true> { pairs }),
         };
         self.expect_zeros = block.has_zero_golden;

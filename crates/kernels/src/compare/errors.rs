@@ -49,18 +49,19 @@ pub(super) struct RunningErrors {
     /// Largest `(|t - g| - atol) / |g|`.
     pub(super) max_relative_excess: f64,
     pub(super) ulp: UlpDistance,
-    pub(super) buckets: Buckets,
+    /// Nothing if not asked for.
+    pub(super) buckets: Option<Buckets>,
 }
 
 impl RunningErrors {
-    pub(super) fn none() -> RunningErrors {
+    pub(super) fn none(with_exponents: bool) -> RunningErrors {
         RunningErrors {
             sums: ErrorSums::default(),
             over_tolerance: 0,
             max_excess: 0.0,
             max_relative_excess: 0.0,
             ulp: UlpDistance::default(),
-            buckets: Buckets::none(),
+            buckets: with_exponents.then(Buckets::none),
         }
     }
 
@@ -71,7 +72,9 @@ impl RunningErrors {
         self.max_excess = larger(self.max_excess, next.max_excess);
         self.max_relative_excess = larger(self.max_relative_excess, next.max_relative_excess);
         self.ulp.add(next.ulp);
-        self.buckets.add(&next.buckets);
+        if let (Some(buckets), Some(next)) = (&mut self.buckets, &next.buckets) {
+            buckets.add(next);
+        }
         self
     }
 

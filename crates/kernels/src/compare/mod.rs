@@ -30,6 +30,7 @@ use crate::blocks::Reading;
 use crate::float_env::DefaultFloatEnv;
 use crate::level::Level;
 use crate::stats::canonical;
+use blocks::Errors;
 
 /// When an element counts as failing: `|target - golden| > atol + rtol * |golden|`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -251,8 +252,28 @@ pub fn compare_at<'a>(
     tolerance: Tolerance,
     reading: impl Into<Reading<'a>>,
 ) -> Result<Comparison, ShapeMismatch> {
+    measure(level, target, golden, Errors { tolerance, with_exponents: true }, reading.into())
+}
+
+/// [`compare`] but for the histogram of exponents, which stays empty: for many pairs, of which nobody looks at one.
+pub fn errors<'a>(
+    target: &View<'_>,
+    golden: &View<'_>,
+    tolerance: Tolerance,
+    reading: impl Into<Reading<'a>>,
+) -> Result<Comparison, ShapeMismatch> {
+    measure(Level::best(), target, golden, Errors { tolerance, with_exponents: false }, reading.into())
+}
+
+fn measure(
+    level: Level,
+    target: &View<'_>,
+    golden: &View<'_>,
+    wanted: Errors,
+    reading: Reading<'_>,
+) -> Result<Comparison, ShapeMismatch> {
     let _env = DefaultFloatEnv::enter();
-    let running = blocks::run(level, target, golden, Some(tolerance), reading.into())?;
+    let running = blocks::run(level, target, golden, Some(wanted), reading)?;
     let distances = Distances::of(&running, target.len() as u64);
     let errors = running.errors.expect("asked for by giving a tolerance");
     let mismatched = distances.non_finite.mismatched;
@@ -270,11 +291,11 @@ pub fn compare_at<'a>(
         mape: 100.0 * mean_rel,
         accumulated_rel: if mean_rel.is_infinite() { mean_rel } else { errors.sums.rel },
         over_tolerance: errors.over_tolerance + mismatched,
-        needed_atol: needed(errors.needed_atol(tolerance.rtol)),
+        needed_atol: needed(errors.needed_atol(wanted.tolerance.rtol)),
         needed_rtol: needed(errors.needed_rtol()),
         max_ulp: with_ulp.then_some(errors.ulp.max),
         mean_ulp: with_ulp.then(|| per_pair(errors.ulp.sum as f64)),
-        exponents: errors.buckets.histogram(distances.finite),
+        exponents: errors.buckets.map(|buckets| buckets.histogram(distances.finite)).unwrap_or_default(),
         distances,
     })
 }

@@ -31,7 +31,7 @@ pub(super) struct NarrowBlock {
     pub(super) sums: Sums,
     pub(super) maxima: Maxima,
     pub(super) has_zero_golden: bool,
-    /// The smallest magnitude in golden; only looked for together with errors, or where zeros are expected.
+    /// The smallest magnitude in golden; only looked for together with exponents, or where zeros are expected.
     pub(super) least_golden: f32,
     pub(super) under: [u64; 2],
     /// Some estimate lies too close to a share's limit to tell its side.
@@ -81,8 +81,13 @@ pub(super) struct Narrow<'a, S, const ZEROS: bool> {
     pub(super) pairs: Packed<'a, S>,
 }
 
-/// The loop with errors: it also notes the exponents of the differences.
+/// The loop with errors.
 pub(super) struct NarrowErrors<'a, S, const ZEROS: bool> {
+    pub(super) pairs: Packed<'a, S>,
+}
+
+/// The loop with errors that also notes the exponents of the differences.
+pub(super) struct NarrowExponents<'a, S, const ZEROS: bool> {
     pub(super) pairs: Packed<'a, S>,
     pub(super) exponents: &'a mut Exponents,
 }
@@ -92,7 +97,7 @@ impl<S: Source<Value = f32>, const ZEROS: bool> Kernel for Narrow<'_, S, ZEROS> 
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> NarrowBlock {
-        measure::<S, FMA, ZEROS, false>(self.pairs, &mut [])
+        measure::<S, FMA, ZEROS, false, false>(self.pairs, &mut [])
     }
 }
 
@@ -101,12 +106,27 @@ impl<S: Source<Value = f32>, const ZEROS: bool> Kernel for NarrowErrors<'_, S, Z
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> NarrowBlock {
-        measure::<S, FMA, ZEROS, true>(self.pairs, self.exponents)
+        measure::<S, FMA, ZEROS, true, false>(self.pairs, &mut [])
+    }
+}
+
+impl<S: Source<Value = f32>, const ZEROS: bool> Kernel for NarrowExponents<'_, S, ZEROS> {
+    type Output = NarrowBlock;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> NarrowBlock {
+        measure::<S, FMA, ZEROS, true, true>(self.pairs, self.exponents)
     }
 }
 
 #[inline(always)]
-fn measure<S: Source<Value = f32>, const FMA: bool, const ZEROS: bool, const ERRORS: bool>(
+fn measure<
+    S: Source<Value = f32>,
+    const FMA: bool,
+    const ZEROS: bool,
+    const ERRORS: bool,
+    const EXPONENTS: bool,
+>(
     pairs: Packed<'_, S>,
     exponents: &mut [u8],
 ) -> NarrowBlock {
@@ -163,7 +183,7 @@ fn measure<S: Source<Value = f32>, const FMA: bool, const ZEROS: bool, const ERR
             for lane in 0..LANES {
                 let abs = (a[lane] - b[lane]).to_bits() & MAGNITUDE;
                 let mut divisor = b[lane].to_bits() & MAGNITUDE;
-                if ZEROS || ERRORS {
+                if ZEROS || EXPONENTS {
                     least_golden[lane] = smaller(least_golden[lane], divisor);
                 }
                 if ZEROS {
@@ -171,7 +191,7 @@ fn measure<S: Source<Value = f32>, const FMA: bool, const ZEROS: bool, const ERR
                     divisor = if divisor == 0 { INFINITY } else { divisor };
                 }
                 let rel = (f32::from_bits(abs) / f32::from_bits(divisor)).to_bits();
-                if ERRORS {
+                if EXPONENTS {
                     sizes[lane] = abs >> 23;
                 }
                 if ulp {
@@ -190,7 +210,7 @@ fn measure<S: Source<Value = f32>, const FMA: bool, const ZEROS: bool, const ERR
                 under_1[lane] += above[1] >> 31;
                 nearest[lane] = smaller(nearest[lane], smaller(above[0], above[1]));
             }
-            if ERRORS && let Some(out) = exponents.next() {
+            if EXPONENTS && let Some(out) = exponents.next() {
                 *out = sizes.map(|size| size as u8);
             }
         },
