@@ -67,7 +67,7 @@ bench: setup ## Measure the kernels against the machine's own read bandwidth, an
 	cargo bench --package ulpscope-kernels --bench kernels --locked
 	ONEDNN_MAX_CPU_ISA=AVX512_CORE $(BIN)/python benches/python_calls.py
 
-bench-compare: setup ## Compare the same dumps with mindstudio-probe from PyPI (4 GB of disk, some minutes)
+bench-compare: setup ## Compare the same dumps with mindstudio-probe from PyPI (7 GB of disk, some minutes)
 	PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python benches/compare.py target/bench-compare
 
 fuzz: ## Run every fuzz target for FUZZ_SECONDS (600) each; needs nightly Rust and cargo-fuzz

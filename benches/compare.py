@@ -1,15 +1,13 @@
 """Compares the same two dumps with Ulpscope and with mindstudio-probe, and prints the ratio.
 
-Two pairs, made once: tensors (40 calls, 1.3 GB a side) and statistics (100,000 rows). mindstudio-probe comes from
-PyPI into an environment of its own. What counts is CPU time of the whole process tree: these machines are shared.
+Two pairs, made once: tensors (80 calls, 2.7 GB a side) and statistics (100,000 rows). mindstudio-probe comes
+from PyPI into an environment of its own. What counts is CPU time of all processes: machines are shared.
 
     python benches/compare.py FOLDER [--peer VENV] [--rounds N]
 """
 
 import argparse
 import json
-import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -23,7 +21,7 @@ import torch
 
 import ulpscope
 
-CALLS = 40
+CALLS = 80
 ELEMENTS = 4 << 20
 STATISTICS_CALLS = 20_000
 ENTRIES_PER_CALL = 5
@@ -52,7 +50,12 @@ def tensor_item(name: str, shape: list[int], values: torch.Tensor | None, scale:
 
 def write_dump(folder: Path, task: str, data: dict[str, Any]) -> None:
     """A dump.json and what belongs beside it."""
-    header = {"task": task, "level": "L1", "framework": "pytorch", "dump_data_dir": str(folder / "dump_tensor_data")}
+    header = {
+        "task": task,
+        "level": "L1",
+        "framework": "pytorch",
+        "dump_data_dir": str(folder / "dump_tensor_data"),
+    }
     (folder / "dump.json").write_text(json.dumps({**header, "data": data}, indent=1))
     stacks = {"0": [list(data), ["File model.py, line 7, in forward, \n return layer(x)"]]}
     (folder / "stack.json").write_text(json.dumps(stacks, indent=1))
@@ -84,7 +87,9 @@ def make_statistics_dump(folder: Path, noise: float) -> None:
     data: dict[str, Any] = {}
     for call in range(STATISTICS_CALLS):
         scale = (1 + call / STATISTICS_CALLS) * (1 + noise)
-        items = [tensor_item("", [8, 128, 64 + call % 7], None, scale + entry) for entry in range(ENTRIES_PER_CALL)]
+        items = [
+            tensor_item("", [8, 128, 64 + call % 7], None, scale + entry) for entry in range(ENTRIES_PER_CALL)
+        ]
         data[f"Functional.linear.{call}.forward"] = {
             "input_args": items[:3],
             "input_kwargs": {},
@@ -93,29 +98,37 @@ def make_statistics_dump(folder: Path, noise: float) -> None:
     write_dump(folder, "statistics", data)
 
 
-def run(command: list[str], env: dict[str, str] | None = None) -> Cost:
-    """Runs a command; CPU time and memory are those of all its processes."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env)
-    _, status, usage = os.wait4(process.pid, 0)
-    wall = time.perf_counter() - start
-    complaints = process.stderr.read().decode(errors="replace") if process.stderr else ""
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in (0, 1):
-        sys.exit(f"{command} ended with {process.returncode}:\n{complaints}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(wall, cpu, usage.ru_maxrss / 1024)
+# The peak of a process counts from the process it was forked from: a small one, not this one with torch.
+LAUNCHER = """
+import json, os, resource, subprocess, sys, time
+start = time.perf_counter()
+ended = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+wall = time.perf_counter() - start
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps([ended.returncode, wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024]))
+sys.stderr.buffer.write(ended.stderr)
+"""
+
+
+def run(command: list[str]) -> Cost:
+    """Runs a command; CPU time is that of all its processes, memory that of the largest."""
+    launched = [sys.executable, "-I", "-S", "-c", LAUNCHER, *command]
+    ended = subprocess.run(launched, capture_output=True, text=True, check=True)
+    code, wall, cpu, peak = json.loads(ended.stdout)
+    if code not in (0, 1):
+        sys.exit(f"{command} ended with {code}:\n{ended.stderr}")
+    return Cost(wall, cpu, peak)
 
 
 def read_bandwidth(folders: list[Path]) -> float:
-    """GB/s at which one core reads the files when they are resident: the best of two ways to touch every byte."""
+    """GB/s at which one core reads resident files: the best of two ways to touch every byte."""
     files = [file for folder in folders for file in sorted((folder / "dump_tensor_data").glob("*.pt"))]
     best = 0.0
     for _ in range(3):
         for touch in (
-            lambda file: np.bitwise_xor.reduce(np.memmap(file, dtype=np.uint8)[: file.stat().st_size // 8 * 8].view(np.uint64)),
+            lambda file: np.bitwise_xor.reduce(
+                np.memmap(file, dtype=np.uint8)[: file.stat().st_size // 8 * 8].view(np.uint64)
+            ),
             lambda file: ulpscope.digest(ulpscope.load(file), "xxh3"),
         ):
             start = time.perf_counter()
@@ -164,7 +177,9 @@ def show(name: str, cost: Cost, work: float, unit: str) -> None:
 
 def main() -> None:
     """Makes the dumps, runs both, prints ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--peer", type=Path, help="environment with mindstudio-probe [default: FOLDER/peer]")
     parser.add_argument("--rounds", type=int, default=5)
@@ -192,14 +207,17 @@ def main() -> None:
     show("mindstudio-probe", theirs, gigabytes, "GB")
     print(f"  GB per CPU second: {theirs.cpu / one.cpu:.0f} x mindstudio-probe (one thread),", end=" ")
     print(f"{theirs.cpu / all_cores.cpu:.0f} x (all cores)")
-    print(f"  all cores: {one.wall / all_cores.wall:.2f} x one; read bandwidth: {gigabytes / one.wall / bandwidth:.2f}")
+    print(f"  all cores are {one.wall / all_cores.wall:.2f} x one;", end=" ")
+    print(f"one thread is {gigabytes / one.wall / bandwidth:.2f} of the read bandwidth")
 
     pair = [folder / "statistics" / "target", folder / "statistics" / "golden"]
     rows = STATISTICS_CALLS * ENTRIES_PER_CALL
     print(f"statistics: {rows} rows")
     csv = median([compare_with_us(*pair, folder / "out", "--format", "csv") for _ in rounds])
     xlsx = median([compare_with_us(*pair, folder / "out", "--format", "xlsx") for _ in rounds])
-    like_peer = median([compare_with_us(*pair, folder / "out", "--format", "csv", "--style", "msprobe") for _ in rounds])
+    like_peer = median(
+        [compare_with_us(*pair, folder / "out", "--format", "csv", "--style", "msprobe") for _ in rounds]
+    )
     theirs = compare_with_peer(peer, *pair, folder / "out_peer")
     show("ulpscope, csv", csv, rows, "rows")
     show("ulpscope, xlsx", xlsx, rows, "rows")

@@ -38,6 +38,7 @@ def compare(
     cell_mapping: _Path | None = None,
     layer_mapping: _Path | None = None,
 ) -> Comparison: ...
+
 @final
 class Comparison:
     @property

@@ -73,13 +73,17 @@ def write_rank(
     }
     (folder / "dump.json").write_text(json.dumps({**header, "data": data}, indent=1))
     (folder / "stack.json").write_text(
-        json.dumps({str(number): [[name], lines] for number, (name, lines) in enumerate((stacks or {}).items())})
+        json.dumps(
+            {str(number): [[name], lines] for number, (name, lines) in enumerate((stacks or {}).items())}
+        )
     )
     (folder / "construct.json").write_text(json.dumps(dict(parents or {})))
     return folder
 
 
-def chain(depth: int, *, seed: int = 0, dtype: torch.dtype = torch.float32, fault: Mapping[int, float] | None = None) -> list[Call]:
+def chain(
+    depth: int, *, seed: int = 0, dtype: torch.dtype = torch.float32, fault: Mapping[int, float] | None = None
+) -> list[Call]:
     """A network of linear layers and activations, run for real; a fault multiplies the output of one call."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(4, 32, generator=generator).to(dtype)

@@ -27,7 +27,11 @@ def test_the_workspace_obeys() -> None:
         ("kernels", "ulpscope-formats", "kernels depends on formats; it may depend on tensor"),
         ("dump", "ulpscope-kernels", "dump depends on kernels; it may depend on formats, tensor"),
         ("report", "ulpscope-formats", "report depends on formats; it may depend on tensor"),
-        ("cli", "ulpscope-py", "cli depends on py; it may depend on compare, dump, formats, kernels, report, tensor"),
+        (
+            "cli",
+            "ulpscope-py",
+            "cli depends on py; it may depend on compare, dump, formats, kernels, report, tensor",
+        ),
         ("kernels", "pyo3", "kernels depends on pyo3; only py may"),
         ("py", "clap", "py depends on clap; only cli may"),
         ("formats", "anyhow", "formats depends on anyhow; only cli may"),

@@ -17,9 +17,9 @@ import openpyxl
 import pandas
 import pytest
 import torch
-from dumps import chain, write_rank
 
 import ulpscope
+from dumps import chain, write_rank
 
 PROGRAM = [sys.executable, "-m", "ulpscope"]
 
@@ -88,7 +88,9 @@ def test_metrics_are_those_of_numpy(pair: tuple[Path, Path]) -> None:
     target, golden = pair
     rows = {row["target_name"]: row for row in ulpscope.compare(target, golden).rows}
     name = "Functional.gelu.3.forward.output.0"
-    one, other = (np.asarray(ulpscope.load(side / "dump_tensor_data" / f"{name}.pt"), np.float64) for side in pair)
+    one, other = (
+        np.asarray(ulpscope.load(side / "dump_tensor_data" / f"{name}.pt"), np.float64) for side in pair
+    )
     row = rows[name]
     assert row["euclid"] == pytest.approx(np.linalg.norm(one - other), rel=1e-12)
     assert row["max_abs"] == np.abs(one - other).max()
@@ -134,7 +136,9 @@ def test_one_extra_call_does_not_shift_the_rest(tmp_path: Path) -> None:
     assert {side for side, _, _ in result.partnerless} == {"target"}
 
 
-def test_statistics_are_compared_where_one_side_has_no_tensors(pair: tuple[Path, Path], tmp_path: Path) -> None:
+def test_statistics_are_compared_where_one_side_has_no_tensors(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
     write_rank(tmp_path / "statistics", chain(6), tensors=False)
     result = ulpscope.compare(pair[0], tmp_path / "statistics")
     bases = {row["basis"] for row in result.rows}
@@ -189,7 +193,11 @@ def test_a_missing_tensor_file_is_named_and_the_rest_compared(tmp_path: Path) ->
     assert ran.returncode == 2
     assert "Functional.gelu.1.forward.output.0.pt" in ran.stderr
     assert "No such file" in ran.stderr
-    [row] = [row for row in read_csv(tmp_path / "out") if row["target_name"].startswith("Functional.gelu.1.forward.output")]
+    [row] = [
+        row
+        for row in read_csv(tmp_path / "out")
+        if row["target_name"].startswith("Functional.gelu.1.forward.output")
+    ]
     assert row["basis"] == "statistics"
 
 
@@ -234,7 +242,9 @@ def limit_file_size() -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "xlsx", "json"])
-def test_a_full_disk_ends_in_a_message_and_leaves_nothing(pair: tuple[Path, Path], tmp_path: Path, kind: str) -> None:
+def test_a_full_disk_ends_in_a_message_and_leaves_nothing(
+    pair: tuple[Path, Path], tmp_path: Path, kind: str
+) -> None:
     out = tmp_path / "out"
     ran = run("compare", *pair, "-o", out, "--format", kind, preexec_fn=limit_file_size)
     assert ran.returncode == 2
@@ -244,7 +254,9 @@ def test_a_full_disk_ends_in_a_message_and_leaves_nothing(pair: tuple[Path, Path
 
 
 class TestRanks:
-    def write(self, folder: Path, ranks: list[int], faults: dict[int, dict[int, float]] | None = None) -> Path:
+    def write(
+        self, folder: Path, ranks: list[int], faults: dict[int, dict[int, float]] | None = None
+    ) -> Path:
         for rank in ranks:
             write_rank(folder / "step0" / f"rank{rank}", chain(3, seed=rank, fault=(faults or {}).get(rank)))
         return folder
@@ -254,8 +266,14 @@ class TestRanks:
         target = self.write(tmp_path / "target", [0, 2, 10], {10: {1: 1.5}})
         ran = run("compare", target, golden, "-o", tmp_path / "out")
         assert ran.returncode == 1
-        names = sorted(path.name.rsplit("_", 1)[0] for path in (tmp_path / "out").glob("compare_result_*.csv"))
-        assert names == ["compare_result_rank0-rank0", "compare_result_rank10-rank10", "compare_result_rank2-rank2"]
+        names = sorted(
+            path.name.rsplit("_", 1)[0] for path in (tmp_path / "out").glob("compare_result_*.csv")
+        )
+        assert names == [
+            "compare_result_rank0-rank0",
+            "compare_result_rank10-rank10",
+            "compare_result_rank2-rank2",
+        ]
         result = json.loads((tmp_path / "out" / "result.json").read_text())
         assert [rank["target"] for rank in result["ranks"]] == ["rank0", "rank2", "rank10"]
         assert [rank["failed"] > 0 for rank in result["ranks"]] == [False, False, True]
@@ -284,7 +302,14 @@ class TestRanks:
         target = self.write(tmp_path / "target", [0, 2, 10], {10: {1: 1.5}})
         run("compare", target, golden, "-o", tmp_path / "out")
         ran = run(
-            "merge", tmp_path / "out", "--filter", "linear.1.forward.output", "--metric", "rel_l2", "-o", tmp_path / "merged.csv"
+            "merge",
+            tmp_path / "out",
+            "--filter",
+            "linear.1.forward.output",
+            "--metric",
+            "rel_l2",
+            "-o",
+            tmp_path / "merged.csv",
         )
         assert ran.returncode == 0, ran.stderr
         with (tmp_path / "merged.csv").open(newline="") as file:
@@ -330,7 +355,9 @@ class TestOutputs:
         assert printed["summary"]["rows"] == len(rows)
         failing = [row for row in rows if row["verdict"] == "differs"]
         assert printed["summary"]["failed"] == len(failing)
-        assert [row["target_name"] for row in printed["ranks"][0]["rows_to_look_at"]] == [row["target_name"] for row in failing]
+        assert [row["target_name"] for row in printed["ranks"][0]["rows_to_look_at"]] == [
+            row["target_name"] for row in failing
+        ]
         assert rows[printed["first_divergence"]["line"] - 2] == failing[0]
 
     def test_the_advisor_names_row_and_reason(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
@@ -355,7 +382,10 @@ class TestOutputs:
         name = "Functional.linear.1.forward"
         for side, fault in (("golden", None), ("target", {1: 1.2})):
             write_rank(
-                tmp_path / side, chain(2, fault=fault), stacks={name: stack}, parents={name: "Module.fc.Linear.forward.0"}
+                tmp_path / side,
+                chain(2, fault=fault),
+                stacks={name: stack},
+                parents={name: "Module.fc.Linear.forward.0"},
             )
         first = ulpscope.compare(tmp_path / "target", tmp_path / "golden").first_divergence
         assert first is not None
@@ -388,7 +418,9 @@ class TestMsprobeFlags:
 
     def test_fuzzy_and_mapping(self, tmp_path: Path) -> None:
         golden = chain(3)
-        renumbered = [(name.replace(".0.forward", ".7.forward"), inputs, outputs) for name, inputs, outputs in golden]
+        renumbered = [
+            (name.replace(".0.forward", ".7.forward"), inputs, outputs) for name, inputs, outputs in golden
+        ]
         write_rank(tmp_path / "golden", golden)
         write_rank(tmp_path / "target", renumbered)
         ran = run("compare", tmp_path / "target", tmp_path / "golden", "-fm", "--json")
@@ -399,8 +431,37 @@ class TestMsprobeFlags:
             "Functional.linear.7.forward.input.0: Functional.linear.0.forward.input.0\n"
             "Functional.linear.7.forward.output.0: Functional.linear.0.forward.output.0\n"
         )
-        ran = run("compare", tmp_path / "target", tmp_path / "golden", "-dm", mapping, "--match", "exact", "--json")
+        ran = run(
+            "compare", tmp_path / "target", tmp_path / "golden", "-dm", mapping, "--match", "exact", "--json"
+        )
         assert json.loads(ran.stdout)["summary"]["paired"].get("mapped", 0) > 0
+
+    def test_a_cell_mapping_in_either_style(self, tmp_path: Path) -> None:
+        def dump(folder: Path, name: str) -> Path:
+            x = torch.randn(3, 4, generator=torch.Generator().manual_seed(5))
+            return write_rank(
+                folder, [(f"Module.{name}.forward.0", [x], [x * 2]), ("Torch.add.0.forward", [x], [x])]
+            )
+
+        target, golden = (
+            dump(tmp_path / "target", "net.fc2.Linear"),
+            dump(tmp_path / "golden", "net.out.Linear"),
+        )
+        mapping = tmp_path / "cells.yaml"
+        mapping.write_text("fc2.Linear: out.Linear\n")
+        ran = run("compare", target, golden, "-cm", mapping, "--match", "exact", "--json")
+        assert json.loads(ran.stdout)["agreement"] == "agree", ran.stdout
+        run("compare", "-tp", target, "-gp", golden, "-cm", mapping, "-o", tmp_path / "out")
+        partners = {row["NPU Name"]: row["Bench Name"] for row in read_csv(tmp_path / "out")}
+        assert (
+            partners["Module.net.fc2.Linear.forward.0.output.0"] == "Module.net.out.Linear.forward.0.output.0"
+        )
+        assert partners["Torch.add.0.forward.input.0"] == "Torch.add.0.forward.input.0"
+
+    def test_what_a_style_cannot_do_is_said(self, pair: tuple[Path, Path]) -> None:
+        ran = run("compare", *pair, "--style", "ptdbg", "--match", "align")
+        assert ran.returncode == 2
+        assert "--match fuzzy" in ran.stderr
 
 
 def test_files_and_checkpoints(tmp_path: Path) -> None:
@@ -431,7 +492,10 @@ def test_memory_does_not_grow_with_the_tensors(tmp_path: Path) -> None:
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", script, tmp_path / "target", tmp_path / "golden"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script, tmp_path / "target", tmp_path / "golden"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     shutil.rmtree(tmp_path / "target")
     # 768 MiB were compared.

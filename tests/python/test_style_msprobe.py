@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import golden
 import pytest
+
+import golden
 
 # Stacks of a whole model in one cell are longer than the csv module expects.
 csv.field_size_limit(1 << 26)

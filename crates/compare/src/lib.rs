@@ -15,6 +15,7 @@ mod job;
 mod mapping;
 mod native;
 mod pairing;
+mod reading;
 mod run;
 mod stack;
 mod style;

@@ -6,10 +6,10 @@ use rayon::prelude::*;
 use ulpscope_dump::{Error, Problems, Rank};
 
 use crate::stack::own_line;
-use crate::style::{Finding, FindingKind, Judged, Partnerless, Row, Side, Style, Verdict};
+use crate::style::{Finding, FindingKind, Judged, Partnerless, Plan, Row, Side, Style, Verdict};
 
 /// Units measured before their rows are handed on: enough to keep all cores busy, few enough to forget.
-const BATCH: usize = 1024;
+const BATCH: usize = 512;
 
 /// Failing calls kept by name; further ones are only counted.
 const MAX_FAILING_CALLS: usize = 10_000;
@@ -152,55 +152,38 @@ pub fn compare_ranks(
     style: &dyn Style,
     target: &Rank,
     golden: &Rank,
-    sink: &mut dyn Sink,
+    sink: &mut (dyn Sink + Send),
     progress: &dyn Progress,
 ) -> Result<RankOutcome, CompareError> {
-    let mut plan = style.plan(target, golden)?;
+    let plan = style.plan(target, golden)?;
     sink.columns(&plan.columns())?;
     let units = plan.units();
     progress.start(units as u64);
-    let mut outcome = RankOutcome::default();
-    let mut advised: Option<(u64, String)> = None;
+    let judge = |unit| {
+        let judged = plan.judge(unit);
+        progress.advance(judged.bytes);
+        judged
+    };
+    let mut record = Record {
+        plan: plan.as_ref(),
+        ranks: (target, golden),
+        sink,
+        outcome: RankOutcome::default(),
+        advised: None,
+        coarsest: 0.0,
+    };
+    // While one batch is measured, the rows of the one before are written.
+    let mut measured = Vec::new();
     for start in (0..units).step_by(BATCH) {
         let batch = start..units.min(start + BATCH);
-        let judge = |unit| {
-            let judged = plan.judge(unit);
-            progress.advance(judged.bytes);
-            judged
-        };
-        let judged: Vec<Judged> = batch.into_par_iter().map(judge).collect();
-        for mut unit in judged {
-            plan.settle(&mut unit);
-            outcome.bytes += unit.bytes;
-            for problem in std::mem::take(&mut unit.problems) {
-                outcome.problems.note(problem);
-            }
-            let mut first_failing: Option<(u64, String)> = None;
-            let mut failing = 0;
-            for row in std::mem::take(&mut unit.rows) {
-                outcome.counts.count(row.verdict);
-                if row.verdict == Verdict::Fail {
-                    failing += 1;
-                    first_failing.get_or_insert_with(|| {
-                        let name = row.cells.first().map(ToString::to_string).unwrap_or_default();
-                        (outcome.counts.rows + 1, name)
-                    });
-                }
-                sink.row(row)?;
-            }
-            let Some((line, row_name)) = first_failing else { continue };
-            advised.get_or_insert_with(|| {
-                (line, unit.findings.first().map_or(&row_name, |finding| &finding.entry).clone())
-            });
-            let divergence = || first_divergence(&unit, line, &row_name, target, golden);
-            outcome.first_divergence.get_or_insert_with(divergence);
-            outcome.failing_calls += 1;
-            if outcome.failing.len() < MAX_FAILING_CALLS {
-                let name = call_name(&unit, target, golden).unwrap_or(row_name);
-                outcome.failing.push(FailingCall { name, rows: failing });
-            }
-        }
+        let before = std::mem::take(&mut measured);
+        let (judged, written) =
+            rayon::join(|| batch.into_par_iter().map(judge).collect::<Vec<Judged>>(), || record.take(before));
+        written?;
+        measured = judged;
     }
+    record.take(measured)?;
+    let Record { mut outcome, advised, .. } = record;
     outcome.paired = plan.paired();
     outcome.partnerless = plan.partnerless();
     outcome.notes = plan.notes();
@@ -208,6 +191,60 @@ pub fn compare_ranks(
     outcome.problems.extend(golden.problems());
     outcome.advice = style.advice(advised.as_ref().map(|(line, name)| (*line, name.as_str())));
     Ok(outcome)
+}
+
+/// What has been found so far, and where rows go.
+struct Record<'a> {
+    plan: &'a dyn Plan,
+    ranks: (&'a Rank, &'a Rank),
+    sink: &'a mut (dyn Sink + Send),
+    outcome: RankOutcome,
+    /// Line and name of the row that advice is given on.
+    advised: Option<(u64, String)>,
+    /// The coarsest limit of any dtype so far.
+    coarsest: f64,
+}
+
+impl Record<'_> {
+    /// Takes the next units in.
+    fn take(&mut self, units: Vec<Judged>) -> io::Result<()> {
+        units.into_iter().try_for_each(|unit| self.take_unit(unit))
+    }
+
+    fn take_unit(&mut self, mut unit: Judged) -> io::Result<()> {
+        self.plan.settle(&mut unit, &mut self.coarsest);
+        let outcome = &mut self.outcome;
+        outcome.bytes += unit.bytes;
+        for problem in std::mem::take(&mut unit.problems) {
+            outcome.problems.note(problem);
+        }
+        let mut first_failing: Option<(u64, String)> = None;
+        let mut failing = 0;
+        for row in std::mem::take(&mut unit.rows) {
+            outcome.counts.count(row.verdict);
+            if row.verdict == Verdict::Fail {
+                failing += 1;
+                first_failing.get_or_insert_with(|| {
+                    let name = row.cells.first().map(ToString::to_string).unwrap_or_default();
+                    (outcome.counts.rows + 1, name)
+                });
+            }
+            self.sink.row(row)?;
+        }
+        let Some((line, row_name)) = first_failing else { return Ok(()) };
+        let (target, golden) = self.ranks;
+        self.advised.get_or_insert_with(|| {
+            (line, unit.findings.first().map_or(&row_name, |finding| &finding.entry).clone())
+        });
+        let divergence = || first_divergence(&unit, line, &row_name, target, golden);
+        outcome.first_divergence.get_or_insert_with(divergence);
+        outcome.failing_calls += 1;
+        if outcome.failing.len() < MAX_FAILING_CALLS {
+            let name = call_name(&unit, target, golden).unwrap_or(row_name);
+            outcome.failing.push(FailingCall { name, rows: failing });
+        }
+        Ok(())
+    }
 }
 
 fn call_name(unit: &Judged, target: &Rank, golden: &Rank) -> Option<String> {

@@ -25,8 +25,9 @@ pub trait Plan: Sync {
     /// Measures and judges a unit. Called on any thread, in any order, once.
     fn judge(&self, unit: usize) -> Judged;
 
-    /// Called for every unit in order, after [`Plan::judge`]: for what follows from the units before it.
-    fn settle(&mut self, _judged: &mut Judged) {}
+    /// Called for every unit in order, after [`Plan::judge`], for what follows from the units before it: `coarsest` is
+    /// the coarsest limit so far, for styles that know limits.
+    fn settle(&self, _judged: &mut Judged, _coarsest: &mut f64) {}
 
     /// How the units were put together, in words, and how many each way.
     /// None where the style has one way only, its own.

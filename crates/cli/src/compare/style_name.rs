@@ -10,6 +10,7 @@ use ulpscope_compare::styles::ptdbg::{Ptdbg, Release};
 use ulpscope_compare::styles::torch_npu::TorchNpu;
 use ulpscope_compare::{Mapping, Matching, Native, PairOptions, Style};
 use ulpscope_dump::Error;
+use ulpscope_formats::Fault;
 
 use super::Request;
 
@@ -102,6 +103,7 @@ impl MappingFiles {
 impl Request {
     /// The style asked for, with its options.
     pub(super) fn style(&self) -> Result<Box<dyn Style>, Error> {
+        self.check_style()?;
         let mapping = self.mapping.read()?;
         let matching = self.matching.unwrap_or_default();
         let fuzzy = matching == Matching::Fuzzy;
@@ -116,8 +118,39 @@ impl Request {
                 Box::new(Msprobe1 { fuzzy, data_mapping: mapping.row_names(), stack: self.stack_column })
             }
             StyleName::Msprobe => {
-                Box::new(Msprobe { fuzzy, data_mapping: mapping.row_names(), ..Msprobe::default() })
+                let data_mapping = mapping.row_names();
+                Box::new(Msprobe { fuzzy, data_mapping, modules: mapping, ..Msprobe::default() })
             }
         })
+    }
+
+    /// Refuses what a style would leave without effect: an older tool pairs in its own way.
+    fn check_style(&self) -> Result<(), Error> {
+        let (ways, data, modules): (&[Matching], bool, bool) = match self.style {
+            StyleName::Native => return Ok(()),
+            StyleName::TorchNpu => (&[Matching::Shape], false, false),
+            StyleName::Ptdbg | StyleName::Ptdbg6 => (&[Matching::Fuzzy], false, false),
+            StyleName::Msprobe1 => (&[Matching::Fuzzy], true, false),
+            StyleName::Msprobe => (&[Matching::Exact, Matching::Fuzzy], true, true),
+        };
+        let refused = |what: String, expected: String| {
+            let style = self.style;
+            let fault = format!(
+                "the style {style} pairs calls as its tool does, and {what} has no part in that; expected {expected}, \
+                 or --style native"
+            );
+            Err(Error::whole(Fault::Unsupported(fault)))
+        };
+        if let Some(matching) = self.matching.filter(|matching| !ways.contains(matching)) {
+            let ways: Vec<String> = ways.iter().map(ToString::to_string).collect();
+            return refused(format!("--match {matching}"), format!("--match {} or none", ways.join(" or ")));
+        }
+        if !data && self.mapping.data.is_some() {
+            return refused("a data mapping".to_owned(), "none".to_owned());
+        }
+        if !modules && (self.mapping.cell.is_some() || self.mapping.layer.is_some()) {
+            return refused("a cell or layer mapping".to_owned(), "none".to_owned());
+        }
+        Ok(())
     }
 }

@@ -56,6 +56,11 @@ impl Mapping {
         Ok(self)
     }
 
+    /// Whether modules or layers have other names on the other side.
+    pub(crate) fn renames_modules(&self) -> bool {
+        self.cells.is_some() || self.layers.is_some()
+    }
+
     /// Rows of the target and of the golden that the data mapping puts together.
     pub fn row_names(&self) -> Option<Vec<(String, String)>> {
         Some(self.data.as_ref()?.row_names())

@@ -1,18 +1,14 @@
 //! How far apart two entries are, by whatever both sides have: elements, statistics, digests, plain values.
 
-use std::ops::Range;
-
 use ulpscope_dump::{Content, Data, Entry, Rank, TensorEntry};
 use ulpscope_formats::Tensor;
 use ulpscope_formats::json::Json;
-use ulpscope_kernels::{Comparison, Reading, Stats, Threads, Tolerance, errors, stats};
+use ulpscope_kernels::{Comparison, Stats, Threads, Tolerance, errors, stats};
 use ulpscope_tensor::DType;
 
-use super::limit::{ELEMENT_FACTOR, limit};
+use crate::reading;
 
-/// Tensors larger than this are spread over all cores, and their memory is given back as it is read; smaller ones are
-/// many, and each stays on one core.
-const SPREAD_BYTES: u64 = 32 << 20;
+use super::limit::{ELEMENT_FACTOR, limit};
 
 /// What a pair was compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,17 +173,10 @@ impl Measured {
         let limit = limit(target.dtype(), golden.dtype()).max(self.limit);
         self.limit = limit;
         let tolerance = Tolerance { atol: 0.0, rtol: ELEMENT_FACTOR * limit };
-        self.bytes = (target.len() * target.dtype().size() + golden.len() * golden.dtype().size()) as u64;
-        let release = |read: Range<usize>| {
-            tensors.0.release(read.clone());
-            tensors.1.release(read);
-        };
-        let reading = if self.bytes > SPREAD_BYTES {
-            Reading { threads: Threads::All, after: Some(&release) }
-        } else {
-            Threads::One.into()
-        };
-        match errors(&target, &golden, tolerance, reading) {
+        self.bytes = reading::bytes(tensors.0, tensors.1);
+        let measured =
+            reading::read(tensors.0, tensors.1, |reading| errors(&target, &golden, tolerance, reading));
+        match measured {
             Ok(comparison) => {
                 self.state = judge_elements(&comparison, limit);
                 self.comparison = Some(Box::new(comparison));

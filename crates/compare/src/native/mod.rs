@@ -31,7 +31,7 @@ pub struct Native {
 impl Style for Native {
     fn plan<'a>(&'a self, target: &'a Rank, golden: &'a Rank) -> Result<Box<dyn Plan + 'a>, Error> {
         let pairing = pair(target, golden, &self.pairing);
-        Ok(Box::new(NativePlan { target, golden, pairing, options: &self.pairing, coarsest: 0.0 }))
+        Ok(Box::new(NativePlan { target, golden, pairing, options: &self.pairing }))
     }
 
     fn advice(&self, first_failing: Option<(u64, &str)>) -> Option<String> {
@@ -44,9 +44,6 @@ struct NativePlan<'a> {
     golden: &'a Rank,
     pairing: Pairing,
     options: &'a PairOptions,
-    /// The coarsest limit of any dtype so far: what was rounded to bfloat16 once is no better for being float32
-    /// afterwards.
-    coarsest: f64,
 }
 
 impl Plan for NativePlan<'_> {
@@ -66,9 +63,10 @@ impl Plan for NativePlan<'_> {
         }
     }
 
-    fn settle(&mut self, judged: &mut Judged) {
-        self.coarsest = self.coarsest.max(judged.coarsest);
-        for finding in judged.findings.extract_if(.., |finding| finding.needed <= self.coarsest) {
+    /// What was rounded to bfloat16 once is no better for being float32 afterwards.
+    fn settle(&self, judged: &mut Judged, coarsest: &mut f64) {
+        *coarsest = coarsest.max(judged.coarsest);
+        for finding in judged.findings.extract_if(.., |finding| finding.needed <= *coarsest) {
             columns::forgive(&mut judged.rows[finding.row]);
         }
     }

@@ -23,6 +23,7 @@ mod names;
 mod operation;
 mod reason;
 mod recompute;
+mod rows;
 mod signature;
 mod units;
 mod wrappers;
@@ -38,6 +39,7 @@ use names::Names;
 
 pub use entries::{EntryHow, EntryPair, EntryReason, EntryUnit, pair_entries};
 pub use reason::Reason;
+pub(crate) use rows::row_pairs;
 
 /// How calls of two ranks are put together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -5,10 +5,12 @@
 //! looked at. NaN and infinities at the same places count as zeros; at other places they make the pair one that
 //! cannot be compared.
 
-use ulpscope_kernels::{PeerArithmetic, Threads, peer_errors};
+use ulpscope_formats::Tensor;
+use ulpscope_kernels::{PeerArithmetic, Reading, peer_errors};
 use ulpscope_tensor::{DType, Scalar, View};
 
 use super::widths::Width;
+use crate::reading;
 
 /// What was measured on two tensors of one shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,14 +48,15 @@ pub(crate) enum Relative {
 
 /// Measures two tensors of one shape. `None`, where NaN or infinities are at different places, or the shapes are not
 /// one.
-pub(crate) fn measure(target: &View<'_>, golden: &View<'_>, relative: Relative) -> Option<PeerMetrics> {
+pub(crate) fn measure(target: &Tensor, golden: &Tensor, relative: Relative) -> Option<PeerMetrics> {
     let arithmetic = match relative {
         Relative::Promoted => PeerArithmetic::Promoted,
         Relative::InPlace => PeerArithmetic::Stored,
         Relative::InPlaceFirst => PeerArithmetic::StoredUnmasked,
         Relative::InDouble => PeerArithmetic::Double,
     };
-    let errors = peer_errors(target, golden, arithmetic, Threads::All).ok()?;
+    let pass = |reading: Reading<'_>| peer_errors(&target.view(), &golden.view(), arithmetic, reading);
+    let errors = reading::read(target, golden, pass).ok()?;
     (!errors.mismatched).then_some(PeerMetrics {
         dot: errors.dot,
         norms: [errors.target_norm, errors.golden_norm],

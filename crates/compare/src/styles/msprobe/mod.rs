@@ -19,34 +19,42 @@ mod verdicts;
 
 use ulpscope_dump::{Error, Rank, Tool};
 
+use crate::mapping::Mapping;
+use crate::pairing::{Matching, PairOptions, row_pairs};
 use crate::style::{Plan, Style};
 use mode::Mode;
 use side::Calls;
 
 /// Compares as msprobe 26.x does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Msprobe {
     /// Pair rows whose names agree but for the number of the call (`-fm`).
     pub fuzzy: bool,
-    /// Names of target's rows and of the golden rows to compare them with, whatever their dtypes (`-dm`, and what
-    /// `-lm` makes of a layer mapping). Goes before everything else.
+    /// Names of target's rows and of the golden rows to compare them with, whatever their dtypes (`-dm`). Goes before
+    /// everything else.
     pub data_mapping: Option<Vec<(String, String)>>,
-    /// The same, but different kinds of values are not compared (what `-cm` makes of a cell mapping).
-    pub row_pairs: Option<Vec<(String, String)>>,
+    /// Other names of modules (`-cm`) or layers (`-lm`): rows are joined under these. As in the tool, dtypes do not
+    /// matter with a layer mapping.
+    pub modules: Mapping,
     /// Show where calls were made, if target's dump says so. The tool always does.
     pub stack: bool,
 }
 
 impl Default for Msprobe {
     fn default() -> Msprobe {
-        Msprobe { fuzzy: false, data_mapping: None, row_pairs: None, stack: true }
+        Msprobe { fuzzy: false, data_mapping: None, modules: Mapping::default(), stack: true }
     }
 }
 
 impl Style for Msprobe {
     fn plan<'a>(&'a self, target: &'a Rank, golden: &'a Rank) -> Result<Box<dyn Plan + 'a>, Error> {
         let mode = Mode::of(target, golden);
-        let mapping = self.data_mapping.as_ref().or(self.row_pairs.as_ref());
+        let by_modules = (self.data_mapping.is_none() && self.modules.renames_modules()).then(|| {
+            let mapping = self.modules.clone();
+            row_pairs(target, golden, &PairOptions { matching: Matching::Exact, mapping })
+        });
+        let (by_modules, notes) = by_modules.unzip();
+        let mapping = self.data_mapping.as_ref().or(by_modules.as_ref());
         let renumber = mapping.is_some() || !self.fuzzy;
         let sides = (Calls::new(target, renumber), Calls::new(golden, renumber));
         let pairing = match mapping {
@@ -55,8 +63,9 @@ impl Style for Msprobe {
             None => pairing::exact(&sides.0, &sides.1),
         };
         let stack = self.stack && has_stacks(target);
-        let any_dtype = self.data_mapping.is_some();
-        Ok(Box::new(plan::MsprobePlan::new(sides.0, sides.1, mode, pairing, any_dtype, stack)))
+        let any_dtype = self.data_mapping.is_some() || self.modules.layers.is_some();
+        let notes = notes.unwrap_or_default();
+        Ok(Box::new(plan::MsprobePlan::new(sides.0, sides.1, mode, pairing, any_dtype, stack, notes)))
     }
 
     fn advice(&self, _first_failing: Option<(u64, &str)>) -> Option<String> {

@@ -35,6 +35,8 @@ pub(crate) struct MsprobePlan<'a> {
     /// Whether different kinds of values may be compared.
     any_dtype: bool,
     stack: bool,
+    /// What mapping files say that could not be followed.
+    notes: Vec<String>,
     types: [[ColumnType; 4]; 2],
     /// Entries without a partner, by unit; found while units are judged.
     lone_entries: Mutex<BTreeMap<usize, Vec<Partnerless>>>,
@@ -66,6 +68,7 @@ impl<'a> MsprobePlan<'a> {
         pairing: Pairing,
         any_dtype: bool,
         stack: bool,
+        notes: Vec<String>,
     ) -> MsprobePlan<'a> {
         let mut plan = MsprobePlan {
             target,
@@ -74,6 +77,7 @@ impl<'a> MsprobePlan<'a> {
             pairing,
             any_dtype,
             stack,
+            notes,
             types: [[ColumnType::Mixed; 4]; 2],
             lone_entries: Mutex::default(),
         };
@@ -333,7 +337,9 @@ impl Plan for MsprobePlan<'_> {
     }
 
     fn notes(&self) -> Vec<String> {
-        fallback(self.target.rank, self.golden.rank)
+        let mut notes = self.notes.clone();
+        notes.extend(fallback(self.target.rank, self.golden.rank));
+        notes
     }
 
     fn partnerless(&self) -> Vec<Partnerless> {

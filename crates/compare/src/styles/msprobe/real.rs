@@ -59,7 +59,7 @@ pub(crate) fn compare(
         measured.cells[3] = rounded(rel);
         return measured;
     }
-    match measure(&target.view(), &golden.view(), Relative::Promoted) {
+    match measure(&target, &golden, Relative::Promoted) {
         None => Measured::word(PLACES_DIFFER),
         Some(metrics) => cells(&metrics),
     }

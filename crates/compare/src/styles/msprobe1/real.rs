@@ -92,7 +92,7 @@ fn elements(
         not_a_number(&mut measured.message, rel);
         return measured;
     }
-    match measure(&n.view(), &b.view(), Relative::InPlace) {
+    match measure(&n, &b, Relative::InPlace) {
         None => {
             let message = "The position of inf or nan in NPU and bench Tensor do not match.";
             Measured::word("N/A", "No", message)

@@ -1,8 +1,8 @@
 //! Cosine, largest errors and shares of a pair, with ptdbg_ascend's words for what has none.
 
 use ulpscope_dump::{Content, Entry, Error, Rank};
-use ulpscope_formats::Tensor;
 use ulpscope_formats::json::Json;
+use ulpscope_formats::{Bytes, Tensor};
 use ulpscope_report::Cell;
 use ulpscope_tensor::{DType, View};
 
@@ -124,22 +124,19 @@ impl Measured {
 
 /// Measures a pair of lines.
 pub(super) fn measure(target: (&Rank, &Entry), golden: (&Rank, &Entry), release: Release) -> Measured {
-    let loaded = Operand::load(target.0, target.1).and_then(|n| Ok((n, Operand::load(golden.0, golden.1)?)));
-    let measured = match &loaded {
-        Ok((n, b)) => {
-            let fuzzy = target.1.name != golden.1.name;
-            n.view().and_then(|n| Ok(measure_views(&n, &b.view()?, release, fuzzy)))
-        }
-        Err(error) => return Measured::unread(error),
-    };
-    measured.unwrap_or_else(|error| Measured::unread(&error))
+    let loaded = load(target.0, target.1).and_then(|n| Ok((n, load(golden.0, golden.1)?)));
+    match loaded {
+        Ok((n, b)) => measure_tensors(&n, &b, release, target.1.name != golden.1.name),
+        Err(error) => Measured::unread(&error),
+    }
 }
 
-fn measure_views(n: &View<'_>, b: &View<'_>, release: Release, fuzzy: bool) -> Measured {
+fn measure_tensors(n: &Tensor, b: &Tensor, release: Release, fuzzy: bool) -> Measured {
+    let count = n.view().len();
     if n.shape().is_empty() && b.shape().is_empty() {
-        return measure_scalars(n, b, release);
+        return measure_scalars(&n.view(), &b.view(), release);
     }
-    if n.is_empty() {
+    if count == 0 {
         let cosine = Figure::Word(UNSUPPORTED);
         let message = "This is empty data, can not compare.".to_owned();
         let zero = Figure::Zero;
@@ -166,7 +163,7 @@ fn measure_views(n: &View<'_>, b: &View<'_>, release: Release, fuzzy: bool) -> M
         message += " Fuzzy matching data, the comparison accuracy may be affected.";
     }
     Measured {
-        cosine: cosine(n.len(), metrics.dot, metrics.norms),
+        cosine: cosine(count, metrics.dot, metrics.norms),
         max_abs: Figure::Rounded(metrics.max_abs),
         max_rel: Figure::of(metrics.max_rel),
         shares: [metrics.under_1e3, metrics.under_5e3].map(Figure::Rounded),
@@ -207,37 +204,23 @@ fn cosine(len: usize, dot: f64, norms: [f64; 2]) -> Figure {
     if twelve_decimals(cosine) > 0.99999 { Figure::One } else { Figure::of(cosine) }
 }
 
-/// What one side of a pair is measured on.
-enum Operand {
-    Tensor(Tensor),
-    Plain(DType, [u8; 8]),
-}
-
-impl Operand {
-    fn load(rank: &Rank, entry: &Entry) -> Result<Operand, Error> {
-        match &entry.content {
-            Content::Tensor(tensor) => match rank.tensor(tensor)? {
-                Some(tensor) => Ok(Operand::Tensor(tensor)),
-                None => Err(nothing(rank, &entry.name)),
-            },
-            // NumPy stores Python's numbers in eight bytes; truth values behave like 0 and 1.
-            Content::Scalar { value: Json::Int(value), .. } => match i64::try_from(*value) {
-                Ok(value) => Ok(Operand::Plain(DType::I64, value.to_le_bytes())),
-                Err(_) => Ok(Operand::Plain(DType::F64, (*value as f64).to_le_bytes())),
-            },
-            Content::Scalar { value, .. } => match super::fields::number(value) {
-                Some(value) => Ok(Operand::Plain(DType::F64, value.to_le_bytes())),
-                None => Err(nothing(rank, &entry.name)),
-            },
-            Content::None | Content::Other(_) => Err(nothing(rank, &entry.name)),
-        }
-    }
-
-    fn view(&self) -> Result<View<'_>, Error> {
-        match self {
-            Operand::Tensor(tensor) => Ok(tensor.view()),
-            Operand::Plain(dtype, bytes) => View::contiguous(*dtype, Vec::new(), bytes).map_err(Error::whole),
-        }
+/// The elements of a line: a tensor's, or a plain number as NumPy stores it, in eight bytes; truth values behave like 0
+/// and 1.
+fn load(rank: &Rank, entry: &Entry) -> Result<Tensor, Error> {
+    let plain = |dtype, bytes: [u8; 8]| {
+        Tensor::contiguous(dtype, Vec::new(), Bytes::from(bytes.to_vec())).map_err(Error::whole)
+    };
+    match &entry.content {
+        Content::Tensor(tensor) => rank.tensor(tensor)?.ok_or_else(|| nothing(rank, &entry.name)),
+        Content::Scalar { value: Json::Int(value), .. } => match i64::try_from(*value) {
+            Ok(value) => plain(DType::I64, value.to_le_bytes()),
+            Err(_) => plain(DType::F64, (*value as f64).to_le_bytes()),
+        },
+        Content::Scalar { value, .. } => match super::fields::number(value) {
+            Some(value) => plain(DType::F64, value.to_le_bytes()),
+            None => Err(nothing(rank, &entry.name)),
+        },
+        Content::None | Content::Other(_) => Err(nothing(rank, &entry.name)),
     }
 }
 
