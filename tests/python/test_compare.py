@@ -376,7 +376,7 @@ class TestOutputs:
 
     def test_modules_and_code_lines(self, tmp_path: Path) -> None:
         stack = [
-            "File /env/site-packages/torch/nn/modules/linear.py, line 125, in forward, \n return F.linear(input)",
+            "File /env/site-packages/torch/nn/functional.py, line 125, in forward, \n return linear(input)",
             "File /home/me/model.py, line 48, in forward, \n x = self.fc(x)",
         ]
         name = "Functional.linear.1.forward"

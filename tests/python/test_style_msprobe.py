@@ -1,4 +1,4 @@
-"""`ulpscope compare --style msprobe` and `--style msprobe-1` against the results of msprobe itself, row by row."""
+"""`--style msprobe` and `--style msprobe-1` against the results of msprobe itself, row by row."""
 
 from __future__ import annotations
 
