@@ -165,7 +165,45 @@ def test_nan_everywhere_is_no_agreement(tmp_path: Path) -> None:
         write_rank(tmp_path / side, [("Functional.relu.0.forward", [nan], [nan])])
     ran = run("compare", tmp_path / "target", tmp_path / "golden", "-o", tmp_path / "out")
     assert ran.returncode == 2
-    assert {row["verdict"] for row in read_csv(tmp_path / "out")} == {"both not finite"}
+    assert {row["verdict"] for row in read_csv(tmp_path / "out")} == {"both NaN"}
+
+
+def test_infinities_of_a_mask_are_values_like_any_other(tmp_path: Path) -> None:
+    mask = torch.full((4, 4), float("-inf")).triu(1)
+    scores = torch.randn(4, 4, generator=torch.Generator().manual_seed(3)) + mask
+    wrong = scores.clone()
+    wrong[2, 1] += 1
+    for side, values in (("golden", scores), ("same", scores), ("wrong", wrong)):
+        for tensors in (True, False):
+            calls = [("Tensor.masked_fill.0.forward", [3], [values])]
+            write_rank(tmp_path / f"{side}_{tensors}", calls, tensors=tensors)
+    assert ulpscope.compare(tmp_path / "same_True", tmp_path / "golden_True").ok
+    assert ulpscope.compare(tmp_path / "same_False", tmp_path / "golden_False").ok
+    result = ulpscope.compare(tmp_path / "wrong_True", tmp_path / "golden_True")
+    assert result.first_divergence is not None
+    assert result.first_divergence.call == "Tensor.masked_fill.0.forward"
+
+
+def test_what_cannot_be_judged_is_no_agreement(tmp_path: Path) -> None:
+    """One equal number beside them does not make two runs agree."""
+    nan = torch.tensor([1.0, float("nan"), 2.0])
+    for side in ("target", "golden"):
+        write_rank(tmp_path / side, [("Functional.relu.0.forward", [torch.ones(3)], [nan])])
+    result = ulpscope.compare(tmp_path / "target", tmp_path / "golden")
+    assert (result.agreement, result.summary["failed"], result.summary["passed"]) == ("incomplete", 0, 1)
+    worse = torch.tensor([1.0, float("nan"), 3.0])
+    write_rank(tmp_path / "worse", [("Functional.relu.0.forward", [torch.ones(3)], [worse])])
+    assert ulpscope.compare(tmp_path / "worse", tmp_path / "golden").agreement == "differ"
+
+
+def test_a_tensor_that_one_side_lacks_is_a_difference(tmp_path: Path) -> None:
+    x = torch.ones(3)
+    write_rank(tmp_path / "target", [("Torch.split.0.forward", [x], [x, x])])
+    write_rank(tmp_path / "golden", [("Torch.split.0.forward", [x], [x])])
+    result = ulpscope.compare(tmp_path / "target", tmp_path / "golden")
+    assert result.agreement == "differ"
+    [(side, name, _)] = result.partnerless
+    assert (side, name) == ("target", "Torch.split.0.forward.output.1")
 
 
 def test_a_scalar_loss_is_judged(tmp_path: Path) -> None:

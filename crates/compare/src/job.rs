@@ -153,16 +153,17 @@ pub enum Agreement {
 }
 
 /// Draws the verdict. What differs was seen, so it outweighs what could not be read; but what only one side has may be
-/// missing from the other because that is damaged.
-pub fn agreement<S>(results: &[RankResult<S>], lone_ranks: usize) -> Agreement {
+/// missing from the other because that is damaged. `damaged` says that parts of the dumps could not even be opened.
+pub fn agreement<S>(results: &[RankResult<S>], lone_ranks: usize, damaged: bool) -> Agreement {
     let outcomes = || results.iter().filter_map(|rank| rank.result.as_ref().ok().map(|(outcome, _)| outcome));
     let mut counts = Counts::default();
     outcomes().for_each(|outcome| counts.add(&outcome.counts));
     if counts.failed > 0 {
         return Agreement::Differ;
     }
-    let unread = results.iter().any(|rank| rank.result.is_err());
-    if unread || counts.passed == 0 || outcomes().any(|outcome| !outcome.problems.is_empty()) {
+    let unread = damaged || results.iter().any(|rank| rank.result.is_err());
+    let incomplete = |outcome: &RankOutcome| outcome.undecided > 0 || !outcome.problems.is_empty();
+    if unread || counts.passed == 0 || outcomes().any(incomplete) {
         return Agreement::Incomplete;
     }
     if lone_ranks > 0 || outcomes().any(|outcome| !outcome.partnerless.is_empty()) {

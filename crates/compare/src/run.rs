@@ -111,6 +111,8 @@ pub struct RankOutcome {
     pub counts: Counts,
     /// Calls or other units compared, and how they were put together, in words.
     pub paired: Vec<(String, u64)>,
+    /// Rows of tensors that could not be judged.
+    pub undecided: u64,
     /// What only one side has.
     pub partnerless: Vec<Partnerless>,
     /// The first of the calls with failing rows, in order.
@@ -185,7 +187,7 @@ pub fn compare_ranks(
     record.take(measured)?;
     let Record { mut outcome, advised, .. } = record;
     outcome.paired = plan.paired();
-    outcome.partnerless = plan.partnerless();
+    outcome.partnerless.extend(plan.partnerless());
     outcome.notes = plan.notes();
     outcome.problems.extend(target.problems());
     outcome.problems.extend(golden.problems());
@@ -214,7 +216,9 @@ impl Record<'_> {
     fn take_unit(&mut self, mut unit: Judged) -> io::Result<()> {
         self.plan.settle(&mut unit, &mut self.coarsest);
         let outcome = &mut self.outcome;
-        outcome.bytes += unit.bytes;
+        outcome.bytes = outcome.bytes.saturating_add(unit.bytes);
+        outcome.undecided += unit.undecided;
+        outcome.partnerless.append(&mut unit.partnerless);
         for problem in std::mem::take(&mut unit.problems) {
             outcome.problems.note(problem);
         }

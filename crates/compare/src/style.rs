@@ -35,8 +35,10 @@ pub trait Plan: Sync {
         Vec::new()
     }
 
-    /// What has no partner, on either side.
-    fn partnerless(&self) -> Vec<Partnerless>;
+    /// What has no partner, on either side, beside what [`Judged::partnerless`] tells.
+    fn partnerless(&self) -> Vec<Partnerless> {
+        Vec::new()
+    }
 
     /// What the user should know of how it was done: a mapping that matches nothing, a mode fallen back to.
     fn notes(&self) -> Vec<String> {
@@ -51,6 +53,16 @@ pub enum Side {
     Target,
     /// Trusted.
     Golden,
+}
+
+impl Side {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Side::Target => "target",
+            Side::Golden => "golden",
+        }
+    }
 }
 
 /// A call, or an entry, that only one side has.
@@ -73,6 +85,10 @@ pub struct Judged {
     pub target: Option<usize>,
     /// Likewise.
     pub golden: Option<usize>,
+    /// What of the unit has no partner.
+    pub partnerless: Vec<Partnerless>,
+    /// Rows of tensors that could not be judged: both sides are NaN, or have nothing in common to compare.
+    pub undecided: u64,
     /// Bytes of tensors read, both sides counted.
     pub bytes: u64,
     /// What could not be read, in words, with file and place.

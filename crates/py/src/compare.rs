@@ -71,7 +71,7 @@ pub(crate) fn compare(
         style: style.parse().map_err(wrong)?,
         matching: r#match.map(|word| word.parse().map_err(|error| wrong(format!("{error}")))).transpose()?,
         mapping: MappingFiles { data: data_mapping, cell: cell_mapping.map(Some), layer: layer_mapping },
-        stack_column: true,
+        stack_column: false,
         select: Select { steps: Numbers::list(step), ranks: Numbers::list(rank) },
     };
     let compared = py.detach(|| execute(request, &MemoryOutputs, &NoProgress)).map_err(to_python)?;
@@ -119,7 +119,12 @@ impl Comparison {
     fn columns(&self) -> Vec<String> {
         let mut columns: Vec<String> =
             if self.several() { vec!["step".to_owned(), "rank".to_owned()] } else { Vec::new() };
-        columns.extend(self.sinks().next().map(|(_, sink)| sink.columns.clone()).unwrap_or_default());
+        // An older tool's columns depend on what a rank recorded.
+        for column in self.sinks().flat_map(|(_, sink)| &sink.columns) {
+            if !columns.contains(column) {
+                columns.push(column.clone());
+            }
+        }
         columns
     }
 
@@ -180,14 +185,19 @@ impl Comparison {
     #[getter]
     fn partnerless(&self) -> Vec<(&'static str, String, String)> {
         let lone = self.compared.outcomes().flat_map(|outcome| &outcome.partnerless);
-        lone.map(|lone| {
-            let side = match lone.side {
-                ulpscope_compare::Side::Target => "target",
-                ulpscope_compare::Side::Golden => "golden",
-            };
-            (side, lone.name.clone(), lone.reason.clone())
-        })
-        .collect()
+        lone.map(|lone| (lone.side.word(), lone.name.clone(), lone.reason.clone())).collect()
+    }
+
+    /// Steps and ranks that only one side has, in words.
+    #[getter]
+    fn lone_ranks(&self) -> Vec<String> {
+        self.compared.lone_ranks.clone()
+    }
+
+    /// What to know of how it was done.
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.compared.outcomes().flat_map(|outcome| &outcome.notes).cloned().collect()
     }
 
     /// Writes the rows as .csv.
@@ -262,19 +272,24 @@ impl Comparison {
         self.compared.ranks.iter().filter_map(|rank| Some((rank, &rank.result.as_ref().ok()?.1)))
     }
 
-    /// Every row with its cells, step and rank in front where there are several.
+    /// Every row with its cells in the order of [`Comparison::columns`]; step and rank in front where there are several.
     fn each_row<E>(&self, mut see: impl FnMut(&[Cell], &Row) -> Result<(), E>) -> Result<(), E> {
-        let mut cells = Vec::new();
+        let columns = self.columns();
         for (rank, sink) in self.sinks() {
+            if !self.several() {
+                sink.rows.iter().try_for_each(|row| see(&row.cells, row))?;
+                continue;
+            }
+            let places: Vec<Option<usize>> = columns
+                .iter()
+                .skip(2)
+                .map(|column| sink.columns.iter().position(|own| own == column))
+                .collect();
             for row in &sink.rows {
-                if !self.several() {
-                    see(&row.cells, row)?;
-                    continue;
-                }
-                cells.clear();
-                cells.push(Cell::maybe(rank.step, Cell::count));
-                cells.push(Cell::text(rank.target.as_str()));
-                cells.extend_from_slice(&row.cells);
+                let mut cells = vec![Cell::maybe(rank.step, Cell::count), Cell::text(rank.target.as_str())];
+                cells.extend(
+                    places.iter().map(|place| place.map_or(Cell::Missing, |at| row.cells[at].clone())),
+                );
                 see(&cells, row)?;
             }
         }

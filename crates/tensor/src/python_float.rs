@@ -30,14 +30,14 @@ pub fn push_python_float(value: f64, out: &mut Vec<u8>) {
     if value.is_infinite() {
         return out.extend_from_slice(b"inf");
     }
-    // `{:e}` gives the shortest digits, as `d.ddde±x`; only the notation around them differs from Python's.
-    let scientific = format!("{:e}", value.abs());
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    let mut digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).collect();
+    let mut buffer = ryu::Buffer::new();
+    let mut room = [0; MAX_DIGITS];
+    let (count, exponent) = shortest(buffer.format_finite(value.abs()), &mut room);
+    let digits = &mut room[..count];
     if may_be_halfway(value, digits.len(), exponent) {
-        settle_tie(value, &mut digits, exponent);
+        settle_tie(value, digits, exponent);
     }
+    let digits = &*digits;
     if !(-4..16).contains(&exponent) {
         out.push(digits[0]);
         if digits.len() > 1 {
@@ -49,11 +49,11 @@ pub fn push_python_float(value: f64, out: &mut Vec<u8>) {
     } else if exponent < 0 {
         out.extend_from_slice(b"0.");
         out.extend(std::iter::repeat_n(b'0', exponent.unsigned_abs() as usize - 1));
-        out.extend_from_slice(&digits);
+        out.extend_from_slice(digits);
     } else {
         let whole = exponent as usize + 1;
         if digits.len() <= whole {
-            out.extend_from_slice(&digits);
+            out.extend_from_slice(digits);
             out.extend(std::iter::repeat_n(b'0', whole - digits.len()));
             out.extend_from_slice(b".0");
         } else {
@@ -62,6 +62,34 @@ pub fn push_python_float(value: f64, out: &mut Vec<u8>) {
             out.extend_from_slice(&digits[whole..]);
         }
     }
+}
+
+/// Digits of the longest form that ryu writes, zeros around the point among them.
+const MAX_DIGITS: usize = 24;
+
+/// Takes the shortest form of a float apart: how many significant digits, put into `room`, and the power of ten of the
+/// first. The notation of the form is not Python's.
+fn shortest(text: &str, room: &mut [u8; MAX_DIGITS]) -> (usize, i32) {
+    let (number, power) = text.split_once('e').unwrap_or((text, "0"));
+    let power: i32 = power.parse().unwrap_or(0);
+    let point = number.find('.').unwrap_or(number.len()) as i32;
+    let (mut count, mut leading) = (0, 0);
+    for digit in number.bytes().filter(u8::is_ascii_digit).take(MAX_DIGITS) {
+        if count == 0 && digit == b'0' {
+            leading += 1;
+        } else {
+            room[count] = digit;
+            count += 1;
+        }
+    }
+    while count > 0 && room[count - 1] == b'0' {
+        count -= 1;
+    }
+    if count == 0 {
+        room[0] = b'0';
+        return (1, 0);
+    }
+    (count, power + point - 1 - leading)
 }
 
 /// Whether the digits can lie exactly halfway between two numbers of as many digits; cheap, and wrong only by
@@ -79,7 +107,7 @@ fn may_be_halfway(value: f64, digits: usize, exponent: i32) -> bool {
 }
 
 /// Of two shortest forms equally near to the double Python takes the one that ends in an even digit.
-fn settle_tie(value: f64, digits: &mut Vec<u8>, exponent: i32) {
+fn settle_tie(value: f64, digits: &mut [u8], exponent: i32) {
     /// Digits in which every double that can be halfway is exact.
     const EXACT: usize = 60;
     let exact: Vec<u8> =
@@ -97,6 +125,6 @@ fn settle_tie(value: f64, digits: &mut Vec<u8>, exponent: i32) {
     let text: String = even.iter().map(|&digit| char::from(digit)).collect();
     let scale = exponent - (even.len() as i32 - 1);
     if format!("{text}e{scale}").parse() == Ok(value.abs()) {
-        *digits = even;
+        digits.copy_from_slice(&even);
     }
 }

@@ -24,12 +24,7 @@ const MSPROBE_FLAGS: [(&str, &str); 8] = [
 /// Spells msprobe's flags out in a command line for `compare`; leaves every other as it is.
 pub(crate) fn spell_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
-    if args
-        .iter()
-        .skip(1)
-        .find(|arg| !arg.to_string_lossy().starts_with('-'))
-        .is_some_and(|arg| arg == "compare")
-    {
+    if command_of(&args).is_some_and(|command| command == "compare") {
         for arg in args.iter_mut().skip(1) {
             if let Some((_, long)) = MSPROBE_FLAGS.iter().find(|(short, _)| arg == short) {
                 *arg = OsString::from(long);
@@ -37,6 +32,19 @@ pub(crate) fn spell_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsStrin
         }
     }
     args
+}
+
+/// The first word that is neither a flag nor the value of one.
+fn command_of(args: &[OsString]) -> Option<&OsString> {
+    let mut words = args.iter().skip(1);
+    loop {
+        let word = words.next()?;
+        if word == "--threads" {
+            words.next();
+        } else if !word.as_encoded_bytes().starts_with(b"-") {
+            return Some(word);
+        }
+    }
 }
 
 /// Compare two dumps: which calls agree, where they part, and the metrics of every entry
@@ -148,4 +156,4 @@ Examples:
 Exit codes:
   0  everything was compared and agrees
   1  something differs, or only one side has it
-  2  something could not be read or written, and nothing that was compared differs";
+  2  nothing that was compared differs, but something could not be read or judged; or a result could not be written";

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Context;
 use serde_json::Value;
 use ulpscope_compare::{Agreement, Matching};
-use ulpscope_dump::Select;
+use ulpscope_dump::{Problems, Select};
 use ulpscope_formats::{Error, file};
 
 use crate::args::{CompareArgs, Numbers, OutputFormat};
@@ -49,12 +49,17 @@ impl From<CompareArgs> for Compare {
                 StyleName::Native
             }
         });
+        let asked_for_files = args.xlsx || !args.format.is_empty();
         let mut formats = args.format;
         if formats.is_empty() {
             formats =
                 vec![if args.xlsx { OutputFormat::Xlsx } else { OutputFormat::Csv }, OutputFormat::Json];
         } else if args.xlsx && !formats.contains(&OutputFormat::Xlsx) {
             formats.push(OutputFormat::Xlsx);
+        }
+        let output = args.output.or_else(|| as_msprobe.then(|| PathBuf::from(MSPROBE_OUTPUT)));
+        if output.is_none() && (asked_for_files || args.diff_analyze) {
+            notes.push("nothing is written without -o DIR".to_owned());
         }
         let chosen = |numbers: Option<Numbers>| numbers.map(|Numbers(numbers)| numbers).unwrap_or_default();
         Compare {
@@ -71,7 +76,7 @@ impl From<CompareArgs> for Compare {
                 stack_column: args.stack_mode,
                 select: Select { steps: chosen(args.step), ranks: chosen(args.rank) },
             },
-            output: args.output.or_else(|| as_msprobe.then(|| PathBuf::from(MSPROBE_OUTPUT))),
+            output,
             formats,
             diff_analyze: args.diff_analyze,
             json: args.json,
@@ -158,14 +163,24 @@ impl Compare {
             label => format!("{label}: {error}"),
         });
         let mut errors: Vec<String> = unread.collect();
-        errors.extend(compared.problems.listed().iter().cloned());
+        errors.extend(listed(&compared.problems));
         for outcome in compared.outcomes() {
             notes.extend(outcome.notes.iter().cloned());
-            errors.extend(outcome.problems.listed().iter().cloned());
+            errors.extend(listed(&outcome.problems));
         }
         errors.extend_from_slice(failures);
         output.notes_and_errors(&notes, &errors);
     }
+}
+
+/// What could not be read, and how much more there is.
+fn listed(problems: &Problems) -> Vec<String> {
+    let mut lines = problems.listed().to_vec();
+    let more = problems.count() - lines.len() as u64;
+    if more > 0 {
+        lines.push(format!("and {more} more could not be read"));
+    }
+    lines
 }
 
 fn exit_of(agreement: Agreement) -> Exit {

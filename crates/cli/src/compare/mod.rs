@@ -74,10 +74,7 @@ pub fn execute<O: Outputs>(
     let ranks = compare_dumps(style.as_ref(), &pairs.pairs, outputs, progress);
     let mut problems = target.problems.clone();
     problems.extend(golden.problems.clone());
-    let mut verdict = agreement(&ranks, pairs.lone.len());
-    if verdict == Agreement::Agree && !problems.is_empty() {
-        verdict = Agreement::Incomplete;
-    }
+    let verdict = agreement(&ranks, pairs.lone.len(), !problems.is_empty());
     Ok(Compared {
         request,
         agreement: verdict,

@@ -131,13 +131,8 @@ fn rank_value<'a, S>(
 
 fn outcome_map(outcome: &RankOutcome) -> Map<String, Value> {
     let mut fields = counts_map(&outcome.counts);
-    let lone = |lone: &Partnerless| {
-        let side = match lone.side {
-            Side::Target => "target",
-            Side::Golden => "golden",
-        };
-        json!({ "side": side, "name": lone.name, "reason": lone.reason })
-    };
+    let lone =
+        |lone: &Partnerless| json!({ "side": lone.side.word(), "name": lone.name, "reason": lone.reason });
     let failing = outcome.failing.iter().map(|call| json!({ "call": call.name, "rows": call.rows }));
     let first = outcome.first_divergence.as_ref().map(|first| Value::Object(divergence_value(first)));
     fields.insert("bytes".to_owned(), json!(outcome.bytes));
@@ -145,6 +140,7 @@ fn outcome_map(outcome: &RankOutcome) -> Map<String, Value> {
     fields.insert("failing_calls".to_owned(), json!(outcome.failing_calls));
     fields.insert("failing".to_owned(), failing.collect());
     fields.insert("partnerless".to_owned(), outcome.partnerless.iter().map(lone).collect());
+    fields.insert("undecided".to_owned(), json!(outcome.undecided));
     fields.insert("notes".to_owned(), json!(outcome.notes));
     fields.insert("problem_count".to_owned(), json!(outcome.problems.count()));
     fields.insert("problems".to_owned(), json!(outcome.problems.listed()));

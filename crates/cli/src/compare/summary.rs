@@ -22,7 +22,7 @@ pub(crate) fn show<S>(compared: &Compared<S>, files: &[PathBuf], output: &mut Ou
     lines.push(("time", Cell::text(time(compared.seconds, bytes))));
     if compared.problem_count() > 0 {
         let text = format!("{} things could not be read: see below", compared.problem_count());
-        lines.push(("damage", Cell::text(text)));
+        lines.push(("problems", Cell::text(text)));
     }
     output.table(&Table::of_record("", &Record::new(lines)))?;
     if let Some((rank, first)) = compared.first_divergence() {
@@ -59,7 +59,12 @@ fn verdict<S>(compared: &Compared<S>) -> String {
             "DIFFER: what was compared agrees, but some steps or ranks have no partner".to_owned()
         }
         Agreement::Incomplete if counts.passed == 0 => "NOT COMPARED: nothing could be compared".to_owned(),
-        Agreement::Incomplete => "NOT COMPARED IN FULL: what was compared agrees".to_owned(),
+        Agreement::Incomplete => {
+            let undecided: u64 = compared.outcomes().map(|outcome| outcome.undecided).sum();
+            let why =
+                if undecided > 0 { format!("; {undecided} rows could not be judged") } else { String::new() };
+            format!("NOT COMPARED IN FULL: what was compared agrees{why}")
+        }
     }
 }
 
@@ -201,11 +206,11 @@ fn partnerless<S>(compared: &Compared<S>) -> Option<Table> {
     let columns = [("only in", Align::Left), ("call or entry", Align::Left), ("reason", Align::Left)];
     let mut table = Table::new(title, &columns);
     for lone in all().take(SHOWN) {
-        let side = match lone.side {
-            Side::Target => "target",
-            Side::Golden => "golden",
-        };
-        let cells = vec![Cell::text(side), Cell::text(lone.name.as_str()), Cell::text(lone.reason.as_str())];
+        let cells = vec![
+            Cell::text(lone.side.word()),
+            Cell::text(lone.name.as_str()),
+            Cell::text(lone.reason.as_str()),
+        ];
         table.push(cells, Emphasis::Plain);
     }
     (!table.rows.is_empty()).then_some(table)

@@ -13,7 +13,7 @@ pub const COLUMNS: [(&str, &str); 46] = [
     ("entry", "the argument or result: role and position"),
     (
         "verdict",
-        "equal, close, differs, not finite, both not finite, only in target, only in golden, not compared",
+        "equal, close, differs, not finite, both NaN, only in target, only in golden, not compared",
     ),
     ("why", "the reason of the verdict"),
     ("basis", "what was compared: elements, statistics, digest or value"),

@@ -72,8 +72,8 @@ pub(super) enum State {
     Different(String),
     /// NaN or infinite on one side only; how many elements.
     NonFinite(u64),
-    /// The same, but not finite on either side; how many elements.
-    BothNonFinite(u64),
+    /// In agreement, as far as there is anything to say: NaN at the same places on both sides; how many elements.
+    BothNan(u64),
     /// Nothing to compare: why.
     Unknown(String),
 }
@@ -87,6 +87,12 @@ pub(super) fn measure(target: (&Rank, &Entry), golden: (&Rank, &Entry)) -> Measu
 }
 
 impl Measured {
+    /// Whether nothing can be said of a tensor that should have been judged.
+    pub(super) fn is_undecided(&self, entry: &Entry) -> bool {
+        let is_tensor = matches!(entry.content, Content::Tensor(_));
+        is_tensor && matches!(self.state, State::BothNan(_) | State::Unknown(_))
+    }
+
     fn of(state: State) -> Measured {
         Measured {
             basis: Basis::Nothing,
@@ -197,10 +203,17 @@ fn judge_elements(comparison: &Comparison, limit: f64) -> State {
     if non_finite.mismatched > 0 {
         return State::NonFinite(non_finite.mismatched);
     }
-    let both = non_finite.both_nan + non_finite.both_pos_inf + non_finite.both_neg_inf;
-    if both > 0 {
-        return State::BothNonFinite(both);
+    // Infinities at the same places are values like any other: a mask of attention is full of them. NaN is not.
+    let state = judge_finite(comparison, limit);
+    match state {
+        State::Equal | State::Close(_) if non_finite.both_nan > 0 => State::BothNan(non_finite.both_nan),
+        state => state,
     }
+}
+
+/// The same for the elements that are finite on both sides.
+fn judge_finite(comparison: &Comparison, limit: f64) -> State {
+    let distances = &comparison.distances;
     if distances.max_abs == 0.0 {
         return State::Equal;
     }
@@ -226,16 +239,21 @@ fn within(used: f64) -> State {
 /// By max, min, mean and norm. Each is held against the size of the tensor, not against itself: a mean near zero
 /// is mostly rounding.
 fn compare_statistics(target: &Numbers, golden: &Numbers, limit: f64, count: Option<u64>) -> State {
-    let finite = |numbers: &Numbers| numbers.iter().flatten().all(|number| number.is_finite());
-    match (finite(target), finite(golden)) {
-        (true, true) => {}
-        (false, false) => return State::BothNonFinite(0),
-        _ => return State::NonFinite(0),
+    let has_nan = |numbers: &Numbers| numbers.iter().flatten().any(|number| number.is_nan());
+    match (has_nan(target), has_nan(golden)) {
+        (true, true) => return State::BothNan(0),
+        (true, false) | (false, true) => return State::NonFinite(0),
+        (false, false) => {}
     }
     if target == golden {
         return State::Equal;
     }
-    let [max, min, mean, norm] = *golden;
+    let infinite = |numbers: &Numbers| numbers.map(|number| number.filter(|number| number.is_infinite()));
+    if infinite(target) != infinite(golden) {
+        return State::NonFinite(0);
+    }
+    // What is infinite on both sides has been found equal.
+    let [max, min, mean, norm] = golden.map(|number| number.filter(|number| number.is_finite()));
     let extent = max.unwrap_or(0.0).abs().max(min.unwrap_or(0.0).abs());
     let rms = match (norm, count) {
         (Some(norm), Some(count)) if count > 0 => norm / (count as f64).sqrt(),

@@ -16,7 +16,7 @@ use ulpscope_dump::{Content, Entry, Error, Rank, Role};
 use ulpscope_report::Emphasis;
 
 use crate::pairing::{CallPair, EntryPair, EntryUnit, How, PairOptions, Pairing, Unit, pair, pair_entries};
-use crate::style::{Finding, FindingKind, Judged, Partnerless, Plan, Row, Side, Style, Verdict};
+use crate::style::{Finding, FindingKind, Judged, Partnerless, Plan, Side, Style, Verdict};
 pub use columns::COLUMNS;
 use columns::Line;
 use measure::{Basis, Measured, State, measure};
@@ -89,23 +89,6 @@ impl Plan for NativePlan<'_> {
     fn notes(&self) -> Vec<String> {
         self.pairing.notes.clone()
     }
-
-    fn partnerless(&self) -> Vec<Partnerless> {
-        let lone =
-            |side, rank: &Rank, call, reason: String| Partnerless { side, name: rank.name(call), reason };
-        let units = self.pairing.units.iter();
-        units
-            .filter_map(|unit| match unit {
-                Unit::Pair(_) => None,
-                Unit::TargetOnly { call, reason } => {
-                    Some(lone(Side::Target, self.target, *call, reason.to_string()))
-                }
-                Unit::GoldenOnly { call, reason } => {
-                    Some(lone(Side::Golden, self.golden, *call, reason.to_string()))
-                }
-            })
-            .collect()
-    }
 }
 
 impl NativePlan<'_> {
@@ -147,6 +130,7 @@ impl NativePlan<'_> {
                     let (word, verdict) = verdict_of(&measured.state);
                     let why = why(&measured);
                     judged.coarsest = judged.coarsest.max(measured.limit);
+                    judged.undecided += u64::from(measured.is_undecided(one));
                     if verdict == Verdict::Fail {
                         judged.findings.push(finding(judged.rows.len(), one, &measured, why.clone()));
                     }
@@ -156,11 +140,11 @@ impl NativePlan<'_> {
                 }
                 EntryUnit::TargetOnly { entry, reason } => {
                     line.target = Some(entry);
-                    judged.rows.push(lone_entry(&line, "only in target", &reason.to_string(), entry));
+                    judge_lone_entry(&line, Side::Target, entry, reason.to_string(), &mut judged);
                 }
                 EntryUnit::GoldenOnly { entry, reason } => {
                     line.golden = Some(entry);
-                    judged.rows.push(lone_entry(&line, "only in golden", &reason.to_string(), entry));
+                    judge_lone_entry(&line, Side::Golden, entry, reason.to_string(), &mut judged);
                 }
             }
         }
@@ -175,9 +159,9 @@ impl NativePlan<'_> {
     }
 
     fn judge_lone(&self, side: Side, call: usize, reason: &str) -> Judged {
-        let (rank, word) = match side {
-            Side::Target => (self.target, "only in target"),
-            Side::Golden => (self.golden, "only in golden"),
+        let rank = match side {
+            Side::Target => self.target,
+            Side::Golden => self.golden,
         };
         let name = rank.name(call);
         let mut judged = Judged::default();
@@ -188,18 +172,27 @@ impl NativePlan<'_> {
         let stack = rank.stack(call).and_then(|stack| crate::stack::own_line(&stack));
         let module = rank.parent(call);
         let line = Line { call: &name, module: module.as_deref(), code: stack.as_deref(), ..Line::default() };
-        judged.rows.push(line.row(word, reason, Verdict::Warn));
+        judged.rows.push(line.row(only_in(side), reason, Verdict::Warn));
+        judged.partnerless.push(Partnerless { side, name, reason: reason.to_owned() });
         judged
     }
 }
 
-/// An entry that one side lacks: worth a look if it is a tensor.
-fn lone_entry(line: &Line<'_>, word: &str, reason: &str, entry: &Entry) -> Row {
-    let verdict = match entry.content {
-        Content::Tensor(_) => Verdict::Warn,
-        _ => Verdict::NotCompared,
-    };
-    line.row(word, reason, verdict)
+/// An entry that one side lacks: a difference if it is a tensor. Plain values are left out and filled in at will.
+fn judge_lone_entry(line: &Line<'_>, side: Side, entry: &Entry, reason: String, judged: &mut Judged) {
+    let is_tensor = matches!(entry.content, Content::Tensor(_));
+    let verdict = if is_tensor { Verdict::Warn } else { Verdict::NotCompared };
+    judged.rows.push(line.row(only_in(side), &reason, verdict));
+    if is_tensor {
+        judged.partnerless.push(Partnerless { side, name: entry.name.clone(), reason });
+    }
+}
+
+fn only_in(side: Side) -> &'static str {
+    match side {
+        Side::Target => "only in target",
+        Side::Golden => "only in golden",
+    }
 }
 
 fn verdict_of(state: &State) -> (&'static str, Verdict) {
@@ -208,7 +201,7 @@ fn verdict_of(state: &State) -> (&'static str, Verdict) {
         State::Close(_) => ("close", Verdict::Pass),
         State::Far(_) | State::Different(_) => ("differs", Verdict::Fail),
         State::NonFinite(_) => ("not finite", Verdict::Fail),
-        State::BothNonFinite(_) => ("both not finite", Verdict::Warn),
+        State::BothNan(_) => ("both NaN", Verdict::Warn),
         State::Unknown(_) => ("not compared", Verdict::NotCompared),
     }
 }
@@ -233,10 +226,8 @@ fn why(measured: &Measured) -> String {
         State::Different(how) | State::Unknown(how) => how.clone(),
         State::NonFinite(0) => "NaN or infinite statistics on one side only".to_owned(),
         State::NonFinite(count) => format!("{count} elements are NaN or infinite on one side only"),
-        State::BothNonFinite(0) => "NaN or infinite statistics on both sides".to_owned(),
-        State::BothNonFinite(count) => {
-            format!("{count} elements are NaN or infinite on both sides; the rest was not judged")
-        }
+        State::BothNan(0) => "NaN among the statistics of both sides: nothing can be said".to_owned(),
+        State::BothNan(count) => format!("{count} elements are NaN on both sides; all others agree"),
     }
 }
 
