@@ -76,7 +76,8 @@ fn execute(low: Low, output: &mut Output) -> anyhow::Result<Exit> {
             Command::Ls(args) => commands::ls::Ls::from(args).run(output),
             Command::Show(args) => commands::show::Show::from(args).run(output),
         }?;
-        output.flush()?;
+        // Whoever reads us may have seen enough; what was found is still so.
+        output::unless_broken_pipe(output.flush())?;
         Ok(exit)
     })
 }

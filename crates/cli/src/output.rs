@@ -66,6 +66,14 @@ impl Output {
     }
 }
 
+/// The same, but for a reader that has gone away.
+pub(crate) fn unless_broken_pipe(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
 /// Whether the reader of our output has gone away, as `head` does when it has seen enough.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {

@@ -173,6 +173,7 @@ pub fn compare_ranks(
         outcome: RankOutcome::default(),
         advised: None,
         coarsest: 0.0,
+        lone_before: None,
     };
     // While one batch is measured, the rows of the one before are written.
     let mut measured = Vec::new();
@@ -191,6 +192,7 @@ pub fn compare_ranks(
     outcome.notes = plan.notes();
     outcome.problems.extend(target.problems());
     outcome.problems.extend(golden.problems());
+    explain_damage(&mut outcome.partnerless, target, golden);
     outcome.advice = style.advice(advised.as_ref().map(|(line, name)| (*line, name.as_str())));
     Ok(outcome)
 }
@@ -205,6 +207,8 @@ struct Record<'a> {
     advised: Option<(u64, String)>,
     /// The coarsest limit of any dtype so far.
     coarsest: f64,
+    /// The call just before, if it has no partner.
+    lone_before: Option<String>,
 }
 
 impl Record<'_> {
@@ -235,12 +239,21 @@ impl Record<'_> {
             }
             self.sink.row(row)?;
         }
-        let Some((line, row_name)) = first_failing else { return Ok(()) };
         let (target, golden) = self.ranks;
+        let side = if unit.target.is_some() { Side::Target } else { Side::Golden };
+        let is_lone = unit.target.is_some() != unit.golden.is_some();
+        let name = if is_lone { call_name(&unit, target, golden) } else { None };
+        let here = name.map(|name| format!("just before it, {name} is only in the {}", side.word()));
+        let lone_before = std::mem::replace(&mut self.lone_before, here);
+        let Some((line, row_name)) = first_failing else { return Ok(()) };
         self.advised.get_or_insert_with(|| {
             (line, unit.findings.first().map_or(&row_name, |finding| &finding.entry).clone())
         });
-        let divergence = || first_divergence(&unit, line, &row_name, target, golden);
+        let divergence = || {
+            let mut first = first_divergence(&unit, line, &row_name, target, golden);
+            first.finding.why.extend(lone_before.iter().flat_map(|before| ["; ", before]));
+            first
+        };
         outcome.first_divergence.get_or_insert_with(divergence);
         outcome.failing_calls += 1;
         if outcome.failing.len() < MAX_FAILING_CALLS {
@@ -248,6 +261,25 @@ impl Record<'_> {
             outcome.failing.push(FailingCall { name, rows: failing });
         }
         Ok(())
+    }
+}
+
+/// What a damaged dump lacks may have been lost, not never made.
+fn explain_damage(partnerless: &mut [Partnerless], target: &Rank, golden: &Rank) {
+    let damaged = |side: Side| match side {
+        Side::Target => !target.problems().is_empty(),
+        Side::Golden => !golden.problems().is_empty(),
+    };
+    let damaged = [damaged(Side::Target), damaged(Side::Golden)];
+    for lone in partnerless {
+        let other = match lone.side {
+            Side::Target => Side::Golden,
+            Side::Golden => Side::Target,
+        };
+        if damaged[other as usize] {
+            lone.reason +=
+                &format!("; part of the {} could not be read, so it may have been lost", other.word());
+        }
     }
 }
 
@@ -269,7 +301,8 @@ fn first_divergence(unit: &Judged, line: u64, row: &str, target: &Rank, golden: 
         line,
         finding: unit.findings.first().cloned().unwrap_or_else(|| Finding {
             row: 0,
-            needed: f64::INFINITY,
+            needed: None,
+            limit: 0.0,
             kind: FindingKind::FailedRule,
             entry: row.to_owned(),
             why: "the first row that fails by the rule of this style".to_owned(),

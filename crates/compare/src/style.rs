@@ -104,8 +104,10 @@ pub struct Judged {
 pub struct Finding {
     /// The failing row, by its number in [`Judged::rows`].
     pub row: usize,
-    /// The limit with which the row would not fail; infinite, where no limit is wide enough.
-    pub needed: f64,
+    /// The limit with which the row would not fail, for styles that know limits; nothing, where none is wide enough.
+    pub needed: Option<f64>,
+    /// The limit of the row's own dtypes.
+    pub limit: f64,
     /// What happened.
     pub kind: FindingKind,
     /// The entry that shows it, by its name in the target, or in the golden where the target lacks it.

@@ -11,6 +11,7 @@ const MAX_LISTED: usize = 1000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems {
     listed: Vec<String>,
+    known: HashSet<String>,
     count: u64,
 }
 
@@ -20,24 +21,23 @@ impl Problems {
         self.note(error.to_string());
     }
 
-    /// Takes in one that is no error of a single file.
+    /// Takes in one that is no error of a single file. One that is here already is the same: a folder that is missing
+    /// is missing once, however many of its files are asked for.
     pub fn note(&mut self, text: String) {
+        if self.known.contains(&text) {
+            return;
+        }
         self.count += 1;
         if self.listed.len() < MAX_LISTED {
+            self.known.insert(text.clone());
             self.listed.push(text);
         }
     }
 
-    /// Takes in those of another list, but for those that are here already: a file that is read for two reasons
-    /// is damaged only once.
+    /// Takes in those of another list.
     pub fn extend(&mut self, other: Problems) {
         self.count += other.count - other.listed.len() as u64;
-        let known: HashSet<String> = self.listed.iter().cloned().collect();
-        for text in other.listed {
-            if !known.contains(&text) {
-                self.note(text);
-            }
-        }
+        other.listed.into_iter().for_each(|text| self.note(text));
     }
 
     /// The first of them, in the order met.

@@ -188,12 +188,5 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.fault {
-            Fault::Io(error) => Some(error),
-            Fault::View(error) => Some(error.as_ref()),
-            _ => None,
-        }
-    }
-}
+/// The message says everything: a source would only be printed a second time.
+impl std::error::Error for Error {}

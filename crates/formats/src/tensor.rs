@@ -71,6 +71,17 @@ impl Tensor {
         &self.bytes
     }
 
+    /// The same elements in one dimension; nothing for a tensor that is not row-major.
+    pub fn flattened(&self) -> Option<Tensor> {
+        let size = self.dtype.size();
+        if self.strides != contiguous_strides(&self.shape, size) {
+            return None;
+        }
+        let count = self.view().len();
+        let strides = vec![size as isize];
+        Tensor::strided(self.dtype, vec![count], strides, self.bytes.clone(), self.origin).ok()
+    }
+
     /// Hands the memory behind elements that have been read back to the system: see [`Bytes::release`]. Row-major
     /// tensors only; elements of others lie all over the place.
     pub fn release(&self, elements: std::ops::Range<usize>) {

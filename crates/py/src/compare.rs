@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyImportError, PyOSError, PyValueError};
+use pyo3::exceptions::{PyImportError, PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
@@ -84,10 +84,23 @@ pub(crate) fn compare(
 }
 
 /// One number, or several.
-#[derive(FromPyObject)]
 pub(crate) enum Numbers {
     One(u64),
     Several(Vec<u64>),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Numbers {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Numbers> {
+        if let Ok(number) = object.extract() {
+            return Ok(Numbers::One(number));
+        }
+        object.extract().map(Numbers::Several).map_err(|_| {
+            let found = object.get_type().to_string();
+            PyTypeError::new_err(format!("expected a number or a list of numbers from 0 up, found {found}"))
+        })
+    }
 }
 
 impl Numbers {

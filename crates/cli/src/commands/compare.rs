@@ -18,7 +18,7 @@ use crate::compare::{
 };
 
 use crate::exit::Exit;
-use crate::output::Output;
+use crate::output::{Output, unless_broken_pipe};
 use crate::progress::Progress;
 use crate::timestamp;
 
@@ -114,11 +114,8 @@ impl Compare {
         if self.output.is_some() {
             self.write_documents(&compared, &outputs, &json, &mut written, &mut failures);
         }
-        if self.json {
-            output.json(&json)?;
-        } else {
-            summary::show(&compared, &written, output)?;
-        }
+        let shown = if self.json { output.json(&json) } else { summary::show(&compared, &written, output) };
+        unless_broken_pipe(shown)?;
         self.complain(&compared, &failures, output);
         Ok(if failures.is_empty() { exit_of(compared.agreement) } else { Exit::Failed })
     }
@@ -197,10 +194,11 @@ fn finish_sheets(compared: &mut Compared<FileSink>, failures: &mut Vec<String>) 
     ranks
         .map(|rank| match &mut rank.result {
             Err(_) => Vec::new(),
-            Ok((_, sink)) => sink.finish().unwrap_or_else(|error| {
-                failures.push(format!("cannot write the result: {error}"));
-                Vec::new()
-            }),
+            Ok((_, sink)) => {
+                let (written, failed) = sink.finish();
+                failures.extend(failed.into_iter().map(|error| format!("cannot write the result: {error}")));
+                written
+            }
         })
         .collect()
 }

@@ -9,8 +9,9 @@ use super::style_name::StyleName;
 pub(crate) fn text(style: StyleName, outcome: &RankOutcome) -> Option<String> {
     let mut text = outcome.advice.clone()?;
     if style == StyleName::Native {
-        if !text.ends_with('\n') {
-            text.push('\n');
+        if let Some(own) = own_advice(outcome) {
+            // The older tools' categories do not fit: they know calls that fail, and nothing else.
+            text = own;
         }
         if let Some(first) = &outcome.first_divergence {
             text += &reasons(first);
@@ -23,6 +24,24 @@ pub(crate) fn text(style: StyleName, outcome: &RankOutcome) -> Option<String> {
         }
     }
     Some(text)
+}
+
+/// Advice where the first failing row is no argument or result of a call, or where no row fails and yet not all is well.
+fn own_advice(outcome: &RankOutcome) -> Option<String> {
+    let (line, node, advice) = match &outcome.first_divergence {
+        Some(first) if !["forward", "backward"].iter().any(|word| first.finding.entry.contains(word)) => {
+            (first.line.to_string(), first.finding.entry.as_str(), "Check where this tensor comes from.")
+        }
+        Some(_) => return None,
+        None if !outcome.problems.is_empty() || outcome.undecided > 0 => {
+            ("NA".to_owned(), "NA", "No row fails, but not everything could be read or judged.")
+        }
+        None if !outcome.partnerless.is_empty() => {
+            ("NA".to_owned(), "NA", "No row fails, but the two did not make the same calls.")
+        }
+        None => return None,
+    };
+    Some(format!("Line: {line}\nSuspect Nodes: {node}\nExpert Advice: {advice}\n"))
 }
 
 fn reasons(first: &FirstDivergence) -> String {

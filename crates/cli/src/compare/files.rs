@@ -24,16 +24,63 @@ pub(crate) struct FileOutputs {
     pub(crate) xlsx: bool,
 }
 
-/// The sheets of one pair of ranks, not finished yet.
+/// The sheets of one pair of ranks, not finished yet. A sheet that cannot be written does not end the comparison: what
+/// went wrong is told when it is finished.
 pub(crate) struct FileSink {
-    csv_file: Option<PathBuf>,
-    xlsx_file: Option<PathBuf>,
-    csv: Option<(Unfinished, CsvWriter<File>)>,
-    xlsx: Option<(Unfinished, XlsxWriter<File>)>,
+    csv: Sheet<CsvWriter<File>>,
+    xlsx: Sheet<XlsxWriter<File>>,
     /// The headings.
     pub(crate) columns: Vec<String>,
     /// The first rows that do not agree.
     pub(crate) kept: Vec<Row>,
+}
+
+/// One sheet.
+enum Sheet<W> {
+    /// Not asked for, or finished.
+    None,
+    /// Asked for; the headings are not known yet.
+    Wanted(PathBuf),
+    /// Being written.
+    Open(PathBuf, Unfinished, W),
+    /// Could not be written.
+    Failed(io::Error),
+}
+
+impl<W> Sheet<W> {
+    fn open(&mut self, writer: impl FnOnce(File) -> io::Result<W>) {
+        let Sheet::Wanted(path) = self else { return };
+        let path = std::mem::take(path);
+        let create = || {
+            let unfinished = Unfinished::create(&path)?;
+            let writer = writer(unfinished.file().try_clone()?)?;
+            Ok((unfinished, writer))
+        };
+        *self = match create() {
+            Ok((unfinished, writer)) => Sheet::Open(path, unfinished, writer),
+            Err(error) => Sheet::Failed(named(&path, error)),
+        };
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut W) -> io::Result<()>) {
+        if let Sheet::Open(path, _, writer) = self
+            && let Err(error) = write(writer)
+        {
+            *self = Sheet::Failed(named(path, error));
+        }
+    }
+
+    /// Gives the sheet its name, and tells it.
+    fn finish(&mut self, finish: impl FnOnce(W) -> io::Result<()>) -> io::Result<Option<PathBuf>> {
+        match std::mem::replace(self, Sheet::None) {
+            Sheet::None | Sheet::Wanted(_) => Ok(None),
+            Sheet::Failed(error) => Err(error),
+            Sheet::Open(path, unfinished, writer) => {
+                let finished = finish(writer).and_then(|()| unfinished.finish_beside());
+                finished.map(Some).map_err(|error| named(&path, error))
+            }
+        }
+    }
 }
 
 impl FileOutputs {
@@ -65,12 +112,10 @@ impl Outputs for FileOutputs {
 
     fn open(&self, pair: &RankPair<'_>) -> io::Result<FileSink> {
         let stem = self.stem(pair);
-        let path = |wanted: bool, suffix: &str| wanted.then(|| self.folder.join(format!("{stem}.{suffix}")));
+        let sheet = |suffix: &str| self.folder.join(format!("{stem}.{suffix}"));
         Ok(FileSink {
-            csv_file: path(self.csv, "csv"),
-            xlsx_file: path(self.xlsx, "xlsx"),
-            csv: None,
-            xlsx: None,
+            csv: if self.csv { Sheet::Wanted(sheet("csv")) } else { Sheet::None },
+            xlsx: if self.xlsx { Sheet::Wanted(sheet("xlsx")) } else { Sheet::None },
             columns: Vec::new(),
             kept: Vec::new(),
         })
@@ -80,22 +125,8 @@ impl Outputs for FileOutputs {
 impl Sink for FileSink {
     fn columns(&mut self, columns: &[String]) -> io::Result<()> {
         self.columns = columns.to_vec();
-        if let Some(path) = &self.csv_file {
-            let create = || {
-                let unfinished = Unfinished::create(path)?;
-                let writer = CsvWriter::new(unfinished.file().try_clone()?, columns)?;
-                Ok((unfinished, writer))
-            };
-            self.csv = Some(create().map_err(|error| named(path, error))?);
-        }
-        if let Some(path) = &self.xlsx_file {
-            let create = || {
-                let unfinished = Unfinished::create(path)?;
-                let writer = XlsxWriter::new(unfinished.file().try_clone()?, columns)?;
-                Ok((unfinished, writer))
-            };
-            self.xlsx = Some(create().map_err(|error| named(path, error))?);
-        }
+        self.csv.open(|file| CsvWriter::new(file, columns));
+        self.xlsx.open(|file| XlsxWriter::new(file, columns));
         Ok(())
     }
 
@@ -104,31 +135,27 @@ impl Sink for FileSink {
             self.kept.push(row.clone());
         }
         let row = SheetRow { cells: row.cells, emphasis: row.emphasis };
-        if let (Some((_, csv)), Some(path)) = (&mut self.csv, &self.csv_file) {
-            csv.row(&row).map_err(|error| named(path, error))?;
-        }
-        if let (Some((_, xlsx)), Some(path)) = (&mut self.xlsx, &self.xlsx_file) {
-            xlsx.row(&row).map_err(|error| named(path, error))?;
-        }
+        self.csv.write(|csv| csv.row(&row));
+        self.xlsx.write(|xlsx| xlsx.row(&row));
         Ok(())
     }
 }
 
 impl FileSink {
-    /// Gives the sheets their names, and tells these.
-    pub(crate) fn finish(&mut self) -> io::Result<Vec<PathBuf>> {
-        let mut written = Vec::new();
-        if let (Some((unfinished, writer)), Some(path)) = (self.csv.take(), self.csv_file.take()) {
-            let finished = writer.finish().and_then(|_| unfinished.finish());
-            finished.map_err(|error| named(&path, error))?;
-            written.push(path);
+    /// Gives the sheets their names: tells these, and what could not be written.
+    pub(crate) fn finish(&mut self) -> (Vec<PathBuf>, Vec<io::Error>) {
+        let finished = [
+            self.csv.finish(|writer| writer.finish().map(drop)),
+            self.xlsx.finish(|writer| writer.finish().map(drop)),
+        ];
+        let (mut written, mut failures) = (Vec::new(), Vec::new());
+        for sheet in finished {
+            match sheet {
+                Ok(path) => written.extend(path),
+                Err(error) => failures.push(error),
+            }
         }
-        if let (Some((unfinished, writer)), Some(path)) = (self.xlsx.take(), self.xlsx_file.take()) {
-            let finished = writer.finish().and_then(|_| unfinished.finish());
-            finished.map_err(|error| named(&path, error))?;
-            written.push(path);
-        }
-        Ok(written)
+        (written, failures)
     }
 }
 

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
-use ulpscope_compare::{Agreement, Counts, FirstDivergence, Partnerless, RankOutcome, RankResult, Row, Side};
+use ulpscope_compare::{
+    Agreement, Counts, FirstDivergence, Matching, Partnerless, RankOutcome, RankResult, Row, Side,
+};
 
-use super::Compared;
+use super::{Compared, StyleName};
 
 /// Changes when a program that reads the file would have to.
 const SCHEMA: &str = "ulpscope.compare/1";
@@ -31,7 +33,11 @@ pub fn document<'a, S>(compared: &'a Compared<S>, extras: impl Fn(usize, &'a S) 
         "ok": compared.agreement == Agreement::Agree,
         "agreement": agreement_word(compared.agreement),
         "style": request.style.to_string(),
-        "match": request.matching.map_or_else(|| "style".to_owned(), |matching| matching.to_string()),
+        "match": match (request.matching, request.style) {
+            (Some(matching), _) => matching.to_string(),
+            (None, StyleName::Native) => Matching::default().to_string(),
+            (None, _) => "style".to_owned(),
+        },
         "target": request.target.display().to_string(),
         "golden": request.golden.display().to_string(),
         "summary": summary_value(compared),

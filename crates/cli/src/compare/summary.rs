@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ulpscope_compare::{Agreement, FirstDivergence, Side};
 use ulpscope_report::{Align, Cell, Emphasis, Record, Table, format_number};
 
-use super::{Compared, rank_label};
+use super::{Compared, StyleName, rank_label};
 use crate::output::Output;
 
 /// Ranks, calls and the like shown of a long list.
@@ -21,7 +21,10 @@ pub(crate) fn show<S>(compared: &Compared<S>, files: &[PathBuf], output: &mut Ou
     let bytes: u64 = compared.outcomes().map(|outcome| outcome.bytes).sum();
     lines.push(("time", Cell::text(time(compared.seconds, bytes))));
     if compared.problem_count() > 0 {
-        let text = format!("{} things could not be read: see below", compared.problem_count());
+        let text = match compared.problem_count() {
+            1 => "1 thing could not be read: see below".to_owned(),
+            count => format!("{count} things could not be read: see below"),
+        };
         lines.push(("problems", Cell::text(text)));
     }
     output.table(&Table::of_record("", &Record::new(lines)))?;
@@ -47,6 +50,17 @@ pub(crate) fn show<S>(compared: &Compared<S>, files: &[PathBuf], output: &mut Ou
 fn verdict<S>(compared: &Compared<S>) -> String {
     let counts = compared.counts();
     let (target, golden) = (compared.only_in(Side::Target), compared.only_in(Side::Golden));
+    let style = compared.request.style;
+    if style != StyleName::Native && compared.agreement != Agreement::Incomplete {
+        // An older tool's rule is not ours, and lets pass what we would not.
+        return match counts.failed {
+            0 if compared.agreement == Agreement::Differ => {
+                format!("DIFFER: no row fails by the rule of {style}, but not everything has a partner")
+            }
+            0 => format!("PASSES by the rule of {style}: {} of {} rows", counts.passed, counts.rows),
+            failed => format!("FAILS by the rule of {style}: {failed} of {} rows", counts.rows),
+        };
+    }
     match compared.agreement {
         Agreement::Agree => "AGREE: everything was compared, nothing differs".to_owned(),
         Agreement::Differ if counts.failed > 0 => {
@@ -79,7 +93,8 @@ fn rows<S>(compared: &Compared<S>) -> String {
 fn calls<S>(compared: &Compared<S>) -> String {
     let paired: Vec<String> = compared.paired().iter().map(|(how, count)| format!("{count} {how}")).collect();
     let paired = if paired.is_empty() {
-        "paired by the rule of the style".to_owned()
+        let native = compared.request.style == StyleName::Native;
+        if native { "none paired" } else { "paired by the rule of the style" }.to_owned()
     } else {
         format!("paired {}", paired.join(", "))
     };

@@ -3,18 +3,15 @@
 use ulpscope_dump::{Content, Entry};
 use ulpscope_report::Cell;
 
-use super::emphasis;
 use super::measure::{Measured, Numbers};
+use super::verdict::emphasis;
 use crate::style::{Row, Verdict};
 
 /// Heading and meaning of each column, in order.
 pub const COLUMNS: [(&str, &str); 46] = [
     ("call", "the call, by its name in the target"),
     ("entry", "the argument or result: role and position"),
-    (
-        "verdict",
-        "equal, close, differs, not finite, both NaN, only in target, only in golden, not compared",
-    ),
+    ("verdict", "equal, close, differs, not finite, both NaN, only in target, only in golden, not compared"),
     ("why", "the reason of the verdict"),
     ("basis", "what was compared: elements, statistics, digest or value"),
     ("how", "how the two calls were put together: exact, shape, fuzzy, aligned or mapped"),
@@ -59,10 +56,6 @@ pub const COLUMNS: [(&str, &str); 46] = [
     ("module", "the module the call was made in; on the first row of a call"),
     ("code", "the line of code that made the call; on the first row of a call"),
 ];
-
-/// Where the verdict stands in a row, and its reason.
-const VERDICT: usize = 2;
-const WHY: usize = 3;
 
 /// What a row is made of.
 #[derive(Default)]
@@ -122,6 +115,14 @@ impl Line<'_> {
             return;
         };
         let distances = &comparison.distances;
+        if distances.non_finite.mismatched > 0 {
+            // Taken over the rest, they would look like those of a good pair.
+            cells.extend(std::iter::repeat_n(Cell::Exact(f64::NAN), 15));
+            cells.push(Cell::count(distances.zero_golden));
+            cells.push(Cell::count(distances.non_finite.mismatched));
+            cells.push(Cell::maybe(distances.worst_index, Cell::count));
+            return;
+        }
         cells.extend([
             Cell::maybe(distances.cosine, Cell::Exact),
             Cell::Exact(distances.rel_l2),
@@ -143,14 +144,6 @@ impl Line<'_> {
             Cell::maybe(distances.worst_index, Cell::count),
         ]);
     }
-}
-
-/// Takes a failing verdict back: the row is within the limit of what went before.
-pub(super) fn forgive(row: &mut Row) {
-    row.cells[VERDICT] = Cell::text("close");
-    row.cells[WHY] = Cell::Missing;
-    row.verdict = Verdict::Pass;
-    row.emphasis = emphasis(row.verdict);
 }
 
 fn text(text: &str) -> Cell {

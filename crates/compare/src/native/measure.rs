@@ -1,6 +1,6 @@
 //! How far apart two entries are, by whatever both sides have: elements, statistics, digests, plain values.
 
-use ulpscope_dump::{Content, Data, Entry, Rank, TensorEntry};
+use ulpscope_dump::{Content, Data, Entry, Rank, TensorEntry, Tool};
 use ulpscope_formats::Tensor;
 use ulpscope_formats::json::Json;
 use ulpscope_kernels::{Comparison, Stats, Threads, Tolerance, errors, stats};
@@ -8,7 +8,7 @@ use ulpscope_tensor::DType;
 
 use crate::reading;
 
-use super::limit::{ELEMENT_FACTOR, limit};
+use super::limit::{ELEMENT_FACTOR, limit, rounding};
 
 /// What a pair was compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,9 +55,14 @@ pub(super) struct Measured {
     pub(super) limit: f64,
     /// What decides the verdict.
     pub(super) state: State,
+    /// Another shape of as many elements, which were compared in order.
+    pub(super) reshaped: Option<String>,
     /// What could not be read, with file and place.
     pub(super) problems: Vec<String>,
 }
+
+/// Where the norm stands among [`Numbers`].
+const NORM: usize = 3;
 
 /// Whether two entries agree.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,8 +71,8 @@ pub(super) enum State {
     Equal,
     /// Within what rounding explains; how much of the limit was used.
     Close(f64),
-    /// Beyond it; how many times the limit.
-    Far(f64),
+    /// Beyond it.
+    Far(Miss),
     /// Not to be laid over each other, or another value: why.
     Different(String),
     /// NaN or infinite on one side only; how many elements.
@@ -76,6 +81,17 @@ pub(super) enum State {
     BothNan(u64),
     /// Nothing to compare: why.
     Unknown(String),
+}
+
+/// By how much two tensors miss each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Miss {
+    /// How many times the limit.
+    pub(super) times: f64,
+    /// The error as a whole, per element.
+    pub(super) error: f64,
+    /// The error of the worst element, beyond what its own size allows.
+    pub(super) element: f64,
 }
 
 /// Measures two entries.
@@ -87,6 +103,37 @@ pub(super) fn measure(target: (&Rank, &Entry), golden: (&Rank, &Entry)) -> Measu
 }
 
 impl Measured {
+    /// The size of golden's elements, as far as it was recorded or measured.
+    pub(super) fn golden_size(&self, count: Option<u64>) -> f64 {
+        let measured = self.comparison.as_ref().map(|comparison| {
+            let distances = &comparison.distances;
+            if distances.rel_l2 > 0.0 && distances.rel_l2.is_finite() {
+                distances.euclid / distances.rel_l2 / (distances.finite as f64).sqrt()
+            } else {
+                0.0
+            }
+        });
+        let recorded = match (self.golden[NORM], count) {
+            (Some(norm), Some(count)) if count > 0 && norm.is_finite() => norm / (count as f64).sqrt(),
+            _ => 0.0,
+        };
+        measured.unwrap_or(0.0).max(recorded)
+    }
+
+    /// Takes an error for rounding that is no larger than that of the call's other tensors. What cancels out, as the
+    /// gradient of a bias in front of a normalisation does, is as far off as what it was computed from. Gradients of
+    /// one call are of one size; results may be smaller than arguments for good reason, so that only the rounding of
+    /// these counts.
+    pub(super) fn allow_for(&mut self, size: f64, of_gradients: bool) {
+        let allowed = size * if of_gradients { self.limit } else { rounding(self.limit) };
+        if let State::Far(Miss { error, element, .. }) = self.state
+            && error <= allowed
+            && element <= ELEMENT_FACTOR * allowed
+        {
+            self.state = State::Close(1.0);
+        }
+    }
+
     /// Whether nothing can be said of a tensor that should have been judged.
     pub(super) fn is_undecided(&self, entry: &Entry) -> bool {
         let is_tensor = matches!(entry.content, Content::Tensor(_));
@@ -102,6 +149,7 @@ impl Measured {
             bytes: 0,
             limit: 0.0,
             state,
+            reshaped: None,
             problems: Vec::new(),
         }
     }
@@ -113,6 +161,9 @@ fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry))
     measured.limit = dtypes.0.zip(dtypes.1).map_or(0.0, |(one, other)| limit(one, other));
     measured.target = recorded(target.1);
     measured.golden = recorded(golden.1);
+    for (rank, entry) in [target, golden] {
+        measured.problems.extend(nonsense(rank, entry));
+    }
     let mut load = |(rank, entry): (&Rank, &TensorEntry)| match rank.tensor(entry) {
         Ok(tensor) => tensor,
         Err(error) => {
@@ -130,8 +181,12 @@ fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry))
     if let (Some(one), Some(other)) = (&target.1.shape, &golden.1.shape)
         && one != other
     {
-        measured.state = State::Different(format!("shape {one:?} against {other:?}"));
-        return measured;
+        let shapes = format!("shape {one:?} against {other:?}");
+        if target.1.count() != golden.1.count() {
+            measured.state = State::Different(shapes);
+            return measured;
+        }
+        measured.reshaped = Some(shapes);
     }
     // Files without statistics beside them still have some.
     let computed = |numbers: Numbers, tensor: &Option<Tensor>| match tensor {
@@ -142,15 +197,18 @@ fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry))
     measured.golden = computed(measured.golden, &tensors.1);
     if let (Some(one), Some(other)) = (&target.1.digest, &golden.1.digest)
         && one.len() == other.len()
+        && target.1.dtype == golden.1.dtype
     {
         measured.basis = Basis::Digest;
-        measured.state = if one == other {
-            State::Equal
-        } else if target.1.dtype != golden.1.dtype {
-            State::Unknown(format!("digests of {} and {} bytes never agree", target.1.dtype, golden.1.dtype))
-        } else {
-            State::Different("digest".to_owned())
-        };
+        measured.state =
+            match (one == other, measured.target == [None; 4], measured.target == measured.golden) {
+                (true, ..) => State::Equal,
+                (false, true, _) => State::Different("digest".to_owned()),
+                (false, false, true) => {
+                    State::Unknown("digests differ and statistics do not: dump tensors".to_owned())
+                }
+                (false, false, false) => return measured.by_statistics(dtypes, golden.1.count()),
+            };
         return measured;
     }
     let (one, other) = (measured.target, measured.golden);
@@ -163,16 +221,39 @@ fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry))
         };
         return measured;
     }
-    measured.basis = Basis::Statistics;
-    if dtypes.0.is_none() || dtypes.1.is_none() {
-        // A dtype we cannot read is taken for the commonest: its statistics are numbers like any other.
-        measured.limit = limit(DType::F32, DType::F32);
+    measured.by_statistics(dtypes, golden.1.count())
+}
+
+/// What a description of a tensor says that it cannot mean. Older tools than msprobe have words for missing numbers.
+fn nonsense(rank: &Rank, entry: &TensorEntry) -> Vec<String> {
+    if rank.tool != Tool::Msprobe {
+        return Vec::new();
     }
-    measured.state = compare_statistics(&one, &other, measured.limit, golden.1.count());
-    measured
+    let place = rank.path.display();
+    let names = ["Max", "Min", "Mean", "Norm"].into_iter().zip(&entry.stats);
+    let wrong = names.filter(|(_, stat)| matches!(stat, Json::Str(_) | Json::List(_) | Json::Object(_)));
+    let mut found: Vec<String> = wrong
+        .map(|(name, stat)| {
+            format!("{place}: expected a number as a tensor's {name}, found {}", stat.describe())
+        })
+        .collect();
+    if entry.shape.is_none() {
+        found.push(format!("{place}: expected a list of sizes as a tensor's shape, found something else"));
+    }
+    found
 }
 
 impl Measured {
+    fn by_statistics(mut self, dtypes: (Option<DType>, Option<DType>), count: Option<u64>) -> Measured {
+        self.basis = Basis::Statistics;
+        if dtypes.0.is_none() || dtypes.1.is_none() {
+            // A dtype we cannot read is taken for the commonest: its statistics are numbers like any other.
+            self.limit = limit(DType::F32, DType::F32);
+        }
+        self.state = compare_statistics(&self.target, &self.golden, self.limit, count);
+        self
+    }
+
     fn compare_elements(&mut self, tensors: (&Tensor, &Tensor)) {
         let (target, golden) = (tensors.0.view(), tensors.1.view());
         // Older tools write bfloat16 as float32 files: what the dump says of the dtype counts too.
@@ -188,8 +269,15 @@ impl Measured {
                 self.comparison = Some(Box::new(comparison));
             }
             Err(mismatch) => {
-                let (one, other) = (mismatch.target, mismatch.golden);
-                self.state = State::Different(format!("shape {one:?} against {other:?}"));
+                let shapes = format!("shape {:?} against {:?}", mismatch.target, mismatch.golden);
+                let same_count = target.len() == golden.len();
+                match (same_count.then(|| tensors.0.flattened()).flatten(), tensors.1.flattened()) {
+                    (Some(one), Some(other)) => {
+                        self.reshaped = Some(shapes);
+                        self.compare_elements((&one, &other));
+                    }
+                    _ => self.state = State::Different(shapes),
+                }
             }
         }
     }
@@ -224,16 +312,15 @@ fn judge_finite(comparison: &Comparison, limit: f64) -> State {
     let golden_norm = distances.euclid / distances.rel_l2;
     let rms = golden_norm / (distances.finite as f64).sqrt();
     let used = (distances.rel_l2 / limit).max(comparison.needed_atol / (ELEMENT_FACTOR * limit * rms));
-    within(used)
+    within(used, distances.rmse, comparison.needed_atol)
 }
 
-fn within(used: f64) -> State {
-    // Not a number: both the error and what it is held against left the range of doubles.
+fn within(used: f64, error: f64, element: f64) -> State {
     if used <= 1.0 {
-        State::Close(used)
-    } else {
-        State::Far(if used.is_nan() { f64::INFINITY } else { used })
+        return State::Close(used);
     }
+    // Not a number: both the error and what it is held against left the range of doubles.
+    State::Far(Miss { times: if used.is_nan() { f64::INFINITY } else { used }, error, element })
 }
 
 /// By max, min, mean and norm. Each is held against the size of the tensor, not against itself: a mean near zero
@@ -266,14 +353,17 @@ fn compare_statistics(target: &Numbers, golden: &Numbers, limit: f64, count: Opt
         norm.unwrap_or(0.0).abs(),
     ];
     let mut used = 0.0f64;
-    for ((target, golden), size) in target.iter().zip(golden).zip(sizes) {
-        if let (Some(target), Some(golden)) = (target, golden)
+    let mut missed = [0.0f64; 4];
+    for (stat, size) in sizes.into_iter().enumerate() {
+        if let (Some(target), Some(golden)) = (target[stat], golden[stat])
             && target != golden
         {
-            used = used.max((target - golden).abs() / (limit * size));
+            missed[stat] = (target - golden).abs();
+            used = used.max(missed[stat] / (limit * size));
         }
     }
-    within(used)
+    let per_element = missed[NORM] / (count.unwrap_or(1).max(1) as f64).sqrt();
+    within(used, missed[2].max(per_element), missed[0].max(missed[1]))
 }
 
 /// The statistics a dump recorded, as numbers.

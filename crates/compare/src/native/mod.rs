@@ -11,15 +11,16 @@
 mod columns;
 mod limit;
 mod measure;
+mod verdict;
 
-use ulpscope_dump::{Content, Entry, Error, Rank, Role};
-use ulpscope_report::Emphasis;
+use ulpscope_dump::{CallKind, Content, Entry, Error, Rank, Role, Task};
 
 use crate::pairing::{CallPair, EntryPair, EntryUnit, How, PairOptions, Pairing, Unit, pair, pair_entries};
-use crate::style::{Finding, FindingKind, Judged, Partnerless, Plan, Side, Style, Verdict};
+use crate::style::{Judged, Partnerless, Plan, Side, Style, Verdict};
 pub use columns::COLUMNS;
 use columns::Line;
-use measure::{Basis, Measured, State, measure};
+use measure::{Measured, State, measure};
+use verdict::{finding, verdict_of, why};
 
 /// The native style.
 #[derive(Debug, Default)]
@@ -63,12 +64,11 @@ impl Plan for NativePlan<'_> {
         }
     }
 
-    /// What was rounded to bfloat16 once is no better for being float32 afterwards.
     fn settle(&self, judged: &mut Judged, coarsest: &mut f64) {
         *coarsest = coarsest.max(judged.coarsest);
-        for finding in judged.findings.extract_if(.., |finding| finding.needed <= *coarsest) {
-            columns::forgive(&mut judged.rows[finding.row]);
-        }
+        // Tensors of a checkpoint are not computed from one another.
+        let saved = judged.target.is_some_and(|call| self.target.calls()[call].kind == CallKind::Saved);
+        verdict::settle(judged, if saved { 0.0 } else { *coarsest });
     }
 
     fn paired(&self) -> Vec<(String, u64)> {
@@ -87,7 +87,19 @@ impl Plan for NativePlan<'_> {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.pairing.notes.clone()
+        let mut notes = self.pairing.notes.clone();
+        notes.extend(match (self.target.task, self.golden.task) {
+            (Task::Tensor, Task::Tensor) => None,
+            (Task::Structure, _) | (_, Task::Structure) => {
+                Some("a dump of structure holds no values: only the calls were compared".to_owned())
+            }
+            (Task::Statistics, Task::Statistics) => Some(
+                "compared by statistics or digests only, as no tensors were dumped: reordered elements do not show"
+                    .to_owned(),
+            ),
+            _ => Some("only one side has tensors: compared by statistics".to_owned()),
+        });
+        notes
     }
 }
 
@@ -112,43 +124,62 @@ impl NativePlan<'_> {
                 return judged;
             }
         };
+        let units = pair_entries(&target, &golden, &self.options.mapping);
+        let mut measured: Vec<Option<Measured>> = units.iter().map(|unit| self.measure(unit)).collect();
+        self.allow_for_size(pair, &units, &mut measured);
         let (module, code) = self.place(pair);
-        let mut first = true;
-        for unit in pair_entries(&target, &golden, &self.options.mapping) {
+        for (number, (unit, measured)) in units.iter().zip(measured).enumerate() {
             let mut line = Line { call: &name, how: &how, ..Line::default() };
-            if first {
+            if number == 0 {
                 line.module = module.as_deref();
                 line.code = code.as_deref();
-                first = false;
             }
-            match unit {
-                EntryUnit::Pair(EntryPair { target: one, golden: other, .. }) => {
-                    let measured = measure((self.target, one), (self.golden, other));
-                    line.target = Some(one);
-                    line.golden = Some(other);
-                    line.measured = Some(&measured);
-                    let (word, verdict) = verdict_of(&measured.state);
-                    let why = why(&measured);
-                    judged.coarsest = judged.coarsest.max(measured.limit);
-                    judged.undecided += u64::from(measured.is_undecided(one));
-                    if verdict == Verdict::Fail {
-                        judged.findings.push(finding(judged.rows.len(), one, &measured, why.clone()));
-                    }
-                    judged.rows.push(line.row(word, &why, verdict));
-                    judged.bytes += measured.bytes;
-                    judged.problems.extend(measured.problems);
-                }
-                EntryUnit::TargetOnly { entry, reason } => {
+            match (*unit, measured) {
+                (EntryUnit::TargetOnly { entry, reason }, _) => {
                     line.target = Some(entry);
                     judge_lone_entry(&line, Side::Target, entry, reason.to_string(), &mut judged);
                 }
-                EntryUnit::GoldenOnly { entry, reason } => {
+                (EntryUnit::GoldenOnly { entry, reason }, _) => {
                     line.golden = Some(entry);
                     judge_lone_entry(&line, Side::Golden, entry, reason.to_string(), &mut judged);
                 }
+                (EntryUnit::Pair(EntryPair { target: one, golden: other, .. }), Some(measured)) => {
+                    line.target = Some(one);
+                    line.golden = Some(other);
+                    judge_entries(line, one, measured, &mut judged);
+                }
+                (EntryUnit::Pair(_), None) => {}
             }
         }
         judged
+    }
+
+    fn measure(&self, unit: &EntryUnit<'_>) -> Option<Measured> {
+        match unit {
+            EntryUnit::Pair(pair) => Some(measure((self.target, pair.target), (self.golden, pair.golden))),
+            _ => None,
+        }
+    }
+
+    /// Holds errors also against the size of the call's largest tensor: see [`Measured::allow_for`].
+    fn allow_for_size(&self, pair: &CallPair, units: &[EntryUnit<'_>], measured: &mut [Option<Measured>]) {
+        let kind = self.target.calls()[pair.target].kind;
+        if kind == CallKind::Saved || !measured.iter().flatten().any(|one| matches!(one.state, State::Far(_)))
+        {
+            return;
+        }
+        let count = |unit: &EntryUnit<'_>| match unit {
+            EntryUnit::Pair(EntryPair { golden, .. }) => match &golden.content {
+                Content::Tensor(tensor) => tensor.count(),
+                _ => None,
+            },
+            _ => None,
+        };
+        let sizes = units.iter().zip(measured.iter());
+        let sizes = sizes.filter_map(|(unit, one)| Some(one.as_ref()?.golden_size(count(unit))));
+        let largest = sizes.fold(0.0, f64::max);
+        let of_gradients = kind != CallKind::Forward;
+        measured.iter_mut().flatten().for_each(|one| one.allow_for(largest, of_gradients));
     }
 
     /// The module a call was made in, and the line of code.
@@ -178,6 +209,32 @@ impl NativePlan<'_> {
     }
 }
 
+/// The row of a pair, and what follows from it for the call.
+fn judge_entries(line: Line<'_>, entry: &Entry, mut measured: Measured, judged: &mut Judged) {
+    judged.bytes = judged.bytes.saturating_add(measured.bytes);
+    judged.problems.append(&mut measured.problems);
+    judged.undecided += u64::from(measured.is_undecided(entry));
+    // Coarse tensors that are equal have made no errors that could go on.
+    if matches!(measured.state, State::Close(_) | State::Far(_)) {
+        judged.coarsest = judged.coarsest.max(measured.limit);
+    }
+    let (word, verdict) = verdict_of(&measured.state);
+    let mut why = why(&measured);
+    let row = Line { measured: Some(&measured), ..line }.row(word, &why, verdict);
+    if verdict == Verdict::Fail {
+        let unseen = entry.role == Role::Output && judged.undecided > 0;
+        if unseen {
+            why += "; not all arguments could be compared";
+        }
+        let mut finding = finding(judged.rows.len(), entry, &measured, why);
+        if unseen {
+            finding.confidence /= 2.0;
+        }
+        judged.findings.push(finding);
+    }
+    judged.rows.push(row);
+}
+
 /// An entry that one side lacks: a difference if it is a tensor. Plain values are left out and filled in at will.
 fn judge_lone_entry(line: &Line<'_>, side: Side, entry: &Entry, reason: String, judged: &mut Judged) {
     let is_tensor = matches!(entry.content, Content::Tensor(_));
@@ -192,78 +249,5 @@ fn only_in(side: Side) -> &'static str {
     match side {
         Side::Target => "only in target",
         Side::Golden => "only in golden",
-    }
-}
-
-fn verdict_of(state: &State) -> (&'static str, Verdict) {
-    match state {
-        State::Equal => ("equal", Verdict::Pass),
-        State::Close(_) => ("close", Verdict::Pass),
-        State::Far(_) | State::Different(_) => ("differs", Verdict::Fail),
-        State::NonFinite(_) => ("not finite", Verdict::Fail),
-        State::BothNan(_) => ("both NaN", Verdict::Warn),
-        State::Unknown(_) => ("not compared", Verdict::NotCompared),
-    }
-}
-
-/// The reason of a verdict, for a person.
-fn why(measured: &Measured) -> String {
-    let number = ulpscope_report::format_number;
-    match &measured.state {
-        State::Equal | State::Close(_) => String::new(),
-        State::Far(times) => match &measured.comparison {
-            Some(comparison) => {
-                let distances = &comparison.distances;
-                format!(
-                    "{} × the limit of its dtype: relative distance {}, largest error {}",
-                    number(*times),
-                    number(distances.rel_l2),
-                    number(distances.max_abs)
-                )
-            }
-            None => format!("{} × the limit of its dtype, by statistics", number(*times)),
-        },
-        State::Different(how) | State::Unknown(how) => how.clone(),
-        State::NonFinite(0) => "NaN or infinite statistics on one side only".to_owned(),
-        State::NonFinite(count) => format!("{count} elements are NaN or infinite on one side only"),
-        State::BothNan(0) => "NaN among the statistics of both sides: nothing can be said".to_owned(),
-        State::BothNan(count) => format!("{count} elements are NaN on both sides; all others agree"),
-    }
-}
-
-/// What a failing entry says of its call.
-fn finding(row: usize, entry: &Entry, measured: &Measured, why: String) -> Finding {
-    let made_here = entry.role == Role::Output;
-    let kind = match (&measured.state, made_here) {
-        (State::Different(_), _) if measured.basis != Basis::Digest && measured.comparison.is_none() => {
-            FindingKind::DifferentProgram
-        }
-        (State::NonFinite(_), true) => FindingKind::NonFiniteBornHere,
-        (_, true) => FindingKind::DivergedHere,
-        (_, false) => FindingKind::OriginDiffers,
-    };
-    // What the dump does not hold cannot make one sure; neither can an error that barely passes the limit.
-    let seen = match measured.basis {
-        Basis::Elements | Basis::Value => 0.95,
-        Basis::Statistics => 0.7,
-        Basis::Digest | Basis::Nothing => 0.5,
-    };
-    let margin = match measured.state {
-        State::Far(times) if times.is_finite() => times / (1.0 + times),
-        _ => 1.0,
-    };
-    let needed = match measured.state {
-        State::Far(times) => times * measured.limit,
-        _ => f64::INFINITY,
-    };
-    Finding { row, needed, kind, entry: entry.name.clone(), why, confidence: seen * margin }
-}
-
-/// Colour for a verdict.
-fn emphasis(verdict: Verdict) -> Emphasis {
-    match verdict {
-        Verdict::Fail => Emphasis::Bad,
-        Verdict::Warn => Emphasis::Warn,
-        Verdict::Pass | Verdict::NotCompared => Emphasis::Plain,
     }
 }

@@ -38,6 +38,35 @@ impl Unfinished {
         &self.file
     }
 
+    /// Gives the file its name, or, should another have taken it meanwhile, one with a number behind it. Tells which.
+    pub fn finish_beside(mut self) -> io::Result<PathBuf> {
+        let wanted = self.target.clone();
+        let stem = wanted.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let suffix =
+            wanted.extension().map(|suffix| format!(".{}", suffix.to_string_lossy())).unwrap_or_default();
+        let mut number = 0u32;
+        loop {
+            let name = match number {
+                0 => wanted.clone(),
+                number => wanted.with_file_name(format!("{stem}_{number}{suffix}")),
+            };
+            let taken = match &self.temporary {
+                Some(temporary) => fs::hard_link(temporary, &name),
+                None => link(&self.file, &name),
+            };
+            match taken {
+                Ok(()) => {
+                    if let Some(temporary) = self.temporary.take() {
+                        fs::remove_file(temporary)?;
+                    }
+                    return Ok(name);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Gives the file its name.
     pub fn finish(mut self) -> io::Result<()> {
         if self.temporary.is_none() {
