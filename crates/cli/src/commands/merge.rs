@@ -87,11 +87,8 @@ impl Merge {
                 Err(error) => errors.push(format!("{error:#}")),
             }
         }
-        if sheets.is_empty() {
-            output.notes_and_errors(&[], &errors);
-            bail!("none of the results can be read");
-        }
-        let metrics = self.metrics(&sheets)?;
+        // A metric may be missing because its sheet is: what could not be read is told first.
+        let metrics = self.metrics(&sheets).inspect_err(|_| output.notes_and_errors(&[], &errors))?;
         let table = self.merge(&sheets, &metrics);
         let mut notes = Vec::new();
         if table.rows.is_empty() {
@@ -170,6 +167,9 @@ impl Merge {
 
     /// The metrics asked for, each of which some result must have; or the usual ones.
     fn metrics(&self, sheets: &[RankSheet]) -> anyhow::Result<Vec<String>> {
+        if sheets.is_empty() {
+            bail!("none of the results can be read");
+        }
         let has = |metric: &str| sheets.iter().any(|sheet| sheet.column(metric).is_some());
         let columns = || sheets.first().map(|sheet| sheet.sheet.columns.join(", ")).unwrap_or_default();
         if self.metrics.is_empty() {
