@@ -162,3 +162,19 @@ fn names_cannot_move_the_cursor() {
         assert!(!ran.out.chars().any(|c| c.is_control() && c != '\n'), "{:?}", ran.out);
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_path_that_is_no_text_is_shown_as_well_as_it_goes() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let place = Workspace::new();
+    training(&place);
+    let odd = std::ffi::OsStr::from_bytes(b"d\xff");
+    std::fs::rename(place.path("d"), place.path("").join(odd)).unwrap();
+    let output = place.command(&["ls", "--json"]).arg(odd).output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["path"], json!("d\u{fffd}"));
+    assert_eq!(json["ranks"][0]["path"], json!("d\u{fffd}/step0/rank0/dump.json"));
+}

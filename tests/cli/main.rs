@@ -1,10 +1,12 @@
 //! The command from outside: real files in, whole outputs and exit codes out.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod compare;
 mod convert;
 mod diff;
 mod help;
 mod ls;
+mod merge;
 mod show;
 mod stats;
 mod workspace;

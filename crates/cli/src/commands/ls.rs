@@ -30,7 +30,7 @@ impl Ls {
         let mut shown = 0;
         let mut instead = None;
         let mut ranks = 0;
-        let path = json!(walk.path());
+        let path = json!(walk.path().display().to_string());
         if self.args.dump.json {
             output.piece(&format!("{{\"path\": {path}, \"ranks\": ["))?;
         }
@@ -90,7 +90,7 @@ impl Ls {
             "step": step,
             "rank": place.number,
             "name": place.name,
-            "path": place.path(),
+            "path": place.path().display().to_string(),
             "tool": rank.tool.to_string(),
             "task": rank.task.to_string(),
             "level": rank.level,

@@ -1,6 +1,13 @@
 //! `ulpscope merge`: chosen rows and metrics of several results, one column per rank.
+//!
+//! ```text
+//! files and folders ──► files, each once ──► a label for each ──► sheets ──► rows put together by name ──► table
+//! ```
+//! No column and no row is lost on the way: labels are made longer until all differ, and rows of one name are put
+//! together by the order they come in.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,14 +19,25 @@ use ulpscope_report::csv::CsvWriter;
 use ulpscope_report::sheet::{self, Sheet};
 use ulpscope_report::xlsx::XlsxWriter;
 use ulpscope_report::{Align, Cell, Emphasis, Table};
+use ulpscope_tensor::python_float_repr;
 
 use crate::args::MergeArgs;
 use crate::exit::Exit;
-
 use crate::output::Output;
 
-/// Columns that name a row, the best first: ours, the older tools'.
-const NAME_COLUMNS: [&str; 3] = ["target_name", "NPU Name", "call"];
+/// Columns that name a row, ours and the older tools': the first that says something does. What only the golden has
+/// is empty or `N/A` on the other side.
+const NAME_COLUMNS: [&str; 4] = ["target_name", "golden_name", "NPU Name", "Bench Name"];
+
+/// What names our rows of a call that only one side has, or that could not be read.
+const CALL_COLUMNS: [&str; 2] = ["call", "entry"];
+
+/// How the older tools say that there is nothing.
+const ABSENT: &str = "N/A";
+
+/// Columns of the merged sheet before those of the ranks.
+const NAME: &str = "name";
+const METRIC: &str = "metric";
 
 /// What is shown when no metric is asked for: those of them that the results have.
 const USUAL_METRICS: [&str; 8] =
@@ -52,11 +70,10 @@ impl From<MergeArgs> for Merge {
     }
 }
 
-/// One result: its rank, and its rows by name.
+/// One result: what its column is called, and its rows.
 struct RankSheet {
-    rank: String,
+    label: String,
     sheet: Sheet,
-    name: usize,
 }
 
 impl Merge {
@@ -64,23 +81,22 @@ impl Merge {
         let files = self.files()?;
         let mut sheets = Vec::new();
         let mut errors = Vec::new();
-        for file in files {
-            match read(&file) {
-                Ok(sheet) => sheets.push(sheet),
+        for (label, file) in labels(&files).into_iter().zip(&files) {
+            match read(file) {
+                Ok(sheet) => sheets.push(RankSheet { label, sheet }),
                 Err(error) => errors.push(format!("{error:#}")),
             }
         }
-        if sheets.is_empty() {
-            output.notes_and_errors(&[], &errors);
-            bail!("none of the results can be read");
-        }
-        sheets.sort_by(|one, other| natural::compare(one.rank.as_bytes(), other.rank.as_bytes()));
-        let metrics = self.metrics(&sheets)?;
+        // A metric may be missing because its sheet is: what could not be read is told first.
+        let metrics = self.metrics(&sheets).inspect_err(|_| output.notes_and_errors(&[], &errors))?;
         let table = self.merge(&sheets, &metrics);
+        let mut notes = Vec::new();
         if table.rows.is_empty() {
-            errors.push(format!("no row's name contains any of {:?}", self.filters));
+            notes.push(self.nothing(&sheets));
         }
         match &self.output {
+            // An older sheet of that name is worth more than an empty one.
+            Some(_) if table.rows.is_empty() => {}
             Some(path) => {
                 write(path, &table).with_context(|| format!("cannot write {}", path.display()))?;
                 output.line(&format!("wrote {} ({} rows)", path.display(), table.rows.len()))?;
@@ -88,8 +104,28 @@ impl Merge {
             None if self.json => output.json(&to_json(&table))?,
             None => output.table(&table)?,
         }
-        output.notes_and_errors(&[], &errors);
-        Ok(if errors.is_empty() { Exit::Done } else { Exit::Failed })
+        output.notes_and_errors(&notes, &errors);
+        Ok(if !errors.is_empty() {
+            Exit::Failed
+        } else if table.rows.is_empty() {
+            Exit::NoMatch
+        } else {
+            Exit::Done
+        })
+    }
+
+    /// Why there is no row to show.
+    fn nothing(&self, sheets: &[RankSheet]) -> String {
+        let mut note = if sheets.iter().all(|sheet| sheet.sheet.rows.is_empty()) {
+            "the results have no rows, only headings".to_owned()
+        } else {
+            let filters: Vec<String> = self.filters.iter().map(|filter| format!("{filter:?}")).collect();
+            format!("no row's name contains {}", filters.join(" or "))
+        };
+        if let Some(path) = &self.output {
+            note += &format!("; {} is not written", path.display());
+        }
+        note
     }
 
     /// The files named, and the results in the folders named.
@@ -115,47 +151,49 @@ impl Merge {
             }
         }
         files.sort_by(|one, other| {
-            natural::compare(one.as_os_str().as_encoded_bytes(), other.as_os_str().as_encoded_bytes())
+            natural::compare(rank_of(one).as_bytes(), rank_of(other).as_bytes()).then_with(|| {
+                natural::compare(one.as_os_str().as_encoded_bytes(), other.as_os_str().as_encoded_bytes())
+            })
+        });
+        files.dedup();
+        // A comparison writes the same rows in both formats.
+        let sheets: HashSet<PathBuf> = files.iter().cloned().collect();
+        files.retain(|file| {
+            file.extension().is_none_or(|suffix| suffix != "xlsx")
+                || !sheets.contains(&file.with_extension("csv"))
         });
         Ok(files)
     }
 
     /// The metrics asked for, each of which some result must have; or the usual ones.
     fn metrics(&self, sheets: &[RankSheet]) -> anyhow::Result<Vec<String>> {
+        if sheets.is_empty() {
+            bail!("none of the results can be read");
+        }
         let has = |metric: &str| sheets.iter().any(|sheet| sheet.column(metric).is_some());
+        let columns = || sheets.first().map(|sheet| sheet.sheet.columns.join(", ")).unwrap_or_default();
         if self.metrics.is_empty() {
-            return Ok(USUAL_METRICS.into_iter().filter(|metric| has(metric)).map(str::to_owned).collect());
+            let usual: Vec<&str> = USUAL_METRICS.into_iter().filter(|metric| has(metric)).collect();
+            if usual.is_empty() {
+                let expected = USUAL_METRICS.join(", ");
+                bail!("no result has a column of {expected}; choose with --metric from: {}", columns());
+            }
+            return Ok(usual.into_iter().map(str::to_owned).collect());
         }
         if let Some(unknown) = self.metrics.iter().find(|metric| !has(metric)) {
-            let columns = sheets.first().map(|sheet| sheet.sheet.columns.join(", ")).unwrap_or_default();
-            bail!("no result has a column {unknown:?}; there are: {columns}");
+            bail!("no result has a column {unknown:?}; there are: {}", columns());
         }
         Ok(self.metrics.clone())
     }
 
     fn merge(&self, sheets: &[RankSheet], metrics: &[String]) -> Table {
-        let mut columns = vec![("name", Align::Left), ("metric", Align::Left)];
-        columns.extend(sheets.iter().map(|sheet| (sheet.rank.as_str(), Align::Right)));
+        let mut columns = vec![(NAME, Align::Left), (METRIC, Align::Left)];
+        columns.extend(sheets.iter().map(|sheet| (sheet.label.as_str(), Align::Right)));
         let mut table = Table::new("", &columns);
-        let mut order: Vec<&str> = Vec::new();
-        let mut rows: HashMap<&str, Vec<Option<usize>>> = HashMap::new();
-        for (number, sheet) in sheets.iter().enumerate() {
-            for (row, cells) in sheet.sheet.rows.iter().enumerate() {
-                let name = cells[sheet.name].as_str();
-                if !self.filters.is_empty() && !self.filters.iter().any(|filter| name.contains(filter)) {
-                    continue;
-                }
-                let of_rank = rows.entry(name).or_insert_with(|| {
-                    order.push(name);
-                    vec![None; sheets.len()]
-                });
-                of_rank[number].get_or_insert(row);
-            }
-        }
-        for name in order {
+        for (name, rows) in self.together(sheets) {
             for metric in metrics {
-                let mut cells = vec![Cell::text(name), Cell::text(metric.as_str())];
-                let values = sheets.iter().zip(&rows[name]);
+                let mut cells = vec![Cell::text(name.as_ref()), Cell::text(metric.as_str())];
+                let values = sheets.iter().zip(&rows);
                 cells.extend(
                     values.map(|(sheet, row)| row.map_or(Cell::Missing, |row| sheet.value(row, metric))),
                 );
@@ -164,11 +202,60 @@ impl Merge {
         }
         table
     }
+
+    /// The rows wanted, by name, and which row of each sheet that is. The first row of a name belongs with the first
+    /// of the other sheets, the second with the second.
+    fn together<'a>(&self, sheets: &'a [RankSheet]) -> Vec<(Cow<'a, str>, Vec<Option<usize>>)> {
+        let mut found: Vec<(Cow<'a, str>, Vec<Option<usize>>)> = Vec::new();
+        let mut places: HashMap<Cow<'a, str>, Vec<usize>> = HashMap::new();
+        for (number, sheet) in sheets.iter().enumerate() {
+            let names = sheet.names();
+            let mut met: HashMap<Cow<'a, str>, usize> = HashMap::new();
+            for (row, cells) in sheet.sheet.rows.iter().enumerate() {
+                let name = names.of(cells);
+                if !self.filters.is_empty() && !self.filters.iter().any(|filter| name.contains(filter)) {
+                    continue;
+                }
+                let occurrence = met.entry(name.clone()).or_default();
+                let places = places.entry(name.clone()).or_default();
+                if *occurrence == places.len() {
+                    places.push(found.len());
+                    found.push((name, vec![None; sheets.len()]));
+                }
+                found[places[*occurrence]].1[number] = Some(row);
+                *occurrence += 1;
+            }
+        }
+        found
+    }
+}
+
+/// Where the names of a sheet's rows stand.
+struct Names {
+    names: Vec<usize>,
+    call: Vec<usize>,
+}
+
+impl Names {
+    fn of<'a>(&self, cells: &'a [String]) -> Cow<'a, str> {
+        let says = |text: &&str| !text.is_empty() && *text != ABSENT;
+        let mut names = self.names.iter().map(|&column| cells[column].as_str());
+        if let Some(name) = names.find(says) {
+            return Cow::Borrowed(name);
+        }
+        let parts: Vec<&str> = self.call.iter().map(|&column| cells[column].as_str()).filter(says).collect();
+        Cow::Owned(parts.join(" "))
+    }
 }
 
 impl RankSheet {
     fn column(&self, name: &str) -> Option<usize> {
         self.sheet.columns.iter().position(|column| column == name)
+    }
+
+    fn names(&self) -> Names {
+        let columns = |names: &[&str]| names.iter().filter_map(|name| self.column(name)).collect();
+        Names { names: columns(&NAME_COLUMNS), call: columns(&CALL_COLUMNS) }
     }
 
     /// A cell, as a number where it is one. Where the tool had no value, the two maxima stand for it, as in msprobe's
@@ -178,38 +265,69 @@ impl RankSheet {
         let Some(text) = self.column(metric).map(|column| cells[column].as_str()) else {
             return Cell::Missing;
         };
-        if text == "N/A"
+        if text == ABSENT
             && let [Some(npu), Some(bench)] = EXTREMA.map(|name| self.column(name))
         {
             return Cell::Text(format!("NPU:{}  Bench:{}", cells[npu], cells[bench]));
         }
-        match text.parse() {
-            _ if text.is_empty() => Cell::Missing,
-            Ok(number) => Cell::Exact(number),
-            Err(_) => Cell::text(text),
-        }
+        if text.is_empty() { Cell::Missing } else { number(text).unwrap_or_else(|| Cell::text(text)) }
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<RankSheet> {
-    let sheet = sheet::read(path)?;
-    let name = NAME_COLUMNS.iter().find_map(|name| sheet.columns.iter().position(|column| column == name));
-    let Some(name) = name else {
-        let expected = NAME_COLUMNS.join(", ");
-        bail!("{}: expected a column named one of {expected}, found none", path.display());
-    };
-    Ok(RankSheet { rank: rank_of(path), sheet, name })
+/// The number that is written so, if there is one: the digest `00000012` is none, and neither is `12e45678`.
+fn number(text: &str) -> Option<Cell> {
+    if let Ok(value) = text.parse::<i128>() {
+        return (value.to_string() == text).then_some(Cell::Int(value));
+    }
+    let value: f64 = text.parse().ok()?;
+    (python_float_repr(value) == text).then_some(Cell::Exact(value))
 }
 
-/// What a file's name says of its rank: `compare_result_step0_rank1-rank1_20261115093059.csv` → `step0_rank1-rank1`.
+fn read(path: &Path) -> anyhow::Result<Sheet> {
+    let sheet = sheet::read(path)?;
+    let names = || NAME_COLUMNS.iter().chain(&CALL_COLUMNS[..1]);
+    if !sheet.columns.iter().any(|column| names().any(|name| column == name)) {
+        let expected: Vec<&str> = names().copied().collect();
+        bail!("{}: expected a column named one of {}, found none", path.display(), expected.join(", "));
+    }
+    Ok(sheet)
+}
+
+/// What the columns of these files are called: by rank; where that says the same of two, by the file's name, its path,
+/// its path with every byte shown.
+fn labels(files: &[PathBuf]) -> Vec<String> {
+    let longer: [fn(&Path) -> String; 3] =
+        [stem_of, |file| file.display().to_string(), |file| format!("{file:?}")];
+    let mut labels: Vec<String> = files.iter().map(|file| rank_of(file)).collect();
+    for longer in longer {
+        let mut uses = HashMap::from([(NAME.to_owned(), 1), (METRIC.to_owned(), 1)]);
+        for label in &labels {
+            *uses.entry(label.clone()).or_insert(0) += 1;
+        }
+        for (label, file) in labels.iter_mut().zip(files) {
+            if uses[label.as_str()] > 1 {
+                *label = longer(file);
+            }
+        }
+    }
+    labels
+}
+
+fn stem_of(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// What a file's name says of its rank: `compare_result_step0_rank1-rank1_20261115093059.csv` → `step0_rank1-rank1`,
+/// and `rank1` where there is no step. A name that is not of that kind is the label itself.
 fn rank_of(path: &Path) -> String {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let middle = stem.strip_prefix(RESULT).unwrap_or(&stem).trim_start_matches('_');
-    let middle = middle.rsplit_once('_').map_or("", |(middle, _)| middle);
-    match middle.split_once('-') {
-        Some((one, other)) if one == other => one.to_owned(),
-        _ if middle.is_empty() => stem.into_owned(),
-        _ => middle.to_owned(),
+    let stem = stem_of(path);
+    let middle = stem.strip_prefix(RESULT).and_then(|rest| rest.trim_start_matches('_').rsplit_once('_'));
+    match middle.map(|(middle, _)| middle) {
+        None | Some("") => stem,
+        Some(middle) => match middle.split_once('-') {
+            Some((one, other)) if one == other => one.to_owned(),
+            _ => middle.to_owned(),
+        },
     }
 }
 
