@@ -17,7 +17,7 @@ pub(crate) use numbers::Numbers;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; for compare and diff: everything agrees
-  1  compare, diff: something differs; ls, show: no call of that name
+  1  compare, diff: something differs; ls, show, merge: nothing of that name
   2  something could not be read, compared or written";
 
 /// Compares two dumps of a model, looks into them, and measures, compares and converts tensor files.

@@ -240,3 +240,24 @@ fn hostile_dumps_leave_rows_or_problems_never_a_panic() {
         }
     }
 }
+
+#[test]
+fn saved_variables_beside_a_dump_leave_its_stacks_alone() {
+    let folder = TempDir::new().unwrap();
+    let tensor = r#"{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1], "Max": 1.0, "Min": 1.0, "Mean": 1.0, "Norm": 1.0, "requires_grad": false}"#;
+    let record = |key: &str, body: &str| {
+        format!(
+            r#"{{"task": "statistics", "level": "L1", "dump_data_dir": null, "data": {{"{key}": {body}}}}}"#
+        )
+    };
+    let call = format!(r#"{{"input_args": [{tensor}], "input_kwargs": {{}}, "output": [{tensor}]}}"#);
+    let stack = r#"{"0": [["Functional.relu.0.forward"], ["File net.py, line 7, in f, \n x"]]}"#;
+    fs::write(folder.path().join("dump.json"), record("Functional.relu.0.forward", &call)).unwrap();
+    fs::write(folder.path().join("debug.json"), record("x.0.debug", tensor)).unwrap();
+    fs::write(folder.path().join("stack.json"), stack).unwrap();
+    let rank = || Dump::open(folder.path(), &Select::default()).unwrap().steps[0].ranks[0].open().unwrap();
+    let mut kept = Kept::default();
+    compare_ranks(&Msprobe::default(), &rank(), &rank(), &mut kept, &NoProgress).unwrap();
+    let column = kept.columns.iter().position(|column| column == "NPU_Stack_Info").unwrap();
+    assert!(text(&kept.rows[0].cells[column]).contains("net.py"), "{:?}", kept.rows[0].cells);
+}

@@ -76,6 +76,21 @@ fn a_data_mapping_pairs_calls_and_their_rows() {
 }
 
 #[test]
+fn a_data_mapping_knows_saved_variables_by_name_and_by_key() {
+    let saved = r#"{"type":"torch.Tensor","dtype":"torch.float32","shape":[2],"Max":1,"Min":1,"Mean":1,"Norm":1,"requires_grad":false}"#;
+    let target = Program::new().raw("a.0.debug", saved).raw("b.0.debug", saved).raw("c.007.debug", saved);
+    let golden = Program::new().raw("x.0.debug", saved).raw("y.0.debug", saved).raw("z.0.debug", saved);
+    let yaml = file("a.0: x.0\nb.0.debug: y.0.debug\nc.007.debug: z.0\nc.7.debug: z.0\n");
+    let mapping = Mapping::default().with_data(&yaml.path).unwrap();
+    let paired = pair_with(&target, &golden, &options(Matching::Exact, mapping));
+    assert_eq!(paired.pairing.counts.mapped, 3, "{:#?}", paired.lines());
+    assert_eq!(
+        notes(&paired.pairing.notes),
+        ["line 4: the target has no call or row \"c.7.debug\"; the line has no effect"]
+    );
+}
+
+#[test]
 fn a_cell_mapping_renames_whole_modules_first_and_parts_else() {
     let target = Program::new()
         .raw("Cell.fc2.Dense.forward.0", r#"{"input_args":[],"output":[]}"#)

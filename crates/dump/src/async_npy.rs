@@ -120,6 +120,10 @@ impl Source for AsyncSource {
         None
     }
 
+    fn has_stacks(&self, _index: &Index) -> bool {
+        false
+    }
+
     fn parent(&self, _index: &Index, _call: usize) -> Option<String> {
         None
     }

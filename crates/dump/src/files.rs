@@ -50,7 +50,6 @@ pub(crate) fn open_folder(folder: &Path, names: &[PathBuf]) -> Result<Rank, Erro
         }
         match read(&folder.join(name)) {
             Ok(leaves) => contents.take(name.clone(), leaves),
-            Err(error) if matches!(error.fault, Fault::UnknownFormat { .. }) => {}
             Err(error) => contents.problems.add(&error),
         }
     }
@@ -219,6 +218,10 @@ impl Source for FilesSource {
 
     fn stack(&self, _index: &Index, _call: usize) -> Option<Vec<String>> {
         None
+    }
+
+    fn has_stacks(&self, _index: &Index) -> bool {
+        false
     }
 
     fn parent(&self, _index: &Index, _call: usize) -> Option<String> {

@@ -245,14 +245,14 @@ pub(crate) fn several(folder: &Path, names: &[String]) -> Error {
 }
 
 fn nothing_in(folder: &Path, problems: &Problems) -> Error {
-    let names = match Listing::read(folder) {
+    let names: Vec<String> = match Listing::read(folder) {
         Ok(listing) => {
             let folders = listing.folders.iter().map(|name| format!("{name}/"));
             let links = listing.links.iter().map(|name| format!("{name} (a link, not followed)"));
             let files = listing.files.iter().cloned();
             folders.chain(files).chain(links).collect()
         }
-        Err(_) => Vec::new(),
+        Err(error) => return error,
     };
     let mut found = if names.is_empty() { "an empty folder".to_owned() } else { shown(&names) };
     if let Some(problem) = problems.listed().first() {
@@ -269,5 +269,17 @@ fn shown(names: &[String]) -> String {
             format!("{} and {} more", names[..SHOWN].join(", "), rest.len())
         }
         _ => names.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_cannot_be_listed_is_not_called_empty() {
+        let error = nothing_in(Path::new("no/such/folder"), &Problems::default());
+        assert!(matches!(error.fault, Fault::Io(_)), "{error}");
+        assert!(error.to_string().starts_with("no/such/folder: "), "{error}");
     }
 }

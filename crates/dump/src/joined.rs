@@ -108,6 +108,10 @@ impl Source for Joined {
         part.frames(call)
     }
 
+    fn has_stacks(&self, _index: &Index) -> bool {
+        self.parts.iter().any(Rank::has_stacks)
+    }
+
     fn parent(&self, _index: &Index, call: usize) -> Option<String> {
         let (part, call) = self.part(call);
         part.parent(call)

@@ -1,7 +1,7 @@
 //! A dump as a value, whoever wrote it: steps, ranks, calls, entries, stacks.
 //!
 //! ```text
-//! path ──► Dump ──► Step ──► RankPlace ──open──► Rank ──► Call, Call, …        (an index: some 40 bytes a call)
+//! path ──► Dump ──► Step ──► RankPlace ──open──► Rank ──► Call, Call, …        (an index: 32 bytes a call)
 //!                                                  ├─ entries(call) ──► Entry, …     (read when asked for)
 //!                                                  ├─ stack(call), frames(call), parent(call)
 //!                                                  └─ tensor(entry) ──► mapped file
@@ -14,10 +14,12 @@
 
 mod async_npy;
 mod call;
+mod damage;
 mod entry;
 mod files;
 mod find;
 mod joined;
+mod key;
 mod links;
 mod listing;
 mod msprobe;
@@ -32,6 +34,7 @@ mod tree;
 
 pub use call::{Call, CallKind};
 pub use entry::{Content, Data, Entry, Role, TensorEntry};
+pub use key::parse_key;
 pub use problems::Problems;
 pub use rank::{Rank, Task, Tool};
 pub use tree::{Dump, RankPlace, Select, Step};

@@ -6,11 +6,11 @@ use std::sync::OnceLock;
 
 use ulpscope_formats::json::Json;
 use ulpscope_formats::msprobe::{self, DumpJson, Item, TensorItem};
-use ulpscope_formats::names::{CallName, Direction};
 use ulpscope_formats::{Access, Bytes, Error};
 
 use crate::call::{Call, CallKind};
 use crate::entry::{Content, Data, Entry, Role, TensorEntry};
+use crate::key::{key_of, parse_key};
 use crate::parents::Parents;
 use crate::problems::Problems;
 use crate::rank::{Index, Rank, Source, Task, Tool};
@@ -19,6 +19,9 @@ use crate::structure;
 
 /// The folder of tensors beside a `dump.json`. The `dump_data_dir` inside is a path of another machine.
 const DATA_FOLDER: &str = "dump_tensor_data";
+
+/// Where calls were made, beside a `dump.json`.
+const STACK_FILE: &str = "stack.json";
 
 /// Opens a `dump.json` or `debug.json`: indexes its calls, and leaves the rest for when it is asked for.
 pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
@@ -67,31 +70,6 @@ pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
     })
 }
 
-/// Takes a key of `data` apart: base, number, kind.
-pub(crate) fn parse_key(key: &str) -> (&str, Option<u32>, CallKind) {
-    if let Some(name) = CallName::from_msprobe(key) {
-        let kind = name.direction.into();
-        // The base is the front of the key in either order of number and direction.
-        return (&key[..name.base.len()], u32::try_from(name.index).ok(), kind);
-    }
-    let numbered = key.rsplit_once('.').and_then(|(front, number)| Some((front, number.parse().ok()?)));
-    let grad = |front: &'_ str| front.strip_suffix(".parameters_grad").map(str::len);
-    if let Some(len) = grad(key) {
-        return (&key[..len], None, CallKind::ParametersGrad);
-    }
-    if let Some((front, number)) = numbered
-        && let Some(len) = grad(front)
-    {
-        return (&key[..len], Some(number), CallKind::ParametersGrad);
-    }
-    if let Some((front, number)) = key.strip_suffix(".debug").and_then(|front| front.rsplit_once('.'))
-        && let Ok(number) = number.parse()
-    {
-        return (front, Some(number), CallKind::Saved);
-    }
-    (key, None, CallKind::Saved)
-}
-
 struct MsprobeSource {
     bytes: Bytes,
     path: PathBuf,
@@ -103,7 +81,7 @@ struct MsprobeSource {
 
 impl MsprobeSource {
     fn stacks(&self, index: &Index) -> &Stacks {
-        self.stacks.get_or_init(|| Stacks::read(&self.folder.join("stack.json"), index))
+        self.stacks.get_or_init(|| Stacks::read(&self.folder.join(STACK_FILE), index))
     }
 
     fn parents(&self, index: &Index) -> &Parents {
@@ -127,6 +105,18 @@ impl Source for MsprobeSource {
         self.stacks(index).of(call)
     }
 
+    fn has_stacks(&self, index: &Index) -> bool {
+        match self.folder.join(STACK_FILE).symlink_metadata() {
+            // Nothing is read from it, but that it is refused is listed.
+            Ok(metadata) if metadata.is_symlink() => {
+                self.stacks(index);
+                false
+            }
+            Ok(metadata) => metadata.is_file(),
+            Err(_) => false,
+        }
+    }
+
     fn parent(&self, index: &Index, call: usize) -> Option<String> {
         self.parents(index).of(call)
     }
@@ -141,25 +131,6 @@ impl Source for MsprobeSource {
         problems.extend(self.parents.get().map(|parents| parents.problems.clone()).unwrap_or_default());
         problems
     }
-}
-
-/// The key that [`parse_key`] took apart.
-fn key_of(base: &str, call: &Call) -> String {
-    let direction = match call.kind {
-        CallKind::Forward => Direction::Forward,
-        CallKind::Backward => Direction::Backward,
-        CallKind::ParametersGrad => {
-            return match call.index {
-                Some(index) => format!("{base}.parameters_grad.{index}"),
-                None => format!("{base}.parameters_grad"),
-            };
-        }
-        CallKind::Saved => {
-            return call.index.map_or_else(|| base.to_owned(), |index| format!("{base}.{index}.debug"));
-        }
-    };
-    let index = call.index.unwrap_or_default().into();
-    CallName { base: base.to_owned(), index, direction }.to_msprobe()
 }
 
 /// The entries of a call in the order of the tool's own rows: inputs, parameters, outputs, gradients.
@@ -233,24 +204,27 @@ impl Walk<'_> {
 
     fn leaf(&mut self, name: &str, path: &str, item: Item) {
         let mut name = name.to_owned();
-        let content = match item {
-            Item::None => Content::None,
+        let content = Content::from(item);
+        // The tool's rows carry the name of the file where there is one.
+        if let Content::Tensor(tensor) = &content
+            && let Data::File(file) = &tensor.data
+            && let Some((stem, _)) = file.rsplit_once('.')
+        {
+            name = stem.to_owned();
+        }
+        self.entries.push(Entry { name, role: self.role, path: path.to_owned(), content });
+    }
+}
+
+impl From<Item> for Content {
+    /// What a leaf holds. Containers are opened before, and hold nothing by themselves.
+    fn from(item: Item) -> Content {
+        match item {
             Item::Scalar { kind, value } => Content::Scalar { kind, value },
             Item::Other(json) => Content::Other(json),
-            Item::Tensor(tensor) => {
-                let entry = tensor_entry(&tensor);
-                // The tool's rows carry the name of the file where there is one.
-                if let Data::File(file) = &entry.data
-                    && let Some((stem, _)) = file.rsplit_once('.')
-                {
-                    name = stem.to_owned();
-                }
-                Content::Tensor(Box::new(entry))
-            }
-            // Containers were opened by the caller.
-            Item::List(_) | Item::Dict(_) => Content::None,
-        };
-        self.entries.push(Entry { name, role: self.role, path: path.to_owned(), content });
+            Item::Tensor(tensor) => Content::Tensor(Box::new(tensor_entry(&tensor))),
+            Item::None | Item::List(_) | Item::Dict(_) => Content::None,
+        }
     }
 }
 

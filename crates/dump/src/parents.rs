@@ -7,8 +7,8 @@ use ulpscope_formats::msprobe::{ConstructJson, Parent};
 use ulpscope_formats::{Access, Bytes, Error};
 
 use crate::call::CallKind;
+use crate::key::parse_key;
 use crate::links;
-use crate::msprobe::parse_key;
 use crate::names::{NameId, Names};
 use crate::problems::Problems;
 use crate::rank::Index;

@@ -6,25 +6,22 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use ulpscope_formats::json::Json;
-use ulpscope_formats::msprobe::plain_file_name;
+use ulpscope_formats::msprobe::{Item, plain_file_name};
 use ulpscope_formats::names::{Direction, LineName, Role as LineRole};
 use ulpscope_formats::pkl_lines::{
     CallLines, CallNumbers, Frame, Kind, Line, Lines, Outline, Outlines, Part, Payload, Shape, Values, kind,
     line_name, tensor_of,
 };
 use ulpscope_formats::records::{frame_info_to_line, frame_to_line, line_to_frame};
-use ulpscope_formats::{Access, Bytes, Error, Fault, Place};
+use ulpscope_formats::{Access, Bytes, Error, Fault};
 
 use crate::call::{Call, CallKind};
+use crate::damage::Damage;
 use crate::entry::{Content, Data, Entry, Role, TensorEntry};
 use crate::problems::Problems;
 use crate::rank::{Index, Rank, Source, Task, Tool};
-
-/// Numbers at the end of a sample: max, min, mean.
-const SAMPLED_STATS: usize = 3;
 
 /// Opens a `.pkl`: finds its calls, and leaves the rest for when it is asked for.
 pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
@@ -62,7 +59,14 @@ pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
         task,
         level: indexer.level().map(str::to_owned),
         index: indexer.index,
-        source: Box::new(PklSource { bytes, kind, path: path.to_owned(), data, late: Mutex::default() }),
+        source: Box::new(PklSource {
+            bytes,
+            kind,
+            path: path.to_owned(),
+            damage: Damage::default(),
+            has_stacks: indexer.has_stacks,
+            data,
+        }),
         problems,
     })
 }
@@ -83,17 +87,19 @@ struct Indexer {
     numbers: CallNumbers,
     open: Option<(CallLines, Range<u64>)>,
     only_stacks: bool,
+    has_stacks: bool,
 }
 
 impl Indexer {
     fn new(kind: Kind) -> Indexer {
         let (index, numbers) = (Index::default(), CallNumbers::default());
-        Indexer { kind, index, numbers, open: None, only_stacks: true }
+        Indexer { kind, index, numbers, open: None, only_stacks: true, has_stacks: false }
     }
 
     fn line(&mut self, line: &Outline<'_>) {
         let part = line.part;
         self.only_stacks &= part != Part::Entry;
+        self.has_stacks |= part != Part::Entry;
         let place = line.place.start as u64..line.place.end as u64;
         let Some(name) = line_name(&line.name, self.kind) else {
             // A name of nobody's spelling is still the name of something.
@@ -139,53 +145,34 @@ struct PklSource {
     kind: Kind,
     path: PathBuf,
     /// Lines that turned out to be damaged when they were decoded.
-    late: Mutex<Problems>,
+    damage: Damage,
+    /// Whether any line is a stack or a frame of one.
+    has_stacks: bool,
     /// Where the `.npy` files are, if there are any.
     data: Option<PathBuf>,
 }
 
 impl PklSource {
-    /// The lines of a call that add what is wanted. Those that cannot be read are listed, unless they were when the
-    /// rank was opened.
-    fn lines(&self, call: &Call, wanted: impl Fn(Part) -> bool) -> Vec<Line> {
-        let text = self.bytes.get(call.place.start as usize..call.place.end as usize).unwrap_or_default();
+    /// The lines of a call that add what is wanted. Those that cannot be read are noted, unless they were listed when
+    /// the rank was opened.
+    fn lines(&self, index: &Index, call: usize, wanted: impl Fn(Part) -> bool) -> Vec<Line> {
+        let place = &index.calls[call].place;
+        let text = self.bytes.get(place.start as usize..place.end as usize).unwrap_or_default();
         let mut lines = Vec::new();
         let mut damaged = false;
-        for outline in Outlines::new(text) {
-            let Ok(outline) = outline else {
-                damaged = true;
-                continue;
-            };
-            if !wanted(outline.part) {
-                continue;
-            }
-            match Lines::within(&text[outline.place], 1, 0).next() {
-                Some(Ok((_, Line::Other(_))) | Err(_)) => damaged = true,
-                Some(Ok((_, line))) => lines.push(line),
-                None => {}
+        for outline in Outlines::new(text).flatten().filter(|outline| wanted(outline.part)) {
+            match decoded(text, &outline) {
+                Some(line) => lines.push(line),
+                None => damaged = true,
             }
         }
         if damaged {
-            self.list_problems(call);
+            self.damage.take(call, || {
+                let damaged = Outlines::new(text).flatten().filter(|line| decoded(text, line).is_none());
+                damaged.map(|line| place.start + line.place.start as u64).collect()
+            });
         }
         lines
-    }
-
-    /// Reads the lines of a call again, with their numbers: counting lines is only for those that are damaged.
-    fn list_problems(&self, call: &Call) {
-        let (start, end) = (call.place.start as usize, call.place.end as usize);
-        let before = self.bytes[..start].iter().filter(|&&byte| byte == b'\n').count() as u64;
-        let mut problems = Problems::default();
-        for line in Lines::within(&self.bytes[start..end], before + 1, start as u64) {
-            match line {
-                Ok((number, line @ Line::Other(_))) => {
-                    problems.add(&Error::at(Place::Line(number), line.unknown_form()).in_file(&self.path));
-                }
-                Ok(_) => {}
-                Err(error) => problems.add(&error.in_file(&self.path)),
-            }
-        }
-        self.late.lock().unwrap_or_else(PoisonError::into_inner).extend(problems);
     }
 
     fn entry(&self, line: Line) -> Option<Entry> {
@@ -196,7 +183,7 @@ impl PklSource {
         };
         let content = match line {
             Line::HooksTensor { values, dtype, shape, .. } => self.hooks_tensor(&values, dtype, shape),
-            Line::HooksValue { value, .. } => plain_value(value),
+            Line::HooksValue { value, .. } => Item::plain(value).into(),
             Line::PtdbgEntry { stats, dtype, shape: Shape::Text(_), .. } => {
                 let kind = dtype.trim_start_matches("<class '").trim_end_matches("'>").to_owned();
                 Content::Scalar { kind, value: stats.into_iter().next().unwrap_or(Json::Null) }
@@ -232,26 +219,25 @@ impl PklSource {
     }
 
     fn hooks_tensor(&self, values: &Values, dtype: String, shape: Vec<u64>) -> Content {
-        let none = || [Json::Null, Json::Null, Json::Null, Json::Null];
         let (stats, data) = if self.kind == Kind::HooksSample {
-            let stat = |back: usize| {
-                let number = values.len().checked_sub(back).and_then(|at| values.number(at));
-                number.map_or(Json::Null, Json::Float)
-            };
-            let stats = match values.len() {
-                SAMPLED_STATS.. => [stat(3), stat(2), stat(1), Json::Null],
-                _ => none(),
-            };
             let sample = (0..values.len()).map(|at| values.number(at).unwrap_or(f64::NAN)).collect();
-            (stats, Data::Sample(sample))
+            (values.sampled_stats(), Data::Sample(sample))
         } else {
             let data = match tensor_of(values, &dtype, &shape) {
                 Ok(tensor) => Data::Tensor(tensor),
                 Err(fault) => Data::Refused(fault.to_string()),
             };
-            (none(), data)
+            ([Json::Null, Json::Null, Json::Null, Json::Null], data)
         };
         tensor(TensorEntry { stats, data, ..TensorEntry::bare(dtype, Some(shape)) })
+    }
+}
+
+/// The line behind an outline; nothing where it turns out to be damaged.
+fn decoded(text: &[u8], outline: &Outline<'_>) -> Option<Line> {
+    match Lines::within(&text[outline.place.clone()], 1, 0).next()? {
+        Ok((_, Line::Other(_))) | Err(_) => None,
+        Ok((_, line)) => Some(line),
     }
 }
 
@@ -273,23 +259,10 @@ fn tensor(entry: TensorEntry) -> Content {
     Content::Tensor(Box::new(entry))
 }
 
-/// An argument that is no tensor, by the kind of its JSON.
-fn plain_value(value: Json) -> Content {
-    let kind = match &value {
-        Json::Null => return Content::None,
-        Json::Bool(_) => "bool",
-        Json::Int(_) => "int",
-        Json::Float(_) => "float",
-        Json::Str(_) => "str",
-        Json::List(_) | Json::Object(_) => return Content::Other(value),
-    };
-    Content::Scalar { kind: kind.to_owned(), value }
-}
-
 impl Source for PklSource {
     fn entries(&self, index: &Index, call: usize) -> Result<Vec<Entry>, Error> {
         Ok(self
-            .lines(&index.calls[call], |part| part == Part::Entry)
+            .lines(index, call, |part| part == Part::Entry)
             .into_iter()
             .filter_map(|line| self.entry(line))
             .collect())
@@ -297,7 +270,7 @@ impl Source for PklSource {
 
     fn stack(&self, index: &Index, call: usize) -> Option<Vec<String>> {
         let mut stack: Option<Vec<String>> = None;
-        for line in self.lines(&index.calls[call], |part| part != Part::Entry) {
+        for line in self.lines(index, call, |part| part != Part::Entry) {
             match line {
                 Line::Stack { frames, .. } => return Some(frames.iter().map(frame_to_line).collect()),
                 Line::HooksFrame { frame, .. } => {
@@ -310,12 +283,16 @@ impl Source for PklSource {
     }
 
     fn frames(&self, index: &Index, call: usize) -> Option<Vec<Frame>> {
-        for line in self.lines(&index.calls[call], |part| part != Part::Entry) {
+        for line in self.lines(index, call, |part| part != Part::Entry) {
             if let Line::Stack { frames, .. } = line {
                 return Some(frames);
             }
         }
         Some(self.stack(index, call)?.iter().map(|line| line_to_frame(line)).collect())
+    }
+
+    fn has_stacks(&self, _index: &Index) -> bool {
+        self.has_stacks
     }
 
     fn parent(&self, _index: &Index, _call: usize) -> Option<String> {
@@ -327,6 +304,6 @@ impl Source for PklSource {
     }
 
     fn late_problems(&self) -> Problems {
-        self.late.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.damage.problems(&self.bytes, &self.path)
     }
 }

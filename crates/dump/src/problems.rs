@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use ulpscope_formats::Error;
 
 /// Problems kept in full; further ones are only counted. A damaged disk has more to say than anybody reads.
-const MAX_LISTED: usize = 1000;
+pub(crate) const MAX_LISTED: usize = 1000;
 
 /// What could not be read, each once, with its file and place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +32,11 @@ impl Problems {
             self.known.insert(text.clone());
             self.listed.push(text);
         }
+    }
+
+    /// Takes in some that are only counted.
+    pub(crate) fn add_unlisted(&mut self, count: u64) {
+        self.count += count;
     }
 
     /// Takes in those of another list.

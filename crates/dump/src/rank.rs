@@ -3,13 +3,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use ulpscope_formats::names::{CallName, Direction};
 use ulpscope_formats::pkl_lines::Frame;
 use ulpscope_formats::records::line_to_frame;
 use ulpscope_formats::{Access, Error, Fault, Tensor, Value, file};
 
-use crate::call::{Call, CallKind};
+use crate::call::Call;
 use crate::entry::{Data, Entry, TensorEntry};
+use crate::key::name_of;
 use crate::links;
 use crate::names::{NameId, Names};
 use crate::problems::Problems;
@@ -85,6 +85,9 @@ pub(crate) trait Source: Send + Sync {
         Some(self.stack(index, call)?.iter().map(|line| line_to_frame(line)).collect())
     }
 
+    /// Whether calls were recorded with where they were made. The tools do so for all or for none.
+    fn has_stacks(&self, index: &Index) -> bool;
+
     /// The call of the module that a call was made in.
     fn parent(&self, index: &Index, call: usize) -> Option<String>;
 
@@ -121,33 +124,11 @@ impl Rank {
         self.index.names.text(base)
     }
 
-    /// The base of that text, if any call has it.
-    pub fn find_base(&self, text: &str) -> Option<NameId> {
-        self.index.names.find(text)
-    }
-
     /// The name of a call, in one spelling whoever wrote it: `Functional.linear.0.forward`,
     /// `Module.fc.Linear.forward.0`.
     pub fn name(&self, call: usize) -> String {
         let call = &self.index.calls[call];
-        let base = self.base(call.base);
-        let direction = match call.kind {
-            CallKind::Forward => Direction::Forward,
-            CallKind::Backward => Direction::Backward,
-            CallKind::ParametersGrad => {
-                return match call.index {
-                    Some(index) => format!("{base}.parameters_grad.{index}"),
-                    None => format!("{base}.parameters_grad"),
-                };
-            }
-            CallKind::Saved => {
-                return call.index.map_or_else(|| base.to_owned(), |index| format!("{base}.{index}"));
-            }
-        };
-        match call.index {
-            Some(index) => CallName { base: base.to_owned(), index: index.into(), direction }.to_msprobe(),
-            None => format!("{base}.{direction}"),
-        }
+        name_of(self.base(call.base), call)
     }
 
     /// The entries of a call, in the order its tool lists them: of msprobe inputs, parameters, outputs, gradients,
@@ -164,6 +145,12 @@ impl Rank {
     /// The same, taken apart: what the older tools print of a stack.
     pub fn frames(&self, call: usize) -> Option<Vec<Frame>> {
         self.source.frames(&self.index, call)
+    }
+
+    /// Whether the dump says where calls were made: of msprobe, whether there is a `stack.json`, be it empty; of a
+    /// `.pkl`, whether any line is a stack. Costs no reading.
+    pub fn has_stacks(&self) -> bool {
+        self.source.has_stacks(&self.index)
     }
 
     /// Who wrote it and what it recorded, for people: `msprobe, tensor, level L1, 440 calls`.

@@ -6,8 +6,8 @@ use std::path::Path;
 use ulpscope_formats::msprobe::StackJson;
 use ulpscope_formats::{Access, Bytes, Error};
 
+use crate::key::parse_key;
 use crate::links;
-use crate::msprobe::parse_key;
 use crate::names::{NameId, Names};
 use crate::parents::call_numbers;
 use crate::problems::Problems;

@@ -7,8 +7,8 @@ use ulpscope_formats::msprobe::{ConstructJson, StackJson};
 use ulpscope_formats::{Access, Bytes, Error};
 
 use crate::call::{Call, CallKind};
+use crate::key::parse_key;
 use crate::links;
-use crate::msprobe::parse_key;
 use crate::problems::Problems;
 use crate::rank::Index;
 

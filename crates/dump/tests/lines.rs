@@ -160,6 +160,8 @@ fn stacks_are_lines_and_frames() {
     let frames = both.frames(0).unwrap();
     assert_eq!((frames[0].line.as_str(), frames[1].code.as_deref()), ("7", None));
     assert!(both.frames(1).is_none());
+    assert!(only.has_stacks() && both.has_stacks());
+    assert!(!rank(&scratch.file("dump.pkl", &ptdbg("Tensor_add_0_forward_input.0"))).has_stacks());
 }
 
 #[test]
@@ -186,6 +188,34 @@ fn damaged_lines_are_listed_once_and_the_others_read() {
     assert_eq!(problems.count(), 4, "{problems:?}");
     for (problem, expected) in problems.listed().iter().zip(["line 3", "line 5", "line 7", "line 2"]) {
         assert!(problem.starts_with(&format!("{}: {expected}", path.display())), "{problem}");
+    }
+}
+
+#[test]
+fn the_first_damaged_lines_are_listed_in_order_whoever_asks_for_them() {
+    const CALLS: usize = 3000;
+    const LISTED: usize = 1000;
+    let scratch = Scratch::new();
+    let call = |number: usize| {
+        let front = format!("Tensor_add_{number}_forward");
+        let damaged = format!("[\"{front}_input.1\", 0, [], \"torch.float32\", [-2], [2.0, 1.0, 1.5]]\n");
+        let damaged_stack = format!("[\"{front}_stack_info\", [7]]\n");
+        ptdbg(&format!("{front}_input.0")) + &damaged + &damaged_stack
+    };
+    let path = scratch.file("dump.pkl", &(0..CALLS).map(call).collect::<String>());
+    let rank = rank(&path);
+    assert_eq!(rank.calls().len(), CALLS);
+    for _ in 0..2 {
+        for call in (0..CALLS).rev() {
+            assert_eq!(rank.entries(call).unwrap().len(), 1);
+            assert!(rank.stack(call).is_none() && rank.frames(call).is_none());
+        }
+    }
+    let problems = rank.problems();
+    assert_eq!((problems.listed().len(), problems.count()), (LISTED, 2 * CALLS as u64));
+    for (position, problem) in problems.listed().iter().enumerate() {
+        let line = position / 2 * 3 + 2 + position % 2;
+        assert!(problem.starts_with(&format!("{}: line {line}", path.display())), "{problem}");
     }
 }
 

@@ -157,3 +157,68 @@ fn gradients_of_parameters_and_saved_variables_are_calls_of_their_own() {
     let paths: Vec<String> = entries(&rank).into_iter().map(|entry| entry.path).collect();
     assert_eq!(paths, ["weight", "bias", ""]);
 }
+
+#[test]
+fn keys_that_would_print_differently_are_kept_verbatim() {
+    let scratch = Scratch::new();
+    let body = call("", "");
+    let saved = dumps::item("");
+    let keys = [
+        ("Functional.relu.0.forward", body.as_str()),
+        ("Functional.relu.4294967296.forward", &body),
+        ("Functional.relu.007.forward", &body),
+        ("Functional.relu.forward.0", &body),
+        ("Cell.fc.Dense.forward.0", &body),
+        ("x.7.debug", &saved),
+        ("x.007.debug", &saved),
+        ("x.+5.debug", &saved),
+        ("Module.fc.Linear.parameters_grad.007", &saved),
+    ];
+    scratch.file("dump.json", &dump_json("statistics", &keys));
+    let rank = scratch.rank();
+    let names = calls(&rank);
+    for (number, (key, _)) in keys.iter().enumerate() {
+        assert_eq!(
+            names[number],
+            key.strip_suffix(".7.debug").map_or((*key).to_owned(), |base| base.to_owned() + ".7")
+        );
+        for entry in rank.entries(number).unwrap() {
+            assert!(entry.name.starts_with(key), "{} is an entry of {key}", entry.name);
+        }
+    }
+    let kinds: Vec<CallKind> = rank.calls().iter().map(|call| call.kind).collect();
+    let mut expected = [CallKind::Saved; 9];
+    (expected[0], expected[4]) = (CallKind::Forward, CallKind::Forward);
+    assert_eq!(kinds, expected);
+}
+
+#[test]
+fn a_stack_file_counts_even_if_empty_and_beside_two_records() {
+    let scratch = Scratch::new();
+    scratch.file("dump.json", &relu());
+    assert!(!scratch.rank().has_stacks());
+    scratch.file("stack.json", "{}");
+    assert!(scratch.rank().has_stacks());
+    scratch.file("debug.json", &dump_json("statistics", &[("x.0.debug", &dumps::item(""))]));
+    let rank = scratch.rank();
+    assert_eq!(calls(&rank), ["Functional.relu.0.forward", "x.0"]);
+    assert!(rank.has_stacks());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_stack_file_that_is_a_link_gives_no_stacks_and_a_problem() {
+    let (scratch, elsewhere) = (Scratch::new(), Scratch::new());
+    scratch.file("dump.json", &relu());
+    let target = elsewhere.file("stack.json", "{}");
+    std::os::unix::fs::symlink(&target, scratch.path().join("stack.json")).unwrap();
+    let rank = scratch.rank();
+    assert!(!rank.has_stacks());
+    assert_eq!(rank.problems().count(), 1, "{:?}", rank.problems());
+    assert!(rank.problems().listed()[0].contains("leads out of its folder"), "{:?}", rank.problems());
+}
+
+#[test]
+fn a_call_takes_as_many_bytes_as_the_documents_say() {
+    assert_eq!(size_of::<ulpscope_dump::Call>(), 32);
+}

@@ -72,12 +72,30 @@ fn a_folder_of_arrays_goes_by_relative_paths() {
     scratch.tensor("layer2/out.pt", &[2.0]);
     scratch.value("z.npz", &dict(&[("x", one(3.0)), ("y", one(4.0))]));
     scratch.file("readme.txt", "");
-    scratch.file("weights.bin", "not a checkpoint");
     let rank = scratch.rank();
     assert_eq!(calls(&rank), ["layer2/out", "layer10/out", "x", "y"]);
     let all: Vec<f32> = entries(&rank).iter().flat_map(|entry| elements(&rank, entry)).collect();
     assert_eq!(all, [2.0, 10.0, 3.0, 4.0]);
     assert!(rank.problems().is_empty());
+}
+
+#[test]
+fn a_shard_that_cannot_be_read_is_a_problem() {
+    let scratch = Scratch::new();
+    scratch.value("pytorch_model-00001-of-00002.pt", &dict(&[("a", one(1.0)), ("b", one(2.0))]));
+    let empty = scratch.file("pytorch_model-00002-of-00002.bin", "");
+    let other = scratch.file("weights.bin", "not a checkpoint");
+    scratch.file("config.json", "{}");
+    scratch.file("readme.txt", "not a checkpoint");
+    let rank = scratch.rank();
+    assert_eq!(calls(&rank), ["a", "b"]);
+    assert_eq!(
+        rank.problems().listed(),
+        [
+            format!("{}: of no known format: it begins with nothing: it is empty", empty.display()),
+            format!("{}: of no known format: it begins with not a ch", other.display()),
+        ]
+    );
 }
 
 #[test]

@@ -8,7 +8,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use memmap2::{Mmap, MmapMut, MmapOptions, UncheckedAdvice};
+#[cfg(unix)]
+use memmap2::UncheckedAdvice;
+use memmap2::{Mmap, MmapMut, MmapOptions};
 
 use crate::error::{Error, Fault};
 
@@ -94,8 +96,15 @@ impl Bytes {
 
     /// Hands the memory behind a part back to the system, for whoever has read it and goes on: a mapping larger than
     /// memory would otherwise crowd everything else out. Reading it again fetches it from the file again. Does nothing
-    /// to bytes that have no file behind them.
+    /// to bytes that have no file behind them, and nothing on systems that take no such advice.
+    #[cfg_attr(not(unix), expect(unused_variables))]
     pub fn release(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        self.advise_release(range);
+    }
+
+    #[cfg(unix)]
+    fn advise_release(&self, range: Range<usize>) {
         let Owner::ReadOnly(map) = &*self.owner else { return };
         let (start, length) = (self.range.start + range.start, range.end.saturating_sub(range.start));
         if range.end > self.range.len() || length == 0 {

@@ -37,6 +37,9 @@ const PREFIXES: [&str; 9] =
 /// First word of the names of modules.
 const MODULE: &str = "Module";
 
+/// First words of the keys that end in the number of the call: of PyTorch's modules, and of MindSpore's.
+const NUMBERED_LAST: [&str; 2] = [MODULE, "Cell"];
+
 /// The name of a call, apart from its spelling.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CallName {
@@ -73,7 +76,7 @@ impl CallName {
 
     /// Whether this is a call of a module.
     pub fn is_module(&self) -> bool {
-        self.base.strip_prefix(MODULE).is_some_and(|rest| rest.starts_with('.'))
+        self.base.split_once('.').is_some_and(|(first, _)| NUMBERED_LAST.contains(&first))
     }
 
     /// The spelling of ptdbg_ascend before 6.0: `Functional_conv2d_0_forward`.

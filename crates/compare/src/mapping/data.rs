@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::path::{Path, PathBuf};
 
-use ulpscope_dump::{CallKind, Error, Rank};
-use ulpscope_formats::names::{CallName, Direction, LineName};
+use ulpscope_dump::{CallKind, Error, Rank, parse_key};
+use ulpscope_formats::names::LineName;
 
 use super::{Rule, flat_rules};
 
@@ -113,40 +113,18 @@ impl<'a> Calls<'a> {
     }
 
     fn call(&self, name: &str) -> Option<usize> {
-        let (base, index, kind) = parse(name);
-        self.numbers.get(&(base, index, kind)).copied()
+        // The keys of saved variables end in a word that their names go without.
+        self.key(name).or_else(|| self.key(&format!("{name}.debug")))
+    }
+
+    fn key(&self, key: &str) -> Option<usize> {
+        self.numbers.get(&parse_key(key)).copied()
     }
 
     /// The call of a row in the spelling of ptdbg_ascend.
     fn line(&self, name: &str) -> Option<usize> {
         let line = LineName::from_ptdbg(name)?;
         let index = line.index.and_then(|index| u32::try_from(index).ok());
-        self.numbers.get(&(line.base.as_str(), index, kind_of(line.direction))).copied()
-    }
-}
-
-/// Base, number and kind of the name of a call.
-fn parse(name: &str) -> (&str, Option<u32>, CallKind) {
-    if let Some(call) = CallName::from_msprobe(name) {
-        return (&name[..call.base.len()], u32::try_from(call.index).ok(), kind_of(call.direction));
-    }
-    let grad = |front: &str| front.strip_suffix(".parameters_grad").map(str::len);
-    if let Some(len) = grad(name) {
-        return (&name[..len], None, CallKind::ParametersGrad);
-    }
-    let name = name.strip_suffix(".debug").unwrap_or(name);
-    match name.rsplit_once('.').and_then(|(front, number)| Some((front, number.parse().ok()?))) {
-        Some((front, number)) => match grad(front) {
-            Some(len) => (&front[..len], Some(number), CallKind::ParametersGrad),
-            None => (front, Some(number), CallKind::Saved),
-        },
-        None => (name, None, CallKind::Saved),
-    }
-}
-
-fn kind_of(direction: Direction) -> CallKind {
-    match direction {
-        Direction::Forward => CallKind::Forward,
-        Direction::Backward => CallKind::Backward,
+        self.numbers.get(&(line.base.as_str(), index, line.direction.into())).copied()
     }
 }

@@ -42,6 +42,19 @@ impl Item {
         }
     }
 
+    /// Describes an argument that is no tensor, by the kind of its value.
+    pub fn plain(value: Json) -> Item {
+        let kind = match &value {
+            Json::Null => return Item::None,
+            Json::Bool(_) => "bool",
+            Json::Int(_) => "int",
+            Json::Float(_) => "float",
+            Json::Str(_) => "str",
+            Json::List(_) | Json::Object(_) => return Item::Other(value),
+        };
+        Item::Scalar { kind: kind.to_owned(), value }
+    }
+
     fn from_object(mut pairs: Vec<(String, Json)>) -> Item {
         // The value of a dictionary's own key is described by an object, a list or null, never by bare text:
         // a `type` of bare text is the tool's word.

@@ -4,6 +4,9 @@ use ulpscope_tensor::DType;
 
 use crate::json::Json;
 
+/// Numbers at the end of a sample: max, min, mean.
+const SAMPLED_STATS: usize = 3;
+
 /// One line. Whatever is not of a known form is kept as it stands in [`Line::Other`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Line {
@@ -125,6 +128,15 @@ impl Values {
                 value => value.as_f64(),
             },
         }
+    }
+
+    /// Max, min and mean, the numbers at the end of a sample; a sample has no norm. Fewer numbers are none of these.
+    pub fn sampled_stats(&self) -> [Json; 4] {
+        let stat = |back: usize| {
+            let at = self.len().checked_sub(back).filter(|_| self.len() >= SAMPLED_STATS);
+            at.and_then(|at| self.number(at)).map_or(Json::Null, Json::Float)
+        };
+        [stat(3), stat(2), stat(1), Json::Null]
     }
 
     /// The same as a list of JSON values.

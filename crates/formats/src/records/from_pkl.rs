@@ -94,13 +94,13 @@ fn describe(line: Line, kind: Kind, options: &ToMsprobe) -> Result<(LineName, De
         Line::Stack { frames, .. } => Described::Stack(frames.iter().map(frame_to_line).collect()),
         Line::HooksFrame { frame, .. } => Described::Frame(frame_info_to_line(&frame)),
         Line::HooksTensor { values, dtype, shape, .. } => {
-            let stats = if kind == Kind::HooksSample { sampled_stats(&values) } else { stats_of(&values) };
+            let stats = if kind == Kind::HooksSample { values.sampled_stats() } else { stats_of(&values) };
             let shape = Some(shape);
             Described::Item(
                 Content::Tensor { dtype, shape, stats, digest: None, data_name: None }.into_item(),
             )
         }
-        Line::HooksValue { value, .. } => Described::Item(plain_item(value)),
+        Line::HooksValue { value, .. } => Described::Item(Item::plain(value)),
         Line::PtdbgEntry { stats, dtype, shape: Shape::Text(_), .. } => {
             let kind = dtype.trim_start_matches("<class '").trim_end_matches("'>").to_owned();
             let value = stats.into_iter().next().unwrap_or(Json::Null);
@@ -147,15 +147,6 @@ fn recorded_stats(stats: Vec<Json>) -> [Json; 4] {
     std::array::from_fn(|_| numbers.next().unwrap_or(Json::Null))
 }
 
-/// The statistics at the end of a sample.
-fn sampled_stats(values: &Values) -> [Json; 4] {
-    let stat = |back: usize| {
-        let number = values.len().checked_sub(back).and_then(|index| values.number(index));
-        number.map_or(Json::Null, Json::Float)
-    };
-    [stat(3), stat(2), stat(1), Json::Null]
-}
-
 /// Statistics of values recorded in full. A NaN is the max and the min of whatever it stands among, as in torch;
 /// sums are taken in doubles and given in the precision of the values.
 fn stats_of(values: &Values) -> [Json; 4] {
@@ -178,19 +169,6 @@ fn stats_of(values: &Values) -> [Json; 4] {
     }
     let single = |value: f64| Json::Float((value as f32).into());
     [Json::Float(max), Json::Float(min), single(sum / values.len() as f64), single(squares.sqrt())]
-}
-
-/// An argument that is no tensor, by the kind of its JSON.
-fn plain_item(value: Json) -> Item {
-    let kind = match &value {
-        Json::Null => return Item::None,
-        Json::Bool(_) => "bool",
-        Json::Int(_) => "int",
-        Json::Float(_) => "float",
-        Json::Str(_) => "str",
-        Json::List(_) | Json::Object(_) => return Item::Other(value),
-    };
-    Item::Scalar { kind: kind.to_owned(), value }
 }
 
 /// Puts lines together to calls and writes each as soon as the next begins.

@@ -17,7 +17,7 @@ mod side;
 mod statistics;
 mod verdicts;
 
-use ulpscope_dump::{Error, Rank, Tool};
+use ulpscope_dump::{Error, Rank};
 
 use crate::mapping::Mapping;
 use crate::pairing::{Matching, PairOptions, row_pairs};
@@ -62,7 +62,7 @@ impl Style for Msprobe {
             None if self.fuzzy => pairing::fuzzy(&sides.0, &sides.1),
             None => pairing::exact(&sides.0, &sides.1),
         };
-        let stack = self.stack && has_stacks(target);
+        let stack = self.stack && target.has_stacks();
         let any_dtype = self.data_mapping.is_some() || self.modules.layers.is_some();
         let notes = notes.unwrap_or_default();
         Ok(Box::new(plan::MsprobePlan::new(sides.0, sides.1, mode, pairing, any_dtype, stack, notes)))
@@ -70,14 +70,5 @@ impl Style for Msprobe {
 
     fn advice(&self, _first_failing: Option<(u64, &str)>) -> Option<String> {
         None
-    }
-}
-
-/// Whether a dump says where its calls were made.
-pub(crate) fn has_stacks(rank: &Rank) -> bool {
-    match rank.tool {
-        // An empty file makes an empty column.
-        Tool::Msprobe => rank.path.parent().is_some_and(|folder| folder.join("stack.json").is_file()),
-        _ => (0..rank.calls().len()).any(|call| rank.stack(call).is_some()),
     }
 }

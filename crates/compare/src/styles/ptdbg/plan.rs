@@ -50,7 +50,7 @@ impl<'a> PtdbgPlan<'a> {
     pub(super) fn new(style: &Ptdbg, target: &'a Rank, golden: &'a Rank) -> Result<PtdbgPlan<'a>, Error> {
         let ranks = [target, golden];
         let table = table(style.release, ranks)?;
-        let by_stack = ranks.iter().all(|rank| has_stacks(rank));
+        let by_stack = ranks.iter().all(|rank| ends_with_stacks(rank));
         let with_runs = table == Table::Tensors6;
         let how = Grouping { release: style.release, fuzzy: style.fuzzy, by_stack, with_runs };
         let mut kinds = Kinds::default();
@@ -254,7 +254,7 @@ impl Plan for PtdbgPlan<'_> {
     }
 
     fn notes(&self) -> Vec<String> {
-        let stacks = self.ranks.iter().filter(|rank| has_stacks(rank)).count();
+        let stacks = self.ranks.iter().filter(|rank| ends_with_stacks(rank)).count();
         let one_sided = "only one of the dumps has stacks: the column NPU_Stack_Info is left out";
         let poor = self.ranks.iter().find(|rank| rank.task != Task::Tensor);
         let fallback = match poor {
@@ -277,9 +277,9 @@ impl Plan for PtdbgPlan<'_> {
     }
 }
 
-/// Whether calls were recorded with where they were made. The tools record that of all or of none.
-fn has_stacks(rank: &Rank) -> bool {
-    !rank.calls().is_empty() && rank.frames(0).is_some()
+/// Whether operations end with their stacks. Where a file of stacks is there and empty, none would ever end.
+fn ends_with_stacks(rank: &Rank) -> bool {
+    rank.has_stacks() && (0..rank.calls().len()).any(|call| rank.frames(call).is_some())
 }
 
 /// Which table the dumps allow.

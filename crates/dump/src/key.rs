@@ -1,0 +1,102 @@
+//! Keys of `dump.json` into base, number and kind, and back.
+//!
+//! The index of a rank keeps a key in these three parts, and entries are named after what the parts print. So a key
+//! is taken apart only where they print it again, letter by letter: `a.007.debug` is no seventh `a`, but something
+//! that was saved under that very name.
+
+use ulpscope_formats::names::{CallName, Direction};
+
+use crate::call::{Call, CallKind};
+
+const PARAMETERS_GRAD: &str = "parameters_grad";
+const DEBUG: &str = ".debug";
+
+/// Takes a key of `dump.json` apart: base, number, kind. One in nobody's spelling is the base of something saved.
+pub fn parse_key(key: &str) -> (&str, Option<u32>, CallKind) {
+    call(key).or_else(|| parameters_grad(key)).or_else(|| saved(key)).unwrap_or((key, None, CallKind::Saved))
+}
+
+fn call(key: &str) -> Option<(&str, Option<u32>, CallKind)> {
+    let name = CallName::from_msprobe(key)?;
+    let (front, last) = key.rsplit_once('.')?;
+    let (base, middle) = front.rsplit_once('.')?;
+    // The number of a module's call stands last, that of any other in front of the direction.
+    let index = printed(if name.is_module() { last } else { middle })?;
+    Some((base, Some(index), name.direction.into()))
+}
+
+fn parameters_grad(key: &str) -> Option<(&str, Option<u32>, CallKind)> {
+    let (front, last) = key.rsplit_once('.')?;
+    if last == PARAMETERS_GRAD {
+        return Some((front, None, CallKind::ParametersGrad));
+    }
+    let (base, word) = front.rsplit_once('.')?;
+    let index = printed(last).filter(|_| word == PARAMETERS_GRAD)?;
+    Some((base, Some(index), CallKind::ParametersGrad))
+}
+
+fn saved(key: &str) -> Option<(&str, Option<u32>, CallKind)> {
+    let (base, number) = key.strip_suffix(DEBUG)?.rsplit_once('.')?;
+    Some((base, Some(printed(number)?), CallKind::Saved))
+}
+
+/// A number in the one spelling that printing it gives: no sign, no zeros in front, no more than 32 bits.
+fn printed(text: &str) -> Option<u32> {
+    let plain = text == "0" || !text.starts_with(['0', '+']);
+    text.parse().ok().filter(|_| plain)
+}
+
+/// The key that [`parse_key`] took apart.
+pub(crate) fn key_of(base: &str, call: &Call) -> String {
+    let mut key = name_of(base, call);
+    if call.kind == CallKind::Saved && call.index.is_some() {
+        key.push_str(DEBUG);
+    }
+    key
+}
+
+/// The name of a call: its key, but for the word that ends the keys of saved variables.
+pub(crate) fn name_of(base: &str, call: &Call) -> String {
+    let direction = match (call.kind, call.index) {
+        (CallKind::Forward, _) => Direction::Forward,
+        (CallKind::Backward, _) => Direction::Backward,
+        (CallKind::ParametersGrad, Some(index)) => return format!("{base}.{PARAMETERS_GRAD}.{index}"),
+        (CallKind::ParametersGrad, None) => return format!("{base}.{PARAMETERS_GRAD}"),
+        (CallKind::Saved, Some(index)) => return format!("{base}.{index}"),
+        (CallKind::Saved, None) => return base.to_owned(),
+    };
+    match call.index {
+        Some(index) => CallName { base: base.to_owned(), index: index.into(), direction }.to_msprobe(),
+        None => format!("{base}.{direction}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_prints_back() {
+        let numbers = ["0", "7", "4294967295", "4294967296", "007", "+5", "-1", "", "x", "٣"];
+        let bases = ["Functional.relu", "Module.fc.Linear", "Cell.fc.Dense", "a", "", "."];
+        let mut keys: Vec<String> = vec!["forward".into(), "a.forward".into(), ".debug".into(), "..".into()];
+        for base in bases {
+            keys.push(format!("{base}.parameters_grad"));
+            for number in numbers {
+                keys.push(format!("{base}.{number}"));
+                keys.push(format!("{base}.{number}.debug"));
+                keys.push(format!("{base}.parameters_grad.{number}"));
+                for direction in ["forward", "backward"] {
+                    keys.push(format!("{base}.{number}.{direction}"));
+                    keys.push(format!("{base}.{direction}.{number}"));
+                }
+            }
+        }
+        let mut names = crate::names::Names::default();
+        for key in keys {
+            let (base, index, kind) = parse_key(&key);
+            let call = Call { base: names.id(base), index, kind, place: 0..0 };
+            assert_eq!(key_of(base, &call), key);
+        }
+    }
+}
