@@ -9,7 +9,9 @@ use ulpscope_formats::{Error, Fault};
 pub(crate) fn refuse(path: &Path) -> Result<(), Error> {
     let metadata = fs::symlink_metadata(path).map_err(|error| Error::whole(error).in_file(path))?;
     if metadata.is_symlink() {
-        return Err(escapes(path.file_name().map_or(path, Path::new)).in_file(path));
+        let message = "a link, which is not followed, as it may lead out of the dump: put the files here, or name what \
+                       it leads to";
+        return Err(Error::whole(Fault::Unsupported(message.to_owned())).in_file(path));
     }
     Ok(())
 }
