@@ -187,6 +187,9 @@ pub fn compare_ranks(
     outcome.paired = plan.paired();
     outcome.partnerless = plan.partnerless();
     outcome.notes = plan.notes();
+    let mut planning = Problems::default();
+    plan.problems().into_iter().for_each(|problem| planning.note(problem));
+    outcome.problems.extend(planning);
     outcome.problems.extend(target.problems());
     outcome.problems.extend(golden.problems());
     outcome.advice = style.advice(advised.as_ref().map(|(line, name)| (*line, name.as_str())));
@@ -214,7 +217,7 @@ impl Record<'_> {
     fn take_unit(&mut self, mut unit: Judged) -> io::Result<()> {
         self.plan.settle(&mut unit, &mut self.coarsest);
         let outcome = &mut self.outcome;
-        outcome.bytes += unit.bytes;
+        outcome.bytes = outcome.bytes.saturating_add(unit.bytes);
         for problem in std::mem::take(&mut unit.problems) {
             outcome.problems.note(problem);
         }

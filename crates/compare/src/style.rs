@@ -42,6 +42,11 @@ pub trait Plan: Sync {
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
+
+    /// What could not be read while planning, in words, with file and place.
+    fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// One of the two dumps.
@@ -51,6 +56,16 @@ pub enum Side {
     Target,
     /// Trusted.
     Golden,
+}
+
+impl Side {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Side::Target => "target",
+            Side::Golden => "golden",
+        }
+    }
 }
 
 /// A call, or an entry, that only one side has.
