@@ -178,14 +178,19 @@ fn torch_npu_reports_calls_that_cannot_be_read() {
 #[test]
 fn sizes_that_no_machine_has_are_counted_without_a_panic() {
     let huge = r#"{"type": "torch.Tensor", "dtype": "torch.int8", "shape": [9223372036854775808],
-        "Max": 1, "Min": 0, "Mean": 0.5, "Norm": 1.0, "requires_grad": false, "data_name": "absent.pt"}"#;
-    let calls = ["a", "b", "c"].map(|name| call(name, huge));
+        "Max": 1, "Min": 0, "Mean": 0.5, "Norm": 1.0, "requires_grad": false, "data_name": "Torch.NAME.0.forward.ROLE.0.pt"}"#;
+    // A tensor is named after its file.
+    let calls = ["a", "b", "c"].map(|name| {
+        let entry = |role: &str| huge.replace("NAME", name).replace("ROLE", role);
+        let (input, output) = (entry("input"), entry("output"));
+        format!(r#""Torch.{name}.0.forward": {{"input_args": [{input}], "output": [{output}]}}"#).into_bytes()
+    });
     let mut styles = all_styles();
     styles.push(("ptdbg", Box::new(Ptdbg { release: Release::V4, fuzzy: false })));
     styles.push(("torch_npu", Box::new(TorchNpu { match_shapes: true })));
     for (name, style) in styles {
         let (kept, outcome) = compare(style.as_ref(), "tensor", &calls, &calls);
-        assert_eq!(kept.rows.len(), 6, "{name}: {:?} {:?}", outcome.notes, outcome.partnerless);
+        assert_eq!(kept.rows.len(), 6, "{name}");
         assert_eq!(outcome.bytes, u64::MAX, "{name}");
         assert!(!outcome.problems.is_empty(), "{name}");
     }
