@@ -84,13 +84,21 @@ impl Met {
     }
 
     /// Takes in what was met elsewhere.
-    pub(crate) fn merge(&mut self, more: &Met) {
+    fn merge(&mut self, more: &Met) {
         for column in 0..4 {
             self.text[column] |= more.text[column];
             self.flag[column] |= more.flag[column];
             self.integer[column] |= more.integer[column];
             self.float[column] |= more.float[column];
         }
+    }
+
+    /// What was met on both sides, all in all.
+    pub(crate) fn in_all(found: impl Iterator<Item = [Met; 2]>) -> [Met; 2] {
+        found.fold([Met::default(); 2], |mut all, more| {
+            all.iter_mut().zip(&more).for_each(|(all, more)| all.merge(more));
+            all
+        })
     }
 
     /// Whether nothing more can change what the columns are.

@@ -21,12 +21,6 @@ use crate::styles::python_text;
 /// Calls looked at together while the types of the columns are not settled.
 const BATCH: usize = 256;
 
-/// dtypes that are compared with each other.
-const FLOATS: [&[&str]; 2] = [
-    &["Float16", "Float32", "Float64", "BFloat16"],
-    &["torch.float16", "torch.float32", "torch.float64", "torch.bfloat16"],
-];
-
 /// The types of the columns of statistics, target's and golden's.
 type Types = [[ColumnType; 4]; 2];
 
@@ -110,7 +104,7 @@ impl<'a> MsprobePlan<'a> {
         }
         // On one core: a core that waits for others here could be given rows that wait for these types in turn.
         self.types.get_or_init(|| {
-            self.column_types(|start| merged(self.batch(start).map(|call| self.met_in(call))))
+            self.column_types(|start| Met::in_all(self.batch(start).map(|call| self.met_in(call))))
         })
     }
 
@@ -118,7 +112,7 @@ impl<'a> MsprobePlan<'a> {
     fn column_types(&self, met_from: impl Fn(usize) -> [Met; 2]) -> Types {
         let mut met = [Met::default(); 2];
         for start in (0..self.target.keys.len()).step_by(BATCH) {
-            met = merged([met, met_from(start)].into_iter());
+            met = Met::in_all([met, met_from(start)].into_iter());
             if met.iter().all(Met::is_settled) {
                 break;
             }
@@ -133,7 +127,7 @@ impl<'a> MsprobePlan<'a> {
     /// What the columns hold in the rows of a batch of calls, found out by all cores.
     fn met_ahead(&self, start: usize) -> [Met; 2] {
         let found: Vec<[Met; 2]> = self.batch(start).into_par_iter().map(|call| self.met_in(call)).collect();
-        merged(found.into_iter())
+        Met::in_all(found.into_iter())
     }
 
     /// What the columns of statistics hold in the rows of a call.
@@ -170,15 +164,11 @@ impl<'a> MsprobePlan<'a> {
             .of(position)
             .and_then(|entry| Item::of(entry, Release::V26, self.mode == Mode::Digests))
             .ok_or("golden has no entry of that name")?;
-        let (dtype, other) = (target.dtype.as_deref(), golden.dtype.as_deref());
-        let floats = |group: &&[&str]| {
-            [dtype, other].iter().all(|dtype| dtype.is_some_and(|dtype| group.contains(&dtype)))
-        };
-        if self.any_dtype || dtype == other || FLOATS.iter().any(floats) {
+        if self.any_dtype || target.goes_with(&golden) {
             return Ok(golden);
         }
-        let show = |dtype: Option<&str>| dtype.unwrap_or("None").to_owned();
-        Err(format!("target is {}, golden is {}, and these are not compared", show(dtype), show(other)))
+        let [dtype, other] = [target, &golden].map(|item| item.dtype.as_deref().unwrap_or("None"));
+        Err(format!("target is {dtype}, golden is {other}, and these are not compared"))
     }
 
     /// The entries of a call of target with their partners; none where there are no rows for it.
@@ -396,12 +386,4 @@ impl Plan for MsprobePlan<'_> {
         all.extend(self.golden_alone());
         all
     }
-}
-
-/// All that was met.
-fn merged(found: impl Iterator<Item = [Met; 2]>) -> [Met; 2] {
-    found.fold([Met::default(); 2], |mut all, more| {
-        all.iter_mut().zip(&more).for_each(|(all, more)| all.merge(more));
-        all
-    })
 }
