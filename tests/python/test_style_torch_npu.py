@@ -87,8 +87,8 @@ def test_shapes_are_looked_at_only_when_asked(tmp_path: Path) -> None:
             for number, shape in enumerate(shapes):
                 line = [f"{number}_Torch_relu_forward_output", [1.0, 2.0, 3.0, 4.0], "torch.float32", shape]
                 lines.write(json.dumps(line) + "\n")
-    # Nothing could be compared, which is an error of its own.
-    _, *by_name = compare(paths[0], paths[1], tmp_path / "by_name", codes=(2,))
+    # Nothing can be calculated because the shapes differ, which is a difference.
+    _, *by_name = compare(paths[0], paths[1], tmp_path / "by_name", codes=(1,))
     assert [row[6:] for row in by_name] == [["cannot be calculated ", *["cannot be calculated"] * 2]] * 2
     _, *by_shape = compare(paths[0], paths[1], tmp_path / "by_shape", "--match", "shape")
     # The second of the target finds the first of the golden, and what waited before is given up.

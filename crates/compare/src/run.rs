@@ -190,6 +190,7 @@ pub fn compare_ranks(
     outcome.paired = plan.paired();
     outcome.partnerless.extend(plan.partnerless());
     outcome.notes = plan.notes();
+    plan.problems().into_iter().for_each(|problem| outcome.problems.note(problem));
     outcome.problems.extend(target.problems());
     outcome.problems.extend(golden.problems());
     explain_damage(&mut outcome.partnerless, target, golden);

@@ -44,6 +44,11 @@ pub trait Plan: Sync {
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
+
+    /// What could not be read while planning, in words, with file and place.
+    fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// One of the two dumps.

@@ -298,6 +298,33 @@ fn statistics_alone_are_for_6_0() {
     let columns = ["Max diff", "Min diff", "Mean diff", "L2norm diff", "NPU max", "Bench max", "Result"];
     assert_eq!(table.texts(0, &columns), ["nan\t", "0", "0.0", "Nan", "nan\t", "2.0", ""]);
     assert_eq!(table.rows[0].emphasis, Emphasis::Bad, "the target is not finite");
+    assert_eq!(table.rows[0].verdict, Verdict::Fail, "a NaN that the golden does not have");
+}
+
+#[test]
+fn statistics_that_differ_in_kind_fail_whatever_the_cells_say() {
+    let verdict = |target: &str, golden: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let [target, golden] = [("target", target), ("golden", golden)].map(|(side, stats)| {
+            let name = "Torch.add.0.forward.output";
+            let line = plain("x", &format!(r#"["{name}", 0, [], "torch.float32", [2], {stats}]"#));
+            write(folder.path(), side, &[line], false)
+        });
+        let (table, _) = run(Ptdbg { release: Release::V6, fuzzy: false }, &target, &golden).unwrap();
+        assert_eq!(table.texts(0, &["Result", "Err_message"]), ["", ""]);
+        table.rows[0].verdict
+    };
+    let finite = "[2.0, 1.0, 0.5, 3.0]";
+    assert_eq!(verdict(finite, finite), Verdict::Pass);
+    for odd in ["[NaN, 1.0, 0.5, 3.0]", "[2.0, -Infinity, 0.5, 3.0]", "[2.0, 1.0, 0.5, Infinity]"] {
+        assert_eq!(verdict(odd, finite), Verdict::Fail, "{odd} in the target");
+        assert_eq!(verdict(finite, odd), Verdict::Fail, "{odd} in the golden");
+        assert_eq!(verdict(odd, odd), Verdict::Pass, "{odd} on both sides");
+    }
+    assert_eq!(verdict("[Infinity, 1.0, 0.5, 3.0]", "[-Infinity, 1.0, 0.5, 3.0]"), Verdict::Fail);
+    let words = r#"["Nan", "Nan", "Nan", "Nan"]"#;
+    assert_eq!(verdict(words, finite), Verdict::NotCompared, "nothing was subtracted");
+    assert_eq!(verdict(words, words), Verdict::NotCompared);
 }
 
 #[test]

@@ -215,7 +215,11 @@ fn a_stack_file_that_is_a_link_gives_no_stacks_and_a_problem() {
     let rank = scratch.rank();
     assert!(!rank.has_stacks());
     assert_eq!(rank.problems().count(), 1, "{:?}", rank.problems());
-    assert!(rank.problems().listed()[0].contains("stack.json: a link, which is not followed"), "{:?}", rank.problems());
+    assert!(
+        rank.problems().listed()[0].contains("stack.json: a link, which is not followed"),
+        "{:?}",
+        rank.problems()
+    );
 }
 
 #[test]

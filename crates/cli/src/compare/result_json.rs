@@ -75,7 +75,10 @@ pub fn summary_value<S>(compared: &Compared<S>) -> Value {
     summary.insert("only_in_target".to_owned(), json!(compared.only_in(Side::Target)));
     summary.insert("only_in_golden".to_owned(), json!(compared.only_in(Side::Golden)));
     summary.insert("problems".to_owned(), json!(compared.problem_count()));
-    summary.insert("bytes".to_owned(), json!(compared.outcomes().map(|one| one.bytes).sum::<u64>()));
+    summary.insert(
+        "bytes".to_owned(),
+        json!(compared.outcomes().fold(0u64, |sum, one| sum.saturating_add(one.bytes))),
+    );
     summary.insert("ranks".to_owned(), json!(compared.ranks.len()));
     Value::Object(summary)
 }

@@ -18,7 +18,7 @@ pub(crate) fn show<S>(compared: &Compared<S>, files: &[PathBuf], output: &mut Ou
     let mut lines = vec![("verdict", Cell::text(verdict(compared)))];
     lines.push(("rows", Cell::text(rows(compared))));
     lines.push(("calls", Cell::text(calls(compared))));
-    let bytes: u64 = compared.outcomes().map(|outcome| outcome.bytes).sum();
+    let bytes: u64 = compared.outcomes().fold(0, |sum: u64, outcome| sum.saturating_add(outcome.bytes));
     lines.push(("time", Cell::text(time(compared.seconds, bytes))));
     if compared.problem_count() > 0 {
         let text = match compared.problem_count() {

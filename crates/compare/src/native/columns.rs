@@ -14,7 +14,7 @@ pub const COLUMNS: [(&str, &str); 46] = [
     ("verdict", "equal, close, differs, not finite, both NaN, only in target, only in golden, not compared"),
     ("why", "the reason of the verdict"),
     ("basis", "what was compared: elements, statistics, digest or value"),
-    ("how", "how the two calls were put together: exact, shape, fuzzy, aligned or mapped"),
+    ("how", "how the two were put together: exact, shape, fuzzy, aligned, mapped or order of arguments"),
     ("target_name", "the entry's name in the target"),
     ("golden_name", "the entry's name in the golden"),
     ("target_dtype", "dtype or type in the target"),

@@ -15,7 +15,9 @@ mod verdict;
 
 use ulpscope_dump::{CallKind, Content, Entry, Error, Rank, Role, Task};
 
-use crate::pairing::{CallPair, EntryPair, EntryUnit, How, PairOptions, Pairing, Unit, pair, pair_entries};
+use crate::pairing::{
+    CallPair, EntryHow, EntryPair, EntryUnit, How, PairOptions, Pairing, Unit, pair, pair_entries,
+};
 use crate::style::{Judged, Partnerless, Plan, Side, Style, Verdict};
 pub use columns::COLUMNS;
 use columns::Line;
@@ -143,7 +145,12 @@ impl NativePlan<'_> {
                     line.golden = Some(entry);
                     judge_lone_entry(&line, Side::Golden, entry, reason.to_string(), &mut judged);
                 }
-                (EntryUnit::Pair(EntryPair { target: one, golden: other, .. }), Some(measured)) => {
+                (EntryUnit::Pair(EntryPair { target: one, golden: other, how }), Some(measured)) => {
+                    match how {
+                        EntryHow::Place => {}
+                        EntryHow::Order => line.how = "order of arguments",
+                        EntryHow::Mapped => line.how = "mapped",
+                    }
                     line.target = Some(one);
                     line.golden = Some(other);
                     judge_entries(line, one, measured, &mut judged);

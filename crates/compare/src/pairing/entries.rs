@@ -65,10 +65,7 @@ pub struct EntryReason {
 
 impl fmt::Display for EntryReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let other = match self.other {
-            Side::Target => "target",
-            Side::Golden => "golden",
-        };
+        let other = self.other.word();
         let role = self.role.word();
         match self.there {
             0 => write!(f, "the call in {other} has no {role} at all"),

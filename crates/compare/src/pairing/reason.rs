@@ -55,21 +55,14 @@ pub enum Reason {
     },
 }
 
-fn word(side: Side) -> &'static str {
-    match side {
-        Side::Target => "target",
-        Side::Golden => "golden",
-    }
-}
-
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Reason::Absent { other } => {
-                write!(f, "{} never makes a call of this name in this direction", word(other))
+                write!(f, "{} never makes a call of this name in this direction", other.word())
             }
             Reason::Surplus { other, here, there } => {
-                let (here_word, other) = (word(opposite(other)), word(other));
+                let (here_word, other) = (opposite(other).word(), other.word());
                 let times = if there == 1 { "time" } else { "times" };
                 write!(
                     f,
@@ -77,31 +70,31 @@ impl fmt::Display for Reason {
                 )
             }
             Reason::Elsewhere { other } => {
-                write!(f, "{} makes this call too, but not at this place in the order of calls", word(other))
+                write!(f, "{} makes this call too, but not at this place in the order of calls", other.word())
             }
             Reason::OtherNumber { other, there } => match there {
-                1 => write!(f, "the only such call of {} has another number", word(other)),
-                _ => write!(f, "none of the {there} such calls of {} has this number", word(other)),
+                1 => write!(f, "the only such call of {} has another number", other.word()),
+                _ => write!(f, "none of the {there} such calls of {} has this number", other.word()),
             },
             Reason::OtherShapes { other } => {
-                let other = word(other);
+                let other = other.word();
                 write!(
                     f,
                     "the call of the same name in {other} has other shapes, or another number of tensors"
                 )
             }
             Reason::Recomputed { other } => {
-                let other = word(other);
+                let other = other.word();
                 write!(
                     f,
                     "computed again during backward (activation checkpointing), which {other} does not do"
                 )
             }
             Reason::NoBackward { other } => {
-                write!(f, "its forward call has a partner, for which {} recorded no backward", word(other))
+                write!(f, "its forward call has a partner, for which {} recorded no backward", other.word())
             }
             Reason::MappedNowhere { other } => {
-                write!(f, "the mapping file gives it a name that {} does not have", word(other))
+                write!(f, "the mapping file gives it a name that {} does not have", other.word())
             }
         }
     }

@@ -18,8 +18,8 @@ pub(crate) enum Met<'a> {
     Line(LinePlace, &'a Entry),
     /// The end of a call.
     CallEnd(usize),
-    /// A call that cannot be read.
-    Unread(usize, Error),
+    /// A call that cannot be read, where its first line would be.
+    Unread(LinePlace, Error),
 }
 
 /// Walks through all entries that are lines to the tool.
@@ -32,7 +32,7 @@ pub(crate) fn walk(rank: &Rank, is_line: fn(&Entry) -> bool, mut meet: impl FnMu
                 }
                 meet(Met::CallEnd(call));
             }
-            Err(error) => meet(Met::Unread(call, error)),
+            Err(error) => meet(Met::Unread(LinePlace { call: call as u32, entry: 0 }, error)),
         }
     }
 }

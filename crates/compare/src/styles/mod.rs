@@ -17,7 +17,7 @@ use ulpscope_dump::{Content, Entry};
 /// Bytes that comparing an entry by its elements reads: the other side is as large, give or take a dtype.
 fn data_bytes(entry: &Entry) -> u64 {
     match &entry.content {
-        Content::Tensor(tensor) if tensor.has_data() => 2 * tensor.size(),
+        Content::Tensor(tensor) if tensor.has_data() => tensor.size().saturating_mul(2),
         _ => 0,
     }
 }

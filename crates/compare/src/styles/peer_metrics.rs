@@ -31,30 +31,9 @@ pub(crate) struct PeerMetrics {
     pub(crate) under_5e3: f64,
 }
 
-/// How the relative difference is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Relative {
-    /// In the wider of both types and binary32.
-    Promoted,
-    /// In the wider of both types, with golden's epsilon; the elements moved away from zero are the ones all
-    /// other numbers are taken from, too.
-    InPlace,
-    /// As [`Relative::InPlace`], but before NaN and infinities are turned into zeros: one of them, and the largest
-    /// relative difference is NaN.
-    InPlaceFirst,
-    /// In binary64, whatever the types.
-    InDouble,
-}
-
 /// Measures two tensors of one shape. `None`, where NaN or infinities are at different places, or the shapes are not
 /// one.
-pub(crate) fn measure(target: &Tensor, golden: &Tensor, relative: Relative) -> Option<PeerMetrics> {
-    let arithmetic = match relative {
-        Relative::Promoted => PeerArithmetic::Promoted,
-        Relative::InPlace => PeerArithmetic::Stored,
-        Relative::InPlaceFirst => PeerArithmetic::StoredUnmasked,
-        Relative::InDouble => PeerArithmetic::Double,
-    };
+pub(crate) fn measure(target: &Tensor, golden: &Tensor, arithmetic: PeerArithmetic) -> Option<PeerMetrics> {
     let pass = |reading: Reading<'_>| peer_errors(&target.view(), &golden.view(), arithmetic, reading);
     let errors = reading::read(target, golden, pass).ok()?;
     (!errors.mismatched).then_some(PeerMetrics {
@@ -69,8 +48,12 @@ pub(crate) fn measure(target: &Tensor, golden: &Tensor, relative: Relative) -> O
 }
 
 /// The absolute and relative difference of two tensors without dimensions, whatever they hold.
-pub(crate) fn measure_scalars(target: &View<'_>, golden: &View<'_>, relative: Relative) -> (f64, f64) {
-    let rule = Rule::new(target.dtype(), golden.dtype(), relative);
+pub(crate) fn measure_scalars(
+    target: &View<'_>,
+    golden: &View<'_>,
+    arithmetic: PeerArithmetic,
+) -> (f64, f64) {
+    let rule = Rule::new(target.dtype(), golden.dtype(), arithmetic);
     let (mut n, mut b) = (real(target.get(0)), real(golden.get(0)));
     let rel = rule.relative(&mut n, &mut b);
     let abs = match (target.get(0), golden.get(0)) {
@@ -116,16 +99,18 @@ struct Rule {
 }
 
 impl Rule {
-    fn new(target: DType, golden: DType, relative: Relative) -> Rule {
+    fn new(target: DType, golden: DType, arithmetic: PeerArithmetic) -> Rule {
         let (n, b) = (Width::of(target), Width::of(golden));
         let floats = target.is_float() && golden.is_float();
-        let (width, sides, epsilon, moves) = match relative {
-            Relative::Promoted => {
+        let (width, sides, epsilon, moves) = match arithmetic {
+            PeerArithmetic::Promoted => {
                 let width = n.max(b).max(Width::Single);
                 (width, [width; 2], width.epsilon(), false)
             }
-            Relative::InPlace | Relative::InPlaceFirst if floats => (n.max(b), [n, b], b.epsilon(), true),
-            Relative::InPlace | Relative::InPlaceFirst | Relative::InDouble => {
+            PeerArithmetic::Stored | PeerArithmetic::StoredUnmasked if floats => {
+                (n.max(b), [n, b], b.epsilon(), true)
+            }
+            PeerArithmetic::Stored | PeerArithmetic::StoredUnmasked | PeerArithmetic::Double => {
                 (Width::Double, [Width::Double; 2], Width::Double.epsilon(), false)
             }
         };

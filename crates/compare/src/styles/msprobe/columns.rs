@@ -7,7 +7,7 @@
 use super::item::Stat;
 use super::mode::Mode;
 
-const NAMES: [&str; 8] = [
+pub(crate) const NAMES: [&str; 8] = [
     "NPU Name",
     "Bench Name",
     "NPU Dtype",
@@ -17,7 +17,7 @@ const NAMES: [&str; 8] = [
     "NPU Requires_grad",
     "Bench Requires_grad",
 ];
-const REAL: [&str; 6] = [
+pub(crate) const REAL: [&str; 6] = [
     "Cosine",
     "EucDist",
     "MaxAbsErr",
@@ -25,7 +25,7 @@ const REAL: [&str; 6] = [
     "One Thousandth Err Ratio",
     "Five Thousandths Err Ratio",
 ];
-const DIFFERENCES: [&str; 8] = [
+pub(crate) const DIFFERENCES: [&str; 8] = [
     "Max diff",
     "Min diff",
     "Mean diff",
@@ -35,12 +35,12 @@ const DIFFERENCES: [&str; 8] = [
     "MeanRelativeErr",
     "NormRelativeErr",
 ];
-const STATISTICS: [&str; 8] =
+pub(crate) const STATISTICS: [&str; 8] =
     ["NPU max", "NPU min", "NPU mean", "NPU l2norm", "Bench max", "Bench min", "Bench mean", "Bench l2norm"];
-const DIGESTS: [&str; 2] = ["NPU MD5", "BENCH MD5"];
+pub(crate) const DIGESTS: [&str; 2] = ["NPU MD5", "BENCH MD5"];
 const VERDICT: [&str; 3] = ["Requires_grad Consistent", "Result", "Err_message"];
-const STACK: &str = "NPU_Stack_Info";
-const DATA: &str = "Data_name";
+pub(crate) const STACK: &str = "NPU_Stack_Info";
+pub(crate) const DATA: &str = "Data_name";
 
 /// The headings of a mode.
 pub(crate) fn headings(mode: Mode, stack: bool) -> Vec<String> {
@@ -84,7 +84,7 @@ impl Met {
     }
 
     /// Takes in what was met elsewhere.
-    pub(crate) fn merge(&mut self, more: &Met) {
+    fn merge(&mut self, more: &Met) {
         for column in 0..4 {
             self.text[column] |= more.text[column];
             self.flag[column] |= more.flag[column];
@@ -93,9 +93,22 @@ impl Met {
         }
     }
 
+    /// What was met on both sides, all in all.
+    pub(crate) fn in_all(found: impl Iterator<Item = [Met; 2]>) -> [Met; 2] {
+        found.fold([Met::default(); 2], |mut all, more| {
+            all.iter_mut().zip(&more).for_each(|(all, more)| all.merge(more));
+            all
+        })
+    }
+
     /// Whether nothing more can change what the columns are.
     pub(crate) fn is_settled(&self) -> bool {
         self.text == [true; 4]
+    }
+
+    /// Whether there are integers, which are shown as the types of their columns want it.
+    pub(crate) fn has_integers(&self) -> bool {
+        self.integer.contains(&true)
     }
 
     /// What the columns turn out to be.

@@ -50,6 +50,12 @@ pub(crate) struct Item<'a> {
     pub(crate) tensor: Option<&'a TensorEntry>,
 }
 
+/// dtypes that are compared with each other.
+const FLOATS: [&[&str]; 2] = [
+    &["Float16", "Float32", "Float64", "BFloat16"],
+    &["torch.float16", "torch.float32", "torch.float64", "torch.bfloat16"],
+];
+
 /// Names whose values are ranks of processes.
 const RANK_ARGUMENTS: [&str; 4] = ["src", "dst", "group_src", "group_dst"];
 
@@ -134,6 +140,14 @@ impl<'a> Item<'a> {
             Data::File(name) => Some(name),
             _ => None,
         }
+    }
+
+    /// Whether 26.x compares two dtypes.
+    pub(crate) fn goes_with(&self, golden: &Item<'_>) -> bool {
+        let dtypes = [self.dtype.as_deref(), golden.dtype.as_deref()];
+        let floats =
+            |group: &[&str]| dtypes.iter().all(|dtype| dtype.is_some_and(|dtype| group.contains(&dtype)));
+        dtypes[0] == dtypes[1] || FLOATS.into_iter().any(floats)
     }
 
     /// Whether the tool has a row for an entry. What says neither what it is nor has items has none.

@@ -6,10 +6,10 @@
 //! ```
 //! Where the tool's guide and the tool disagree, the tool is followed; `docs/styles/msprobe.md` lists where.
 
-mod columns;
+pub(crate) mod columns;
 pub(crate) mod item;
 pub(crate) mod mode;
-mod pairing;
+pub(crate) mod pairing;
 mod plan;
 pub(crate) mod real;
 pub(crate) mod row;
@@ -54,18 +54,23 @@ impl Style for Msprobe {
             row_pairs(target, golden, &PairOptions { matching: Matching::Exact, mapping })
         });
         let (by_modules, notes) = by_modules.unzip();
+        let mut notes = notes.unwrap_or_default();
+        let mut problems = Vec::new();
         let mapping = self.data_mapping.as_ref().or(by_modules.as_ref());
         let renumber = mapping.is_some() || !self.fuzzy;
         let sides = (Calls::new(target, renumber), Calls::new(golden, renumber));
         let pairing = match mapping {
-            Some(mapping) => pairing::mapped(&sides.0, &sides.1, mapping),
-            None if self.fuzzy => pairing::fuzzy(&sides.0, &sides.1),
+            Some(mapping) => {
+                let notes = self.data_mapping.is_some().then_some(&mut notes);
+                pairing::mapped(&sides.0, &sides.1, mapping, notes, &mut problems)
+            }
+            None if self.fuzzy => pairing::fuzzy(&sides.0, &sides.1, &mut problems),
             None => pairing::exact(&sides.0, &sides.1),
         };
         let stack = self.stack && target.has_stacks();
         let any_dtype = self.data_mapping.is_some() || self.modules.layers.is_some();
-        let notes = notes.unwrap_or_default();
-        Ok(Box::new(plan::MsprobePlan::new(sides.0, sides.1, mode, pairing, any_dtype, stack, notes)))
+        let told = plan::Told { notes, problems };
+        Ok(Box::new(plan::MsprobePlan::new(sides, mode, pairing, any_dtype, stack, told)))
     }
 
     fn advice(&self, _first_failing: Option<(u64, &str)>) -> Option<String> {

@@ -6,12 +6,13 @@
 //! | mapped | golden's name is the one the mapping gives for target's |
 //! | fuzzy | their names agree but for the number of the call, and no earlier pair is crossed |
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use rayon::prelude::*;
-use ulpscope_dump::Entry;
+use ulpscope_dump::{Entry, Error};
 
 use super::side::Calls;
+use crate::style::Side;
 
 /// What becomes of a row of target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +61,19 @@ pub(crate) fn within_call(target: &[&str], golden: &[&str]) -> Vec<Option<usize>
 
 /// Pairs rows by a mapping from names of target's rows to names of golden's; a name that is not in it stands for
 /// itself.
-pub(crate) fn mapped(target: &Calls<'_>, golden: &Calls<'_>, mapping: &[(String, String)]) -> Pairing {
+/// What the user should know of lines of the mapping is noted, if they are the user's own.
+pub(crate) fn mapped(
+    target: &Calls<'_>,
+    golden: &Calls<'_>,
+    lines: &[(String, String)],
+    notes: Option<&mut Vec<String>>,
+    problems: &mut Vec<String>,
+) -> Pairing {
     let mapping: HashMap<&str, &str> =
-        mapping.iter().map(|(target, golden)| (target.as_str(), golden.as_str())).collect();
+        lines.iter().map(|(target, golden)| (target.as_str(), golden.as_str())).collect();
+    let names = row_names(target, false, problems);
     let mut places = HashMap::new();
-    for (call, names) in row_names(golden, true).into_iter().enumerate() {
+    for (call, names) in row_names(golden, true, problems).into_iter().enumerate() {
         for (entry, name) in names.into_iter().enumerate() {
             places.entry(name).or_insert((call as u32, entry as u32));
         }
@@ -73,26 +82,53 @@ pub(crate) fn mapped(target: &Calls<'_>, golden: &Calls<'_>, mapping: &[(String,
         let wanted = mapping.get(name.as_str()).copied().unwrap_or(name);
         places.get(wanted).map_or(Fate::Alone, |&(call, entry)| Fate::Paired(call, entry))
     };
-    let names = row_names(target, false);
+    if let Some(notes) = notes {
+        let own: HashSet<&str> = names.iter().flatten().map(String::as_str).collect();
+        notes.extend(without_effect(lines, |name| own.contains(name), |name| places.contains_key(name)));
+    }
     Pairing::Rows(names.iter().map(|names| names.iter().map(fate).collect()).collect())
 }
 
-/// The names of all rows, by call.
-fn row_names(side: &Calls<'_>, keys: bool) -> Vec<Vec<String>> {
-    let names = |call: usize| {
+/// Tells of the lines of a data mapping that find nothing, given the names of the rows of both sides.
+pub(crate) fn without_effect(
+    lines: &[(String, String)],
+    in_target: impl Fn(&str) -> bool,
+    in_golden: impl Fn(&str) -> bool,
+) -> Vec<String> {
+    let note = |(target, golden): &(String, String)| {
+        let (side, name) = match (in_target(target), in_golden(golden)) {
+            (true, true) => return None,
+            (false, _) => (Side::Target, target),
+            (true, false) => (Side::Golden, golden),
+        };
+        let line = format!("data mapping: \"{target}: {golden}\"");
+        Some(format!("{line}: the {} has no row {name:?}; the line has no effect", side.word()))
+    };
+    lines.iter().filter_map(note).collect()
+}
+
+/// The names of all rows, by call. Notes the calls that cannot be read.
+fn row_names(side: &Calls<'_>, keys: bool, problems: &mut Vec<String>) -> Vec<Vec<String>> {
+    let names = |call: usize| -> Result<Vec<String>, Error> {
+        let entries = side.entries(call)?;
         if side.keys[call].is_none() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let call_name = side.rank.name(call);
         let name = |entry: Entry| if keys { side.row_key(call, &call_name, &entry.name) } else { entry.name };
-        side.entries(call).unwrap_or_default().into_iter().map(name).collect()
+        Ok(entries.into_iter().map(name).collect())
     };
-    (0..side.keys.len()).into_par_iter().map(names).collect()
+    let read: Vec<_> = (0..side.keys.len()).into_par_iter().map(names).collect();
+    let mut told = |error: Error| {
+        problems.push(error.to_string());
+        Vec::new()
+    };
+    read.into_iter().map(|names| names.unwrap_or_else(&mut told)).collect()
 }
 
 /// Pairs rows whose names agree but for the number of the call. Both lists are walked in step; the newest row of
 /// either side is looked for among the waiting rows of the other, and what waits in front of a pair goes without.
-pub(crate) fn fuzzy(target: &Calls<'_>, golden: &Calls<'_>) -> Pairing {
+pub(crate) fn fuzzy(target: &Calls<'_>, golden: &Calls<'_>, problems: &mut Vec<String>) -> Pairing {
     let mut ids = HashMap::new();
     let mut flat = |names: &[Vec<String>]| -> Vec<u32> {
         let all = names.iter().flatten().map(|name| without_number(name));
@@ -102,7 +138,7 @@ pub(crate) fn fuzzy(target: &Calls<'_>, golden: &Calls<'_>) -> Pairing {
         })
         .collect()
     };
-    let names = [row_names(target, false), row_names(golden, false)];
+    let names = [target, golden].map(|side| row_names(side, false, problems));
     let (rows, others) = (flat(&names[0]), flat(&names[1]));
     let mut pairs = walk(&rows, &others).into_iter();
     let places: Vec<(u32, u32)> = names[1]

@@ -1,14 +1,15 @@
 //! The plan: a unit per call of target, whose rows are made when it is judged.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Mutex;
+use std::ops::Range;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rayon::prelude::*;
 use ulpscope_dump::Entry;
 
 use super::super::data_bytes;
 use super::columns::{ColumnType, Met, headings};
-use super::item::{Item, Release};
+use super::item::{Item, Release, Stat};
 use super::mode::{Mode, fallback};
 use super::pairing::{Fate, Pairing, within_call};
 use super::row::{ABSENT, Draft};
@@ -20,11 +21,16 @@ use crate::styles::python_text;
 /// Calls looked at together while the types of the columns are not settled.
 const BATCH: usize = 256;
 
-/// dtypes that are compared with each other.
-const FLOATS: [&[&str]; 2] = [
-    &["Float16", "Float32", "Float64", "BFloat16"],
-    &["torch.float16", "torch.float32", "torch.float64", "torch.bfloat16"],
-];
+/// The types of the columns of statistics, target's and golden's.
+type Types = [[ColumnType; 4]; 2];
+
+/// What there is to be told of planning.
+pub(crate) struct Told {
+    /// What mapping files say that could not be followed.
+    pub(crate) notes: Vec<String>,
+    /// What could not be read.
+    pub(crate) problems: Vec<String>,
+}
 
 /// A comparison in the style of msprobe 26.x.
 pub(crate) struct MsprobePlan<'a> {
@@ -35,9 +41,9 @@ pub(crate) struct MsprobePlan<'a> {
     /// Whether different kinds of values may be compared.
     any_dtype: bool,
     stack: bool,
-    /// What mapping files say that could not be followed.
-    notes: Vec<String>,
-    types: [[ColumnType; 4]; 2],
+    told: Told,
+    /// Found out when they are needed first: only integers look different in columns of different types.
+    types: OnceLock<Types>,
     /// Entries without a partner, by unit; found while units are judged.
     lone_entries: Mutex<BTreeMap<usize, Vec<Partnerless>>>,
 }
@@ -47,6 +53,8 @@ struct Partners {
     entries: Vec<Entry>,
     fates: Vec<Fate>,
     golden: HashMap<u32, Vec<Entry>>,
+    /// Whether a call could not be read: what seems to lack a partner then may have one there.
+    unread: bool,
 }
 
 impl Partners {
@@ -60,48 +68,66 @@ impl Partners {
 }
 
 impl<'a> MsprobePlan<'a> {
-    /// Plans; reads as much of the dumps as the types of the columns take.
+    /// Plans; reads as much of the dumps as it takes to tell whether the types of the columns matter.
     pub(crate) fn new(
-        target: Calls<'a>,
-        golden: Calls<'a>,
+        (target, golden): (Calls<'a>, Calls<'a>),
         mode: Mode,
         pairing: Pairing,
         any_dtype: bool,
         stack: bool,
-        notes: Vec<String>,
+        told: Told,
     ) -> MsprobePlan<'a> {
-        let mut plan = MsprobePlan {
+        let plan = MsprobePlan {
             target,
             golden,
             mode,
             pairing,
             any_dtype,
             stack,
-            notes,
-            types: [[ColumnType::Mixed; 4]; 2],
+            told,
+            types: OnceLock::new(),
             lone_entries: Mutex::default(),
         };
-        if mode != Mode::Digests {
-            plan.types = plan.column_types();
+        // Where integers are, most dumps have some at their beginning; then all cores look for the types.
+        if mode != Mode::Digests && plan.met_ahead(0).iter().any(Met::has_integers) {
+            plan.types.get_or_init(|| plan.column_types(|start| plan.met_ahead(start)));
         }
         plan
     }
 
-    fn column_types(&self) -> [[ColumnType; 4]; 2] {
-        let calls = self.target.keys.len();
+    /// The types of the columns that two items are shown in.
+    fn types_for(&self, target: &Item<'_>, golden: Option<&Item<'_>>) -> &Types {
+        const ANY: Types = [[ColumnType::Mixed; 4]; 2];
+        let mut stats = target.stats.iter().chain(golden.into_iter().flat_map(|golden| &golden.stats));
+        if self.mode == Mode::Digests || !stats.any(|stat| matches!(stat, Stat::Int(_))) {
+            return &ANY;
+        }
+        // On one core: a core that waits for others here could be given rows that wait for these types in turn.
+        self.types.get_or_init(|| {
+            self.column_types(|start| Met::in_all(self.batch(start).map(|call| self.met_in(call))))
+        })
+    }
+
+    /// The types of the columns, from what batches of calls hold.
+    fn column_types(&self, met_from: impl Fn(usize) -> [Met; 2]) -> Types {
         let mut met = [Met::default(); 2];
-        for start in (0..calls).step_by(BATCH) {
-            let found: Vec<[Met; 2]> =
-                (start..calls.min(start + BATCH)).into_par_iter().map(|call| self.met_in(call)).collect();
-            for more in &found {
-                met[0].merge(&more[0]);
-                met[1].merge(&more[1]);
-            }
+        for start in (0..self.target.keys.len()).step_by(BATCH) {
+            met = Met::in_all([met, met_from(start)].into_iter());
             if met.iter().all(Met::is_settled) {
                 break;
             }
         }
         met.map(|met| met.types())
+    }
+
+    fn batch(&self, start: usize) -> Range<usize> {
+        start..self.target.keys.len().min(start + BATCH)
+    }
+
+    /// What the columns hold in the rows of a batch of calls, found out by all cores.
+    fn met_ahead(&self, start: usize) -> [Met; 2] {
+        let found: Vec<[Met; 2]> = self.batch(start).into_par_iter().map(|call| self.met_in(call)).collect();
+        Met::in_all(found.into_iter())
     }
 
     /// What the columns of statistics hold in the rows of a call.
@@ -138,20 +164,17 @@ impl<'a> MsprobePlan<'a> {
             .of(position)
             .and_then(|entry| Item::of(entry, Release::V26, self.mode == Mode::Digests))
             .ok_or("golden has no entry of that name")?;
-        let (dtype, other) = (target.dtype.as_deref(), golden.dtype.as_deref());
-        let floats = |group: &&[&str]| {
-            [dtype, other].iter().all(|dtype| dtype.is_some_and(|dtype| group.contains(&dtype)))
-        };
-        if self.any_dtype || dtype == other || FLOATS.iter().any(floats) {
+        if self.any_dtype || target.goes_with(&golden) {
             return Ok(golden);
         }
-        let show = |dtype: Option<&str>| dtype.unwrap_or("None").to_owned();
-        Err(format!("target is {}, golden is {}, and these are not compared", show(dtype), show(other)))
+        let [dtype, other] = [target, &golden].map(|item| item.dtype.as_deref().unwrap_or("None"));
+        Err(format!("target is {dtype}, golden is {other}, and these are not compared"))
     }
 
     /// The entries of a call of target with their partners; none where there are no rows for it.
     fn partners(&self, call: usize, problems: &mut Vec<String>) -> Option<Partners> {
         self.target.keys[call]?;
+        let told_before = problems.len();
         let read = |side: &Calls<'_>, call: usize, problems: &mut Vec<String>| {
             side.entries(call).unwrap_or_else(|error| {
                 problems.push(error.to_string());
@@ -188,15 +211,14 @@ impl<'a> MsprobePlan<'a> {
                 fates
             }
         };
-        Some(Partners { entries, fates, golden })
+        let unread = problems.len() > told_before;
+        Some(Partners { entries, fates, golden, unread })
     }
 
     /// Notes what has no partner in a call that has one.
     fn note_lone_entries(&self, call: usize, lone: Vec<Partnerless>) {
-        if !lone.is_empty()
-            && let Ok(mut all) = self.lone_entries.lock()
-        {
-            all.insert(call, lone);
+        if !lone.is_empty() {
+            self.lone_entries.lock().unwrap_or_else(PoisonError::into_inner).insert(call, lone);
         }
     }
 
@@ -251,6 +273,7 @@ impl<'a> MsprobePlan<'a> {
                     })
                     .collect();
                 let left = |call: usize| -> Vec<Partnerless> {
+                    // Calls that cannot be read are among the problems of planning.
                     let entries = self.golden.entries(call).unwrap_or_default().into_iter().enumerate();
                     entries
                         .filter(|(entry, _)| !taken.contains(&(call as u32, *entry as u32)))
@@ -301,16 +324,17 @@ impl Plan for MsprobePlan<'_> {
                     None
                 }
             };
-            let mut draft = Draft::new(item, golden, &self.types);
+            let types = self.types_for(&item, golden.as_ref());
+            let mut draft = Draft::new(item, golden, types);
             match self.mode {
                 Mode::Real => {
-                    judged.bytes += data_bytes(entry);
+                    judged.bytes = judged.bytes.saturating_add(data_bytes(entry));
                     let target = (&draft.target, self.target.rank);
                     let golden = (draft.golden.as_ref(), self.golden.rank);
                     let measured = real::compare(target, golden, &mut judged.problems);
                     draft.take(measured);
                 }
-                Mode::Statistics => draft.compare_statistics(&self.types),
+                Mode::Statistics => draft.compare_statistics(types),
                 Mode::Digests => {}
             }
             drafts.push(draft);
@@ -321,7 +345,9 @@ impl Plan for MsprobePlan<'_> {
             .enumerate()
             .map(|(row, draft)| draft.finish(self.mode, self.stack_cell(unit, row == 0 && first_is_shown)))
             .collect();
-        if whole {
+        if partners.unread {
+            lone.clear();
+        } else if whole {
             // Said once for the call, not for each of its entries.
             lone.clear();
             lone.push(Partnerless {
@@ -337,9 +363,13 @@ impl Plan for MsprobePlan<'_> {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes = self.notes.clone();
+        let mut notes = self.told.notes.clone();
         notes.extend(fallback(self.target.rank, self.golden.rank));
         notes
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.told.problems.clone()
     }
 
     fn partnerless(&self) -> Vec<Partnerless> {
@@ -351,9 +381,8 @@ impl Plan for MsprobePlan<'_> {
                 reason: "the name says neither forward nor backward".to_owned(),
             })
             .collect();
-        if let Ok(lone) = self.lone_entries.lock() {
-            all.extend(lone.values().flatten().cloned());
-        }
+        let lone = self.lone_entries.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(lone.values().flatten().cloned());
         all.extend(self.golden_alone());
         all
     }

@@ -2,19 +2,22 @@
 
 use ulpscope_dump::Rank;
 use ulpscope_formats::Tensor;
+use ulpscope_kernels::PeerArithmetic;
 use ulpscope_report::Cell;
 
 use super::item::Item;
 use super::row::float_cell;
 use crate::style::Side;
-use crate::styles::peer_metrics::{PeerMetrics, Relative, measure, measure_scalars};
+use crate::styles::peer_metrics::{PeerMetrics, measure, measure_scalars};
 use crate::styles::python_text::twelve_decimals;
 
 /// What the tool writes where a number cannot be had.
-const UNSUPPORTED: &str = "unsupported";
+pub(crate) const UNSUPPORTED: &str = "unsupported";
 const SHAPES_DIFFER: &str = "shape unmatched";
 const PLACES_DIFFER: &str = "N/A";
-const NAN: &str = "Nan";
+
+/// What the tool writes for NaN.
+pub(crate) const NAN: &str = "Nan";
 
 /// A cosine above it is rounded.
 const NEARLY_ONE: f64 = 0.9999;
@@ -53,13 +56,13 @@ pub(crate) fn compare(
         return Measured::word(SHAPES_DIFFER);
     }
     if target.shape().is_empty() {
-        let (abs, rel) = measure_scalars(&target.view(), &golden.view(), Relative::Promoted);
+        let (abs, rel) = measure_scalars(&target.view(), &golden.view(), PeerArithmetic::Promoted);
         let mut measured = Measured::word(UNSUPPORTED);
-        measured.cells[2] = rounded(abs);
-        measured.cells[3] = rounded(rel);
+        measured.cells[2] = rounded(abs, float_cell);
+        measured.cells[3] = rounded(rel, float_cell);
         return measured;
     }
-    match measure(&target, &golden, Relative::Promoted) {
+    match measure(&target, &golden, PeerArithmetic::Promoted) {
         None => Measured::word(PLACES_DIFFER),
         Some(metrics) => cells(&metrics),
     }
@@ -72,8 +75,8 @@ fn cells(metrics: &PeerMetrics) -> Measured {
         cells: [
             cosine.map_or(Cell::text(NAN), Cell::Exact),
             float_cell(metrics.euclid),
-            rounded(metrics.max_abs),
-            rounded(metrics.max_rel),
+            rounded(metrics.max_abs, float_cell),
+            rounded(metrics.max_rel, float_cell),
             Cell::Exact(one_thousandth),
             Cell::Exact(twelve_decimals(metrics.under_5e3)),
         ],
@@ -101,8 +104,9 @@ pub(crate) fn six_decimals(value: f64) -> f64 {
     format!("{value:.6}").parse().unwrap_or(value)
 }
 
-fn rounded(value: f64) -> Cell {
-    if value.is_nan() { Cell::text(NAN) } else { float_cell(twelve_decimals(value)) }
+/// A difference with twelve decimals. `cell` spells what is not NaN: releases differ about infinities.
+pub(crate) fn rounded(value: f64, cell: fn(f64) -> Cell) -> Cell {
+    if value.is_nan() { Cell::text(NAN) } else { cell(twelve_decimals(value)) }
 }
 
 /// The same elements without the dimensions of one.
@@ -115,12 +119,8 @@ fn squeezed(tensor: Tensor) -> Option<Tensor> {
 /// The elements of an item, if they can be had.
 pub(crate) fn load(item: &Item<'_>, rank: &Rank, side: Side, problems: &mut Vec<String>) -> Option<Tensor> {
     let loaded = rank.tensor(item.tensor?);
-    let whose = match side {
-        Side::Target => "target",
-        Side::Golden => "golden",
-    };
     loaded.unwrap_or_else(|error| {
-        problems.push(format!("{} of {whose} was not compared: {error}", item.name));
+        problems.push(format!("{} of {} was not compared: {error}", item.name, side.word()));
         None
     })
 }

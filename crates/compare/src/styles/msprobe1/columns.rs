@@ -1,32 +1,19 @@
 //! The headings.
 
+use crate::styles::msprobe::columns::{DATA, DIFFERENCES, DIGESTS, NAMES, REAL, STACK, STATISTICS};
 use crate::styles::msprobe::mode::Mode;
 
-const NAMES: [&str; 6] =
-    ["NPU Name", "Bench Name", "NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape"];
-const REAL: [&str; 5] =
-    ["Cosine", "MaxAbsErr", "MaxRelativeErr", "One Thousandth Err Ratio", "Five Thousandths Err Ratio"];
-const DIFFERENCES: [&str; 8] = [
-    "Max diff",
-    "Min diff",
-    "Mean diff",
-    "L2norm diff",
-    "MaxRelativeErr",
-    "MinRelativeErr",
-    "MeanRelativeErr",
-    "NormRelativeErr",
-];
-const STATISTICS: [&str; 8] =
-    ["NPU max", "NPU min", "NPU mean", "NPU l2norm", "Bench max", "Bench min", "Bench mean", "Bench l2norm"];
-
-/// The headings of a mode.
+/// The headings of a mode: those of 26.x without gradients and Euclidean distance, and with words of its own at the end.
 pub(crate) fn headings(mode: Mode, stack: bool) -> Vec<String> {
+    let names = &NAMES[..6];
     let parts: &[&[&str]] = match mode {
-        Mode::Real => &[&NAMES, &REAL, &STATISTICS, &["Accuracy Reached or Not", "Err_message"]],
-        Mode::Statistics => &[&NAMES, &DIFFERENCES, &STATISTICS, &["Result", "Err_message"]],
-        Mode::Digests => &[&NAMES, &["NPU MD5", "BENCH MD5", "Result"]],
+        Mode::Real => {
+            &[names, &REAL[..1], &REAL[2..], &STATISTICS, &["Accuracy Reached or Not", "Err_message"]]
+        }
+        Mode::Statistics => &[names, &DIFFERENCES, &STATISTICS, &["Result", "Err_message"]],
+        Mode::Digests => &[names, &DIGESTS, &["Result"]],
     };
-    let stack = stack.then_some("NPU_Stack_Info");
-    let data = (mode == Mode::Real).then_some("Data_name");
+    let stack = stack.then_some(STACK);
+    let data = (mode == Mode::Real).then_some(DATA);
     parts.iter().copied().flatten().copied().chain(stack).chain(data).map(str::to_owned).collect()
 }

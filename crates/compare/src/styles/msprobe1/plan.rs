@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
-use ulpscope_dump::{Entry, Rank};
+use ulpscope_dump::{Entry, Error, Rank};
 
 use super::super::data_bytes;
 use super::colours::colour;
@@ -15,6 +15,7 @@ use super::{columns, real};
 use crate::style::{Judged, Partnerless, Plan, Side};
 use crate::styles::msprobe::item::{Item, Release};
 use crate::styles::msprobe::mode::{Mode, fallback};
+use crate::styles::msprobe::pairing::without_effect;
 use crate::styles::python_text;
 
 /// An entry: call and position.
@@ -32,6 +33,10 @@ pub(crate) struct Plan1<'a> {
     rows: Vec<(Place, Option<Place>)>,
     slices: Vec<Slice>,
     alone: Vec<Partnerless>,
+    /// What mapping files say that could not be followed.
+    notes: Vec<String>,
+    /// What could not be read while planning.
+    problems: Vec<String>,
 }
 
 impl<'a> Plan1<'a> {
@@ -43,9 +48,15 @@ impl<'a> Plan1<'a> {
         fuzzy: bool,
         stack: bool,
     ) -> Plan1<'a> {
-        let signatures = |rank: &Rank| -> Vec<Option<Signature>> {
+        let mut problems = Vec::new();
+        let mut signatures = |rank: &Rank| -> Vec<Option<Signature>> {
             let calls = (0..rank.calls().len()).into_par_iter();
-            calls.map(|call| Signature::of(rank, call, mode, fuzzy)).collect()
+            let read: Vec<_> = calls.map(|call| Signature::of(rank, call, mode, fuzzy)).collect();
+            let mut unread = |error: Error| {
+                problems.push(error.to_string());
+                Some(Signature::of_unread())
+            };
+            read.into_iter().map(|signature| signature.unwrap_or_else(&mut unread)).collect()
         };
         let (calls, others) = (signatures(target), signatures(golden));
         let found = matches(&calls, &others);
@@ -60,7 +71,7 @@ impl<'a> Plan1<'a> {
                         .map(|row| ((call as u32, row), partner.map(|partner| (partner, row)))),
                 );
             }
-            if partner.is_none() {
+            if partner.is_none() && !signature.unread {
                 let reason = if call < found.read {
                     "golden has no call of that name and structure where one is looked for"
                 } else {
@@ -70,15 +81,16 @@ impl<'a> Plan1<'a> {
             }
         }
         let taken: HashSet<u32> = found.partners.iter().flatten().copied().collect();
-        let left =
-            (0..others.len()).filter(|call| !taken.contains(&(*call as u32)) && others[*call].is_some());
+        let readable = |call: &usize| others[*call].as_ref().is_some_and(|signature| !signature.unread);
+        let left = (0..others.len()).filter(|call| !taken.contains(&(*call as u32))).filter(readable);
         alone.extend(
             left.map(|call| lone(Side::Golden, golden.name(call), "no call of target was matched with it")),
         );
         let groups =
             calls[..found.read].iter().flatten().flat_map(|signature| signature.rows.iter().copied());
         let slices = slices(groups);
-        Plan1 { target, golden, mode, stack, named: false, rows, slices, alone }
+        let notes = fallback(target, golden);
+        Plan1 { target, golden, mode, stack, named: false, rows, slices, alone, notes, problems }
     }
 
     /// Plans by pairs of names; the rows are in the order of the pairs.
@@ -89,7 +101,8 @@ impl<'a> Plan1<'a> {
         pairs: &[(String, String)],
         stack: bool,
     ) -> Plan1<'a> {
-        let (places, others) = (places(target), places(golden));
+        let mut problems = Vec::new();
+        let [places, others] = [target, golden].map(|rank| places(rank, &mut problems));
         let mut rows = Vec::new();
         let mut groups = Vec::new();
         let mut alone = Vec::new();
@@ -121,7 +134,10 @@ impl<'a> Plan1<'a> {
             );
         }
         let slices = slices(groups.into_iter());
-        Plan1 { target, golden, mode, stack, named: true, rows, slices, alone }
+        let mut notes =
+            without_effect(pairs, |name| places.contains_key(name), |name| others.contains_key(name));
+        notes.extend(fallback(target, golden));
+        Plan1 { target, golden, mode, stack, named: true, rows, slices, alone, notes, problems }
     }
 
     /// What the column of stacks says in a row.
@@ -139,15 +155,18 @@ fn lone(side: Side, name: String, reason: &str) -> Partnerless {
     Partnerless { side, name, reason: reason.to_owned() }
 }
 
-/// Where every entry is, by name.
-fn places(rank: &Rank) -> HashMap<String, Place> {
-    let names: Vec<Vec<String>> = (0..rank.calls().len())
+/// Where every entry is, by name. Notes the calls that cannot be read.
+fn places(rank: &Rank, problems: &mut Vec<String>) -> HashMap<String, Place> {
+    let names: Vec<Result<Vec<String>, Error>> = (0..rank.calls().len())
         .into_par_iter()
-        .map(|call| entries(rank, call).unwrap_or_default().into_iter().map(|entry| entry.name).collect())
+        .map(|call| Ok(entries(rank, call)?.into_iter().map(|entry| entry.name).collect()))
         .collect();
     let mut places = HashMap::new();
     for (call, names) in names.into_iter().enumerate() {
-        for (entry, name) in names.into_iter().enumerate() {
+        if let Err(error) = &names {
+            problems.push(error.to_string());
+        }
+        for (entry, name) in names.unwrap_or_default().into_iter().enumerate() {
             places.insert(name, (call as u32, entry as u32));
         }
     }
@@ -194,7 +213,7 @@ impl Plan for Plan1<'_> {
         let others =
             Read::new(self.golden, rows.iter().filter_map(|row| Some(row.1?.0)), &mut judged.problems);
         if self.mode == Mode::Real {
-            judged.bytes = read.0.values().flatten().map(data_bytes).sum();
+            judged.bytes = read.0.values().flatten().map(data_bytes).fold(0, u64::saturating_add);
         }
         let mut drafts = Vec::with_capacity(rows.len());
         let mut stacks = Vec::with_capacity(rows.len());
@@ -228,7 +247,11 @@ impl Plan for Plan1<'_> {
     }
 
     fn notes(&self) -> Vec<String> {
-        fallback(self.target, self.golden)
+        self.notes.clone()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.problems.clone()
     }
 
     fn partnerless(&self) -> Vec<Partnerless> {

@@ -1,17 +1,15 @@
 //! Elements compared with elements.
 
 use ulpscope_dump::Rank;
+use ulpscope_kernels::PeerArithmetic;
 use ulpscope_report::Cell;
 
 use super::row::{NO_BENCH, float_cell};
 use crate::style::Side;
 use crate::styles::msprobe::item::Item;
-use crate::styles::msprobe::real::{load, six_decimals};
-use crate::styles::peer_metrics::{PeerMetrics, Relative, measure, measure_scalars};
+use crate::styles::msprobe::real::{NAN, UNSUPPORTED, load, rounded, six_decimals};
+use crate::styles::peer_metrics::{PeerMetrics, measure, measure_scalars};
 use crate::styles::python_text::twelve_decimals;
-
-const UNSUPPORTED: &str = "unsupported";
-const NAN: &str = "Nan";
 
 /// The five cells of a pair, the verdict, and what the colours need of them.
 pub(crate) struct Measured {
@@ -82,17 +80,17 @@ fn elements(
         return Measured::word("shape unmatched", "Unmatched", message);
     }
     if n.shape().is_empty() {
-        let (abs, rel) = measure_scalars(&n.view(), &b.view(), Relative::InPlace);
+        let (abs, rel) = measure_scalars(&n.view(), &b.view(), PeerArithmetic::Stored);
         let mut measured =
             Measured::word(UNSUPPORTED, "None", "This is type of scalar data, can not compare.");
-        (measured.cells[1], measured.cells[2]) = (rounded(abs), rounded(rel));
+        (measured.cells[1], measured.cells[2]) = (rounded(abs, float_cell), rounded(rel, float_cell));
         (measured.cells[3], measured.cells[4]) = (Cell::text(NAN), Cell::text(NAN));
         measured.max_abs = (!abs.is_nan()).then(|| twelve_decimals(abs));
         not_a_number(&mut measured.message, abs);
         not_a_number(&mut measured.message, rel);
         return measured;
     }
-    match measure(&n, &b, Relative::InPlace) {
+    match measure(&n, &b, PeerArithmetic::Stored) {
         None => {
             let message = "The position of inf or nan in NPU and bench Tensor do not match.";
             Measured::word("N/A", "No", message)
@@ -116,8 +114,8 @@ fn of_metrics(metrics: &PeerMetrics, count: usize) -> Measured {
     Measured {
         cells: [
             cosine_cell,
-            rounded(metrics.max_abs),
-            rounded(metrics.max_rel),
+            rounded(metrics.max_abs, float_cell),
+            rounded(metrics.max_rel, float_cell),
             Cell::Exact(one_thousandth),
             Cell::Exact(twelve_decimals(metrics.under_5e3)),
         ],
@@ -169,8 +167,4 @@ fn not_a_number(message: &mut String, value: f64) {
     if value.is_nan() {
         message.push_str("Cannot compare by MaxRelativeError, the data contains nan/inf/-inf in dump data.");
     }
-}
-
-fn rounded(value: f64) -> Cell {
-    if value.is_nan() { Cell::text(NAN) } else { float_cell(twelve_decimals(value)) }
 }

@@ -7,10 +7,9 @@ use super::real::Measured;
 use crate::style::{Row, Verdict};
 use crate::styles::msprobe::item::{Item, Stat};
 use crate::styles::msprobe::mode::Mode;
+use crate::styles::msprobe::real::NAN;
+use crate::styles::msprobe::row::{ABSENT, NO_FILE};
 use crate::styles::python_text;
-
-const ABSENT: &str = "N/A";
-const NAN: &str = "Nan";
 
 /// What is said of a row of target that nothing was found for.
 pub(crate) const NO_BENCH: &str = "No bench data matched.";
@@ -137,7 +136,7 @@ impl<'a> Draft<'a> {
         cells.push(golden.map_or_else(absent, |golden| none(golden.dtype.as_deref())));
         cells.push(none(self.target.shape.as_deref()));
         cells.push(golden.map_or_else(absent, |golden| none(golden.shape.as_deref())));
-        let file = if golden.is_some() { self.target.file().unwrap_or("-1") } else { "-1" };
+        let file = if golden.is_some() { self.target.file().unwrap_or(NO_FILE) } else { NO_FILE };
         cells.extend(self.measures);
         if mode != Mode::Digests {
             cells.extend(self.stats.iter().flatten().map(stat_cell));

@@ -18,6 +18,9 @@ pub(crate) struct Signature {
     /// Of all digests, where these are compared.
     digests: u64,
     inputs: usize,
+    /// Whether the call cannot be read. It waits like any other, so that the calls behind it keep their places, and
+    /// fits none.
+    pub(crate) unread: bool,
     /// Of each row, the fingerprint of the call's name as colouring sees it, and whether it is an argument.
     pub(crate) rows: Vec<(u64, bool)>,
 }
@@ -47,12 +50,12 @@ pub(crate) fn is_input(name: &str) -> bool {
 
 impl Signature {
     /// The signature of a call's rows; nothing, where it has none.
-    pub(crate) fn of(rank: &Rank, call: usize, mode: Mode, fuzzy: bool) -> Option<Signature> {
-        let entries = entries(rank, call).unwrap_or_default();
+    pub(crate) fn of(rank: &Rank, call: usize, mode: Mode, fuzzy: bool) -> Result<Option<Signature>, Error> {
+        let entries = entries(rank, call)?;
         let items: Vec<Item<'_>> =
             entries.iter().filter_map(|entry| Item::of(entry, Release::V1, mode == Mode::Digests)).collect();
         if items.is_empty() {
-            return None;
+            return Ok(None);
         }
         let mut key = DefaultHasher::new();
         let mut digests = DefaultHasher::new();
@@ -73,12 +76,17 @@ impl Signature {
         signature.inputs.hash(&mut key);
         signature.key = key.finish();
         signature.digests = digests.finish();
-        Some(signature)
+        Ok(Some(signature))
+    }
+
+    /// Of a call that cannot be read.
+    pub(crate) fn of_unread() -> Signature {
+        Signature { unread: true, ..Signature::default() }
     }
 
     /// Whether two calls of one key match: the same dtypes, or some that may stand for each other.
     pub(crate) fn fits(&self, other: &Signature) -> bool {
-        if self.key != other.key {
+        if self.key != other.key || self.unread || other.unread {
             return false;
         }
         if self.dtypes == other.dtypes && self.digests == other.digests {

@@ -3,10 +3,11 @@
 use ulpscope_dump::{Content, Entry, Error, Rank};
 use ulpscope_formats::json::Json;
 use ulpscope_formats::{Bytes, Tensor};
+use ulpscope_kernels::PeerArithmetic;
 use ulpscope_report::Cell;
 use ulpscope_tensor::{DType, View};
 
-use super::super::peer_metrics::{self, Relative};
+use super::super::peer_metrics;
 use super::super::python_text::twelve_decimals;
 use super::Release;
 use super::fields::{NAN, number_of_6};
@@ -146,8 +147,8 @@ fn measure_tensors(n: &Tensor, b: &Tensor, release: Release, fuzzy: bool) -> Mea
         return Measured::word(SHAPE_UNMATCHED, "Shape of NPU and bench Tensor do not match. Skipped.");
     }
     let relative = match release {
-        Release::V4 => Relative::InDouble,
-        Release::V6 => Relative::InPlaceFirst,
+        Release::V4 => PeerArithmetic::Double,
+        Release::V6 => PeerArithmetic::StoredUnmasked,
     };
     let Some(metrics) = peer_metrics::measure(n, b, relative) else {
         return Measured::word(
@@ -174,10 +175,10 @@ fn measure_tensors(n: &Tensor, b: &Tensor, release: Release, fuzzy: bool) -> Mea
 
 /// Values without dimensions have no angle, and no verdict.
 fn measure_scalars(n: &View<'_>, b: &View<'_>, release: Release) -> Measured {
-    let (moved, max_rel) = peer_metrics::measure_scalars(n, b, Relative::InPlace);
+    let (moved, max_rel) = peer_metrics::measure_scalars(n, b, PeerArithmetic::Stored);
     let max_abs = match release {
         // The absolute error is taken first; dividing by zero is what moves the values.
-        Release::V4 => peer_metrics::measure_scalars(n, b, Relative::InDouble).0,
+        Release::V4 => peer_metrics::measure_scalars(n, b, PeerArithmetic::Double).0,
         Release::V6 => moved,
     };
     Measured {

@@ -44,7 +44,8 @@ impl Kinds {
     }
 }
 
-/// One operation, as far as matching and the layout of the table need it.
+/// One operation, as far as matching and the layout of the table need it. A call that cannot be read is one without
+/// lines: it waits in the queues, so that what follows keeps its place there, and fits nothing.
 pub(super) struct Op {
     pub(super) start: LinePlace,
     pub(super) lines: u32,
@@ -82,6 +83,9 @@ impl Op {
 
     /// Whether two operations whose names and shapes agree are taken for the same.
     pub(super) fn fits(&self, golden: &Op, kinds: &Kinds) -> bool {
+        if self.lines == 0 || golden.lines == 0 {
+            return false;
+        }
         if self.structure == golden.structure {
             return true;
         }
@@ -100,8 +104,8 @@ pub(super) struct Ops {
     pub(super) ops: Vec<Op>,
     /// Where lines begin that nothing follows that would end their operation, and how many they are.
     pub(super) trailing: Option<(LinePlace, u32)>,
-    /// Calls that cannot be read, and why.
-    pub(super) unread: Vec<(String, String)>,
+    /// Why calls cannot be read, in words.
+    pub(super) unread: Vec<String>,
 }
 
 /// How lines are put together.
@@ -142,7 +146,11 @@ pub(super) fn group(rank: &Rank, how: Grouping, kinds: &mut Kinds) -> Ops {
                 ops.ops.push(ended.close());
             }
         }
-        Met::Unread(call, error) => ops.unread.push((rank.name(call), error.to_string())),
+        Met::Unread(place, error) => {
+            ops.ops.extend(open.take_if(|open| open.ended && !how.by_stack).map(Open::close));
+            ops.ops.push(Open::new(place).close());
+            ops.unread.push(error.to_string());
+        }
     });
     match open {
         Some(open) if open.ended && !how.by_stack => ops.ops.push(open.close()),
@@ -194,7 +202,8 @@ impl Open {
     fn take(&mut self, entry: &Entry, how: Grouping, kinds: &mut Kinds) {
         let (dtype, shape, digest) = match &entry.content {
             Content::Tensor(tensor) => {
-                self.op.bytes += if tensor.has_data() { tensor.size() } else { 0 };
+                let size = if tensor.has_data() { tensor.size() } else { 0 };
+                self.op.bytes = self.op.bytes.saturating_add(size);
                 self.op.columns.take(&tensor.stats);
                 (tensor.dtype.as_str(), tensor.shape.as_deref().unwrap_or_default(), tensor.digest.as_deref())
             }

@@ -81,6 +81,9 @@ impl<'a> PtdbgPlan<'a> {
         let mut pairs = pairs.iter().copied().peekable();
         let mut rows = 0;
         for (number, op) in self.sides[0].ops[..self.read[0]].iter().enumerate() {
+            if op.lines == 0 {
+                continue;
+            }
             let golden = pairs.next_if(|pair| pair.0 == number).map(|pair| pair.1 as u32);
             self.items.push(Item { target: number as u32, golden, first_row: rows });
             self.columns[0].take_all(&op.columns);
@@ -194,9 +197,6 @@ impl<'a> PtdbgPlan<'a> {
         for name in lines::stems(trailing.iter().map(|line| line.name.as_str())) {
             note(name, if self.by_stack { NO_STACK_END } else { NO_END });
         }
-        for (name, why) in &own.unread {
-            note(name, why);
-        }
     }
 }
 
@@ -208,11 +208,15 @@ impl PtdbgPlan<'_> {
         }
         let sum = |item: &Item| {
             let golden = item.golden.map_or(0, |number| self.op(Side::Golden, number).bytes);
-            if golden == 0 { 0 } else { self.op(Side::Target, item.target).bytes + golden }
+            if golden == 0 { 0 } else { self.op(Side::Target, item.target).bytes.saturating_add(golden) }
         };
         // An item that begins in an earlier unit is counted there.
         let rows = self.rows(unit);
-        self.items_of(&rows).iter().filter(|item| rows.contains(&item.first_row)).map(sum).sum()
+        self.items_of(&rows)
+            .iter()
+            .filter(|item| rows.contains(&item.first_row))
+            .map(sum)
+            .fold(0, u64::saturating_add)
     }
 }
 
@@ -267,6 +271,10 @@ impl Plan for PtdbgPlan<'_> {
             _ => None,
         };
         (stacks == 1).then(|| one_sided.to_owned()).into_iter().chain(fallback).collect()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.sides.iter().flat_map(|side| &side.unread).cloned().collect()
     }
 
     fn partnerless(&self) -> Vec<Partnerless> {

@@ -191,9 +191,10 @@ fn overflow(stats: &[Json; 4]) -> bool {
     stats[..2].iter().any(|value| matches!(value, Json::Float(number) if !number.is_finite()))
 }
 
-/// Differences of statistics; one that is over half of the larger value asks for a second look.
+/// Differences of statistics; one that is over half of the larger value asks for a second look. The tool says nothing
+/// of a NaN or an infinity that only one side has, as no share of it is over half; here such a row fails.
 fn statistics(mut cells: Vec<Cell>, target: &[Json; 4], golden: &[Json; 4]) -> Made {
-    let mut warning = false;
+    let (mut warning, mut unlike, mut subtracted) = (false, false, false);
     let mut max_diff = None;
     for (column, (n, b)) in target.iter().zip(golden).enumerate() {
         let (Some(n_number), Some(b_number)) = (number(n), number(b)) else {
@@ -201,6 +202,8 @@ fn statistics(mut cells: Vec<Cell>, target: &[Json; 4], golden: &[Json; 4]) -> M
             continue;
         };
         let difference = n_number - b_number;
+        subtracted = true;
+        unlike |= unlike_non_finite(n_number, b_number);
         warning |= difference.abs() / (larger(n_number.abs(), b_number.abs()) + 1e-10) > 0.5;
         if column == 0 {
             max_diff = difference.is_finite().then_some(difference);
@@ -223,8 +226,18 @@ fn statistics(mut cells: Vec<Cell>, target: &[Json; 4], golden: &[Json; 4]) -> M
         distance: max_diff,
         ..Score::default()
     };
-    let verdict = if warning { Verdict::Fail } else { Verdict::Pass };
+    let verdict = match subtracted {
+        true if warning || unlike => Verdict::Fail,
+        true => Verdict::Pass,
+        false => Verdict::NotCompared,
+    };
     Made { cells, verdict, score, problem: None }
+}
+
+/// Whether one is NaN or infinite and the other is not the same.
+fn unlike_non_finite(target: f64, golden: f64) -> bool {
+    let finite = target.is_finite() && golden.is_finite();
+    !finite && target != golden && !(target.is_nan() && golden.is_nan())
 }
 
 /// Python's `max`: the first, unless the second is larger.

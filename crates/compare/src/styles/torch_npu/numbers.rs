@@ -2,6 +2,9 @@
 //!
 //! The tool leaves the order of its sums to whatever BLAS is installed, so that the last digits of its results change
 //! from machine to machine. Here the order is fixed.
+//!
+//! A vector is a tensor, or a sample: a list of numbers in a line of the dump, which no kernel takes. So the sums are
+//! taken here, in one pass over elements that are read where they lie.
 
 /// Sums in lanes.
 const LANES: usize = 8;
@@ -23,32 +26,45 @@ pub(super) struct Numbers {
     pub(super) passes: bool,
 }
 
-/// Measures two vectors of equal length.
-pub(super) fn measure(target: &[f64], golden: &[f64]) -> Numbers {
-    let count = target.len() as f64;
-    let pairs = || target.iter().copied().zip(golden.iter().copied());
-    let norm = |squares: f64| squares.sqrt();
-    let (target_norm, golden_norm) =
-        (norm(sum(pairs().map(|(n, _)| n * n))), norm(sum(pairs().map(|(_, b)| b * b))));
-    let cosine = sum(pairs().map(|(n, b)| n * b)) / (target_norm * golden_norm);
-    let distance = norm(sum(pairs().map(|(n, b)| (n - b) * (n - b))));
-    let equal = pairs().all(|(n, b)| n == b || (n.is_nan() && b.is_nan()));
+/// Measures the pairs of two vectors of equal length, in one pass.
+pub(super) fn measure(pairs: impl Iterator<Item = (f64, f64)>) -> Numbers {
+    let mut count = 0;
+    let mut equal = true;
+    let [mut target, mut golden, mut dot, mut squares, mut shares] = [Sum::default(); 5];
+    for (n, b) in pairs {
+        target.add(count, n * n);
+        golden.add(count, b * b);
+        dot.add(count, n * b);
+        squares.add(count, (n - b) * (n - b));
+        shares.add(count, ((n - b) / b).abs());
+        equal &= n == b || (n.is_nan() && b.is_nan());
+        count += 1;
+    }
+    let (target_norm, golden_norm) = (target.total().sqrt(), golden.total().sqrt());
+    let distance = squares.total().sqrt();
+    let count = count as f64;
     Numbers {
-        similarity: 0.5 + 0.5 * cosine,
+        similarity: 0.5 + 0.5 * (dot.total() / (target_norm * golden_norm)),
         rmse: distance / count.sqrt(),
-        mape: sum(pairs().map(|(n, b)| ((n - b) / b).abs())) / count * 100.0,
+        mape: shares.total() / count * 100.0,
         passes: equal || distance <= FAILING_SHARE * golden_norm,
     }
 }
 
-fn sum(values: impl Iterator<Item = f64>) -> f64 {
-    let mut lanes = [0.0; LANES];
-    for (index, value) in values.enumerate() {
-        lanes[index % LANES] += value;
+/// A sum in lanes.
+#[derive(Clone, Copy, Default)]
+struct Sum([f64; LANES]);
+
+impl Sum {
+    fn add(&mut self, index: usize, value: f64) {
+        self.0[index % LANES] += value;
     }
-    let [a, b, c, d, e, f, g, h] = lanes;
-    // Folded in halves, as a vector register is.
-    ((a + e) + (c + g)) + ((b + f) + (d + h))
+
+    fn total(self) -> f64 {
+        let [a, b, c, d, e, f, g, h] = self.0;
+        // Folded in halves, as a vector register is.
+        ((a + e) + (c + g)) + ((b + f) + (d + h))
+    }
 }
 
 /// NumPy's `round(value, 4)`: scaled, rounded to even, scaled back.
@@ -60,6 +76,10 @@ pub(super) fn four_decimals(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn measure(target: &[f64], golden: &[f64]) -> Numbers {
+        super::measure(target.iter().copied().zip(golden.iter().copied()))
+    }
 
     #[test]
     fn directions_range_from_0_to_1() {

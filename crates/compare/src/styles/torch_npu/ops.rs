@@ -9,7 +9,8 @@ use super::super::fingerprint::Fingerprint;
 use super::super::lines::{LinePlace, Met, is_tensor, walk};
 use super::super::queues::Queued;
 
-/// One operation.
+/// One operation. A call that cannot be read is one without lines: it waits in the queues, so that what follows keeps
+/// its place there, and fits nothing.
 pub(super) struct Op {
     pub(super) start: LinePlace,
     pub(super) lines: u32,
@@ -29,8 +30,8 @@ pub(super) struct Ops {
     pub(super) ops: Vec<Op>,
     /// Where lines begin that no output follows, and how many they are.
     pub(super) trailing: Option<(LinePlace, u32)>,
-    /// Calls that cannot be read, and why.
-    pub(super) unread: Vec<(String, String)>,
+    /// Why calls cannot be read, in words.
+    pub(super) unread: Vec<String>,
 }
 
 /// An operation that lines are still added to.
@@ -62,7 +63,10 @@ pub(super) fn group(rank: &Rank, shapes: bool) -> Ops {
             }
         }
         Met::CallEnd(_) => {}
-        Met::Unread(call, error) => ops.unread.push((rank.name(call), error.to_string())),
+        Met::Unread(start, error) => {
+            ops.ops.push(Op { start, lines: 0, bytes: 0, key: 0 });
+            ops.unread.push(error.to_string());
+        }
     });
     ops.trailing = open.map(|open| (open.start, open.lines));
     ops
@@ -72,7 +76,7 @@ impl Open {
     fn take(&mut self, entry: &Entry, shapes: bool) {
         self.key.take(without_number(&entry.name));
         if let Content::Tensor(tensor) = &entry.content {
-            self.bytes += tensor.size();
+            self.bytes = self.bytes.saturating_add(tensor.size());
             if shapes {
                 self.key.take((&tensor.dtype, &tensor.shape));
             }

@@ -1,16 +1,17 @@
 //! Pairs of operations, and their rows.
 
 use ulpscope_dump::{Content, Data, Entry, Error, Rank};
-use ulpscope_formats::Fault;
 use ulpscope_formats::json::python_float_repr;
+use ulpscope_formats::{Fault, Tensor};
 use ulpscope_report::{Cell, Emphasis};
+use ulpscope_tensor::View;
 
 use crate::style::{Judged, Partnerless, Plan, Row, Side, Verdict};
 
 use super::super::lines::{self, LinePlace, is_tensor};
 use super::super::python_text;
 use super::super::queues::{Habits, Matches, matches};
-use super::numbers::{four_decimals, measure};
+use super::numbers::{Numbers, four_decimals, measure};
 use super::ops::{Op, Ops, group};
 
 const COLUMNS: [&str; 9] = [
@@ -44,7 +45,8 @@ impl<'a> HooksPlan<'a> {
     pub(super) fn new(shapes: bool, target: &'a Rank, golden: &'a Rank) -> HooksPlan<'a> {
         let ranks = [target, golden];
         let sides = ranks.map(|rank| group(rank, shapes));
-        let found = matches(&sides[0].ops, &sides[1].ops, Habits::Hooks, |_, _| true);
+        let readable = |target: &Op, golden: &Op| target.lines > 0 && golden.lines > 0;
+        let found = matches(&sides[0].ops, &sides[1].ops, Habits::Hooks, readable);
         HooksPlan { ranks, sides, found }
     }
 
@@ -81,9 +83,6 @@ impl<'a> HooksPlan<'a> {
         for name in lines::stems(trailing.iter().map(|line| line.name.as_str())) {
             note(name, NO_OUTPUT);
         }
-        for (name, why) in &own.unread {
-            note(name, why);
-        }
     }
 }
 
@@ -99,7 +98,7 @@ impl Plan for HooksPlan<'_> {
     fn judge(&self, unit: usize) -> Judged {
         let ops = self.ops(unit);
         let [target, golden] = ops.map(|op| Some(op.start.call as usize));
-        let bytes = ops.map(|op| op.bytes).iter().sum();
+        let bytes = ops[0].bytes.saturating_add(ops[1].bytes);
         let mut judged = Judged { target, golden, bytes, ..Judged::default() };
         let lines = |side: Side| self.lines(side, ops[side as usize].start, ops[side as usize].lines);
         for (target, golden) in lines(Side::Target).iter().zip(&lines(Side::Golden)) {
@@ -107,6 +106,10 @@ impl Plan for HooksPlan<'_> {
             judged.rows.push(row);
         }
         judged
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.sides.iter().flat_map(|side| &side.unread).cloned().collect()
     }
 
     fn partnerless(&self) -> Vec<Partnerless> {
@@ -124,10 +127,16 @@ fn row(target: (&Rank, &Entry), golden: (&Rank, &Entry), problems: &mut Vec<Stri
     let shapes = sides.map(|(_, entry)| described(entry).1);
     let alike = shapes[0] == shapes[1];
     let mut cells: Vec<Cell> = [names, dtypes, shapes].into_iter().flatten().map(Cell::Text).collect();
-    let values = sides.map(|(rank, entry)| if alike { values(rank, entry) } else { Ok(Vec::new()) });
-    let verdict = match values {
-        [Ok(target), Ok(golden)] if alike && target.len() == golden.len() => {
-            let numbers = measure(&target, &golden);
+    let measured = if alike { measured(sides, problems) } else { None };
+    let verdict = match &measured {
+        Some(numbers) if numbers.passes => Verdict::Pass,
+        Some(_) => Verdict::Fail,
+        None if alike => Verdict::NotCompared,
+        // That nothing can be calculated is because they differ.
+        None => Verdict::Fail,
+    };
+    match measured {
+        Some(numbers) => {
             cells.push(match numbers.similarity.is_nan() {
                 true => Cell::text("nan"),
                 false => Cell::Exact(numbers.similarity),
@@ -135,28 +144,29 @@ fn row(target: (&Rank, &Entry), golden: (&Rank, &Entry), problems: &mut Vec<Stri
             // pandas prints nothing for NaN in a column of numbers.
             cells.push(if numbers.rmse.is_nan() { Cell::Missing } else { Cell::Exact(numbers.rmse) });
             cells.push(Cell::Text(format!("{}%", python_float_repr(four_decimals(numbers.mape)))));
-            if numbers.passes { Verdict::Pass } else { Verdict::Fail }
         }
-        values => {
-            cells.extend(NOT_CALCULATED.map(Cell::text));
-            for value in &values {
-                problems.extend(value.as_ref().err().map(Error::to_string));
-            }
-            if let [Ok(target), Ok(golden)] = values
-                && alike
-            {
-                problems.push(format!(
-                    "{}: expected as many values on both sides, found {} in the target and {} in the golden; \
-                     compare samples with samples",
-                    sides[0].1.name,
-                    target.len(),
-                    golden.len()
-                ));
-            }
-            Verdict::NotCompared
-        }
-    };
+        None => cells.extend(NOT_CALCULATED.map(Cell::text)),
+    }
     Row { cells, emphasis: Emphasis::Plain, verdict }
+}
+
+/// What was measured on two lines of one shape. What cannot be is noted in `problems`.
+fn measured(sides: [(&Rank, &Entry); 2], problems: &mut Vec<String>) -> Option<Numbers> {
+    let [target, golden] = sides
+        .map(|(rank, entry)| Values::of(rank, entry).map_err(|error| problems.push(error.to_string())).ok());
+    let (target, golden) = (target?, golden?);
+    let (target, golden) = (target.view(), golden.view());
+    if target.len() != golden.len() {
+        problems.push(format!(
+            "{}: expected as many values on both sides, found {} in the target and {} in the golden; \
+             compare samples with samples",
+            sides[0].1.name,
+            target.len(),
+            golden.len()
+        ));
+        return None;
+    }
+    Some(measure((0..target.len()).map(|index| (target.get(index), golden.get(index)))))
 }
 
 /// Dtype and shape, as the tool prints them.
@@ -169,17 +179,51 @@ fn described(entry: &Entry) -> (String, String) {
     }
 }
 
-/// The numbers of a line: all elements, or some and three statistics.
-fn values(rank: &Rank, entry: &Entry) -> Result<Vec<f64>, Error> {
-    let nothing = || {
-        let fault = Fault::malformed(format!("the values of {}", entry.name), "none recorded");
-        Error::whole(fault).in_file(&rank.path)
-    };
-    let Content::Tensor(tensor) = &entry.content else { return Err(nothing()) };
-    if let Data::Sample(sample) = &tensor.data {
-        return Ok(sample.clone());
+/// The numbers of a line, where they lie: all elements, or some and three statistics.
+enum Values<'e> {
+    Elements(Tensor),
+    Sample(&'e [f64]),
+}
+
+impl<'e> Values<'e> {
+    fn of(rank: &Rank, entry: &'e Entry) -> Result<Values<'e>, Error> {
+        let nothing = || {
+            let fault = Fault::malformed(format!("the values of {}", entry.name), "none recorded");
+            Error::whole(fault).in_file(&rank.path)
+        };
+        let Content::Tensor(tensor) = &entry.content else { return Err(nothing()) };
+        match &tensor.data {
+            Data::Sample(sample) => Ok(Values::Sample(sample)),
+            _ => Ok(Values::Elements(rank.tensor(tensor)?.ok_or_else(nothing)?)),
+        }
     }
-    let tensor = rank.tensor(tensor)?.ok_or_else(nothing)?;
-    let view = tensor.view();
-    Ok((0..view.len()).map(|index| view.get(index).to_f64()).collect())
+
+    fn view(&self) -> Viewed<'_> {
+        match self {
+            Values::Elements(tensor) => Viewed::Elements(tensor.view()),
+            Values::Sample(sample) => Viewed::Sample(sample),
+        }
+    }
+}
+
+/// The same, ready to be read.
+enum Viewed<'v> {
+    Elements(View<'v>),
+    Sample(&'v [f64]),
+}
+
+impl Viewed<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Viewed::Elements(view) => view.len(),
+            Viewed::Sample(sample) => sample.len(),
+        }
+    }
+
+    fn get(&self, index: usize) -> f64 {
+        match self {
+            Viewed::Elements(view) => view.get(index).to_f64(),
+            Viewed::Sample(sample) => sample[index],
+        }
+    }
 }
