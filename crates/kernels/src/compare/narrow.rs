@@ -1,11 +1,11 @@
 //! The lean loop over one block of pairs that are exact in f32.
 //!
-//! What must be a sum is summed in f64. Shares are estimated in f32, sixteen to a register, and so are maxima where
-//! only distances are asked for; wherever an estimate could decide the result, the block, which is still in the
-//! first-level cache, is measured again in f64. The results are those of f64 throughout.
+//! What must be a sum is summed in f64. Where only distances are asked for, shares and maxima are estimated in f32,
+//! sixteen to a register; wherever an estimate could decide the result, the block, which is still in the first-level
+//! cache, is measured again in f64. The results are those of f64 throughout.
 //!
-//! With the errors asked for, the same loop sums them, since it has differences and quotients at hand: the pass is
-//! bound by arithmetic, and a second loop would widen and subtract all over again.
+//! With the errors asked for, the same loop sums them: the pass is bound by arithmetic, and a second loop would widen and
+//! subtract all over again. It then has the quotients in f64, and takes shares and maxima from these.
 
 use super::exponents::Exponents;
 use super::loops::{ErrorSums, SHARE_LIMITS, Sums};
@@ -130,8 +130,8 @@ fn measure<
     pairs: Packed<'_, S>,
     exponents: &mut [u8],
 ) -> NarrowBlock {
-    // Errors of few bits take few values: estimated maxima would tie in nearly every block.
-    let exact = ERRORS && S::SIZE < size_of::<f32>();
+    // With errors the quotients are there in f64: an estimate would be one division more, and no gain.
+    let exact = ERRORS;
     let ulp = ERRORS && S::SIZE == size_of::<f32>();
     // The lower ends of the ranges in which an estimate is too close to a limit.
     let limits = SHARE_LIMITS.map(|limit| (limit as f32).to_bits() - ESTIMATE_ULPS);
@@ -152,6 +152,9 @@ fn measure<
     let mut least_golden = [INFINITY; LANES];
     let mut under_0 = [0u32; LANES];
     let mut under_1 = [0u32; LANES];
+    // Counts in f64, which the masks of f64 comparisons fit.
+    let mut exact_under_0 = [0.0; LANES];
+    let mut exact_under_1 = [0.0; LANES];
     let mut nearest = [u32::MAX; LANES];
     let mut exponents = exponents.as_chunks_mut::<LANES>().0.iter_mut();
     let filling = each_pair_group(
@@ -173,10 +176,10 @@ fn measure<
                     let rel = if ZEROS && wide_b == 0.0 { 0.0 } else { (difference / wide_b).abs() };
                     sum_abs[lane] += abs;
                     sum_rel[lane] += rel;
-                    if exact {
-                        exact_max_abs[lane] = larger(exact_max_abs[lane], abs);
-                        exact_max_rel[lane] = larger(exact_max_rel[lane], rel);
-                    }
+                    exact_max_abs[lane] = larger(exact_max_abs[lane], abs);
+                    exact_max_rel[lane] = larger(exact_max_rel[lane], rel);
+                    exact_under_0[lane] += if rel < SHARE_LIMITS[0] { 1.0 } else { 0.0 };
+                    exact_under_1[lane] += if rel < SHARE_LIMITS[1] { 1.0 } else { 0.0 };
                 }
             }
             let mut sizes = [0u32; LANES];
@@ -186,11 +189,6 @@ fn measure<
                 if ZEROS || EXPONENTS {
                     least_golden[lane] = smaller(least_golden[lane], divisor);
                 }
-                if ZEROS {
-                    // A zero golden has no relative error; an infinite divisor makes it zero.
-                    divisor = if divisor == 0 { INFINITY } else { divisor };
-                }
-                let rel = (f32::from_bits(abs) / f32::from_bits(divisor)).to_bits();
                 if EXPONENTS {
                     sizes[lane] = abs >> 23;
                 }
@@ -200,10 +198,16 @@ fn measure<
                     low_ulp[lane] += apart & 0xffff;
                     high_ulp[lane] += apart >> 16;
                 }
-                if !exact {
-                    max_abs[lane] = larger(max_abs[lane], abs);
-                    max_rel[lane] = larger(max_rel[lane], rel);
+                if exact {
+                    continue;
                 }
+                if ZEROS {
+                    // A zero golden has no relative error; an infinite divisor makes it zero.
+                    divisor = if divisor == 0 { INFINITY } else { divisor };
+                }
+                let rel = (f32::from_bits(abs) / f32::from_bits(divisor)).to_bits();
+                max_abs[lane] = larger(max_abs[lane], abs);
+                max_rel[lane] = larger(max_rel[lane], rel);
                 // Negative under a limit, which as an unsigned number is far above it.
                 let above = limits.map(|limit| rel.wrapping_sub(limit));
                 under_0[lane] += above[0] >> 31;
@@ -232,8 +236,12 @@ fn measure<
         has_zero_golden: ZEROS && least_golden == 0,
         least_golden: f32::from_bits(least_golden),
         // What fills up the last group agrees; where zeros are not expected it makes the block be taken again.
-        under: [under_0, under_1].map(|lanes| count(lanes).saturating_sub(filling)),
-        unsure: fold(nearest, smaller) <= 2 * ESTIMATE_ULPS,
+        under: if exact {
+            [exact_under_0, exact_under_1].map(|lanes| (sum(lanes) as u64).saturating_sub(filling))
+        } else {
+            [under_0, under_1].map(|lanes| count(lanes).saturating_sub(filling))
+        },
+        unsure: !exact && fold(nearest, smaller) <= 2 * ESTIMATE_ULPS,
         errors: ErrorSums { abs: sum(sum_abs), rel: sum(sum_rel) },
         ulp: UlpDistance {
             max: fold(max_ulp, larger).into(),
