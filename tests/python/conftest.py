@@ -5,3 +5,17 @@ import os
 # On some virtual machines the processor announces AMX and bf16 instructions that the host then refuses:
 # oneDNN's code for them dies with SIGILL. This keeps it to plain AVX-512.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """A golden run, and the same with the third linear layer 1 % off: target, golden."""
+    from dumps import chain, write_rank
+
+    write_rank(tmp_path / "golden", chain(6))
+    write_rank(tmp_path / "target", chain(6, fault={3: 1.01}))
+    return tmp_path / "target", tmp_path / "golden"

@@ -1,8 +1,11 @@
-"""Writes small dumps in msprobe's layout, from real tensors."""
+"""Small dumps in msprobe's layout from real tensors, and the command to compare them."""
 
 from __future__ import annotations
 
+import csv
 import json
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,8 @@ from typing import Any
 import torch
 
 import ulpscope
+
+PROGRAM = [sys.executable, "-m", "ulpscope"]
 
 Values = Sequence[Any]
 # Name of a call, its inputs, its outputs.
@@ -99,3 +104,15 @@ def chain(
         x = z
     calls.append(("Tensor.sum.0.forward", [x], [x.sum()]))
     return calls
+
+
+def run(*args: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """The command, as a user runs it."""
+    return subprocess.run([*PROGRAM, *map(str, args)], capture_output=True, text=True, check=False, **options)
+
+
+def read_csv(folder: Path) -> list[dict[str, str]]:
+    """The rows of the only sheet in a folder."""
+    [path] = folder.glob("compare_result_*.csv")
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))

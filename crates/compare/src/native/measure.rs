@@ -9,6 +9,7 @@ use ulpscope_tensor::DType;
 use crate::reading;
 
 use super::limit::{ELEMENT_FACTOR, limit, rounding};
+use super::values::compare_values;
 
 /// What a pair was compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -385,53 +386,4 @@ fn recorded(entry: &TensorEntry) -> Numbers {
 fn numbers_of(stats: &Stats) -> Numbers {
     let extremum = |scalar: Option<ulpscope_tensor::Scalar>| scalar.map(|scalar| scalar.to_f64());
     [extremum(stats.max), extremum(stats.min), stats.mean, Some(stats.norm)]
-}
-
-/// Plain values: equal or not.
-fn compare_values(target: &Content, golden: &Content) -> State {
-    match (target, golden) {
-        (Content::None, Content::None) => State::Equal,
-        (Content::Scalar { kind, value }, Content::Scalar { kind: other_kind, value: other }) => {
-            if value == other || numbers_equal(value, other) {
-                State::Equal
-            } else if kind == "torch.device" && other_kind == "torch.device" {
-                State::Unknown("devices".to_owned())
-            } else {
-                State::Different(format!("{} against {}", shown(value), shown(other)))
-            }
-        }
-        // Groups, streams, memory formats: numbers of another run.
-        (Content::Other(one), Content::Other(other)) if one == other => State::Equal,
-        (Content::Other(_), Content::Other(_)) => State::Unknown("objects that are no tensors".to_owned()),
-        (one, other) => State::Different(format!("{} against {}", kind_of(one), kind_of(other))),
-    }
-}
-
-fn numbers_equal(one: &Json, other: &Json) -> bool {
-    match (one.as_f64(), other.as_f64()) {
-        (Some(one), Some(other)) => one == other || (one.is_nan() && other.is_nan()),
-        _ => false,
-    }
-}
-
-fn kind_of(content: &Content) -> String {
-    match content {
-        Content::None => "None".to_owned(),
-        Content::Tensor(tensor) => format!("a tensor of {}", tensor.dtype),
-        Content::Scalar { kind, value } => format!("{kind} {}", shown(value)),
-        Content::Other(_) => "an object".to_owned(),
-    }
-}
-
-/// A value short enough for a cell.
-fn shown(value: &Json) -> String {
-    const SHOWN: usize = 80;
-    let mut text = Vec::new();
-    let written = ulpscope_formats::json::write(value, ulpscope_formats::json::Layout::OneLine, &mut text);
-    let text = String::from_utf8(text).unwrap_or_default();
-    match (written, text.char_indices().nth(SHOWN)) {
-        (Ok(()), None) => text,
-        (Ok(()), Some((end, _))) => format!("{}…", &text[..end]),
-        (Err(_), _) => value.describe(),
-    }
 }

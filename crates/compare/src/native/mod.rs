@@ -11,6 +11,7 @@
 mod columns;
 mod limit;
 mod measure;
+mod values;
 mod verdict;
 
 use ulpscope_dump::{CallKind, Content, Entry, Error, Rank, Role, Task};
