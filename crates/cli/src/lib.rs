@@ -19,7 +19,6 @@ mod names;
 mod output;
 mod progress;
 mod records;
-pub mod results;
 mod source;
 mod summary;
 mod targets;

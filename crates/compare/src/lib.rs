@@ -16,6 +16,7 @@ mod mapping;
 mod native;
 mod pairing;
 mod reading;
+pub mod results;
 mod run;
 mod stack;
 mod style;

@@ -6,7 +6,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use ulpscope_cli::results::{self, Side};
+use ulpscope_compare::results::{self, Described};
 use ulpscope_formats::Tensor;
 use ulpscope_kernels as kernels;
 use ulpscope_kernels::{Comparison, Threads, Tolerance};
@@ -20,8 +20,8 @@ use crate::numbers;
 /// How two tensors differ. Truth value: whether they agree within the tolerance.
 #[pyclass(frozen, module = "ulpscope")]
 pub(crate) struct Diff {
-    target: Side,
-    golden: Side,
+    target: Described,
+    golden: Described,
     comparison: Comparison,
     kl: Option<f64>,
     first_failing: Vec<kernels::ElementDiff>,
@@ -105,8 +105,8 @@ fn measure(
         let differ = comparison.distances.worst_index.is_some();
         let listed = if differ { elements } else { 0 };
         Ok(Diff {
-            target: Side::of(target),
-            golden: Side::of(golden),
+            target: Described::of(target),
+            golden: Described::of(golden),
             kl: kernels::kl_divergence(target, golden, Threads::All),
             first_failing: kernels::first_failing(target, golden, tolerance, listed)?,
             worst: kernels::worst(target, golden, listed)?,

@@ -3,7 +3,7 @@
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use ulpscope_cli::results;
+use ulpscope_compare::results;
 use ulpscope_kernels as kernels;
 use ulpscope_kernels::Threads;
 use ulpscope_report::{Record, Table, Terminal};

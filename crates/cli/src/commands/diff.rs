@@ -16,8 +16,8 @@ use crate::args::DiffArgs;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::results::{self, Side};
 use crate::source::{Source, label, tensors};
+use ulpscope_compare::results::{self, Described};
 
 /// What `diff` has been asked for.
 pub(crate) struct Diff {
@@ -179,7 +179,7 @@ impl Diff {
         {
             if !elements.is_empty() {
                 output.line("")?;
-                let sides = (Side::of(&target), Side::of(&golden));
+                let sides = (Described::of(&target), Described::of(&golden));
                 output.table(&results::element_table(title, elements, &sides.0, &sides.1))?;
             }
         }
@@ -279,8 +279,8 @@ impl Measured<'_> {
         results::of_comparison(&target, &golden, &self.comparison, self.kl)
     }
 
-    fn sides(&self) -> (Side, Side) {
-        (Side::of(&self.pair.target.view()), Side::of(&self.pair.golden.view()))
+    fn sides(&self) -> (Described, Described) {
+        (Described::of(&self.pair.target.view()), Described::of(&self.pair.golden.view()))
     }
 
     /// Orders pairs: those with disagreeing NaN or Inf first, then by the size of the error relative to the

@@ -11,7 +11,7 @@ use crate::dump_walk::{DumpWalk, Opened};
 use crate::entries;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::results;
+use ulpscope_compare::results;
 
 /// What a dump may have recorded of a tensor, in the order it stands in an entry.
 const RECORDED: [&str; 4] = ["max", "min", "mean", "norm"];

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use rayon::prelude::*;
 use serde_json::json;
+use ulpscope_compare::results;
 use ulpscope_formats::{Error, Tensor, file};
 use ulpscope_kernels::{DigestKind, Threads, digest, stats};
 use ulpscope_report::{Align, Cell, Emphasis, Record, Table};
@@ -16,8 +17,8 @@ use crate::names::PlainNames;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::source::{Source, is_foreign, label, tensors};
+use crate::values;
 use crate::walk::{Found, Walk};
-use crate::{results, values};
 
 /// Values shown of a tensor when nobody says how many.
 const DEFAULT_FIRST: usize = 8;

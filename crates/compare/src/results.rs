@@ -27,7 +27,12 @@ pub fn of_stats(dtype: DType, shape: &[usize], stats: &Stats) -> Record {
 }
 
 /// What a comparison found, with the fields of [`ulpscope_report::fields::DIFF`].
-pub fn of_comparison(target: &Side, golden: &Side, comparison: &Comparison, kl: Option<f64>) -> Record {
+pub fn of_comparison(
+    target: &Described,
+    golden: &Described,
+    comparison: &Comparison,
+    kl: Option<f64>,
+) -> Record {
     let distances = &comparison.distances;
     let worst = |flat| Cell::Index { flat, coordinates: golden.coordinates(flat) };
     Record::new(vec![
@@ -114,7 +119,7 @@ pub fn exponent_bars(histogram: &ExponentHistogram) -> Bars {
 }
 
 /// One element of both sides; `index` is its row-major position.
-pub fn of_element(element: &ElementDiff, target: &Side, golden: &Side) -> Record {
+pub fn of_element(element: &ElementDiff, target: &Described, golden: &Described) -> Record {
     Record::new(vec![
         ("index", Cell::count(element.index)),
         ("coordinates", Cell::sizes(&golden.coordinates(element.index))),
@@ -126,7 +131,7 @@ pub fn of_element(element: &ElementDiff, target: &Side, golden: &Side) -> Record
 }
 
 /// Elements of both sides, one below the other.
-pub fn element_table(title: &str, elements: &[ElementDiff], target: &Side, golden: &Side) -> Table {
+pub fn element_table(title: &str, elements: &[ElementDiff], target: &Described, golden: &Described) -> Table {
     let columns = [
         ("index", Align::Left),
         ("target", Align::Right),
@@ -171,17 +176,17 @@ fn extremum(scalar: Scalar) -> Cell {
 
 /// What is to be said of one side of a comparison, once its elements are no longer needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Side {
+pub struct Described {
     /// Element type.
     pub dtype: DType,
     /// Dimensions, outermost first.
     pub shape: Vec<usize>,
 }
 
-impl Side {
+impl Described {
     /// The side that a view is.
-    pub fn of(view: &View<'_>) -> Side {
-        Side { dtype: view.dtype(), shape: view.shape().to_vec() }
+    pub fn of(view: &View<'_>) -> Described {
+        Described { dtype: view.dtype(), shape: view.shape().to_vec() }
     }
 
     /// The coordinates of a row-major position.
