@@ -89,15 +89,15 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "N")]
     pub(crate) rank: Option<Numbers>,
 
-    /// msprobe's data mapping (YAML): which entry of the target belongs to which of the golden
+    /// msprobe's data mapping (YAML; also -dm): which entry of the target belongs to which of the golden
     #[arg(long = "data-mapping", alias = "data_mapping", value_name = "FILE")]
     pub(crate) data_mapping: Option<PathBuf>,
 
-    /// msprobe's cell mapping (YAML): which module belongs to which; without FILE, Cell and Module names are the same
+    /// msprobe's cell mapping (YAML; also -cm): which module belongs to which; without FILE, Cell and Module names are the same
     #[arg(long = "cell-mapping", alias = "cell_mapping", value_name = "FILE", num_args = 0..=1)]
     pub(crate) cell_mapping: Option<Option<PathBuf>>,
 
-    /// msprobe's layer mapping (YAML): which layer of a class belongs to which
+    /// msprobe's layer mapping (YAML; also -lm): which layer of a class belongs to which
     #[arg(long = "layer-mapping", alias = "layer_mapping", value_name = "FILE")]
     pub(crate) layer_mapping: Option<PathBuf>,
 
@@ -109,15 +109,15 @@ pub(crate) struct CompareArgs {
     #[arg(long = "diff-analyze", alias = "diff_analyze")]
     pub(crate) diff_analyze: bool,
 
-    /// As msprobe: the target. With it the style is msprobe and the results go to ./output, unless said otherwise
+    /// As msprobe's -tp: the target. With it the style is msprobe and the results go to ./output, unless said otherwise
     #[arg(long = "target_path", value_name = "PATH", conflicts_with = "target", requires = "golden_path")]
     pub(crate) target_path: Option<PathBuf>,
 
-    /// As msprobe: the golden
+    /// As msprobe's -gp: the golden
     #[arg(long = "golden_path", value_name = "PATH", conflicts_with = "golden", requires = "target_path")]
     pub(crate) golden_path: Option<PathBuf>,
 
-    /// As msprobe: the same as --match fuzzy
+    /// As msprobe's -fm: the same as --match fuzzy
     #[arg(long = "fuzzy_match", conflicts_with = "matching")]
     pub(crate) fuzzy_match: bool,
 
