@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use ulpscope_kernels::{
-    DigestKind, PeerArithmetic, Threads, Tolerance, compare, digest, distances, peer_errors, stats,
+    DigestKind, PeerArithmetic, Threads, Tolerance, compare, digest, distances, errors, peer_errors, stats,
 };
 use ulpscope_tensor::{DType, View};
 
@@ -139,6 +139,8 @@ fn main() {
         ("distances bf16", bytes, Box::new(|| keep(distances(&t16, &g16, Threads::One)))),
         ("distances bf16 / f32", bytes / 2 * 3, Box::new(|| keep(distances(&t16, &g, Threads::One)))),
         ("compare f32", 2 * bytes, Box::new(|| keep(compare(&t, &g, tolerance, Threads::One)))),
+        ("errors f32", 2 * bytes, Box::new(|| keep(errors(&t, &g, tolerance, Threads::One)))),
+        ("errors bf16", bytes, Box::new(|| keep(errors(&t16, &g16, tolerance, Threads::One)))),
         ("compare f32, noisy", 2 * bytes, Box::new(|| keep(compare(&noisy, &g, tolerance, Threads::One)))),
         (
             "compare f32, half zeros",

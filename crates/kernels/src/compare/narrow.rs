@@ -5,7 +5,8 @@
 //! cache, is measured again in f64. The results are those of f64 throughout.
 //!
 //! With the errors asked for, the same loop sums them: the pass is bound by arithmetic, and a second loop would widen and
-//! subtract all over again. It then has the quotients in f64, and takes shares and maxima from these.
+//! subtract all over again. It then has the quotients in f64, and takes maxima
+//! from these, and of 32-bit pairs the shares.
 
 use super::exponents::Exponents;
 use super::loops::{ErrorSums, SHARE_LIMITS, Sums};
@@ -130,8 +131,10 @@ fn measure<
     pairs: Packed<'_, S>,
     exponents: &mut [u8],
 ) -> NarrowBlock {
-    // With errors the quotients are there in f64: an estimate would be one division more, and no gain.
+    // With errors the quotients are there in f64, and maxima come from these; of 32-bit pairs shares too. 16-bit pairs
+    // are bound by arithmetic alone, and their estimated shares are never unsure.
     let exact = ERRORS;
+    let exact_shares = ERRORS && S::SIZE == size_of::<f32>();
     let ulp = ERRORS && S::SIZE == size_of::<f32>();
     // The lower ends of the ranges in which an estimate is too close to a limit.
     let limits = SHARE_LIMITS.map(|limit| (limit as f32).to_bits() - ESTIMATE_ULPS);
@@ -178,8 +181,10 @@ fn measure<
                     sum_rel[lane] += rel;
                     exact_max_abs[lane] = larger(exact_max_abs[lane], abs);
                     exact_max_rel[lane] = larger(exact_max_rel[lane], rel);
-                    exact_under_0[lane] += if rel < SHARE_LIMITS[0] { 1.0 } else { 0.0 };
-                    exact_under_1[lane] += if rel < SHARE_LIMITS[1] { 1.0 } else { 0.0 };
+                    if exact_shares {
+                        exact_under_0[lane] += if rel < SHARE_LIMITS[0] { 1.0 } else { 0.0 };
+                        exact_under_1[lane] += if rel < SHARE_LIMITS[1] { 1.0 } else { 0.0 };
+                    }
                 }
             }
             let mut sizes = [0u32; LANES];
@@ -198,7 +203,7 @@ fn measure<
                     low_ulp[lane] += apart & 0xffff;
                     high_ulp[lane] += apart >> 16;
                 }
-                if exact {
+                if exact_shares {
                     continue;
                 }
                 if ZEROS {
@@ -206,8 +211,10 @@ fn measure<
                     divisor = if divisor == 0 { INFINITY } else { divisor };
                 }
                 let rel = (f32::from_bits(abs) / f32::from_bits(divisor)).to_bits();
-                max_abs[lane] = larger(max_abs[lane], abs);
-                max_rel[lane] = larger(max_rel[lane], rel);
+                if !exact {
+                    max_abs[lane] = larger(max_abs[lane], abs);
+                    max_rel[lane] = larger(max_rel[lane], rel);
+                }
                 // Negative under a limit, which as an unsigned number is far above it.
                 let above = limits.map(|limit| rel.wrapping_sub(limit));
                 under_0[lane] += above[0] >> 31;
@@ -236,12 +243,12 @@ fn measure<
         has_zero_golden: ZEROS && least_golden == 0,
         least_golden: f32::from_bits(least_golden),
         // What fills up the last group agrees; where zeros are not expected it makes the block be taken again.
-        under: if exact {
+        under: if exact_shares {
             [exact_under_0, exact_under_1].map(|lanes| (sum(lanes) as u64).saturating_sub(filling))
         } else {
             [under_0, under_1].map(|lanes| count(lanes).saturating_sub(filling))
         },
-        unsure: !exact && fold(nearest, smaller) <= 2 * ESTIMATE_ULPS,
+        unsure: !exact_shares && fold(nearest, smaller) <= 2 * ESTIMATE_ULPS,
         errors: ErrorSums { abs: sum(sum_abs), rel: sum(sum_rel) },
         ulp: UlpDistance {
             max: fold(max_ulp, larger).into(),
