@@ -88,7 +88,7 @@ fn equal_dumps_agree() {
     let lines: Vec<&str> = ran.out.lines().collect();
     assert!(lines[0].ends_with("AGREE: everything was compared, nothing differs"), "{}", ran.out);
     assert!(lines[1].ends_with("4: 4 agree, 0 differ, 0 to look at, 0 not compared"), "{}", ran.out);
-    assert!(lines[2].ends_with("paired 2 exact; only in target 0, only in golden 0"), "{}", ran.out);
+    assert!(lines[2].ends_with("paired 2 exact (4 rows); only in target 0, only in golden 0"), "{}", ran.out);
     assert!(!ran.out.contains("first divergence"), "{}", ran.out);
 }
 

@@ -30,7 +30,7 @@ pub use pairing::{
     Reason, Unit, UnknownMatching, pair, pair_entries,
 };
 pub use run::{
-    CompareError, Counts, FailingCall, FirstDivergence, NoProgress, Progress, RankOutcome, Sink,
+    CompareError, Counts, FailingCall, FirstDivergence, NoProgress, Paired, Progress, RankOutcome, Sink,
     compare_ranks,
 };
 pub use style::{Finding, FindingKind, Judged, Partnerless, Plan, Row, Side, Style, Verdict};

@@ -76,6 +76,30 @@ impl Counts {
     }
 }
 
+/// Calls that were put together in one way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paired {
+    /// The way, in a word.
+    pub how: &'static str,
+    /// Calls of the target.
+    pub calls: u64,
+    /// Rows of theirs.
+    pub rows: u64,
+}
+
+impl Paired {
+    /// Adds to what was put together in the same way.
+    pub fn add_to(self, all: &mut Vec<Paired>) {
+        match all.iter_mut().find(|known| known.how == self.how) {
+            Some(known) => {
+                known.calls += self.calls;
+                known.rows += self.rows;
+            }
+            None => all.push(self),
+        }
+    }
+}
+
 /// A call with failing rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailingCall {
@@ -109,8 +133,8 @@ pub struct FirstDivergence {
 pub struct RankOutcome {
     /// Rows by verdict.
     pub counts: Counts,
-    /// Calls or other units compared, and how they were put together, in words.
-    pub paired: Vec<(String, u64)>,
+    /// How calls were put together, in the order met; nothing where the style has one way only, its own.
+    pub paired: Vec<Paired>,
     /// Rows of tensors that could not be judged.
     pub undecided: u64,
     /// What only one side has.
@@ -187,7 +211,6 @@ pub fn compare_ranks(
     }
     record.take(measured)?;
     let Record { mut outcome, advised, .. } = record;
-    outcome.paired = plan.paired();
     outcome.partnerless.extend(plan.partnerless());
     outcome.notes = plan.notes();
     plan.problems().into_iter().for_each(|problem| outcome.problems.note(problem));
@@ -223,6 +246,9 @@ impl Record<'_> {
         let outcome = &mut self.outcome;
         outcome.bytes = outcome.bytes.saturating_add(unit.bytes);
         outcome.undecided += unit.undecided;
+        if let Some(how) = unit.how {
+            Paired { how, calls: 1, rows: unit.rows.len() as u64 }.add_to(&mut outcome.paired);
+        }
         outcome.partnerless.append(&mut unit.partnerless);
         for problem in std::mem::take(&mut unit.problems) {
             outcome.problems.note(problem);

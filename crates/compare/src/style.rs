@@ -29,12 +29,6 @@ pub trait Plan: Sync {
     /// the coarsest limit so far, for styles that know limits.
     fn settle(&self, _judged: &mut Judged, _coarsest: &mut f64) {}
 
-    /// How the units were put together, in words, and how many each way.
-    /// None where the style has one way only, its own.
-    fn paired(&self) -> Vec<(String, u64)> {
-        Vec::new()
-    }
-
     /// What has no partner, on either side, beside what [`Judged::partnerless`] tells.
     fn partnerless(&self) -> Vec<Partnerless> {
         Vec::new()
@@ -90,6 +84,8 @@ pub struct Judged {
     pub target: Option<usize>,
     /// Likewise.
     pub golden: Option<usize>,
+    /// How the two calls were put together, in a word; nothing where the style has one way only, its own.
+    pub how: Option<&'static str>,
     /// What of the unit has no partner.
     pub partnerless: Vec<Partnerless>,
     /// Rows of tensors that could not be judged: both sides are NaN, or have nothing in common to compare.

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use ulpscope_compare::{
-    Agreement, CompareError, Counts, Matching, Outputs, Progress, RankResult, Side, agreement, compare_dumps,
-    pair_ranks,
+    Agreement, CompareError, Counts, Matching, Outputs, Paired, Progress, RankResult, Side, agreement,
+    compare_dumps, pair_ranks,
 };
 use ulpscope_dump::{Dump, Error, Problems, Select};
 
@@ -111,16 +111,11 @@ impl<S> Compared<S> {
         })
     }
 
-    /// How calls were put together, and how many each way, over all ranks.
-    pub fn paired(&self) -> Vec<(String, u64)> {
-        let mut paired: Vec<(String, u64)> = Vec::new();
-        for (how, count) in self.outcomes().flat_map(|outcome| &outcome.paired) {
-            match paired.iter_mut().find(|(known, _)| known == how) {
-                Some((_, sum)) => *sum += count,
-                None => paired.push((how.clone(), *count)),
-            }
-        }
-        paired
+    /// How calls were put together, over all ranks.
+    pub fn paired(&self) -> Vec<Paired> {
+        let mut all = Vec::new();
+        self.outcomes().flat_map(|outcome| outcome.paired.clone()).for_each(|paired| paired.add_to(&mut all));
+        all
     }
 
     /// How many calls or entries only that side has, over all ranks.

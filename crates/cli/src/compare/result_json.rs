@@ -66,12 +66,15 @@ pub fn agreement_word(agreement: Agreement) -> &'static str {
 /// The numbers over all ranks.
 pub fn summary_value<S>(compared: &Compared<S>) -> Value {
     let mut summary = counts_map(&compared.counts());
-    let paired = compared.paired().into_iter().map(|(how, count)| (how, json!(count))).collect::<Map<_, _>>();
+    let paired = compared.paired();
+    let calls = paired.iter().map(|way| (way.how.to_owned(), json!(way.calls))).collect::<Map<_, _>>();
+    let rows = paired.iter().map(|way| (way.how.to_owned(), json!(way.rows))).collect::<Map<_, _>>();
     summary.insert(
         "failing_calls".to_owned(),
         json!(compared.outcomes().map(|one| one.failing_calls).sum::<u64>()),
     );
-    summary.insert("paired".to_owned(), Value::Object(paired));
+    summary.insert("paired".to_owned(), Value::Object(calls));
+    summary.insert("paired_rows".to_owned(), Value::Object(rows));
     summary.insert("only_in_target".to_owned(), json!(compared.only_in(Side::Target)));
     summary.insert("only_in_golden".to_owned(), json!(compared.only_in(Side::Golden)));
     summary.insert("problems".to_owned(), json!(compared.problem_count()));

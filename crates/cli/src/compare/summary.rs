@@ -91,7 +91,11 @@ fn rows<S>(compared: &Compared<S>) -> String {
 }
 
 fn calls<S>(compared: &Compared<S>) -> String {
-    let paired: Vec<String> = compared.paired().iter().map(|(how, count)| format!("{count} {how}")).collect();
+    let paired: Vec<String> = compared
+        .paired()
+        .iter()
+        .map(|paired| format!("{} {} ({} rows)", paired.calls, paired.how, paired.rows))
+        .collect();
     let paired = if paired.is_empty() {
         let native = compared.request.style == StyleName::Native;
         if native { "none paired" } else { "paired by the rule of the style" }.to_owned()

@@ -17,7 +17,7 @@ mod verdict;
 use ulpscope_dump::{CallKind, Content, Entry, Error, Rank, Role, Task};
 
 use crate::pairing::{
-    CallPair, EntryHow, EntryPair, EntryUnit, How, PairOptions, Pairing, Unit, pair, pair_entries,
+    CallPair, EntryHow, EntryPair, EntryUnit, PairOptions, Pairing, Unit, pair, pair_entries,
 };
 use crate::style::{Judged, Partnerless, Plan, Side, Style, Verdict};
 pub use columns::COLUMNS;
@@ -74,21 +74,6 @@ impl Plan for NativePlan<'_> {
         verdict::settle(judged, if saved { 0.0 } else { *coarsest });
     }
 
-    fn paired(&self) -> Vec<(String, u64)> {
-        let counts = &self.pairing.counts;
-        let ways = [
-            (How::Exact, counts.exact),
-            (How::Shape, counts.shape),
-            (How::Fuzzy, counts.fuzzy),
-            (How::Aligned, counts.aligned),
-            (How::Mapped, counts.mapped),
-        ];
-        ways.into_iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(how, count)| (how.to_string(), count))
-            .collect()
-    }
-
     fn notes(&self) -> Vec<String> {
         let mut notes = self.pairing.notes.clone();
         notes.extend(match (self.target.task, self.golden.task) {
@@ -110,7 +95,8 @@ impl NativePlan<'_> {
     fn judge_pair(&self, pair: &CallPair) -> Judged {
         let mut judged = Judged { target: Some(pair.target), golden: Some(pair.golden), ..Judged::default() };
         let name = self.target.name(pair.target);
-        let how = pair.how.to_string();
+        let how = pair.how.word();
+        judged.how = Some(how);
         let entries = (self.target.entries(pair.target), self.golden.entries(pair.golden));
         let (target, golden) = match entries {
             (Ok(target), Ok(golden)) => (target, golden),
@@ -118,7 +104,7 @@ impl NativePlan<'_> {
                 for error in [target.err(), golden.err()].into_iter().flatten() {
                     judged.problems.push(error.to_string());
                 }
-                let line = Line { call: &name, how: &how, ..Line::default() };
+                let line = Line { call: &name, how, ..Line::default() };
                 judged.rows.push(line.row(
                     "not compared",
                     "the call could not be read",
@@ -132,7 +118,7 @@ impl NativePlan<'_> {
         self.allow_for_size(pair, &units, &mut measured);
         let (module, code) = self.place(pair);
         for (number, (unit, measured)) in units.iter().zip(measured).enumerate() {
-            let mut line = Line { call: &name, how: &how, ..Line::default() };
+            let mut line = Line { call: &name, how, ..Line::default() };
             if number == 0 {
                 line.module = module.as_deref();
                 line.code = code.as_deref();

@@ -112,15 +112,22 @@ pub enum How {
     Mapped,
 }
 
-impl fmt::Display for How {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+impl How {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
             How::Exact => "exact",
             How::Shape => "shape",
             How::Fuzzy => "fuzzy",
             How::Aligned => "aligned",
             How::Mapped => "mapped",
-        })
+        }
+    }
+}
+
+impl fmt::Display for How {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
     }
 }
 
