@@ -240,7 +240,25 @@ def test_a_gradient_that_cancels_out_is_rounding(tmp_path: Path) -> None:
     for side in ("golden", "target"):
         noise = torch.randn(64, generator=generator) * 1e-9
         write_rank(tmp_path / side, [("Functional.linear.0.backward", [gradient], [gradient * 2, noise])])
+        path = tmp_path / side / "dump.json"
+        data = json.loads(path.read_text())
+        weight, bias = data["data"].pop("Functional.linear.0.backward")["output"]
+        data["data"]["Module.fc.Linear.parameters_grad.0"] = {"weight": [weight], "bias": [bias]}
+        path.write_text(json.dumps(data))
     assert ulpscope.compare(tmp_path / "target", tmp_path / "golden").ok
+
+
+def test_large_arguments_do_not_excuse_wrong_results(tmp_path: Path) -> None:
+    scores = torch.randn(4, 8, generator=torch.Generator().manual_seed(7))
+    scores[:, 5:] = -1e9
+    for factor in (1.5, -1.0, 0.0):
+        for tensors in (True, False):
+            for side, scale in (("golden", 1.0), ("target", factor)):
+                calls = [("Torch.softmax.0.forward", [scores], [scores.softmax(-1) * scale])]
+                write_rank(tmp_path / side, calls, tensors=tensors)
+            first = ulpscope.compare(tmp_path / "target", tmp_path / "golden").first_divergence
+            assert first is not None, (factor, tensors)
+            assert first.kind == "diverged here"
 
 
 def test_another_shape_of_as_many_elements_is_compared_in_order(tmp_path: Path) -> None:

@@ -162,12 +162,12 @@ pub fn agreement<S>(results: &[RankResult<S>], lone_ranks: usize, damaged: bool)
         return Agreement::Differ;
     }
     let unread = damaged || results.iter().any(|rank| rank.result.is_err());
-    let incomplete = |outcome: &RankOutcome| outcome.undecided > 0 || !outcome.problems.is_empty();
-    if unread || counts.passed == 0 || outcomes().any(incomplete) {
+    if unread || counts.rows == 0 || outcomes().any(|outcome| !outcome.problems.is_empty()) {
         return Agreement::Incomplete;
     }
     if lone_ranks > 0 || outcomes().any(|outcome| !outcome.partnerless.is_empty()) {
         return Agreement::Differ;
     }
-    Agreement::Agree
+    let undecided = counts.passed == 0 || outcomes().any(|outcome| outcome.undecided > 0);
+    if undecided { Agreement::Incomplete } else { Agreement::Agree }
 }

@@ -1,6 +1,7 @@
 //! `ulpscope compare`: two dumps in, the truth out.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +9,8 @@ use anyhow::Context;
 use serde_json::Value;
 use ulpscope_compare::{Agreement, Matching};
 use ulpscope_dump::{Problems, Select};
-use ulpscope_formats::{Error, file};
+use ulpscope_formats::Error;
+use ulpscope_formats::file::{self, Unfinished};
 
 use crate::args::{CompareArgs, Numbers, OutputFormat};
 use crate::compare::files::{FileOutputs, FileSink};
@@ -129,9 +131,9 @@ impl Compare {
         written: &mut Vec<PathBuf>,
         failures: &mut Vec<String>,
     ) {
-        let mut write = |path: PathBuf, text: String| match write_text(&path, &text) {
-            Ok(()) => written.push(path),
-            Err(error) => failures.push(error.to_string()),
+        let mut write = |path: PathBuf, text: String| match write_beside(&path, &text) {
+            Ok(path) => written.push(path),
+            Err(error) => failures.push(format!("{}: {error}", path.display())),
         };
         let several = compared.ranks.len() > 1;
         for rank in &compared.ranks {
@@ -146,7 +148,11 @@ impl Compare {
             write(outputs.path("diff_analyze", "json"), format!("{:#}\n", diff_analyze::document(compared)));
         }
         if self.formats.contains(&OutputFormat::Json) {
-            write(outputs.folder.join("result.json"), format!("{json:#}\n"));
+            let path = outputs.folder.join("result.json");
+            match write_text(&path, &format!("{json:#}\n")) {
+                Ok(()) => written.push(path),
+                Err(error) => failures.push(error.to_string()),
+            }
         }
     }
 
@@ -162,7 +168,9 @@ impl Compare {
         let mut errors: Vec<String> = unread.collect();
         errors.extend(listed(&compared.problems));
         for outcome in compared.outcomes() {
-            notes.extend(outcome.notes.iter().cloned());
+            let new: Vec<String> =
+                outcome.notes.iter().filter(|note| !notes.contains(note)).cloned().collect();
+            notes.extend(new);
             errors.extend(listed(&outcome.problems));
         }
         errors.extend_from_slice(failures);
@@ -201,6 +209,13 @@ fn finish_sheets(compared: &mut Compared<FileSink>, failures: &mut Vec<String>) 
             }
         })
         .collect()
+}
+
+/// Writes a file whose name no other has; tells the name.
+fn write_beside(path: &Path, text: &str) -> io::Result<PathBuf> {
+    let unfinished = Unfinished::create(path)?;
+    unfinished.file().write_all(text.as_bytes())?;
+    unfinished.finish_beside()
 }
 
 fn write_text(path: &Path, text: &str) -> Result<(), Error> {

@@ -115,8 +115,9 @@ impl Line<'_> {
             return;
         };
         let distances = &comparison.distances;
-        if distances.non_finite.mismatched > 0 {
-            // Taken over the rest, they would look like those of a good pair.
+        let nothing_finite = distances.finite == 0 && distances.count > 0;
+        if distances.non_finite.mismatched > 0 || nothing_finite {
+            // Taken over the rest, or over nothing, they would look like those of a good pair.
             cells.extend(std::iter::repeat_n(Cell::Exact(f64::NAN), 15));
             cells.push(Cell::count(distances.zero_golden));
             cells.push(Cell::count(distances.non_finite.mismatched));

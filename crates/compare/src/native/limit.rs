@@ -10,11 +10,6 @@ use ulpscope_tensor::DType;
 /// Single elements of ordinary noise lie within some five standard deviations; this leaves room for uneven ones.
 pub(super) const ELEMENT_FACTOR: f64 = 8.0;
 
-/// The rounding of a dtype, given its limit: `eps`.
-pub(super) fn rounding(limit: f64) -> f64 {
-    limit * limit.sqrt()
-}
-
 /// The relative distance (L2) that two tensors of these dtypes may have.
 pub(super) fn limit(target: DType, golden: DType) -> f64 {
     of_dtype(target).max(of_dtype(golden))

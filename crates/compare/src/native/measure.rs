@@ -8,7 +8,7 @@ use ulpscope_tensor::DType;
 
 use crate::reading;
 
-use super::limit::{ELEMENT_FACTOR, limit, rounding};
+use super::limit::{ELEMENT_FACTOR, limit};
 use super::values::compare_values;
 
 /// What a pair was compared by.
@@ -121,12 +121,11 @@ impl Measured {
         measured.unwrap_or(0.0).max(recorded)
     }
 
-    /// Takes an error for rounding that is no larger than that of the call's other tensors. What cancels out, as the
-    /// gradient of a bias in front of a normalisation does, is as far off as what it was computed from. Gradients of
-    /// one call are of one size; results may be smaller than arguments for good reason, so that only the rounding of
-    /// these counts.
-    pub(super) fn allow_for(&mut self, size: f64, of_gradients: bool) {
-        let allowed = size * if of_gradients { self.limit } else { rounding(self.limit) };
+    /// Takes an error for rounding that is no larger than that of the other gradients of a module's parameters. What
+    /// cancels out, as the gradient of a bias in front of a normalisation does, is as far off as what it was computed
+    /// from.
+    pub(super) fn allow_for(&mut self, size: f64) {
+        let allowed = size * self.limit;
         if let State::Far(Miss { error, element, .. }) = self.state
             && error <= allowed
             && element <= ELEMENT_FACTOR * allowed
@@ -183,7 +182,8 @@ fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry))
         && one != other
     {
         let shapes = format!("shape {one:?} against {other:?}");
-        if target.1.count() != golden.1.count() {
+        // Statistics of a transposed tensor are those of the tensor, and would hide it.
+        if target.1.count() != golden.1.count() || is_permuted(one, other) {
             measured.state = State::Different(shapes);
             return measured;
         }
@@ -223,6 +223,16 @@ fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry))
         return measured;
     }
     measured.by_statistics(dtypes, golden.1.count())
+}
+
+/// Whether two different shapes have the same dimensions in another order.
+fn is_permuted(one: &[u64], other: &[u64]) -> bool {
+    let sorted = |dims: &[u64]| {
+        let mut dims = dims.to_vec();
+        dims.sort_unstable();
+        dims
+    };
+    sorted(one) == sorted(other)
 }
 
 /// What a description of a tensor says that it cannot mean. Older tools than msprobe have words for missing numbers.
@@ -335,6 +345,9 @@ fn compare_statistics(target: &Numbers, golden: &Numbers, limit: f64, count: Opt
     }
     if target == golden {
         return State::Equal;
+    }
+    if limit == 0.0 {
+        return State::Different("statistics of an exact dtype".to_owned());
     }
     let infinite = |numbers: &Numbers| numbers.map(|number| number.filter(|number| number.is_infinite()));
     if infinite(target) != infinite(golden) {

@@ -25,6 +25,9 @@ use columns::Line;
 use measure::{Measured, State, measure};
 use verdict::{finding, verdict_of, why};
 
+/// Elements from which on a tensor counts as one that others are computed from.
+const MANY: u64 = 32;
+
 /// The native style.
 #[derive(Debug, Default)]
 pub struct Native {
@@ -155,11 +158,9 @@ impl NativePlan<'_> {
         }
     }
 
-    /// Holds errors also against the size of the call's largest tensor: see [`Measured::allow_for`].
+    /// Holds errors of parameters' gradients also against the size of the largest: see [`Measured::allow_for`].
     fn allow_for_size(&self, pair: &CallPair, units: &[EntryUnit<'_>], measured: &mut [Option<Measured>]) {
-        let kind = self.target.calls()[pair.target].kind;
-        if kind == CallKind::Saved || !measured.iter().flatten().any(|one| matches!(one.state, State::Far(_)))
-        {
+        if self.target.calls()[pair.target].kind != CallKind::ParametersGrad {
             return;
         }
         let count = |unit: &EntryUnit<'_>| match unit {
@@ -172,8 +173,7 @@ impl NativePlan<'_> {
         let sizes = units.iter().zip(measured.iter());
         let sizes = sizes.filter_map(|(unit, one)| Some(one.as_ref()?.golden_size(count(unit))));
         let largest = sizes.fold(0.0, f64::max);
-        let of_gradients = kind != CallKind::Forward;
-        measured.iter_mut().flatten().for_each(|one| one.allow_for(largest, of_gradients));
+        measured.iter_mut().flatten().for_each(|one| one.allow_for(largest));
     }
 
     /// The module a call was made in, and the line of code.
@@ -208,11 +208,16 @@ fn judge_entries(line: Line<'_>, entry: &Entry, mut measured: Measured, judged: 
     judged.bytes = judged.bytes.saturating_add(measured.bytes);
     judged.problems.append(&mut measured.problems);
     judged.undecided += u64::from(measured.is_undecided(entry));
-    // Coarse tensors that are equal have made no errors that could go on.
-    if matches!(measured.state, State::Close(_) | State::Far(_)) {
+    // Coarse tensors that are equal have made no errors that could go on, and a few elements are a flag or a scale, not
+    // what everything else is computed from.
+    let large = matches!(&entry.content, Content::Tensor(tensor) if tensor.count() >= Some(MANY));
+    if large && matches!(measured.state, State::Close(_) | State::Far(_)) {
         judged.coarsest = judged.coarsest.max(measured.limit);
     }
-    let (word, verdict) = verdict_of(&measured.state);
+    let (word, mut verdict) = verdict_of(&measured.state);
+    if measured.is_undecided(entry) {
+        verdict = Verdict::Warn;
+    }
     let mut why = why(&measured);
     let row = Line { measured: Some(&measured), ..line }.row(word, &why, verdict);
     if verdict == Verdict::Fail {

@@ -7,7 +7,6 @@ use ulpscope_report::Cell;
 
 use super::item::Item;
 use super::row::float_cell;
-use crate::style::Side;
 use crate::styles::peer_metrics::{PeerMetrics, measure, measure_scalars};
 use crate::styles::python_text::twelve_decimals;
 
@@ -44,8 +43,8 @@ pub(crate) fn compare(
 ) -> Measured {
     let Some(golden) = golden else { return Measured::word(UNSUPPORTED) };
     let (Some(target), Some(golden)) = (
-        load(target, target_rank, Side::Target, problems).and_then(squeezed),
-        load(golden, golden_rank, Side::Golden, problems).and_then(squeezed),
+        load(target, target_rank, problems).and_then(squeezed),
+        load(golden, golden_rank, problems).and_then(squeezed),
     ) else {
         return Measured::word(UNSUPPORTED);
     };
@@ -117,10 +116,10 @@ fn squeezed(tensor: Tensor) -> Option<Tensor> {
 }
 
 /// The elements of an item, if they can be had.
-pub(crate) fn load(item: &Item<'_>, rank: &Rank, side: Side, problems: &mut Vec<String>) -> Option<Tensor> {
+pub(crate) fn load(item: &Item<'_>, rank: &Rank, problems: &mut Vec<String>) -> Option<Tensor> {
     let loaded = rank.tensor(item.tensor?);
     loaded.unwrap_or_else(|error| {
-        problems.push(format!("{} of {} was not compared: {error}", item.name, side.word()));
+        problems.push(error.to_string());
         None
     })
 }

@@ -5,7 +5,6 @@ use ulpscope_kernels::PeerArithmetic;
 use ulpscope_report::Cell;
 
 use super::row::{NO_BENCH, float_cell};
-use crate::style::Side;
 use crate::styles::msprobe::item::Item;
 use crate::styles::msprobe::real::{NAN, UNSUPPORTED, load, rounded, six_decimals};
 use crate::styles::peer_metrics::{PeerMetrics, measure, measure_scalars};
@@ -62,8 +61,8 @@ fn elements(
     if !has_data(golden) {
         return Measured::word(UNSUPPORTED, "None", "Bench does not have data file.");
     }
-    let loaded = load(target, target_rank, Side::Target, problems)
-        .and_then(|loaded| Some((loaded, load(golden, golden_rank, Side::Golden, problems)?)));
+    let loaded = load(target, target_rank, problems)
+        .and_then(|loaded| Some((loaded, load(golden, golden_rank, problems)?)));
     let Some((n, b)) = loaded else {
         let file = target.file().unwrap_or_default();
         return Measured::word(UNSUPPORTED, "None", format!("Dump file: {file} not found."));
