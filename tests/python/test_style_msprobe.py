@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import openpyxl
 import pytest
 
 import golden
@@ -60,7 +61,6 @@ def run(style: str, target: Path, trusted: Path, out: Path, *options: str) -> Ro
 
 
 def workbook(path: Path) -> Rows:
-    openpyxl = pytest.importorskip("openpyxl")
     rows = openpyxl.load_workbook(path).active.iter_rows(values_only=True)
     return [["" if cell is None else str(cell) for cell in row] for row in rows]
 
