@@ -221,6 +221,23 @@ class TestMsprobeFlags:
         )
         assert partners["Torch.add.0.forward.input.0"] == "Torch.add.0.forward.input.0"
 
+    def test_a_cell_mapping_does_not_put_other_kinds_of_values_together(self, tmp_path: Path) -> None:
+        """As in the tool: only a data mapping, row by row, overrules the dtypes."""
+        x = torch.ones(3, 4)
+        target = write_rank(tmp_path / "target", [("Module.net.fc2.Linear.forward.0", [x], [x, x])])
+        golden = write_rank(tmp_path / "golden", [("Module.net.out.Linear.forward.0", [x], [x, x.int()])])
+        output = "Module.net.{}.Linear.forward.0.output.1"
+        for flag, line, partner in (
+            ("-cm", "fc2.Linear: out.Linear", "N/A"),
+            ("-dm", f"{output.format('fc2')}: {output.format('out')}", output.format("out")),
+        ):
+            mapping = tmp_path / f"mapping{flag}.yaml"
+            mapping.write_text(line + "\n")
+            out = tmp_path / f"out{flag}"
+            run("compare", "-tp", target, "-gp", golden, flag, mapping, "-o", out)
+            partners = {row["NPU Name"]: row["Bench Name"] for row in read_csv(out)}
+            assert partners[output.format("fc2")] == partner
+
     def test_what_a_style_cannot_do_is_said(self, pair: tuple[Path, Path]) -> None:
         ran = run("compare", *pair, "--style", "ptdbg", "--match", "align")
         assert ran.returncode == 2
