@@ -1,0 +1,1 @@
+"""Capture: recording what each call of a PyTorch program takes and gives, without changing it."""
