@@ -54,6 +54,12 @@ class SettingsError(ValueError):
         """The same error about the same setting, under the name that its user gave it."""
         return SettingsError(key, self.problem)
 
+    def within(self, file: str) -> SettingsError:
+        """The same error, with the file that the setting stands in."""
+        error = SettingsError(self.key, self.problem)
+        error.args = (f"{file}: {self}",)
+        return error
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
