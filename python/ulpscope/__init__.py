@@ -8,6 +8,7 @@
 3
 """
 
+from ulpscope._capture import PrecisionDebugger, SettingsError, capture, seed_all
 from ulpscope._core import (
     Comparison,
     Diff,
@@ -31,12 +32,16 @@ __all__ = [
     "FileTensor",
     "FirstDivergence",
     "FormatError",
+    "PrecisionDebugger",
+    "SettingsError",
     "Stats",
     "Unread",
+    "capture",
     "compare",
     "diff",
     "digest",
     "load",
     "save",
+    "seed_all",
     "stats",
 ]

@@ -201,7 +201,7 @@ def _record_tensors(section: Section, level: str) -> dict[str, Any]:
 def _record_structure(section: Section, level: str) -> dict[str, Any]:
     _check_keys(section, _SELECTION | {"summary_mode", "diff_nums"})
     values = _selection(section)
-    if level not in ("L0", "mix"):
+    if level in ("L1", "L2", "debug"):
         log.warning("task structure is recorded at level mix, as level %s has no modules", level)
         values["level"] = "mix"
     return values

@@ -1,0 +1,278 @@
+"""``PrecisionDebugger``: capture under the names that scripts written for msprobe use.
+
+One object per process, whoever constructs it: ``start``, ``stop`` and ``step`` can be called on the class
+from any file. What it does is done by a ``Run``; added here are the singleton, config.json, and its hot
+reload (a config.json with ``dump_enable`` can be changed while the program runs).
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ulpscope._capture import seed
+from ulpscope._capture.config import Config
+from ulpscope._capture.config_watch import ConfigWatch
+from ulpscope._capture.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from ulpscope._capture.run import Run
+
+log = logging.getLogger("ulpscope.capture")
+
+# Where the older tools write when nobody says where.
+DEFAULT_DUMP_PATH = "./dump_path"
+
+# A step may be ended by another thread than the one that began it.
+_lock = threading.RLock()
+
+
+class PrecisionDebugger:
+    """Records a training script; the face of msprobe's class of that name, see docs/capture.md.
+
+    A second construction returns the first object. Arguments count instead of what config.json says. Nothing
+    is recorded, and torch is untouched, before ``start``.
+    """
+
+    _instance: ClassVar[PrecisionDebugger | None] = None
+    _session: _Session
+
+    def __new__(cls, *args: Any, **keywords: Any) -> PrecisionDebugger:
+        """The one object of the process."""
+        with _lock:
+            return PrecisionDebugger._instance or super().__new__(cls)
+
+    def __init__(
+        self,
+        config_path: str | os.PathLike[str] | None = None,
+        task: str | None = None,
+        dump_path: str | os.PathLike[str] | None = None,
+        level: str | None = None,
+        model: Any = None,
+        step: Any = None,
+    ) -> None:
+        with _lock:
+            if PrecisionDebugger._instance is not None:
+                if any(value is not None for value in (config_path, task, dump_path, level, model, step)):
+                    log.warning(
+                        "this process has a PrecisionDebugger already: it is used, and new arguments are ignored"
+                    )
+                return
+            config = (
+                Config({"dump_path": DEFAULT_DUMP_PATH}) if config_path is None else Config.read(config_path)
+            )
+            overrides = {"task": task, "dump_path": dump_path, "level": level, "step": step}
+            self._session = _Session(config, overrides, _checked_model(model))
+            PrecisionDebugger._instance = self
+            atexit.register(PrecisionDebugger.close)
+
+    @classmethod
+    def start(
+        cls, model: Any = None, token_range: Any = None, rank_id: Any = None, scheduled_tokens: Any = None
+    ) -> None:
+        """Records from here on. ``model``: a module or a list of them; at levels L0 and mix the first module
+        called is taken where none is given. After the last wanted step this does nothing."""
+        for name, value in (
+            ("token_range", token_range),
+            ("rank_id", rank_id),
+            ("scheduled_tokens", scheduled_tokens),
+        ):
+            if value is not None:
+                raise SettingsError(
+                    name, "is given to start, which is not supported; select with step and rank"
+                )
+        with cls._of_process("start") as session:
+            session.start(_checked_model(model))
+
+    @classmethod
+    def stop(cls) -> None:
+        """Records no longer, until the next ``start``."""
+        with cls._of_process("stop") as session:
+            session.stop()
+
+    @classmethod
+    def step(cls) -> None:
+        """Ends a step: its dump is finished, names are counted from 0 again."""
+        with cls._of_process("step") as session:
+            session.step()
+
+    @classmethod
+    def forward_backward_dump_end(cls) -> None:
+        """What follows is not recorded; the backward pass of what was recorded still is."""
+        with cls._of_process("forward_backward_dump_end") as session:
+            session.run.end_forward()
+
+    @classmethod
+    def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
+        """At level debug: records a tensor, or a list or dictionary of them, and the gradient it will get."""
+        with cls._of_process("save") as session:
+            session.save(variable, name, save_backward)
+
+    @classmethod
+    def set_init_step(cls, step: int) -> None:
+        """Counts steps from ``step``: for training that goes on from a checkpoint."""
+        with cls._of_process("set_init_step") as session:
+            session.set_init_step(step)
+
+    @classmethod
+    def register_custom_api(cls, module: Any, api: str, api_prefix: str | None = None) -> None:
+        """Records calls of ``module.api``, a function of the user's own."""
+        with cls._of_process("register_custom_api") as session:
+            session.register_custom_api(module, api, api_prefix)
+
+    @classmethod
+    def restore_custom_api(cls, module: Any, api: str) -> None:
+        """Records calls of ``module.api`` no longer."""
+        with cls._of_process("restore_custom_api") as session:
+            session.restore_custom_api(module, api)
+
+    @classmethod
+    def close(cls) -> None:
+        """Ends capture and forgets the object, so that another can be made. Called when the process ends."""
+        with _lock:
+            instance, PrecisionDebugger._instance = PrecisionDebugger._instance, None
+            if instance is not None:
+                atexit.unregister(PrecisionDebugger.close)
+                instance._session.close()
+
+    @classmethod
+    def _of_process(cls, wanted: str) -> _Session:
+        instance = PrecisionDebugger._instance
+        if instance is None:
+            raise RuntimeError(
+                f"there is no PrecisionDebugger in this process: construct one before {wanted}()"
+            )
+        return instance._session
+
+
+class _Session:
+    """A run, and the config.json it may have to follow. Entered, it holds the lock."""
+
+    def __init__(self, config: Config, overrides: dict[str, Any], model: Any) -> None:
+        self._overrides = overrides
+        self._settings = config.settings(**overrides)
+        self._model = model
+        self._enabled = config.dump_enable is not False
+        self._watch = ConfigWatch(config.path) if config.path and config.dump_enable is not None else None
+        self._started = False
+        self._step = self._settings.init_step
+        self._custom_apis: list[tuple[Any, str, str | None]] = []
+        self._said_not_debug = False
+        self.run = _new_run(self._settings)
+
+    def __enter__(self) -> _Session:
+        _lock.acquire()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _lock.release()
+
+    def start(self, model: Any) -> None:
+        self._follow_config()
+        if model is not None:
+            self._model = model
+        self._started = True
+        self._start_run()
+
+    def stop(self) -> None:
+        self._started = False
+        self._stop_run()
+        self._follow_config()
+
+    def step(self) -> None:
+        self.run.step()
+        self._step += 1
+        if self.run.steps_done:
+            self._stop_run()
+        self._follow_config()
+
+    def save(self, variable: Any, name: str, save_backward: bool) -> None:
+        if self._settings.level != "debug":
+            if not self._said_not_debug:
+                log.warning("save records at level debug only; the level is %s", self._settings.level)
+                self._said_not_debug = True
+            return
+        self.run.save(variable, name, save_backward)
+
+    def set_init_step(self, step: int) -> None:
+        self._step = dataclasses.replace(self._settings, init_step=step).init_step
+        self.run.set_init_step(step)
+
+    def register_custom_api(self, module: Any, api: str, prefix: str | None) -> None:
+        self.run.register_custom_api(module, api, prefix)
+        self._custom_apis.append((module, api, prefix))
+
+    def restore_custom_api(self, module: Any, api: str) -> None:
+        self.run.restore_custom_api(module, api)
+        self._custom_apis = [
+            known for known in self._custom_apis if known[0] is not module or known[1] != api
+        ]
+
+    def close(self) -> None:
+        self._stop_run()
+        self.run.close()
+
+    def _start_run(self) -> None:
+        if self._enabled and not self.run.steps_done:
+            seed.capture_started()
+            self.run.start(self._model)
+
+    def _stop_run(self) -> None:
+        self.run.stop()
+        seed.capture_stopped()
+
+    def _follow_config(self) -> None:
+        """Does what a changed config.json says: on, off, or on with other settings."""
+        if self._watch is None or not self._watch.has_changed(recording=self._enabled):
+            return
+        settings = self._settings
+        try:
+            config = Config.read(self._watch.path)
+            settings = config.settings(**self._overrides)
+            enabled = self._enabled if config.dump_enable is None else config.dump_enable
+        except SettingsError as error:
+            log.warning("%s; recording is off until the file is right", error)
+            enabled = False
+        was_recording = self._started and self._enabled
+        if was_recording and (not enabled or settings != self._settings):
+            self._stop_run()
+        self._enabled = enabled
+        if settings != self._settings:
+            self._replace_run(settings)
+            log.warning("%s has changed: recording goes on with its settings", self._watch.path)
+            was_recording = False
+        if self._started and not was_recording:
+            self._start_run()
+
+    def _replace_run(self, settings: Settings) -> None:
+        self.run.close()
+        self._settings = settings
+        self.run = _new_run(dataclasses.replace(settings, init_step=self._step))
+        for module, api, prefix in self._custom_apis:
+            self.run.register_custom_api(module, api, prefix)
+
+
+def _new_run(settings: Settings) -> Run:
+    # Imports torch, which a program that only reads dumps does not want.
+    from ulpscope._capture.run import Run
+
+    return Run(settings)
+
+
+def _checked_model(model: Any) -> Any:
+    """The model as given, where it is one: a module, or a list or tuple of modules."""
+    if model is None:
+        return None
+    import torch
+
+    models = model if isinstance(model, list | tuple) else [model]
+    for one in models:
+        if not isinstance(one, torch.nn.Module):
+            raise SettingsError(
+                "model", f"is or holds a {type(one).__name__}; expected a torch.nn.Module or a list of them"
+            )
+    return model

@@ -1,0 +1,149 @@
+"""Making two runs comparable: the same random numbers, deterministic kernels, no dropout.
+
+Dropout is taken out where all of its modules and functions meet, in ``torch._VF``: ``F.dropout`` itself
+stays the object it was, so a module that imported it earlier is reached too, and its calls are recorded under
+the same name. A probability of zero returns the input as it is, and draws no random number.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+# numpy's limit; torch takes more.
+MAX_SEED = 2**32 - 1
+
+_DROPOUTS = tuple(
+    f"{name}{suffix}"
+    for name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
+    for suffix in ("", "_")
+)
+# Either makes cuBLAS deterministic.
+_CUBLAS_WORKSPACES = (":4096:8", ":16:8")
+
+
+class _Dropout:
+    """Whether dropout is taken out of torch; one for the process, as torch is."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._unwanted = False
+        self._removed = False
+
+    def remove(self) -> None:
+        with self._lock:
+            self._unwanted = True
+            self._take_out()
+
+    def restore(self) -> None:
+        with self._lock:
+            self._unwanted = False
+            self._put_back()
+
+    def capture_started(self) -> None:
+        with self._lock:
+            if self._unwanted:
+                self._take_out()
+
+    def capture_stopped(self) -> None:
+        with self._lock:
+            self._put_back()
+
+    def _take_out(self) -> None:
+        if self._removed:
+            return
+        import torch
+
+        for name in _DROPOUTS:
+            setattr(torch._VF, name, _without_effect(getattr(torch._VF, name)))
+        self._removed = True
+
+    def _put_back(self) -> None:
+        if not self._removed:
+            return
+        import torch
+
+        # torch._VF finds its functions by name when asked; ours were put in front of them.
+        for name in _DROPOUTS:
+            delattr(torch._VF, name)
+        self._removed = False
+
+
+def _without_effect(dropout: Callable[..., Any]) -> Callable[..., Any]:
+    def no_dropout(input: Any, p: float, train: bool) -> Any:
+        return dropout(input, 0.0, train)
+
+    return no_dropout
+
+
+_dropout = _Dropout()
+
+
+class Seeded:
+    """What ``seed_all`` has changed and can be put back: dropout. A context manager, too."""
+
+    def restore(self) -> None:
+        """Lets dropout work again. Does nothing where it does."""
+        _dropout.restore()
+
+    def __enter__(self) -> Seeded:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.restore()
+
+
+def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> Seeded:
+    """Seeds every source of random numbers: Python, numpy where it is imported, torch on all devices.
+
+    ``mode=True`` also asks for deterministic kernels: torch raises for an operator that has none, cuDNN is
+    off. Call it before the first operator on a device, and before processes are started.
+
+    ``rm_dropout=True`` makes dropout return its input: that of ``nn.Dropout*`` and ``F.*dropout*``. It works
+    again while capture is stopped, and for good after ``restore()`` of what is returned. Dropout inside one
+    kernel (attention, LSTM and GRU) is an argument of that kernel, and stays.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
+        raise ValueError(f"seed is {seed!r}; expected a number from 0 to {MAX_SEED}")
+    for name, value in (("mode", mode), ("rm_dropout", rm_dropout)):
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r}; expected True or False")
+    import torch
+
+    random.seed(seed)
+    # For the processes started from here; this one has hashed already.
+    os.environ["PYTHONHASHSEED"] = str(seed)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(seed)
+    torch.manual_seed(seed)
+    if mode:
+        _be_deterministic()
+    if rm_dropout:
+        _dropout.remove()
+    return Seeded()
+
+
+def _be_deterministic() -> None:
+    import torch
+
+    if os.environ.get("CUBLAS_WORKSPACE_CONFIG") not in _CUBLAS_WORKSPACES:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = _CUBLAS_WORKSPACES[0]
+    os.environ["HCCL_DETERMINISTIC"] = "True"
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.enabled = False
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+
+
+def capture_started() -> None:
+    """Capture records from here on: dropout that is to be out is taken out."""
+    _dropout.capture_started()
+
+
+def capture_stopped() -> None:
+    """Capture no longer records: dropout works as the script has it."""
+    _dropout.capture_stopped()
