@@ -1,4 +1,7 @@
-"""The script ``ulpscope`` of an installed wheel: the same command as the Rust binary."""
+"""The script ``ulpscope`` of an installed wheel: the same command as the Rust binary.
+
+``ulpscope run`` is the one command that runs Python, somebody's script, and so it is done here.
+"""
 
 import signal
 import sys
@@ -8,6 +11,10 @@ from ulpscope._core import run_command
 
 def main() -> int:
     """Runs the command line and returns its exit code."""
+    if sys.argv[1:2] == ["run"]:
+        from ulpscope._capture import launch
+
+        return launch.run(sys.argv[2:])
     # Python would only note the interrupt and deliver it after the command has ended by itself.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return run_command(["ulpscope", *sys.argv[1:]])

@@ -59,7 +59,7 @@ class PrecisionDebugger:
             if PrecisionDebugger._instance is not None:
                 if any(value is not None for value in (config_path, task, dump_path, level, model, step)):
                     log.warning(
-                        "this process has a PrecisionDebugger already: it is used, and new arguments are ignored"
+                        "this process has its PrecisionDebugger: that one is used, new arguments are ignored"
                     )
                 return
             config = (

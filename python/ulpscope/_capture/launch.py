@@ -1,0 +1,200 @@
+"""``ulpscope run``: a script recorded as it is, without a line of it changed.
+
+    flags, config.json ──► Settings
+    script or module ──► program.py ──► runs as __main__
+                              └─ imports torch ──► recording starts, an optimizer's step ends a step
+                                                   └─ last wanted step ──► everything is taken away again
+
+torch is not imported before the script does it: what a script sets in the environment for torch counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ulpscope._capture import seed
+from ulpscope._capture.after_import import after_import
+from ulpscope._capture.config import Config
+from ulpscope._capture.program import Program, hide_ourselves
+from ulpscope._capture.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from ulpscope._capture.run import Run
+
+log = logging.getLogger("ulpscope.capture")
+
+_DESCRIPTION = """\
+Runs a Python script and records what each call of torch in it takes and gives.
+
+The script runs as "python train.py ARGS" would run it. A step ends with the step of its optimizer; without
+an optimizer all is step 0. After the last wanted step the script goes on at full speed."""
+
+_EXAMPLES = """\
+examples:
+  ulpscope run --dump-path dumps/cpu -- train.py --epochs 1
+  ulpscope run --dump-path dumps/cpu --step 0,2-4 --level mix --task tensor -- train.py
+  ulpscope run --config config.json -- -m package.train
+  torchrun --nproc-per-node 2 -m ulpscope run --dump-path dumps/ddp -- train.py
+
+then:
+  ulpscope compare dumps/npu dumps/cpu"""
+
+# What a setting is called here, where it is not its own name with dashes.
+_FLAGS = {"file_format": "--format", "stacks": "--no-stacks"}
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs what follows ``ulpscope run``. Returns the exit code, or raises what ends the script."""
+    parser = _parser()
+    flags, command = _split(parser, list(arguments))
+    options = parser.parse_args(flags)
+    if not command:
+        parser.error(
+            "the script to run is missing; give it after --, as in: ulpscope run --dump-path D -- train.py"
+        )
+    try:
+        settings = _settings(vars(options))
+        program = Program.find(command)
+    except SettingsError as error:
+        print(f"ulpscope run: error: {error}", file=sys.stderr)
+        return 2
+    _Recording(settings).of(program)
+    return 0
+
+
+class _Recording:
+    """One run from the import of torch to the last wanted step, or to the end of the script."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._run: Run | None = None
+        self._hook: Any = None
+        self._optimizer: weakref.ref[Any] | None = None
+
+    def of(self, program: Program) -> None:
+        """Runs the program, recorded. What it raises goes on from here, without a trace of us."""
+        waiting = after_import("torch", self._begin)
+        try:
+            program.run()
+        except BaseException as error:
+            hide_ourselves(error)
+            raise
+        finally:
+            waiting.cancel()
+            self._finish()
+            if self._hook is None:
+                print("ulpscope: torch was not imported, nothing was recorded", file=sys.stderr)
+            else:
+                self._hook.remove()
+                print(f"ulpscope: the dump is in {self._settings.dump_path}", file=sys.stderr)
+
+    def _begin(self) -> None:
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        from ulpscope._capture.run import Run
+
+        self._run = Run(self._settings)
+        self._hook = register_optimizer_step_post_hook(self._after_optimizer_step)
+        seed.capture_started()
+        self._run.start()
+
+    def _after_optimizer_step(self, optimizer: Any, args: Any, keywords: Any) -> None:
+        # Of several optimizers the first to step gives the beat: one iteration is one step.
+        beat = self._optimizer() if self._optimizer else None
+        if beat is None:
+            self._optimizer = weakref.ref(optimizer)
+        elif beat is not optimizer:
+            return
+        if self._run is not None:
+            self._run.step()
+            if self._run.steps_done:
+                # The hook stays: torch is walking through its hooks just now.
+                self._finish()
+
+    def _finish(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            run.close()
+            seed.capture_stopped()
+
+
+def _split(parser: argparse.ArgumentParser, arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Our flags, and the command line of the script: what follows --, or begins with -m or the first word."""
+    takes_value = {flag for action in parser._actions if action.nargs != 0 for flag in action.option_strings}
+    position = 0
+    while position < len(arguments):
+        word = arguments[position]
+        if word == "--":
+            return arguments[:position], arguments[position + 1 :]
+        if word == "-m" or not word.startswith("-"):
+            break
+        position += 2 if word in takes_value else 1
+    return arguments[:position], arguments[position:]
+
+
+def _settings(options: dict[str, Any]) -> Settings:
+    path = options.pop("config")
+    given = {key: value for key, value in options.items() if value is not None}
+    try:
+        config = Config({}) if path is None else Config.read(path)
+        return config.settings(**given)
+    except SettingsError as error:
+        if error.key in given or (error.key == "dump_path" and path is None):
+            raise error.spelled(_FLAGS.get(error.key, "--" + error.key.replace("_", "-"))) from None
+        raise
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ulpscope run",
+        usage="ulpscope run --dump-path DIR [options] -- SCRIPT [ARGS ...]   (or: -- -m MODULE [ARGS ...])",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        argument_default=None,
+    )
+    add = parser.add_argument_group("what to record").add_argument
+    add("--level", metavar="L", help="L0 modules, L1 API calls (default), mix both, L2 every aten operator")
+    add("--task", metavar="T", help="statistics (default), tensor: the tensors too, structure: names only")
+    add("--step", metavar="N", help="steps wanted, as in 0,2-4 (default: all)")
+    add("--rank", metavar="N", help="ranks wanted, as in 0,2-4 (default: all)")
+    add("--list", metavar="A,B", type=_words, help="only calls whose name contains one of these")
+    add("--scope", metavar="A,B", type=_words, help="only from call A to call B, by their full names")
+    add(
+        "--data-mode", metavar="M", type=_words, help="out of forward, backward, input, output (default: all)"
+    )
+    add("--layers", metavar="WHICH", help="of repeated layers of one kind: all (default), first, last")
+    add("--skip-scalars", action="store_true", default=None, help="leave out tensors of one element")
+    add("--skip-ints", action="store_true", default=None, help="leave out tensors of integers")
+    add = parser.add_argument_group("what to write").add_argument
+    add("--dump-path", metavar="DIR", help="the folder to write to; made where it is missing")
+    add("--digest", metavar="D", help="a digest of every tensor: xxh3, or md5 (CRC-32, as in msprobe)")
+    add(
+        "--tensor-list",
+        metavar="A,B",
+        type=_words,
+        help="with task statistics: save the tensors of these calls",
+    )
+    add("--format", metavar="F", dest="file_format", help="of saved tensors: pt (default), npy, safetensors")
+    add("--no-stacks", action="store_false", default=None, dest="stacks", help="do not note the source lines")
+    add("--max-bytes", metavar="SIZE", help="stop recording at this size, as in 500M or 10G")
+    add("--max-calls", metavar="N", type=int, help="stop recording after this many calls")
+    add = parser.add_argument_group("other").add_argument
+    add("--config", metavar="FILE", help="a config.json as msprobe has it; the flags here count first")
+    add(
+        "--strict",
+        action="store_true",
+        default=None,
+        help="raise where a call cannot be recorded, instead of noting it",
+    )
+    return parser
