@@ -145,7 +145,11 @@ fn what_is_no_dump_says_what_is_there() {
     place.put_text("d/notes.txt", "");
     let ran = place.run(&["ls", "d"]);
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-    assert!(ran.err.starts_with("error: d: expected a dump (dump.json or debug.json"), "{}", ran.err);
+    assert!(
+        ran.err.starts_with("error: d: expected a dump (dump.json, debug.json or journal.jsonl"),
+        "{}",
+        ran.err
+    );
     assert!(ran.err.ends_with("found notes.txt\n"), "{}", ran.err);
 }
 

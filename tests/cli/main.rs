@@ -5,6 +5,7 @@ mod compare;
 mod convert;
 mod diff;
 mod help;
+mod journal;
 mod ls;
 mod merge;
 mod show;

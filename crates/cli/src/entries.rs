@@ -35,12 +35,17 @@ pub(crate) fn of_entry(entry: &Entry) -> Record {
             fields.extend([("type", Cell::text(kind)), ("value", of_json(value))]);
         }
         Content::Other(value) => fields.extend([("type", Cell::text("other")), ("value", of_json(value))]),
-        Content::Tensor(tensor) => fields.extend([
-            ("type", Cell::text("tensor")),
-            ("dtype", dtype(tensor)),
-            ("shape", shape(tensor)),
-            ("data", Cell::text(data_word(&tensor.data))),
-        ]),
+        Content::Tensor(tensor) => {
+            fields.extend([
+                ("type", Cell::text("tensor")),
+                ("dtype", dtype(tensor)),
+                ("shape", shape(tensor)),
+                ("data", Cell::text(data_word(&tensor.data))),
+            ]);
+            // Only dumps of our own say so, and of few entries.
+            fields.extend(tensor.source.as_ref().map(|source| ("source", Cell::text(source))));
+            fields.extend(tensor.recompute.then_some(("recompute", Cell::Flag(true))));
+        }
     }
     Record::new(fields)
 }

@@ -15,6 +15,7 @@ pub mod compare;
 mod dump_walk;
 mod entries;
 mod exit;
+mod ledgers;
 mod names;
 mod output;
 mod progress;

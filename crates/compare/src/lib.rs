@@ -12,6 +12,7 @@
 //! does not grow with the dump.
 
 mod job;
+mod ledgers;
 mod mapping;
 mod native;
 mod pairing;

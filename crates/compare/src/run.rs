@@ -5,6 +5,7 @@ use std::io;
 use rayon::prelude::*;
 use ulpscope_dump::{Error, Problems, Rank};
 
+use crate::ledgers;
 use crate::stack::own_line;
 use crate::style::{Finding, FindingKind, Judged, Partnerless, Plan, Row, Side, Style, Verdict};
 
@@ -213,6 +214,7 @@ pub fn compare_ranks(
     let Record { mut outcome, advised, .. } = record;
     outcome.partnerless.extend(plan.partnerless());
     outcome.notes = plan.notes();
+    outcome.notes.extend(ledgers::notes(target, golden));
     plan.problems().into_iter().for_each(|problem| outcome.problems.note(problem));
     outcome.problems.extend(target.problems());
     outcome.problems.extend(golden.problems());

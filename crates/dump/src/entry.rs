@@ -82,6 +82,26 @@ pub struct TensorEntry {
     pub digest: Option<String>,
     /// Its elements.
     pub data: Data,
+    /// The entry that made it, of an input in a dump of Ulpscope: `Functional.linear.0.forward.output.0`, an input of
+    /// a call that changed it in place, `parameter:fc.weight`, `buffer:bn.running_mean`, or `outside`.
+    pub source: Option<String>,
+    /// Whether it belongs to a call that was made again for the backward pass.
+    pub recompute: bool,
+    /// How much of it is not finite, where Ulpscope recorded it and any of it is not.
+    pub non_finite: Option<NonFiniteStats>,
+}
+
+/// What a dump says of a tensor with NaN or Inf in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NonFiniteStats {
+    /// How many elements are NaN.
+    pub nan: u64,
+    /// How many are infinite, of either sign.
+    pub inf: u64,
+    /// The largest of the others as written; `Null` where there is none.
+    pub finite_max: Json,
+    /// The smallest of them.
+    pub finite_min: Json,
 }
 
 /// Where the elements of a tensor are.
@@ -110,6 +130,9 @@ impl TensorEntry {
             requires_grad: Json::Null,
             digest: None,
             data: Data::None,
+            source: None,
+            recompute: false,
+            non_finite: None,
         }
     }
 

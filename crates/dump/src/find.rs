@@ -1,7 +1,8 @@
 //! What lies in a folder: rank by rank, whoever wrote it.
 //!
 //! ```text
-//! dump.json, debug.json          a rank of msprobe
+//! journal.jsonl                  a rank of Ulpscope whose run was killed, or is still going
+//! dump.json, debug.json          a rank of msprobe or Ulpscope
 //! *.pkl of JSON lines            a rank of ptdbg_ascend or torch_npu.hooks
 //! step{N}/                       a step; rank{N}/, rank/, proc{pid}/ a rank: looked into
 //! …_shape[..]_stride[..]….npy    the asynchronous dump of torch_npu.hooks
@@ -17,6 +18,7 @@ use ulpscope_formats::file::Format;
 use ulpscope_formats::{Access, Bytes, Error, Fault};
 
 use crate::async_npy;
+use crate::journal::{JOURNAL_FILE, MARK};
 use crate::listing::{Listing, tensor_files};
 use crate::problems::Problems;
 
@@ -46,6 +48,8 @@ pub(crate) struct RankName {
 pub(crate) enum Opening {
     /// `dump.json`, `debug.json`, or both.
     Msprobe(Vec<PathBuf>),
+    /// A journal; what lies beside it is older.
+    Journal(PathBuf),
     /// A `.pkl`, or several overflow dumps.
     Pkl(Vec<PathBuf>),
     /// A folder of files whose names say everything.
@@ -64,7 +68,10 @@ impl Opening {
                 [file] => file,
                 files => files.first().and_then(|file| file.parent()).unwrap_or(Path::new("")),
             },
-            Opening::AsyncNpy(path) | Opening::Folder(path, _) | Opening::File(path) => path,
+            Opening::Journal(path)
+            | Opening::AsyncNpy(path)
+            | Opening::Folder(path, _)
+            | Opening::File(path) => path,
         }
     }
 }
@@ -123,11 +130,17 @@ pub(crate) fn find(path: &Path, problems: &mut Problems) -> Result<Vec<Found>, E
 
 /// What a single file is.
 fn of_file(path: &Path) -> Result<Opening, Error> {
-    if let Some("stack.json" | "construct.json") = path.file_name().and_then(|name| name.to_str()) {
+    if let Some("stack.json" | "construct.json" | "ledger.json") =
+        path.file_name().and_then(|name| name.to_str())
+    {
         let message = "belongs to a dump and is none by itself: name the dump.json beside it, or the folder";
         return Err(Error::whole(Fault::Unsupported(message.to_owned())).in_file(path));
     }
+    let named = path.file_name().is_some_and(|name| name == JOURNAL_FILE);
     let bytes = Bytes::map(path, Access::ReadOnly)?;
+    if named || bytes.starts_with(MARK) {
+        return Ok(Opening::Journal(path.to_owned()));
+    }
     let format = Format::detect(path, &bytes).map_err(|error| error.in_file(path))?;
     Ok(match format {
         Format::Msprobe => Opening::Msprobe(vec![path.to_owned()]),
@@ -258,7 +271,7 @@ fn nothing_in(folder: &Path, problems: &Problems) -> Error {
     if let Some(problem) = problems.listed().first() {
         found.push_str(&format!("; {problem}"));
     }
-    let expected = "a dump (dump.json or debug.json, a .pkl of JSON lines, folders step{N}, rank{N} or proc{pid}, \
+    let expected = "a dump (dump.json, debug.json or journal.jsonl, a .pkl of JSON lines, folders step{N}, rank{N} or proc{pid}, \
                     or files .npy, .npz, .pt, .safetensors)";
     Error::whole(Fault::malformed(expected, found)).in_file(folder)
 }

@@ -8,6 +8,7 @@ use ulpscope_formats::pkl_lines::Frame;
 
 use crate::call::Call;
 use crate::entry::{Content, Data, Entry};
+use crate::ledger::Ledger;
 use crate::problems::Problems;
 use crate::rank::{Index, Rank, Source};
 
@@ -119,6 +120,10 @@ impl Source for Joined {
 
     fn data_folder(&self) -> Option<&Path> {
         self.data.as_deref()
+    }
+
+    fn ledger(&self) -> Option<Ledger> {
+        self.parts.iter().find_map(Rank::ledger)
     }
 
     fn late_problems(&self) -> Problems {

@@ -14,12 +14,15 @@
 
 mod async_npy;
 mod call;
+mod companion;
 mod damage;
 mod entry;
 mod files;
 mod find;
 mod joined;
+pub mod journal;
 mod key;
+mod ledger;
 mod links;
 mod listing;
 mod msprobe;
@@ -33,8 +36,9 @@ mod structure;
 mod tree;
 
 pub use call::{Call, CallKind};
-pub use entry::{Content, Data, Entry, Role, TensorEntry};
+pub use entry::{Content, Data, Entry, NonFiniteStats, Role, TensorEntry};
 pub use key::parse_key;
+pub use ledger::Ledger;
 pub use problems::Problems;
 pub use rank::{Rank, Task, Tool};
 pub use tree::{Dump, RankPlace, Select, Step};

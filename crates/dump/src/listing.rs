@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use ulpscope_formats::{Error, natural};
 
 use crate::find::{Opening, digits};
+use crate::journal::{JOURNAL_FILE, is_journal};
 use crate::problems::Problems;
 
 /// The bytes that may stand in front of the first line of a `.pkl`.
@@ -53,7 +54,7 @@ impl Listing {
         Ok(listing)
     }
 
-    /// What of msprobe, ptdbg_ascend or torch_npu.hooks lies directly in the folder.
+    /// What of Ulpscope, msprobe, ptdbg_ascend or torch_npu.hooks lies directly in the folder.
     pub(crate) fn openings(&self, folder: &Path) -> Vec<Opening> {
         let mut openings = Vec::new();
         let records: Vec<PathBuf> = ["dump.json", "debug.json"]
@@ -61,7 +62,10 @@ impl Listing {
             .filter(|name| self.files.iter().any(|file| file == name))
             .map(|name| folder.join(name))
             .collect();
-        if !records.is_empty() {
+        let journal = folder.join(JOURNAL_FILE);
+        if self.files.iter().any(|file| file == JOURNAL_FILE) && is_journal(&journal) {
+            openings.push(Opening::Journal(journal));
+        } else if !records.is_empty() {
             openings.push(Opening::Msprobe(records));
         }
         let lines: Vec<&String> =

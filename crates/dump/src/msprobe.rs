@@ -1,16 +1,18 @@
-//! A rank of an msprobe dump: `dump.json` or `debug.json`, and `stack.json`, `construct.json` and
-//! `dump_tensor_data/` beside it.
+//! A rank of an msprobe dump: `dump.json` or `debug.json`, and `stack.json`, `construct.json`, `dump_tensor_data/` and
+//! Ulpscope's own `ledger.json` beside it. From a journal come the same documents, made when it was opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use ulpscope_formats::json::Json;
 use ulpscope_formats::msprobe::{self, DumpJson, Item, TensorItem};
-use ulpscope_formats::{Access, Bytes, Error};
+use ulpscope_formats::{Access, Bytes, Error, Place};
 
 use crate::call::{Call, CallKind};
-use crate::entry::{Content, Data, Entry, Role, TensorEntry};
+use crate::companion::Companion;
+use crate::entry::{Content, Data, Entry, NonFiniteStats, Role, TensorEntry};
 use crate::key::{key_of, parse_key};
+use crate::ledger::Ledger;
 use crate::parents::Parents;
 use crate::problems::Problems;
 use crate::rank::{Index, Rank, Source, Task, Tool};
@@ -23,12 +25,61 @@ const DATA_FOLDER: &str = "dump_tensor_data";
 /// Where calls were made, beside a `dump.json`.
 const STACK_FILE: &str = "stack.json";
 
-/// Opens a `dump.json` or `debug.json`: indexes its calls, and leaves the rest for when it is asked for.
+/// What belongs to a dump beside its calls.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    pub(crate) stacks: Companion,
+    pub(crate) parents: Companion,
+    folder: PathBuf,
+    ledger: OnceLock<Result<Option<Ledger>, Error>>,
+    is_journal: bool,
+}
+
+impl Beside {
+    fn of_file(path: &Path) -> Beside {
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        Beside {
+            stacks: Companion::File(folder.join(STACK_FILE)),
+            parents: Companion::File(folder.join("construct.json")),
+            folder,
+            ledger: OnceLock::new(),
+            is_journal: false,
+        }
+    }
+
+    /// Of a journal; without stacks and parents so far.
+    pub(crate) fn made(journal: &Path, ledger: Option<Ledger>) -> Beside {
+        let none = (Companion::None, Companion::None);
+        let known = OnceLock::from(Ok(ledger));
+        Beside {
+            stacks: none.0,
+            parents: none.1,
+            ledger: known,
+            is_journal: true,
+            ..Beside::of_file(journal)
+        }
+    }
+
+    fn ledger(&self) -> &Result<Option<Ledger>, Error> {
+        self.ledger.get_or_init(|| Ledger::read_beside(&self.folder))
+    }
+}
+
+/// Opens a `dump.json` or `debug.json`.
 pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
     let bytes = Bytes::map(path, Access::ReadOnly)?;
+    assemble(path, bytes, Beside::of_file(path), Problems::default())
+}
+
+/// Indexes the calls, and leaves the rest for when it is asked for.
+pub(crate) fn assemble(
+    path: &Path,
+    bytes: Bytes,
+    beside: Beside,
+    mut problems: Problems,
+) -> Result<Rank, Error> {
     let mut json = DumpJson::new(&bytes).map_err(|error| error.in_file(path))?;
     let mut index = Index::default();
-    let mut problems = Problems::default();
     while let Some(place) = json.next_place() {
         match place {
             Ok((key, body)) => {
@@ -47,15 +98,14 @@ pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
         _ => Task::Statistics,
     };
     let level = json.level().map(str::to_owned);
-    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     if task == Task::Structure && index.calls.is_empty() {
-        structure::fill(&folder, &mut index, &mut problems);
+        structure::fill(&beside.parents, &beside.stacks, &mut index, &mut problems);
     }
     let source = MsprobeSource {
         bytes,
         path: path.to_owned(),
-        data: folder.join(DATA_FOLDER),
-        folder,
+        data: beside.folder.join(DATA_FOLDER),
+        beside,
         stacks: OnceLock::new(),
         parents: OnceLock::new(),
     };
@@ -73,7 +123,7 @@ pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
 struct MsprobeSource {
     bytes: Bytes,
     path: PathBuf,
-    folder: PathBuf,
+    beside: Beside,
     data: PathBuf,
     stacks: OnceLock<Stacks>,
     parents: OnceLock<Parents>,
@@ -81,11 +131,11 @@ struct MsprobeSource {
 
 impl MsprobeSource {
     fn stacks(&self, index: &Index) -> &Stacks {
-        self.stacks.get_or_init(|| Stacks::read(&self.folder.join(STACK_FILE), index))
+        self.stacks.get_or_init(|| Stacks::read(&self.beside.stacks, index))
     }
 
     fn parents(&self, index: &Index) -> &Parents {
-        self.parents.get_or_init(|| Parents::read(&self.folder.join("construct.json"), index))
+        self.parents.get_or_init(|| Parents::read(&self.beside.parents, index))
     }
 }
 
@@ -95,9 +145,15 @@ impl Source for MsprobeSource {
         if call.place.is_empty() {
             return Ok(Vec::new());
         }
-        let body = msprobe::Call::body_at(&self.bytes, call.place.start as usize..call.place.end as usize)
-            .map_err(|error| error.in_file(&self.path))?;
         let key = key_of(index.names.text(call.base), call);
+        let body = msprobe::Call::body_at(&self.bytes, call.place.start as usize..call.place.end as usize)
+            .map_err(|error| {
+                // Lines of a document that nobody can look into are no place.
+                let nowhere = self.beside.is_journal;
+                let error =
+                    if nowhere { Error { place: Place::Whole, ..error }.in_part(&key) } else { error };
+                error.in_file(&self.path)
+            })?;
         Ok(entries_of(&key, call.kind, body))
     }
 
@@ -106,7 +162,12 @@ impl Source for MsprobeSource {
     }
 
     fn has_stacks(&self, index: &Index) -> bool {
-        match self.folder.join(STACK_FILE).symlink_metadata() {
+        let file = match &self.beside.stacks {
+            Companion::File(file) => file,
+            Companion::Made(..) => return true,
+            Companion::None => return false,
+        };
+        match file.symlink_metadata() {
             // Nothing is read from it, but that it is refused is listed.
             Ok(metadata) if metadata.is_symlink() => {
                 self.stacks(index);
@@ -125,8 +186,19 @@ impl Source for MsprobeSource {
         Some(&self.data)
     }
 
+    fn ledger(&self) -> Option<Ledger> {
+        self.beside.ledger().as_ref().ok().cloned().flatten()
+    }
+
+    fn is_journal(&self) -> bool {
+        self.beside.is_journal
+    }
+
     fn late_problems(&self) -> Problems {
         let mut problems = Problems::default();
+        if let Some(Err(error)) = self.beside.ledger.get() {
+            problems.add(error);
+        }
         problems.extend(self.stacks.get().map(|stacks| stacks.problems.clone()).unwrap_or_default());
         problems.extend(self.parents.get().map(|parents| parents.problems.clone()).unwrap_or_default());
         problems
@@ -228,6 +300,22 @@ impl From<Item> for Content {
     }
 }
 
+/// What Ulpscope records of a tensor with NaN or Inf in it.
+fn non_finite(tensor: &TensorItem) -> Option<NonFiniteStats> {
+    let count = |key| match tensor.get(key) {
+        Some(Json::Int(count)) => u64::try_from(*count).ok(),
+        _ => None,
+    };
+    let finite = |key| tensor.get(key).cloned().unwrap_or(Json::Null);
+    let (nan, inf) = (count("nan"), count("inf"));
+    (nan.is_some() || inf.is_some()).then(|| NonFiniteStats {
+        nan: nan.unwrap_or(0),
+        inf: inf.unwrap_or(0),
+        finite_max: finite("finite_max"),
+        finite_min: finite("finite_min"),
+    })
+}
+
 fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
     let stat = |key| tensor.get(key).cloned().unwrap_or(Json::Null);
     TensorEntry {
@@ -242,5 +330,8 @@ fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
             Ok(Some(name)) => Data::File(name.to_owned()),
             Err(error) => Data::Refused(error.to_string()),
         },
+        source: tensor.get("source").and_then(Json::as_str).map(str::to_owned),
+        recompute: matches!(tensor.get("is_recompute"), Some(Json::Bool(true))),
+        non_finite: non_finite(tensor),
     }
 }

@@ -1,14 +1,13 @@
 //! Which module each call was made in: `construct.json`, by the numbers of the calls.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use ulpscope_formats::msprobe::{ConstructJson, Parent};
-use ulpscope_formats::{Access, Bytes, Error};
+use ulpscope_formats::{Bytes, Error};
 
 use crate::call::CallKind;
+use crate::companion::Companion;
 use crate::key::parse_key;
-use crate::links;
 use crate::names::{NameId, Names};
 use crate::problems::Problems;
 use crate::rank::Index;
@@ -29,20 +28,17 @@ pub(crate) struct Parents {
 
 impl Parents {
     /// Reads a `construct.json`, if it is there.
-    pub(crate) fn read(path: &Path, index: &Index) -> Parents {
+    pub(crate) fn read(file: &Companion, index: &Index) -> Parents {
         let mut parents = Parents { of_call: vec![None; index.calls.len()], ..Parents::default() };
-        if path.exists()
-            && let Err(error) = links::refuse(path).and_then(|()| parents.fill(path, index))
-        {
-            parents.problems.add(&error.in_file(path));
+        if let Err(error) = file.read(|bytes| parents.fill(bytes, index)) {
+            parents.problems.add(&error);
         }
         parents
     }
 
-    fn fill(&mut self, path: &Path, index: &Index) -> Result<(), Error> {
-        let bytes = Bytes::map(path, Access::ReadOnly)?;
+    fn fill(&mut self, bytes: &Bytes, index: &Index) -> Result<(), Error> {
         let numbers = call_numbers(index);
-        for link in ConstructJson::new(&bytes)? {
+        for link in ConstructJson::new(bytes)? {
             let link = link?;
             let (base, number, kind) = parse_key(&link.child);
             let call = index.names.find(base).and_then(|base| numbers.get(&(base, number, kind)));

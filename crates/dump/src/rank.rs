@@ -10,6 +10,7 @@ use ulpscope_formats::{Access, Error, Fault, Tensor, Value, file};
 use crate::call::Call;
 use crate::entry::{Data, Entry, TensorEntry};
 use crate::key::name_of;
+use crate::ledger::Ledger;
 use crate::links;
 use crate::names::{NameId, Names};
 use crate::problems::Problems;
@@ -93,6 +94,16 @@ pub(crate) trait Source: Send + Sync {
 
     /// The folder that [`Data::File`] paths begin in.
     fn data_folder(&self) -> Option<&Path>;
+
+    /// What the run says of its own capture.
+    fn ledger(&self) -> Option<Ledger> {
+        None
+    }
+
+    /// Whether the run did not come to the end of the step.
+    fn is_journal(&self) -> bool {
+        false
+    }
 
     /// What was found wrong after the rank was opened, in files read only when asked for.
     fn late_problems(&self) -> Problems;
@@ -190,6 +201,17 @@ impl Rank {
         lone_tensor(file::read(&path, Access::ReadOnly)?.value)
             .map(Some)
             .map_err(|error| error.in_file(&path))
+    }
+
+    /// What the run says of its own capture; nothing of a dump of another tool. A ledger that cannot be read is among
+    /// the problems once it was asked for.
+    pub fn ledger(&self) -> Option<Ledger> {
+        self.source.ledger()
+    }
+
+    /// Whether this is a journal: the run was killed before the step was over, or is still going.
+    pub fn is_journal(&self) -> bool {
+        self.source.is_journal()
     }
 
     /// What could not be read, so far.

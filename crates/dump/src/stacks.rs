@@ -1,13 +1,12 @@
 //! Where each call was made: `stack.json`, by the numbers of the calls.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use ulpscope_formats::msprobe::StackJson;
-use ulpscope_formats::{Access, Bytes, Error};
+use ulpscope_formats::{Bytes, Error};
 
+use crate::companion::Companion;
 use crate::key::parse_key;
-use crate::links;
 use crate::names::{NameId, Names};
 use crate::parents::call_numbers;
 use crate::problems::Problems;
@@ -27,21 +26,18 @@ pub(crate) struct Stacks {
 
 impl Stacks {
     /// Reads a `stack.json`. It is a file the user may have left behind: its absence is no problem.
-    pub(crate) fn read(path: &Path, index: &Index) -> Stacks {
+    pub(crate) fn read(file: &Companion, index: &Index) -> Stacks {
         let mut stacks = Stacks { of_call: vec![NONE; index.calls.len()], ..Stacks::default() };
-        if path.exists()
-            && let Err(error) = links::refuse(path).and_then(|()| stacks.fill(path, index))
-        {
-            stacks.problems.add(&error.in_file(path));
+        if let Err(error) = file.read(|bytes| stacks.fill(bytes, index)) {
+            stacks.problems.add(&error);
         }
         stacks
     }
 
-    fn fill(&mut self, path: &Path, index: &Index) -> Result<(), Error> {
-        let bytes = Bytes::map(path, Access::ReadOnly)?;
+    fn fill(&mut self, bytes: &Bytes, index: &Index) -> Result<(), Error> {
         let numbers = call_numbers(index);
         let mut known = HashMap::new();
-        for stack in StackJson::new(&bytes)? {
+        for stack in StackJson::new(bytes)? {
             let stack = stack?;
             let lines: Box<[NameId]> = stack.lines.iter().map(|line| self.lines.id(line)).collect();
             let id = *known.entry(lines).or_insert_with_key(|lines| {

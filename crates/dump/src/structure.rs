@@ -1,32 +1,27 @@
 //! The calls of a dump that recorded no more than which there were: their names are in `construct.json`, or, at
 //! level L1, in `stack.json` alone.
 
-use std::path::Path;
-
 use ulpscope_formats::msprobe::{ConstructJson, StackJson};
-use ulpscope_formats::{Access, Bytes, Error};
+use ulpscope_formats::{Bytes, Error};
 
 use crate::call::{Call, CallKind};
+use crate::companion::Companion;
 use crate::key::parse_key;
-use crate::links;
 use crate::problems::Problems;
 use crate::rank::Index;
 
 /// Takes in the calls that a file names.
 type Take = fn(&Bytes, &mut Index) -> Result<(), Error>;
 
-/// Takes in the calls that the files of a folder name.
-pub(crate) fn fill(folder: &Path, index: &mut Index, problems: &mut Problems) {
-    let sources: [(&str, Take); 2] = [("construct.json", of_construct), ("stack.json", of_stacks)];
-    for (name, take) in sources {
-        let path = folder.join(name);
-        if !index.calls.is_empty() || !path.exists() {
+/// Takes in the calls that the files beside a dump name.
+pub(crate) fn fill(construct: &Companion, stacks: &Companion, index: &mut Index, problems: &mut Problems) {
+    let sources: [(&Companion, Take); 2] = [(construct, of_construct), (stacks, of_stacks)];
+    for (file, take) in sources {
+        if !index.calls.is_empty() {
             continue;
         }
-        let map = |()| Bytes::map(&path, Access::ReadOnly);
-        let read = links::refuse(&path).and_then(map).and_then(|bytes| take(&bytes, index));
-        if let Err(error) = read {
-            problems.add(&error.in_file(&path));
+        if let Err(error) = file.read(|bytes| take(bytes, index)) {
+            problems.add(&error);
         }
     }
 }

@@ -8,7 +8,7 @@ use ulpscope_formats::{Error, Fault, natural};
 use crate::find::{self, Found, Opening};
 use crate::problems::Problems;
 use crate::rank::Rank;
-use crate::{async_npy, files, joined, msprobe, pkl};
+use crate::{async_npy, files, joined, journal, msprobe, pkl};
 
 /// Which steps and ranks to look at; all, where empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct RankPlace {
 }
 
 impl Dump {
-    /// Finds the steps and ranks in a folder or file: those of msprobe, ptdbg_ascend or torch_npu.hooks, or else
+    /// Finds the steps and ranks in a folder or file: those of Ulpscope, msprobe, ptdbg_ascend or torch_npu.hooks, or else
     /// tensor files. A step or rank that is asked for and not there is an error that says which there are.
     pub fn open(path: &Path, select: &Select) -> Result<Dump, Error> {
         let mut problems = Problems::default();
@@ -125,6 +125,7 @@ impl RankPlace {
     pub fn open(&self) -> Result<Rank, Error> {
         match &self.opening {
             Opening::Msprobe(files) => joined::open(self.path(), files, msprobe::open),
+            Opening::Journal(path) => journal::open(path),
             Opening::Pkl(files) => joined::open(self.path(), files, pkl::open),
             Opening::AsyncNpy(folder) => async_npy::open(folder),
             Opening::Folder(folder, names) => files::open_folder(folder, names),

@@ -110,7 +110,7 @@ fn two_dumps_are_not_mixed() {
 fn nothing_found_says_what_was_looked_for_and_what_is_there() {
     let scratch = Scratch::new();
     let error = scratch.error();
-    assert!(error.contains("expected a dump (dump.json or debug.json"), "{error}");
+    assert!(error.contains("expected a dump (dump.json, debug.json or journal.jsonl"), "{error}");
     assert!(error.ends_with("found an empty folder"), "{error}");
     scratch.file("notes.txt", "");
     scratch.folder("logs");

@@ -40,11 +40,16 @@ pub enum Access {
 impl Bytes {
     /// Maps a file. Folders, pipes and devices are refused: only a regular file has a size to trust.
     pub fn map(path: &Path, access: Access) -> Result<Bytes, Error> {
-        Bytes::map_unnamed(path, access).map_err(|fault| Error::whole(fault).in_file(path))
+        let file = open(path).map_err(|error| Error::whole(error).in_file(path))?;
+        Bytes::map_file(&file, access).map_err(|error| error.in_file(path))
     }
 
-    fn map_unnamed(path: &Path, access: Access) -> Result<Bytes, Fault> {
-        let file = open(path)?;
+    /// Maps a file that is open already, and may have no name.
+    pub fn map_file(file: &File, access: Access) -> Result<Bytes, Error> {
+        Bytes::map_open(file, access).map_err(Error::whole)
+    }
+
+    fn map_open(file: &File, access: Access) -> Result<Bytes, Fault> {
         // Asked of what was opened: the name may by now be that of something else.
         let metadata = file.metadata()?;
         if !metadata.is_file() {
@@ -65,8 +70,8 @@ impl Bytes {
         #[expect(unsafe_code)]
         let owner = unsafe {
             match access {
-                Access::ReadOnly => Owner::ReadOnly(options.map(&file)?),
-                Access::CopyOnWrite => Owner::CopyOnWrite(options.map_copy(&file)?),
+                Access::ReadOnly => Owner::ReadOnly(options.map(file)?),
+                Access::CopyOnWrite => Owner::CopyOnWrite(options.map_copy(file)?),
             }
         };
         let len = owner.as_slice().len();

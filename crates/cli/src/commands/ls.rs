@@ -9,6 +9,7 @@ use crate::call_names::{Wanted, suggestions};
 use crate::dump_walk::{DumpWalk, Opened};
 use crate::entries;
 use crate::exit::Exit;
+use crate::ledgers;
 use crate::output::Output;
 
 /// What `ls` has been asked for.
@@ -83,7 +84,8 @@ impl Ls {
     /// Shows which rank it is.
     fn begin(&self, opened: &Opened<'_>, number: usize, output: &mut Output) -> anyhow::Result<()> {
         if !self.args.dump.json {
-            return Ok(output.line(&opened.label())?);
+            output.line(&opened.label())?;
+            return Ok(ledgers::lines(&opened.rank).iter().try_for_each(|line| output.line(line))?);
         }
         let Opened { step, place, rank } = opened;
         let mut head = json!({
@@ -94,6 +96,8 @@ impl Ls {
             "tool": rank.tool.to_string(),
             "task": rank.task.to_string(),
             "level": rank.level,
+            "journal": rank.is_journal(),
+            "ledger": rank.ledger().as_ref().map(ledgers::to_json),
         })
         .to_string();
         // The object goes on with the calls.

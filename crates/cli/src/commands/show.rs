@@ -17,7 +17,7 @@ use ulpscope_compare::results;
 const RECORDED: [&str; 4] = ["max", "min", "mean", "norm"];
 
 /// The columns of a call's entries.
-const COLUMNS: [(&str, Align); 12] = [
+const COLUMNS: [(&str, Align); 15] = [
     ("entry", Align::Left),
     ("type", Align::Left),
     ("shape", Align::Left),
@@ -27,9 +27,12 @@ const COLUMNS: [(&str, Align); 12] = [
     ("norm", Align::Right),
     ("nan", Align::Right),
     ("inf", Align::Right),
+    ("finite_max", Align::Right),
+    ("finite_min", Align::Right),
     ("digest", Align::Left),
     ("value", Align::Left),
     ("from", Align::Left),
+    ("source", Align::Left),
 ];
 
 /// What `show` has been asked for.
@@ -200,7 +203,10 @@ fn row(Shown { entry, computed }: &Shown) -> Record {
             }
             let recorded = RECORDED.iter().zip(&tensor.stats);
             match computed {
-                None => fields.extend(recorded.map(|(name, value)| (*name, entries::of_json(value)))),
+                None => {
+                    fields.extend(recorded.map(|(name, value)| (*name, entries::of_json(value))));
+                    fields.extend(non_finite(tensor));
+                }
                 Some(computed) => {
                     let cell = |name: &str| computed.get(name).cloned().unwrap_or(Cell::Missing);
                     fields.extend(RECORDED.map(|name| (name, cell(name))));
@@ -212,10 +218,22 @@ fn row(Shown { entry, computed }: &Shown) -> Record {
                     fields.push(("inf", Cell::Int(count("pos_inf") + count("neg_inf"))));
                 }
             }
+            fields.push(("source", Cell::maybe(tensor.source.as_ref(), Cell::text)));
             fields.push(("from", Cell::text(if computed.is_some() { "elements" } else { "record" })));
         }
     }
     Record::new(fields)
+}
+
+/// What was recorded of NaN and Inf; nothing where there was none, or where the tool does not count them.
+fn non_finite(tensor: &TensorEntry) -> Vec<(&'static str, Cell)> {
+    let Some(counts) = &tensor.non_finite else { return Vec::new() };
+    vec![
+        ("nan", Cell::count(counts.nan)),
+        ("inf", Cell::count(counts.inf)),
+        ("finite_max", entries::of_json(&counts.finite_max)),
+        ("finite_min", entries::of_json(&counts.finite_min)),
+    ]
 }
 
 fn to_json(opened: &Opened<'_>, call: usize, entries: &[Shown]) -> serde_json::Value {
@@ -240,7 +258,8 @@ fn of_shown(Shown { entry, computed }: &Shown) -> Record {
     if let Content::Tensor(tensor) = &entry.content {
         let recorded =
             RECORDED.iter().zip(&tensor.stats).map(|(name, value)| (*name, entries::of_json(value)));
-        record.fields.push(("recorded", Cell::Record(Record::new(recorded.collect()))));
+        let recorded = recorded.chain(non_finite(tensor)).collect();
+        record.fields.push(("recorded", Cell::Record(Record::new(recorded))));
         record.fields.push(("digest", Cell::maybe(tensor.digest.as_ref(), Cell::text)));
         record.fields.push(("computed", Cell::maybe(computed.clone(), Cell::Record)));
     }

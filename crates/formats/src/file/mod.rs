@@ -14,7 +14,7 @@ use crate::value::Value;
 use crate::{npy, npz, pt, safetensors};
 
 pub use format::Format;
-pub use unfinished::Unfinished;
+pub use unfinished::{Unfinished, nameless};
 
 /// The name numpy gives to an array that comes without one.
 const LONE_ARRAY: &str = "arr_0";

@@ -25,7 +25,9 @@ impl Unfinished {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let target = target.to_owned();
-        if let Some(file) = create_nameless(&target)? {
+        let mut options = OpenOptions::new();
+        options.write(true);
+        if let Some(file) = create_nameless(folder_of(&target), &options)? {
             return Ok(Unfinished { file, target, temporary: None });
         }
         let create = |name: &Path| OpenOptions::new().write(true).create_new(true).open(name);
@@ -89,6 +91,20 @@ impl Drop for Unfinished {
     }
 }
 
+/// A file in a folder that never gets a name: it is gone once it is closed, and a process that is killed leaves nothing
+/// of it. For what is larger than memory and of no use to anybody else.
+pub fn nameless(folder: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    if let Some(file) = create_nameless(folder, &options)? {
+        return Ok(file);
+    }
+    options.create_new(true);
+    let (name, file) = under_free_name(&folder.join("nameless"), |name| options.open(name))?;
+    fs::remove_file(name)?;
+    Ok(file)
+}
+
 /// Does something with names beside `target` until one is free.
 fn under_free_name<T>(
     target: &Path,
@@ -111,19 +127,23 @@ fn under_free_name<T>(
 #[cfg(target_os = "linux")]
 const OPEN_FILES: &str = "/proc/self/fd";
 
-/// A file without a name in the folder of `target`; nothing where folder or system have no such files.
+/// The folder that a file is in.
+fn folder_of(target: &Path) -> &Path {
+    match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A file without a name in a folder; nothing where folder or system have no such files.
 #[cfg(target_os = "linux")]
-fn create_nameless(target: &Path) -> io::Result<Option<File>> {
+fn create_nameless(folder: &Path, options: &OpenOptions) -> io::Result<Option<File>> {
     use std::os::unix::fs::OpenOptionsExt;
 
     if !Path::new(OPEN_FILES).exists() {
         return Ok(None);
     }
-    let folder = match target.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    match OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(folder) {
+    match options.clone().custom_flags(libc::O_TMPFILE).open(folder) {
         Ok(file) => Ok(Some(file)),
         Err(error)
             if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) =>
@@ -135,7 +155,7 @@ fn create_nameless(target: &Path) -> io::Result<Option<File>> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn create_nameless(_target: &Path) -> io::Result<Option<File>> {
+fn create_nameless(_folder: &Path, _options: &OpenOptions) -> io::Result<Option<File>> {
     Ok(None)
 }
 

@@ -17,6 +17,8 @@ pub struct Reader<'a> {
     next: Next,
     /// Line and byte of `bytes[0]` in the file, for readers of a part.
     origin: (u64, u64),
+    /// How many containers may be open; at most [`MAX_DEPTH`].
+    levels: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +53,12 @@ impl<'a> Reader<'a> {
 
     /// A reader of a part of a file; errors name places counted from the given line and byte.
     pub fn within(bytes: &'a [u8], line: u64, byte: u64) -> Reader<'a> {
-        Reader { bytes, at: 0, open: Vec::new(), next: Next::Value, origin: (line, byte) }
+        Reader { bytes, at: 0, open: Vec::new(), next: Next::Value, origin: (line, byte), levels: MAX_DEPTH }
+    }
+
+    /// The same reader, for text that is to be put into so many more containers and must be readable there.
+    pub fn leaving_room(self, levels: usize) -> Reader<'a> {
+        Reader { levels: MAX_DEPTH.saturating_sub(levels), ..self }
     }
 
     /// How many bytes have been read.
@@ -206,8 +213,8 @@ impl<'a> Reader<'a> {
     }
 
     fn enter(&mut self, container: Container, event: Event<'a>) -> Result<Token<'a>, Error> {
-        if self.open.len() == MAX_DEPTH {
-            return Err(self.error(Fault::TooDeep { limit: MAX_DEPTH }));
+        if self.open.len() >= self.levels {
+            return Err(self.error(Fault::TooDeep { limit: self.levels }));
         }
         self.at += 1;
         self.open.push(container);

@@ -1,0 +1,86 @@
+//! Whether two runs recorded alike: what their ledgers say of their capture, whatever the style of the comparison.
+//!
+//! A call that one run saw and left out reads like one that the other never made. So where the ledgers disagree, the
+//! user is told, before the rows are believed. Dumps of other tools have no ledger, and nothing is said of them.
+
+use std::collections::BTreeMap;
+
+use ulpscope_dump::{Ledger, Rank};
+
+/// Differences, and failed calls, that are told; a ledger has room for many more.
+const SHOWN: usize = 8;
+
+/// Characters shown of a text out of a ledger.
+const SHOWN_TEXT: usize = 300;
+
+/// What to know of how the two ranks were captured.
+pub(crate) fn notes(target: &Rank, golden: &Rank) -> Vec<String> {
+    let mut notes = Vec::new();
+    let ledgers = [target, golden].map(Rank::ledger);
+    for (rank, ledger) in [target, golden].iter().zip(&ledgers) {
+        let path = rank.path.display();
+        if rank.is_journal() {
+            notes.push(format!(
+                "{path}: the run was killed before the step was over, or is still going: this is what it had recorded"
+            ));
+        }
+        let Some(ledger) = ledger else { continue };
+        if let Some(why) = &ledger.ended {
+            notes
+                .push(format!("{path}: capture ended early, so later calls are missing: {}", shortened(why)));
+        }
+        if !ledger.failed.is_empty() {
+            let which = listed(ledger.failed.iter().map(|(call, _)| shortened(call)));
+            notes.push(format!("{path}: {} calls could not be recorded: {which}", ledger.failed_calls()));
+        }
+    }
+    if let [Some(one), Some(other)] = &ledgers {
+        let paths = (target.path.display(), golden.path.display());
+        let differences = differences(one, other);
+        if !differences.is_empty() {
+            let differences = listed(differences.into_iter());
+            notes.push(format!("{} and {} were not captured alike: {differences}", paths.0, paths.1));
+        }
+        for (path, own, others) in [(paths.0, one, other), (paths.1, other, one)] {
+            let alone: Vec<&String> = own.notes.iter().filter(|note| !others.notes.contains(note)).collect();
+            if !alone.is_empty() {
+                let alone = listed(alone.into_iter().map(|note| shortened(note)));
+                notes.push(format!("{path}: its capture notes, and the other does not: {alone}"));
+            }
+        }
+    }
+    notes
+}
+
+/// Where the counts of two ledgers disagree: `120 and 118 calls seen`.
+fn differences(one: &Ledger, other: &Ledger) -> Vec<String> {
+    let mut counts = vec![
+        ("calls seen".to_owned(), (one.seen, other.seen)),
+        ("recorded".to_owned(), (one.recorded, other.recorded)),
+    ];
+    let mut skipped: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (reason, count) in &one.skipped {
+        skipped.entry(reason).or_default().0 = *count;
+    }
+    for (reason, count) in &other.skipped {
+        skipped.entry(reason).or_default().1 = *count;
+    }
+    counts
+        .extend(skipped.into_iter().map(|(reason, both)| (format!("skipped ({})", shortened(reason)), both)));
+    let differ = counts.into_iter().filter(|(_, (one, other))| one != other);
+    differ.map(|(what, (one, other))| format!("{one} and {other} {what}")).collect()
+}
+
+/// The first few of a list, and how many more there are.
+fn listed(all: impl ExactSizeIterator<Item = String>) -> String {
+    let more = all.len().saturating_sub(SHOWN);
+    let text = all.take(SHOWN).collect::<Vec<String>>().join("; ");
+    if more == 0 { text } else { format!("{text}; and {more} more") }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_TEXT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,164 @@
+//! The documents of a dump, made from a journal: compact, one call to a line, text copied as it stands.
+
+use std::io::Write;
+
+use ulpscope_formats::json::{self, Json, Layout};
+use ulpscope_formats::{Bytes, Error};
+
+use super::outline::{Call, NONE, Outline};
+use crate::call::CallKind;
+use crate::problems::Problems;
+
+/// The keys in front of the calls, as msprobe has them.
+const TOP_KEYS: [&str; 4] = ["task", "level", "framework", "dump_data_dir"];
+
+/// Parents that are no calls: they stand in construct.json by themselves.
+const PLACES: [&[u8]; 2] = [b"\"optimizer\"", b"\"clip_grad\""];
+
+/// Bytes copied before the memory they were read into is given back.
+const RELEASE_BYTES: usize = 64 << 20;
+
+/// A journal and its outline.
+pub(super) struct Documents<'a> {
+    pub(super) journal: &'a Bytes,
+    pub(super) outline: &'a Outline,
+}
+
+impl Documents<'_> {
+    /// `dump.json` or `debug.json`. A dump of structure holds no calls: the other two files name them.
+    pub(super) fn dump(&self, out: &mut dyn Write) -> Result<(), Error> {
+        let write = |out: &mut dyn Write, text: &[u8]| out.write_all(text).map_err(Error::whole);
+        let outline = self.outline;
+        write(out, b"{")?;
+        for key in TOP_KEYS {
+            write(out, format!("\"{key}\":").as_bytes())?;
+            json::write(outline.header(key).unwrap_or(&Json::Null), Layout::OneLine, out)?;
+            write(out, b",")?;
+        }
+        write(out, b"\"data\":{")?;
+        let is_structure = outline.header("task").and_then(Json::as_str) == Some("structure");
+        let mut before: &[u8] = b"\n";
+        let mut copied = 0;
+        for call in outline.in_order().filter(|_| !is_structure).map(|call| &outline.calls[call]) {
+            write(out, before)?;
+            before = b",\n";
+            write(out, call.name.of(self.journal))?;
+            write(out, b":")?;
+            copied += self.body(call, out)?;
+            if copied >= RELEASE_BYTES {
+                self.journal.release(0..self.journal.len());
+                copied = 0;
+            }
+        }
+        write(out, b"\n}}\n")
+    }
+
+    /// Writes the sections of a call as one object; gives how many bytes were copied.
+    fn body(&self, call: &Call, out: &mut dyn Write) -> Result<usize, Error> {
+        let mut parts = self.outline.parts_of(call).map(|part| part.of(self.journal)).peekable();
+        let Some(first) = parts.next() else {
+            out.write_all(b"{}").map_err(Error::whole)?;
+            return Ok(0);
+        };
+        if parts.peek().is_none() {
+            out.write_all(first).map_err(Error::whole)?;
+            return Ok(first.len());
+        }
+        let mut copied = 0;
+        let mut before: &[u8] = b"{";
+        // What is between the braces of each.
+        let insides = std::iter::once(first).chain(parts).map(|part| part[1..part.len() - 1].trim_ascii());
+        for inside in insides.filter(|inside| !inside.is_empty()) {
+            out.write_all(before).and_then(|()| out.write_all(inside)).map_err(Error::whole)?;
+            before = b",";
+            copied += inside.len();
+        }
+        out.write_all(if copied == 0 { b"{}" } else { b"}" }).map_err(Error::whole)?;
+        Ok(copied)
+    }
+
+    /// `stack.json`: calls made at the same place together, forward calls only.
+    pub(super) fn stacks(&self, out: &mut dyn Write) -> Result<(), Error> {
+        let outline = self.outline;
+        let has_stack = |&call: &usize| {
+            let call = &outline.calls[call];
+            call.stack != NONE && !matches!(call.kind, CallKind::Backward | CallKind::ParametersGrad)
+        };
+        let mut calls: Vec<u32> = outline.in_order().filter(has_stack).map(|call| call as u32).collect();
+        let stack_of = |call: u32| outline.calls[call as usize].stack;
+        // Stable: the calls of a stack stay in order.
+        calls.sort_by_key(|&call| stack_of(call));
+        let mut write = |text: &[u8]| out.write_all(text).map_err(Error::whole);
+        write(b"{")?;
+        for (number, group) in calls.chunk_by(|&one, &next| stack_of(one) == stack_of(next)).enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write(format!("{comma}\n\"{number}\":[[").as_bytes())?;
+            for (position, &call) in group.iter().enumerate() {
+                write(if position == 0 { b"" } else { b"," })?;
+                write(outline.calls[call as usize].name.of(self.journal))?;
+            }
+            write(b"],")?;
+            write(outline.stacks[stack_of(group[0]) as usize].of(self.journal))?;
+            write(b"]")?;
+        }
+        write(b"\n}\n")
+    }
+
+    /// `construct.json`: at levels with modules, which one each call was made in.
+    pub(super) fn parents(&self, out: &mut dyn Write) -> Result<(), Error> {
+        let outline = self.outline;
+        let level = outline.header("level").and_then(Json::as_str).unwrap_or_default();
+        let mut write = |text: &[u8]| out.write_all(text).map_err(Error::whole);
+        let mut before: &[u8] = b"\n";
+        let mut told = [false; PLACES.len()];
+        write(b"{")?;
+        for call in outline.in_order().map(|call| &outline.calls[call]) {
+            let in_order = matches!(call.kind, CallKind::Forward | CallKind::Backward);
+            let wanted = match level {
+                "L1" | "L2" => false,
+                "L0" | "mix" => in_order || call.parent().is_some(),
+                _ => call.parent().is_some(),
+            };
+            if !wanted {
+                continue;
+            }
+            let parent = call.parent().map_or(b"null".as_slice(), |parent| parent.of(self.journal));
+            if let Some(place) = PLACES.iter().position(|place| *place == parent)
+                && !std::mem::replace(&mut told[place], true)
+            {
+                for text in [before, parent, b":null"] {
+                    write(text)?;
+                }
+                before = b",\n";
+            }
+            for text in [before, call.name.of(self.journal), b":", parent] {
+                write(text)?;
+            }
+            before = b",\n";
+        }
+        write(b"\n}\n")
+    }
+
+    /// The ledger, with a note on each line of the journal that could not be read.
+    pub(super) fn ledger(&self, problems: &Problems) -> Result<Option<Json>, Error> {
+        let Some(span) = self.outline.ledger else { return Ok(None) };
+        let mut ledger = json::read(span.of(self.journal))?;
+        if problems.is_empty() {
+            return Ok(Some(ledger));
+        }
+        if let Json::Object(fields) = &mut ledger {
+            let mut lines: Vec<String> = problems.listed().to_vec();
+            let more = problems.count() - lines.len() as u64;
+            if more > 0 {
+                lines.push(format!("{more} more lines of the journal could not be read"));
+            }
+            let lines = lines.into_iter().map(Json::Str);
+            match fields.iter_mut().rev().find(|(key, _)| key == "notes") {
+                Some((_, Json::List(notes))) => notes.extend(lines),
+                Some((_, other)) => *other = Json::List(lines.collect()),
+                None => fields.push(("notes".to_owned(), Json::List(lines.collect()))),
+            }
+        }
+        Ok(Some(ledger))
+    }
+}

@@ -1,0 +1,46 @@
+//! The end of a step: the documents in place of the journal.
+
+use std::fs;
+use std::path::Path;
+
+use ulpscope_formats::json::{self, Layout};
+use ulpscope_formats::{Access, Bytes, Error, Fault, file};
+
+use super::documents::Documents;
+use super::{JOURNAL_FILE, scan};
+use crate::ledger::LEDGER_FILE;
+
+/// Turns the journal in the folder of a rank into `dump.json`, `stack.json`, `construct.json` and `ledger.json` (of level
+/// debug `debug.json` and `ledger.json`), and removes it. Each file is complete or absent, and the dump itself comes after
+/// all others but the removal of the journal: whenever the process is killed, there is the journal or a whole dump.
+///
+/// Lines that cannot be read are left out and noted in the ledger. Where there is no ledger to note them in, the
+/// journal stays as it is, and the first of them is the error: it can still be read as a dump.
+pub fn finish(folder: &Path) -> Result<(), Error> {
+    let path = folder.join(JOURNAL_FILE);
+    let journal = Bytes::map(&path, Access::ReadOnly)?;
+    let mut outline = scan::scan(&journal, &path)?;
+    let mut problems = std::mem::take(&mut outline.problems);
+    if let Some(torn) = &outline.torn {
+        problems.note(format!("{}: {torn}, is left out", path.display()));
+    }
+    if let (None, Some(first)) = (outline.ledger, problems.listed().first()) {
+        let message = format!("{first}; the journal is left as it is, and can be read as a dump");
+        return Err(Error::whole(Fault::Unsupported(message)));
+    }
+    let documents = Documents { journal: &journal, outline: &outline };
+    let ledger = documents.ledger(&problems).map_err(|error| error.in_file(&path))?;
+    if !outline.is_debug() {
+        file::write_with(&folder.join("stack.json"), |out| documents.stacks(out))?;
+        file::write_with(&folder.join("construct.json"), |out| documents.parents(out))?;
+    }
+    if let Some(ledger) = ledger {
+        file::write_with(&folder.join(LEDGER_FILE), |out| {
+            json::write(&ledger, Layout::Indented(1), out)?;
+            out.write_all(b"\n").map_err(Error::whole)
+        })?;
+    }
+    let name = if outline.is_debug() { "debug.json" } else { "dump.json" };
+    file::write_with(&folder.join(name), |out| documents.dump(out))?;
+    fs::remove_file(&path).map_err(|error| Error::whole(error).in_file(&path))
+}

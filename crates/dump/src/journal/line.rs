@@ -1,0 +1,245 @@
+//! One line of a journal: what it says, and where the parts are that are copied as they stand.
+
+use std::borrow::Cow;
+
+use ulpscope_formats::json::{Event, Reader};
+use ulpscope_formats::{Error, Fault};
+
+/// Longest name of a call.
+const MAX_NAME_BYTES: u64 = 1 << 16;
+
+/// Text of a line in a journal: one whole value of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: u64,
+    pub(super) length: u32,
+}
+
+impl Span {
+    /// The text.
+    pub(super) fn of(self, journal: &[u8]) -> &[u8] {
+        let start = self.start as usize;
+        journal.get(start..start + self.length as usize).unwrap_or_default()
+    }
+}
+
+/// What a line says.
+#[derive(Debug)]
+pub(super) enum Line<'a> {
+    /// Where calls are made.
+    Stack {
+        id: u64,
+        frames: Span,
+    },
+    Call(CallLine<'a>),
+    /// More sections of a call.
+    More {
+        id: u64,
+        data: Option<Span>,
+    },
+    /// The last sections of a call, which has returned; `last` says that it takes its place here.
+    End {
+        id: u64,
+        last: bool,
+        data: Option<Span>,
+    },
+    /// A call has raised.
+    Raised {
+        id: u64,
+        last: bool,
+    },
+    Ledger(Span),
+}
+
+/// The beginning of a call.
+#[derive(Debug)]
+pub(super) struct CallLine<'a> {
+    pub(super) name: Cow<'a, str>,
+    pub(super) name_at: Span,
+    /// Nothing where the line is all there is of the call.
+    pub(super) id: Option<u64>,
+    pub(super) stack: Option<u64>,
+    pub(super) parent: Option<Span>,
+    pub(super) data: Option<Span>,
+}
+
+/// Reads a line, given its number and where it begins. Every value in it is checked to be whole.
+pub(super) fn read(text: &[u8], number: u64, start: u64) -> Result<Line<'_>, Error> {
+    // Sections lie one level deeper in a dump.json.
+    let reader = Reader::within(text, number, start).leaving_room(1);
+    let mut fields = Fields {
+        text,
+        start,
+        reader,
+        id: None,
+        stack: None,
+        parent: None,
+        data: None,
+        frames: None,
+        last: false,
+    };
+    let kind = fields.first_key()?;
+    let line = match kind.as_ref() {
+        "stack" => {
+            let id = fields.number()?;
+            fields.rest()?;
+            fields.frames.map(|frames| Line::Stack { id, frames })
+        }
+        "call" => {
+            let (name, name_at) = fields.name()?;
+            fields.rest()?;
+            let Fields { id, stack, parent, data, .. } = fields;
+            return Ok(Line::Call(CallLine { name, name_at, id, stack, parent, data }));
+        }
+        "more" => {
+            let id = fields.number()?;
+            fields.rest()?;
+            Some(Line::More { id, data: fields.data })
+        }
+        "end" => {
+            let id = fields.number()?;
+            fields.rest()?;
+            Some(Line::End { id, last: fields.last, data: fields.data })
+        }
+        "raised" => {
+            let id = fields.number()?;
+            fields.rest()?;
+            Some(Line::Raised { id, last: fields.last })
+        }
+        "ledger" => {
+            let ledger = fields.span()?;
+            fields.rest()?;
+            Some(Line::Ledger(ledger))
+        }
+        _ => {
+            let expected =
+                "a line that begins with \"stack\", \"call\", \"more\", \"end\", \"raised\" or \"ledger\"";
+            return Err(fields.reader.unexpected(expected, &Event::Key(kind)));
+        }
+    };
+    line.ok_or_else(|| fields.reader.error(Fault::malformed("\"frames\"", "a stack without them")))
+}
+
+/// The fields behind the first, in any order; unknown ones are passed over.
+struct Fields<'a> {
+    text: &'a [u8],
+    /// Where the line begins in the file.
+    start: u64,
+    reader: Reader<'a>,
+    id: Option<u64>,
+    stack: Option<u64>,
+    parent: Option<Span>,
+    data: Option<Span>,
+    frames: Option<Span>,
+    last: bool,
+}
+
+impl<'a> Fields<'a> {
+    fn first_key(&mut self) -> Result<Cow<'a, str>, Error> {
+        match self.reader.expect_event()? {
+            Event::ObjectStart => {}
+            other => return Err(self.reader.unexpected("an object", &other)),
+        }
+        match self.reader.expect_event()? {
+            Event::Key(key) => Ok(key),
+            other => Err(self.reader.unexpected("a key that tells the kind of the line", &other)),
+        }
+    }
+
+    fn rest(&mut self) -> Result<(), Error> {
+        loop {
+            let key = match self.reader.expect_event()? {
+                Event::Key(key) => key,
+                _ => return self.reader.end(),
+            };
+            match key.as_ref() {
+                "data" => self.data = Some(self.span()?),
+                "id" => self.id = Some(self.number()?),
+                "stack" => self.stack = self.number_or_null()?,
+                "parent" => self.parent = self.parent()?,
+                "frames" => self.frames = Some(self.frames()?),
+                "last" => self.last = self.flag()?,
+                _ => self.reader.skip_value()?,
+            }
+        }
+    }
+
+    fn number(&mut self) -> Result<u64, Error> {
+        self.number_or_null()?.ok_or_else(|| self.reader.unexpected("an integer from 0 up", &Event::Null))
+    }
+
+    fn number_or_null(&mut self) -> Result<Option<u64>, Error> {
+        let event = self.reader.expect_event()?;
+        let number = match &event {
+            Event::Null => return Ok(None),
+            Event::Int(number) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        number.map(Some).ok_or_else(|| self.reader.unexpected("an integer from 0 up", &event))
+    }
+
+    fn flag(&mut self) -> Result<bool, Error> {
+        match self.reader.expect_event()? {
+            Event::Bool(flag) => Ok(flag),
+            other => Err(self.reader.unexpected("true or false", &other)),
+        }
+    }
+
+    fn name(&mut self) -> Result<(Cow<'a, str>, Span), Error> {
+        let start = self.reader.position();
+        let event = self.reader.expect_event()?;
+        let span = self.span_from(start)?;
+        let Event::Str(name) = event else {
+            return Err(self.reader.unexpected("the name of a call", &event));
+        };
+        if u64::from(span.length) > MAX_NAME_BYTES {
+            let (limit, found) = (MAX_NAME_BYTES, span.length.into());
+            return Err(self.reader.error(Fault::TooLarge { what: "the name of a call", limit, found }));
+        }
+        Ok((name, span))
+    }
+
+    fn parent(&mut self) -> Result<Option<Span>, Error> {
+        let start = self.reader.position();
+        match self.reader.expect_event()? {
+            Event::Null => Ok(None),
+            Event::Str(_) => self.span_from(start).map(Some),
+            other => Err(self.reader.unexpected("the name of a call, or null", &other)),
+        }
+    }
+
+    /// A list of text. One line that is none would make the whole stack.json unreadable.
+    fn frames(&mut self) -> Result<Span, Error> {
+        let start = self.reader.position();
+        match self.reader.expect_event()? {
+            Event::ListStart => {}
+            other => return Err(self.reader.unexpected("a list of stack lines", &other)),
+        }
+        loop {
+            match self.reader.expect_event()? {
+                Event::Str(_) => {}
+                Event::ListEnd => return self.span_from(start),
+                other => return Err(self.reader.unexpected("a line of text", &other)),
+            }
+        }
+    }
+
+    /// Passes over a value.
+    fn span(&mut self) -> Result<Span, Error> {
+        let start = self.reader.position();
+        self.reader.skip_value()?;
+        self.span_from(start)
+    }
+
+    /// The value that was just passed over, and began at `start` or after space there.
+    fn span_from(&self, start: usize) -> Result<Span, Error> {
+        let end = self.reader.position();
+        let text = self.text.get(start..end).unwrap_or_default().trim_ascii_start();
+        let length = text.len() as u64;
+        let too_large = Fault::TooLarge { what: "a single value", limit: u32::MAX.into(), found: length };
+        match u32::try_from(length) {
+            Ok(short) => Ok(Span { start: self.start + end as u64 - length, length: short }),
+            Err(_) => Err(self.reader.error(too_large)),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A journal as a rank: what a run that was killed has left.
+//!
+//! The documents that the end of the step would have made are made now, into files without a name: a journal may be
+//! larger than memory, its folder may be one that cannot be written, and looking at a dump must leave nothing behind.
+
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use ulpscope_formats::json;
+use ulpscope_formats::{Access, Bytes, Error, Fault, file};
+
+use super::documents::Documents;
+use super::outline::Outline;
+use super::scan;
+use crate::call::CallKind;
+use crate::companion::Companion;
+use crate::ledger::Ledger;
+use crate::msprobe::{self, Beside};
+use crate::rank::Rank;
+
+/// Bytes gathered before they are written.
+const BUFFER: usize = 1 << 20;
+
+/// Names of running calls that are told beside the innermost.
+const SHOWN: usize = 8;
+
+/// Opens a journal.
+pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
+    let journal = Bytes::map(path, Access::ReadOnly)?;
+    let mut outline = scan::scan(&journal, path)?;
+    note_end(&mut outline, &journal, path);
+    let ledger = outline
+        .ledger
+        .map(|ledger| json::read(ledger.of(&journal)).and_then(|ledger| Ledger::from_json(&ledger)));
+    let ledger = match ledger.transpose() {
+        Ok(ledger) => ledger,
+        Err(error) => {
+            outline.problems.add(&error.in_part("the ledger").in_file(path));
+            None
+        }
+    };
+    let problems = std::mem::take(&mut outline.problems);
+    let documents = Documents { journal: &journal, outline: &outline };
+    let made = |document: &dyn Fn(&mut dyn Write) -> Result<(), Error>| {
+        made(path, document).map_err(|error| error.in_file(path))
+    };
+    let dump = made(&|out| documents.dump(out))?;
+    let mut beside = Beside::made(path, ledger);
+    if !outline.is_debug() {
+        beside.stacks = Companion::made(path, made(&|out| documents.stacks(out))?);
+        beside.parents = Companion::made(path, made(&|out| documents.parents(out))?);
+    }
+    msprobe::assemble(path, dump, beside, problems)
+}
+
+/// Lists how the run ended, if not by itself.
+fn note_end(outline: &mut Outline, journal: &[u8], path: &Path) {
+    let path = path.display();
+    let ended = inside(outline, journal).map(|calls| format!("{path}: the run ended inside {calls}"));
+    let torn = outline.torn.as_ref();
+    let torn = torn.map(|torn| format!("{path}: the run ended while it wrote {torn}: it is left out"));
+    let is_over = outline.ledger.is_some() || ended.is_some() || torn.is_some();
+    let before = (!is_over).then(|| format!("{path}: the run ended before the step was over"));
+    for problem in [torn, ended, before].into_iter().flatten() {
+        outline.problems.note(problem);
+    }
+}
+
+/// The calls that were running, innermost first.
+fn inside(outline: &Outline, journal: &[u8]) -> Option<String> {
+    // Gradients of parameters come one by one: there is no being inside of them.
+    let calls = outline.running.iter().rev().map(|&call| &outline.calls[call as usize]);
+    let mut names = calls.filter(|call| call.kind != CallKind::ParametersGrad).map(|call| {
+        let name = json::read(call.name.of(journal)).ok();
+        name.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+    });
+    let innermost = names.next()?;
+    let around: Vec<String> = names.by_ref().take(SHOWN).collect();
+    Some(match (around.as_slice(), names.count()) {
+        ([], _) => innermost,
+        (around, 0) => format!("{innermost}, and {}", around.join(", ")),
+        (around, more) => format!("{innermost}, and {} and {more} more", around.join(", ")),
+    })
+}
+
+/// Makes a document: in the folder of the journal, which has room for dumps, or else in that of the system for files that
+/// do not last.
+fn made(path: &Path, document: &dyn Fn(&mut dyn Write) -> Result<(), Error>) -> Result<Bytes, Error> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    made_in(folder, document).or_else(|_| {
+        let folder = std::env::temp_dir();
+        made_in(&folder, document).map_err(|error| match error.fault {
+            Fault::Io(error) => {
+                let message = format!(
+                    "no room for what is made from it, neither beside it nor in {}: {error}",
+                    folder.display()
+                );
+                Error::whole(Fault::Unsupported(message))
+            }
+            _ => error,
+        })
+    })
+}
+
+fn made_in(folder: &Path, document: &dyn Fn(&mut dyn Write) -> Result<(), Error>) -> Result<Bytes, Error> {
+    let file = file::nameless(folder).map_err(Error::whole)?;
+    let mut out = BufWriter::with_capacity(BUFFER, &file);
+    document(&mut out)?;
+    out.flush().map_err(Error::whole)?;
+    drop(out);
+    Bytes::map_file(&file, Access::ReadOnly)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_nothing_can_be_written_documents_are_made_elsewhere() {
+        let write = |out: &mut dyn Write| out.write_all(b"text").map_err(Error::whole);
+        let document = made(Path::new("no/such/folder/journal.jsonl"), &write);
+        assert_eq!(document.map(|bytes| bytes.to_vec()).ok().as_deref(), Some(b"text".as_slice()));
+    }
+}

@@ -1,0 +1,114 @@
+//! What is kept of a journal: where its parts are, some ninety bytes a call.
+
+use ulpscope_formats::json::Json;
+
+use super::line::Span;
+use crate::call::CallKind;
+use crate::problems::Problems;
+
+/// There is none: no stack, no further part.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Most calls: a place is a number of a call and one bit.
+pub(super) const MAX_CALLS: usize = (1 << 31) - 1;
+
+/// A journal by its offsets.
+#[derive(Debug, Default)]
+pub(super) struct Outline {
+    /// What the header says; nothing where it never reached the disk.
+    pub(super) header: Option<Json>,
+    pub(super) calls: Vec<Call>,
+    pub(super) parts: Vec<Part>,
+    /// The places that calls took, in order. One that moved to its end took two, and only the second counts.
+    pub(super) places: Vec<Place>,
+    /// The frames of each stack.
+    pub(super) stacks: Vec<Span>,
+    pub(super) ledger: Option<Span>,
+    /// Lines that could not be read.
+    pub(super) problems: Problems,
+    /// What the end of the file tells of how the run ended.
+    pub(super) torn: Option<String>,
+    /// Calls that had neither ended nor raised, in order.
+    pub(super) running: Vec<u32>,
+}
+
+/// A call.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) name: Span,
+    /// Of no length where there is none.
+    pub(super) parent: Span,
+    /// The number of its stack in [`Outline::stacks`].
+    pub(super) stack: u32,
+    /// The numbers of its first and last part.
+    pub(super) parts: (u32, u32),
+    pub(super) kind: CallKind,
+    pub(super) moved: bool,
+}
+
+/// Sections of a call.
+#[derive(Debug)]
+pub(super) struct Part {
+    start: u64,
+    length: u32,
+    /// The number of the next part of the same call.
+    next: u32,
+}
+
+impl Call {
+    /// The module it was made in, if it is known.
+    pub(super) fn parent(&self) -> Option<Span> {
+        (self.parent.length > 0).then_some(self.parent)
+    }
+}
+
+/// The number of a call, and whether this is where it moved to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place(u32);
+
+impl Place {
+    pub(super) fn first(call: usize) -> Place {
+        Place((call as u32) << 1)
+    }
+
+    pub(super) fn moved(call: usize) -> Place {
+        Place((call as u32) << 1 | 1)
+    }
+}
+
+impl Outline {
+    /// The numbers of the calls, in the order of a dump.json.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = usize> {
+        let call = |place: &Place| (place.0 >> 1) as usize;
+        self.places.iter().filter(move |place| self.calls[call(place)].moved == (place.0 & 1 == 1)).map(call)
+    }
+
+    /// The sections of a call.
+    pub(super) fn parts_of(&self, call: &Call) -> impl Iterator<Item = Span> {
+        let part = |number: u32| self.parts.get(number as usize);
+        std::iter::successors(part(call.parts.0), move |known| part(known.next))
+            .map(|part| Span { start: part.start, length: part.length })
+    }
+
+    /// Adds sections to a call.
+    pub(super) fn add_part(&mut self, call: usize, span: Span) {
+        let number = self.parts.len() as u32;
+        self.parts.push(Part { start: span.start, length: span.length, next: NONE });
+        let parts = &mut self.calls[call].parts;
+        match self.parts.get_mut(parts.1 as usize) {
+            Some(last) => last.next = number,
+            None => parts.0 = number,
+        }
+        parts.1 = number;
+    }
+
+    /// A text of the header.
+    pub(super) fn header(&self, key: &str) -> Option<&Json> {
+        self.header.as_ref().and_then(|header| header.get(key))
+    }
+
+    /// Whether variables were saved, and no calls captured.
+    pub(super) fn is_debug(&self) -> bool {
+        self.header("level").and_then(Json::as_str) == Some("debug")
+    }
+}

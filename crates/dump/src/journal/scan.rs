@@ -1,0 +1,266 @@
+//! Goes through a journal line by line and outlines it.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher;
+use std::path::Path;
+
+use ulpscope_formats::json::{self, Json};
+use ulpscope_formats::{Bytes, Error, Fault, Place as FilePlace};
+
+use super::line::{self, CallLine, Line, Span};
+use super::outline::{Call, MAX_CALLS, NONE, Outline, Place};
+use super::{MARK, has_mark};
+use crate::key::parse_key;
+use crate::ledger::MAX_LEDGER_BYTES;
+
+/// The version of journals that is read.
+const VERSION: i128 = 1;
+
+/// Longest header.
+const MAX_HEADER_BYTES: u64 = 1 << 20;
+
+/// Bytes gone through before their memory is given back.
+const RELEASE_BYTES: usize = 64 << 20;
+
+/// Outlines a journal. An error says that it is none; everything else is a problem.
+pub(super) fn scan(journal: &Bytes, path: &Path) -> Result<Outline, Error> {
+    Scan::of(path).run(journal).map_err(|error| error.in_file(path))
+}
+
+struct Scan<'p> {
+    path: &'p Path,
+    outline: Outline,
+    /// The number of the line.
+    line: u64,
+    /// Calls that have neither ended nor raised, by their ids.
+    open: HashMap<u64, u32>,
+    last_id: Option<u64>,
+    /// The numbers of stacks by their ids.
+    stacks: HashMap<u64, u32>,
+    /// Names by their hashes alone: among a million calls two of 64 bits are the same once in thirty million journals.
+    names: HashSet<u64>,
+    hasher: RandomState,
+}
+
+impl<'p> Scan<'p> {
+    fn of(path: &'p Path) -> Scan<'p> {
+        Scan {
+            path,
+            outline: Outline::default(),
+            line: 0,
+            open: HashMap::new(),
+            last_id: None,
+            stacks: HashMap::new(),
+            names: HashSet::new(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    fn run(mut self, journal: &Bytes) -> Result<Outline, Error> {
+        let written = without_zeros(journal);
+        let (mut at, mut released) = (0, 0);
+        while at < written {
+            let (end, whole) = match newline(&journal[..written], at) {
+                Some(end) => (end, true),
+                None => (written, false),
+            };
+            self.line += 1;
+            let text = &journal[at..end];
+            let taken = match self.line {
+                1 if !whole && is_torn_header(text) => {
+                    Err(Error::whole(Fault::truncated("a line that tells what was recorded", "the end")))
+                }
+                1 => {
+                    self.outline.header = Some(header(text)?);
+                    Ok(())
+                }
+                _ if text.trim_ascii().is_empty() => Ok(()),
+                line => line::read(text, line, at as u64).and_then(|line| self.take(line, journal)),
+            };
+            match taken {
+                Ok(()) => {}
+                Err(_) if !whole => {
+                    let bytes = end - at;
+                    self.outline.torn = Some(format!("line {}, which ends after {bytes} bytes", self.line));
+                }
+                Err(error) => self.outline.problems.add(&error.in_file(self.path)),
+            }
+            if self.outline.calls.len() > MAX_CALLS || self.outline.parts.len() >= NONE as usize {
+                let what = "the number of calls and their parts";
+                return Err(Error::whole(Fault::TooLarge {
+                    what,
+                    limit: MAX_CALLS as u64,
+                    found: self.outline.parts.len().max(self.outline.calls.len()) as u64,
+                }));
+            }
+            at = end + 1;
+            if at - released >= RELEASE_BYTES {
+                journal.release(released..at.min(journal.len()));
+                released = at;
+            }
+        }
+        let zeros = journal.len() - written;
+        if zeros > 0 {
+            let torn = || format!("line {}, whose last {zeros} bytes are zeros", self.line + 1);
+            self.outline.torn.get_or_insert_with(torn);
+        }
+        if self.line == 0 {
+            self.outline.torn.get_or_insert_with(|| "line 1, of which nothing is there".to_owned());
+        }
+        self.outline.running = self.open.into_values().collect();
+        self.outline.running.sort_unstable();
+        Ok(self.outline)
+    }
+
+    fn take(&mut self, line: Line<'_>, journal: &[u8]) -> Result<(), Error> {
+        match line {
+            Line::Stack { id, frames } => {
+                self.stacks.insert(id, self.outline.stacks.len() as u32);
+                self.outline.stacks.push(frames);
+            }
+            Line::Call(call) => self.begin(&call, journal)?,
+            Line::More { id, data } => {
+                let call = self.running(id)?;
+                self.add(call, data, journal)?;
+            }
+            Line::End { id, last, data } => {
+                let call = self.running(id)?;
+                self.over(id, call, last);
+                self.add(call, data, journal)?;
+            }
+            Line::Raised { id, last } => {
+                let call = self.running(id)?;
+                self.over(id, call, last);
+            }
+            Line::Ledger(span) if u64::from(span.length) > MAX_LEDGER_BYTES => {
+                let (limit, found) = (MAX_LEDGER_BYTES, span.length.into());
+                return Err(self.here(Fault::TooLarge { what: "a ledger", limit, found }));
+            }
+            Line::Ledger(span) if !span.of(journal).starts_with(b"{") => {
+                return Err(self.here(Fault::malformed("an object", "another value")));
+            }
+            Line::Ledger(span) => self.outline.ledger = Some(span),
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, call: &CallLine<'_>, journal: &[u8]) -> Result<(), Error> {
+        let first = call.data.map(|data| data.of(journal));
+        if call.id.is_some() && first.is_some_and(|data| !data.starts_with(b"{")) {
+            return Err(self.here(Fault::malformed("an object of sections", "another value")));
+        }
+        if let Some(id) = call.id
+            && self.last_id.is_some_and(|last| id <= last)
+        {
+            let last = self.last_id.unwrap_or_default();
+            return Err(self.here(Fault::malformed(format!("an id above {last}"), id.to_string())));
+        }
+        if !self.names.insert(self.hasher.hash_one(call.name_at.of(journal))) {
+            return Err(self.here(Fault::malformed("a name that is new", format!("{} again", call.name))));
+        }
+        let stack = match call.stack {
+            None => NONE,
+            Some(id) => self.stacks.get(&id).copied().unwrap_or_else(|| {
+                let unknown = Fault::malformed("a stack that is known", id.to_string());
+                self.outline.problems.add(&self.here(unknown).in_file(self.path));
+                NONE
+            }),
+        };
+        let number = self.outline.calls.len();
+        self.outline.calls.push(Call {
+            name: call.name_at,
+            parent: call.parent.unwrap_or(Span { start: 0, length: 0 }),
+            stack,
+            parts: (NONE, NONE),
+            kind: parse_key(&call.name).2,
+            moved: false,
+        });
+        self.outline.places.push(Place::first(number));
+        if let Some(data) = call.data {
+            self.outline.add_part(number, data);
+        }
+        if let Some(id) = call.id {
+            self.last_id = Some(id);
+            self.open.insert(id, number as u32);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, call: usize, data: Option<Span>, journal: &[u8]) -> Result<(), Error> {
+        let Some(data) = data else { return Ok(()) };
+        if !data.of(journal).starts_with(b"{") {
+            return Err(self.here(Fault::malformed("an object of sections", "another value")));
+        }
+        self.outline.add_part(call, data);
+        Ok(())
+    }
+
+    fn running(&self, id: u64) -> Result<usize, Error> {
+        let call = self.open.get(&id).map(|&call| call as usize);
+        call.ok_or_else(|| self.here(Fault::malformed("the id of a call that is running", id.to_string())))
+    }
+
+    fn over(&mut self, id: u64, call: usize, last: bool) {
+        self.open.remove(&id);
+        if last {
+            self.outline.calls[call].moved = true;
+            self.outline.places.push(Place::moved(call));
+        }
+    }
+
+    fn here(&self, fault: Fault) -> Error {
+        Error::at(FilePlace::Line(self.line), fault)
+    }
+}
+
+/// Whether a first line that does not end was on its way to be a header.
+fn is_torn_header(text: &[u8]) -> bool {
+    text.len() as u64 <= MAX_HEADER_BYTES && has_mark(text) && json::read(text).is_err()
+}
+
+/// What the first line says.
+fn header(text: &[u8]) -> Result<Json, Error> {
+    if !text.starts_with(MARK) {
+        let shown = &text[..text.len().min(MARK.len())];
+        let expected = format!("a journal, which begins with {}", MARK.escape_ascii());
+        return Err(Error::whole(Fault::malformed(expected, format!("\"{}\"", shown.escape_ascii()))));
+    }
+    if text.len() as u64 > MAX_HEADER_BYTES {
+        let (limit, found) = (MAX_HEADER_BYTES, text.len() as u64);
+        return Err(Error::at(FilePlace::Line(1), Fault::TooLarge { what: "the first line", limit, found }));
+    }
+    let header = json::read(text)?;
+    match header.get("ulpscope") {
+        Some(Json::Int(VERSION)) => Ok(header),
+        other => {
+            let found = other.map(Json::describe).unwrap_or_default();
+            let expected =
+                format!("a journal of version {VERSION} (a newer Ulpscope may be able to read it)");
+            Err(Error::at(FilePlace::Line(1), Fault::malformed(expected, found)))
+        }
+    }
+}
+
+/// How many bytes are in front of the zeros at the end: a file may have grown on the disk before what was to be in it.
+fn without_zeros(bytes: &[u8]) -> usize {
+    let eights = bytes.rchunks_exact(8).take_while(|eight| **eight == [0; 8]).count();
+    let rest = &bytes[..bytes.len() - 8 * eights];
+    rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)
+}
+
+/// Where the next newline is: eight bytes at a time, for data lines are long.
+fn newline(bytes: &[u8], mut at: usize) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let zero_where_newline = u64::from_le_bytes(*eight) ^ (ONES * u64::from(b'\n'));
+        let found = zero_where_newline.wrapping_sub(ONES) & !zero_where_newline & HIGH;
+        if found != 0 {
+            return Some(at + found.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    let rest = bytes.get(at..).unwrap_or_default();
+    rest.iter().position(|&byte| byte == b'\n').map(|ahead| at + ahead)
+}

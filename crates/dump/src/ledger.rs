@@ -1,0 +1,113 @@
+//! What a run of Ulpscope says of its own capture: how many calls it saw, what became of them, and how it ended.
+//!
+//! Two dumps can only be held against each other as far as they recorded the same. A dump that lacks a call says
+//! nothing of why; the ledger does.
+
+use std::path::Path;
+
+use ulpscope_formats::json::{self, Json};
+use ulpscope_formats::{Access, Bytes, Error, Fault, Place};
+
+use crate::links;
+
+/// The name of a ledger beside a `dump.json`.
+pub(crate) const LEDGER_FILE: &str = "ledger.json";
+
+/// Largest ledger read. A run writes some hundred bytes.
+pub(crate) const MAX_LEDGER_BYTES: u64 = 4 << 20;
+
+/// What became of the calls that a run saw. `seen` is the sum of all others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// Calls that were seen.
+    pub seen: u64,
+    /// Calls that are in the dump.
+    pub recorded: u64,
+    /// Calls left out on purpose, by reason, in the order written.
+    pub skipped: Vec<(String, u64)>,
+    /// Calls that could not be recorded, by name and error, in the order written.
+    pub failed: Vec<(String, u64)>,
+    /// What else there is to know.
+    pub notes: Vec<String>,
+    /// Why capture ended early, if it did.
+    pub ended: Option<String>,
+}
+
+impl Ledger {
+    /// Reads the ledger in a folder; nothing where there is none.
+    pub(crate) fn read_beside(folder: &Path) -> Result<Option<Ledger>, Error> {
+        let path = folder.join(LEDGER_FILE);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let read = || {
+            links::refuse(&path)?;
+            let bytes = Bytes::map(&path, Access::ReadOnly)?;
+            if bytes.len() as u64 > MAX_LEDGER_BYTES {
+                let (limit, found) = (MAX_LEDGER_BYTES, bytes.len() as u64);
+                return Err(Error::whole(Fault::TooLarge { what: "the size", limit, found }));
+            }
+            Ledger::from_json(&json::read(&bytes)?)
+        };
+        read().map(Some).map_err(|error| error.in_file(&path))
+    }
+
+    /// What a ledger's JSON says. Unknown keys are passed over; those but `seen` and `recorded` may be missing.
+    pub(crate) fn from_json(json: &Json) -> Result<Ledger, Error> {
+        let Json::Object(_) = json else {
+            return Err(Error::whole(Fault::malformed("a ledger, an object", json.describe())));
+        };
+        let field = |key: &str| json.get(key).unwrap_or(&Json::Null);
+        let wrong = |key: &str, expected: &str, found: &Json| {
+            Error::at(Place::Part(key.to_owned()), Fault::malformed(expected, found.describe()))
+        };
+        let count = |key: &str, value: &Json| match value {
+            Json::Int(number) if u64::try_from(*number).is_ok() => Ok(*number as u64),
+            other => Err(wrong(key, "an integer from 0 up", other)),
+        };
+        let counts = |key: &str| match field(key) {
+            Json::Null => Ok(Vec::new()),
+            Json::Object(pairs) => {
+                pairs.iter().map(|(reason, value)| Ok((reason.clone(), count(key, value)?))).collect()
+            }
+            other => Err(wrong(key, "an object of counts", other)),
+        };
+        let text = |key: &str, value: &Json| match value {
+            Json::Str(text) => Ok(text.clone()),
+            other => Err(wrong(key, "text", other)),
+        };
+        let notes = match field("notes") {
+            Json::Null => Vec::new(),
+            Json::List(notes) => {
+                notes.iter().map(|note| text("notes", note)).collect::<Result<_, Error>>()?
+            }
+            other => return Err(wrong("notes", "a list of text", other)),
+        };
+        let ended = match field("ended") {
+            Json::Null => None,
+            other => Some(text("ended", other)?),
+        };
+        Ok(Ledger {
+            seen: count("seen", field("seen"))?,
+            recorded: count("recorded", field("recorded"))?,
+            skipped: counts("skipped")?,
+            failed: counts("failed")?,
+            notes,
+            ended,
+        })
+    }
+
+    /// How many calls were left out on purpose.
+    pub fn skipped_calls(&self) -> u64 {
+        sum(&self.skipped)
+    }
+
+    /// How many calls could not be recorded.
+    pub fn failed_calls(&self) -> u64 {
+        sum(&self.failed)
+    }
+}
+
+fn sum(counts: &[(String, u64)]) -> u64 {
+    counts.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
+}

@@ -1,0 +1,285 @@
+//! Journals: what a step's end makes of them, and what is read of one whose run was killed.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod dumps;
+
+use std::fs;
+
+use dumps::{Scratch, call, calls, described, dump_json, elements, entries, open, places, rank};
+use ulpscope_dump::{Ledger, Rank, Task, journal};
+use ulpscope_formats::json::Json;
+
+const HEADER: &str =
+    r#"{"ulpscope":1,"task":"tensor","level":"mix","framework":"pytorch","dump_data_dir":null,"later":[1]}"#;
+
+const TENSOR: &str = r#"{"type":"torch.Tensor","dtype":"torch.float32","shape":[2],"Max":NaN,"Min":NaN,"Mean":NaN,"Norm":NaN,"requires_grad":false,"data_name":"x.pt","nan":1,"inf":2,"finite_max":1.5,"finite_min":-3,"is_recompute":true,"source":"parameter:fc.weight"}"#;
+
+/// A step of a model of one layer, with a call that raised.
+fn step() -> String {
+    let lines = [
+        HEADER.to_owned(),
+        r#"{"stack":7,"frames":["File a.py, line 3, in main, \n model(x)"]}"#.to_owned(),
+        r#"{"call":"Module.fc.Linear.forward.0","id":1,"stack":7,"parent":null,"data":{"input_args":[null]}}"#.to_owned(),
+        r#"{"stack":9,"frames":["File b.py, line 1, in forward, \n \u00e9 \"x\"","File a.py, line 3, in main, \n model(x)"]}"#.to_owned(),
+        format!(
+            r#"{{"call":"Functional.linear.0.forward","id":2,"stack":9,"parent":"Module.fc.Linear.forward.0","data":{{"input_args":[{TENSOR}],"input_kwargs":{{}}}}}}"#
+        ),
+        r#"{"end":2,"data":{"output":[{"type":"int","value":4}]}}"#.to_owned(),
+        r#"{"end":1,"last":true,"data":{"output":[null]}}"#.to_owned(),
+        r#"{"call":"Torch.bad.0.forward","id":3,"stack":7,"data":{"input_args":[{"type":"str","value":"}{"}]}}"#.to_owned(),
+        r#"{"raised":3}"#.to_owned(),
+        r#"{"call":"Functional.linear.0.backward","parent":"Module.fc.Linear.backward.0","data":{"input":[null],"output":[null]}}"#.to_owned(),
+        r#"{"call":"Module.fc.Linear.parameters_grad.0","id":4}"#.to_owned(),
+        r#"{"more":4,"data":{"weight":[null]}}"#.to_owned(),
+        r#"{"more":4,"data":{}}"#.to_owned(),
+        r#"{"more":4,"data":{"bias":[null]}}"#.to_owned(),
+        r#"{"call":"Tensor.add_.0.forward","id":5,"stack":7,"parent":"optimizer","data":{}}"#.to_owned(),
+        r#"{"end":5}"#.to_owned(),
+        r#"{"ledger":{"seen":1,"recorded":1}}"#.to_owned(),
+        r#"{"ledger":{"seen":9,"recorded":5,"skipped":{"not selected":3},"failed":{"Torch.foo.0.forward: ValueError":1},"notes":["a note"],"ended":null}}"#.to_owned(),
+    ];
+    lines.join("\n") + "\n"
+}
+
+fn names(folder: &std::path::Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|item| item.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Everything that can be asked of a rank.
+fn everything(rank: &Rank) -> String {
+    let mut text = format!("{:?} {:?} {:?} {}\n", rank.tool, rank.task, rank.level, rank.has_stacks());
+    text += &format!("{:?}\n{:?}\n", calls(rank), rank.ledger());
+    for call in 0..rank.calls().len() {
+        text +=
+            &format!("{:?} {:?}\n{:?}\n", rank.stack(call), rank.parent(call), rank.entries(call).unwrap());
+    }
+    text
+}
+
+#[test]
+fn the_end_of_a_step_makes_the_documents() {
+    let scratch = Scratch::new();
+    scratch.file("journal.jsonl", &step());
+    journal::finish(scratch.path()).unwrap();
+    assert_eq!(names(scratch.path()), ["construct.json", "dump.json", "ledger.json", "stack.json"]);
+    let text = |name: &str| fs::read_to_string(scratch.path().join(name)).unwrap();
+    assert_eq!(
+        text("dump.json"),
+        format!(
+            r#"{{"task":"tensor","level":"mix","framework":"pytorch","dump_data_dir":null,"data":{{
+"Functional.linear.0.forward":{{"input_args":[{TENSOR}],"input_kwargs":{{}},"output":[{{"type":"int","value":4}}]}},
+"Module.fc.Linear.forward.0":{{"input_args":[null],"output":[null]}},
+"Torch.bad.0.forward":{{"input_args":[{{"type":"str","value":"}}{{"}}]}},
+"Functional.linear.0.backward":{{"input":[null],"output":[null]}},
+"Module.fc.Linear.parameters_grad.0":{{"weight":[null],"bias":[null]}},
+"Tensor.add_.0.forward":{{}}
+}}}}
+"#
+        )
+    );
+    assert_eq!(
+        text("stack.json"),
+        r#"{
+"0":[["Module.fc.Linear.forward.0","Torch.bad.0.forward","Tensor.add_.0.forward"],["File a.py, line 3, in main, \n model(x)"]],
+"1":[["Functional.linear.0.forward"],["File b.py, line 1, in forward, \n \u00e9 \"x\"","File a.py, line 3, in main, \n model(x)"]]
+}
+"#
+    );
+    assert_eq!(
+        text("construct.json"),
+        r#"{
+"Functional.linear.0.forward":"Module.fc.Linear.forward.0",
+"Module.fc.Linear.forward.0":null,
+"Torch.bad.0.forward":null,
+"Functional.linear.0.backward":"Module.fc.Linear.backward.0",
+"optimizer":null,
+"Tensor.add_.0.forward":"optimizer"
+}
+"#
+    );
+    assert_eq!(
+        scratch.rank().ledger().unwrap(),
+        Ledger {
+            seen: 9,
+            recorded: 5,
+            skipped: vec![("not selected".to_owned(), 3)],
+            failed: vec![("Torch.foo.0.forward: ValueError".to_owned(), 1)],
+            notes: vec!["a note".to_owned()],
+            ended: None,
+        }
+    );
+}
+
+#[test]
+fn a_journal_reads_as_the_dump_it_would_have_become() {
+    let scratch = Scratch::new();
+    scratch.file("journal.jsonl", &step());
+    scratch.tensor("dump_tensor_data/x.pt", &[1.5, -3.0]);
+    let killed = scratch.rank();
+    assert!(killed.is_journal());
+    assert_eq!(killed.problems().listed(), [] as [&str; 0]);
+    assert_eq!(killed.task, Task::Tensor);
+    assert_eq!(killed.stack(0).unwrap().len(), 2);
+    assert_eq!(killed.parent(0).unwrap(), "Module.fc.Linear.forward.0");
+    let all = entries(&killed);
+    assert_eq!(elements(&killed, &all[0]), [1.5, -3.0]);
+    let before = everything(&killed);
+    // Looking at it leaves nothing.
+    assert_eq!(names(scratch.path()), ["dump_tensor_data", "journal.jsonl"]);
+    assert_eq!(everything(&rank(&scratch.path().join("journal.jsonl"))), before);
+    fs::rename(scratch.path().join("journal.jsonl"), scratch.path().join("kept.txt")).unwrap();
+    assert_eq!(everything(&rank(&scratch.path().join("kept.txt"))), before);
+    fs::rename(scratch.path().join("kept.txt"), scratch.path().join("journal.jsonl")).unwrap();
+    journal::finish(scratch.path()).unwrap();
+    let finished = scratch.rank();
+    assert!(!finished.is_journal());
+    assert_eq!(everything(&finished), before);
+    // The rank that was open before still has its documents.
+    assert_eq!(everything(&killed), before);
+}
+
+#[test]
+fn entries_carry_what_ulpscope_adds() {
+    let scratch = Scratch::new();
+    scratch.file("journal.jsonl", &step());
+    let all = entries(&scratch.rank());
+    let tensor = described(&all[0]);
+    assert_eq!(tensor.source.as_deref(), Some("parameter:fc.weight"));
+    assert!(tensor.recompute);
+    let counts = tensor.non_finite.as_ref().unwrap();
+    assert_eq!((counts.nan, counts.inf), (1, 2));
+    assert_eq!((&counts.finite_max, &counts.finite_min), (&Json::Float(1.5), &Json::Int(-3)));
+    // A dump of another tool says nothing of it.
+    let other = Scratch::new();
+    other.file("dump.json", &dump_json("statistics", &[("Functional.relu.0.forward", &call("", ""))]));
+    let all = entries(&other.rank());
+    let tensor = described(&all[0]);
+    assert_eq!((&tensor.source, tensor.recompute, &tensor.non_finite), (&None, false, &None));
+    assert_eq!((other.rank().ledger(), other.rank().is_journal()), (None, false));
+}
+
+#[test]
+fn a_journal_beside_a_dump_is_the_newer_one() {
+    let scratch = Scratch::new();
+    scratch.file("step0/rank0/dump.json", &dumps::relu());
+    scratch.file("step0/rank0/journal.jsonl", &step());
+    let dump = scratch.open();
+    assert_eq!((dump.steps[0].number, dump.steps[0].ranks[0].number), (Some(0), Some(0)));
+    assert_eq!(dump.steps[0].ranks[0].open().unwrap().calls().len(), 6);
+    journal::finish(&scratch.path().join("step0/rank0")).unwrap();
+    assert_eq!(scratch.rank().calls().len(), 6);
+    // Somebody else's file of that name is not looked at.
+    scratch.file("step0/rank0/journal.jsonl", "{\"event\": 1}\n");
+    assert_eq!(scratch.rank().calls().len(), 6);
+}
+
+#[test]
+fn calls_that_were_running_keep_their_inputs() {
+    let scratch = Scratch::new();
+    let whole = step();
+    let end = whole.find("{\"end\":2").unwrap();
+    let path = scratch.file("journal.jsonl", &whole[..end]);
+    let killed = scratch.rank();
+    assert_eq!(calls(&killed), ["Module.fc.Linear.forward.0", "Functional.linear.0.forward"]);
+    assert_eq!(
+        killed.problems().listed(),
+        [format!(
+            "{}: the run ended inside Functional.linear.0.forward, and Module.fc.Linear.forward.0",
+            path.display()
+        )]
+    );
+    assert_eq!(places(&killed)[1..], ["x input 0"], "named by its file, with no output");
+    // A run that ended between two calls.
+    let end = whole.find("{\"call\":\"Torch.bad").unwrap();
+    fs::write(&path, &whole[..end]).unwrap();
+    assert_eq!(
+        scratch.rank().problems().listed(),
+        [format!("{}: the run ended before the step was over", path.display())]
+    );
+    // The end of a step makes a dump of such a call all the same.
+    journal::finish(scratch.path()).unwrap();
+    assert_eq!(scratch.rank().calls().len(), 2);
+}
+
+#[test]
+fn a_torn_line_is_left_out_and_named() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("journal.jsonl");
+    for (torn, told) in [
+        ("{\"call\":\"Torch.x.0.forward\",\"data\":{\"in", "line 19, which ends after 39 bytes"),
+        ("\0\0\0\0\0\0\0\0\0\0\0", "line 19, whose last 11 bytes are zeros"),
+        ("{\"call\":\"T\0\0\0\0\0\0\0\0\0\0\0", "line 19, which ends after 10 bytes"),
+    ] {
+        fs::write(&path, step() + torn).unwrap();
+        let killed = scratch.rank();
+        assert_eq!(killed.calls().len(), 6);
+        assert_eq!(
+            killed.problems().listed(),
+            [format!("{}: the run ended while it wrote {told}: it is left out", path.display())]
+        );
+    }
+    // Finishing says so where people look, in the ledger.
+    journal::finish(scratch.path()).unwrap();
+    let notes = scratch.rank().ledger().unwrap().notes;
+    assert_eq!(notes[0], "a note");
+    assert!(
+        notes[1].ends_with("journal.jsonl: line 19, which ends after 10 bytes, is left out"),
+        "{notes:?}"
+    );
+    // Without a ledger the journal stays, for nothing else would tell.
+    let whole = step();
+    fs::write(&path, &whole[..whole.find("{\"ledger\"").unwrap() + 5]).unwrap();
+    let error = journal::finish(scratch.path()).unwrap_err().to_string();
+    assert!(error.contains("line 17, which ends after 5 bytes"), "{error}");
+    assert!(path.exists());
+}
+
+#[test]
+fn saved_variables_go_into_debug_json() {
+    let scratch = Scratch::new();
+    let text = format!(
+        "{}\n{{\"call\":\"x.0.debug\",\"data\":[{TENSOR},{{\"a\":null}}]}}\n{{\"call\":\"y.0.debug\",\"data\":{TENSOR}}}\n\
+         {{\"ledger\":{{\"seen\":2,\"recorded\":2}}}}\n",
+        HEADER.replace("mix", "debug")
+    );
+    scratch.file("journal.jsonl", &text);
+    let before = everything(&scratch.rank());
+    journal::finish(scratch.path()).unwrap();
+    assert_eq!(names(scratch.path()), ["debug.json", "ledger.json"]);
+    assert_eq!(everything(&scratch.rank()), before);
+    assert_eq!(entries(&scratch.rank()).len(), 3);
+}
+
+#[test]
+fn a_dump_of_structure_has_its_calls_from_the_other_files() {
+    for (level, expected) in [("mix", 5), ("L1", 4)] {
+        let scratch = Scratch::new();
+        let text = step().replace("\"task\":\"tensor\"", "\"task\":\"structure\"").replace("mix", level);
+        scratch.file("journal.jsonl", &text);
+        let killed = scratch.rank();
+        assert_eq!((killed.task, killed.calls().len()), (Task::Structure, expected));
+        let before = everything(&killed);
+        journal::finish(scratch.path()).unwrap();
+        assert_eq!(everything(&scratch.rank()), before);
+        assert!(fs::read_to_string(scratch.path().join("dump.json")).unwrap().ends_with("\"data\":{\n}}\n"));
+        let construct = fs::read_to_string(scratch.path().join("construct.json")).unwrap();
+        assert_eq!(construct == "{\n}\n", level == "L1");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_written_is_read() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let scratch = Scratch::new();
+    scratch.file("journal.jsonl", &step());
+    let mode = |mode| fs::set_permissions(scratch.path(), fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o555);
+    let calls = open(scratch.path()).unwrap().steps[0].ranks[0].open().map(|rank| rank.calls().len());
+    mode(0o755);
+    assert_eq!(calls.unwrap(), 6);
+}
