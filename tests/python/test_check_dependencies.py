@@ -25,7 +25,7 @@ def test_the_workspace_obeys() -> None:
         ("tensor", "ulpscope-kernels", "tensor depends on kernels; it may depend on none of our crates"),
         ("formats", "ulpscope-kernels", "formats depends on kernels; it may depend on tensor"),
         ("kernels", "ulpscope-formats", "kernels depends on formats; it may depend on tensor"),
-        ("dump", "ulpscope-kernels", "dump depends on kernels; it may depend on formats, tensor"),
+        ("dump", "ulpscope-report", "dump depends on report; it may depend on formats, kernels, tensor"),
         ("report", "ulpscope-formats", "report depends on formats; it may depend on tensor"),
         (
             "cli",

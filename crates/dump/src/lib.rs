@@ -34,6 +34,7 @@ mod rank;
 mod stacks;
 mod structure;
 mod tree;
+pub mod writer;
 
 pub use call::{Call, CallKind};
 pub use entry::{Content, Data, Entry, NonFiniteStats, Role, TensorEntry};

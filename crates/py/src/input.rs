@@ -53,6 +53,12 @@ impl<'py> Input<'py> {
         Err(PyTypeError::new_err(format!("expected a torch tensor, a numpy array or a path, found {kind}")))
     }
 
+    /// A torch tensor in ordinary memory, if its own table tells where it lies.
+    pub(crate) fn in_memory(object: &Bound<'py, PyAny>) -> PyResult<Option<Input<'py>>> {
+        let found = exchange(object)?.filter(|found| found.on_cpu);
+        Ok(found.map(|found| Input::Object { owner: object.clone(), layout: found.layout }))
+    }
+
     /// A torch tensor that the fast way does not take: on another device, with a pending conjugation or negation,
     /// or of a torch that has no fast way.
     fn of_torch(tensor: &Bound<'py, PyAny>) -> PyResult<Input<'py>> {
@@ -118,6 +124,11 @@ impl<'py> Input<'py> {
         py.detach(|| part.view().map(|view| with(&view)))
     }
 
+    /// Runs `with` on the view.
+    pub(crate) fn looked_at<T>(&self, with: impl FnOnce(&View<'_>) -> T) -> PyResult<T> {
+        self.part().view().map(|view| with(&view))
+    }
+
     /// Runs `with` on the views of two inputs, without the GIL.
     pub(crate) fn detached_pair<T: Send>(
         &self,
@@ -144,6 +155,19 @@ impl<'py> Input<'py> {
         // Without elements there is no place for the first one to be.
         let origin = if length == 0 { 0 } else { origin };
         Tensor::strided(layout.dtype, layout.shape, layout.strides, Bytes::foreign(memory), origin)
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// The tensor as a value of its own, in no more memory than it spans.
+    pub(crate) fn into_lone_tensor(self) -> PyResult<Tensor> {
+        let (owner, layout) = match self {
+            Input::File(tensor) => return Ok(tensor),
+            Input::Object { owner, layout } => (owner, layout),
+        };
+        let (before, length) = layout.extent()?;
+        let region = Region { address: layout.address.wrapping_sub(before), length };
+        let memory = ObjectMemory { _owner: owner.unbind(), region };
+        Tensor::strided(layout.dtype, layout.shape, layout.strides, Bytes::foreign(memory), before)
             .map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
@@ -320,22 +344,27 @@ fn is_pending(object: &Bound<'_, PyAny>, dtype: DType) -> PyResult<bool> {
 }
 
 thread_local! {
-    /// The type asked about last, and its table: nearly every call is about the same type as the one before.
-    static LAST_TYPE: RefCell<Option<(Py<PyType>, Option<&'static ExchangeApi>)>> = const { RefCell::new(None) };
+    /// The types asked about last, and their tables: nearly every call is about a tensor or a parameter.
+    static LAST_TYPES: RefCell<Vec<(Py<PyType>, Option<&'static ExchangeApi>)>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Types whose tables are remembered.
+const MAX_TYPES: usize = 4;
+
 fn exchange_api(kind: &Bound<'_, PyType>) -> PyResult<Option<&'static ExchangeApi>> {
-    let known = LAST_TYPE.with_borrow(|last| match last {
-        Some((known, api)) if known.is(kind) => Some(*api),
-        _ => None,
-    });
+    let known =
+        LAST_TYPES.with_borrow(|last| last.iter().find(|(known, _)| known.is(kind)).map(|(_, api)| *api));
     if let Some(api) = known {
         return Ok(api);
     }
     // Nothing is borrowed here: a type may answer with Python code of its own, which may come back to us.
     let capsule = kind.getattr_opt(intern!(kind.py(), "__dlpack_c_exchange_api__"))?;
     let api = capsule.and_then(|capsule| api_from_capsule(&capsule));
-    LAST_TYPE.replace(Some((kind.clone().unbind(), api)));
+    let forgotten = LAST_TYPES.with_borrow_mut(|last| {
+        last.push((kind.clone().unbind(), api));
+        (last.len() > MAX_TYPES).then(|| last.remove(0))
+    });
+    drop(forgotten);
     Ok(api)
 }
 

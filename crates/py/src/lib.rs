@@ -5,6 +5,7 @@
 // The macros of pyo3 write paths in full.
 #![allow(unused_qualifications)]
 
+mod capture;
 mod command;
 mod compare;
 mod diff;
@@ -21,6 +22,8 @@ use pyo3::prelude::*;
 /// The compiled core of Ulpscope.
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::capture::{OpenCall, Recorder};
     #[pymodule_export]
     use crate::command::run_command;
     #[pymodule_export]

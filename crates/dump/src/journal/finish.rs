@@ -11,12 +11,24 @@ use super::{JOURNAL_FILE, scan};
 use crate::ledger::LEDGER_FILE;
 
 /// Turns the journal in the folder of a rank into `dump.json`, `stack.json`, `construct.json` and `ledger.json` (of level
-/// debug `debug.json` and `ledger.json`), and removes it. Each file is complete or absent, and the dump itself comes after
+/// debug `debug.json` and `ledger.json`), and removes it.
+pub fn finish(folder: &Path) -> Result<(), Error> {
+    make_dump(folder)?;
+    remove(folder)
+}
+
+/// Removes the journal of a rank, whose dump has been made.
+pub fn remove(folder: &Path) -> Result<(), Error> {
+    let path = folder.join(JOURNAL_FILE);
+    fs::remove_file(&path).map_err(|error| Error::whole(error).in_file(&path))
+}
+
+/// Makes the files of [`finish`], and leaves the journal: its step may go on. Each file is complete or absent, and the dump itself comes after
 /// all others but the removal of the journal: whenever the process is killed, there is the journal or a whole dump.
 ///
 /// Lines that cannot be read are left out and noted in the ledger. Where there is no ledger to note them in, the
 /// journal stays as it is, and the first of them is the error: it can still be read as a dump.
-pub fn finish(folder: &Path) -> Result<(), Error> {
+pub fn make_dump(folder: &Path) -> Result<(), Error> {
     let path = folder.join(JOURNAL_FILE);
     let journal = Bytes::map(&path, Access::ReadOnly)?;
     let mut outline = scan::scan(&journal, &path)?;
@@ -41,6 +53,5 @@ pub fn finish(folder: &Path) -> Result<(), Error> {
         })?;
     }
     let name = if outline.is_debug() { "debug.json" } else { "dump.json" };
-    file::write_with(&folder.join(name), |out| documents.dump(out))?;
-    fs::remove_file(&path).map_err(|error| Error::whole(error).in_file(&path))
+    file::write_with(&folder.join(name), |out| documents.dump(out))
 }

@@ -21,6 +21,7 @@ mod writer;
 
 pub use event::Event;
 pub use reader::Reader;
+pub use text::encode as push_text;
 pub use tree::Json;
 pub use ulpscope_tensor::python_float_repr;
 pub use writer::{Layout, Writer};

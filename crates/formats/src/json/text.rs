@@ -79,7 +79,7 @@ fn hex4(digits: &str) -> Option<u32> {
 }
 
 /// Appends a string with its quotes, everything but printable ASCII escaped.
-pub(super) fn encode(text: &str, out: &mut Vec<u8>) {
+pub fn encode(text: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
     let mut rest = text;

@@ -1,0 +1,296 @@
+//! One call, from its arguments to its results.
+
+use std::sync::Arc;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use ulpscope_formats::json::push_text;
+
+use super::frames::Stack;
+use super::items::{Met, Walk};
+use super::modules;
+use super::numbers::push_int;
+use super::recorder::Recorder;
+use super::state::State;
+
+/// What kind of call it is, as far as names and order go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `{base}.{n}.forward`, in the order of their beginnings.
+    Api,
+    /// `{base}.forward.{n}`, in the order of their ends: a module follows what runs within it.
+    Module,
+}
+
+/// A call that has begun.
+pub(super) struct Begun {
+    pub(super) name: Arc<str>,
+    pub(super) kind: Kind,
+    /// Its number in the journal, if it is recorded.
+    id: Option<u64>,
+    /// Whether it is among what is wanted at all, so that its backward call is, too.
+    is_wanted: bool,
+    pub(super) parent: Option<Arc<str>>,
+    is_recompute: bool,
+    /// Its tensors, with the place of each in the autograd graph before the call.
+    pub(super) inputs: Vec<Edge>,
+    /// The number the first node of the graph made by the call would have; nothing when gradients are off.
+    pub(super) sequence: Option<u64>,
+}
+
+impl Begun {
+    /// A call that is only gone into and left.
+    pub(super) fn unrecorded(name: Arc<str>, kind: Kind) -> Begun {
+        Begun {
+            name,
+            kind,
+            id: None,
+            is_wanted: false,
+            parent: None,
+            is_recompute: false,
+            inputs: Vec::new(),
+            sequence: None,
+        }
+    }
+}
+
+/// A tensor argument, and the node that its gradient goes to.
+pub(super) struct Edge {
+    pub(super) tensor: Py<PyAny>,
+    pub(super) path: String,
+    /// Nothing for a leaf, and for a tensor without gradient.
+    pub(super) node: Option<Py<PyAny>>,
+    /// Its position among what the node made.
+    pub(super) number: usize,
+    pub(super) requires_grad: bool,
+}
+
+/// The positional and the named arguments.
+#[derive(Clone, Copy)]
+pub(super) struct Arguments<'a, 'py> {
+    pub(super) args: &'a Bound<'py, PyTuple>,
+    pub(super) kwargs: Option<&'a Bound<'py, PyDict>>,
+}
+
+impl Recorder {
+    /// Records the arguments of a call. Nothing comes back when the call is of no interest.
+    pub(super) fn begin_call(
+        &self,
+        py: Python<'_>,
+        base: &Arc<str>,
+        kind: Kind,
+        stack: Option<&Stack>,
+        arguments: Arguments<'_, '_>,
+    ) -> PyResult<Begun> {
+        let around = modules::innermost(self.address());
+        let number = self.locked(|state| {
+            state.ledger.seen += 1;
+            state.number(base)
+        });
+        let name: Arc<str> = match kind {
+            Kind::Api => format!("{base}.{number}.forward").into(),
+            Kind::Module => format!("{base}.forward.{number}").into(),
+        };
+        let mut begun = Begun {
+            kind,
+            id: None,
+            is_wanted: true,
+            parent: self.parent(stack, around.as_ref()),
+            is_recompute: stack.is_some_and(|stack| stack.is_checkpoint) && self.torch.in_backward(py)?,
+            inputs: Vec::new(),
+            sequence: None,
+            name,
+        };
+        if let Some(why) = self.why_not(&begun.name, around.as_ref()) {
+            self.locked(|state| {
+                // It was seen above.
+                state.ledger.seen -= 1;
+                state.ledger.skip(why);
+            });
+            begun.is_wanted = false;
+            return Ok(begun);
+        }
+        let wants_backward = self.plan.wants_backward() && self.torch.grad_enabled(py)?;
+        if wants_backward {
+            begun.sequence = Some(self.torch.next_sequence(py)?);
+        }
+        let recorded = self.push_inputs(py, &mut begun, stack, arguments);
+        self.locked(|state| match &recorded {
+            Ok(()) => state.ledger.recorded += 1,
+            // Counted where the error is handled.
+            Err(_) => state.ledger.seen -= 1,
+        });
+        recorded.map(|()| begun)
+    }
+
+    fn parent(&self, stack: Option<&Stack>, around: Option<&modules::Level>) -> Option<Arc<str>> {
+        if !self.plan.has_modules() {
+            return None;
+        }
+        match around {
+            Some(level) => Some(Arc::clone(&level.name)),
+            None => stack.and_then(|stack| stack.parent.as_deref()).map(Arc::from),
+        }
+    }
+
+    /// Why a call is not recorded.
+    fn why_not(&self, name: &str, around: Option<&modules::Level>) -> Option<&'static str> {
+        let in_scope = self.locked(|state| self.plan.in_scope(name, &mut state.scope));
+        if around.is_some_and(|level| level.is_muted) {
+            return Some("in a repeated layer");
+        }
+        let is_listed = self.plan.is_listed(name) || around.is_some_and(|level| level.is_listed);
+        if !is_listed || !(in_scope || self.plan.scopes_backward()) {
+            return Some("not selected");
+        }
+        let (recorded, written) = self.locked(|state| (state.ledger.recorded, state.written()));
+        if self.plan.max_calls.is_some_and(|limit| recorded >= limit) {
+            return Some("over max_calls");
+        }
+        if self.plan.max_bytes.is_some_and(|limit| written >= limit) {
+            return Some("over max_bytes");
+        }
+        None
+    }
+
+    fn push_inputs(
+        &self,
+        py: Python<'_>,
+        begun: &mut Begun,
+        stack: Option<&Stack>,
+        arguments: Arguments<'_, '_>,
+    ) -> PyResult<()> {
+        let mut line = Vec::with_capacity(1024);
+        let mut walk = Walk::new(self, &begun.name, "input");
+        walk.is_recompute = begun.is_recompute;
+        let is_recorded = self.plan.wants_forward() && !(self.plan.scopes_backward());
+        walk.describes = is_recorded && self.plan.wants_inputs();
+        line.extend_from_slice(b"\"input_args\":");
+        walk.elements(arguments.args, &mut line)?;
+        line.extend_from_slice(b",\"input_kwargs\":");
+        walk.part = "kwargs";
+        match arguments.kwargs {
+            Some(kwargs) => walk.values(kwargs, &mut line)?,
+            None => line.extend_from_slice(b"{}"),
+        }
+        let (met, describes) = (walk.met, walk.describes);
+        if begun.sequence.is_some() {
+            begun.inputs = met.into_iter().map(|met| edge(py, met)).collect::<PyResult<_>>()?;
+        }
+        if !is_recorded {
+            return Ok(());
+        }
+        if !describes {
+            line.clear();
+        }
+        let id = self.append(py, |state| {
+            let id = state.next_id();
+            let mut head = Vec::with_capacity(line.len() + 128);
+            head.extend_from_slice(b"{\"call\":");
+            push_text(&begun.name, &mut head);
+            head.extend_from_slice(b",\"id\":");
+            push_int(id.into(), &mut head);
+            if let Some(stack) = stack.filter(|_| self.plan.stacks) {
+                head.extend_from_slice(b",\"stack\":");
+                push_int(stack.id.into(), &mut head);
+            }
+            if let Some(parent) = &begun.parent {
+                head.extend_from_slice(b",\"parent\":");
+                push_text(parent, &mut head);
+            }
+            head.extend_from_slice(b",\"data\":{");
+            head.extend_from_slice(&line);
+            head.extend_from_slice(b"}}\n");
+            state.append(stack.filter(|_| self.plan.stacks), &head).map(|()| id)
+        })?;
+        begun.id = Some(id);
+        Ok(())
+    }
+
+    /// Records the results of a call, and places the hooks for its backward call.
+    pub(super) fn end_call(
+        &self,
+        recorder: &Bound<'_, Recorder>,
+        begun: Begun,
+        output: &Bound<'_, PyAny>,
+        parameters: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let py = output.py();
+        let mut line = Vec::with_capacity(1024);
+        let mut walk = Walk::new(self, &begun.name, "output");
+        walk.is_recompute = begun.is_recompute;
+        walk.describes = begun.id.is_some() && self.plan.wants_outputs();
+        line.extend_from_slice(b"\"output\":");
+        match output.cast::<PyTuple>() {
+            Ok(items) => walk.elements(items, &mut line)?,
+            Err(_) => walk.elements(&PyTuple::new(py, [output])?, &mut line)?,
+        }
+        let describes = walk.describes;
+        let outputs = std::mem::take(&mut walk.met);
+        if !describes {
+            line.clear();
+        }
+        if let Some(parameters) = parameters.filter(|_| begun.id.is_some() && self.plan.wants_inputs()) {
+            if describes {
+                line.push(b',');
+            }
+            line.extend_from_slice(b"\"parameters\":");
+            walk.part = "parameters";
+            walk.has_sources = true;
+            walk.describes = true;
+            walk.values(parameters, &mut line)?;
+        }
+        drop(walk);
+        if let Some(id) = begun.id {
+            self.append(py, |state| state.append(None, &end_line(id, begun.kind, &line)))?;
+        }
+        // What a module returns was made by a call within it, or is nobody's at this level.
+        if begun.kind == Kind::Api || !self.sees_apis() {
+            for met in &outputs {
+                let source = format!("{}.output.{}", begun.name, met.path).into();
+                self.flow.note(&self.torch, met.tensor.bind(py), source)?;
+            }
+        }
+        if begun.is_wanted && begun.sequence.is_some() && outputs.iter().any(|met| met.requires_grad) {
+            self.watch_gradients(recorder, begun, outputs)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that a call raised.
+    pub(super) fn raised_call(&self, py: Python<'_>, begun: &Begun) -> PyResult<()> {
+        let Some(id) = begun.id else { return Ok(()) };
+        let mut line = b"{\"raised\":".to_vec();
+        push_int(id.into(), &mut line);
+        line.extend_from_slice(b"}\n");
+        self.append(py, |state: &mut State| state.append(None, &line))
+    }
+}
+
+fn end_line(id: u64, kind: Kind, sections: &[u8]) -> Vec<u8> {
+    let mut line = Vec::with_capacity(sections.len() + 64);
+    line.extend_from_slice(b"{\"end\":");
+    push_int(id.into(), &mut line);
+    if kind == Kind::Module {
+        line.extend_from_slice(b",\"last\":true");
+    }
+    line.extend_from_slice(b",\"data\":{");
+    line.extend_from_slice(sections);
+    line.extend_from_slice(b"}}\n");
+    line
+}
+
+/// The place of a tensor in the autograd graph.
+fn edge(py: Python<'_>, met: Met) -> PyResult<Edge> {
+    let Met { tensor, requires_grad, path } = met;
+    let node = match requires_grad {
+        true => Some(tensor.getattr(py, intern!(py, "grad_fn"))?).filter(|node| !node.is_none(py)),
+        false => None,
+    };
+    let number = match &node {
+        Some(_) => tensor.getattr(py, intern!(py, "output_nr"))?.extract(py)?,
+        None => 0,
+    };
+    Ok(Edge { tensor, path, node, number, requires_grad })
+}

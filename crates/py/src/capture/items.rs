@@ -1,0 +1,248 @@
+//! Arguments and results as `dump.json` describes them.
+//!
+//! Plain values and containers are written here, tensors by [`Describe`]; a value of any other kind is put to the front,
+//! once per kind if it has nothing to say of it.
+
+use std::sync::Arc;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use ulpscope_formats::json::push_text;
+
+use super::numbers::{push_float, push_int};
+use super::recorder::Recorder;
+use super::tensors::Describe;
+
+/// Containers within containers that are followed; the older tool's limit.
+const MAX_DEPTH: usize = 400;
+
+/// A tensor met on the way, with what else was asked of it.
+pub(super) struct Met {
+    pub(super) tensor: Py<PyAny>,
+    pub(super) requires_grad: bool,
+    /// Where it stands among the arguments or results: `0`, `1.2`, `name`.
+    pub(super) path: String,
+}
+
+/// One walk over the arguments or the results of a call.
+pub(super) struct Walk<'a> {
+    pub(super) recorder: &'a Recorder,
+    /// The name of the call.
+    pub(super) call: &'a str,
+    /// `input`, `output`, `kwargs`, `parameters`: what files are named by.
+    pub(super) part: &'static str,
+    pub(super) path: String,
+    /// Whether tensors get files.
+    pub(super) saves: bool,
+    /// Whether tensors tell who made them.
+    pub(super) has_sources: bool,
+    pub(super) is_recompute: bool,
+    /// Whether anything is written; if not, tensors are met all the same.
+    pub(super) describes: bool,
+    pub(super) met: Vec<Met>,
+    pub(super) depth: usize,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(recorder: &'a Recorder, call: &'a str, part: &'static str) -> Walk<'a> {
+        Walk {
+            recorder,
+            call,
+            part,
+            path: String::new(),
+            saves: recorder.plan.saves(call),
+            has_sources: part != "output",
+            is_recompute: false,
+            describes: true,
+            met: Vec::new(),
+            depth: 0,
+        }
+    }
+
+    /// The elements of a tuple, as a list.
+    pub(super) fn elements(&mut self, items: &Bound<'_, PyTuple>, out: &mut Vec<u8>) -> PyResult<()> {
+        self.list(items.iter(), out)
+    }
+
+    /// The values of a dictionary, as an object.
+    pub(super) fn values(&mut self, pairs: &Bound<'_, PyDict>, out: &mut Vec<u8>) -> PyResult<()> {
+        self.object(pairs.iter(), out)
+    }
+
+    /// One value.
+    pub(super) fn item(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
+        if item.is_none() {
+            out.extend_from_slice(b"null");
+            return Ok(());
+        }
+        if self.recorder.torch.is_plain_tensor(item) {
+            return self.tensor(item, out);
+        }
+        if let Ok(items) = item.cast_exact::<PyTuple>() {
+            return self.list(items.iter(), out);
+        }
+        if let Ok(items) = item.cast_exact::<PyList>() {
+            return self.list(items.iter(), out);
+        }
+        if let Ok(pairs) = item.cast_exact::<PyDict>() {
+            return self.object(pairs.iter(), out);
+        }
+        if self.scalar(item, out)? {
+            return Ok(());
+        }
+        if self.recorder.torch.is_tensor(item)? {
+            return self.tensor(item, out);
+        }
+        self.unusual(item, out)
+    }
+
+    fn list<'py>(
+        &mut self,
+        items: impl Iterator<Item = Bound<'py, PyAny>>,
+        out: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        let length = self.path.len();
+        out.push(b'[');
+        for (position, item) in items.enumerate() {
+            if position > 0 {
+                out.push(b',');
+            }
+            self.push_path(&position.to_string(), length);
+            self.deeper(&item, out)?;
+            self.path.truncate(length);
+        }
+        out.push(b']');
+        Ok(())
+    }
+
+    fn object<'py>(
+        &mut self,
+        pairs: impl Iterator<Item = (Bound<'py, PyAny>, Bound<'py, PyAny>)>,
+        out: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        let length = self.path.len();
+        out.push(b'{');
+        for (position, (key, item)) in pairs.enumerate() {
+            if position > 0 {
+                out.push(b',');
+            }
+            let key = key.str()?;
+            let key = key.to_string_lossy();
+            push_text(&key, out);
+            out.push(b':');
+            self.push_path(&key, length);
+            self.deeper(&item, out)?;
+            self.path.truncate(length);
+        }
+        out.push(b'}');
+        Ok(())
+    }
+
+    fn push_path(&mut self, part: &str, length: usize) {
+        if length > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(part);
+    }
+
+    fn deeper(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
+        if self.depth >= MAX_DEPTH {
+            out.extend_from_slice(b"null");
+            return Ok(());
+        }
+        self.depth += 1;
+        let result = self.item(item, out);
+        self.depth -= 1;
+        result
+    }
+
+    /// A number, truth value or text; tells whether it was one.
+    fn scalar(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<bool> {
+        let start = out.len();
+        if let Ok(flag) = item.cast_exact::<PyBool>() {
+            out.extend_from_slice(b"{\"type\":\"bool\",\"value\":");
+            out.extend_from_slice(if flag.is_true() { b"true" } else { b"false" });
+        } else if let Ok(number) = item.cast_exact::<PyInt>() {
+            out.extend_from_slice(b"{\"type\":\"int\",\"value\":");
+            match number.extract::<i128>() {
+                Ok(number) => push_int(number, out),
+                Err(_) => out.extend_from_slice(number.str()?.to_string_lossy().as_bytes()),
+            }
+        } else if let Ok(number) = item.cast_exact::<PyFloat>() {
+            out.extend_from_slice(b"{\"type\":\"float\",\"value\":");
+            push_float(number.value(), out);
+        } else if let Ok(text) = item.cast_exact::<PyString>() {
+            out.extend_from_slice(b"{\"type\":\"str\",\"value\":");
+            push_text(&text.to_string_lossy(), out);
+        } else {
+            return Ok(false);
+        }
+        out.push(b'}');
+        if self.recorder.plan.skip_scalars {
+            out.truncate(start);
+            out.extend_from_slice(b"null");
+        }
+        Ok(true)
+    }
+
+    fn tensor(&mut self, tensor: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
+        let py = tensor.py();
+        let torch = &self.recorder.torch;
+        let requires_grad = tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
+        self.met.push(Met { tensor: tensor.clone().unbind(), requires_grad, path: self.path.clone() });
+        if !self.describes || self.recorder.plan.skip_ints && !is_float(tensor)? {
+            out.extend_from_slice(b"null");
+            return Ok(());
+        }
+        let source = if self.has_sources {
+            let found = self.recorder.flow.source(torch, tensor)?;
+            Some(found.unwrap_or_else(|| Arc::from("outside")))
+        } else {
+            None
+        };
+        let stem = self.saves.then(|| match self.path.as_str() {
+            "" => format!("{}.{}", self.call, self.part),
+            path => format!("{}.{}.{path}", self.call, self.part),
+        });
+        let describe = Describe {
+            recorder: self.recorder,
+            file: stem.as_deref(),
+            source,
+            is_recompute: self.is_recompute,
+        };
+        describe.push(tensor, requires_grad, out)
+    }
+
+    /// A value the front has to look at: JSON text, a value to describe instead, or nothing.
+    fn unusual(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
+        let py = item.py();
+        let kind = item.get_type();
+        if kind.is(&self.recorder.torch.size) {
+            out.extend_from_slice(b"{\"type\":\"torch.Size\",\"value\":");
+            let sizes: Vec<i128> = item.extract()?;
+            for (position, &size) in sizes.iter().enumerate() {
+                out.push(if position == 0 { b'[' } else { b',' });
+                push_int(size, out);
+            }
+            out.extend_from_slice(if sizes.is_empty() { b"[]}" } else { b"]}" });
+            return Ok(());
+        }
+        let told = self.recorder.torch.front.bind(py).call_method1(intern!(py, "value"), (item,))?;
+        if let Ok(text) = told.cast_exact::<PyString>() {
+            out.extend_from_slice(text.to_string_lossy().as_bytes());
+            return Ok(());
+        }
+        if told.is_none() {
+            out.extend_from_slice(b"null");
+            return Ok(());
+        }
+        self.deeper(&told, out)
+    }
+}
+
+fn is_float(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = tensor.py();
+    Ok(tensor.call_method0(intern!(py, "is_floating_point"))?.is_truthy()?
+        || tensor.call_method0(intern!(py, "is_complex"))?.is_truthy()?)
+}

@@ -1,0 +1,87 @@
+//! What was seen, and what became of it: nothing is missed in silence.
+
+use std::collections::BTreeMap;
+
+use ulpscope_formats::json::push_text;
+
+use super::numbers::push_int;
+
+/// Different reasons kept for failures; further ones are counted together.
+const MAX_REASONS: usize = 100;
+
+/// Counts of one rank in one step.
+#[derive(Default)]
+pub(super) struct Ledger {
+    pub(super) seen: u64,
+    pub(super) recorded: u64,
+    skipped: BTreeMap<&'static str, u64>,
+    failed: BTreeMap<String, u64>,
+    unread: BTreeMap<String, u64>,
+    notes: BTreeMap<String, u64>,
+}
+
+impl Ledger {
+    pub(super) fn skip(&mut self, why: &'static str) {
+        self.seen += 1;
+        *self.skipped.entry(why).or_default() += 1;
+    }
+
+    /// Counts a failure; tells whether it is the first of its kind.
+    pub(super) fn fail(&mut self, why: String) -> bool {
+        count(&mut self.failed, why)
+    }
+
+    /// Counts a tensor of a recorded call whose elements could not be read.
+    pub(super) fn unread(&mut self, why: String) {
+        count(&mut self.unread, why);
+    }
+
+    pub(super) fn note(&mut self, text: String) {
+        count(&mut self.notes, text);
+    }
+
+    /// The line of the journal.
+    pub(super) fn push(&self, ended: Option<&str>, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"ledger\":{\"seen\":");
+        push_int(self.seen.into(), out);
+        out.extend_from_slice(b",\"recorded\":");
+        push_int(self.recorded.into(), out);
+        push_counts(b",\"skipped\":{", self.skipped.iter().map(|(why, count)| (*why, *count)), out);
+        push_counts(b",\"failed\":{", self.failed.iter().map(|(why, count)| (why.as_str(), *count)), out);
+        push_counts(b",\"unread\":{", self.unread.iter().map(|(why, count)| (why.as_str(), *count)), out);
+        out.extend_from_slice(b",\"notes\":[");
+        for (number, (text, count)) in self.notes.iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            let text = if *count > 1 { format!("{text} ({count} times)") } else { text.clone() };
+            push_text(&text, out);
+        }
+        out.extend_from_slice(b"],\"ended\":");
+        match ended {
+            Some(why) => push_text(why, out),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(b"}}\n");
+    }
+}
+
+fn count(counts: &mut BTreeMap<String, u64>, why: String) -> bool {
+    let why = if counts.len() < MAX_REASONS || counts.contains_key(&why) { why } else { "others".to_owned() };
+    let count = counts.entry(why).or_default();
+    *count += 1;
+    *count == 1
+}
+
+fn push_counts<'a>(head: &[u8], counts: impl Iterator<Item = (&'a str, u64)>, out: &mut Vec<u8>) {
+    out.extend_from_slice(head);
+    for (number, (why, count)) in counts.enumerate() {
+        if number > 0 {
+            out.push(b',');
+        }
+        push_text(why, out);
+        out.push(b':');
+        push_int(count.into(), out);
+    }
+    out.push(b'}');
+}

@@ -1,0 +1,29 @@
+//! Recording calls as they happen.
+//!
+//! ```text
+//! torch ──► Recorder.__torch_function__ ─┐
+//! wrappers in Python ──► begin, end ─────┤    arguments ──► items (JSON text, statistics, tensor files) ──┐
+//! modules ──► enter_module, leave_module ┤    frames ──► stacks (interned)                               ├─► Journal
+//! autograd ──► gradient hooks ───────────┘    tensors ──► flow (who made them)                           ┘
+//! ```
+//! One Rust call per captured call does everything; Python is asked only about what is seen for the first time (what a
+//! function is called, what a stack looks like, how an unusual value reads), through the [`torch_api::Torch`] table.
+//!
+//! Nothing recorded may depend on, or change, what the program computes: tensors are read where they lie, no
+//! operation of torch is run on a tensor in ordinary memory, and the autograd graph is only looked at.
+
+mod call;
+mod flow;
+mod frames;
+mod gradients;
+mod items;
+mod ledger;
+mod modules;
+mod numbers;
+mod plan;
+mod recorder;
+mod state;
+mod tensors;
+mod torch_api;
+
+pub(crate) use recorder::{OpenCall, Recorder};

@@ -1,0 +1,85 @@
+//! Modules: what each is called, and which of them a call runs in.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+
+/// A module of the model.
+#[derive(Clone)]
+pub(super) struct Name {
+    /// `Module.{path}.{Class}`.
+    pub(super) base: Arc<str>,
+    /// Whether it is one of the repeated layers that are left out, with all within it.
+    pub(super) is_muted: bool,
+}
+
+/// The names of modules, by the address of their object, which is kept.
+#[derive(Default)]
+pub(super) struct Modules {
+    known: Mutex<HashMap<usize, (Py<PyAny>, Name)>>,
+}
+
+impl Modules {
+    fn locked<T>(&self, with: impl FnOnce(&mut HashMap<usize, (Py<PyAny>, Name)>) -> T) -> T {
+        with(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn add(&self, module: &Bound<'_, PyAny>, name: Name) {
+        let earlier =
+            self.locked(|known| known.insert(module.as_ptr() as usize, (module.clone().unbind(), name)));
+        drop(earlier);
+    }
+
+    pub(super) fn name(&self, module: &Bound<'_, PyAny>) -> Option<Name> {
+        self.locked(|known| known.get(&(module.as_ptr() as usize)).map(|(_, name)| name.clone()))
+    }
+
+    /// Lets go of all modules.
+    pub(super) fn clear(&self) {
+        // Outside the lock: the last reference to a module may run its destructor.
+        let known = self.locked(std::mem::take);
+        drop(known);
+    }
+}
+
+/// A module call that has not returned.
+#[derive(Clone)]
+pub(super) struct Level {
+    /// The recorder it belongs to.
+    pub(super) recorder: usize,
+    pub(super) name: Arc<str>,
+    /// Whether it, or one around it, is on the list of what to record.
+    pub(super) is_listed: bool,
+    pub(super) is_muted: bool,
+}
+
+thread_local! {
+    static INSIDE: RefCell<Vec<Level>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The module call of a recorder that this thread is in.
+pub(super) fn innermost(recorder: usize) -> Option<Level> {
+    INSIDE.with_borrow(|inside| inside.last().filter(|level| level.recorder == recorder).cloned())
+}
+
+/// Goes into a module call.
+pub(super) fn enter(level: Level) {
+    INSIDE.with_borrow_mut(|inside| inside.push(level));
+}
+
+/// Leaves a module call, and whatever within it never came back.
+pub(super) fn leave(recorder: usize, name: &str) {
+    INSIDE.with_borrow_mut(|inside| {
+        let own = inside.iter().rposition(|level| level.recorder == recorder && &*level.name == name);
+        if let Some(position) = own {
+            inside.truncate(position);
+        }
+    });
+}
+
+/// Whether this thread is in any module call of a recorder.
+pub(super) fn is_outermost(recorder: usize) -> bool {
+    innermost(recorder).is_none()
+}

@@ -1,0 +1,149 @@
+//! What is recorded: the settings of a run, as the recorder needs them.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use ulpscope_formats::file::Format;
+use ulpscope_kernels::DigestKind;
+
+/// The settings, checked by the front.
+pub(super) struct Plan {
+    pub(super) task: String,
+    pub(super) level: String,
+    pub(super) digest: Option<DigestKind>,
+    pub(super) format: Format,
+    pub(super) stacks: bool,
+    pub(super) skip_scalars: bool,
+    pub(super) skip_ints: bool,
+    scope: Option<(String, String)>,
+    list: Vec<String>,
+    tensor_list: Vec<String>,
+    directions: Either,
+    parts: Either,
+    pub(super) max_bytes: Option<u64>,
+    pub(super) max_calls: Option<u64>,
+    pub(super) strict: bool,
+}
+
+/// Which of two halves are wanted.
+#[derive(Clone, Copy)]
+struct Either {
+    first: bool,
+    second: bool,
+}
+
+/// How far a run is within the two names of its scope.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum ScopeState {
+    #[default]
+    Before,
+    Inside,
+    After,
+}
+
+impl Plan {
+    pub(super) fn new(settings: &Bound<'_, PyAny>) -> PyResult<Plan> {
+        let get = |name: &str| settings.getattr(name);
+        let digest = match get("digest")?.extract::<Option<String>>()?.as_deref() {
+            None => None,
+            Some("md5") => Some(DigestKind::Crc32),
+            Some("xxh3") => Some(DigestKind::Xxh3),
+            Some(other) => return Err(unknown("digest", other, "md5, xxh3")),
+        };
+        let format = match get("file_format")?.extract::<String>()?.as_str() {
+            "pt" => Format::Pt,
+            "npy" => Format::Npy,
+            "safetensors" => Format::Safetensors,
+            other => return Err(unknown("file_format", other, "pt, npy, safetensors")),
+        };
+        let scope = match get("scope")?.extract::<Vec<String>>()?.as_slice() {
+            [] => None,
+            [first, last] => Some((first.clone(), last.clone())),
+            names => return Err(unknown("scope", &names.join(", "), "two names, the first and the last")),
+        };
+        let mode: Vec<String> = get("data_mode")?.extract()?;
+        let has = |word: &str| mode.iter().any(|found| found == word);
+        let either = |first: &str, second: &str| match (has(first), has(second)) {
+            (false, false) => Either { first: true, second: true },
+            (first, second) => Either { first, second },
+        };
+        Ok(Plan {
+            task: get("task")?.extract()?,
+            level: get("level")?.extract()?,
+            digest,
+            format,
+            stacks: get("stacks")?.extract()?,
+            skip_scalars: get("skip_scalars")?.extract()?,
+            skip_ints: get("skip_ints")?.extract()?,
+            scope,
+            list: get("list")?.extract()?,
+            tensor_list: get("tensor_list")?.extract()?,
+            directions: either("forward", "backward"),
+            parts: either("input", "output"),
+            max_bytes: get("max_bytes")?.extract()?,
+            max_calls: get("max_calls")?.extract()?,
+            strict: get("strict")?.extract()?,
+        })
+    }
+
+    pub(super) fn is_structure(&self) -> bool {
+        self.task == "structure"
+    }
+
+    /// Whether nesting is told: at these levels a call has the module it runs in as its parent.
+    pub(super) fn has_modules(&self) -> bool {
+        self.level == "L0" || self.level == "mix"
+    }
+
+    pub(super) fn wants_forward(&self) -> bool {
+        self.directions.first
+    }
+
+    pub(super) fn wants_backward(&self) -> bool {
+        self.directions.second && !self.is_structure()
+    }
+
+    pub(super) fn wants_inputs(&self) -> bool {
+        self.parts.first && !self.is_structure()
+    }
+
+    pub(super) fn wants_outputs(&self) -> bool {
+        self.parts.second && !self.is_structure()
+    }
+
+    /// Whether the tensors of a call get files.
+    pub(super) fn saves(&self, name: &str) -> bool {
+        self.task == "tensor" || self.tensor_list.iter().any(|part| name.contains(part.as_str()))
+    }
+
+    /// Whether a name is on the list; everything is on an empty one.
+    pub(super) fn is_listed(&self, name: &str) -> bool {
+        self.list.is_empty() || self.has_listed(name)
+    }
+
+    /// Whether a name matches an entry of the list.
+    pub(super) fn has_listed(&self, name: &str) -> bool {
+        self.list.iter().any(|part| name.contains(part.as_str()))
+    }
+
+    /// Whether a name lies within the scope, which it may open or close: both ends belong to it.
+    pub(super) fn in_scope(&self, name: &str, state: &mut ScopeState) -> bool {
+        let Some((first, last)) = &self.scope else { return true };
+        if *state == ScopeState::Before && name == first {
+            *state = ScopeState::Inside;
+        }
+        let inside = *state == ScopeState::Inside;
+        if inside && name == last {
+            *state = ScopeState::After;
+        }
+        inside
+    }
+
+    /// Whether the ends of the scope are backward calls; otherwise a backward call goes with its forward one.
+    pub(super) fn scopes_backward(&self) -> bool {
+        self.scope.as_ref().is_some_and(|(first, _)| first.contains(".backward"))
+    }
+}
+
+fn unknown(what: &str, found: &str, expected: &str) -> PyErr {
+    PyValueError::new_err(format!("{what}: expected {expected}, found {found}"))
+}

@@ -1,0 +1,197 @@
+//! What changes while a step is recorded: its files, its counters, its ledger.
+//!
+//! Held behind one lock, under which nothing of Python runs: Python may come back to the recorder.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ulpscope_dump::writer::{Journal, TensorFiles};
+use ulpscope_formats::json::push_text;
+use ulpscope_formats::{Error, Fault, Tensor};
+
+use super::frames::Stack;
+use super::ledger::Ledger;
+use super::numbers::push_int;
+use super::plan::{Plan, ScopeState};
+
+/// The state of the step that is being recorded.
+#[derive(Default)]
+pub(super) struct State {
+    step: Option<Step>,
+    /// Where the files of the step will be, once there is something to write.
+    folder: PathBuf,
+    counters: HashMap<Arc<str>, u64>,
+    pub(super) ledger: Ledger,
+    pub(super) scope: ScopeState,
+    /// Why recording ended early.
+    pub(super) ended: Option<String>,
+}
+
+/// The files of a step.
+struct Step {
+    journal: Journal,
+    files: TensorFiles,
+    next_id: u64,
+    stacks: HashSet<u64>,
+    /// Calls that are still growing: the gradients of a module's parameters, by name.
+    growing: HashMap<String, u64>,
+    /// Whether lines were written since the dump was made of them.
+    is_behind: bool,
+}
+
+impl Step {
+    fn create(folder: &Path, plan: &Plan) -> io::Result<Step> {
+        let mut journal = Journal::create(folder)?;
+        let mut line = b"{\"ulpscope\":1,\"task\":".to_vec();
+        push_text(&plan.task, &mut line);
+        line.extend_from_slice(b",\"level\":");
+        push_text(&plan.level, &mut line);
+        line.extend_from_slice(b",\"framework\":\"pytorch\",\"dump_data_dir\":");
+        match plan.task.as_str() {
+            "tensor" => push_text(&folder.join("dump_tensor_data").to_string_lossy(), &mut line),
+            _ => line.extend_from_slice(b"null"),
+        }
+        line.extend_from_slice(b"}\n");
+        journal.append(&line)?;
+        Ok(Step {
+            journal,
+            files: TensorFiles::new(folder, plan.format),
+            next_id: 1,
+            stacks: HashSet::new(),
+            growing: HashMap::new(),
+            is_behind: true,
+        })
+    }
+}
+
+impl State {
+    /// Says where a step is to be recorded. Its files are made with the first thing that is.
+    pub(super) fn aim(&mut self, folder: PathBuf) {
+        self.folder = folder;
+    }
+
+    /// Begins the files of a step, unless they have begun.
+    pub(super) fn open(&mut self, plan: &Plan) -> io::Result<()> {
+        if self.step.is_some() || self.ended.is_some() {
+            return Ok(());
+        }
+        match Step::create(&self.folder, plan) {
+            Ok(step) => {
+                self.step = Some(step);
+                Ok(())
+            }
+            Err(error) => {
+                self.end(&format!("{}: {error}", self.folder.display()));
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.step.is_some()
+    }
+
+    /// Bytes written in this step.
+    pub(super) fn written(&self) -> u64 {
+        self.step.as_ref().map_or(0, |step| step.journal.written() + step.files.written())
+    }
+
+    /// The number of this call among those of its name.
+    pub(super) fn number(&mut self, base: &Arc<str>) -> u64 {
+        let counter = self.counters.entry(Arc::clone(base)).or_default();
+        *counter += 1;
+        *counter - 1
+    }
+
+    pub(super) fn next_id(&mut self) -> u64 {
+        let Some(step) = &mut self.step else { return 0 };
+        step.next_id += 1;
+        step.next_id - 1
+    }
+
+    /// The id of a call that grows, and whether it is there already.
+    pub(super) fn growing(&mut self, name: &str) -> (u64, bool) {
+        let id = self.next_id();
+        let Some(step) = &mut self.step else { return (0, false) };
+        match step.growing.get(name) {
+            Some(&id) => (id, true),
+            None => {
+                step.growing.insert(name.to_owned(), id);
+                (id, false)
+            }
+        }
+    }
+
+    /// Appends a line, behind the one that defines its stack should that be new to the journal.
+    pub(super) fn append(&mut self, stack: Option<&Stack>, line: &[u8]) -> io::Result<()> {
+        let Some(step) = &mut self.step else { return Ok(()) };
+        step.is_behind = true;
+        let result = match stack {
+            Some(stack) if step.stacks.insert(stack.id) => {
+                let mut lines = b"{\"stack\":".to_vec();
+                push_int(stack.id.into(), &mut lines);
+                lines.extend_from_slice(b",\"frames\":");
+                lines.extend_from_slice(stack.frames.as_bytes());
+                lines.extend_from_slice(b"}\n");
+                lines.extend_from_slice(line);
+                step.journal.append(&lines)
+            }
+            _ => step.journal.append(line),
+        };
+        if let Err(error) = &result {
+            self.end(error);
+        }
+        result
+    }
+
+    /// Makes the file of a tensor and tells its name.
+    pub(super) fn save(&mut self, stem: &str, tensor: &Tensor) -> Result<String, Error> {
+        let Some(step) = &mut self.step else { return Ok(String::new()) };
+        let result = step.files.save(stem, tensor);
+        if let Err(error) = &result
+            && let Fault::Io(cause) = &error.fault
+            && is_final(cause)
+        {
+            self.end(error);
+        }
+        result
+    }
+
+    /// Ends recording early. What has been written stays.
+    fn end(&mut self, error: &dyn std::fmt::Display) {
+        self.ended.get_or_insert_with(|| format!("cannot write: {error}"));
+    }
+
+    /// Writes the ledger. Tells the folder, and whether there is anything new in its journal.
+    pub(super) fn settle(&mut self) -> io::Result<Option<(std::path::PathBuf, bool)>> {
+        let Some(step) = &mut self.step else { return Ok(None) };
+        let is_behind = std::mem::take(&mut step.is_behind);
+        if is_behind {
+            let mut line = Vec::new();
+            self.ledger.push(self.ended.as_deref(), &mut line);
+            step.journal.append(&line)?;
+        }
+        Ok(Some((step.journal.folder().to_owned(), is_behind)))
+    }
+
+    /// Makes room for the next step: counters begin anew.
+    pub(super) fn next_step(&mut self) {
+        let ended = self.ended.take();
+        *self = State { ended, ..State::default() };
+    }
+}
+
+/// Whether an error will meet every further file, too.
+fn is_final(error: &io::Error) -> bool {
+    use io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull
+            | ErrorKind::QuotaExceeded
+            | ErrorKind::FileTooLarge
+            | ErrorKind::ReadOnlyFilesystem
+            | ErrorKind::PermissionDenied
+    )
+}

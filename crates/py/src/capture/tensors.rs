@@ -1,0 +1,175 @@
+//! One tensor: where its elements are, and the object that describes it in `dump.json`.
+
+use std::sync::Arc;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use ulpscope_formats::json::push_text;
+use ulpscope_kernels::{Stats, Threads, digest, stats};
+use ulpscope_tensor::{DType, View};
+
+use super::numbers::{push_int, push_no_stats, push_non_finite, push_stats};
+use super::recorder::Recorder;
+use crate::input::Input;
+
+/// Tensors of this many bytes are measured without the GIL: less is over before another thread could take it.
+const LONG: usize = 1 << 20;
+
+/// Tensors of this many bytes are measured by all threads.
+const HUGE: usize = 8 << 20;
+
+/// Appends the description of a tensor; see the module for its keys.
+pub(super) struct Describe<'a> {
+    pub(super) recorder: &'a Recorder,
+    /// The name of its file without suffix, if it is to have one.
+    pub(super) file: Option<&'a str>,
+    pub(super) source: Option<Arc<str>>,
+    pub(super) is_recompute: bool,
+}
+
+impl Describe<'_> {
+    /// Appends the object.
+    pub(super) fn push(
+        self,
+        tensor: &Bound<'_, PyAny>,
+        requires_grad: bool,
+        out: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        let py = tensor.py();
+        let torch = &self.recorder.torch;
+        if torch.is_plain_tensor(tensor)
+            && let Some(input) = Input::in_memory(tensor)?
+        {
+            return self.push_readable(py, "torch.Tensor", "", input, requires_grad, out);
+        }
+        // Another device, another layout, a class of tensors: the front knows where the elements are.
+        let found = torch.front.bind(py).call_method1(intern!(py, "tensor"), (tensor,))?;
+        let (class, extra, dtype, shape, readable, why): Unusual<'_> = found.extract()?;
+        if let Some(input) = readable.map(|readable| Input::of(&readable)).transpose()? {
+            return self.push_readable(py, &class, &extra, input, requires_grad, out);
+        }
+        if let Some(why) = why {
+            self.recorder.locked(|state| state.ledger.unread(why));
+        }
+        push_head(&class, &dtype, &shape, out);
+        push_no_stats(out);
+        self.push_tail(requires_grad, None, None, None, &extra, out);
+        Ok(())
+    }
+
+    fn push_readable(
+        self,
+        py: Python<'_>,
+        class: &str,
+        extra: &str,
+        input: Input<'_>,
+        requires_grad: bool,
+        out: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        let plan = &self.recorder.plan;
+        let kind = plan.digest;
+        let measure = |view: &View<'_>| {
+            let threads = if view.packed_size() >= HUGE { Threads::All } else { Threads::One };
+            (stats(view, threads), kind.map(|kind| digest(view, kind)))
+        };
+        let (dtype, scalar, found) = input.looked_at(|view| {
+            let found = (view.packed_size() < LONG).then(|| measure(view));
+            push_head(class, torch_name(view.dtype()), view.shape(), out);
+            (view.dtype(), view.shape().is_empty(), found)
+        })?;
+        let (numbers, digest) = match found {
+            Some(found) => found,
+            None => input.detached(py, measure)?,
+        };
+        push_stats(&numbers, scalar, out);
+        let file = match self.file {
+            // Torch has no such files, and says no more than that the dtype is unknown.
+            Some(_) if dtype == DType::HiF8 => None,
+            Some(stem) => Some(self.recorder.save_tensor(py, stem, input)?),
+            None => None,
+        };
+        let digest = digest.map(|digest| digest.to_string());
+        self.push_tail(requires_grad, digest.as_deref(), file.as_deref(), Some(&numbers), extra, out);
+        Ok(())
+    }
+
+    fn push_tail(
+        self,
+        requires_grad: bool,
+        digest: Option<&str>,
+        file: Option<&str>,
+        numbers: Option<&Stats>,
+        extra: &str,
+        out: &mut Vec<u8>,
+    ) {
+        out.extend_from_slice(if requires_grad {
+            b",\"requires_grad\":true".as_slice()
+        } else {
+            b",\"requires_grad\":false"
+        });
+        for (key, text) in [(b",\"md5\":".as_slice(), digest), (b",\"data_name\":", file)] {
+            if let Some(text) = text {
+                out.extend_from_slice(key);
+                push_text(text, out);
+            }
+        }
+        out.extend_from_slice(extra.as_bytes());
+        if let Some(numbers) = numbers {
+            push_non_finite(numbers, out);
+        }
+        if self.is_recompute {
+            out.extend_from_slice(b",\"is_recompute\":true");
+        }
+        if let Some(source) = self.source {
+            out.extend_from_slice(b",\"source\":");
+            push_text(&source, out);
+        }
+        out.push(b'}');
+    }
+}
+
+/// What the front says of an unusual tensor: its class, further keys as JSON, dtype, shape, a tensor whose elements can
+/// be read if there is one, and else why there is none.
+type Unusual<'py> = (String, String, String, Vec<usize>, Option<Bound<'py, PyAny>>, Option<String>);
+
+fn push_head(class: &str, dtype: &str, shape: &[usize], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"type\":");
+    push_text(class, out);
+    out.extend_from_slice(b",\"dtype\":");
+    push_text(dtype, out);
+    out.extend_from_slice(b",\"shape\":[");
+    for (position, &dim) in shape.iter().enumerate() {
+        if position > 0 {
+            out.push(b',');
+        }
+        push_int(dim as i128, out);
+    }
+    out.push(b']');
+}
+
+/// A dtype as torch prints it.
+fn torch_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F64 => "torch.float64",
+        DType::F32 => "torch.float32",
+        DType::F16 => "torch.float16",
+        DType::BF16 => "torch.bfloat16",
+        DType::I8 => "torch.int8",
+        DType::I16 => "torch.int16",
+        DType::I32 => "torch.int32",
+        DType::I64 => "torch.int64",
+        DType::U8 => "torch.uint8",
+        DType::U16 => "torch.uint16",
+        DType::U32 => "torch.uint32",
+        DType::U64 => "torch.uint64",
+        DType::Bool => "torch.bool",
+        DType::C64 => "torch.complex64",
+        DType::C128 => "torch.complex128",
+        DType::F8E4M3FN => "torch.float8_e4m3fn",
+        DType::F8E5M2 => "torch.float8_e5m2",
+        DType::F8E4M3FNUZ => "torch.float8_e4m3fnuz",
+        DType::F8E5M2FNUZ => "torch.float8_e5m2fnuz",
+        DType::F8E8M0 => "torch.float8_e8m0fnu",
+        DType::HiF8 => "hifloat8",
+    }
+}

@@ -1,0 +1,103 @@
+//! What is needed of torch and of the Python front, looked up once.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+/// Functions and classes of torch, and the front's answers about what is new to us.
+pub(super) struct Torch {
+    pub(super) tensor: Py<PyType>,
+    pub(super) parameter: Py<PyType>,
+    pub(super) size: Py<PyType>,
+    /// The type of `descriptor.__get__`, which is how a read property shows in a function mode.
+    pub(super) property_read: Py<PyType>,
+    accumulate_grad: Py<PyType>,
+    without_modes: Py<PyAny>,
+    graph_task: Py<PyAny>,
+    sequence: Py<PyAny>,
+    grad_enabled: Py<PyAny>,
+    get_frame: Py<PyAny>,
+    weak_reference: Py<PyAny>,
+    /// The front: `function`, `stack`, `value`, `tensor`, `add`, `warn`.
+    pub(super) front: Py<PyAny>,
+}
+
+impl Torch {
+    pub(super) fn new(py: Python<'_>, front: Py<PyAny>) -> PyResult<Torch> {
+        let torch = py.import("torch")?;
+        let c = torch.getattr("_C")?;
+        let class = |from: &Bound<'_, PyAny>, name: &str| -> PyResult<Py<PyType>> {
+            Ok(from.getattr(name)?.cast_into::<PyType>()?.unbind())
+        };
+        let shape = torch.getattr("Tensor")?.getattr("shape")?.getattr("__get__")?;
+        Ok(Torch {
+            tensor: class(&torch, "Tensor")?,
+            parameter: class(&torch.getattr("nn")?, "Parameter")?,
+            size: class(&torch, "Size")?,
+            property_read: shape.get_type().unbind(),
+            accumulate_grad: class(&c.getattr("_functions")?, "AccumulateGrad")?,
+            without_modes: c.getattr("DisableTorchFunction")?.unbind(),
+            graph_task: c.getattr("_current_graph_task_id")?.unbind(),
+            sequence: torch.getattr("autograd")?.getattr("_get_sequence_nr")?.unbind(),
+            grad_enabled: c.getattr("is_grad_enabled")?.unbind(),
+            get_frame: py.import("sys")?.getattr("_getframe")?.unbind(),
+            weak_reference: py.import("weakref")?.getattr("ref")?.unbind(),
+            front,
+        })
+    }
+
+    /// Runs `body` while torch's functions go to no mode and no subclass.
+    pub(super) fn plainly<T>(&self, py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+        let guard = self.without_modes.bind(py).call0()?;
+        guard.call_method0(intern!(py, "__enter__"))?;
+        let result = body();
+        let none = py.None();
+        guard.call_method1(intern!(py, "__exit__"), (&none, &none, &none))?;
+        result
+    }
+
+    /// Whether an object is a tensor of torch's own class, or a parameter.
+    pub(super) fn is_plain_tensor(&self, object: &Bound<'_, PyAny>) -> bool {
+        let kind = object.get_type();
+        kind.is(&self.tensor) || kind.is(&self.parameter)
+    }
+
+    pub(super) fn is_tensor(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+        if self.is_plain_tensor(object) {
+            return Ok(true);
+        }
+        object.is_instance(self.tensor.bind(object.py()))
+    }
+
+    pub(super) fn is_accumulate_grad(&self, node: &Bound<'_, PyAny>) -> bool {
+        node.get_type().is(&self.accumulate_grad)
+    }
+
+    /// Whether a backward pass is running on this thread.
+    pub(super) fn in_backward(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.graph_task.bind(py).call0()?.extract::<i64>()? >= 0)
+    }
+
+    /// The number the next node of the autograd graph will have.
+    pub(super) fn next_sequence(&self, py: Python<'_>) -> PyResult<u64> {
+        self.sequence.bind(py).call0()?.extract()
+    }
+
+    pub(super) fn grad_enabled(&self, py: Python<'_>) -> PyResult<bool> {
+        self.grad_enabled.bind(py).call0()?.is_truthy()
+    }
+
+    /// The innermost frame of Python.
+    pub(super) fn frame<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.get_frame.bind(py).call0()
+    }
+
+    pub(super) fn weak_reference(&self, object: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        self.weak_reference.call1(object.py(), (object,))
+    }
+
+    /// What a weak reference refers to, if it is `object`.
+    pub(super) fn refers_to(reference: &Py<PyAny>, object: &Bound<'_, PyAny>) -> bool {
+        reference.bind(object.py()).call0().is_ok_and(|found| found.is(object))
+    }
+}

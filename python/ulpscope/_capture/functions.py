@@ -1,0 +1,159 @@
+"""What a function of torch is called in a dump, and whether its calls are recorded.
+
+Names are those of the older tools: ``Tensor.add``, ``Functional.linear``, ``Torch.cat``, ``VF.lstm``, ``Aten.mm``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+Treatment = Literal["pass", "through", "record"]
+
+
+class Function(NamedTuple):
+    """What the recorder asks about a function."""
+
+    treatment: Treatment
+    prefix: str
+    name: str
+    operators: list[tuple[str, str]]
+    """Names it has when an operator stands for it: ``("+", "__add__")``."""
+    changes_input: bool
+
+
+# Asked about a tensor's layout, class or hooks: nothing is computed, and nothing recorded.
+_PASS = frozenset(
+    """
+    size dim ndimension numel nelement storage_offset element_size data_ptr get_device dim_order has_names
+    is_floating_point is_complex is_signed is_contiguous is_pinned is_shared is_inference is_same_size is_set_to
+    is_neg is_conj is_coalesced is_distributed is_storage is_tensor _is_view _is_zerotensor _nnz _indices_nnz
+    storage untyped_storage _typed_storage storage_type type_string names rename_ align_as refine_names
+    register_hook register_post_accumulate_grad_hook retain_grad requires_grad_ _make_subclass
+    _has_compatible_shallow_copy_type _clear_non_serializable_cached_data _update_names
+    __len__ __repr__ __str__ __format__ __hash__ __dir__ __reduce_ex__ __reduce__ __setstate__ __dlpack__
+    __dlpack_device__ __array__ __array_wrap__ __deepcopy__ __cuda_array_interface__ can_cast result_type promote_types
+    get_default_dtype sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum _sym_sqrt module_load
+    share_memory_ _assert _dimI _dimV dense_dim sparse_dim q_scale q_zero_point qscheme is_nonzero_static
+    """.split()
+)
+
+# Switches of torch itself, and questions about them.
+_PASS_STARTS = ("_set_", "set_", "is_", "_is_", "get_", "_get_", "autocast_")
+
+# They run what is of interest, and are nothing by themselves; see `wrappers.add_engine`.
+_THROUGH = frozenset(("backward", "grad"))
+
+# Operators by which torch talks to itself.
+_PASS_SPACES = frozenset(("profiler",))
+
+_VF = frozenset("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell".split())
+
+_OPERATORS = {
+    "add": [("+", "__add__"), ("r+", "__radd__")],
+    "mul": [("*", "__mul__"), ("r*", "__rmul__")],
+    "sub": [("-", "__sub__")],
+    "div": [("/", "__truediv__")],
+    "true_divide": [("/", "__truediv__")],
+    "matmul": [("@", "__matmul__"), ("@=", "__matmul__")],
+    "pow": [("**", "__pow__")],
+    "remainder": [("%", "__mod__")],
+    "eq": [("==", "__eq__")],
+    "ne": [("!=", "__ne__")],
+    "lt": [("<", "__lt__")],
+    "le": [("<=", "__le__")],
+    "gt": [(">", "__gt__")],
+    "ge": [(">=", "__ge__")],
+    "bitwise_and": [("&", "__rand__")],
+    "bitwise_or": [("|", "__ror__")],
+    "bitwise_xor": [("^", "__rxor__")],
+    "add_": [("+=", "__iadd__")],
+    "sub_": [("-=", "__isub__")],
+    "mul_": [("*=", "__imul__")],
+    "div_": [("/=", "__idiv__")],
+    "floor_divide_": [("//=", "__ifloordiv__")],
+    "remainder_": [("%=", "__imod__")],
+    "pow_": [("**=", "__ipow__")],
+}
+
+
+class Functions:
+    """Tells functions apart. A function that has several names gets the one that models call it by."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, tuple[str, str]] = {}
+        for prefix, name, function in _known():
+            self._names.setdefault(id(function), (prefix, name))
+
+    def describe(self, function: Any) -> Function:
+        """What a function is; for one that torch does not list, by where it was defined."""
+        prefix, name = self._names.get(id(function)) or _by_definition(function)
+        operators = _OPERATORS.get(name, []) if prefix == "Tensor" else []
+        return Function(_treatment(prefix, name), prefix, name, operators, _changes_input(name))
+
+
+def _known() -> Iterator[tuple[str, str, Any]]:
+    """Every function with its prefix and name; earlier ones win."""
+    for name in dir(torch.Tensor):
+        function = getattr(torch.Tensor, name, None)
+        if callable(function):
+            yield "Tensor", name, function
+    for name in _VF:
+        function = getattr(torch, name, None)
+        if function is not None:
+            yield "VF", name, function
+    spaces = [
+        ("Functional", "", torch.nn.functional),
+        ("Torch", "linalg.", torch.linalg),
+        ("Torch", "fft.", torch.fft),
+        ("Torch", "special.", torch.special),
+        ("Torch", "", torch),
+        ("Torch", "", torch.functional),
+        ("Functional", "", torch._C._nn),
+    ]
+    for prefix, inner, space in spaces:
+        for name, function in list(vars(space).items()):
+            if callable(function) and not isinstance(function, type):
+                yield prefix, inner + name, function
+
+
+def _by_definition(function: Any) -> tuple[str, str]:
+    if isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        overload = isinstance(function, torch._ops.OpOverload)
+        packet = function.overloadpacket if overload else function
+        space, _, name = packet._qualified_op_name.partition("::")
+        return {"aten": "Aten", "npu": "NPU"}.get(space, space), name
+    module = str(getattr(function, "__module__", None) or "")
+    name = str(getattr(function, "__name__", None) or type(function).__name__)
+    for start, prefix in [
+        ("torch_npu", "NPU"),
+        ("torch.nn.functional", "Functional"),
+        ("torch.distributed", "Distributed"),
+        ("torch", "Torch"),
+    ]:
+        if module == start or module.startswith(start + "."):
+            return prefix, name
+    owner = getattr(function, "__objclass__", None)
+    if isinstance(owner, type) and issubclass(torch.Tensor, owner):
+        return "Tensor", name
+    return module.rpartition(".")[2] or "Torch", name
+
+
+def _treatment(prefix: str, name: str) -> Treatment:
+    if prefix in _PASS_SPACES:
+        return "pass"
+    if prefix not in ("Tensor", "Torch", "Functional"):
+        return "record"
+    if name in _PASS or prefix == "Torch" and name.startswith(_PASS_STARTS) and name != "is_nonzero":
+        return "pass"
+    if name in _THROUGH:
+        return "through"
+    return "record"
+
+
+def _changes_input(name: str) -> bool:
+    if name.startswith("__"):
+        return name.startswith("__i") and name not in ("__invert__", "__int__", "__index__") or name == "__setitem__"
+    return name.endswith("_")

@@ -1,0 +1,171 @@
+"""What is in place while calls are recorded: the function mode, the wrappers, the hooks of parameters.
+
+Everything is put in place by ``install`` and gone after ``remove``; nothing of it exists while nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ulpscope._capture import models, wrappers
+from ulpscope._capture.collectives import add_collectives
+from ulpscope._capture.compiled import CompiledRegions
+from ulpscope._capture.operators import OperatorMode
+from ulpscope._capture.patches import Patches
+from ulpscope._capture.settings import Settings
+from ulpscope._core import Recorder
+
+CustomApis = dict[tuple[Any, str], str]
+
+
+class Installation:
+    """Puts the recorder between a program and torch, and takes it away again."""
+
+    def __init__(self, settings: Settings, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._layers = settings.layers
+        self._sees_apis = settings.level in ("L1", "mix")
+        self._sees_modules = settings.level in ("L0", "mix")
+        self._tracks_modules = self._sees_modules or settings.layers != "all"
+        self._sees_operators = settings.level == "L2"
+        self._patches = Patches()
+        self._compiled = CompiledRegions(self._suspend, self._resume, recorder.note)
+        self._flush_collectives: Callable[[], None] = lambda: None
+        self._operators: OperatorMode | None = None
+        self._handles: list[Any] = []
+        self._roots: list[torch.nn.Module] = []
+        self._fired: dict[tuple[str, str], int] = {}
+        self.installed = False
+
+    def install(self, model: Any, custom: CustomApis) -> None:
+        """Puts everything in place."""
+        self.installed = True
+        if model is not None:
+            for prefix, root in models.roots_of(model):
+                self._add_root(prefix, root)
+        self._patches = Patches()
+        if self._tracks_modules:
+            wrappers.add_modules(self._patches, self._recorder, self._discover if model is None else None)
+        if self._sees_apis:
+            wrappers.add_operators(self._patches, self._recorder)
+            wrappers.add_engine(self._patches, self._with_mode)
+            wrappers.add_autograd_functions(self._patches, self._recorder, self._suspended)
+            self._flush_collectives = add_collectives(self._patches, self._recorder)
+            for (module, api), prefix in custom.items():
+                wrapped = wrappers.recorded(self._recorder, prefix, api, getattr(module, api))
+                self._patches.add(module, api, wrapped)
+        if self._sees_apis:
+            wrappers.add_threads(self._patches, self._with_mode)
+        self._patches.install()
+        self._push_modes()
+        self._compiled.install()
+
+    def remove(self) -> None:
+        """Takes everything away."""
+        self._flush_collectives()
+        self._compiled.remove()
+        self._pop_modes()
+        self._patches.remove()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._roots.clear()
+        self._recorder.forget_model()
+        self.installed = False
+
+    def next_step(self) -> None:
+        """Has parameters counted anew."""
+        self._flush_collectives()
+        self._fired.clear()
+
+    def _add_root(self, prefix: str, root: torch.nn.Module) -> None:
+        self._roots.append(root)
+        models.add_model(self._recorder, prefix, root, self._layers)
+        if not self._sees_modules:
+            return
+        for _, base, module in models.named_modules(prefix, root):
+            for name, parameter in module.named_parameters(recurse=False):
+                if parameter.requires_grad and parameter.is_leaf:
+                    hook = self._gradient_hook(base, name)
+                    self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
+
+    def _gradient_hook(self, base: str, name: str) -> Callable[[torch.Tensor], None]:
+        def accumulated(parameter: torch.Tensor) -> None:
+            number = self._fired.get((base, name), 0)
+            self._fired[base, name] = number + 1
+            if parameter.grad is not None:
+                self._recorder.parameter_gradient(base, name, number, parameter.grad)
+
+        return accumulated
+
+    def _discover(self, module: torch.nn.Module) -> None:
+        """Takes a module that was called from outside for the model; further ones are numbered."""
+        if any(known is module for root in self._roots for known in root.modules()):
+            return
+        number = len(self._roots)
+        self._add_root(f"Module.{number}." if number else "Module.", module)
+
+    def _push_modes(self) -> None:
+        if self._sees_apis:
+            torch._C._push_on_torch_function_stack(self._recorder)
+        if self._sees_operators:
+            self._operators = OperatorMode(self._recorder)
+            self._operators.__enter__()
+
+    def _pop_modes(self) -> None:
+        if self._sees_apis:
+            _take_off_stack(self._recorder)
+        if self._operators is not None:
+            self._operators.__exit__(None, None, None)
+            self._operators = None
+
+    def _suspend(self) -> None:
+        self._pop_modes()
+        self._patches.remove()
+
+    def _resume(self) -> None:
+        if self.installed:
+            self._patches.install()
+            self._push_modes()
+
+    @contextlib.contextmanager
+    def _suspended(self) -> Iterator[None]:
+        self._suspend()
+        try:
+            yield
+        finally:
+            self._resume()
+
+    @contextlib.contextmanager
+    def _with_mode(self) -> Iterator[None]:
+        """With the function mode on, on this thread, where it is not already."""
+        if not self._sees_apis or _is_on_stack(self._recorder):
+            yield
+            return
+        torch._C._push_on_torch_function_stack(self._recorder)
+        try:
+            yield
+        finally:
+            _take_off_stack(self._recorder)
+
+
+def _is_on_stack(mode: Any) -> bool:
+    stack = range(torch._C._len_torch_function_stack())
+    return any(torch._C._get_function_stack_at(position) is mode for position in stack)
+
+
+def _take_off_stack(mode: Any) -> None:
+    """Takes a mode off this thread's stack, whatever lies on top of it."""
+    above = []
+    while torch._C._len_torch_function_stack():
+        top = torch._C._pop_torch_function_stack()
+        if top is mode:
+            break
+        above.append(top)
+    for other in reversed(above):
+        torch._C._push_on_torch_function_stack(other)

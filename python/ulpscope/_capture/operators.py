@@ -1,0 +1,43 @@
+"""Level L2: every aten operator, those of the backward pass included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ulpscope._capture.functions import Functions
+
+if TYPE_CHECKING:
+    from ulpscope._core import Recorder
+
+
+class OperatorMode(TorchDispatchMode):
+    """Records what reaches torch's dispatcher."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+        self._functions = Functions()
+        self._names: dict[Any, tuple[str, str]] = {}
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Runs an operator between two words to the recorder."""
+        kwargs = kwargs or {}
+        name = self._names.get(func)
+        if name is None:
+            described = self._functions.describe(func)
+            name = self._names[func] = described.prefix, described.name
+        begun = self._recorder.begin(*name, args, kwargs)
+        if begun is None:
+            return func(*args, **kwargs)
+        try:
+            output = func(*args, **kwargs)
+        except BaseException:
+            self._recorder.raised(begun)
+            raise
+        self._recorder.end(begun, output)
+        return output

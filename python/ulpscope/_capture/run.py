@@ -1,0 +1,164 @@
+"""One run under capture: when it records, and where it writes.
+
+    start, stop, step ──► is this step of this rank wanted? ──► Installation.install ──► Recorder ──► journal
+                                                           └──► Installation.remove
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from types import TracebackType
+from typing import Any
+
+from ulpscope._capture import models, ranks, seed, stacks, tensors, values
+from ulpscope._capture.functions import Functions
+from ulpscope._capture.installation import CustomApis, Installation
+from ulpscope._capture.saving import Savings
+from ulpscope._capture.settings import Settings
+from ulpscope._core import Recorder
+
+_log = logging.getLogger("ulpscope")
+
+
+class _Front:
+    """What the recorder asks Python, each thing once."""
+
+    def __init__(self) -> None:
+        self.function = Functions().describe
+        self.stack = stacks.describe
+        self.value = values.describe
+        self.tensor = tensors.describe
+        self.add = tensors.add
+        self.part_of = tensors.part_of
+        self.take_part = tensors.take_part
+        self.warn = _log.warning
+
+
+class Run:
+    """Records the calls of a program, step by step; see ``ulpscope.capture``."""
+
+    def __init__(self, settings: Settings, model: Any = None) -> None:
+        self._settings = settings
+        self._model = model
+        self._recorder = Recorder(_Front(), settings)
+        self._installation = Installation(settings, self._recorder)
+        self._savings = Savings(self._recorder)
+        self._custom: CustomApis = {}
+        self._step = settings.init_step
+        self._started = False
+        self._closed = False
+        # A forked child has a copy of the run, and must leave the parent's files alone.
+        self._process = os.getpid()
+
+    def __enter__(self) -> Run:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def steps_done(self) -> bool:
+        """Whether every wanted step is over."""
+        return bool(self._settings.step) and self._step > max(self._settings.step)
+
+    def start(self, model: Any = None) -> None:
+        """Records from now on. At levels L0 and mix without a model, the first module called from outside is it."""
+        if self._closed:
+            raise RuntimeError("this capture is closed; make another with ulpscope.capture(...)")
+        if model is not None:
+            models.roots_of(model)
+            self._model = model
+        # A place that cannot be written to is told now, not in the middle of a run.
+        self._settings.dump_path.mkdir(parents=True, exist_ok=True)
+        if not self._started:
+            seed.capture_started()
+        self._started = True
+        self._update()
+
+    def stop(self) -> None:
+        """Records nothing more until the next ``start``. What was recorded is in the dump."""
+        self._started = False
+        self._update()
+
+    def end_forward(self) -> None:
+        """Records no further calls; the backward of those recorded so far still is."""
+        self._recorder.end_forward()
+
+    def step(self) -> None:
+        """Ends a step: its dump is complete, and numbers begin anew."""
+        if self._closed or self._process != os.getpid():
+            return
+        self._savings.flush()
+        self._installation.next_step()
+        self._recorder.next_step()
+        self._step += 1
+        self._update()
+
+    def set_init_step(self, step: int) -> None:
+        """Has steps counted from ``step`` on; before the first ``start``."""
+        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+            raise ValueError(f"step: expected a whole number from 0, found {step!r}")
+        self._step = step
+
+    def save(self, variable: Any, name: str, save_backward: bool = True) -> None:
+        """Records a value, and the gradients of the tensors in it, under a name of your own."""
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"name: expected a text, found {name!r}")
+        if self._is_wanted():
+            self._recorder.start(self._folder())
+            self._savings.save(variable, name, save_backward)
+
+    def register_custom_api(self, module: Any, api: str, prefix: str | None = None) -> None:
+        """Records the calls of ``module.api``, too, as ``prefix.api``."""
+        if not callable(getattr(module, api, None)):
+            raise ValueError(f"api: {module!r} has no function {api!r}")
+        name = prefix or str(getattr(module, "__name__", type(module).__name__)).rpartition(".")[2]
+        self._custom[module, api] = name
+        self._reinstall()
+
+    def restore_custom_api(self, module: Any, api: str) -> None:
+        """Undoes ``register_custom_api``."""
+        if self._custom.pop((module, api), None) is not None:
+            self._reinstall()
+
+    def close(self) -> None:
+        """Ends the capture: the dump is complete, and torch is as it was."""
+        if self._closed or self._process != os.getpid():
+            return
+        self.stop()
+        self._savings.flush()
+        self._recorder.next_step()
+        self._closed = True
+        seed.capture_stopped()
+
+    def _is_wanted(self) -> bool:
+        settings = self._settings
+        rank = ranks.current_rank()
+        return (not settings.step or self._step in settings.step) and (
+            not settings.rank or rank in settings.rank
+        )
+
+    def _folder(self) -> os.PathLike[str]:
+        return self._settings.dump_path / f"step{self._step}" / ranks.folder_name(ranks.current_rank())
+
+    def _update(self) -> None:
+        """Puts everything in place, or takes it away, as this step asks for."""
+        if self._process != os.getpid():
+            return
+        if self._started and self._is_wanted():
+            self._recorder.start(self._folder())
+            if not self._installation.installed and self._settings.level != "debug":
+                self._installation.install(self._model, self._custom)
+        elif self._installation.installed or self._settings.level == "debug":
+            if self._installation.installed:
+                self._installation.remove()
+            self._recorder.stop()
+
+    def _reinstall(self) -> None:
+        if self._installation.installed:
+            self._installation.remove()
+            self._update()

@@ -1,0 +1,114 @@
+"""Tensors whose elements do not simply lie in ordinary memory: where to read them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import torch
+
+# Sparse tensors are filled up to be measured, unless that takes more elements than this.
+_MAX_DENSE = 1 << 26
+
+
+# The shape of a view that has all of its base; or shape and strides of the base, and shape, strides and offset of the view.
+Part = tuple[Any, ...]
+
+
+class Unusual(NamedTuple):
+    """What the recorder asks about a tensor."""
+
+    class_name: str
+    extra: str
+    """Further keys as JSON, each with a comma before it."""
+    dtype: str
+    shape: list[int]
+    readable: torch.Tensor | None
+    why_not: str | None
+
+
+def describe(tensor: torch.Tensor) -> Unusual:
+    """Where the elements of a tensor can be read. Runs nothing but copies, and none within a captured graph."""
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        name, extra = _class_name(tensor), ""
+        local = tensor
+        if name == "torch.distributed.tensor.DTensor":
+            placements = [str(placement) for placement in tensor.placements]  # type: ignore[attr-defined]
+            mesh = tensor.device_mesh.mesh.tolist()  # type: ignore[attr-defined]
+            extra = f',"device_mesh":{json.dumps(mesh)},"placements":{json.dumps(placements)}'
+            local = tensor._local_tensor  # type: ignore[attr-defined]
+        readable, why_not = _readable(local)
+        dtype = str(tensor.dtype)
+        shape = [int(size) for size in tensor.shape] if not tensor.is_nested else []
+        return Unusual(name, extra, dtype, shape, readable, why_not)
+
+
+def add(parts: list[torch.Tensor]) -> torch.Tensor | None:
+    """The sum of the parts of a gradient."""
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        total: torch.Tensor | None = None
+        for part in parts:
+            total = part.detach() if total is None else torch.add(total, part.detach())
+        return total
+
+
+def part_of(view: torch.Tensor, base: torch.Tensor) -> Part:
+    """How a view lies in its base."""
+    with torch._C.DisableTorchFunction():
+        if view.numel() == base.numel() and view.is_contiguous() and base.is_contiguous():
+            return (tuple(view.shape),)
+        offset = view.storage_offset() - base.storage_offset()
+        return tuple(base.shape), base.stride(), tuple(view.shape), view.stride(), offset
+
+
+def take_part(gradient: torch.Tensor, part: Part) -> torch.Tensor:
+    """Of the gradient of a base, what belongs to a view."""
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        gradient = gradient.detach()
+        if len(part) == 1:
+            return gradient.reshape(part[0])
+        shape, strides, *view = part
+        whole = torch.empty_strided(shape, strides, dtype=gradient.dtype, device=gradient.device)
+        return whole.copy_(gradient).as_strided(*view)
+
+
+def _class_name(tensor: torch.Tensor) -> str:
+    kind = type(tensor)
+    if kind in (torch.Tensor, torch.nn.Parameter):
+        return "torch.Tensor"
+    if kind.__name__ == "DTensor" and kind.__module__.startswith("torch.distributed"):
+        return "torch.distributed.tensor.DTensor"
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _readable(tensor: torch.Tensor) -> tuple[torch.Tensor | None, str | None]:
+    if tensor.is_meta or _is_fake(tensor):
+        return None, None
+    if _is_wrapped(tensor):
+        return None, "inside a function transform (torch.func)"
+    if tensor.is_nested:
+        return None, "nested tensor"
+    if type(tensor).__name__ == "AsyncCollectiveTensor":
+        return _readable(tensor.wait())  # type: ignore[attr-defined]
+    if tensor.layout is not torch.strided:
+        if tensor.numel() > _MAX_DENSE:
+            return None, f"{tensor.layout} of {tensor.numel()} elements"
+        return tensor.detach().to_dense(), None
+    if tensor.is_quantized:
+        return tensor.detach().dequantize(), None
+    if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+        return None, "inside a captured graph"
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        if tensor.numel() and tensor.untyped_storage().data_ptr() == 0:
+            return None, f"{type(tensor).__name__} has no memory of its own"
+        tensor = tensor.as_subclass(torch.Tensor)
+    return tensor.detach().cpu(), None
+
+
+def _is_fake(tensor: Any) -> bool:
+    return type(tensor).__name__ in ("FakeTensor", "FunctionalTensor")
+
+
+def _is_wrapped(tensor: torch.Tensor) -> bool:
+    is_wrapped = getattr(torch._C._functorch, "is_functorch_wrapped_tensor", None)
+    return is_wrapped is not None and bool(is_wrapped(tensor))

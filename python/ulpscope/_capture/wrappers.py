@@ -1,0 +1,140 @@
+"""Wrappers around what a torch function mode does not see.
+
+Modules, custom autograd functions, operators whose name torch does not tell (``2 * x``), threads. Each does what it
+wraps, between two words to the recorder.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ulpscope._capture.patches import Patches
+
+if TYPE_CHECKING:
+    from ulpscope._core import Recorder
+
+
+def recorded(recorder: Recorder, prefix: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose calls are recorded."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        begun = recorder.begin(prefix, name, args, kwargs)
+        if begun is None:
+            return function(*args, **kwargs)
+        try:
+            output = function(*args, **kwargs)
+        except BaseException:
+            recorder.raised(begun)
+            raise
+        recorder.end(begun, output)
+        return output
+
+    call.__name__ = call.__qualname__ = getattr(function, "__name__", name)
+    call.__wrapped__ = function  # type: ignore[attr-defined]
+    return call
+
+
+def add_modules(patches: Patches, recorder: Recorder, discover: Callable[[torch.nn.Module], None] | None) -> None:
+    """Module calls. ``discover`` is told of each outermost module, to name what is in it."""
+    original = torch.nn.Module.__call__
+
+    def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        if discover is not None and recorder.is_outermost():
+            discover(self)
+        begun = recorder.enter_module(self, args, kwargs)
+        if begun is None:
+            return original(self, *args, **kwargs)
+        try:
+            output = original(self, *args, **kwargs)
+        except BaseException:
+            recorder.raised(begun)
+            raise
+        recorder.leave_module(begun, self, output)
+        return output
+
+    patches.add(torch.nn.Module, "__call__", __call__)
+
+
+def add_operators(patches: Patches, recorder: Recorder) -> None:
+    """``2 + x`` and ``2 * x``, which torch shows as ``x + 2`` and ``x * 2``."""
+    for name in ("__radd__", "__rmul__"):
+        patches.add(torch.Tensor, name, _reflected(recorder, name, getattr(torch.Tensor, name)))
+
+
+def _reflected(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def operator(self: Any, other: Any) -> Any:
+        recorder.hint(name)
+        return original(self, other)
+
+    operator.__name__ = operator.__qualname__ = name
+    return operator
+
+
+def add_autograd_functions(
+    patches: Patches, recorder: Recorder, suspended: Callable[[], Any]
+) -> None:
+    """Custom autograd functions. What compiled code does in its backward is left alone."""
+    function = torch.autograd.Function
+    original = vars(function)["apply"].__func__
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        begun = recorder.begin("Autograd", cls.__name__, args, kwargs)
+        if begun is None:
+            return original(cls, *args, **kwargs)
+        try:
+            output = original(cls, *args, **kwargs)
+        except BaseException:
+            recorder.raised(begun)
+            raise
+        recorder.end(begun, output)
+        return output
+
+    patches.add(function, "apply", classmethod(apply))
+
+    backward = torch.autograd.function.BackwardCFunction
+    original_backward = backward.apply
+
+    def apply_backward(self: Any, *args: Any) -> Any:
+        if getattr(self, "_forward_cls", type(self)).__name__ != "CompiledFunction":
+            return original_backward(self, *args)
+        with suspended():
+            return original_backward(self, *args)
+
+    patches.add(backward, "apply", apply_backward)
+
+
+class _Engine:
+    """Torch's engine of backward passes, with the function mode on while it runs: ``Tensor.backward`` is a function
+    of torch, and no function is shown what happens inside another."""
+
+    def __init__(self, engine: Any, with_mode: Callable[[], Any]) -> None:
+        self._engine = engine
+        self._with_mode = with_mode
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+        with self._with_mode():
+            return self._engine.run_backward(*args, **kwargs)
+
+
+def add_engine(patches: Patches, with_mode: Callable[[], Any]) -> None:
+    """Calls within a backward pass: recomputed forwards, hooks, custom backwards."""
+    variable = torch.autograd.Variable
+    patches.add(variable, "_execution_engine", _Engine(variable._execution_engine, with_mode))
+
+
+def add_threads(patches: Patches, in_thread: Callable[[], Any]) -> None:
+    """Threads that are started from now on: function modes are a thread's own."""
+    original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def _bootstrap_inner(self: threading.Thread) -> None:
+        with in_thread():
+            original(self)
+
+    patches.add(threading.Thread, "_bootstrap_inner", _bootstrap_inner)
