@@ -8,11 +8,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
+from torch._inductor import config as inductor_config
 
 from capture_programs.registry import Observed, Watch, program, train
 
 # Inductor writes C++ for the CPU.
 BACKEND = "inductor" if shutil.which("g++") or shutil.which("clang++") else "aot_eager"
+# It tries every instruction set by compiling a program for each, which takes half a minute.
+PLAIN_CODE = {"cpp.vec_isa_ok": False, "compile_threads": 1}
 
 
 class Feed(nn.Module):
@@ -37,7 +40,8 @@ def compiled_function_and_submodule(watch: Watch) -> Observed:
     first, second = Feed(), Feed()
     model = nn.Sequential(first, torch.compile(second, backend=BACKEND), nn.LayerNorm(4))
     fast = torch.compile(bent, backend=BACKEND)
-    return train(watch, model, [torch.randn(3, 4)] * 3, lambda x: fast(model(x)).sum())
+    with inductor_config.patch(PLAIN_CODE):
+        return train(watch, model, [torch.randn(3, 4)] * 3, lambda x: fast(model(x)).sum())
 
 
 @program

@@ -249,7 +249,11 @@ def device_and_dtype_defaults(watch: Watch) -> Observed:
         with torch.device("cpu"):
             made.append(torch.arange(3) / 2)
         generator = torch.Generator().manual_seed(3)
-        made += [torch.rand(2, generator=generator), torch.randperm(4), torch.bernoulli(torch.full((3,), 0.5))]
+        made += [
+            torch.rand(2, generator=generator),
+            torch.randperm(4),
+            torch.bernoulli(torch.full((3,), 0.5)),
+        ]
         with torch.random.fork_rng():
             torch.manual_seed(1)
             made.append(torch.randn(2))

@@ -1,4 +1,4 @@
-"""Memory that is shared, viewed and written to: whoever keeps or copies a tensor at the wrong moment shows here."""
+"""Memory that is shared, viewed and written to: it shows who keeps or copies a tensor at the wrong moment."""
 
 from __future__ import annotations
 
