@@ -1,6 +1,6 @@
 """mindstudio-probe in an environment of its own: what the benchmarks and the tests measure Ulpscope against.
 
-It comes from PyPI, once. In the environment of the project it would hold numpy and pandas to older versions.
+It comes from PyPI, once, with a tail of packages that have no place in the environment of the project.
 """
 
 from __future__ import annotations
