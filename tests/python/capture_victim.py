@@ -1,11 +1,11 @@
 """A training process to be killed. It keeps its own record of the calls that returned to it.
 
-    python capture_victim.py    reads one JSON object a line: {"folder": ..., "limit": null or bytes a file may have}
+    python capture_victim.py    reads one JSON object to a line: {"folder": ..., "wait": ..., "limit": ...}
 
 Importing torch takes seconds, so it is done once, and every victim is a fork. For each line the server prints
-the process id, and its exit status once it has ended. A victim trains STEPS steps into folder/dump and writes to
-folder/returned one line per call, right after it: the step, the name of the call, and where it has one, the
-CRC-32 of its first output. After the last step it writes folder/result and waits for its end.
+the process id, and its exit status once it has ended. A victim trains STEPS steps into folder/dump and writes
+to folder/returned one line per call, right after it: the step, the name of the call, and where it has one, the
+CRC-32 of its first output. After the last step it writes folder/result, and waits for its end if so asked.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Network(nn.Module):
 
 
 class Diary:
-    """What has returned. Written through a file descriptor: nothing is left in a buffer when the end comes."""
+    """What has returned. It is written at once: nothing is left in a buffer when the end comes."""
 
     def __init__(self, file: Path) -> None:
         self.descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -83,10 +83,10 @@ class Diary:
 
 
 def train(folder: Path, limit: int | None) -> None:
-    """The program. `limit` holds from the first step on: a disk that fills up, as far as a process can tell."""
+    """The program. With a `limit` no file may have more bytes: a full disk, as far as a process can tell."""
     torch.set_num_threads(1)
     torch.manual_seed(11)
-    diary = Diary(folder / "returned")
+    diary = Diary(folder / "returned" if limit is None else Path(os.devnull))
     model = Network(diary)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     x = torch.randn(4, 8)

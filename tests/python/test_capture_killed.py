@@ -104,7 +104,7 @@ def listed_calls(dump: Path) -> dict[tuple[int, str], dict[str, Any]]:
 
 
 def check_recorded(folder: Path) -> int:
-    """Every call that had returned is in the dump, complete, with the elements it had. How many there were."""
+    """Every call that had returned is in the dump, with the elements it had. How many there were."""
     wanted = list(returned_calls(folder))
     if not wanted:
         return 0
