@@ -1,8 +1,9 @@
 """What capture costs: CPU seconds of a training step with it, over those of the same step without.
 
-Ulpscope and mindstudio-probe 26.2, the latter in an environment of its own, on an 8-layer GPT of 10 M parameters
-(batch 2 x 64) and on a net of 200 modules with 6 element-wise calls each on 8 x 64. SGD, one thread. Every number
-is the median over processes; each process measures with and without, so that a ratio compares like with like.
+Ulpscope and mindstudio-probe 26.2, the latter in an environment of its own, on an 8-layer GPT of 10 M
+parameters (batch 2 x 64) and on a net of 200 modules with 6 element-wise calls each on 8 x 64. SGD, one thread.
+Every number is the median over processes; each process measures with and without, so that a ratio compares
+like with like.
 
     python benches/capture.py FOLDER [--row TEXT] [--workload NAME] [--tool NAME] [--processes N] [--steps N]
 """
@@ -61,7 +62,7 @@ def text(value: float | None, form: str) -> str:
 def print_costs(results: dict[tuple[str, str, str], list[Measured]]) -> None:
     """The table of ratios."""
     print(
-        "| setting | workload | tool | CPU s/step | without | ratio | goal | us/call | calls | MB/step | peak MB |"
+        "| setting | workload | tool | CPU s/step | without | ratio | goal | us/call | calls | MB | peak MB |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for (row, workload, tool), measured in results.items():

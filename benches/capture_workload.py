@@ -1,10 +1,10 @@
-"""One measurement of `benches/capture.py`, in a process of its own and in the environment of one of the tools.
+"""One measurement of `benches/capture.py`, in a process of its own, in the environment of one of the tools.
 
     python capture_workload.py TOOL WORKLOAD ROW FOLDER STEPS    prints a JSON object
 
-The same process runs the steps first without and then with the tool, so that both see the same machine. CPU time
-is that of the process with all its threads. What the tool wrote is counted and deleted between steps, off the
-clock.
+The same process runs the steps first without and then with the tool, so that both see the same machine. CPU
+time is that of the process with all its threads. What the tool wrote is counted and deleted between steps, off
+the clock.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Ulpscope:
 
 
 class MindStudio:
-    """The same with mindstudio-probe, which must record all calls, not only those of its default risk level."""
+    """The same with mindstudio-probe, told to record all calls, not only those of its default risk level."""
 
     def __init__(self, folder: Path, row: str) -> None:
         from msprobe.pytorch import PrecisionDebugger

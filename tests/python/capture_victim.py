@@ -5,7 +5,7 @@
 Importing torch takes seconds, so it is done once, and every victim is a fork. For each line the server prints
 the process id, and its exit status once it has ended. A victim trains STEPS steps into folder/dump and writes
 to folder/returned one line per call, right after it: the step, the name of the call, and for most of them
-the CRC-32 of the first output. After the last step it writes folder/result, and waits for its end if so asked.
+the CRC-32 of the first output. After the last step it writes folder/result, and waits if so asked.
 """
 
 from __future__ import annotations
