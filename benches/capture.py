@@ -1,7 +1,7 @@
 """What capture costs: CPU seconds of a training step with it, over those of the same step without.
 
 Ulpscope and mindstudio-probe 26.2, the latter in an environment of its own, on an 8-layer GPT of 10 M
-parameters (batch 2 x 64) and on a net of 200 modules with 6 element-wise calls each on 8 x 64. SGD, one thread.
+parameters (batch 2 x 64) and on a net of 200 modules with 6 element-wise calls on 8 x 64. SGD, one thread.
 Every number is the median over processes; each process measures with and without, so that a ratio compares
 like with like.
 

@@ -3,8 +3,8 @@
     python capture_workload.py TOOL WORKLOAD ROW FOLDER STEPS    prints a JSON object
 
 The same process runs the steps first without and then with the tool, so that both see the same machine. CPU
-time is that of the process with all its threads. What the tool wrote is counted and deleted between steps, off
-the clock.
+time is that of the process with all its threads. What the tool wrote is counted and deleted between steps,
+off the clock.
 """
 
 from __future__ import annotations
