@@ -25,7 +25,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 from torch.nn.parallel import DistributedDataParallel
 
 import ulpscope
-from capture_programs import differences, fingerprint, unwatched
+from capture_programs import changed, fingerprint, unwatched
 from capture_programs.registry import Observed, Watch, train
 from patches import left_behind, snapshot
 
@@ -178,7 +178,7 @@ def main() -> None:
                 )
             )
             found[f"{program.__name__} {level}"] = [
-                *differences(alone, watched),
+                *changed(alone, watched, level),
                 *left_behind(before, snapshot()),
             ]
     (folder / f"rank{rank}.json").write_text(json.dumps(found))

@@ -109,7 +109,7 @@ def left_behind(before: Snapshot, after: Snapshot) -> Iterator[str]:
             old, new = old_values.get(name, missing), new_values.get(name, missing)
             if old is new or old == new or (old is missing and isinstance(new, ModuleType)):
                 continue
-            if not callable(old) and f"{place}.{name}".startswith(MOVING):
+            if (not callable(old) and f"{place}.{name}".startswith(MOVING)) or name == "__warningregistry__":
                 continue
             was, now = ("not there" if value is missing else f"{value!r:.80}" for value in (old, new))
             yield f"{place}.{name} was {was} and is {now}"

@@ -20,10 +20,10 @@ import random
 import numpy as np
 import torch
 
-from capture_programs.observed import differences, fingerprint
+from capture_programs.observed import changed, differences, fingerprint
 from capture_programs.registry import PROGRAMS, Observed, Watch, unwatched
 
-__all__ = ["PROGRAMS", "Observed", "Watch", "differences", "fingerprint", "observe", "unwatched"]
+__all__ = ["PROGRAMS", "Observed", "Watch", "changed", "differences", "fingerprint", "observe", "unwatched"]
 
 for _subject in ("networks", "storage", "graph", "optimizers", "values", "control", "compiled"):
     importlib.import_module(f"capture_programs.{_subject}")
