@@ -29,14 +29,14 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-rust test-python lint format bench bench-compare fuzz clean
+.PHONY: help setup demo test test-rust test-python lint format bench bench-compare bench-capture fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(PACKAGE_READY) ## Create .venv with the development tools and the built package
 
-demo: setup ## Plant an error in a tensor file, and find it
+demo: setup ## Train a small model twice, once with a fault in one layer, and find it
 	$(BIN)/python examples/demo.py
 
 test: test-rust test-python ## Run every test
@@ -69,6 +69,9 @@ bench: setup ## Measure the kernels against the machine's own read bandwidth, an
 
 bench-compare: setup ## Compare the same dumps with mindstudio-probe from PyPI (7 GB of disk, some minutes)
 	PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python benches/compare.py target/bench-compare
+
+bench-capture: setup ## Measure what capture costs, against mindstudio-probe from PyPI (half an hour)
+	PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python benches/capture.py target/bench-capture
 
 fuzz: ## Run every fuzz target for FUZZ_SECONDS (600) each; needs nightly Rust and cargo-fuzz
 	@for target in $(FUZZ_TARGETS); do \

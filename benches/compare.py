@@ -1,7 +1,7 @@
 """Compares the same two dumps with Ulpscope and with mindstudio-probe, and prints the ratio.
 
-Two pairs, made once: tensors (80 calls, 2.7 GB a side) and statistics (100,000 rows). mindstudio-probe comes
-from PyPI into an environment of its own. What counts is CPU time of all processes: machines are shared.
+Two pairs, made once: tensors (80 calls, 2.7 GB a side) and statistics (100,000 rows). What counts is CPU
+time of all processes: machines are shared.
 
     python benches/compare.py FOLDER [--peer VENV] [--rounds N]
 """
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from peer import environment
 
 import ulpscope
 
@@ -139,16 +140,6 @@ def read_bandwidth(folders: list[Path]) -> float:
     return best
 
 
-def peer_environment(folder: Path) -> Path:
-    """An environment with the newest mindstudio-probe."""
-    if not (folder / "bin" / "msprobe").exists():
-        subprocess.run(["uv", "venv", "--quiet", str(folder)], check=True)
-        python = str(folder / "bin" / "python")
-        packages = ["mindstudio-probe", f"torch=={torch.__version__.split('+')[0]}"]
-        subprocess.run(["uv", "pip", "install", "--quiet", "--python", python, *packages], check=True)
-    return folder
-
-
 def compare_with_peer(peer: Path, target: Path, golden: Path, out: Path) -> Cost:
     """mindstudio-probe's own comparison."""
     shutil.rmtree(out, ignore_errors=True)
@@ -181,7 +172,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--peer", type=Path, help="environment with mindstudio-probe [default: FOLDER/peer]")
+    parser.add_argument("--peer", type=Path, help="environment with mindstudio-probe [default: made]")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     folder: Path = options.folder
@@ -190,7 +181,7 @@ def main() -> None:
             if not (folder / name / side / "stack.json").exists():
                 shutil.rmtree(folder / name / side, ignore_errors=True)
                 make(folder / name / side, noise)
-    peer = peer_environment(options.peer or folder / "peer")
+    peer = options.peer or environment()
 
     pair = [folder / "tensor" / "target", folder / "tensor" / "golden"]
     gigabytes = 2 * 2 * CALLS * ELEMENTS * 4 / 1e9

@@ -1,0 +1,145 @@
+"""What capture costs: CPU seconds of a training step with it, over those of the same step without.
+
+Ulpscope and mindstudio-probe 26.2, the latter in an environment of its own, on an 8-layer GPT of 10 M
+parameters (batch 2 x 64) and on a net of 200 modules with 6 element-wise calls on 8 x 64. SGD, one thread.
+Every number is the median over processes; each process measures with and without, so that a ratio compares
+like with like.
+
+    python benches/capture.py FOLDER [--row TEXT] [--workload NAME] [--tool NAME] [--processes N] [--steps N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from capture_workload import ROWS
+from peer import VERSION, environment
+
+WORKLOADS = ("GPT", "API-heavy")
+TOOLS = ("ulpscope", "mindstudio")
+# Ratios that were set as the goal, for GPT and API-heavy.
+GOALS = {
+    "L1 statistics": (1.4, 4.0),
+    "mix statistics": (1.6, 6.0),
+    "L1 statistics + digest": (1.6, 4.5),
+    "L1 tensor": (3.0, 12.0),
+    "constructed, not started": (1.0, 1.0),
+}
+
+Measured = dict[str, Any]
+
+
+def measure(python: Path, tool: str, workload: str, row: str, folder: Path, steps: int) -> Measured:
+    """One process."""
+    shutil.rmtree(folder, ignore_errors=True)
+    script = Path(__file__).with_name("capture_workload.py")
+    command = [str(python), str(script), tool, workload, row, str(folder), str(steps)]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    if ended.returncode != 0:
+        sys.exit(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stderr}")
+    result: Measured = json.loads(ended.stdout.splitlines()[-1])
+    return result
+
+
+def median(results: list[Measured], key: str) -> float | None:
+    """The middle of one number, where it was measured."""
+    values = [result[key] for result in results if key in result]
+    return statistics.median(values) if values else None
+
+
+def text(value: float | None, form: str) -> str:
+    """A number, or nothing."""
+    return "" if value is None else form.format(value)
+
+
+def print_costs(results: dict[tuple[str, str, str], list[Measured]]) -> None:
+    """The table of ratios."""
+    print(
+        "| setting | workload | tool | CPU s/step | without | ratio | goal | us/call | calls | MB | peak MB |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    for (row, workload, tool), measured in results.items():
+        goal = GOALS[row][WORKLOADS.index(workload)] if tool == "ulpscope" else None
+        size = median(measured, "bytes")
+        cells = [
+            row,
+            workload,
+            tool,
+            text(median(measured, "cpu"), "{:.4f}"),
+            text(median(measured, "base_cpu"), "{:.4f}"),
+            text(median(measured, "ratio"), "{:.2f} x"),
+            text(goal, "{:.2f} x"),
+            text(median(measured, "us_per_call"), "{:.1f}"),
+            text(median(measured, "calls"), "{:.0f}"),
+            text(size and size / 1e6, "{:.1f}"),
+            text(median(measured, "peak_above"), "+{:.0f}"),
+        ]
+        print("| " + " | ".join(cells) + " |")
+
+
+def print_speeds(results: dict[str, list[Measured]]) -> None:
+    """How fast tensors get to the disk."""
+    print("\ntensors of 64 MiB, L1 tensor:\n")
+    print("| tool | GB/s | plain write into the page cache | of it | plain write to the disk | of it |")
+    print("|---|---|---|---|---|---|")
+    for tool, measured in results.items():
+        speed = statistics.median(result["dump_speed"] for result in measured)
+        plain = {
+            kind: statistics.median(result["disk_speed"][kind] for result in measured)
+            for kind in ("cached", "flushed")
+        }
+        shares = [f"{plain[kind]:.2f} GB/s | {speed / plain[kind]:.2f}" for kind in ("cached", "flushed")]
+        print(f"| {tool} | {speed:.2f} | {shares[0]} | {shares[1]} |")
+
+
+def main() -> None:
+    """Runs what was asked for and prints it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--row", default="", help="only rows with this in their name")
+    parser.add_argument("--workload", choices=WORKLOADS, action="append")
+    parser.add_argument("--tool", choices=TOOLS, action="append")
+    parser.add_argument("--processes", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--peer", type=Path, help="environment with mindstudio-probe [default: made]")
+    options = parser.parse_args()
+    tools = options.tool or TOOLS
+    pythons = {"ulpscope": Path(sys.executable)}
+    if "mindstudio" in tools:
+        pythons["mindstudio"] = (options.peer or environment()) / "bin" / "python"
+
+    rows = [row for row in ROWS if options.row in row]
+    results: dict[tuple[str, str, str], list[Measured]] = {
+        (row, workload, tool): []
+        for row in rows
+        for workload in options.workload or WORKLOADS
+        for tool in tools
+    }
+    speeds: dict[str, list[Measured]] = {tool: [] for tool in tools if "L1 tensor" in rows}
+    # Round by round, so that a noisy quarter of an hour falls on all of them.
+    for _ in range(options.processes):
+        for (row, workload, tool), measured in results.items():
+            folder = options.folder / "dump"
+            measured.append(measure(pythons[tool], tool, workload, row, folder, options.steps))
+        for tool, measured in speeds.items():
+            folder = options.folder / "dump"
+            measured.append(measure(pythons[tool], tool, "large", "L1 tensor", folder, options.steps))
+    shutil.rmtree(options.folder / "dump", ignore_errors=True)
+
+    print(f"CPU seconds per step, median of {options.processes} processes; mindstudio-probe {VERSION}\n")
+    print_costs(results)
+    if speeds:
+        print_speeds(speeds)
+
+
+if __name__ == "__main__":
+    main()

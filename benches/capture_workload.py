@@ -1,0 +1,280 @@
+"""One measurement of `benches/capture.py`, in a process of its own, in the environment of one of the tools.
+
+    python capture_workload.py TOOL WORKLOAD ROW FOLDER STEPS    prints a JSON object
+
+The same process runs the steps first without and then with the tool, so that both see the same machine. CPU
+time is that of the process with all its threads. What the tool wrote is counted and deleted between steps,
+off the clock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# See tests/python/conftest.py.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+# Level, task, digest; None: the tool is there but records nothing.
+ROWS: dict[str, tuple[str, str, bool] | None] = {
+    "L1 statistics": ("L1", "statistics", False),
+    "mix statistics": ("mix", "statistics", False),
+    "L1 statistics + digest": ("L1", "statistics", True),
+    "L1 tensor": ("L1", "tensor", False),
+    "constructed, not started": None,
+}
+WARM_UP = 2
+
+
+class Block(nn.Module):
+    """Of a GPT, with attention in single calls."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, width = x.shape
+        query, key, value = (
+            part.view(batch, tokens, self.heads, -1).transpose(1, 2)
+            for part in self.qkv(self.norm1(x)).chunk(3, dim=-1)
+        )
+        scores = torch.matmul(query, key.transpose(-2, -1)) / (width // self.heads) ** 0.5
+        later = torch.triu(torch.ones(tokens, tokens, dtype=torch.bool), diagonal=1)
+        weights = F.softmax(scores.masked_fill(later, float("-inf")), dim=-1)
+        x = x + self.out(torch.matmul(weights, value).transpose(1, 2).contiguous().view(batch, tokens, width))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class GPT(nn.Module):
+    """Eight layers, 10.4 M parameters."""
+
+    def __init__(self, vocabulary: int = 8192, width: int = 256, layers: int = 8) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(64, width)
+        self.blocks = nn.ModuleList(Block(width, 4) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+class Small(nn.Module):
+    """Six element-wise calls on a tensor that fits into any cache."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.mul(x, self.scale)
+        y = torch.sigmoid(y)
+        y = torch.add(y, x)
+        y = torch.tanh(y)
+        y = torch.sub(y, 0.1)
+        return torch.mul(y, 0.9)
+
+
+class Large(nn.Module):
+    """Calls on tensors of 64 MiB: what counts is how fast bytes get to the disk."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.mul(x, 1.5)
+        return torch.add(torch.sub(y, 0.25), 1.0)
+
+
+def training(model: nn.Module, loss_of: Callable[[], Tensor]) -> Callable[[], None]:
+    """A step of stochastic gradient descent."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step() -> None:
+        loss_of().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def workload(name: str) -> tuple[nn.Module, Callable[[], None]]:
+    """A model and one step of it."""
+    torch.manual_seed(0)
+    if name == "GPT":
+        model: nn.Module = GPT()
+        tokens = torch.randint(0, 8192, (2, 65))
+
+        def loss_of() -> Tensor:
+            return F.cross_entropy(model(tokens[:, :-1]).reshape(-1, 8192), tokens[:, 1:].reshape(-1))
+
+        return model, training(model, loss_of)
+    if name == "API-heavy":
+        model, x = nn.Sequential(*(Small() for _ in range(200))), torch.randn(8, 64)
+        return model, training(model, lambda: model(x).mean())
+    model, x = Large(), torch.randn(1 << 24)
+
+    def step() -> None:
+        with torch.no_grad():
+            model(x)
+
+    return model, step
+
+
+class Ulpscope:
+    """Around a step."""
+
+    def __init__(self, folder: Path, row: str) -> None:
+        import ulpscope
+
+        level, task, digest = ROWS[row] or ("L1", "statistics", False)
+        self.run = ulpscope.capture(folder, level=level, task=task, digest="md5" if digest else None)
+
+    def around(self, model: nn.Module, step: Callable[[], None]) -> None:
+        self.run.start(model)
+        step()
+        self.run.stop()
+        self.run.step()
+
+
+class MindStudio:
+    """The same with mindstudio-probe, told to record all calls, not only those of its default risk level."""
+
+    def __init__(self, folder: Path, row: str) -> None:
+        from msprobe.pytorch import PrecisionDebugger
+
+        level, task, digest = ROWS[row] or ("L1", "statistics", False)
+        config: dict[str, Any] = {
+            "task": task,
+            "dump_path": str(folder),
+            "rank": [],
+            "step": [],
+            "level": level,
+        }
+        config |= {"risk_level": "ALL", task: {"scope": [], "list": [], "data_mode": ["all"]}}
+        if digest:
+            config[task]["summary_mode"] = "md5"
+        file = folder / "config.json"
+        file.write_text(json.dumps(config))
+        self.debugger = PrecisionDebugger(config_path=str(file))
+
+    def around(self, model: nn.Module, step: Callable[[], None]) -> None:
+        self.debugger.start(model=model)
+        step()
+        self.debugger.stop()
+        self.debugger.step()
+
+
+class Lap:
+    """Seconds of a step, by the wall and by the processor."""
+
+    def __init__(self, step: Callable[[], None]) -> None:
+        wall, cpu = time.perf_counter(), time.process_time()
+        step()
+        self.wall, self.cpu = time.perf_counter() - wall, time.process_time() - cpu
+
+
+def laps(step: Callable[[], None], steps: int, between: Callable[[], None]) -> list[Lap]:
+    """Steps on the clock, after a warm-up."""
+    made = []
+    for number in range(WARM_UP + steps):
+        lap = Lap(step)
+        between()
+        if number >= WARM_UP:
+            made.append(lap)
+    return made
+
+
+def middle(made: list[Lap]) -> tuple[float, float]:
+    """Median seconds: by the wall, by the processor."""
+    return statistics.median(lap.wall for lap in made), statistics.median(lap.cpu for lap in made)
+
+
+class Written:
+    """What a step left on the disk. A file with several names counts once, as the disk sees it."""
+
+    def __init__(self) -> None:
+        self.bytes, self.calls = 0, 0
+
+    def count_and_delete(self, folder: Path) -> None:
+        for step in folder.glob("step*"):
+            files = {
+                (found := file.stat()).st_ino: found.st_size for file in step.rglob("*") if file.is_file()
+            }
+            self.bytes = sum(files.values())
+            for dump in step.glob("*/dump.json"):
+                self.calls = len(json.loads(dump.read_text())["data"])
+            shutil.rmtree(step)
+
+
+def sequential_write_speed(folder: Path, size: int) -> dict[str, float]:
+    """GB/s of a plain write of as many bytes: into the page cache, and until they are on the disk."""
+    block = os.urandom(1 << 20)
+    size = max(size, 64 << 20)
+    file = folder / "plain"
+    start = time.perf_counter()
+    with file.open("wb", buffering=0) as plain:
+        for _ in range(size >> 20):
+            plain.write(block)
+        cached = time.perf_counter() - start
+        os.fsync(plain.fileno())
+    flushed = time.perf_counter() - start
+    file.unlink()
+    return {"cached": size / cached / 1e9, "flushed": size / flushed / 1e9}
+
+
+def peak_mb() -> float:
+    """The most memory this process has had. Not ru_maxrss, which a parent hands on."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def main() -> None:
+    """Measures."""
+    tool, name, row, folder, steps = *sys.argv[1:4], Path(sys.argv[4]), int(sys.argv[5])
+    torch.set_num_threads(1)
+    folder.mkdir(parents=True, exist_ok=True)
+    model, step = workload(name)
+    base_wall, base_cpu = middle(laps(step, steps, lambda: None))
+    base_peak = peak_mb()
+
+    written = Written()
+    recorder = {"ulpscope": Ulpscope, "mindstudio": MindStudio}[tool](folder, row)
+    around = step if ROWS[row] is None else lambda: recorder.around(model, step)
+    wall, cpu = middle(laps(around, steps, lambda: written.count_and_delete(folder)))
+    peak = peak_mb()
+    result = {
+        "ratio": cpu / base_cpu,
+        "cpu": cpu,
+        "base_cpu": base_cpu,
+        "peak_above": peak - base_peak,
+        "calls": written.calls,
+        "bytes": written.bytes,
+    }
+    if written.calls:
+        result["us_per_call"] = (cpu - base_cpu) / written.calls * 1e6
+    if ROWS[row] is not None and ROWS[row][1] == "tensor":
+        result["dump_speed"] = written.bytes / max(wall - base_wall, 1e-9) / 1e9
+        result["disk_speed"] = sequential_write_speed(folder, written.bytes)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

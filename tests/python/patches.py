@@ -1,0 +1,145 @@
+"""Finds what a tool left behind in torch: replaced functions, hooks, modes."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch._dynamo
+import torch.distributed
+from torch import Tensor, nn
+from torch.autograd.graph import Node
+
+# Places in which tools that record calls have been seen to replace things.
+PLACES = (
+    "torch",
+    "torch.Tensor",
+    "torch._C",
+    "torch._C._TensorBase",
+    "torch._C._nn",
+    "torch._C._VariableFunctions",
+    "torch._VF",
+    "torch._dynamo.eval_frame",
+    "torch._ops.OpOverload",
+    "torch._ops.OpOverloadPacket",
+    "torch.autograd",
+    "torch.autograd.Function",
+    "torch.autograd.function",
+    "torch.autograd.graph",
+    "torch.compiler",
+    "torch.distributed",
+    "torch.distributed.distributed_c10d",
+    "torch.fft",
+    "torch.func",
+    "torch.linalg",
+    "torch.nn.Module",
+    "torch.nn.Parameter",
+    "torch.nn.functional",
+    "torch.nn.modules.module",
+    "torch.nn.utils",
+    "torch.nn.utils.clip_grad",
+    "torch.optim.Optimizer",
+    "torch.overrides",
+    "torch.overrides.TorchFunctionMode",
+    "torch.special",
+    "torch.utils._python_dispatch",
+    "torch.utils.checkpoint",
+    "torch.utils.data.DataLoader",
+    "torch.utils.data.dataloader",
+    "threading",
+    "threading.Thread",
+    "builtins",
+)
+
+
+# What torch itself moves when it is used: caches and counters.
+MOVING = ("torch._dynamo.", "torch.compiler.", "threading._", "builtins._")
+
+Snapshot = dict[str, dict[str, Any]]
+
+
+def resolve(place: str) -> Any:
+    """A module or class by its name, where it is loaded."""
+    if place in sys.modules:
+        return sys.modules[place]
+    parent, _, name = place.rpartition(".")
+    return getattr(resolve(parent), name, None) if parent else None
+
+
+def snapshot() -> Snapshot:
+    """What hangs where. Values are compared by identity, so they are kept alive here."""
+    seen: Snapshot = {}
+    for place in PLACES:
+        holder = resolve(place)
+        if holder is not None:
+            plain = hasattr(holder, "__dict__")
+            seen[place] = (
+                dict(vars(holder)) if plain else {name: getattr(holder, name) for name in dir(holder)}
+            )
+    hooks, optimizer = nn.modules.module, sys.modules["torch.optim.optimizer"]
+    names = [name for name in vars(hooks) if name.startswith("_global_") and name.endswith("hooks")]
+    seen["global module hooks"] = {name: len(getattr(hooks, name)) for name in names}
+    seen["state"] = {
+        "function modes": torch._C._len_torch_function_stack(),
+        "dispatch modes": torch._C._len_torch_dispatch_stack(),
+        "saved tensors hooks": torch._C._autograd._top_saved_tensors_default_hooks(True),
+        "tracing": (sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()),
+        "excepthook": (sys.excepthook, threading.excepthook),
+        "signal handlers": [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)],
+        "optimizer hooks": (
+            len(optimizer._global_optimizer_pre_hooks),
+            len(optimizer._global_optimizer_post_hooks),
+        ),
+    }
+    return seen
+
+
+def left_behind(before: Snapshot, after: Snapshot) -> Iterator[str]:
+    """What is not as it was. What was loaded in between does not count."""
+    missing = object()
+    for place, old_values in before.items():
+        new_values = after[place]
+        for name in sorted(old_values.keys() | new_values.keys()):
+            old, new = old_values.get(name, missing), new_values.get(name, missing)
+            if old is new or old == new or (old is missing and isinstance(new, ModuleType)):
+                continue
+            if (not callable(old) and f"{place}.{name}".startswith(MOVING)) or name == "__warningregistry__":
+                continue
+            was, now = ("not there" if value is missing else f"{value!r:.80}" for value in (old, new))
+            yield f"{place}.{name} was {was} and is {now}"
+
+
+def hooks_on_modules(model: nn.Module) -> dict[str, int]:
+    """How many hooks each module and parameter has."""
+    counts = {}
+    for name, module in model.named_modules():
+        for kind, value in vars(module).items():
+            if kind.endswith(("_hooks", "_hooks_with_kwargs", "_hooks_always_called")) and value:
+                counts[f"{name}.{kind}"] = len(value)
+        if "forward" in vars(module):
+            counts[f"{name}.forward is replaced"] = 1
+    for name, parameter in model.named_parameters():
+        counts.update({f"{name}: {kind}": number for kind, number in hooks_on_tensor(parameter).items()})
+    return counts
+
+
+def hooks_on_tensor(tensor: Tensor) -> dict[str, int]:
+    """How many hooks a tensor has."""
+    kinds = ("_backward_hooks", "_post_accumulate_grad_hooks")
+    return {kind: len(hooks) for kind in kinds if (hooks := getattr(tensor, kind, None))}
+
+
+def hooks_on_node(node: Node) -> int:
+    """How many hooks a node of the autograd graph has.
+
+    It does not tell, but the garbage collector goes through their dictionaries, where nobody else holds the
+    node: neither its tensor nor another node.
+    """
+    held = [value for value in gc.get_referents(node) if isinstance(value, dict)]
+    return sum(len(hooks) for hooks in held)

@@ -1,0 +1,293 @@
+"""Runs that end badly: killed at any moment, out of disk, or with arguments that refuse to be recorded."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ulpscope
+from capture_victim import STEPS
+from dumps import run as command
+
+KILLS = 50
+
+
+class Server:
+    """Makes victims."""
+
+    def __init__(self) -> None:
+        script = Path(__file__).with_name("capture_victim.py")
+        self.process = subprocess.Popen(
+            [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def train(self, folder: Path, *, kill_after: float | None = None, limit: int | None = None) -> int:
+        """One victim; its exit status. Killed after so many seconds, or left alone."""
+        folder.mkdir(exist_ok=True)
+        request = {"folder": str(folder), "limit": limit, "wait": kill_after is not None}
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        victim = int(self.line())
+        if kill_after is not None:
+            time.sleep(kill_after)
+            os.kill(victim, signal.SIGKILL)
+        return os.waitstatus_to_exitcode(int(self.line()))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """One for all tests."""
+    made = Server()
+    yield made
+    assert made.process.stdin is not None
+    made.process.stdin.close()
+    made.process.wait(timeout=30)
+
+
+@dataclass
+class Whole:
+    """A run that nobody disturbed."""
+
+    folder: Path
+    losses: list[str]
+    seconds: float
+
+
+@pytest.fixture(scope="module")
+def whole(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """What the others are held against."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert server.train(folder) == 0, (folder / "said").read_text()
+    result = json.loads((folder / "result").read_text())
+    return Whole(folder, result["losses"], result["seconds"])
+
+
+def returned_calls(folder: Path) -> Iterator[tuple[int, str, str]]:
+    """Step, call and digest of everything that had returned. The last line may be torn."""
+    text = (folder / "returned").read_text() if (folder / "returned").exists() else ""
+    for line in text.splitlines(keepends=True):
+        if line.endswith("\n"):
+            step, call, digest = line.split()
+            yield int(step), call, digest
+
+
+def listed_calls(dump: Path) -> dict[tuple[int, str], dict[str, Any]]:
+    """Every call of a dump, as `ulpscope ls` tells it."""
+    listed = command("ls", dump, "--json")
+    assert listed.returncode == 0, listed.stderr
+    return {
+        (rank["step"], call["name"]): call
+        for rank in json.loads(listed.stdout)["ranks"]
+        for call in rank["calls"]
+    }
+
+
+def check_recorded(folder: Path) -> int:
+    """Every call that had returned is in the dump, with the elements it had. How many there were."""
+    wanted = list(returned_calls(folder))
+    if not wanted:
+        return 0
+    listed = listed_calls(folder / "dump")
+    for step, name, digest in wanted:
+        call = listed[step, name]
+        assert any(entry["role"] == "output" for entry in call["entries"]), (step, name)
+        if digest != "-":
+            file = folder / "dump" / f"step{step}" / "rank" / "dump_tensor_data" / f"{name}.output.0.pt"
+            elements = ulpscope.load(file).numpy().tobytes()
+            assert f"{zlib.crc32(elements):08x}" == digest, (step, name)
+    return len(wanted)
+
+
+def test_the_undisturbed_run_is_complete(whole: Whole) -> None:
+    """And is the measure of all others: each call that its program counted is there."""
+    assert check_recorded(whole.folder) == STEPS * (3 * 8 + 3 * 5)
+    assert not list(whole.folder.glob("**/journal.jsonl"))
+
+
+def test_killed_at_fifty_moments(server: Server, whole: Whole, tmp_path: Path) -> None:
+    moments = random.Random(4)
+    caught_in_the_act = 0
+    for number in range(KILLS):
+        folder = tmp_path / str(number)
+        status = server.train(folder, kill_after=moments.uniform(0, 1.1 * whole.seconds))
+        assert status == -signal.SIGKILL
+        if check_recorded(folder):
+            caught_in_the_act += bool(list(folder.glob("dump/**/journal.jsonl")))
+            compared = command("compare", folder / "dump", whole.folder / "dump", "--json")
+            assert compared.returncode in (0, 1), compared.stderr
+            result = json.loads(compared.stdout)
+            verdicts = {row["verdict"] for row in result["rows"]}
+            assert verdicts == {"equal"}, f"killed {number}: {verdicts}"
+        shutil.rmtree(folder)
+    assert caught_in_the_act >= KILLS // 2
+
+
+@pytest.mark.parametrize("limit", [1_000, 3_000, 20_000], ids=lambda limit: f"{limit}_bytes_a_file")
+def test_a_file_may_not_grow(server: Server, whole: Whole, tmp_path: Path, limit: int) -> None:
+    """At once, at the first larger tensor, and in the middle of the journal."""
+    assert server.train(tmp_path / "run", limit=limit) == 0, (tmp_path / "run" / "said").read_text()
+    check_ended_early(tmp_path / "run", whole)
+
+
+def check_ended_early(folder: Path, whole: Whole) -> None:
+    """Training went on to the same result, and what was written can be read."""
+    assert json.loads((folder / "result").read_text())["losses"] == whole.losses
+    said = (folder / "said").read_text()
+    assert said.count("capture ended") == 1, said
+    ranks = list((folder / "dump").glob("step*/rank"))
+    written = [rank for rank in ranks if (rank / "dump.json").exists() or (rank / "journal.jsonl").exists()]
+    reasons = [json.loads(ledger.read_text())["ended"] for ledger in folder.glob("dump/**/ledger.json")]
+    assert any("cannot write" in reason for reason in reasons if reason) or not reasons
+    if written:
+        assert listed_calls(folder / "dump")
+        compared = command("compare", folder / "dump", whole.folder / "dump", "--json")
+        assert compared.returncode in (0, 1), compared.stderr
+        assert {row["verdict"] for row in json.loads(compared.stdout)["rows"]} <= {"equal"}
+
+
+def test_the_disk_is_full(server: Server, whole: Whole, tmp_path: Path) -> None:
+    """A file system of its own with a megabyte on it."""
+    folder = tmp_path / "run"
+    disk = folder / "dump"
+    disk.mkdir(parents=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        assert server.train(folder) == 0, (folder / "said").read_text()
+        check_ended_early(folder, whole)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+class RefusesAttributes:
+    """An argument that cannot even be asked what it is."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"{name} is nobody's business")
+
+
+class RefusesLength(list[Any]):
+    def __len__(self) -> int:
+        raise RuntimeError("no length")
+
+
+class RefusesIteration(dict[str, Any]):
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError("no keys")
+
+    def keys(self) -> Any:
+        raise RuntimeError("no keys")
+
+    def items(self) -> Any:
+        raise RuntimeError("no items")
+
+
+@dataclass
+class RefusesItsField:
+    """A dataclass, hence walked by its fields."""
+
+    state: Tensor = field(default_factory=lambda: torch.ones(2))
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "state":
+            raise RuntimeError("no state")
+        return super().__getattribute__(name)
+
+
+class RefusesEverything(Tensor):
+    """A tensor that lets nobody call anything on it."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise RuntimeError("not with me")
+
+
+AWKWARD = {
+    "attributes": RefusesAttributes,
+    "length": lambda: RefusesLength([torch.ones(2)]),
+    "iteration": lambda: RefusesIteration(x=torch.ones(2)),
+    "a field": RefusesItsField,
+    "everything": lambda: torch.ones(2).as_subclass(RefusesEverything),
+}
+
+
+class Tolerant(nn.Module):
+    """Takes anything, and does not look at it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Module()
+        self.inner.forward = lambda x, anything: x * 2  # type: ignore[method-assign]
+
+    def forward(self, x: Tensor, anything: Any) -> Tensor:
+        return self.inner(x, anything)
+
+
+def with_awkward_arguments(folder: Path, kind: str, *, strict: bool) -> list[Tensor]:
+    """Three steps in which a module is given something that will not be recorded."""
+    model = Tolerant()
+    made = []
+    with ulpscope.capture(folder, model=model, level="mix", strict=strict) as run:
+        for _ in range(3):
+            for _ in range(2):
+                made.append(model(torch.ones(2), AWKWARD[kind]()) + 1)
+            run.step()
+    return made
+
+
+@pytest.mark.parametrize("kind", AWKWARD)
+def test_an_argument_that_refuses_is_counted(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run goes on; whatever could not be recorded is named, once in the log and always in the ledger."""
+    with caplog.at_level(logging.WARNING):
+        made = with_awkward_arguments(tmp_path, kind, strict=False)
+    assert all(torch.equal(value, torch.full((2,), 3.0)) for value in made)
+    ledgers = [json.loads(file.read_text()) for file in sorted(tmp_path.glob("step*/rank/ledger.json"))]
+    assert len(ledgers) == 3
+    for ledger in ledgers:
+        counted = ledger["recorded"] + sum(ledger["skipped"].values()) + sum(ledger["failed"].values())
+        assert ledger["seen"] == counted
+    failed = {reason for ledger in ledgers for reason in ledger["failed"]}
+    names = json.loads((tmp_path / "step2" / "rank" / "dump.json").read_text())["data"]
+    for number in range(2):
+        name = f"Module.inner.Module.forward.{number}"
+        assert name in names or any(name in reason for reason in failed)
+        assert f"Tensor.__add__.{number}.forward" in names
+    assert len([record for record in caplog.records if record.name.startswith("ulpscope")]) == bool(failed)
+
+
+def test_some_argument_does_refuse(tmp_path: Path) -> None:
+    """Of those above; and with strict=True it raises, and torch is as before."""
+    refused = []
+    for kind in AWKWARD:
+        try:
+            with_awkward_arguments(tmp_path / kind.replace(" ", "_"), kind, strict=True)
+        except RuntimeError as error:
+            refused.append(str(error))
+            assert torch._C._len_torch_function_stack() == 0
+    assert refused

@@ -1,0 +1,146 @@
+"""The same scripts dumped by mindstudio-probe: names, numbers, and its own commands on our dumps."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import mindstudio
+from capture_twins import DUMPS
+
+SCRIPT = Path(__file__).with_name("capture_twins.py")
+STATISTICS = [dump for dump in DUMPS if dump[1] == "statistics"]
+
+
+class Dumps(NamedTuple):
+    """Both tools' dumps of every script, and the environment of the other tool."""
+
+    ours: Path
+    theirs: Path
+    peer: Path
+
+    def ranks(self, dump: tuple[str, str, str]) -> list[tuple[Path, Path]]:
+        """Ours and theirs, step by step."""
+        name = "_".join(dump)
+        theirs = sorted((self.theirs / name).glob("step*/proc*"))
+        assert len(theirs) == (2 if dump[0] == "gpt" else 1)
+        return [(self.ours / name / rank.parent.name / "rank", rank) for rank in theirs]
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> Dumps:
+    """Made once for all tests."""
+    peer = mindstudio.environment()
+    folder = tmp_path_factory.mktemp("twins")
+    for name, python in (("mindstudio", str(peer / "bin" / "python")), ("ulpscope", sys.executable)):
+        ended = subprocess.run(
+            [python, str(SCRIPT), name, str(folder / name)], capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+    return Dumps(folder / "ulpscope", folder / "mindstudio", peer)
+
+
+@pytest.mark.parametrize("dump", DUMPS, ids="_".join)
+def test_its_rows_pair_by_exact_name(dumps: Dumps, dump: tuple[str, str, str]) -> None:
+    for ours, theirs in dumps.ranks(dump):
+        wanted, given = mindstudio.rows(theirs), mindstudio.rows(ours)
+        assert len(wanted) > 30
+        missing = [name for name in wanted if name not in given]
+        assert len(missing) <= 0.01 * len(wanted), missing
+
+
+@pytest.mark.parametrize("dump", DUMPS, ids="_".join)
+def test_arguments_have_the_same_type_and_shape(dumps: Dumps, dump: tuple[str, str, str]) -> None:
+    """Of forward rows. A dtype given by position is `{}` there: ours says which."""
+    for ours, theirs in dumps.ranks(dump):
+        given = mindstudio.rows(ours)
+        for name, wanted in mindstudio.rows(theirs).items():
+            if ".forward" in name and name in given and wanted is not None:
+                for key in ("type", "dtype", "shape", "requires_grad", "value"):
+                    if key in wanted:
+                        assert given[name][key] == wanted[key], (name, key)
+
+
+def close(given: Any, wanted: Any) -> bool:
+    """To 1e-5, with NaN equal to NaN."""
+    if isinstance(wanted, bool):
+        return given is wanted
+    if not math.isfinite(wanted):
+        return math.isnan(given) if math.isnan(wanted) else given == wanted
+    return math.isclose(given, wanted, rel_tol=1e-5, abs_tol=1e-5)
+
+
+@pytest.mark.parametrize("dump", STATISTICS, ids="_".join)
+def test_forward_statistics_agree(dumps: Dumps, dump: tuple[str, str, str]) -> None:
+    """To 1e-5, where it has a number. Its mean and norm of 16-bit tensors are rounded to 16 bits."""
+    for ours, theirs in dumps.ranks(dump):
+        given = mindstudio.rows(ours)
+        checked = 0
+        for name, wanted in mindstudio.rows(theirs).items():
+            if ".forward" not in name or name not in given or not isinstance(wanted, dict):
+                continue
+            rounded = wanted.get("dtype") in ("torch.bfloat16", "torch.float16")
+            for key in ("Max", "Min") if rounded else ("Max", "Min", "Mean", "Norm"):
+                if wanted.get(key) is not None:
+                    assert close(given[name][key], wanted[key]), (name, key, given[name], wanted)
+                    checked += 1
+        assert checked > 50
+
+
+@pytest.mark.parametrize("dump", DUMPS, ids="_".join)
+def test_parents_and_source_lines_are_the_same(dumps: Dumps, dump: tuple[str, str, str]) -> None:
+    """Modules in construct.json, and the innermost line of the script in stack.json, of forward calls."""
+    for ours, theirs in dumps.ranks(dump):
+        given, wanted = (json.loads((rank / "construct.json").read_text()) for rank in (ours, theirs))
+        shared = [name for name in wanted if ".forward" in name and name in given]
+        assert [given[name] for name in shared] == [wanted[name] for name in shared]
+        given, wanted = source_lines(ours), source_lines(theirs)
+        shared = [name for name in wanted if name in given]
+        assert len(shared) >= 0.99 * len(wanted)
+        assert [given[name] for name in shared] == [wanted[name] for name in shared]
+
+
+def source_lines(rank: Path) -> dict[str, str | None]:
+    """For each call the innermost line of the script that led to it."""
+    lines = {}
+    for names, frames in json.loads((rank / "stack.json").read_text()).values():
+        inside = [frame for frame in frames if SCRIPT.name in frame]
+        for name in names:
+            lines[name] = inside[0] if inside else None
+    return lines
+
+
+def test_its_own_commands_take_our_dumps(dumps: Dumps, tmp_path: Path) -> None:
+    compared = [
+        ("gpt", "statistics", "mix"),
+        ("gpt", "tensor", "mix"),
+        ("edges", "statistics", "L1"),
+        ("edges", "tensor", "L1"),
+    ]
+    lines = []
+    for dump in compared:
+        ours, theirs = dumps.ranks(dump)[0]
+        sides = ["-tp", str(ours / "dump.json"), "-gp", str(theirs / "dump.json")]
+        lines.append(["compare", *sides, "-o", str(tmp_path / "_".join(dump))])
+    checked = dumps.ours / "edges_statistics_L1" / "step0"
+    lines.append(["overflow_check", "-i", str(checked), "-o", str(tmp_path / "overflow")])
+    printed = mindstudio.commands(dumps.peer, lines)
+
+    for dump in compared:
+        (result,) = (tmp_path / "_".join(dump)).glob("compare_result_*.csv")
+        with result.open(newline="") as file:
+            found = list(csv.DictReader(file))
+        forward = [row for row in found if ".forward" in row["NPU Name"] and row["Bench Name"] != "N/A"]
+        assert len(forward) > 100, printed
+        wrong = [row for row in forward if row["Result"] != "pass"]
+        assert not wrong, wrong[:3]
+    (overflow,) = (tmp_path / "overflow").glob("anomaly_analyze_*.json")
+    ((first, *_),) = json.loads(overflow.read_text()).values()
+    assert first["op_name"] == "Torch.div.0.forward"

@@ -1,0 +1,276 @@
+"""Capture changes nothing: not one bit of any result, and nothing in torch that outlives it."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import ulpscope
+from capture_programs import PROGRAMS, Watch, changed, differences, observe
+from capture_programs.networks import Transformer, next_token_loss, sentences
+from patches import hooks_on_modules, hooks_on_node, hooks_on_tensor, left_behind, snapshot
+
+LEVELS = ("L0", "L1", "mix", "L2")
+# Programs whose tensors are also written to disk: memory that is shared, short-lived or odd.
+WRITTEN = [
+    "transformer",
+    "convolutions_with_residual_sums",
+    "lstm",
+    "writes_to_slices",
+    "writes_through_views",
+    "memory_shared_with_numpy",
+    "freed_and_reused_memory",
+    "storages_resized_to_nothing",
+    "checkpoints_not_reentrant",
+    "every_dtype",
+    "complex_numbers",
+    "sparse_tensors",
+    "sparse_embedding_gradients",
+    "nested_and_meta_tensors",
+    "empty_and_zero_dimensional",
+    "not_finite",
+    "tensor_subclasses",
+    "threads",
+    "data_loader_workers",
+    "no_grad_and_inference_mode",
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Small programs gain nothing from more."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@functools.cache
+def alone(name: str) -> dict[str, Any]:
+    """A program without capture. The first run is thrown away: torch loads and caches things in it."""
+    observe(name)
+    return observe(name)
+
+
+def watching(folder: Path, **settings: Any) -> Watch:
+    """Capture around the steps of a program. A program may open it more than once."""
+    opened = iter(range(100))
+    return lambda model: ulpscope.capture(folder / str(next(opened)), model=model, **settings)
+
+
+def ledgers(folder: Path) -> list[dict[str, Any]]:
+    """What the dumps under a folder say about themselves."""
+    return [json.loads(file.read_text()) for file in sorted(folder.glob("**/ledger.json"))]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_bit_is_the_same(name: str, level: str, tmp_path: Path) -> None:
+    alone(name)
+    before = snapshot()
+    found = observe(name, watching(tmp_path, level=level, strict=True))
+    assert changed(alone(name), found, level) == []
+    assert list(left_behind(before, snapshot())) == []
+    written = ledgers(tmp_path)
+    assert written
+    for ledger in written:
+        assert ledger["seen"] == ledger["recorded"] + sum(ledger["skipped"].values())
+        assert ledger["failed"] == {}
+        assert ledger["ended"] is None
+
+
+@pytest.mark.parametrize("level", ["mix", "L2"])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_every_bit_is_the_same_when_tensors_are_written(name: str, level: str, tmp_path: Path) -> None:
+    found = observe(name, watching(tmp_path, level=level, task="tensor", strict=True))
+    assert changed(alone(name), found, level) == []
+    assert all(ledger["failed"] == {} for ledger in ledgers(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"level": "mix", "task": "structure"},
+        {"level": "mix", "digest": "md5"},
+        {"level": "L1", "digest": "xxh3"},
+        {"level": "L1", "task": "tensor", "file_format": "npy"},
+        {"level": "L1", "task": "tensor", "file_format": "safetensors"},
+        {"level": "mix", "list": ["linear"]},
+        {"level": "L1", "data_mode": ["forward"]},
+        {"level": "mix", "step": [1]},
+        {"level": "L1", "stacks": False, "max_calls": 20},
+        {"level": "L1", "task": "tensor", "max_bytes": 4096},
+    ],
+    ids=lambda settings: "-".join(str(value) for value in settings.values()),
+)
+@pytest.mark.parametrize("name", ["transformer", "writes_to_slices", "checkpoints_reentrant"])
+def test_no_setting_changes_a_bit(name: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    found = observe(name, watching(tmp_path, **settings))
+    assert changed(alone(name), found, settings["level"]) == []
+
+
+def test_the_comparison_of_runs_finds_the_last_bit() -> None:
+    """Of a single parameter; otherwise nothing above proves anything."""
+
+    class Nudge(nn.Module):
+        def __init__(self, model: nn.Module) -> None:
+            super().__init__()
+            weight = next(model.parameters())
+            with torch.no_grad():
+                weight.view(-1).view(torch.int32)[0] ^= 1
+
+        def __enter__(self) -> Nudge:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def step(self) -> None:
+            pass
+
+    found = list(differences(alone("transformer"), observe("transformer", Nudge)))  # type: ignore[arg-type]
+    assert any("parameters" in line for line in found)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_hook_is_left(level: str, tmp_path: Path) -> None:
+    """On the model, on its parameters, on what it made, and on the graph of what it made."""
+    model = Transformer()
+    model.blocks[0].register_forward_hook(lambda module, args, output: None)
+    before, own = snapshot(), hooks_on_modules(model)
+    (batch,) = sentences(1)
+    with ulpscope.capture(tmp_path, model=model, level=level) as run:
+        next_token_loss(model, batch).backward()
+        kept = model(batch[:, :-1])
+        nodes = [next_token_loss(model, batch).grad_fn, model(batch[:, :-1]).grad_fn]
+        nodes.append((model.head.weight * 2).grad_fn)
+        run.step()
+        of_a_later_step = (model.head.weight * 2).exp().grad_fn
+    assert hooks_on_modules(model) == own
+    assert list(left_behind(before, snapshot())) == []
+    assert hooks_on_tensor(kept) == {}
+    assert [hooks_on_node(node) for node in [*nodes, of_a_later_step]] == [0, 0, 0, 0]
+
+
+def test_stop_is_enough(tmp_path: Path) -> None:
+    """Between stop and start torch is untouched as well, and nothing is recorded."""
+    model = Transformer(layers=1)
+    (batch,) = sentences(1)
+    before, own = snapshot(), hooks_on_modules(model)
+    run = ulpscope.capture(tmp_path, level="mix")
+    assert list(left_behind(before, snapshot())) == []
+    run.start(model)
+    model(batch[:, :-1])
+    run.stop()
+    assert list(left_behind(before, snapshot())) == []
+    assert hooks_on_modules(model) == own
+    torch.sin(torch.ones(2))
+    run.start(model)
+    torch.cos(torch.ones(2))
+    run.stop()
+    run.step()
+    run.close()
+    dump = json.loads((tmp_path / "step0" / "rank" / "dump.json").read_text())["data"]
+    assert "Torch.cos.0.forward" in dump
+    assert "Torch.sin.0.forward" not in dump
+
+
+def cycle(run: Any, model: nn.Module, x: torch.Tensor) -> None:
+    """One iteration with everything that capture holds on to: graphs, hooks, stacks, names."""
+    run.start(model)
+    model(x).square().sum().backward()
+    model(x)
+    run.stop()
+    run.step()
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_a_thousand_cycles_do_not_grow(task: str, tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 1))
+    x = torch.randn(2, 4)
+    warm_up, cycles = 200, 1000
+    run = ulpscope.capture(tmp_path, level="mix", task=task)
+    for _ in range(warm_up):
+        cycle(run, model, x)
+    gc.collect()
+    objects, peak = len(gc.get_objects()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    resident = resident_bytes()
+    for _ in range(cycles):
+        cycle(run, model, x)
+    gc.collect()
+    grown = len(gc.get_objects()) - objects
+    assert grown < 100, f"{grown} objects more after {cycles} cycles"
+    # Two kilobytes a cycle: less than one forgotten tensor, hook dictionary or stack.
+    assert resident_bytes() - resident < cycles * 2048
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 8 * 1024
+    run.close()
+    assert len(list(tmp_path.glob("step*/rank/dump.json"))) == warm_up + cycles
+
+
+def test_a_thousand_runs_do_not_grow(tmp_path: Path) -> None:
+    """Opened and closed each time, into the same folder."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True))
+    x = torch.randn(2, 4)
+
+    def once() -> None:
+        with ulpscope.capture(tmp_path, model=model, level="mix") as run:
+            model(x).sum().backward()
+            run.step()
+
+    for _ in range(100):
+        once()
+    gc.collect()
+    objects, resident, descriptors = len(gc.get_objects()), resident_bytes(), open_files()
+    for _ in range(1000):
+        once()
+    gc.collect()
+    assert len(gc.get_objects()) - objects < 100
+    assert resident_bytes() - resident < 1000 * 2048
+    assert open_files() == descriptors
+
+
+def resident_bytes() -> int:
+    """Memory of this process now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def open_files() -> int:
+    """File descriptors of this process."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_two_gloo_ranks(tmp_path: Path) -> None:
+    """DDP, both kinds of FSDP, distributed tensors and every collective, on two real processes."""
+    script = Path(__file__).with_name("capture_ranks.py")
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(script), str(rank), str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    printed = [rank.communicate(timeout=120)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(printed)
+    for rank in range(2):
+        found = json.loads((tmp_path / f"rank{rank}.json").read_text())
+        assert len(found) == 6 * len(LEVELS)
+        assert {name: lines for name, lines in found.items() if lines} == {}
+    for rank in range(2):
+        dump = tmp_path / "collectives_L1" / "step1" / f"rank{rank}" / "dump.json"
+        names = list(json.loads(dump.read_text())["data"])
+        assert "Distributed.all_reduce.1.forward" in names
+        assert "Distributed.batch_isend_irecv.0.forward" in names
