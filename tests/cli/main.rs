@@ -7,6 +7,7 @@ mod diff;
 mod help;
 mod ls;
 mod merge;
+mod run;
 mod show;
 mod stats;
 mod workspace;
