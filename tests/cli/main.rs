@@ -8,6 +8,7 @@ mod help;
 mod journal;
 mod ls;
 mod merge;
+mod run;
 mod show;
 mod stats;
 mod workspace;

@@ -4,6 +4,7 @@ mod compare;
 mod dumps;
 mod numbers;
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -38,6 +39,7 @@ pub(crate) struct Low {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Run(RunArgs),
     Compare(Box<CompareArgs>),
     Stats(StatsArgs),
     Diff(DiffArgs),
@@ -45,6 +47,17 @@ pub(crate) enum Command {
     Merge(MergeArgs),
     Ls(LsArgs),
     Show(ShowArgs),
+}
+
+/// Run a Python script and record what each call of torch in it takes and gives
+///
+/// Hands over to Python: this is python3 -m ulpscope run, for a Python that has the package ulpscope.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct RunArgs {
+    /// Options, then -- and the script with its arguments; ulpscope run --help tells the options
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 /// Show shape, dtype, statistics and first values of tensors

@@ -49,7 +49,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
     };
     let mut output = Output::of_process();
     match execute(low, &mut output) {
-        Ok(exit) => exit.code(),
+        Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => Exit::Done.code(),
         Err(error) => {
             output.complain(&format!("error: {error:#}"));
@@ -58,7 +58,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
-fn execute(low: Low, output: &mut Output) -> anyhow::Result<Exit> {
+fn execute(low: Low, output: &mut Output) -> anyhow::Result<u8> {
     let mut pool = rayon::ThreadPoolBuilder::new();
     if let Some(threads) = low.threads {
         // More threads than cores only get in each other's way, and thousands of them stop the machine.
@@ -68,6 +68,7 @@ fn execute(low: Low, output: &mut Output) -> anyhow::Result<Exit> {
     // A pool of our own, not the process's: under Python there may be other users of that one.
     pool.build()?.install(|| {
         let exit = match low.command {
+            Command::Run(args) => return commands::run::Run::from(args).run(),
             Command::Stats(args) => commands::stats::Stats::try_from(args)?.run(output),
             Command::Compare(args) => commands::compare::Compare::from(*args).run(output),
             Command::Diff(args) => commands::diff::Diff::from(args).run(output),
@@ -78,6 +79,6 @@ fn execute(low: Low, output: &mut Output) -> anyhow::Result<Exit> {
         }?;
         // Whoever reads us may have seen enough; what was found is still so.
         output::unless_broken_pipe(output.flush())?;
-        Ok(exit)
+        Ok(exit.code())
     })
 }

@@ -195,8 +195,8 @@ class _Session:
             if not self._said_not_debug:
                 log.warning("save records at level debug only; the level is %s", self._settings.level)
                 self._said_not_debug = True
-            return
-        self.run.save(variable, name, save_backward)
+        elif self._enabled:
+            self.run.save(variable, name, save_backward)
 
     def set_init_step(self, step: int) -> None:
         self._step = dataclasses.replace(self._settings, init_step=step).init_step
@@ -218,12 +218,12 @@ class _Session:
 
     def _start_run(self) -> None:
         if self._enabled and not self.run.steps_done:
-            seed.capture_started()
+            seed.remove_dropout()
             self.run.start(self._model)
 
     def _stop_run(self) -> None:
         self.run.stop()
-        seed.capture_stopped()
+        seed.restore_dropout()
 
     def _follow_config(self) -> None:
         """Does what a changed config.json says: on, off, or on with other settings."""

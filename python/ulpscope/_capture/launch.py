@@ -11,13 +11,11 @@ torch is not imported before the script does it: what a script sets in the envir
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ulpscope._capture import seed
 from ulpscope._capture.after_import import after_import
 from ulpscope._capture.config import Config
 from ulpscope._capture.program import Program, hide_ourselves
@@ -25,8 +23,6 @@ from ulpscope._capture.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from ulpscope._capture.run import Run
-
-log = logging.getLogger("ulpscope.capture")
 
 _DESCRIPTION = """\
 Runs a Python script and records what each call of torch in it takes and gives.
@@ -100,7 +96,6 @@ class _Recording:
 
         self._run = Run(self._settings)
         self._hook = register_optimizer_step_post_hook(self._after_optimizer_step)
-        seed.capture_started()
         self._run.start()
 
     def _after_optimizer_step(self, optimizer: Any, args: Any, keywords: Any) -> None:
@@ -120,7 +115,6 @@ class _Recording:
         run, self._run = self._run, None
         if run is not None:
             run.close()
-            seed.capture_stopped()
 
 
 def _split(parser: argparse.ArgumentParser, arguments: list[str]) -> tuple[list[str], list[str]]:

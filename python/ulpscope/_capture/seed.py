@@ -31,46 +31,27 @@ class _Dropout:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._unwanted = False
         self._removed = False
+        self.unwanted = False
 
-    def remove(self) -> None:
-        with self._lock:
-            self._unwanted = True
-            self._take_out()
-
-    def restore(self) -> None:
-        with self._lock:
-            self._unwanted = False
-            self._put_back()
-
-    def capture_started(self) -> None:
-        with self._lock:
-            if self._unwanted:
-                self._take_out()
-
-    def capture_stopped(self) -> None:
-        with self._lock:
-            self._put_back()
-
-    def _take_out(self) -> None:
-        if self._removed:
-            return
+    def take_out(self) -> None:
         import torch
 
-        for name in _DROPOUTS:
-            setattr(torch._VF, name, _without_effect(getattr(torch._VF, name)))
-        self._removed = True
+        with self._lock:
+            if not self._removed:
+                for name in _DROPOUTS:
+                    setattr(torch._VF, name, _without_effect(getattr(torch._VF, name)))
+                self._removed = True
 
-    def _put_back(self) -> None:
-        if not self._removed:
-            return
-        import torch
+    def put_back(self) -> None:
+        with self._lock:
+            if self._removed:
+                import torch
 
-        # torch._VF finds its functions by name when asked; ours were put in front of them.
-        for name in _DROPOUTS:
-            delattr(torch._VF, name)
-        self._removed = False
+                # torch._VF looks its functions up when asked; ours only stood in front of them.
+                for name in _DROPOUTS:
+                    delattr(torch._VF, name)
+                self._removed = False
 
 
 def _without_effect(dropout: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,8 +68,9 @@ class Seeded:
     """What ``seed_all`` has changed and can be put back: dropout. A context manager, too."""
 
     def restore(self) -> None:
-        """Lets dropout work again. Does nothing where it does."""
-        _dropout.restore()
+        """Lets dropout work again, for good. Does nothing where it does."""
+        _dropout.unwanted = False
+        _dropout.put_back()
 
     def __enter__(self) -> Seeded:
         return self
@@ -123,7 +105,8 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> 
     if mode:
         _be_deterministic()
     if rm_dropout:
-        _dropout.remove()
+        _dropout.unwanted = True
+        _dropout.take_out()
     return Seeded()
 
 
@@ -139,11 +122,12 @@ def _be_deterministic() -> None:
     torch.backends.cudnn.benchmark = False
 
 
-def capture_started() -> None:
-    """Capture records from here on: dropout that is to be out is taken out."""
-    _dropout.capture_started()
+def remove_dropout() -> None:
+    """Takes dropout out again, where ``seed_all`` was asked to: capture starts."""
+    if _dropout.unwanted:
+        _dropout.take_out()
 
 
-def capture_stopped() -> None:
-    """Capture no longer records: dropout works as the script has it."""
-    _dropout.capture_stopped()
+def restore_dropout() -> None:
+    """Lets dropout work as the script has it: capture has stopped. A later start takes it out again."""
+    _dropout.put_back()

@@ -5,5 +5,6 @@ pub(crate) mod convert;
 pub(crate) mod diff;
 pub(crate) mod ls;
 pub(crate) mod merge;
+pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod stats;

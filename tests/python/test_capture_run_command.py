@@ -1,0 +1,276 @@
+"""``ulpscope run``: the script runs as without it, and its dump has the steps that were asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TRAIN = """\
+import sys
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    optimizer.zero_grad()
+    loss = model(torch.ones(2, 4)).square().mean()
+    loss.backward()
+    optimizer.step()
+    print(step, loss.item().hex())
+"""
+
+
+def script(folder: Path, text: str, name: str = "train.py") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def python(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *map(str, words)], cwd=folder, capture_output=True, text=True)
+
+
+def run(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """``ulpscope run --dump-path dump`` and more words, in a folder."""
+    return python(folder, "-m", "ulpscope", "run", "--dump-path", "dump", *words)
+
+
+def steps(folder: Path) -> dict[str, list[str]]:
+    """The calls of each step of the dump."""
+    return {
+        path.name: list(json.loads((path / "rank" / "dump.json").read_text())["data"])
+        for path in sorted((folder / "dump").iterdir())
+    }
+
+
+def forward(calls: list[str]) -> list[str]:
+    return [call for call in calls if call.endswith("forward") and "linear" in call]
+
+
+def test_steps_come_from_the_optimizer(tmp_path: Path) -> None:
+    script(tmp_path, TRAIN)
+    plain = python(tmp_path, "train.py")
+    ran = run(tmp_path, "--", "train.py")
+    assert (ran.returncode, ran.stdout) == (0, plain.stdout), ran.stderr
+    assert ran.stderr == plain.stderr + f"ulpscope: the dump is in {tmp_path / 'dump'}\n"
+    # After the fourth step there is nothing of a fifth.
+    recorded = {step: forward(calls) for step, calls in steps(tmp_path).items() if calls}
+    linear = ["Functional.linear.0.forward", "Functional.linear.1.forward"]
+    assert recorded == {f"step{n}": linear for n in range(4)}
+
+
+def test_only_the_wanted_steps_are_recorded(tmp_path: Path) -> None:
+    script(tmp_path, TRAIN)
+    ran = run(tmp_path, "--step", "0,2", "train.py")
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(steps(tmp_path)) == ["step0", "step2"]
+
+
+def test_after_the_last_wanted_step_torch_is_as_without_us(tmp_path: Path) -> None:
+    text = TRAIN + (
+        "from torch.overrides import _get_current_function_mode_stack as modes\n"
+        "assert modes() == [], modes()\n"
+    )
+    script(tmp_path, text)
+    ran = run(tmp_path, "--step", "0", "--", "train.py")
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_of_two_optimizers_the_first_gives_the_beat(tmp_path: Path) -> None:
+    text = TRAIN.replace(
+        "for step",
+        "second = torch.optim.SGD(model.parameters(), lr=0.1)\nfor step",
+    ).replace("    optimizer.step()", "    optimizer.step(); second.step()")
+    script(tmp_path, text)
+    assert run(tmp_path, "--step", "0-9", "--", "train.py").returncode == 0
+    assert [step for step, calls in steps(tmp_path).items() if forward(calls)] == [
+        f"step{n}" for n in range(4)
+    ]
+
+
+def test_without_an_optimizer_all_is_step_0(tmp_path: Path) -> None:
+    script(
+        tmp_path,
+        "import torch\nfor _ in range(3):\n    torch.nn.functional.linear(torch.ones(1), torch.ones(3, 1))\n",
+    )
+    assert run(tmp_path, "--", "train.py").returncode == 0
+    assert {step: len(forward(calls)) for step, calls in steps(tmp_path).items()} == {"step0": 3}
+
+
+def test_at_levels_with_modules_the_model_is_found(tmp_path: Path) -> None:
+    script(tmp_path, TRAIN)
+    assert run(tmp_path, "--level", "L0", "--step", "0", "--", "train.py").returncode == 0
+    assert "Module.0.Linear.forward.0" in steps(tmp_path)["step0"]
+
+
+def test_flags_count_before_the_file(tmp_path: Path) -> None:
+    script(tmp_path, TRAIN)
+    config = {"dump_path": "elsewhere", "step": [1], "level": "L0", "task": "structure"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ran = run(tmp_path, "--config", "config.json", "--level", "L1", "--task", "statistics", "--", "train.py")
+    assert ran.returncode == 0, ran.stderr
+    assert {step: forward(calls) for step, calls in steps(tmp_path).items()} == {
+        "step1": ["Functional.linear.0.forward", "Functional.linear.1.forward"]
+    }
+
+
+WHO_AM_I = """\
+import sys
+import __main__
+import beside
+print(sys.argv, sys.path[0], __name__, __file__, __package__, __spec__ and __spec__.name, __doc__)
+print(__main__.__dict__ is globals(), sorted(globals()), "torch" in sys.modules, beside.__name__)
+"""
+
+
+def test_a_script_sees_what_it_sees_without_us(tmp_path: Path) -> None:
+    script(tmp_path, '"""A doc."""\n' + WHO_AM_I, "folder/who.py")
+    script(tmp_path, "", "folder/beside.py")
+    words = ["folder/who.py", "--help", "-m", "--", "x"]
+    plain = python(tmp_path, *words)
+    assert plain.returncode == 0, plain.stderr
+    for dashes in (["--"], []):
+        assert run(tmp_path, *dashes, *words).stdout == plain.stdout
+
+
+def test_a_link_to_a_script_finds_what_is_beside_the_script(tmp_path: Path) -> None:
+    script(tmp_path, WHO_AM_I, "folder/who.py")
+    script(tmp_path, "", "folder/beside.py")
+    (tmp_path / "link.py").symlink_to("folder/who.py")
+    plain = python(tmp_path, "link.py")
+    assert plain.returncode == 0, plain.stderr
+    assert run(tmp_path, "--", "link.py").stdout == plain.stdout
+
+
+@pytest.mark.parametrize("name", ["pack.who", "pack"])
+def test_a_module_sees_what_it_sees_without_us(tmp_path: Path, name: str) -> None:
+    script(tmp_path, "", "pack/__init__.py")
+    script(tmp_path, WHO_AM_I, "pack/who.py")
+    script(tmp_path, WHO_AM_I, "pack/__main__.py")
+    script(tmp_path, "", "beside.py")
+    plain = python(tmp_path, "-m", name, "--level", "x")
+    assert plain.returncode == 0, plain.stderr
+    for dashes in (["--"], []):
+        assert run(tmp_path, *dashes, "-m", name, "--level", "x").stdout == plain.stdout
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "raise ValueError('boom')",
+        "sys.exit(7)",
+        "sys.exit('last words')",
+        "sys.exit()",
+        "raise KeyboardInterrupt",
+        "try:\n    {}[1]\nexcept KeyError as error:\n    raise OSError('then') from error",
+        "torch.nn.functional.linear(torch.ones(2, 3), torch.ones(2, 4))",
+        "import nothing_of_that_name",
+        "exec('x = = 1')",
+        "import threading; threading.Thread(target=lambda: print('still here')).start(); sys.exit(3)",
+        "import atexit; atexit.register(lambda: print('bye'))",
+    ],
+)
+def test_the_script_ends_as_without_us(tmp_path: Path, end: str) -> None:
+    script(tmp_path, f"import sys\nimport torch\ntorch.ones(2) + 1\n{end}\n")
+    plain = python(tmp_path, "train.py")
+    ran = run(tmp_path, "--", "train.py")
+    dump = f"ulpscope: the dump is in {tmp_path / 'dump'}\n"
+    assert (ran.returncode, ran.stdout) == (plain.returncode, plain.stdout)
+    assert ran.stderr.replace(dump, "") == plain.stderr
+    assert dump in ran.stderr
+    assert (tmp_path / "dump" / "step0" / "rank" / "dump.json").exists(), "the capture was closed"
+
+
+def test_a_script_that_is_no_python_is_told_so_as_without_us(tmp_path: Path) -> None:
+    script(tmp_path, "x = = 1\n")
+    plain = python(tmp_path, "train.py")
+    ran = run(tmp_path, "--", "train.py")
+    assert ran.returncode == plain.returncode == 1
+    assert ran.stderr.endswith(plain.stderr)
+    assert "ulpscope: torch was not imported, nothing was recorded" in ran.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_a_signal_kills_as_without_us(tmp_path: Path) -> None:
+    script(tmp_path, "import os, signal, torch\ntorch.ones(1) + 1\nos.kill(os.getpid(), signal.SIGTERM)\n")
+    assert run(tmp_path, "--", "train.py").returncode == -signal.SIGTERM
+    assert (tmp_path / "dump" / "step0" / "rank" / "journal.jsonl").exists()
+
+
+def test_the_users_own_excepthook_is_called(tmp_path: Path) -> None:
+    text = (
+        "import sys, traceback\n"
+        "def hook(kind, value, trace):\n"
+        "    print(kind.__name__, [frame.name for frame in traceback.extract_tb(trace)])\n"
+        "sys.excepthook = hook\n"
+        "1 / 0\n"
+    )
+    script(tmp_path, text)
+    assert run(tmp_path, "--", "train.py").stdout == "ZeroDivisionError ['<module>']\n"
+
+
+def test_what_the_script_sets_before_torch_counts(tmp_path: Path) -> None:
+    script(
+        tmp_path,
+        "import os\nos.environ['OMP_NUM_THREADS'] = '1'\nimport torch\nprint(torch.get_num_threads())\n",
+    )
+    assert run(tmp_path, "--", "train.py").stdout == "1\n"
+
+
+def test_torch_keeps_its_loader(tmp_path: Path) -> None:
+    script(
+        tmp_path,
+        "import torch\nprint(type(torch.__loader__).__name__, type(torch.__spec__.loader).__name__)\n",
+    )
+    assert run(tmp_path, "--", "train.py").stdout == python(tmp_path, "train.py").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--", "none.py"], "none.py does not exist; expected a Python script, or -m and a module"),
+        (["--", "."], ". is a folder; expected a Python script, or -m and a module"),
+        (["--", "-m"], "-m has no module after it"),
+        (["--", "-m", "no.such.module"], "no module named no.such.module that can be run"),
+        ([], "the script to run is missing; give it after --"),
+        (["--level", "L9", "--", "train.py"], "--level is 'L9'; expected one of L0, L1, mix, L2, debug"),
+        (["--format", "bin", "--", "train.py"], "--format is 'bin'; expected one of pt, npy, safetensors"),
+        (["--data-mode", "in", "train.py"], "--data-mode is ['in']; expected words out of"),
+        (["--task", "free_benchmark", "train.py"], "--task is 'free_benchmark', which is not supported"),
+        (["--max-calls", "many", "train.py"], "argument --max-calls: invalid int value: 'many'"),
+        (["--frobnicate", "train.py"], "unrecognized arguments: --frobnicate"),
+        (["--config", "none.json", "train.py"], "none.json cannot be read: No such file"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_runs(
+    tmp_path: Path, words: list[str], message: str
+) -> None:
+    script(tmp_path, "print('ran')")
+    ran = run(tmp_path, *words)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert message in ran.stderr
+    assert not (tmp_path / "dump").exists()
+
+
+def test_without_a_folder_it_asks_for_one(tmp_path: Path) -> None:
+    script(tmp_path, "print('ran')")
+    ran = python(tmp_path, "-m", "ulpscope", "run", "train.py")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "--dump-path is missing; give the folder to write to" in ran.stderr
+
+
+def test_help_tells_every_flag(tmp_path: Path) -> None:
+    ran = python(tmp_path, "-m", "ulpscope", "run", "--help")
+    assert ran.returncode == 0
+    assert "ulpscope run --dump-path dumps/cpu -- train.py" in ran.stdout
+    flags = ["level", "task", "step", "rank", "list", "scope", "data-mode", "digest", "format", "max-bytes"]
+    for flag in [*flags, "max-calls", "strict", "config"]:
+        assert f"--{flag} " in ran.stdout
