@@ -74,8 +74,6 @@ class Run:
             self._model = model
         # A place that cannot be written to is told now, not in the middle of a run.
         self._settings.dump_path.mkdir(parents=True, exist_ok=True)
-        if not self._started:
-            seed.capture_started()
         self._started = True
         self._update()
 
@@ -133,7 +131,7 @@ class Run:
         self._savings.flush()
         self._recorder.next_step()
         self._closed = True
-        seed.capture_stopped()
+        seed.restore_dropout()
 
     def _is_wanted(self) -> bool:
         settings = self._settings
