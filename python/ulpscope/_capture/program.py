@@ -49,11 +49,9 @@ class Program:
         sys.argv = [self._target, *self._arguments]
         _set_first_path(str(Path(self._target).resolve().parent))
         file = str(Path(self._target).absolute())
-        main = ModuleType("__main__")
+        main = _new_main(cached=None)
         main.__file__ = file
         main.__loader__ = SourceFileLoader("__main__", file)
-        main.__dict__["__builtins__"] = __builtins__
-        main.__dict__["__cached__"] = None
         with io.open_code(file) as source:
             code = compile(source.read(), file, "exec", dont_inherit=True)
         return code, main
@@ -72,16 +70,24 @@ class Program:
         if spec is None or code is None:
             print(f"ulpscope run: error: no module named {name} that can be run", file=sys.stderr)
             raise SystemExit(2)
-        main = ModuleType("__main__")
+        main = _new_main(cached=spec.cached)
         main.__file__ = spec.origin
         main.__loader__ = loader
         main.__package__ = spec.parent
         main.__spec__ = spec
-        main.__dict__["__builtins__"] = __builtins__
-        main.__dict__["__cached__"] = spec.cached
         if spec.origin:
             sys.argv[0] = spec.origin
         return code, main
+
+
+def _new_main(cached: str | None) -> ModuleType:
+    main = ModuleType("__main__")
+    values = {"__builtins__": __builtins__, "__annotations__": {}, "__cached__": cached}
+    # Which of them a __main__ has, depends on the release of Python.
+    main.__dict__.update(
+        (name, values[name]) for name in values.keys() & vars(sys.modules["__main__"]).keys()
+    )
+    return main
 
 
 def _set_first_path(folder: str) -> None:
