@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from ulpscope._capture import models, wrappers
 from ulpscope._capture.collectives import add_collectives
@@ -54,6 +55,7 @@ class Installation:
         if self._sees_apis:
             wrappers.add_operators(self._patches, self._recorder)
             wrappers.add_engine(self._patches, self._with_mode)
+            wrappers.add_fast_paths(self._patches, self._without_mode)
             wrappers.add_autograd_functions(self._patches, self._recorder, self._suspended)
             self._flush_collectives = add_collectives(self._patches, self._recorder)
             for (module, api), prefix in custom.items():
@@ -90,7 +92,7 @@ class Installation:
             return
         for _, base, module in models.named_modules(prefix, root):
             for name, parameter in module.named_parameters(recurse=False):
-                if parameter.requires_grad and parameter.is_leaf:
+                if not is_lazy(parameter) and parameter.requires_grad and parameter.is_leaf:
                     hook = self._gradient_hook(base, name)
                     self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
 
@@ -140,6 +142,18 @@ class Installation:
             yield
         finally:
             self._resume()
+
+    @contextlib.contextmanager
+    def _without_mode(self) -> Iterator[None]:
+        """Without the function mode, on this thread."""
+        is_on = _is_on_stack(self._recorder)
+        if is_on:
+            _take_off_stack(self._recorder)
+        try:
+            yield
+        finally:
+            if is_on:
+                torch._C._push_on_torch_function_stack(self._recorder)
 
     @contextlib.contextmanager
     def _with_mode(self) -> Iterator[None]:

@@ -92,7 +92,8 @@ class Run:
             return
         self._savings.flush()
         self._installation.next_step()
-        self._recorder.next_step()
+        # Also a step in which nothing happened has its dump, which says so.
+        self._recorder.next_step(self._started and self._is_wanted())
         self._step += 1
         self._update()
 
@@ -129,7 +130,7 @@ class Run:
             return
         self.stop()
         self._savings.flush()
-        self._recorder.next_step()
+        self._recorder.next_step(False)
         self._closed = True
         seed.restore_dropout()
 

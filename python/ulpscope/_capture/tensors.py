@@ -29,18 +29,26 @@ class Unusual(NamedTuple):
 
 def describe(tensor: torch.Tensor) -> Unusual:
     """Where the elements of a tensor can be read. Runs nothing but copies, and none within a captured graph."""
-    with torch._C.DisableTorchFunction(), torch.no_grad():
-        name, extra = _class_name(tensor), ""
-        local = tensor
-        if name == "torch.distributed.tensor.DTensor":
-            placements = [str(placement) for placement in tensor.placements]  # type: ignore[attr-defined]
-            mesh = tensor.device_mesh.mesh.tolist()  # type: ignore[attr-defined]
-            extra = f',"device_mesh":{json.dumps(mesh)},"placements":{json.dumps(placements)}'
-            local = tensor._local_tensor  # type: ignore[attr-defined]
-        readable, why_not = _readable(local)
-        dtype = str(tensor.dtype)
-        shape = [int(size) for size in tensor.shape] if not tensor.is_nested else []
-        return Unusual(name, extra, dtype, shape, readable, why_not)
+    try:
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            return _describe(tensor)
+    except Exception as error:
+        # A class of tensors may refuse anything; of this one there is only the name to tell.
+        return Unusual(_class_name(tensor), "", "", [], None, f"{type(tensor).__name__}: {error}")
+
+
+def _describe(tensor: torch.Tensor) -> Unusual:
+    name, extra = _class_name(tensor), ""
+    local = tensor
+    if name == "torch.distributed.tensor.DTensor":
+        placements = [str(placement) for placement in tensor.placements]  # type: ignore[attr-defined]
+        mesh = tensor.device_mesh.mesh.tolist()  # type: ignore[attr-defined]
+        extra = f',"device_mesh":{json.dumps(mesh)},"placements":{json.dumps(placements)}'
+        local = tensor._local_tensor  # type: ignore[attr-defined]
+    readable, why_not = _readable(local)
+    dtype = str(tensor.dtype)
+    shape = [int(size) for size in tensor.shape] if not tensor.is_nested else []
+    return Unusual(name, extra, dtype, shape, readable, why_not)
 
 
 def add(parts: list[torch.Tensor]) -> torch.Tensor | None:

@@ -129,6 +129,17 @@ def add_engine(patches: Patches, with_mode: Callable[[], Any]) -> None:
     patches.add(variable, "_execution_engine", _Engine(variable._execution_engine, with_mode))
 
 
+def add_fast_paths(patches: Patches, without_mode: Callable[[], Any]) -> None:
+    """Modules that take another path when somebody listens (``nn.TransformerEncoderLayer``) are not told of us."""
+    original = torch.overrides.has_torch_function
+
+    def has_torch_function(relevant_args: Any) -> bool:
+        with without_mode():
+            return bool(original(relevant_args))
+
+    patches.add(torch.overrides, "has_torch_function", has_torch_function)
+
+
 def add_threads(patches: Patches, in_thread: Callable[[], Any]) -> None:
     """Threads that are started from now on: function modes are a thread's own."""
     original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]

@@ -40,6 +40,11 @@ impl Ledger {
         count(&mut self.notes, text);
     }
 
+    /// Whether there is nothing to say.
+    pub(super) fn is_empty(&self) -> bool {
+        self.seen == 0 && self.notes.is_empty()
+    }
+
     /// The line of the journal.
     pub(super) fn push(&self, ended: Option<&str>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"ledger\":{\"seen\":");

@@ -144,18 +144,20 @@ impl Recorder {
             Treatment::Record => {}
         }
         let arguments = Arguments { args, kwargs };
-        let begun =
-            recorder.guarded(py, &function.base, recorder.begin_function(py, &function, arguments))?;
+        // Neither another mode nor a class of tensors is to see what is asked of the arguments here.
+        let begun = recorder.torch.plainly(py, || recorder.begin_function(py, &function, arguments));
+        let begun = recorder.guarded(py, &function.base, begun)?;
         let result = func.call(args, kwargs);
         let Some(begun) = begun else { return result };
         match &result {
             Ok(output) => {
                 let name = Arc::clone(&begun.name);
-                if function.changes_input {
-                    let changed = recorder.note_changed(args, &name);
-                    recorder.guarded(py, &name, changed)?;
-                }
-                let ended = recorder.end_call(slf, begun, output, None);
+                let ended = recorder.torch.plainly(py, || {
+                    if function.changes_input {
+                        recorder.note_changed(args, &name)?;
+                    }
+                    recorder.end_call(slf, begun, output, None)
+                });
                 recorder.guarded(py, &name, ended)?;
             }
             Err(_) => {
@@ -396,13 +398,18 @@ impl Recorder {
         self.finish(py, true)
     }
 
-    /// Ends the step: its dump is whole, and counters begin anew.
-    fn next_step(&self, py: Python<'_>) -> PyResult<()> {
+    /// Ends the step: its dump is whole, and counters begin anew. A step in which nothing was recorded has a dump if the
+    /// ledger has something to say, or if one is wanted.
+    fn next_step(&self, py: Python<'_>, wants_dump: bool) -> PyResult<()> {
         if !self.is_own_process() {
             return Ok(());
         }
         let flushed = self.flush_gradients(py);
         self.guarded(py, "gradients", flushed)?;
+        if wants_dump || self.locked(|state| !state.ledger.is_empty()) {
+            let opened = self.append(py, |_| Ok(()));
+            self.guarded(py, "dump", opened)?;
+        }
         let finished = self.finish(py, false);
         self.locked(State::next_step);
         self.flow.forget();
@@ -577,7 +584,7 @@ impl Recorder {
     ) -> PyResult<Bound<'py, PyAny>> {
         let result = get.call(args, kwargs)?;
         if self.torch.is_plain_tensor(&result) {
-            let noted = self.note_property(get, args, &result);
+            let noted = self.torch.plainly(get.py(), || self.note_property(get, args, &result));
             self.guarded(get.py(), "property", noted)?;
         }
         Ok(result)
