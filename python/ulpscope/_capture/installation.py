@@ -46,9 +46,8 @@ class Installation:
     def install(self, model: Any, custom: CustomApis) -> None:
         """Puts everything in place."""
         self.installed = True
-        if model is not None:
-            for prefix, root in models.roots_of(model):
-                self._add_root(prefix, root)
+        for prefix, root in models.roots_of(model) if model is not None else ():
+            self._add_root(prefix, root)
         self._patches = Patches()
         if self._tracks_modules:
             wrappers.add_modules(self._patches, self._recorder, self._discover if model is None else None)
@@ -87,9 +86,12 @@ class Installation:
 
     def _add_root(self, prefix: str, root: torch.nn.Module) -> None:
         self._roots.append(root)
-        models.add_model(self._recorder, prefix, root, self._layers)
-        if not self._sees_modules:
-            return
+        with torch._C.DisableTorchFunction():
+            models.add_model(self._recorder, prefix, root, self._layers)
+            if self._sees_modules:
+                self._watch_parameters(prefix, root)
+
+    def _watch_parameters(self, prefix: str, root: torch.nn.Module) -> None:
         for _, base, module in models.named_modules(prefix, root):
             for name, parameter in module.named_parameters(recurse=False):
                 if not is_lazy(parameter) and parameter.requires_grad and parameter.is_leaf:
@@ -100,8 +102,10 @@ class Installation:
         def accumulated(parameter: torch.Tensor) -> None:
             number = self._fired.get((base, name), 0)
             self._fired[base, name] = number + 1
-            if parameter.grad is not None:
-                self._recorder.parameter_gradient(base, name, number, parameter.grad)
+            with torch._C.DisableTorchFunction():
+                gradient = parameter.grad
+            if gradient is not None:
+                self._recorder.parameter_gradient(base, name, number, gradient)
 
         return accumulated
 
