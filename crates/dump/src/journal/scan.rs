@@ -249,18 +249,11 @@ fn without_zeros(bytes: &[u8]) -> usize {
     rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)
 }
 
-/// Where the next newline is: eight bytes at a time, for data lines are long.
-fn newline(bytes: &[u8], mut at: usize) -> Option<usize> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
-        let zero_where_newline = u64::from_le_bytes(*eight) ^ (ONES * u64::from(b'\n'));
-        let found = zero_where_newline.wrapping_sub(ONES) & !zero_where_newline & HIGH;
-        if found != 0 {
-            return Some(at + found.trailing_zeros() as usize / 8);
-        }
-        at += 8;
-    }
-    let rest = bytes.get(at..).unwrap_or_default();
-    rest.iter().position(|&byte| byte == b'\n').map(|ahead| at + ahead)
+/// Where the next newline is. Data lines are long, so bytes are looked at in blocks that take a few instructions each.
+fn newline(bytes: &[u8], at: usize) -> Option<usize> {
+    const BLOCK: usize = 64;
+    let (blocks, _) = bytes.get(at..)?.as_chunks::<BLOCK>();
+    let has_newline = |block: &[u8; BLOCK]| block.iter().fold(false, |has, &byte| has | (byte == b'\n'));
+    let from = at + BLOCK * blocks.iter().take_while(|block| !has_newline(block)).count();
+    bytes[from..].iter().position(|&byte| byte == b'\n').map(|ahead| from + ahead)
 }
