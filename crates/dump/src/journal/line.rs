@@ -6,7 +6,7 @@ use ulpscope_formats::json::{Event, Reader};
 use ulpscope_formats::{Error, Fault};
 
 /// Longest name of a call.
-const MAX_NAME_BYTES: u64 = 1 << 16;
+pub(super) const MAX_NAME_BYTES: u64 = 1 << 16;
 
 /// Text of a line in a journal: one whole value of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

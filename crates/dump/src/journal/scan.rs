@@ -10,7 +10,7 @@ use ulpscope_formats::{Bytes, Error, Fault, Place as FilePlace};
 
 use super::line::{self, CallLine, Line, Span};
 use super::outline::{Call, MAX_CALLS, NONE, Outline, Place};
-use super::{MARK, has_mark};
+use super::{MARK, has_mark, quick};
 use crate::key::parse_key;
 use crate::ledger::MAX_LEDGER_BYTES;
 
@@ -76,7 +76,10 @@ impl<'p> Scan<'p> {
                     Ok(())
                 }
                 _ if text.trim_ascii().is_empty() => Ok(()),
-                line => line::read(text, line, at as u64).and_then(|line| self.take(line, journal)),
+                line => match quick::read(text, at as u64) {
+                    Some(line) => self.take(line, journal),
+                    None => line::read(text, line, at as u64).and_then(|line| self.take(line, journal)),
+                },
             };
             match taken {
                 Ok(()) => {}
