@@ -256,7 +256,7 @@ proptest! {
 #[test]
 fn room_can_be_left_for_containers_around_a_value() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-    for (depth, fits) in [(json::MAX_DEPTH - 2, true), (json::MAX_DEPTH - 1, false)] {
+    for (depth, fits) in [(MAX_DEPTH - 2, true), (MAX_DEPTH - 1, false)] {
         let text = nested(depth);
         assert_eq!(Reader::new(text.as_bytes()).leaving_room(2).skip_value().is_ok(), fits);
         assert_eq!(json::read(format!("[[{text}]]").as_bytes()).is_ok(), fits);

@@ -160,7 +160,8 @@ impl<'p> Scan<'p> {
             return Err(self.here(Fault::malformed(format!("an id above {last}"), id.to_string())));
         }
         if !self.names.insert(self.hasher.hash_one(call.name_at.of(journal))) {
-            return Err(self.here(Fault::malformed("a name that is new", format!("{} again", call.name))));
+            return Err(self
+                .here(Fault::malformed("a name that is new", format!("{} again", line::shown(&call.name)))));
         }
         let stack = match call.stack {
             None => NONE,
