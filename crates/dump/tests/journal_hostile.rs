@@ -105,6 +105,19 @@ fn depth_and_length_have_limits() {
 }
 
 #[test]
+fn many_bad_lines_are_counted() {
+    let scratch = Scratch::new();
+    let again = format!("{{\"call\":\"{}\"}}\n", "n".repeat(60_000));
+    let text = format!("{HEADER}{}{{\"ledger\":{{\"seen\":1,\"recorded\":1}}}}\n", again.repeat(101));
+    scratch.file("journal.jsonl", &text);
+    assert_eq!(scratch.rank().problems().count(), 100);
+    journal::finish(scratch.path()).unwrap();
+    let notes = scratch.rank().ledger().unwrap().notes;
+    assert_eq!((notes.len(), notes[20].as_str()), (21, "80 more lines of the journal could not be read"));
+    assert!(notes[0].len() < 1000, "{}", notes[0]);
+}
+
+#[test]
 fn damage_in_a_text_is_found_when_it_is_read() {
     let scratch = Scratch::new();
     let text = format!(

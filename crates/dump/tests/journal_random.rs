@@ -143,7 +143,7 @@ fn read(rank: &Rank) -> Vec<Known> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_journal_cut_anywhere_reads_as_what_was_written_by_then(acts in prop::collection::vec(act(), 0..10)) {

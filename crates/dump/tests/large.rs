@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ulpscope_dump::{Dump, Rank, Select};
+use ulpscope_dump::{Dump, Rank, Select, journal};
 
 /// Bytes of a `dump.json`, and lines of a `.pkl`.
 const JSON_BYTES: u64 = 1_000_000_000;
@@ -32,13 +32,12 @@ fn own_memory() -> u64 {
     kib << 10
 }
 
-/// The rank in a file, and the most memory that opening it took.
-fn open(path: &Path) -> (Rank, u64) {
-    let size = fs::metadata(path).unwrap().len();
+/// Does something with a file of that size; gives the most memory that it took.
+fn measured<T: Send>(what: &str, size: u64, work: impl FnOnce() -> T) -> (T, u64) {
     let before = own_memory();
     let done = AtomicBool::new(false);
     let started = Instant::now();
-    let (rank, peak) = thread::scope(|scope| {
+    let (result, peak) = thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             let mut peak = 0;
             while !done.load(Ordering::Relaxed) {
@@ -47,21 +46,30 @@ fn open(path: &Path) -> (Rank, u64) {
             }
             peak
         });
-        let dump = Dump::open(path, &Select::default()).unwrap();
-        let rank = dump.steps[0].ranks[0].open().unwrap();
+        let result = work();
         done.store(true, Ordering::Relaxed);
-        (rank, watcher.join().unwrap())
+        (result, watcher.join().unwrap())
     });
     let took = started.elapsed().as_secs_f64();
     let used = peak.saturating_sub(before);
     println!(
-        "{}: {:.2} GB, {} calls, {took:.2} s, {:.0} MB/s, {:.0} MB of memory",
-        path.file_name().unwrap().display(),
+        "{what}: {:.2} GB, {took:.2} s, {:.0} MB/s, {:.0} MB of memory",
         size as f64 / 1e9,
-        rank.calls().len(),
         size as f64 / 1e6 / took,
         used as f64 / 1e6
     );
+    (result, used)
+}
+
+/// The rank in a file, and the most memory that opening it took.
+fn open(path: &Path) -> (Rank, u64) {
+    let size = fs::metadata(path).unwrap().len();
+    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    let (rank, used) = measured(&name, size, || {
+        let dump = Dump::open(path, &Select::default()).unwrap();
+        dump.steps[0].ranks[0].open().unwrap()
+    });
+    println!("{name}: {} calls", rank.calls().len());
     (rank, used)
 }
 
@@ -114,4 +122,42 @@ fn a_pkl_of_ten_million_lines() {
     let last = rank.calls().len() - 1;
     assert_eq!((rank.entries(last).unwrap().len(), rank.stack(last).unwrap().len()), (4, 1));
     assert!(used < size / MOST, "{used}");
+}
+
+#[test]
+#[ignore = "writes two gigabytes"]
+fn a_journal_of_a_gigabyte() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.jsonl");
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(&path).unwrap());
+    let tensor = "{\"type\":\"torch.Tensor\",\"dtype\":\"torch.float32\",\"shape\":[2,64,320],\"Max\":1.7156932353973389,\
+                  \"Min\":-1.712345600128174,\"Mean\":-0.0006123456789,\"Norm\":22.812345504760742,\"requires_grad\":true}";
+    writeln!(file, "{{\"ulpscope\":1,\"task\":\"statistics\",\"level\":\"mix\"}}").unwrap();
+    for stack in 0..1000 {
+        let frame = "File net.py, line 16, in forward, \\n h = F.relu(self.bn(self.conv(x)))";
+        writeln!(file, "{{\"stack\":{stack},\"frames\":[\"{frame}\",\"{stack}\"]}}").unwrap();
+    }
+    let line = |call: u64| {
+        let stack = call % 1000;
+        format!(
+            "{{\"call\":\"Functional.linear.{call}.forward\",\"id\":{call},\"stack\":{stack},\"parent\":\"Module.fc.Linear.forward.0\",\
+             \"data\":{{\"input_args\":[{tensor},{tensor}],\"input_kwargs\":{{}}}}}}\n{{\"end\":{call},\"data\":{{\"output\":[{tensor}]}}}}\n"
+        )
+    };
+    let count = JSON_BYTES / line(0).len() as u64;
+    for call in 0..count {
+        file.write_all(line(call).as_bytes()).unwrap();
+    }
+    writeln!(file, "{{\"ledger\":{{\"seen\":{count},\"recorded\":{count}}}}}").unwrap();
+    file.into_inner().unwrap();
+    let (rank, used) = open(&path);
+    assert_eq!(rank.calls().len() as u64, count);
+    let last = rank.calls().len() - 1;
+    assert_eq!((rank.entries(last).unwrap().len(), rank.stack(last).unwrap().len()), (3, 2));
+    // The index of the rank, that of the journal, and the doubling of both while they grow.
+    assert!(used / count < 350, "{used}");
+    let size = fs::metadata(&path).unwrap().len();
+    let (_, used) = measured("the end of a step", size, || journal::finish(folder.path()).unwrap());
+    assert!(used / count < 250, "{used}");
+    assert!(!path.exists());
 }

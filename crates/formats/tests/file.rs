@@ -159,3 +159,17 @@ fn errors_name_the_file() {
     let message = file::read(folder.path(), Access::ReadOnly).unwrap_err().to_string();
     assert_eq!(message, format!("{}: expected a regular file, found a folder", folder.path().display()));
 }
+
+#[test]
+fn a_file_without_a_name_is_read_and_gone() {
+    use std::io::Write;
+
+    let folder = tempfile::tempdir().unwrap();
+    let mut file = file::nameless(folder.path()).unwrap();
+    file.write_all(b"text").unwrap();
+    let bytes = ulpscope_formats::Bytes::map_file(&file, Access::ReadOnly).unwrap();
+    drop(file);
+    assert_eq!(*bytes, *b"text");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert!(file::nameless(&folder.path().join("none")).is_err());
+}

@@ -252,3 +252,20 @@ proptest! {
         let _ = json::read(&bytes);
     }
 }
+
+#[test]
+fn room_can_be_left_for_containers_around_a_value() {
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    for (depth, fits) in [(MAX_DEPTH - 2, true), (MAX_DEPTH - 1, false)] {
+        let text = nested(depth);
+        assert_eq!(Reader::new(text.as_bytes()).leaving_room(2).skip_value().is_ok(), fits);
+        assert_eq!(json::read(format!("[[{text}]]").as_bytes()).is_ok(), fits);
+    }
+}
+
+#[test]
+fn the_end_of_a_value_is_found_without_reading_it() {
+    assert_eq!(json::end_of_value(b"7, {\"a\": [\"}\"]} ]", 2), Some(15));
+    assert_eq!(json::end_of_value(b"{\"a\": ", 0), None);
+    assert_eq!(json::end_of_value(b"", 3), None);
+}

@@ -15,6 +15,9 @@ const TOP_KEYS: [&str; 4] = ["task", "level", "framework", "dump_data_dir"];
 /// Parents that are no calls: they stand in construct.json by themselves.
 const PLACES: [&[u8]; 2] = [b"\"optimizer\"", b"\"clip_grad\""];
 
+/// Lines that could not be read and are noted one by one: a ledger is read by people.
+const MAX_NOTES: usize = 20;
+
 /// Bytes copied before the memory they were read into is given back.
 const RELEASE_BYTES: usize = 64 << 20;
 
@@ -147,7 +150,7 @@ impl Documents<'_> {
             return Ok(Some(ledger));
         }
         if let Json::Object(fields) = &mut ledger {
-            let mut lines: Vec<String> = problems.listed().to_vec();
+            let mut lines: Vec<String> = problems.listed().iter().take(MAX_NOTES).cloned().collect();
             let more = problems.count() - lines.len() as u64;
             if more > 0 {
                 lines.push(format!("{more} more lines of the journal could not be read"));

@@ -6,7 +6,18 @@ use ulpscope_formats::json::{Event, Reader};
 use ulpscope_formats::{Error, Fault};
 
 /// Longest name of a call.
-const MAX_NAME_BYTES: u64 = 1 << 16;
+pub(super) const MAX_NAME_BYTES: u64 = 1 << 16;
+
+/// Characters of a name that a message shows.
+const SHOWN_NAME: usize = 200;
+
+/// A name, cut to a length fit for a message.
+pub(super) fn shown(name: &str) -> String {
+    match name.char_indices().nth(SHOWN_NAME) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
 
 /// Text of a line in a journal: one whole value of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,6 +28,7 @@ mod finish;
 mod line;
 mod open;
 mod outline;
+mod quick;
 mod scan;
 
 use std::fs::File;

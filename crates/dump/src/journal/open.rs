@@ -10,6 +10,7 @@ use ulpscope_formats::json;
 use ulpscope_formats::{Access, Bytes, Error, Fault, file};
 
 use super::documents::Documents;
+use super::line::shown;
 use super::outline::Outline;
 use super::scan;
 use crate::call::CallKind;
@@ -72,7 +73,7 @@ fn inside(outline: &Outline, journal: &[u8]) -> Option<String> {
     let calls = outline.running.iter().rev().map(|&call| &outline.calls[call as usize]);
     let mut names = calls.filter(|call| call.kind != CallKind::ParametersGrad).map(|call| {
         let name = json::read(call.name.of(journal)).ok();
-        name.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+        name.and_then(|name| name.as_str().map(shown)).unwrap_or_default()
     });
     let innermost = names.next()?;
     let around: Vec<String> = names.by_ref().take(SHOWN).collect();

@@ -10,7 +10,7 @@ use ulpscope_formats::{Bytes, Error, Fault, Place as FilePlace};
 
 use super::line::{self, CallLine, Line, Span};
 use super::outline::{Call, MAX_CALLS, NONE, Outline, Place};
-use super::{MARK, has_mark};
+use super::{MARK, has_mark, quick};
 use crate::key::parse_key;
 use crate::ledger::MAX_LEDGER_BYTES;
 
@@ -76,7 +76,10 @@ impl<'p> Scan<'p> {
                     Ok(())
                 }
                 _ if text.trim_ascii().is_empty() => Ok(()),
-                line => line::read(text, line, at as u64).and_then(|line| self.take(line, journal)),
+                line => match quick::read(text, at as u64) {
+                    Some(line) => self.take(line, journal),
+                    None => line::read(text, line, at as u64).and_then(|line| self.take(line, journal)),
+                },
             };
             match taken {
                 Ok(()) => {}
@@ -157,7 +160,8 @@ impl<'p> Scan<'p> {
             return Err(self.here(Fault::malformed(format!("an id above {last}"), id.to_string())));
         }
         if !self.names.insert(self.hasher.hash_one(call.name_at.of(journal))) {
-            return Err(self.here(Fault::malformed("a name that is new", format!("{} again", call.name))));
+            return Err(self
+                .here(Fault::malformed("a name that is new", format!("{} again", line::shown(&call.name)))));
         }
         let stack = match call.stack {
             None => NONE,
@@ -249,18 +253,11 @@ fn without_zeros(bytes: &[u8]) -> usize {
     rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)
 }
 
-/// Where the next newline is: eight bytes at a time, for data lines are long.
-fn newline(bytes: &[u8], mut at: usize) -> Option<usize> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
-        let zero_where_newline = u64::from_le_bytes(*eight) ^ (ONES * u64::from(b'\n'));
-        let found = zero_where_newline.wrapping_sub(ONES) & !zero_where_newline & HIGH;
-        if found != 0 {
-            return Some(at + found.trailing_zeros() as usize / 8);
-        }
-        at += 8;
-    }
-    let rest = bytes.get(at..).unwrap_or_default();
-    rest.iter().position(|&byte| byte == b'\n').map(|ahead| at + ahead)
+/// Where the next newline is. Data lines are long, so bytes are looked at in blocks that take a few instructions each.
+fn newline(bytes: &[u8], at: usize) -> Option<usize> {
+    const BLOCK: usize = 64;
+    let (blocks, _) = bytes.get(at..)?.as_chunks::<BLOCK>();
+    let has_newline = |block: &[u8; BLOCK]| block.iter().fold(false, |has, &byte| has | (byte == b'\n'));
+    let from = at + BLOCK * blocks.iter().take_while(|block| !has_newline(block)).count();
+    bytes[from..].iter().position(|&byte| byte == b'\n').map(|ahead| from + ahead)
 }

@@ -42,6 +42,13 @@ pub fn read(bytes: &[u8]) -> Result<Json, Error> {
     Ok(value)
 }
 
+/// Where the value that begins at `at` ends, or after space there. Passes over it without making anything of it, so
+/// that text in it may still be damaged; gives nothing where it is malformed or nested very deeply, which a [`Reader`]
+/// can tell apart.
+pub fn end_of_value(bytes: &[u8], at: usize) -> Option<usize> {
+    skip::value(bytes, at)
+}
+
 /// Writes one value in the given layout, without a newline after it.
 pub fn write(value: &Json, layout: Layout, out: &mut dyn std::io::Write) -> Result<(), Error> {
     let mut writer = Writer::new(out, layout);
