@@ -47,13 +47,18 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Dumps:
     return Dumps(folder / "ulpscope", folder / "mindstudio", peer)
 
 
-@pytest.mark.parametrize("dump", DUMPS, ids="_".join)
-def test_its_rows_pair_by_exact_name(dumps: Dumps, dump: tuple[str, str, str]) -> None:
-    for ours, theirs in dumps.ranks(dump):
-        wanted, given = mindstudio.rows(theirs), mindstudio.rows(ours)
-        assert len(wanted) > 30
-        missing = [name for name in wanted if name not in given]
-        assert len(missing) <= 0.01 * len(wanted), missing
+def test_its_rows_pair_by_exact_name(dumps: Dumps) -> None:
+    """At least 99 of 100 in all, and most of them in every single dump."""
+    rows, missing = 0, []
+    for dump in DUMPS:
+        for ours, theirs in dumps.ranks(dump):
+            wanted, given = mindstudio.rows(theirs), mindstudio.rows(ours)
+            assert len(wanted) >= 50
+            lost = [f"{dump}: {name}" for name in wanted if name not in given]
+            assert len(lost) <= 0.1 * len(wanted), lost
+            rows += len(wanted)
+            missing += lost
+    assert len(missing) <= 0.01 * rows, missing
 
 
 @pytest.mark.parametrize("dump", DUMPS, ids="_".join)
