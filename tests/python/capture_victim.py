@@ -132,7 +132,7 @@ def serve(request: dict[str, Any]) -> None:
 
 
 def warm_up() -> None:
-    """Has torch and capture load what they load at first use; all but the autograd engine, which cannot fork."""
+    """Has torch and capture load what they load at first use; not the autograd engine, which cannot fork."""
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         torch.manual_seed(11)
         model = Network(Diary(Path(os.devnull)))
