@@ -1,7 +1,7 @@
 """Trains a small transformer twice, the second time with a fault in one layer, and finds the line at fault.
 
-The layers use a kernel of their own, and one has a wrong build of it: a constant is 1 % off. The loss falls all
-the same.
+The layers use a kernel of their own, and one has a wrong build of it: a constant is 1 % off. The loss falls
+all the same.
 """
 
 import sys

@@ -139,9 +139,9 @@ def test_killed_at_fifty_moments(server: Server, whole: Whole, tmp_path: Path) -
         assert status == -signal.SIGKILL
         if check_recorded(folder):
             caught_in_the_act += bool(list(folder.glob("dump/**/journal.jsonl")))
-            result = read("compare", folder / "dump", whole.folder / "dump")
-            verdicts = {row["verdict"] for row in result["rows"]}
-            assert verdicts == {"equal"}, f"killed {number}: {verdicts}"
+            summary = read("compare", folder / "dump", whole.folder / "dump")["summary"]
+            assert summary["passed"] > 0, (number, summary)
+            assert (summary["failed"], summary["not_compared"]) == (0, 0), (number, summary)
         shutil.rmtree(folder)
     assert caught_in_the_act >= KILLS // 2
 
@@ -158,14 +158,13 @@ def check_ended_early(folder: Path, whole: Whole) -> None:
     assert json.loads((folder / "result").read_text())["losses"] == whole.losses
     said = (folder / "said").read_text()
     assert said.count("capture has ended, and the run goes on without it: cannot write") == 1, said
-    ranks = list((folder / "dump").glob("step*/rank"))
-    written = [rank for rank in ranks if (rank / "dump.json").exists() or (rank / "journal.jsonl").exists()]
     reasons = [json.loads(ledger.read_text())["ended"] for ledger in folder.glob("dump/**/ledger.json")]
-    assert any("cannot write" in reason for reason in reasons if reason) or not reasons
-    if written:
-        assert listed_calls(folder / "dump")
-        result = read("compare", folder / "dump", whole.folder / "dump")
-        assert {row["verdict"] for row in result["rows"]} <= {"equal"}
+    # Where not even the ledger could be written, the journal is left as it was.
+    journals = list(folder.glob("dump/**/journal.jsonl"))
+    assert any("cannot write" in reason for reason in reasons if reason) or journals
+    listed_calls(folder / "dump")
+    summary = read("compare", folder / "dump", whole.folder / "dump")["summary"]
+    assert (summary["failed"], summary["not_compared"]) == (0, 0), summary
 
 
 def test_the_disk_is_full(server: Server, whole: Whole, tmp_path: Path) -> None:
