@@ -15,6 +15,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 import zlib
@@ -130,6 +131,17 @@ def serve(request: dict[str, Any]) -> None:
     print(status, flush=True)
 
 
+def warm_up() -> None:
+    """Has torch and capture load what they load at first use; not the autograd engine, which cannot fork."""
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        torch.manual_seed(11)
+        model = Network(Diary(Path(os.devnull)))
+        torch.optim.SGD(model.parameters(), lr=0.05)
+        with ulpscope.capture(folder, model=model, level="mix", task="tensor"):
+            model(torch.randn(4, 8))
+
+
 if __name__ == "__main__":
+    warm_up()
     for line in sys.stdin:
         serve(json.loads(line))

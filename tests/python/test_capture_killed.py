@@ -92,14 +92,20 @@ def returned_calls(folder: Path) -> Iterator[tuple[int, str, str]]:
             yield int(step), call, digest
 
 
+def read(*words: str | Path) -> Any:
+    """What a command says of a dump. It may complain of the end of the run, and of a step not yet begun."""
+    ended = command(*words, "--json")
+    complaints = [line for line in ended.stderr.splitlines() if line.startswith("error")]
+    expected = ("the run ended", "found an empty folder")
+    assert all(any(words in line for words in expected) for line in complaints), ended.stderr
+    assert ended.returncode in (0, 1) or complaints, ended.stderr
+    return json.loads(ended.stdout)
+
+
 def listed_calls(dump: Path) -> dict[tuple[int, str], dict[str, Any]]:
     """Every call of a dump, as `ulpscope ls` tells it."""
-    listed = command("ls", dump, "--json")
-    assert listed.returncode == 0, listed.stderr
     return {
-        (rank["step"], call["name"]): call
-        for rank in json.loads(listed.stdout)["ranks"]
-        for call in rank["calls"]
+        (rank["step"], call["name"]): call for rank in read("ls", dump)["ranks"] for call in rank["calls"]
     }
 
 
@@ -134,11 +140,9 @@ def test_killed_at_fifty_moments(server: Server, whole: Whole, tmp_path: Path) -
         assert status == -signal.SIGKILL
         if check_recorded(folder):
             caught_in_the_act += bool(list(folder.glob("dump/**/journal.jsonl")))
-            compared = command("compare", folder / "dump", whole.folder / "dump", "--json")
-            assert compared.returncode in (0, 1), compared.stderr
-            result = json.loads(compared.stdout)
-            verdicts = {row["verdict"] for row in result["rows"]}
-            assert verdicts == {"equal"}, f"killed {number}: {verdicts}"
+            summary = read("compare", folder / "dump", whole.folder / "dump")["summary"]
+            assert summary["passed"] > 0, (number, summary)
+            assert (summary["failed"], summary["not_compared"]) == (0, 0), (number, summary)
         shutil.rmtree(folder)
     assert caught_in_the_act >= KILLS // 2
 
@@ -154,16 +158,14 @@ def check_ended_early(folder: Path, whole: Whole) -> None:
     """Training went on to the same result, and what was written can be read."""
     assert json.loads((folder / "result").read_text())["losses"] == whole.losses
     said = (folder / "said").read_text()
-    assert said.count("capture ended") == 1, said
-    ranks = list((folder / "dump").glob("step*/rank"))
-    written = [rank for rank in ranks if (rank / "dump.json").exists() or (rank / "journal.jsonl").exists()]
+    assert said.count("capture has ended, and the run goes on without it: cannot write") == 1, said
     reasons = [json.loads(ledger.read_text())["ended"] for ledger in folder.glob("dump/**/ledger.json")]
-    assert any("cannot write" in reason for reason in reasons if reason) or not reasons
-    if written:
-        assert listed_calls(folder / "dump")
-        compared = command("compare", folder / "dump", whole.folder / "dump", "--json")
-        assert compared.returncode in (0, 1), compared.stderr
-        assert {row["verdict"] for row in json.loads(compared.stdout)["rows"]} <= {"equal"}
+    # Where not even the ledger could be written, the journal is left as it was.
+    journals = list(folder.glob("dump/**/journal.jsonl"))
+    assert any("cannot write" in reason for reason in reasons if reason) or journals
+    listed_calls(folder / "dump")
+    summary = read("compare", folder / "dump", whole.folder / "dump")["summary"]
+    assert (summary["failed"], summary["not_compared"]) == (0, 0), summary
 
 
 def test_the_disk_is_full(server: Server, whole: Whole, tmp_path: Path) -> None:
@@ -267,8 +269,7 @@ def test_an_argument_that_refuses_is_counted(
     with caplog.at_level(logging.WARNING):
         made = with_awkward_arguments(tmp_path, kind, strict=False)
     assert all(torch.equal(value, torch.full((2,), 3.0)) for value in made)
-    ledgers = [json.loads(file.read_text()) for file in sorted(tmp_path.glob("step*/rank/ledger.json"))]
-    assert len(ledgers) == 3
+    ledgers = [json.loads((tmp_path / f"step{step}/rank/ledger.json").read_text()) for step in range(3)]
     for ledger in ledgers:
         counted = ledger["recorded"] + sum(ledger["skipped"].values()) + sum(ledger["failed"].values())
         assert ledger["seen"] == counted
@@ -276,7 +277,7 @@ def test_an_argument_that_refuses_is_counted(
     names = json.loads((tmp_path / "step2" / "rank" / "dump.json").read_text())["data"]
     for number in range(2):
         name = f"Module.inner.Module.forward.{number}"
-        assert name in names or any(name in reason for reason in failed)
+        assert name in names or any("Module.inner.Module" in reason for reason in failed)
         assert f"Tensor.__add__.{number}.forward" in names
     assert len([record for record in caplog.records if record.name.startswith("ulpscope")]) == bool(failed)
 
