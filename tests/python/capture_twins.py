@@ -188,7 +188,7 @@ def main() -> int:
     """Makes all dumps with one of the tools."""
     name, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
-    # What either tool and torch load at first use is loaded once, not in every process: an optimizer loads most.
+    # What either tool and torch (with an optimizer) load at first use is loaded once, not in every process.
     torch.optim.SGD([torch.zeros(1, requires_grad=True)])
     if name == "mindstudio":
         import msprobe.pytorch  # noqa: F401
