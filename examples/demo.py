@@ -48,7 +48,6 @@ class Layer(nn.Module):
 
 
 def train(dump: Path, kernels: list[type[torch.autograd.Function]]) -> list[str]:
-    """Three steps under capture; the losses."""
     torch.manual_seed(0)
     layers = nn.Sequential(*(Layer(gelu) for gelu in kernels))
     model = nn.Sequential(nn.Embedding(VOCABULARY, WIDTH), layers, nn.Linear(WIDTH, VOCABULARY))
@@ -60,8 +59,8 @@ def train(dump: Path, kernels: list[type[torch.autograd.Function]]) -> list[str]
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            run.step()
             losses.append(f"{loss.item():.6f}")
+            run.step()
     return losses
 
 
@@ -73,9 +72,7 @@ def main() -> int:
         print("target losses", *train(Path(folder, "target"), builds))
         first = ulpscope.compare(Path(folder, "target"), Path(folder, "golden")).first_divergence
     assert first is not None, "no divergence was found"
-    print(
-        f"planted in the kernel of layer {FAULTY_LAYER}; first divergence: {first.call} in {first.module}, step {first.step}"
-    )
+    print(f"planted in the kernel of layer {FAULTY_LAYER}; found in {first.module}: {first.call}")
     print(f"  {first.kind}: {first.why}\n  {first.code}")
     return 0 if f"Module.1.{FAULTY_LAYER}." in str(first.module) and "gelu" in str(first.code) else 1
 
