@@ -1,7 +1,6 @@
 """Trains a small transformer twice, the second time with a fault in one layer, and finds the line at fault.
 
-The layers use a kernel of their own, and one has a wrong build of it: a constant is 1 % off. The loss falls
-all the same.
+The layers use a kernel of their own, and one has a wrong build of it, with a constant 1 % off.
 """
 
 import sys
@@ -49,7 +48,6 @@ class Layer(nn.Module):
 
 
 def train(dump: Path, kernels: list[type[torch.autograd.Function]]) -> list[str]:
-    """Three steps under capture; the losses."""
     torch.manual_seed(0)
     layers = nn.Sequential(*(Layer(gelu) for gelu in kernels))
     model = nn.Sequential(nn.Embedding(VOCABULARY, WIDTH), layers, nn.Linear(WIDTH, VOCABULARY))
@@ -58,9 +56,9 @@ def train(dump: Path, kernels: list[type[torch.autograd.Function]]) -> list[str]
     with ulpscope.capture(dump, model=model, level="mix", task="tensor") as run:
         for _ in range(3):
             loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+            optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            optimizer.zero_grad()
             losses.append(f"{loss.item():.6f}")
             run.step()
     return losses
@@ -74,9 +72,8 @@ def main() -> int:
         print("target losses", *train(Path(folder, "target"), builds))
         first = ulpscope.compare(Path(folder, "target"), Path(folder, "golden")).first_divergence
     assert first is not None, "no divergence was found"
-    print(f"\nfirst divergence: {first.call} in {first.module}, step {first.step}")
+    print(f"planted in the kernel of layer {FAULTY_LAYER}; found in {first.module}: {first.call}")
     print(f"  {first.kind}: {first.why}\n  {first.code}")
-    print(f"planted in the kernel of layer {FAULTY_LAYER}")
     return 0 if f"Module.1.{FAULTY_LAYER}." in str(first.module) and "gelu" in str(first.code) else 1
 
 

@@ -188,14 +188,15 @@ def main() -> int:
     """Makes all dumps with one of the tools."""
     name, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
-    # What either tool and torch load at first use is loaded once, not in every process.
-    torch.manual_seed(1234)
+    # What either tool and torch (with an optimizer) load at first use is loaded once, not in every process.
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)])
     if name == "mindstudio":
         import msprobe.pytorch  # noqa: F401
     else:
         import ulpscope
 
-        ulpscope.capture(folder / "nothing").close()
+        with ulpscope.capture(folder / "nothing"):
+            torch.ones(1)
     tool = contextmanager({"ulpscope": ulpscope_tool, "mindstudio": mindstudio_tool}[name])
     for script, task, level in DUMPS:
         child = os.fork()

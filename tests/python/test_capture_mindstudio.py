@@ -123,8 +123,10 @@ def source_lines(rank: Path) -> dict[str, str | None]:
 
 
 def test_its_own_commands_take_our_dumps(dumps: Dumps, tmp_path: Path) -> None:
-    """It finds no error in what both tools recorded of the same calls. It does warn of differences in the last
-    digit of a norm, which are its own: it sums in float32."""
+    """It finds no error in what both tools recorded of the same calls.
+
+    It does warn of differences in the last digit of a norm, which are its own: it sums in float32.
+    """
     compared = [("gpt", "tensor", "mix"), ("edges", "statistics", "L1")]
     lines = []
     for dump in compared:
