@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -61,13 +61,17 @@ def add_collectives(patches: Patches, recorder: Recorder) -> Callable[[], None]:
         return lambda: None
     pending = _Pending(recorder)
     homes = [dist, sys.modules["torch.distributed.distributed_c10d"]]
-    for name in _NAMES:
-        original = getattr(dist, name, None)
-        if original is None:
-            continue
-        wrapper = _wrapped(recorder, name, original, pending)
-        for module in _importers(name, original, homes):
-            patches.add(module, name, wrapper)
+    wrappers = {
+        name: (original, _wrapped(recorder, name, original, pending))
+        for name in _NAMES
+        if (original := getattr(dist, name, None)) is not None
+    }
+    # Without a process group there is nothing to call, and looking through all modules takes its time.
+    for module in _modules(wrappers.keys(), homes) if dist.is_initialized() else homes:
+        for name in wrappers.keys() & vars(module).keys():
+            original, wrapper = wrappers[name]
+            if vars(module)[name] is original:
+                patches.add(module, name, wrapper)
     wait = dist.Work.wait
 
     def waited(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -79,16 +83,16 @@ def add_collectives(patches: Patches, recorder: Recorder) -> Callable[[], None]:
     return pending.flush
 
 
-def _importers(name: str, original: Any, homes: list[Any]) -> list[Any]:
-    """The modules that have the function under its name: its own, and those that imported it from there."""
-    found = [module for module in homes if vars(module).get(name) is original]
+def _modules(names: Set[str], homes: list[Any]) -> list[Any]:
+    """The modules that may have one of the functions: its own, and those that imported it from there."""
+    found = list(homes)
     for module in list(sys.modules.values()):
         try:
-            has_it = module not in homes and vars(module).get(name) is original
+            has_one = not names.isdisjoint(vars(module))
         except TypeError:
             # Not every entry is a module with a dictionary.
             continue
-        if has_it:
+        if has_one and not any(module is home for home in homes):
             found.append(module)
     return found
 

@@ -8,6 +8,7 @@ import json
 import linecache
 import os
 from types import CodeType
+from typing import NamedTuple
 
 _OWN_FOLDER = os.path.join("ulpscope", "_capture") + os.sep  # noqa: PTH118
 
@@ -48,8 +49,25 @@ _BEFORE_3_11 = {
 Frame = tuple[CodeType, int]
 
 
-def describe(frames: list[Frame]) -> tuple[str, str | None, str | None, bool]:
-    """The frames as JSON, innermost first; the operator that made the call; its parent; whether it is in a checkpoint."""
+class Stack(NamedTuple):
+    """What the recorder asks about a stack."""
+
+    frames: str
+    """As JSON, innermost first."""
+    operator: str | None
+    """The operator that made the call, if one did: ``+``, ``+=``, ``==``."""
+    names: list[str]
+    """Names that the caller's code mentions: a function that is not among them was called by another's code."""
+    positional: int | None
+    """How many arguments the caller passed by position, if its instruction tells."""
+    keywords: list[str]
+    """The names of those it passed by name."""
+    parent: str | None
+    is_checkpoint: bool
+
+
+def describe(frames: list[Frame]) -> Stack:
+    """A stack, told by code objects and instructions, innermost first."""
     frames = _without_machinery(frames)
     files = [code.co_filename for code, _ in frames]
     parent = None
@@ -58,9 +76,11 @@ def describe(frames: list[Frame]) -> tuple[str, str | None, str | None, bool]:
     elif any(file.endswith(_CLIPPING) for file in files):
         parent = "clip_grad"
     is_checkpoint = any(file.replace(os.sep, "/").endswith(_CHECKPOINTING) for file in files)
-    operator = _operator(*frames[0]) if frames else None
     texts = [text for text in (_text(*frame) for frame in frames) if text]
-    return json.dumps(texts), operator, parent, is_checkpoint
+    caller = _Instruction(None, [], None, [])
+    if frames:
+        caller = _instruction(*frames[0])
+    return Stack(json.dumps(texts), *caller, parent, is_checkpoint)
 
 
 def _without_machinery(frames: list[Frame]) -> list[Frame]:
@@ -89,16 +109,54 @@ def _line(code: CodeType, instruction: int) -> int:
     return code.co_firstlineno
 
 
+class _Instruction(NamedTuple):
+    operator: str | None
+    names: list[str]
+    positional: int | None
+    keywords: list[str]
+
+
 @functools.lru_cache(maxsize=1 << 14)
-def _operator(code: CodeType, instruction: int) -> str | None:
-    """The operator that an instruction stands for: ``+``, ``+=``, ``==``."""
+def _instruction(code: CodeType, offset: int) -> _Instruction:
+    """What an instruction of the caller tells of the call it makes."""
+    before: list[dis.Instruction] = []
     for found in dis.get_instructions(code):
-        if found.offset != instruction:
-            continue
-        if found.opname == "BINARY_OP":
-            return found.argrepr
-        if found.opname == "COMPARE_OP":
-            # Newer versions say that the result is turned into a truth value: bool(==).
-            return found.argrepr.removeprefix("bool(").removesuffix(")")
-        return _BEFORE_3_11.get(found.opname)
-    return None
+        if found.offset == offset:
+            positional, keywords = _passing(code, found, before)
+            return _Instruction(_operator(found), _names(code), positional, keywords)
+        before = [*before[-2:], found]
+    return _Instruction(None, _names(code), None, [])
+
+
+def _operator(found: dis.Instruction) -> str | None:
+    if found.opname == "BINARY_OP":
+        return found.argrepr
+    if found.opname == "COMPARE_OP":
+        # Newer versions say that the result is turned into a truth value: bool(==).
+        return found.argrepr.removeprefix("bool(").removesuffix(")")
+    return _BEFORE_3_11.get(found.opname)
+
+
+def _names(code: CodeType) -> list[str]:
+    constants = [constant for constant in code.co_consts if isinstance(constant, str)]
+    return [*code.co_names, *code.co_varnames, *code.co_freevars, *constants]
+
+
+def _passing(
+    code: CodeType, found: dis.Instruction, before: list[dis.Instruction]
+) -> tuple[int | None, list[str]]:
+    """How many arguments are passed by position, and the names of the others."""
+    if found.opname in ("CALL_FUNCTION", "CALL_METHOD"):
+        return found.arg, []
+    if found.opname in ("CALL_FUNCTION_KW", "CALL_KW"):
+        names = list(before[-1].argval) if before and isinstance(before[-1].argval, tuple) else None
+    elif found.opname == "CALL":
+        if before and before[-1].opname == "PRECALL":
+            before = before[:-1]
+        marked = bool(before) and before[-1].opname == "KW_NAMES"
+        names = list(code.co_consts[before[-1].arg or 0]) if marked else []
+    else:
+        return None, []
+    if names is None or found.arg is None:
+        return None, []
+    return found.arg - len(names), names

@@ -7,12 +7,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ulpscope_formats::json::push_text;
 
+use super::buffers::Buffer;
 use super::frames::Stack;
 use super::items::{Met, Walk};
 use super::modules;
 use super::numbers::push_int;
 use super::recorder::Recorder;
-use super::state::State;
 
 /// What kind of call it is, as far as names and order go.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,6 @@ impl Begun {
 /// A tensor argument, and the node that its gradient goes to.
 pub(super) struct Edge {
     pub(super) tensor: Py<PyAny>,
-    pub(super) path: String,
     /// Nothing for a leaf, and for a tensor without gradient.
     pub(super) node: Option<Py<PyAny>>,
     /// Its position among what the node made.
@@ -84,9 +83,9 @@ impl Recorder {
         arguments: Arguments<'_, '_>,
     ) -> PyResult<Begun> {
         let around = modules::innermost(self.address());
-        let number = self.locked(|state| {
+        let (number, id) = self.locked(|state| {
             state.ledger.seen += 1;
-            state.number(base)
+            (state.number(base), state.next_id())
         });
         let name: Arc<str> = match kind {
             Kind::Api => format!("{base}.{number}.forward").into(),
@@ -111,16 +110,14 @@ impl Recorder {
             begun.is_wanted = false;
             return Ok(begun);
         }
-        let wants_backward = self.plan.wants_backward() && self.torch.grad_enabled(py)?;
-        if wants_backward {
+        if self.plan.wants_backward() && self.torch.grad_enabled(py)? {
             begun.sequence = Some(self.torch.next_sequence(py)?);
         }
-        let recorded = self.push_inputs(py, &mut begun, stack, arguments);
-        self.locked(|state| match &recorded {
-            Ok(()) => state.ledger.recorded += 1,
-            // Counted where the error is handled.
-            Err(_) => state.ledger.seen -= 1,
-        });
+        let recorded = self.push_inputs(py, &mut begun, id, stack, arguments);
+        if recorded.is_err() {
+            // It is seen again where the error is handled.
+            self.locked(|state| state.ledger.seen -= 1);
+        }
         recorded.map(|()| begun)
     }
 
@@ -144,27 +141,43 @@ impl Recorder {
         if !is_listed || !(in_scope || self.plan.scopes_backward()) {
             return Some("not selected");
         }
+        if self.plan.max_calls.is_none() && self.plan.max_bytes.is_none() {
+            return None;
+        }
         let (recorded, written) = self.locked(|state| (state.ledger.recorded, state.written()));
         if self.plan.max_calls.is_some_and(|limit| recorded >= limit) {
             return Some("over max_calls");
         }
-        if self.plan.max_bytes.is_some_and(|limit| written >= limit) {
-            return Some("over max_bytes");
-        }
-        None
+        self.plan.max_bytes.is_some_and(|limit| written >= limit).then_some("over max_bytes")
     }
 
     fn push_inputs(
         &self,
         py: Python<'_>,
         begun: &mut Begun,
+        id: u64,
         stack: Option<&Stack>,
         arguments: Arguments<'_, '_>,
     ) -> PyResult<()> {
-        let mut line = Vec::with_capacity(1024);
+        let stack = stack.filter(|_| self.plan.stacks);
+        let mut line = Buffer::new();
+        line.extend_from_slice(b"{\"call\":");
+        push_text(&begun.name, &mut line);
+        line.extend_from_slice(b",\"id\":");
+        push_int(id.into(), &mut line);
+        if let Some(stack) = stack {
+            line.extend_from_slice(b",\"stack\":");
+            push_int(stack.id.into(), &mut line);
+        }
+        if let Some(parent) = &begun.parent {
+            line.extend_from_slice(b",\"parent\":");
+            push_text(parent, &mut line);
+        }
+        line.extend_from_slice(b",\"data\":{");
+        let sections = line.len();
+        let is_recorded = self.plan.wants_forward() && !self.plan.scopes_backward();
         let mut walk = Walk::new(self, &begun.name, "input");
         walk.is_recompute = begun.is_recompute;
-        let is_recorded = self.plan.wants_forward() && !(self.plan.scopes_backward());
         walk.describes = is_recorded && self.plan.wants_inputs();
         line.extend_from_slice(b"\"input_args\":");
         walk.elements(arguments.args, &mut line)?;
@@ -182,27 +195,13 @@ impl Recorder {
             return Ok(());
         }
         if !describes {
-            line.clear();
+            line.truncate(sections);
         }
-        let id = self.append(py, |state| {
-            let id = state.next_id();
-            let mut head = Vec::with_capacity(line.len() + 128);
-            head.extend_from_slice(b"{\"call\":");
-            push_text(&begun.name, &mut head);
-            head.extend_from_slice(b",\"id\":");
-            push_int(id.into(), &mut head);
-            if let Some(stack) = stack.filter(|_| self.plan.stacks) {
-                head.extend_from_slice(b",\"stack\":");
-                push_int(stack.id.into(), &mut head);
-            }
-            if let Some(parent) = &begun.parent {
-                head.extend_from_slice(b",\"parent\":");
-                push_text(parent, &mut head);
-            }
-            head.extend_from_slice(b",\"data\":{");
-            head.extend_from_slice(&line);
-            head.extend_from_slice(b"}}\n");
-            state.append(stack.filter(|_| self.plan.stacks), &head).map(|()| id)
+        line.extend_from_slice(b"}}\n");
+        self.append(|state| {
+            state.append(stack, &line)?;
+            state.ledger.recorded += 1;
+            Ok(())
         })?;
         begun.id = Some(id);
         Ok(())
@@ -217,7 +216,14 @@ impl Recorder {
         parameters: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         let py = output.py();
-        let mut line = Vec::with_capacity(1024);
+        let mut line = Buffer::new();
+        line.extend_from_slice(b"{\"end\":");
+        push_int(begun.id.unwrap_or_default().into(), &mut line);
+        if begun.kind == Kind::Module {
+            line.extend_from_slice(b",\"last\":true");
+        }
+        line.extend_from_slice(b",\"data\":{");
+        let sections = line.len();
         let mut walk = Walk::new(self, &begun.name, "output");
         walk.is_recompute = begun.is_recompute;
         walk.describes = begun.id.is_some() && self.plan.wants_outputs();
@@ -226,13 +232,12 @@ impl Recorder {
             Ok(items) => walk.elements(items, &mut line)?,
             Err(_) => walk.elements(&PyTuple::new(py, [output])?, &mut line)?,
         }
-        let describes = walk.describes;
         let outputs = std::mem::take(&mut walk.met);
-        if !describes {
-            line.clear();
+        if !walk.describes {
+            line.truncate(sections);
         }
         if let Some(parameters) = parameters.filter(|_| begun.id.is_some() && self.plan.wants_inputs()) {
-            if describes {
+            if line.len() > sections {
                 line.push(b',');
             }
             line.extend_from_slice(b"\"parameters\":");
@@ -242,8 +247,9 @@ impl Recorder {
             walk.values(parameters, &mut line)?;
         }
         drop(walk);
-        if let Some(id) = begun.id {
-            self.append(py, |state| state.append(None, &end_line(id, begun.kind, &line)))?;
+        if begun.id.is_some() {
+            line.extend_from_slice(b"}}\n");
+            self.append(|state| state.append(None, &line))?;
         }
         // What a module returns was made by a call within it, or is nobody's at this level.
         if begun.kind == Kind::Api || !self.sees_apis() {
@@ -259,31 +265,18 @@ impl Recorder {
     }
 
     /// Notes that a call raised.
-    pub(super) fn raised_call(&self, py: Python<'_>, begun: &Begun) -> PyResult<()> {
+    pub(super) fn raised_call(&self, begun: &Begun) -> PyResult<()> {
         let Some(id) = begun.id else { return Ok(()) };
         let mut line = b"{\"raised\":".to_vec();
         push_int(id.into(), &mut line);
         line.extend_from_slice(b"}\n");
-        self.append(py, |state: &mut State| state.append(None, &line))
+        self.append(|state| state.append(None, &line))
     }
-}
-
-fn end_line(id: u64, kind: Kind, sections: &[u8]) -> Vec<u8> {
-    let mut line = Vec::with_capacity(sections.len() + 64);
-    line.extend_from_slice(b"{\"end\":");
-    push_int(id.into(), &mut line);
-    if kind == Kind::Module {
-        line.extend_from_slice(b",\"last\":true");
-    }
-    line.extend_from_slice(b",\"data\":{");
-    line.extend_from_slice(sections);
-    line.extend_from_slice(b"}}\n");
-    line
 }
 
 /// The place of a tensor in the autograd graph.
 fn edge(py: Python<'_>, met: Met) -> PyResult<Edge> {
-    let Met { tensor, requires_grad, path } = met;
+    let Met { tensor, requires_grad, .. } = met;
     let node = match requires_grad {
         true => Some(tensor.getattr(py, intern!(py, "grad_fn"))?).filter(|node| !node.is_none(py)),
         false => None,
@@ -292,5 +285,5 @@ fn edge(py: Python<'_>, met: Met) -> PyResult<Edge> {
         Some(_) => tensor.getattr(py, intern!(py, "output_nr"))?.extract(py)?,
         None => 0,
     };
-    Ok(Edge { tensor, path, node, number, requires_grad })
+    Ok(Edge { tensor, node, number, requires_grad })
 }

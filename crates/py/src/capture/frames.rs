@@ -23,6 +23,12 @@ pub(super) struct Stack {
     pub(super) frames: String,
     /// The operator whose instruction made the call, if one did: `+`, `+=`, `==`.
     pub(super) operator: Option<String>,
+    /// Names that the caller's code mentions.
+    pub(super) names: Vec<String>,
+    /// How many arguments the caller passed by position, if its instruction tells.
+    pub(super) positional: Option<usize>,
+    /// The names of those that it passed by name.
+    pub(super) keywords: Vec<String>,
     /// The parent that such a call has: `optimizer`, `clip_grad`.
     pub(super) parent: Option<String>,
     /// Whether it lies within activation checkpointing, where a forward during a backward is a repeated one.
@@ -89,9 +95,11 @@ impl Stacks {
             frame = frame.getattr(intern!(py, "f_back"))?;
         }
         let described = torch.front.bind(py).call_method1(intern!(py, "stack"), (frames,))?;
-        let (frames, operator, parent, is_checkpoint) = described.extract()?;
+        let (frames, operator, names, positional, keywords, parent, is_checkpoint) = described.extract()?;
         Ok(self.locked(|table| {
-            let stack = Arc::new(Stack { id: table.count, frames, operator, parent, is_checkpoint });
+            let id = table.count;
+            let stack = Stack { id, frames, operator, names, positional, keywords, parent, is_checkpoint };
+            let stack = Arc::new(stack);
             table.count += 1;
             table.known.entry(hash).or_default().push(Known {
                 key,

@@ -136,7 +136,7 @@ impl Recorder {
             let call = Arc::clone(&arriving);
             let hook = GradientHook { recorder: recorder.clone().unbind(), call, index, taken, given };
             let handle = node.call_method1(intern!(py, "register_hook"), (hook,))?;
-            self.keep_handle(handle.unbind());
+            self.keep_handle(handle);
         }
         Ok(())
     }
@@ -212,20 +212,20 @@ impl Recorder {
     }
 
     /// Writes what has come of backward calls that will not be completed any more.
-    pub(super) fn flush_gradients(&self, py: Python<'_>) -> PyResult<()> {
+    pub(super) fn flush_gradients(&self) -> PyResult<()> {
         for call in self.take_started() {
             let line = {
                 let mut arriving = lock(&call);
                 arriving.fired.contains(&true).then(|| arriving.take())
             };
             if let Some(finished) = line {
-                self.write_backward(py, finished)?;
+                self.write_backward(finished)?;
             }
         }
         Ok(())
     }
 
-    fn write_backward(&self, py: Python<'_>, finished: Finished) -> PyResult<()> {
+    fn write_backward(&self, finished: Finished) -> PyResult<()> {
         let Finished { name, parent, results, arguments } = finished;
         if self.plan.scopes_backward() && !self.locked(|state| self.plan.in_scope(&name, &mut state.scope)) {
             self.locked(|state| state.ledger.skip("not selected"));
@@ -256,7 +256,7 @@ impl Recorder {
             separator = b",";
         }
         line.extend_from_slice(b"}}\n");
-        self.append(py, |state| {
+        self.append(|state| {
             state.ledger.seen += 1;
             state.ledger.recorded += 1;
             state.append(None, &line)
@@ -377,14 +377,13 @@ impl GradientHook {
         given: &Bound<'_, PyTuple>,
         taken: &Bound<'_, PyTuple>,
     ) -> PyResult<()> {
-        let py = given.py();
         // The node was seen before in what was taken for one pass: the graph is being walked again.
         let earlier = {
             let mut arriving = lock(&self.call);
             arriving.fired[self.index].then(|| arriving.take())
         };
         if let Some(finished) = earlier {
-            recorder.write_backward(py, finished)?;
+            recorder.write_backward(finished)?;
         }
         let name = lock(&self.call).pass_name();
         for share in &self.taken {
@@ -408,7 +407,7 @@ impl GradientHook {
             (arriving.fired.iter().all(|fired| *fired).then(|| arriving.take()), is_first)
         };
         match finished {
-            Some(finished) => recorder.write_backward(py, finished),
+            Some(finished) => recorder.write_backward(finished),
             None => {
                 if is_first {
                     recorder.keep_started(Arc::clone(&self.call));

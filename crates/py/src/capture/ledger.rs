@@ -26,9 +26,9 @@ impl Ledger {
         *self.skipped.entry(why).or_default() += 1;
     }
 
-    /// Counts a failure; tells whether it is the first of its kind.
-    pub(super) fn fail(&mut self, why: String) -> bool {
-        count(&mut self.failed, why)
+    /// Counts a failure.
+    pub(super) fn fail(&mut self, why: String) {
+        count(&mut self.failed, why);
     }
 
     /// Counts a tensor of a recorded call whose elements could not be read.
@@ -71,11 +71,9 @@ impl Ledger {
     }
 }
 
-fn count(counts: &mut BTreeMap<String, u64>, why: String) -> bool {
+fn count(counts: &mut BTreeMap<String, u64>, why: String) {
     let why = if counts.len() < MAX_REASONS || counts.contains_key(&why) { why } else { "others".to_owned() };
-    let count = counts.entry(why).or_default();
-    *count += 1;
-    *count == 1
+    *counts.entry(why).or_default() += 1;
 }
 
 fn push_counts<'a>(head: &[u8], counts: impl Iterator<Item = (&'a str, u64)>, out: &mut Vec<u8>) {

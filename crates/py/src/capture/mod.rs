@@ -12,9 +12,11 @@
 //! Nothing recorded may depend on, or change, what the program computes: tensors are read where they lie, no
 //! operation of torch is run on a tensor in ordinary memory, and the autograd graph is only looked at.
 
+mod buffers;
 mod call;
 mod flow;
 mod frames;
+mod functions;
 mod gradients;
 mod items;
 mod ledger;

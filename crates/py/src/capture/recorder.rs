@@ -1,7 +1,7 @@
 //! The recorder: what torch, the wrappers and autograd call.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,8 @@ use ulpscope_formats::json::push_text;
 
 use super::call::{Arguments, Begun, Kind};
 use super::flow::Flow;
-use super::frames::{Stack, Stacks};
+use super::frames::Stacks;
+use super::functions::{Function, Functions, Treatment};
 use super::gradients::Arriving;
 use super::items::Walk;
 use super::modules::{self, Level, Modules, Name};
@@ -23,11 +24,11 @@ use super::numbers::push_int;
 use super::plan::Plan;
 use super::state::State;
 use super::tensors::Describe;
-use super::torch_api::Torch;
+use super::torch_api::{Torch, untrack};
 use crate::input::Input;
 
-/// Functions remembered; programs that make functions as they go are asked about each time.
-const MAX_FUNCTIONS: usize = 1 << 16;
+/// Different failures told to the user; the ledger counts all.
+const MAX_TOLD: usize = 100;
 
 /// Records the calls of a run. As a torch function mode it sees every call of torch's Python functions.
 #[pyclass(frozen, module = "ulpscope._core")]
@@ -37,42 +38,20 @@ pub(crate) struct Recorder {
     pub(super) flow: Flow,
     stacks: Stacks,
     modules: Modules,
-    functions: Mutex<HashMap<usize, Arc<Function>>>,
+    functions: Functions,
     state: Mutex<State>,
     /// Hooks in graphs that may still live.
     handles: Mutex<Vec<Py<PyAny>>>,
     /// Backward calls of which a part has arrived.
     started: Mutex<Vec<Arc<Mutex<Arriving>>>>,
+    /// What the user has been told.
+    told: Mutex<HashSet<String>>,
     /// Whether calls are recorded.
     is_on: AtomicBool,
     /// Whether gradients are.
     is_collecting: AtomicBool,
     /// The process: a forked child has a copy of everything, and must leave the files alone.
     process: u32,
-}
-
-/// What the front says of a function.
-struct Function {
-    /// Keeps its address from being given to another.
-    _function: Py<PyAny>,
-    treatment: Treatment,
-    /// `{Prefix}.{name}`.
-    base: Arc<str>,
-    /// What it is called when an operator stands for it.
-    operators: Vec<(String, Arc<str>)>,
-    /// Whether it changes its first argument and does not return it.
-    changes_input: bool,
-}
-
-/// What to do with a call.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Treatment {
-    /// Let it pass: it computes nothing.
-    Pass,
-    /// Let it pass uncounted: it is nothing by itself.
-    Through,
-    /// Record it, and not what it calls.
-    Record,
 }
 
 /// A call that was begun from Python.
@@ -96,10 +75,11 @@ impl Recorder {
             flow: Flow::default(),
             stacks: Stacks::default(),
             modules: Modules::default(),
-            functions: Mutex::default(),
+            functions: Functions::default(),
             state: Mutex::default(),
             handles: Mutex::default(),
             started: Mutex::default(),
+            told: Mutex::default(),
             is_on: AtomicBool::new(false),
             is_collecting: AtomicBool::new(false),
             process: std::process::id(),
@@ -115,7 +95,6 @@ impl Recorder {
         args: Option<&Bound<'py, PyTuple>>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let _ = types;
         let py = slf.py();
         let recorder = slf.get();
         let empty;
@@ -132,7 +111,9 @@ impl Recorder {
         if func.get_type().is(&recorder.torch.property_read) {
             return recorder.read_property(func, args, kwargs);
         }
-        let Some(function) = recorder.guarded(py, "function", recorder.function(func))? else {
+        let Some(function) =
+            recorder.guarded(py, "function", recorder.functions.describe(&recorder.torch, func))?
+        else {
             return func.call(args, kwargs);
         };
         match function.treatment {
@@ -144,24 +125,34 @@ impl Recorder {
             Treatment::Record => {}
         }
         let arguments = Arguments { args, kwargs };
-        // Neither another mode nor a class of tensors is to see what is asked of the arguments here.
-        let begun = recorder.torch.plainly(py, || recorder.begin_function(py, &function, arguments));
-        let begun = recorder.guarded(py, &function.base, begun)?;
+        // Neither another mode nor a class of tensors is to see what is asked of the tensors here.
+        let is_overheard = !types.is_empty()? || recorder.torch.has_modes(py)?;
+        let unheard = |body: &mut dyn FnMut() -> PyResult<()>| match is_overheard {
+            true => recorder.torch.plainly(py, body),
+            false => body(),
+        };
+        let mut begun = None;
+        let result = unheard(&mut || {
+            begun = Some(recorder.begin_function(py, &function, arguments)?);
+            Ok(())
+        });
+        recorder.guarded(py, &function.base, result)?;
         let result = func.call(args, kwargs);
         let Some(begun) = begun else { return result };
         match &result {
             Ok(output) => {
                 let name = Arc::clone(&begun.name);
-                let ended = recorder.torch.plainly(py, || {
+                let mut begun = Some(begun);
+                let ended = unheard(&mut || {
                     if function.changes_input {
                         recorder.note_changed(args, &name)?;
                     }
-                    recorder.end_call(slf, begun, output, None)
+                    begun.take().map_or(Ok(()), |begun| recorder.end_call(slf, begun, output, None))
                 });
                 recorder.guarded(py, &name, ended)?;
             }
             Err(_) => {
-                let raised = recorder.raised_call(py, &begun);
+                let raised = recorder.raised_call(&begun);
                 recorder.guarded(py, &begun.name, raised)?;
             }
         }
@@ -216,7 +207,7 @@ impl Recorder {
         if begun.kind == Kind::Module {
             modules::leave(self.address(), &begun.name);
         }
-        let raised = self.raised_call(py, &begun);
+        let raised = self.raised_call(&begun);
         self.guarded(py, &begun.name, raised).map(|_| ())
     }
 
@@ -351,7 +342,7 @@ impl Recorder {
             walk.item(value, &mut line)?;
             drop(walk);
             line.extend_from_slice(b"}\n");
-            self.append(py, |state| {
+            self.append(|state| {
                 state.ledger.seen += 1;
                 state.ledger.recorded += 1;
                 state.append(None, &line)
@@ -386,7 +377,7 @@ impl Recorder {
             return Ok(());
         }
         if self.locked(|state| state.is_open()) {
-            let flushed = self.flush_gradients(py);
+            let flushed = self.flush_gradients();
             self.guarded(py, "gradients", flushed)?;
         }
         self.is_on.store(false, Ordering::Relaxed);
@@ -404,13 +395,14 @@ impl Recorder {
         if !self.is_own_process() {
             return Ok(());
         }
-        let flushed = self.flush_gradients(py);
+        let flushed = self.flush_gradients();
         self.guarded(py, "gradients", flushed)?;
         if wants_dump || self.locked(|state| !state.ledger.is_empty()) {
-            let opened = self.append(py, |_| Ok(()));
+            let opened = self.append(|_| Ok(()));
             self.guarded(py, "dump", opened)?;
         }
         let finished = self.finish(py, false);
+        self.drop_dead_handles(py)?;
         self.locked(State::next_step);
         self.flow.forget();
         finished
@@ -456,8 +448,23 @@ impl Recorder {
         self.plan.level != "L0"
     }
 
-    pub(super) fn keep_handle(&self, handle: Py<PyAny>) {
-        lock(&self.handles).push(handle);
+    /// Keeps the handle of a hook, by which it is taken away when recording stops.
+    pub(super) fn keep_handle(&self, handle: Bound<'_, PyAny>) {
+        untrack(&handle);
+        lock(&self.handles).push(handle.unbind());
+    }
+
+    /// Lets go of the hooks of graphs that are gone.
+    fn drop_dead_handles(&self, py: Python<'_>) -> PyResult<()> {
+        let mut handles = std::mem::take(&mut *lock(&self.handles));
+        let mut alive = Vec::new();
+        for handle in handles.drain(..) {
+            if !handle.call_method0(py, intern!(py, "hooks_dict_ref"))?.is_none(py) {
+                alive.push(handle);
+            }
+        }
+        lock(&self.handles).append(&mut alive);
+        Ok(())
     }
 
     pub(super) fn keep_started(&self, call: Arc<Mutex<Arriving>>) {
@@ -469,11 +476,7 @@ impl Recorder {
     }
 
     /// Appends to the journal. What cannot be written ends the recording.
-    pub(super) fn append<T>(
-        &self,
-        _py: Python<'_>,
-        with: impl FnOnce(&mut State) -> std::io::Result<T>,
-    ) -> PyResult<T> {
+    pub(super) fn append<T>(&self, with: impl FnOnce(&mut State) -> std::io::Result<T>) -> PyResult<T> {
         let appended = self.locked(|state| {
             state.open(&self.plan)?;
             with(state)
@@ -482,9 +485,9 @@ impl Recorder {
     }
 
     /// Makes the file of a tensor and tells its name.
-    pub(super) fn save_tensor(&self, py: Python<'_>, stem: &str, input: Input<'_>) -> PyResult<String> {
+    pub(super) fn save_tensor(&self, stem: &str, input: Input<'_>) -> PyResult<String> {
         let tensor = input.into_lone_tensor()?;
-        self.append(py, |state| Ok(state.save(stem, &tensor)))?
+        self.append(|state| Ok(state.save(stem, &tensor)))?
             .map_err(|error| PyOSError::new_err(error.to_string()))
     }
 
@@ -500,10 +503,15 @@ impl Recorder {
         }
         let kind = error.get_type(py).name().map_or_else(|_| "error".to_owned(), |name| name.to_string());
         let text = format!("{name}: {kind}: {}", error.value(py));
-        let (ended, is_first) = self.locked(|state| {
+        let ended = self.locked(|state| {
             state.ledger.seen += 1;
-            (state.ended.clone(), state.ledger.fail(text.clone()))
+            state.ledger.fail(text.clone());
+            state.ended.clone()
         });
+        let is_first = {
+            let mut told = lock(&self.told);
+            told.len() < MAX_TOLD && told.insert(text.clone())
+        };
         let message = match ended {
             Some(why) => {
                 let was_on = self.is_collecting.swap(false, Ordering::Relaxed);
@@ -518,42 +526,6 @@ impl Recorder {
         Ok(None)
     }
 
-    /// What is known of a function; the front is asked when it is new.
-    fn function(&self, function: &Bound<'_, PyAny>) -> PyResult<Arc<Function>> {
-        let py = function.py();
-        let address = function.as_ptr() as usize;
-        if let Some(known) = lock(&self.functions).get(&address) {
-            return Ok(Arc::clone(known));
-        }
-        let told = self.torch.front.bind(py).call_method1(intern!(py, "function"), (function,))?;
-        let (treatment, prefix, name, operators, changes_input): (
-            String,
-            String,
-            String,
-            Vec<(String, String)>,
-            bool,
-        ) = told.extract()?;
-        let known = Arc::new(Function {
-            _function: function.clone().unbind(),
-            treatment: match treatment.as_str() {
-                "pass" => Treatment::Pass,
-                "through" => Treatment::Through,
-                _ => Treatment::Record,
-            },
-            base: format!("{prefix}.{name}").into(),
-            operators: operators
-                .into_iter()
-                .map(|(operator, name)| (operator, format!("{prefix}.{name}").into()))
-                .collect(),
-            changes_input,
-        });
-        let mut functions = lock(&self.functions);
-        if functions.len() < MAX_FUNCTIONS {
-            functions.insert(address, Arc::clone(&known));
-        }
-        Ok(known)
-    }
-
     fn begin_function(
         &self,
         py: Python<'_>,
@@ -562,15 +534,11 @@ impl Recorder {
     ) -> PyResult<Begun> {
         let hint = HINT.take();
         let stack = self.stacks.current(py, &self.torch)?;
-        let operator =
-            hint.or_else(|| stack.as_ref().and_then(|stack: &Arc<Stack>| stack.operator.as_deref()));
-        let base = match operator {
-            None => &function.base,
-            Some(operator) => function
-                .operators
-                .iter()
-                .find(|(known, _)| known == operator)
-                .map_or(&function.base, |(_, base)| base),
+        let base = function.name_for(hint, stack.as_deref());
+        let passed = stack.as_ref().map(|stack| function.as_passed(stack, arguments)).transpose()?;
+        let arguments = match passed.as_ref().and_then(Option::as_ref) {
+            Some((args, kwargs)) => Arguments { args, kwargs: Some(kwargs) },
+            None => arguments,
         };
         self.begin_call(py, base, Kind::Api, stack.as_deref(), arguments)
     }
@@ -647,7 +615,7 @@ impl Recorder {
         let describe = Describe { recorder: self, file: stem.as_deref(), source: None, is_recompute: false };
         let requires_grad = gradient.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
         describe.push(gradient, requires_grad, &mut item)?;
-        self.append(py, |state| {
+        self.append(|state| {
             let (id, is_known) = state.growing(call);
             let mut line = Vec::with_capacity(item.len() + 64);
             if is_known {

@@ -23,6 +23,7 @@ pub(super) struct State {
     /// Where the files of the step will be, once there is something to write.
     folder: PathBuf,
     counters: HashMap<Arc<str>, u64>,
+    ids: u64,
     pub(super) ledger: Ledger,
     pub(super) scope: ScopeState,
     /// Why recording ended early.
@@ -33,7 +34,6 @@ pub(super) struct State {
 struct Step {
     journal: Journal,
     files: TensorFiles,
-    next_id: u64,
     stacks: HashSet<u64>,
     /// Calls that are still growing: the gradients of a module's parameters, by name.
     growing: HashMap<String, u64>,
@@ -58,7 +58,6 @@ impl Step {
         Ok(Step {
             journal,
             files: TensorFiles::new(folder, plan.format),
-            next_id: 1,
             stacks: HashSet::new(),
             growing: HashMap::new(),
             is_behind: true,
@@ -105,10 +104,10 @@ impl State {
         *counter - 1
     }
 
+    /// A number that no other call has in the journal of this step.
     pub(super) fn next_id(&mut self) -> u64 {
-        let Some(step) = &mut self.step else { return 0 };
-        step.next_id += 1;
-        step.next_id - 1
+        self.ids += 1;
+        self.ids
     }
 
     /// The id of a call that grows, and whether it is there already.
@@ -172,6 +171,7 @@ impl State {
             let mut line = Vec::new();
             self.ledger.push(self.ended.as_deref(), &mut line);
             step.journal.append(&line)?;
+            step.journal.trim()?;
         }
         Ok(Some((step.journal.folder().to_owned(), is_behind)))
     }

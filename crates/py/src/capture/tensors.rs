@@ -85,7 +85,7 @@ impl Describe<'_> {
         let file = match self.file {
             // Torch has no such files, and says no more than that the dtype is unknown.
             Some(_) if dtype == DType::HiF8 => None,
-            Some(stem) => Some(self.recorder.save_tensor(py, stem, input)?),
+            Some(stem) => Some(self.recorder.save_tensor(stem, input)?),
             None => None,
         };
         let digest = digest.map(|digest| digest.to_string());

@@ -17,6 +17,7 @@ pub(super) struct Torch {
     sequence: Py<PyAny>,
     grad_enabled: Py<PyAny>,
     get_frame: Py<PyAny>,
+    modes: Py<PyAny>,
     weak_reference: Py<PyAny>,
     /// The front: `function`, `stack`, `value`, `tensor`, `add`, `warn`.
     pub(super) front: Py<PyAny>,
@@ -40,6 +41,7 @@ impl Torch {
             graph_task: c.getattr("_current_graph_task_id")?.unbind(),
             sequence: torch.getattr("autograd")?.getattr("_get_sequence_nr")?.unbind(),
             grad_enabled: c.getattr("is_grad_enabled")?.unbind(),
+            modes: c.getattr("_len_torch_function_stack")?.unbind(),
             get_frame: py.import("sys")?.getattr("_getframe")?.unbind(),
             weak_reference: py.import("weakref")?.getattr("ref")?.unbind(),
             front,
@@ -54,6 +56,11 @@ impl Torch {
         let none = py.None();
         guard.call_method1(intern!(py, "__exit__"), (&none, &none, &none))?;
         result
+    }
+
+    /// Whether a mode is on, on this thread.
+    pub(super) fn has_modes(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.modes.bind(py).call0()?.extract::<usize>()? > 0)
     }
 
     /// Whether an object is a tensor of torch's own class, or a parameter.
@@ -93,11 +100,25 @@ impl Torch {
     }
 
     pub(super) fn weak_reference(&self, object: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        self.weak_reference.call1(object.py(), (object,))
+        let reference = self.weak_reference.bind(object.py()).call1((object,))?;
+        untrack(&reference);
+        Ok(reference.unbind())
     }
 
     /// What a weak reference refers to, if it is `object`.
     pub(super) fn refers_to(reference: &Py<PyAny>, object: &Bound<'_, PyAny>) -> bool {
         reference.bind(object.py()).call0().is_ok_and(|found| found.is(object))
+    }
+}
+
+/// Takes an object that cannot be part of a cycle out of the garbage collector's lists: there is one for every call, and
+/// walking them again and again took a seventh of the time.
+pub(super) fn untrack(object: &Bound<'_, PyAny>) {
+    // SAFETY: weak references without a callback, and the handles of hooks, which hold a weak reference and numbers,
+    // refer to nothing that could refer back to them. They are freed by their counts; freeing untracks again, which is
+    // allowed.
+    #[expect(unsafe_code)]
+    unsafe {
+        pyo3::ffi::PyObject_GC_UnTrack(object.as_ptr().cast());
     }
 }

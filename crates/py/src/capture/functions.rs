@@ -1,0 +1,151 @@
+//! Functions of torch: what the front says of each, and how a call of one was written.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::call::Arguments;
+use super::frames::Stack;
+use super::torch_api::Torch;
+
+/// Functions remembered; programs that make functions as they go are asked about each time.
+const MAX_FUNCTIONS: usize = 1 << 16;
+
+/// What the front says of a function.
+pub(super) struct Function {
+    /// Keeps its address from being given to another.
+    _function: Py<PyAny>,
+    pub(super) treatment: Treatment,
+    /// Its own name, without the prefix.
+    name: String,
+    /// `{Prefix}.{name}`.
+    pub(super) base: Arc<str>,
+    /// What it is called when an operator stands for it.
+    operators: Vec<(String, Arc<str>)>,
+    /// Whether it changes its first argument.
+    pub(super) changes_input: bool,
+    /// The names of its parameters, if it is written in Python.
+    parameters: Vec<String>,
+    is_method: bool,
+}
+
+/// What to do with a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Treatment {
+    /// Let it pass: it computes nothing.
+    Pass,
+    /// Let it pass uncounted: it is nothing by itself.
+    Through,
+    /// Record it, and not what it calls.
+    Record,
+}
+
+/// The functions met so far, by their addresses.
+#[derive(Default)]
+pub(super) struct Functions {
+    known: Mutex<HashMap<usize, Arc<Function>>>,
+}
+
+impl Functions {
+    /// What is known of a function; the front is asked when it is new.
+    pub(super) fn describe(&self, torch: &Torch, function: &Bound<'_, PyAny>) -> PyResult<Arc<Function>> {
+        let address = function.as_ptr() as usize;
+        if let Some(known) = self.lock().get(&address) {
+            return Ok(Arc::clone(known));
+        }
+        let known = Arc::new(Function::ask(torch, function)?);
+        let mut functions = self.lock();
+        if functions.len() < MAX_FUNCTIONS {
+            functions.insert(address, Arc::clone(&known));
+        }
+        Ok(known)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Arc<Function>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the front answers: treatment, prefix, name, operators, whether the input is changed, parameters.
+type Answer = (String, String, String, Vec<(String, String)>, bool, Vec<String>);
+
+impl Function {
+    fn ask(torch: &Torch, function: &Bound<'_, PyAny>) -> PyResult<Function> {
+        let py = function.py();
+        let told = torch.front.bind(py).call_method1(intern!(py, "function"), (function,))?;
+        let (treatment, prefix, name, operators, changes_input, parameters): Answer = told.extract()?;
+        Ok(Function {
+            _function: function.clone().unbind(),
+            treatment: match treatment.as_str() {
+                "pass" => Treatment::Pass,
+                "through" => Treatment::Through,
+                _ => Treatment::Record,
+            },
+            base: format!("{prefix}.{name}").into(),
+            operators: operators
+                .into_iter()
+                .map(|(operator, name)| (operator, format!("{prefix}.{name}").into()))
+                .collect(),
+            changes_input,
+            parameters,
+            is_method: prefix == "Tensor",
+            name,
+        })
+    }
+
+    /// What a call is named by: the operator that made it, should one have done so. `sum(tensors)` adds in code that is
+    /// not Python's, so that the caller neither has the operator nor mentions the function.
+    pub(super) fn name_for(&self, hint: Option<&str>, stack: Option<&Stack>) -> &Arc<str> {
+        let operator = hint.or_else(|| stack.and_then(|stack| stack.operator.as_deref()));
+        let found = match operator {
+            Some(operator) => self.operators.iter().find(|(known, _)| known == operator),
+            None => self.operators.first().filter(|_| stack.is_some_and(|stack| !stack.mentions(&self.name))),
+        };
+        found.map_or(&self.base, |(_, base)| base)
+    }
+
+    /// The arguments as the caller passed them. A function written in Python hands its arguments on in a way of its own,
+    /// those that have defaults by name; nothing comes back where that cannot be undone.
+    pub(super) fn as_passed<'py>(
+        &self,
+        stack: &Stack,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Option<(Bound<'py, PyTuple>, Bound<'py, PyDict>)>> {
+        let Some(positional) = stack.positional else { return Ok(None) };
+        if self.parameters.is_empty() || !stack.mentions(&self.name) {
+            return Ok(None);
+        }
+        let py = arguments.args.py();
+        let value = |name: &str| -> PyResult<Option<Bound<'py, PyAny>>> {
+            let position = self.parameters.iter().position(|parameter| parameter == name);
+            if let Some(position) = position.filter(|position| *position < arguments.args.len()) {
+                return arguments.args.get_item(position).map(Some);
+            }
+            arguments.kwargs.map_or(Ok(None), |kwargs| kwargs.get_item(name))
+        };
+        let positional = positional + usize::from(self.is_method);
+        let mut args = Vec::with_capacity(positional);
+        for position in 0..positional {
+            let Some(name) = self.parameters.get(position) else { return Ok(None) };
+            let Some(value) = value(name)? else { return Ok(None) };
+            args.push(value);
+        }
+        let kwargs = PyDict::new(py);
+        for name in &stack.keywords {
+            let Some(value) = value(name)? else { return Ok(None) };
+            kwargs.set_item(name, value)?;
+        }
+        Ok(Some((PyTuple::new(py, args)?, kwargs)))
+    }
+}
+
+impl Stack {
+    fn mentions(&self, name: &str) -> bool {
+        // `linalg.norm` is mentioned as `norm`.
+        let last = name.rsplit('.').next().unwrap_or(name);
+        self.names.iter().any(|known| known == last)
+    }
+}
