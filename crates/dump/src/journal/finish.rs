@@ -6,15 +6,27 @@ use std::path::Path;
 use ulpscope_formats::json::{self, Layout};
 use ulpscope_formats::{Access, Bytes, Error, Fault, file};
 
+use super::JOURNAL_FILE;
 use super::documents::Documents;
-use super::{JOURNAL_FILE, scan};
+use super::scan::{self, Trust};
 use crate::ledger::LEDGER_FILE;
 
 /// Turns the journal in the folder of a rank into `dump.json`, `stack.json`, `construct.json` and `ledger.json` (of level
 /// debug `debug.json` and `ledger.json`), and removes it.
+///
+/// Each file is complete or absent, and the dump itself comes after all others but the removal of the journal: whenever
+/// the process is killed, there is the journal or a whole dump.
+///
+/// Lines that cannot be read are left out and noted in the ledger. Where there is no ledger to note them in, the
+/// journal stays as it is, and the first of them is the error: it can still be read as a dump.
 pub fn finish(folder: &Path) -> Result<(), Error> {
-    make_dump(folder)?;
+    make(folder, Trust::Foreign)?;
     remove(folder)
+}
+
+/// Makes the files of [`finish`] from a journal that this process has written, and leaves it: its step may go on.
+pub fn make_dump(folder: &Path) -> Result<(), Error> {
+    make(folder, Trust::Own)
 }
 
 /// Removes the journal of a rank, whose dump has been made.
@@ -23,15 +35,10 @@ pub fn remove(folder: &Path) -> Result<(), Error> {
     fs::remove_file(&path).map_err(|error| Error::whole(error).in_file(&path))
 }
 
-/// Makes the files of [`finish`], and leaves the journal: its step may go on. Each file is complete or absent, and the dump itself comes after
-/// all others but the removal of the journal: whenever the process is killed, there is the journal or a whole dump.
-///
-/// Lines that cannot be read are left out and noted in the ledger. Where there is no ledger to note them in, the
-/// journal stays as it is, and the first of them is the error: it can still be read as a dump.
-pub fn make_dump(folder: &Path) -> Result<(), Error> {
+fn make(folder: &Path, trust: Trust) -> Result<(), Error> {
     let path = folder.join(JOURNAL_FILE);
     let journal = Bytes::map(&path, Access::ReadOnly)?;
-    let mut outline = scan::scan(&journal, &path)?;
+    let mut outline = scan::scan(&journal, &path, trust)?;
     let mut problems = std::mem::take(&mut outline.problems);
     if let Some(torn) = &outline.torn {
         problems.note(format!("{}: {torn}, is left out", path.display()));

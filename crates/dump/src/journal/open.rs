@@ -12,7 +12,7 @@ use ulpscope_formats::{Access, Bytes, Error, Fault, file};
 use super::documents::Documents;
 use super::line::shown;
 use super::outline::Outline;
-use super::scan;
+use super::scan::{self, Trust};
 use crate::call::CallKind;
 use crate::companion::Companion;
 use crate::ledger::Ledger;
@@ -28,7 +28,7 @@ const SHOWN: usize = 8;
 /// Opens a journal.
 pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
     let journal = Bytes::map(path, Access::ReadOnly)?;
-    let mut outline = scan::scan(&journal, path)?;
+    let mut outline = scan::scan(&journal, path, Trust::Foreign)?;
     note_end(&mut outline, &journal, path);
     let ledger = outline
         .ledger

@@ -23,13 +23,23 @@ const MAX_HEADER_BYTES: u64 = 1 << 20;
 /// Bytes gone through before their memory is given back.
 const RELEASE_BYTES: usize = 64 << 20;
 
+/// Who wrote a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// This process, a moment ago: its values are taken as they stand.
+    Own,
+    /// Somebody: nothing is taken that has not been looked at.
+    Foreign,
+}
+
 /// Outlines a journal. An error says that it is none; everything else is a problem.
-pub(super) fn scan(journal: &Bytes, path: &Path) -> Result<Outline, Error> {
-    Scan::of(path).run(journal).map_err(|error| error.in_file(path))
+pub(super) fn scan(journal: &Bytes, path: &Path, trust: Trust) -> Result<Outline, Error> {
+    Scan::of(path, trust).run(journal).map_err(|error| error.in_file(path))
 }
 
 struct Scan<'p> {
     path: &'p Path,
+    trust: Trust,
     outline: Outline,
     /// The number of the line.
     line: u64,
@@ -44,9 +54,10 @@ struct Scan<'p> {
 }
 
 impl<'p> Scan<'p> {
-    fn of(path: &'p Path) -> Scan<'p> {
+    fn of(path: &'p Path, trust: Trust) -> Scan<'p> {
         Scan {
             path,
+            trust,
             outline: Outline::default(),
             line: 0,
             open: HashMap::new(),
@@ -76,7 +87,7 @@ impl<'p> Scan<'p> {
                     Ok(())
                 }
                 _ if text.trim_ascii().is_empty() => Ok(()),
-                line => match quick::read(text, at as u64) {
+                line => match quick::read(text, at as u64, self.trust) {
                     Some(line) => self.take(line, journal),
                     None => line::read(text, line, at as u64).and_then(|line| self.take(line, journal)),
                 },

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use ulpscope_formats::json::push_text;
 
-use super::call::{Begun, Edge, Kind};
+use super::call::{Begun, Edge};
 use super::items::Met;
 use super::recorder::Recorder;
 use super::tensors::Describe;
@@ -50,9 +50,9 @@ struct Maker<'py> {
 
 /// What has come of a backward call so far.
 pub(super) struct Arriving {
-    name: String,
-    kind: Kind,
-    parent: Option<String>,
+    /// The forward call.
+    call: Arc<str>,
+    parent: Option<Arc<str>>,
     /// For each result, the gradient that arrived, as JSON.
     results: Vec<Option<Vec<u8>>>,
     arguments: Vec<Contribution>,
@@ -119,14 +119,9 @@ impl Recorder {
         if graph.nodes.is_empty() {
             return Ok(());
         }
-        let backward = |name: &str| name.replacen(".forward", ".backward", 1);
         let arriving = Arc::new(Mutex::new(Arriving {
-            name: begun
-                .name
-                .rsplit_once(".forward")
-                .map_or_else(String::new, |(base, number)| format!("{base}.backward{number}")),
-            kind: begun.kind,
-            parent: begun.parent.as_deref().map(backward),
+            call: begun.name,
+            parent: begun.parent,
             results: vec![None; outputs.len()],
             arguments,
             fired: vec![false; graph.nodes.len()],
@@ -282,6 +277,9 @@ impl Share {
     }
 }
 
+/// Nodes that are looked for one by one; with more of them, by their addresses.
+const FEW: usize = 16;
+
 /// The nodes found so far; each is kept, so that its address stays its own.
 struct Graph<'py> {
     nodes: Vec<Watched<'py>>,
@@ -290,10 +288,24 @@ struct Graph<'py> {
 
 impl<'py> Graph<'py> {
     fn index_of(&mut self, node: Bound<'py, PyAny>) -> usize {
-        *self.by_address.entry(node.as_ptr() as usize).or_insert_with(|| {
-            self.nodes.push(Watched { node, taken: Vec::new(), given: Vec::new() });
-            self.nodes.len() - 1
-        })
+        let number = self.nodes.len();
+        if number < FEW {
+            if let Some(found) = self.nodes.iter().position(|watched| watched.node.is(&node)) {
+                return found;
+            }
+        } else {
+            if number == FEW {
+                let address =
+                    |(index, watched): (usize, &Watched<'_>)| (watched.node.as_ptr() as usize, index);
+                self.by_address = self.nodes.iter().enumerate().map(address).collect();
+            }
+            if let Some(&found) = self.by_address.get(&(node.as_ptr() as usize)) {
+                return found;
+            }
+            self.by_address.insert(node.as_ptr() as usize, number);
+        }
+        self.nodes.push(Watched { node, taken: Vec::new(), given: Vec::new() });
+        number
     }
 }
 
@@ -307,29 +319,27 @@ struct Finished {
 
 impl Arriving {
     /// The name in this pass over the graph: the second is `Tensor.mul@2.0.backward`.
-    fn pass_name(&self) -> String {
+    fn name(&self) -> String {
+        let Some((base, number)) = self.call.rsplit_once(".forward") else { return self.call.to_string() };
         if self.passes == 0 {
-            return self.name.clone();
+            return format!("{base}.backward{number}");
         }
-        // The number of the call stands before `.backward` or behind it.
-        let parts = match self.kind {
-            Kind::Api => self.name.rsplitn(3, '.').collect::<Vec<_>>(),
-            Kind::Module => self.name.rsplitn(3, '.').collect(),
-        };
-        match parts.as_slice() {
-            [last, middle, base] => format!("{base}@{}.{middle}.{last}", self.passes + 1),
-            _ => self.name.clone(),
+        let pass = self.passes + 1;
+        // The number of a module call stands behind its direction, that of an API call before.
+        match base.rsplit_once('.').filter(|_| number.is_empty()) {
+            Some((base, number)) => format!("{base}@{pass}.{number}.backward"),
+            None => format!("{base}@{pass}.backward{number}"),
         }
     }
 
     /// Hands out what has arrived and makes room for another pass.
     fn take(&mut self) -> Finished {
-        let name = self.pass_name();
+        let name = self.name();
         self.passes += 1;
         self.fired.fill(false);
         Finished {
             name,
-            parent: self.parent.clone(),
+            parent: self.parent.as_deref().map(|parent| parent.replacen(".forward", ".backward", 1)),
             results: self.results.iter_mut().map(Option::take).collect(),
             arguments: self
                 .arguments
@@ -366,7 +376,13 @@ impl GradientHook {
             return Ok(());
         }
         let seen = recorder.torch.plainly(py, || self.see(recorder, given, taken));
-        recorder.guarded(py, &lock(&self.call).name.clone(), seen).map(|_| ())
+        match seen {
+            Ok(()) => Ok(()),
+            seen => {
+                let name = lock(&self.call).name();
+                recorder.guarded(py, &name, seen).map(|_| ())
+            }
+        }
     }
 }
 
@@ -385,7 +401,7 @@ impl GradientHook {
         if let Some(finished) = earlier {
             recorder.write_backward(finished)?;
         }
-        let name = lock(&self.call).pass_name();
+        let name = lock(&self.call).name();
         for share in &self.taken {
             let text = describe(recorder, share.of(recorder, taken)?, &name, "input", share.owner)?;
             lock(&self.call).results[share.owner] = text;
