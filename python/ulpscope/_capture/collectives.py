@@ -1,6 +1,7 @@
 """Collectives and messages between processes, which no function mode sees.
 
-Their results are what their buffers hold when they are complete: at once, or when an asynchronous one is waited for.
+Their results are what their buffers hold when they are complete: at once, or, for an asynchronous one, when it
+is waited for.
 """
 
 from __future__ import annotations
@@ -17,12 +18,33 @@ from ulpscope._capture.patches import Patches
 if TYPE_CHECKING:
     from ulpscope._core import OpenCall, Recorder
 
-_NAMES = (
-    "send recv isend irecv broadcast all_reduce reduce all_gather gather scatter reduce_scatter all_to_all "
-    "all_to_all_single all_gather_into_tensor reduce_scatter_tensor _all_gather_base _reduce_scatter_base "
-    "batch_isend_irecv all_reduce_coalesced all_gather_coalesced broadcast_object_list all_gather_object "
-    "gather_object scatter_object_list barrier"
-).split()
+_NAMES = [
+    "send",
+    "recv",
+    "isend",
+    "irecv",
+    "broadcast",
+    "all_reduce",
+    "reduce",
+    "all_gather",
+    "gather",
+    "scatter",
+    "reduce_scatter",
+    "all_to_all",
+    "all_to_all_single",
+    "all_gather_into_tensor",
+    "reduce_scatter_tensor",
+    "_all_gather_base",
+    "_reduce_scatter_base",
+    "batch_isend_irecv",
+    "all_reduce_coalesced",
+    "all_gather_coalesced",
+    "broadcast_object_list",
+    "all_gather_object",
+    "gather_object",
+    "scatter_object_list",
+    "barrier",
+]
 
 
 class _Pending:
@@ -51,7 +73,9 @@ class _Pending:
             if work.is_completed():
                 self._recorder.end(call, buffers)
             else:
-                self._recorder.note("an asynchronous collective was not waited for: its result is not recorded")
+                self._recorder.note(
+                    "an asynchronous collective was not waited for: its result is not recorded"
+                )
 
 
 def add_collectives(patches: Patches, recorder: Recorder) -> Callable[[], None]:

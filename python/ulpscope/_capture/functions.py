@@ -1,6 +1,6 @@
 """What a function of torch is called in a dump, and whether its calls are recorded.
 
-Names are those of the older tools: ``Tensor.add``, ``Functional.linear``, ``Torch.cat``, ``VF.lstm``, ``Aten.mm``.
+Names are those of the older tools: ``Tensor.add``, ``Functional.linear``, ``Torch.cat``, ``VF.lstm``.
 """
 
 from __future__ import annotations
@@ -28,18 +28,93 @@ class Function(NamedTuple):
 
 # Asked about a tensor's layout, class or hooks: nothing is computed, and nothing recorded.
 _PASS = frozenset(
-    """
-    size dim ndimension numel nelement storage_offset element_size data_ptr get_device dim_order has_names
-    is_floating_point is_complex is_signed is_contiguous is_pinned is_shared is_inference is_same_size is_set_to
-    is_neg is_conj is_coalesced is_distributed is_storage is_tensor _is_view _is_zerotensor _nnz _indices_nnz
-    storage untyped_storage _typed_storage storage_type type_string names rename_ align_as refine_names
-    register_hook register_post_accumulate_grad_hook retain_grad requires_grad_ _make_subclass
-    _has_compatible_shallow_copy_type _clear_non_serializable_cached_data _update_names
-    __len__ __repr__ __str__ __format__ __hash__ __dir__ __reduce_ex__ __reduce__ __setstate__ __dlpack__
-    __dlpack_device__ __array__ __array_wrap__ __deepcopy__ __cuda_array_interface__ can_cast result_type promote_types
-    get_default_dtype sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum _sym_sqrt module_load
-    share_memory_ _assert _dimI _dimV dense_dim sparse_dim q_scale q_zero_point qscheme is_nonzero_static
-    """.split()
+    [
+        "size",
+        "dim",
+        "ndimension",
+        "numel",
+        "nelement",
+        "storage_offset",
+        "element_size",
+        "data_ptr",
+        "get_device",
+        "dim_order",
+        "has_names",
+        "is_floating_point",
+        "is_complex",
+        "is_signed",
+        "is_contiguous",
+        "is_pinned",
+        "is_shared",
+        "is_inference",
+        "is_same_size",
+        "is_set_to",
+        "is_neg",
+        "is_conj",
+        "is_coalesced",
+        "is_distributed",
+        "is_storage",
+        "is_tensor",
+        "_is_view",
+        "_is_zerotensor",
+        "_nnz",
+        "_indices_nnz",
+        "storage",
+        "untyped_storage",
+        "_typed_storage",
+        "storage_type",
+        "type_string",
+        "names",
+        "rename_",
+        "align_as",
+        "refine_names",
+        "register_hook",
+        "register_post_accumulate_grad_hook",
+        "retain_grad",
+        "requires_grad_",
+        "_make_subclass",
+        "_has_compatible_shallow_copy_type",
+        "_clear_non_serializable_cached_data",
+        "_update_names",
+        "__len__",
+        "__repr__",
+        "__str__",
+        "__format__",
+        "__hash__",
+        "__dir__",
+        "__reduce_ex__",
+        "__reduce__",
+        "__setstate__",
+        "__dlpack__",
+        "__dlpack_device__",
+        "__array__",
+        "__array_wrap__",
+        "__deepcopy__",
+        "__cuda_array_interface__",
+        "can_cast",
+        "result_type",
+        "promote_types",
+        "get_default_dtype",
+        "sym_float",
+        "sym_int",
+        "sym_ite",
+        "sym_max",
+        "sym_min",
+        "sym_not",
+        "sym_sum",
+        "_sym_sqrt",
+        "module_load",
+        "share_memory_",
+        "_assert",
+        "_dimI",
+        "_dimV",
+        "dense_dim",
+        "sparse_dim",
+        "q_scale",
+        "q_zero_point",
+        "qscheme",
+        "is_nonzero_static",
+    ]
 )
 
 # Switches of torch itself, and questions about them.
@@ -51,7 +126,9 @@ _THROUGH = frozenset(("backward", "grad"))
 # Operators by which torch talks to itself.
 _PASS_SPACES = frozenset(("profiler",))
 
-_VF = frozenset("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell".split())
+_VF = frozenset(
+    ["lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"]
+)
 
 _OPERATORS = {
     "add": [("+", "__add__"), ("r+", "__radd__")],
@@ -124,8 +201,7 @@ def _known() -> Iterator[tuple[str, str, Any]]:
 
 def _by_definition(function: Any) -> tuple[str, str]:
     if isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
-        overload = isinstance(function, torch._ops.OpOverload)
-        packet = function.overloadpacket if overload else function
+        packet: Any = function.overloadpacket if isinstance(function, torch._ops.OpOverload) else function
         space, _, name = packet._qualified_op_name.partition("::")
         return {"aten": "Aten", "npu": "NPU"}.get(space, space), name
     module = str(getattr(function, "__module__", None) or "")
@@ -149,7 +225,7 @@ def _treatment(prefix: str, name: str) -> Treatment:
         return "pass"
     if prefix not in ("Tensor", "Torch", "Functional"):
         return "record"
-    if name in _PASS or prefix == "Torch" and name.startswith(_PASS_STARTS) and name != "is_nonzero":
+    if name in _PASS or (prefix == "Torch" and name.startswith(_PASS_STARTS) and name != "is_nonzero"):
         return "pass"
     if name in _THROUGH:
         return "through"
@@ -163,5 +239,7 @@ def _parameters(function: Any) -> list[str]:
 
 def _changes_input(name: str) -> bool:
     if name.startswith("__"):
-        return name.startswith("__i") and name not in ("__invert__", "__int__", "__index__") or name == "__setitem__"
+        return (
+            name.startswith("__i") and name not in ("__invert__", "__int__", "__index__")
+        ) or name == "__setitem__"
     return name.endswith("_")

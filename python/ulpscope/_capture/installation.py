@@ -1,12 +1,11 @@
 """What is in place while calls are recorded: the function mode, the wrappers, the hooks of parameters.
 
-Everything is put in place by ``install`` and gone after ``remove``; nothing of it exists while nothing is recorded.
+Everything is put in place by ``install`` and gone after ``remove``; while nothing is recorded, nothing is there.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -96,7 +95,7 @@ class Installation:
             for name, parameter in module.named_parameters(recurse=False):
                 if not is_lazy(parameter) and parameter.requires_grad and parameter.is_leaf:
                     hook = self._gradient_hook(base, name)
-                    self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
+                    self._handles.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
 
     def _gradient_hook(self, base: str, name: str) -> Callable[[torch.Tensor], None]:
         def accumulated(parameter: torch.Tensor) -> None:
@@ -121,13 +120,13 @@ class Installation:
             torch._C._push_on_torch_function_stack(self._recorder)
         if self._sees_operators:
             self._operators = OperatorMode(self._recorder)
-            self._operators.__enter__()
+            self._operators.__enter__()  # type: ignore[no-untyped-call]
 
     def _pop_modes(self) -> None:
         if self._sees_apis:
             _take_off_stack(self._recorder)
         if self._operators is not None:
-            self._operators.__exit__(None, None, None)
+            self._operators.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             self._operators = None
 
     def _suspend(self) -> None:

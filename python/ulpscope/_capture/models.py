@@ -21,9 +21,8 @@ def roots_of(model: Any) -> list[tuple[str, torch.nn.Module]]:
         return [("Module.", model)]
     if isinstance(model, Sequence) and model and all(isinstance(one, torch.nn.Module) for one in model):
         return [(f"Module.{number}.", one) for number, one in enumerate(model)]
-    raise TypeError(
-        f"model: expected a torch.nn.Module or a list of them, found {type(model).__module__}.{type(model).__qualname__}"
-    )
+    found = f"{type(model).__module__}.{type(model).__qualname__}"
+    raise TypeError(f"model: expected a torch.nn.Module or a list of them, found {found}")
 
 
 def named_modules(prefix: str, root: torch.nn.Module) -> Iterator[tuple[str, str, torch.nn.Module]]:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from ulpscope._core import Recorder
 
 
-class OperatorMode(TorchDispatchMode):
+class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records what reaches torch's dispatcher."""
 
     def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._recorder = recorder
         self._functions = Functions()
         self._names: dict[Any, tuple[str, str]] = {}

@@ -1,7 +1,7 @@
 """One run under capture: when it records, and where it writes.
 
-    start, stop, step ──► is this step of this rank wanted? ──► Installation.install ──► Recorder ──► journal
-                                                           └──► Installation.remove
+start, stop, step ──► is this step of this rank wanted? ──► Installation.install ──► Recorder ──► journal
+                                                       └──► Installation.remove
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Run:
         return bool(self._settings.step) and self._step > max(self._settings.step)
 
     def start(self, model: Any = None) -> None:
-        """Records from now on. At levels L0 and mix without a model, the first module called from outside is it."""
+        """Records from now on. Without a model, levels L0 and mix take the first module that is called for it."""
         if self._closed:
             raise RuntimeError("this capture is closed; make another with ulpscope.capture(...)")
         if model is not None:

@@ -59,7 +59,7 @@ class _Gradients:
                 return None
             number = self.expected
             self.expected += 1
-            self._handles.append(value.register_hook(self._hook(number)))
+            self._handles.append(value.register_hook(self._hook(number)))  # type: ignore[no-untyped-call]
             return number
         if isinstance(value, list | tuple):
             return [self.watch(item) for item in value]

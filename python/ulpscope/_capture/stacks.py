@@ -57,7 +57,7 @@ class Stack(NamedTuple):
     operator: str | None
     """The operator that made the call, if one did: ``+``, ``+=``, ``==``."""
     names: list[str]
-    """Names that the caller's code mentions: a function that is not among them was called by another's code."""
+    """Names that the caller's code mentions: a function not among them was called by other code."""
     positional: int | None
     """How many arguments the caller passed by position, if its instruction tells."""
     keywords: list[str]

@@ -11,7 +11,8 @@ import torch
 _MAX_DENSE = 1 << 26
 
 
-# The shape of a view that has all of its base; or shape and strides of the base, and shape, strides and offset of the view.
+# The shape of a view that has all of its base; or shape and strides of the base, and shape, strides and
+# offset of the view.
 Part = tuple[Any, ...]
 
 
@@ -28,7 +29,7 @@ class Unusual(NamedTuple):
 
 
 def describe(tensor: torch.Tensor) -> Unusual:
-    """Where the elements of a tensor can be read. Runs nothing but copies, and none within a captured graph."""
+    """Where the elements of a tensor can be read. Runs copies alone, and none within a captured graph."""
     try:
         with torch._C.DisableTorchFunction(), torch.no_grad():
             return _describe(tensor)

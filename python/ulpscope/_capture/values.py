@@ -62,9 +62,10 @@ def _numpy(value: Any) -> str | None:
         head = {"type": "numpy.ndarray", "dtype": str(value.dtype), "shape": list(value.shape)}
         if value.size and value.dtype.kind in "biuf":
             numbers = value.astype(np.float64)
-            found = (value.max().item(), value.min().item(), numbers.mean().item(), float(np.linalg.norm(numbers)))
+            found = [value.max().item(), value.min().item(), numbers.mean().item()]
+            found.append(float(np.linalg.norm(numbers)))
         else:
-            found = (None, None, None, None)
+            found = [None] * 4
         return json.dumps(head | dict(zip(("Max", "Min", "Mean", "Norm"), found, strict=True)))
     if isinstance(value, np.generic) and value.dtype.kind in "biufU":
         return _typed(str(value.dtype), value.item())

@@ -1,7 +1,7 @@
 """Wrappers around what a torch function mode does not see.
 
-Modules, custom autograd functions, operators whose name torch does not tell (``2 * x``), threads. Each does what it
-wraps, between two words to the recorder.
+Modules, custom autograd functions, operators whose name torch does not tell (``2 * x``), threads. Each does
+what it wraps, between two words to the recorder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ def recorded(recorder: Recorder, prefix: str, name: str, function: Callable[...,
     return call
 
 
-def add_modules(patches: Patches, recorder: Recorder, discover: Callable[[torch.nn.Module], None] | None) -> None:
+Discover = Callable[[torch.nn.Module], None]
+
+
+def add_modules(patches: Patches, recorder: Recorder, discover: Discover | None) -> None:
     """Module calls. ``discover`` is told of each outermost module, to name what is in it."""
     original = torch.nn.Module.__call__
 
@@ -74,9 +77,7 @@ def _reflected(recorder: Recorder, name: str, original: Callable[..., Any]) -> C
     return operator
 
 
-def add_autograd_functions(
-    patches: Patches, recorder: Recorder, suspended: Callable[[], Any]
-) -> None:
+def add_autograd_functions(patches: Patches, recorder: Recorder, suspended: Callable[[], Any]) -> None:
     """Custom autograd functions. What compiled code does in its backward is left alone."""
     function = torch.autograd.Function
     original = vars(function)["apply"].__func__
@@ -96,7 +97,7 @@ def add_autograd_functions(
     patches.add(function, "apply", classmethod(apply))
 
     backward = torch.autograd.function.BackwardCFunction
-    original_backward = backward.apply
+    original_backward: Callable[..., Any] = backward.apply
 
     def apply_backward(self: Any, *args: Any) -> Any:
         if getattr(self, "_forward_cls", type(self)).__name__ != "CompiledFunction":
@@ -108,8 +109,10 @@ def add_autograd_functions(
 
 
 class _Engine:
-    """Torch's engine of backward passes, with the function mode on while it runs: ``Tensor.backward`` is a function
-    of torch, and no function is shown what happens inside another."""
+    """Torch's engine of backward passes, with the function mode on while it runs.
+
+    ``Tensor.backward`` is a function of torch, and a mode is not shown what happens inside a function.
+    """
 
     def __init__(self, engine: Any, with_mode: Callable[[], Any]) -> None:
         self._engine = engine
@@ -130,7 +133,7 @@ def add_engine(patches: Patches, with_mode: Callable[[], Any]) -> None:
 
 
 def add_fast_paths(patches: Patches, without_mode: Callable[[], Any]) -> None:
-    """Modules that take another path when somebody listens (``nn.TransformerEncoderLayer``) are not told of us."""
+    """Modules that take another path when somebody listens, as ``nn.TransformerEncoderLayer``, hear no more."""
     original = torch.overrides.has_torch_function
 
     def has_torch_function(relevant_args: Any) -> bool:
