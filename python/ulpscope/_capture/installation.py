@@ -1,6 +1,6 @@
 """What is in place while calls are recorded: the function mode, the wrappers, the hooks of parameters.
 
-Everything is put in place by ``install`` and gone after ``remove``; while nothing is recorded, nothing is there.
+Everything is put in place by ``install`` and gone after ``remove``: while nothing is recorded, there is none.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Run:
         return bool(self._settings.step) and self._step > max(self._settings.step)
 
     def start(self, model: Any = None) -> None:
-        """Records from now on. Without a model, levels L0 and mix take the first module that is called for it."""
+        """Records from now on. Without a model, levels L0 and mix take the first module that is called."""
         if self._closed:
             raise RuntimeError("this capture is closed; make another with ulpscope.capture(...)")
         if model is not None:

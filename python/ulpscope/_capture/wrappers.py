@@ -133,7 +133,7 @@ def add_engine(patches: Patches, with_mode: Callable[[], Any]) -> None:
 
 
 def add_fast_paths(patches: Patches, without_mode: Callable[[], Any]) -> None:
-    """Modules that take another path when somebody listens, as ``nn.TransformerEncoderLayer``, hear no more."""
+    """Modules that go another way when somebody listens, as ``nn.TransformerEncoderLayer``: nobody does."""
     original = torch.overrides.has_torch_function
 
     def has_torch_function(relevant_args: Any) -> bool:
