@@ -88,7 +88,7 @@ def snapshot() -> Snapshot:
     seen["state"] = {
         "function modes": torch._C._len_torch_function_stack(),
         "dispatch modes": torch._C._len_torch_dispatch_stack(),
-        "saved tensors hooks": torch._C._autograd._top_saved_tensors_default_hooks(True),
+        "saved tensors hooks": saved_tensors_hooks(),
         "tracing": (sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()),
         "excepthook": (sys.excepthook, threading.excepthook),
         "signal handlers": [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)],
@@ -98,6 +98,12 @@ def snapshot() -> Snapshot:
         ),
     }
     return seen
+
+
+def saved_tensors_hooks() -> Any:
+    """The hooks that saved tensors go through now, if any; torch before 2.6 does not tell."""
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    return None if top is None else top(True)
 
 
 def left_behind(before: Snapshot, after: Snapshot) -> Iterator[str]:
