@@ -49,6 +49,11 @@ _THROUGH = frozenset(("backward", "grad"))
 # Operators by which torch talks to itself.
 _PASS_SPACES = frozenset(("profiler",))
 
+# What collectives are made of: their results cannot be read yet when they return; see `collectives`.
+_THROUGH_SPACES = frozenset(
+    ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional_autograd")
+)
+
 _VF = frozenset("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell".split())
 
 _OPERATORS = {
@@ -144,6 +149,8 @@ def _by_definition(function: Any) -> tuple[str, str]:
 def _treatment(prefix: str, name: str) -> Treatment:
     if prefix in _PASS_SPACES:
         return "pass"
+    if prefix in _THROUGH_SPACES:
+        return "through"
     if prefix not in ("Tensor", "Torch", "Functional"):
         return "record"
     if name in _PASS or prefix == "Torch" and name.startswith(_PASS_STARTS) and name != "is_nonzero":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 _ABSENT: Any = object()
@@ -17,6 +19,24 @@ class Patches:
     def add(self, owner: Any, name: str, replacement: Any) -> None:
         """Has ``owner.name`` replaced from the next ``install`` on."""
         self._wanted.append((owner, name, replacement))
+
+    def add_everywhere(
+        self, replacements: Iterable[tuple[Any, Any]], besides: Callable[[Any, Any], bool] | None = None
+    ) -> None:
+        """Has functions replaced in every module that has them, under whatever name: ``from m import f as g``.
+
+        ``replacements`` are pairs of old and new; ``besides(module, old)`` tells where the old one stays.
+        """
+        wanted = {id(old): (old, new) for old, new in replacements}
+        for module in list(dict.fromkeys(sys.modules.values())):
+            # Not every entry is a module with a dictionary of names.
+            names = getattr(module, "__dict__", None)
+            if not isinstance(names, dict):
+                continue
+            for name, value in list(names.items()):
+                found = wanted.get(id(value))
+                if found is not None and not (besides is not None and besides(module, found[0])):
+                    self.add(module, name, found[1])
 
     def discard(self, owner: Any, name: str) -> None:
         """Has ``owner.name`` left alone from the next ``install`` on."""
