@@ -61,6 +61,9 @@ PLACES = (
 # What torch itself moves when it is used: caches and counters.
 MOVING = ("torch._dynamo.", "torch.compiler.", "threading._", "builtins._")
 
+# The same, of what can be called.
+REMEMBERED = ("__warningregistry__", "most_recent_backend")
+
 Snapshot = dict[str, dict[str, Any]]
 
 
@@ -115,7 +118,7 @@ def left_behind(before: Snapshot, after: Snapshot) -> Iterator[str]:
             old, new = old_values.get(name, missing), new_values.get(name, missing)
             if old is new or old == new or (old is missing and isinstance(new, ModuleType)):
                 continue
-            if (not callable(old) and f"{place}.{name}".startswith(MOVING)) or name == "__warningregistry__":
+            if (not callable(old) and f"{place}.{name}".startswith(MOVING)) or name in REMEMBERED:
                 continue
             was, now = ("not there" if value is missing else f"{value!r:.80}" for value in (old, new))
             yield f"{place}.{name} was {was} and is {now}"

@@ -64,6 +64,9 @@ _OF_OBJECTS: dict[str, tuple[int, tuple[str, ...]] | None] = {
     "scatter_object_list": (0, ("scatter_object_output_list",)),
 }
 
+# Everything above. Some releases of torch show some of these to function modes, too.
+COLLECTIVES = frozenset(_RECEIVED | _OF_OBJECTS)
+
 # Those of torch.distributed._functional_collectives, which return what the others write into a buffer.
 _FUNCTIONAL = (
     "broadcast all_reduce all_gather_tensor all_gather_tensor_autograd reduce_scatter_tensor "

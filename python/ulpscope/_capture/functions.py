@@ -10,6 +10,8 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
+from ulpscope._capture.collectives import COLLECTIVES
+
 Treatment = Literal["pass", "through", "record"]
 
 
@@ -49,7 +51,7 @@ _THROUGH = frozenset(("backward", "grad"))
 # Operators by which torch talks to itself.
 _PASS_SPACES = frozenset(("profiler",))
 
-# What collectives are made of: their results cannot be read yet when they return; see `collectives`.
+# What collectives are made of. Their results cannot be read yet when they return, so they are recorded by wrappers.
 _THROUGH_SPACES = frozenset(
     ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional_autograd")
 )
@@ -149,7 +151,7 @@ def _by_definition(function: Any) -> tuple[str, str]:
 def _treatment(prefix: str, name: str) -> Treatment:
     if prefix in _PASS_SPACES:
         return "pass"
-    if prefix in _THROUGH_SPACES:
+    if prefix in _THROUGH_SPACES or (prefix == "Distributed" and name in COLLECTIVES):
         return "through"
     if prefix not in ("Tensor", "Torch", "Functional"):
         return "record"

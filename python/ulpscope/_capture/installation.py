@@ -19,6 +19,7 @@ from ulpscope._capture.collectives import add_collectives
 from ulpscope._capture.compiled import CompiledRegions
 from ulpscope._capture.operators import OperatorMode
 from ulpscope._capture.patches import Patches
+from ulpscope._capture.ranks import add_process_group
 from ulpscope._capture.settings import Settings
 from ulpscope._capture.tracing import add_tracers
 from ulpscope._core import Recorder
@@ -29,8 +30,9 @@ CustomApis = dict[tuple[Any, str], str]
 class Installation:
     """Puts the recorder between a program and torch, and takes it away again."""
 
-    def __init__(self, settings: Settings, recorder: Recorder) -> None:
+    def __init__(self, settings: Settings, recorder: Recorder, on_rank: Callable[[], None]) -> None:
         self._recorder = recorder
+        self._on_rank = on_rank
         self._layers = settings.layers
         self._sees_apis = settings.level in ("L1", "mix")
         self._sees_modules = settings.level in ("L0", "mix")
@@ -68,6 +70,7 @@ class Installation:
         if self._sees_apis or self._sees_operators:
             self._flush_collectives = add_collectives(self._patches, self._recorder)
         add_tracers(self._patches, self._suspended, self._recorder.note)
+        add_process_group(self._patches, self._suspended, self._on_rank)
         self._patches.install()
         self._push_modes()
         self._compiled.install()

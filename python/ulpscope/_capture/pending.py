@@ -107,7 +107,7 @@ def add_completions(patches: Patches, pending: Pending) -> None:
 
     patches.add(work, "is_completed", asked)
     patches.add(work, "get_future", followed)
-    future = torch.futures.Future
+    future = torch._C.Future
     wait = future.wait
 
     def future_waited(self: Any) -> Any:

@@ -7,6 +7,7 @@ they look; the ledger says so.
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -51,9 +52,14 @@ def _aside(
     suspended: Callable[[], AbstractContextManager[None]],
     note: Callable[[str], None],
 ) -> Callable[..., Any]:
+    # It looks names up in the frame of its caller, so many frames up.
+    counts_frames = "_frames_up" in inspect.signature(original).parameters
+
     @functools.wraps(original)
     def trace(*args: Any, **kwargs: Any) -> Any:
         note(_NOTE)
+        if counts_frames:
+            kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
         with suspended():
             return original(*args, **kwargs)
 
