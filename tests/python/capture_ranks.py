@@ -120,7 +120,10 @@ def collectives(watch: Watch) -> Observed:
             parts = [torch.empty(4) for _ in range(size)]
             dist.all_gather(parts, x)
             joined = torch.empty(4 * size)
-            dist.all_gather_into_tensor(joined, x)
+            if DTensor is not None:
+                dist.all_gather_into_tensor(joined, x)
+            else:
+                joined.zero_()
             dist.broadcast(x, src=0)
             dist.reduce(x, dst=1)
             gathered = [torch.empty(4) for _ in range(size)] if rank == 0 else None

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from capture_messages import GATHERS_INTO_TENSORS
+
 LEVELS = ("L1", "mix", "L2")
 
 
@@ -68,7 +70,7 @@ def test_buffers_before_and_after(folder: Path, level: str, rank: int) -> None:
         "all_reduce.0",
         "all_gather.0",
         "all_gather.1",
-        "all_gather_into_tensor.0",
+        *(["all_gather_into_tensor.0"] if GATHERS_INTO_TENSORS else []),
         "broadcast.0",
         "reduce.0",
         "gather.0",
@@ -84,9 +86,10 @@ def test_buffers_before_and_after(folder: Path, level: str, rank: int) -> None:
     by_name = found["all_gather.1"]
     assert by_name["input_kwargs"]["tensor_list"] is None
     assert [value(item) for item in by_name["output"][0]] == [1.0, 2.0]
-    joined = found["all_gather_into_tensor.0"]
-    assert joined["input_args"][0] is None
-    assert (joined["output"][0]["Max"], joined["output"][0]["Min"]) == (2.0, 1.0)
+    if GATHERS_INTO_TENSORS:
+        joined = found["all_gather_into_tensor.0"]
+        assert joined["input_args"][0] is None
+        assert (joined["output"][0]["Max"], joined["output"][0]["Min"]) == (2.0, 1.0)
     assert value(found["broadcast.0"]["output"][0]) == 1.0
     if rank == 0:
         assert value(found["reduce.0"]["output"][0]) == 3.0
@@ -159,7 +162,9 @@ def test_functional_collectives(folder: Path, level: str, rank: int) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_objects_are_sent_by_other_collectives(folder: Path, level: str) -> None:
     found = calls(folder, "object_lists", level, 0)
-    assert {"all_gather_object.0", "all_gather.0", "broadcast_object_list.0", "broadcast.0"} <= set(found)
+    assert {"all_gather_object.0", "broadcast_object_list.0", "broadcast.0"} <= set(found)
+    # Which collective it is, differs between releases of torch.
+    assert any(name.startswith("all_gather") and "object" not in name for name in found)
     assert found["all_gather_object.0"]["input_args"][0] is None
 
 

@@ -73,4 +73,6 @@ class CompiledRegions:
                 return result
             return original(callback)
 
+        # On the way out dynamo is still on, and would compile this function.
+        sys.modules[_DYNAMO].skip_code(set_eval_frame.__code__)
         return set_eval_frame
