@@ -20,14 +20,20 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 import ulpscope
 from capture_programs import changed, fingerprint, unwatched
 from capture_programs.registry import Observed, Watch, train
 from patches import left_behind, snapshot
+
+try:
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
+except ImportError:
+    # Torch before 2.6: distributed tensors are a prototype, and FSDP needs another device than the CPU.
+    DTensor = None
 
 LEVELS = ("L0", "L1", "mix", "L2")
 
@@ -114,7 +120,10 @@ def collectives(watch: Watch) -> Observed:
             parts = [torch.empty(4) for _ in range(size)]
             dist.all_gather(parts, x)
             joined = torch.empty(4 * size)
-            dist.all_gather_into_tensor(joined, x)
+            if DTensor is not None:
+                dist.all_gather_into_tensor(joined, x)
+            else:
+                joined.zero_()
             dist.broadcast(x, src=0)
             dist.reduce(x, dst=1)
             gathered = [torch.empty(4) for _ in range(size)] if rank == 0 else None
@@ -146,10 +155,8 @@ def collectives(watch: Watch) -> Observed:
 PROGRAMS: list[Callable[[Watch], Observed]] = [
     replicated,
     replicated_accumulating,
-    sharded_wrapper,
-    sharded,
-    distributed_tensors,
     collectives,
+    *([] if DTensor is None else [sharded_wrapper, sharded, distributed_tensors]),
 ]
 
 

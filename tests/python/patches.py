@@ -61,6 +61,9 @@ PLACES = (
 # What torch itself moves when it is used: caches and counters.
 MOVING = ("torch._dynamo.", "torch.compiler.", "threading._", "builtins._")
 
+# The same, of what can be called.
+REMEMBERED = ("__warningregistry__", "most_recent_backend")
+
 Snapshot = dict[str, dict[str, Any]]
 
 
@@ -88,7 +91,7 @@ def snapshot() -> Snapshot:
     seen["state"] = {
         "function modes": torch._C._len_torch_function_stack(),
         "dispatch modes": torch._C._len_torch_dispatch_stack(),
-        "saved tensors hooks": torch._C._autograd._top_saved_tensors_default_hooks(True),
+        "saved tensors hooks": saved_tensors_hooks(),
         "tracing": (sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()),
         "excepthook": (sys.excepthook, threading.excepthook),
         "signal handlers": [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)],
@@ -100,6 +103,12 @@ def snapshot() -> Snapshot:
     return seen
 
 
+def saved_tensors_hooks() -> Any:
+    """The hooks that saved tensors go through now, if any; torch before 2.6 does not tell."""
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    return None if top is None else top(True)
+
+
 def left_behind(before: Snapshot, after: Snapshot) -> Iterator[str]:
     """What is not as it was. What was loaded in between does not count."""
     missing = object()
@@ -109,7 +118,7 @@ def left_behind(before: Snapshot, after: Snapshot) -> Iterator[str]:
             old, new = old_values.get(name, missing), new_values.get(name, missing)
             if old is new or old == new or (old is missing and isinstance(new, ModuleType)):
                 continue
-            if (not callable(old) and f"{place}.{name}".startswith(MOVING)) or name == "__warningregistry__":
+            if (not callable(old) and f"{place}.{name}".startswith(MOVING)) or name in REMEMBERED:
                 continue
             was, now = ("not there" if value is missing else f"{value!r:.80}" for value in (old, new))
             yield f"{place}.{name} was {was} and is {now}"

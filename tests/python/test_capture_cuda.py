@@ -43,7 +43,8 @@ def train(device, steps=3, autocast=False, **capture):
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.manual_seed(0)
     model = torch.nn.Sequential(*(Block() for _ in range(2))).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    # Left to itself, the optimizer takes another path on each device.
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False, fused=False)
     data = [torch.randn(2, 16, 64).to(device) for _ in range(steps)]
     losses = []
 
@@ -129,4 +130,4 @@ def test_a_run_on_the_gpu_pairs_with_one_on_the_cpu(tmp_path):
     same = [name for name in cpu if name in gpu]
     assert len(same) >= 0.95 * len(cpu)
     result = ulpscope.compare(tmp_path / "gpu", tmp_path / "cpu")
-    print(result.summary if hasattr(result, "summary") else result)
+    assert result.first_divergence is None

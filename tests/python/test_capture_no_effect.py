@@ -21,6 +21,7 @@ from capture_programs import PROGRAMS, Watch, changed, differences, observe
 from capture_programs.networks import Transformer, next_token_loss, sentences
 from patches import hooks_on_modules, hooks_on_node, hooks_on_tensor, left_behind, snapshot
 
+TORCH = tuple(int(number) for number in torch.__version__.split("+")[0].split(".")[:2])
 LEVELS = ("L0", "L1", "mix", "L2")
 # Programs whose tensors are also written to disk: memory that is shared, short-lived or odd.
 WRITTEN = [
@@ -59,7 +60,12 @@ def one_thread() -> Iterator[None]:
 @functools.cache
 def alone(name: str) -> dict[str, Any]:
     """A program without capture. The first run is thrown away: torch loads and caches things in it."""
-    observe(name)
+    try:
+        observe(name)
+    except (AttributeError, ImportError, RuntimeError, AssertionError) as error:
+        if TORCH < (2, 6):
+            pytest.skip(f"this release of torch cannot run it: {error!s:.80}")
+        raise
     return observe(name)
 
 
@@ -74,10 +80,17 @@ def ledgers(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(file.read_text()) for file in sorted(folder.glob("**/ledger.json"))]
 
 
+def leave_out_what_no_mode_allows(name: str, level: str) -> None:
+    """Torch before 2.6 refuses `as_subclass` under any dispatch mode, the empty one included."""
+    if TORCH < (2, 6) and (name, level) == ("tensor_subclasses", "L2"):
+        pytest.skip("this release of torch has no as_subclass under a dispatch mode")
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_bit_is_the_same(name: str, level: str, tmp_path: Path) -> None:
     alone(name)
+    leave_out_what_no_mode_allows(name, level)
     before = snapshot()
     found = observe(name, watching(tmp_path, level=level, strict=True))
     assert changed(alone(name), found, level) == []
@@ -93,8 +106,10 @@ def test_every_bit_is_the_same(name: str, level: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", ["mix", "L2"])
 @pytest.mark.parametrize("name", WRITTEN)
 def test_every_bit_is_the_same_when_tensors_are_written(name: str, level: str, tmp_path: Path) -> None:
+    leave_out_what_no_mode_allows(name, level)
+    wanted = alone(name)
     found = observe(name, watching(tmp_path, level=level, task="tensor", strict=True))
-    assert changed(alone(name), found, level) == []
+    assert changed(wanted, found, level) == []
     assert all(ledger["failed"] == {} for ledger in ledgers(tmp_path))
 
 
@@ -265,7 +280,7 @@ def test_two_gloo_ranks(tmp_path: Path) -> None:
     assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(printed)
     for rank in range(2):
         found = json.loads((tmp_path / f"rank{rank}.json").read_text())
-        assert len(found) == 6 * len(LEVELS)
+        assert len(found) == (6 if TORCH >= (2, 6) else 3) * len(LEVELS)
         assert {name: lines for name, lines in found.items() if lines} == {}
     for rank in range(2):
         dump = tmp_path / "collectives_L1" / "step1" / f"rank{rank}" / "dump.json"

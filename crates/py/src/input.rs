@@ -63,9 +63,12 @@ impl<'py> Input<'py> {
     /// or of a torch that has no fast way.
     fn of_torch(tensor: &Bound<'py, PyAny>) -> PyResult<Input<'py>> {
         let py = tensor.py();
-        let plain = tensor.call_method0(intern!(py, "detach"))?.call_method0(intern!(py, "cpu"))?;
-        let plain =
-            plain.call_method0(intern!(py, "resolve_conj"))?.call_method0(intern!(py, "resolve_neg"))?;
+        let plain = if lies_plainly(tensor)? {
+            tensor.clone()
+        } else {
+            let plain = tensor.call_method0(intern!(py, "detach"))?.call_method0(intern!(py, "cpu"))?;
+            plain.call_method0(intern!(py, "resolve_conj"))?.call_method0(intern!(py, "resolve_neg"))?
+        };
         if let Some(found) = exchange(&plain)? {
             return Ok(Input::Object { owner: plain, layout: found.layout });
         }
@@ -192,6 +195,15 @@ impl<'a> Part<'a> {
             Part::File(tensor) => Ok(tensor.view()),
         }
     }
+}
+
+/// Whether a torch tensor can be read where it lies. Then no operation of torch is run on it: a dispatch mode would see
+/// it, and a function transform would wrap its result.
+fn lies_plainly(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = tensor.py();
+    let is = |name| tensor.call_method0(name).and_then(|answer: Bound<'_, PyAny>| answer.is_truthy());
+    let device: String = tensor.getattr(intern!(py, "device"))?.getattr(intern!(py, "type"))?.extract()?;
+    Ok(device == "cpu" && !is(intern!(py, "is_conj"))? && !is(intern!(py, "is_neg"))?)
 }
 
 /// A run of bytes in memory.

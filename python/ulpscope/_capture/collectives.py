@@ -1,81 +1,87 @@
 """Collectives and messages between processes, which no function mode sees.
 
-Their results are what their buffers hold when they are complete: at once, or, for an asynchronous one, when it
-is waited for.
+    begin (buffers that are only received into are left out) ──► collective ──┬──► end
+                                                                 work ──► wait ┘
+
+Their results are what their buffers hold when they are complete: at once, or when an asynchronous one is waited
+for, is found to be complete, or has completed its future.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ulpscope._capture.patches import Patches
+from ulpscope._capture.pending import Pending, add_completions
 
 if TYPE_CHECKING:
-    from ulpscope._core import OpenCall, Recorder
+    from ulpscope._core import Recorder
 
-_NAMES = [
-    "send",
-    "recv",
-    "isend",
-    "irecv",
-    "broadcast",
-    "all_reduce",
-    "reduce",
-    "all_gather",
-    "gather",
-    "scatter",
-    "reduce_scatter",
-    "all_to_all",
-    "all_to_all_single",
-    "all_gather_into_tensor",
-    "reduce_scatter_tensor",
-    "_all_gather_base",
-    "_reduce_scatter_base",
-    "batch_isend_irecv",
-    "all_reduce_coalesced",
-    "all_gather_coalesced",
-    "broadcast_object_list",
-    "all_gather_object",
-    "gather_object",
-    "scatter_object_list",
-    "barrier",
-]
+# Collectives, and for each the argument that is only received into, by position and name: before the call it holds
+# whatever was in that memory.
+_RECEIVED: dict[str, tuple[int, tuple[str, ...]] | None] = {
+    "send": None,
+    "recv": (0, ("tensor",)),
+    "isend": None,
+    "irecv": (0, ("tensor",)),
+    "batch_isend_irecv": None,
+    "broadcast": None,
+    "all_reduce": None,
+    "all_reduce_coalesced": None,
+    "reduce": None,
+    "all_gather": (0, ("tensor_list",)),
+    "all_gather_coalesced": (0, ("output_tensor_lists",)),
+    "all_gather_into_tensor": (0, ("output_tensor",)),
+    "all_gather_single": (0, ("output", "output_tensor")),
+    "_all_gather_base": (0, ("output_tensor",)),
+    "gather": (1, ("gather_list",)),
+    "gather_into_tensor": (0, ("output", "output_tensor")),
+    "gather_single": (0, ("output", "output_tensor")),
+    "scatter": (0, ("tensor",)),
+    "reduce_scatter": (0, ("output",)),
+    "reduce_scatter_tensor": (0, ("output",)),
+    "reduce_scatter_single": (0, ("output",)),
+    "_reduce_scatter_base": (0, ("output",)),
+    "all_to_all": (0, ("output_tensor_list",)),
+    "all_to_all_single": (0, ("output",)),
+    "barrier": None,
+    "monitored_barrier": None,
+}
 
+# They send pickled objects by the collectives above, which are recorded, too.
+_OF_OBJECTS: dict[str, tuple[int, tuple[str, ...]] | None] = {
+    "broadcast_object_list": None,
+    "send_object_list": None,
+    "recv_object_list": (0, ("object_list",)),
+    "all_gather_object": (0, ("object_list",)),
+    "gather_object": (1, ("object_gather_list",)),
+    "scatter_object_list": (0, ("scatter_object_output_list",)),
+}
 
-class _Pending:
-    """Asynchronous collectives that nobody has waited for."""
+# Everything above. Some releases of torch show some of these to function modes, too.
+COLLECTIVES = frozenset(_RECEIVED | _OF_OBJECTS)
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._calls: dict[int, tuple[Any, OpenCall, Any]] = {}
-        self._lock = threading.Lock()
+# Those of torch.distributed._functional_collectives, which return what the others write into a buffer.
+_FUNCTIONAL = (
+    "broadcast all_reduce all_gather_tensor all_gather_tensor_autograd reduce_scatter_tensor "
+    "reduce_scatter_tensor_autograd all_reduce_coalesced all_gather_into_tensor_coalesced "
+    "reduce_scatter_tensor_coalesced all_to_all_single all_to_all_single_autograd permute_tensor "
+    "all_gather_single all_gather_single_autograd reduce_scatter_single reduce_scatter_single_autograd "
+    "all_gather_single_coalesced reduce_scatter_single_coalesced all_gather_tensor_inplace "
+    "reduce_scatter_tensor_inplace all_reduce_inplace all_to_all_inplace all_gather_inplace"
+).split()
 
-    def add(self, work: Any, call: OpenCall, buffers: Any) -> None:
-        with self._lock:
-            self._calls[id(work)] = work, call, buffers
+# Who is compared with these by identity inside torch: there they stay what they are.
+_COMPARED = ("isend", "irecv")
 
-    def completed(self, work: Any) -> None:
-        with self._lock:
-            found = self._calls.pop(id(work), None)
-        if found is not None:
-            self._recorder.end(found[1], found[2])
-
-    def flush(self) -> None:
-        """Ends those that are complete although nobody asked; of the others the ledger knows."""
-        with self._lock:
-            calls, self._calls = list(self._calls.values()), {}
-        for work, call, buffers in calls:
-            if work.is_completed():
-                self._recorder.end(call, buffers)
-            else:
-                self._recorder.note(
-                    "an asynchronous collective was not waited for: its result is not recorded"
-                )
+# Whether a collective of ours is running on this thread: what it does by others is its own affair.
+_thread = threading.local()
 
 
 def add_collectives(patches: Patches, recorder: Recorder) -> Callable[[], None]:
@@ -83,64 +89,145 @@ def add_collectives(patches: Patches, recorder: Recorder) -> Callable[[], None]:
     dist = torch.distributed
     if not dist.is_available():
         return lambda: None
-    pending = _Pending(recorder)
-    homes = [dist, sys.modules["torch.distributed.distributed_c10d"]]
-    wrappers = {
-        name: (original, _wrapped(recorder, name, original, pending))
-        for name in _NAMES
-        if (original := getattr(dist, name, None)) is not None
-    }
-    # Without a process group there is nothing to call, and looking through all modules takes its time.
-    for module in _modules(wrappers.keys(), homes) if dist.is_initialized() else homes:
-        for name in wrappers.keys() & vars(module).keys():
-            original, wrapper = wrappers[name]
-            if vars(module)[name] is original:
-                patches.add(module, name, wrapper)
-    wait = dist.Work.wait
-
-    def waited(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = wait(self, *args, **kwargs)
-        pending.completed(self)
-        return result
-
-    patches.add(dist.Work, "wait", waited)
+    pending = Pending(recorder)
+    home = sys.modules["torch.distributed.distributed_c10d"]
+    replacements: list[tuple[Any, Any]] = []
+    for name, received in (_RECEIVED | _OF_OBJECTS).items():
+        original = getattr(dist, name, None) or getattr(home, name, None)
+        if original is not None:
+            replacements.append((original, Collective(recorder, name, original, received, pending)))
+    functional = sys.modules.get("torch.distributed._functional_collectives")
+    for name in _FUNCTIONAL:
+        original = getattr(functional, name, None)
+        if original is not None:
+            replacements.append((original, _functional(recorder, name, original)))
+    compared = [getattr(home, name) for name in _COMPARED]
+    patches.add_everywhere(
+        replacements, besides=lambda module, original: module is home and original in compared
+    )
+    _add_messages(patches)
+    add_completions(patches, pending)
     return pending.flush
 
 
-def _modules(names: Set[str], homes: list[Any]) -> list[Any]:
-    """The modules that may have one of the functions: its own, and those that imported it from there."""
-    found = list(homes)
-    for module in list(sys.modules.values()):
+class Collective:
+    """A collective whose calls are recorded. It is equal to the one it stands for: programs and torch compare them."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        name: str,
+        original: Callable[..., Any],
+        received: tuple[int, tuple[str, ...]] | None,
+        pending: Pending,
+    ) -> None:
+        functools.update_wrapper(self, original)
+        self._recorder = recorder
+        self._name = name
+        self.original = original
+        self._received = received
+        self._pending = pending
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is self.original
+
+    def __hash__(self) -> int:
+        return hash(self.original)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the collective between two words to the recorder."""
+        if getattr(_thread, "is_inside", False):
+            return self.original(*args, **kwargs)
+        begun = self._recorder.begin("Distributed", self._name, *self._inputs(args, kwargs))
+        if begun is None:
+            return self.original(*args, **kwargs)
         try:
-            has_one = not names.isdisjoint(vars(module))
-        except TypeError:
-            # Not every entry is a module with a dictionary.
-            continue
-        if has_one and not any(module is home for home in homes):
-            found.append(module)
-    return found
+            result = _inside(self.original, args, kwargs, self._name not in _OF_OBJECTS)
+        except BaseException:
+            self._recorder.raised(begun)
+            raise
+        buffers = self._outputs(args, kwargs)
+        works = result if isinstance(result, list) else [result]
+        works = [work for work in works if isinstance(work, torch.distributed.Work)]
+        if works:
+            self._pending.add(works, begun, buffers)
+        else:
+            self._recorder.end(begun, buffers)
+        return result
+
+    def _inputs(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments before the call, without what is only received into."""
+        if self._name == "batch_isend_irecv":
+            return tuple(_sent(arg) for arg in args), {name: _sent(arg) for name, arg in kwargs.items()}
+        if self._received is None:
+            return args, kwargs
+        position, names = self._received
+        return (
+            tuple(None if place == position else arg for place, arg in enumerate(args)),
+            {name: None if name in names else arg for name, arg in kwargs.items()},
+        )
+
+    def _outputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The buffers after the call; what was sent has no result."""
+        if self._name == "isend":
+            args = (None, *args[1:]) if args else args
+            kwargs = {name: None if name == "tensor" else arg for name, arg in kwargs.items()}
+        return (*args, *kwargs.values())
 
 
-def _wrapped(recorder: Recorder, name: str, original: Any, pending: _Pending) -> Callable[..., Any]:
+def _inside(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], is_whole: bool = True
+) -> Any:
+    """Runs a collective; if it is one of its own, those it is made of are not recorded."""
+    _thread.is_inside = is_whole
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _thread.is_inside = False
+
+
+def _functional(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def collective(*args: Any, **kwargs: Any) -> Any:
+        if getattr(_thread, "is_inside", False):
+            return original(*args, **kwargs)
         begun = recorder.begin("Distributed", name, args, kwargs)
         if begun is None:
             return original(*args, **kwargs)
         try:
-            result = original(*args, **kwargs)
+            result = _inside(original, args, kwargs)
         except BaseException:
             recorder.raised(begun)
             raise
-        buffers = (*args, *kwargs.values())
-        works = result if isinstance(result, list) else [result]
-        works = [work for work in works if isinstance(work, torch.distributed.Work)]
-        if works:
-            # Of several messages sent together, the last to be waited for completes the call.
-            pending.add(works[-1], begun, buffers)
-        else:
-            recorder.end(begun, buffers)
+        recorder.end(begun, result)
         return result
 
-    collective.__name__ = collective.__qualname__ = name
-    collective.__wrapped__ = original  # type: ignore[attr-defined]
     return collective
+
+
+def _sent(operations: Any) -> Any:
+    """Messages that are exchanged together, without the tensors that are received into."""
+    if not isinstance(operations, Sequence):
+        return operations
+    return [Received(one) if getattr(one.op, "__name__", "") == "irecv" else one for one in operations]
+
+
+class Received:
+    """A message that has not been received yet."""
+
+    def __init__(self, operation: torch.distributed.P2POp) -> None:
+        self.operation = operation
+
+
+def _add_messages(patches: Patches) -> None:
+    """Has messages made while calls are recorded hold what torch takes them for, then and afterwards."""
+    kind = torch.distributed.P2POp
+    original = kind.__init__
+
+    @functools.wraps(original)
+    def __init__(self: Any, op: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        original(self, op.original if isinstance(op, Collective) else op, *args, **kwargs)
+
+    patches.add(kind, "__init__", __init__)

@@ -9,72 +9,71 @@ passed.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
-import torch
-
+from ulpscope._capture.after_import import Waiting, after_import
 from ulpscope._capture.patches import Patches
 
 _NOTE = "a compiled region was entered: what runs inside it is not seen"
 
+_DYNAMO = "torch._dynamo.eval_frame"
+
+
+class _Inside(threading.local):
+    """The frame by which this thread went in, and what undoes it."""
+
+    frame: Any = None
+    resume: Callable[[], None] | None = None
+
 
 class CompiledRegions:
-    """Watches the door."""
+    """Watches the door. ``suspend`` takes capture away from a thread, and returns what puts it back."""
 
-    def __init__(
-        self, suspend: Callable[[], None], resume: Callable[[], None], note: Callable[[str], None]
-    ) -> None:
-        self._suspend, self._resume, self._note = suspend, resume, note
+    def __init__(self, suspend: Callable[[], Callable[[], None]], note: Callable[[str], None]) -> None:
+        self._suspend, self._note = suspend, note
         self._patches = Patches()
-        self._inside: list[FrameType] = []
+        self._inside = _Inside()
+        self._waiting: Waiting | None = None
 
     def install(self) -> None:
         """Watches from now on; dynamo, should it not be loaded yet, from when it is."""
-        if "torch._dynamo.eval_frame" in sys.modules:
-            self._add_door()
-        else:
-            compile_ = torch.compile
-
-            def compile_and_watch(*args: Any, **kwargs: Any) -> Any:
-
-                self._patches.remove()
-                self._patches = Patches()
-                self._add_door()
-                self._patches.install()
-                return compile_(*args, **kwargs)
-
-            self._patches.add(torch, "compile", compile_and_watch)
-        self._patches.install()
+        self._waiting = after_import(_DYNAMO, self._add_door)
 
     def remove(self) -> None:
         """Watches no more."""
+        if self._waiting is not None:
+            self._waiting.cancel()
         self._patches.remove()
         self._patches = Patches()
-        self._inside.clear()
+        self._inside = _Inside()
 
     def _add_door(self) -> None:
-        module = sys.modules["torch._dynamo.eval_frame"]
+        module = sys.modules[_DYNAMO]
         for name in ("_maybe_set_eval_frame", "set_eval_frame"):
             original = getattr(module, name, None)
             if original is not None:
                 self._patches.add(module, name, self._door(original))
+        self._patches.install()
 
     def _door(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        inside = self._inside
+
         def set_eval_frame(callback: Any) -> Any:
             frame = sys._getframe(1)
-            if callable(callback):
-                if not self._inside:
+            if inside.resume is None:
+                if callable(callback):
                     self._note(_NOTE)
-                    self._suspend()
-                    self._inside.append(frame)
-            elif self._inside and self._inside[0] is frame:
+                    inside.frame, inside.resume = frame, self._suspend()
+            elif inside.frame is frame and not callable(callback):
                 # Off again by the function that switched it on: the region is over.
                 result = original(callback)
-                self._inside.clear()
-                self._resume()
+                resume, inside.frame, inside.resume = inside.resume, None, None
+                resume()
                 return result
             return original(callback)
 
+        # On the way out dynamo is still on, and would compile this function.
+        sys.modules[_DYNAMO].skip_code(set_eval_frame.__code__)
         return set_eval_frame

@@ -10,6 +10,8 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
+from ulpscope._capture.collectives import COLLECTIVES
+
 Treatment = Literal["pass", "through", "record"]
 
 
@@ -22,99 +24,22 @@ class Function(NamedTuple):
     operators: list[tuple[str, str]]
     """Names it has when an operator stands for it: ``("+", "__add__")``."""
     changes_input: bool
-    parameters: list[str]
-    """The names of its parameters, for a function written in Python."""
 
 
 # Asked about a tensor's layout, class or hooks: nothing is computed, and nothing recorded.
 _PASS = frozenset(
-    [
-        "size",
-        "dim",
-        "ndimension",
-        "numel",
-        "nelement",
-        "storage_offset",
-        "element_size",
-        "data_ptr",
-        "get_device",
-        "dim_order",
-        "has_names",
-        "is_floating_point",
-        "is_complex",
-        "is_signed",
-        "is_contiguous",
-        "is_pinned",
-        "is_shared",
-        "is_inference",
-        "is_same_size",
-        "is_set_to",
-        "is_neg",
-        "is_conj",
-        "is_coalesced",
-        "is_distributed",
-        "is_storage",
-        "is_tensor",
-        "_is_view",
-        "_is_zerotensor",
-        "_nnz",
-        "_indices_nnz",
-        "storage",
-        "untyped_storage",
-        "_typed_storage",
-        "storage_type",
-        "type_string",
-        "names",
-        "rename_",
-        "align_as",
-        "refine_names",
-        "register_hook",
-        "register_post_accumulate_grad_hook",
-        "retain_grad",
-        "requires_grad_",
-        "_make_subclass",
-        "_has_compatible_shallow_copy_type",
-        "_clear_non_serializable_cached_data",
-        "_update_names",
-        "__len__",
-        "__repr__",
-        "__str__",
-        "__format__",
-        "__hash__",
-        "__dir__",
-        "__reduce_ex__",
-        "__reduce__",
-        "__setstate__",
-        "__dlpack__",
-        "__dlpack_device__",
-        "__array__",
-        "__array_wrap__",
-        "__deepcopy__",
-        "__cuda_array_interface__",
-        "can_cast",
-        "result_type",
-        "promote_types",
-        "get_default_dtype",
-        "sym_float",
-        "sym_int",
-        "sym_ite",
-        "sym_max",
-        "sym_min",
-        "sym_not",
-        "sym_sum",
-        "_sym_sqrt",
-        "module_load",
-        "share_memory_",
-        "_assert",
-        "_dimI",
-        "_dimV",
-        "dense_dim",
-        "sparse_dim",
-        "q_scale",
-        "q_zero_point",
-        "qscheme",
-        "is_nonzero_static",
-    ]
+    """
+    size dim ndimension numel nelement storage_offset element_size data_ptr get_device dim_order has_names
+    is_floating_point is_complex is_signed is_contiguous is_pinned is_shared is_inference is_same_size is_set_to
+    is_neg is_conj is_coalesced is_distributed is_storage is_tensor _is_view _is_zerotensor _nnz _indices_nnz
+    storage untyped_storage _typed_storage storage_type type_string names rename_ align_as refine_names
+    register_hook register_post_accumulate_grad_hook retain_grad requires_grad_ _make_subclass
+    _has_compatible_shallow_copy_type _clear_non_serializable_cached_data _update_names
+    __len__ __repr__ __str__ __format__ __hash__ __dir__ __reduce_ex__ __reduce__ __setstate__ __dlpack__
+    __dlpack_device__ __array__ __array_wrap__ __deepcopy__ __cuda_array_interface__ can_cast result_type promote_types
+    get_default_dtype sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum _sym_sqrt module_load
+    share_memory_ device _assert _dimI _dimV dense_dim sparse_dim q_scale q_zero_point qscheme is_nonzero_static
+    """.split()
 )
 
 # Switches of torch itself, and questions about them.
@@ -126,9 +51,12 @@ _THROUGH = frozenset(("backward", "grad"))
 # Operators by which torch talks to itself.
 _PASS_SPACES = frozenset(("profiler",))
 
-_VF = frozenset(
-    ["lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"]
+# What collectives are made of. Their results cannot be read yet when they return, so they are recorded by wrappers.
+_THROUGH_SPACES = frozenset(
+    ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional_autograd")
 )
+
+_VF = frozenset("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell".split())
 
 _OPERATORS = {
     "add": [("+", "__add__"), ("r+", "__radd__")],
@@ -170,8 +98,7 @@ class Functions:
         """What a function is; for one that torch does not list, by where it was defined."""
         prefix, name = self._names.get(id(function)) or _by_definition(function)
         operators = _OPERATORS.get(name, []) if prefix == "Tensor" else []
-        treatment = _treatment(prefix, name)
-        return Function(treatment, prefix, name, operators, _changes_input(name), _parameters(function))
+        return Function(_treatment(prefix, name), prefix, name, operators, _changes_input(name))
 
 
 def _known() -> Iterator[tuple[str, str, Any]]:
@@ -223,6 +150,8 @@ def _by_definition(function: Any) -> tuple[str, str]:
 def _treatment(prefix: str, name: str) -> Treatment:
     if prefix in _PASS_SPACES:
         return "pass"
+    if prefix in _THROUGH_SPACES or (prefix == "Distributed" and name in COLLECTIVES):
+        return "through"
     if prefix not in ("Tensor", "Torch", "Functional"):
         return "record"
     if name in _PASS or (prefix == "Torch" and name.startswith(_PASS_STARTS) and name != "is_nonzero"):
@@ -230,11 +159,6 @@ def _treatment(prefix: str, name: str) -> Treatment:
     if name in _THROUGH:
         return "through"
     return "record"
-
-
-def _parameters(function: Any) -> list[str]:
-    code = getattr(function, "__code__", None)
-    return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) if code is not None else []
 
 
 def _changes_input(name: str) -> bool:

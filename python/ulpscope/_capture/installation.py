@@ -6,18 +6,22 @@ Everything is put in place by ``install`` and gone after ``remove``: while nothi
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from ulpscope._capture import models, wrappers
 from ulpscope._capture.collectives import add_collectives
 from ulpscope._capture.compiled import CompiledRegions
 from ulpscope._capture.operators import OperatorMode
 from ulpscope._capture.patches import Patches
+from ulpscope._capture.ranks import add_process_group
 from ulpscope._capture.settings import Settings
+from ulpscope._capture.tracing import add_tracers
 from ulpscope._core import Recorder
 
 CustomApis = dict[tuple[Any, str], str]
@@ -26,15 +30,18 @@ CustomApis = dict[tuple[Any, str], str]
 class Installation:
     """Puts the recorder between a program and torch, and takes it away again."""
 
-    def __init__(self, settings: Settings, recorder: Recorder) -> None:
+    def __init__(self, settings: Settings, recorder: Recorder, on_rank: Callable[[], None]) -> None:
         self._recorder = recorder
+        self._on_rank = on_rank
         self._layers = settings.layers
         self._sees_apis = settings.level in ("L1", "mix")
         self._sees_modules = settings.level in ("L0", "mix")
         self._tracks_modules = self._sees_modules or settings.layers != "all"
         self._sees_operators = settings.level == "L2"
         self._patches = Patches()
-        self._compiled = CompiledRegions(self._suspend, self._resume, recorder.note)
+        self._compiled = CompiledRegions(self._suspend, recorder.note)
+        self._suspensions = 0
+        self._lock = threading.Lock()
         self._flush_collectives: Callable[[], None] = lambda: None
         self._operators: OperatorMode | None = None
         self._handles: list[Any] = []
@@ -55,12 +62,15 @@ class Installation:
             wrappers.add_engine(self._patches, self._with_mode)
             wrappers.add_fast_paths(self._patches, self._without_mode)
             wrappers.add_autograd_functions(self._patches, self._recorder, self._suspended)
-            self._flush_collectives = add_collectives(self._patches, self._recorder)
             for (module, api), prefix in custom.items():
                 wrapped = wrappers.recorded(self._recorder, prefix, api, getattr(module, api))
                 self._patches.add(module, api, wrapped)
         if self._sees_apis:
             wrappers.add_threads(self._patches, self._with_mode)
+        if self._sees_apis or self._sees_operators:
+            self._flush_collectives = add_collectives(self._patches, self._recorder)
+        add_tracers(self._patches, self._suspended, self._recorder.note)
+        add_process_group(self._patches, self._suspended, self._on_rank)
         self._patches.install()
         self._push_modes()
         self._compiled.install()
@@ -70,7 +80,9 @@ class Installation:
         self._flush_collectives()
         self._compiled.remove()
         self._pop_modes()
-        self._patches.remove()
+        with self._lock:
+            self._patches.remove()
+            self._suspensions = 0
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -123,28 +135,49 @@ class Installation:
             self._operators.__enter__()  # type: ignore[no-untyped-call]
 
     def _pop_modes(self) -> None:
-        if self._sees_apis:
+        _take_off_stack(self._recorder)
+        if _is_on_dispatch_stack(self._operators):
+            self._operators.__exit__(None, None, None)  # type: ignore[union-attr]
+        self._operators = None
+
+    def _suspend(self) -> Callable[[], None]:
+        """Takes everything away from this thread; returns what puts it back.
+
+        Wrappers are everybody's: they are away for as long as any thread is suspended.
+        """
+        patches = self._patches
+        with self._lock:
+            self._suspensions += 1
+            if self._suspensions == 1:
+                patches.remove()
+        has_mode, operators = _is_on_stack(self._recorder), self._operators
+        if has_mode:
             _take_off_stack(self._recorder)
-        if self._operators is not None:
-            self._operators.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-            self._operators = None
+        if has_operators := _is_on_dispatch_stack(operators):
+            operators.__exit__(None, None, None)  # type: ignore[union-attr]
 
-    def _suspend(self) -> None:
-        self._pop_modes()
-        self._patches.remove()
+        def resume() -> None:
+            if not self.installed or patches is not self._patches:
+                # Recording has stopped meanwhile.
+                return
+            with self._lock:
+                self._suspensions -= 1
+                if self._suspensions == 0:
+                    patches.install()
+            if has_mode:
+                torch._C._push_on_torch_function_stack(self._recorder)
+            if has_operators:
+                operators.__enter__()  # type: ignore[union-attr]
 
-    def _resume(self) -> None:
-        if self.installed:
-            self._patches.install()
-            self._push_modes()
+        return resume
 
     @contextlib.contextmanager
     def _suspended(self) -> Iterator[None]:
-        self._suspend()
+        resume = self._suspend()
         try:
             yield
         finally:
-            self._resume()
+            resume()
 
     @contextlib.contextmanager
     def _without_mode(self) -> Iterator[None]:
@@ -174,6 +207,10 @@ class Installation:
 def _is_on_stack(mode: Any) -> bool:
     stack = range(torch._C._len_torch_function_stack())
     return any(torch._C._get_function_stack_at(position) is mode for position in stack)
+
+
+def _is_on_dispatch_stack(mode: Any) -> bool:
+    return mode is not None and any(mode is other for other in _get_current_dispatch_mode_stack())
 
 
 def _take_off_stack(mode: Any) -> None:

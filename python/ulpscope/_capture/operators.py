@@ -20,17 +20,21 @@ class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._recorder = recorder
         self._functions = Functions()
-        self._names: dict[Any, tuple[str, str]] = {}
+        # Nothing for what is not recorded.
+        self._names: dict[Any, tuple[str, str] | None] = {}
 
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Runs an operator between two words to the recorder."""
         kwargs = kwargs or {}
-        name = self._names.get(func)
-        if name is None:
+        if func not in self._names:
             described = self._functions.describe(func)
-            name = self._names[func] = described.prefix, described.name
+            is_recorded = described.treatment != "through"
+            self._names[func] = (described.prefix, described.name) if is_recorded else None
+        name = self._names[func]
+        if name is None:
+            return func(*args, **kwargs)
         begun = self._recorder.begin(*name, args, kwargs)
         if begun is None:
             return func(*args, **kwargs)

@@ -2,9 +2,46 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 _ABSENT: Any = object()
+
+
+class _Holders:
+    """Which modules have a function, and under which names. Looking through all of them takes long: they are looked
+    through again when they have got more or fewer names."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[int, Any] = {}
+        self._found: dict[int, dict[tuple[int, str], tuple[Any, str]]] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}
+
+    def of(self, functions: list[Any]) -> list[list[tuple[Any, str]]]:
+        """For each function the modules and names, in a known order."""
+        if any(id(function) not in self._wanted for function in functions):
+            self._wanted.update((id(function), function) for function in functions)
+            self._sizes.clear()
+        for key, module in list(sys.modules.items()):
+            # Not every entry is a module with a dictionary of names.
+            names = getattr(module, "__dict__", None)
+            if isinstance(names, dict) and self._sizes.get(key) != (id(module), len(names)):
+                self._look_through(module, names)
+                self._sizes[key] = id(module), len(names)
+        return [self._holders(function) for function in functions]
+
+    def _look_through(self, module: Any, names: dict[str, Any]) -> None:
+        for name, value in list(names.items()):
+            if id(value) in self._wanted:
+                self._found.setdefault(id(value), {})[id(module), name] = module, name
+
+    def _holders(self, function: Any) -> list[tuple[Any, str]]:
+        found = self._found.get(id(function), {}).values()
+        return [(module, name) for module, name in found if vars(module).get(name) is function]
+
+
+_holders = _Holders()
 
 
 class Patches:
@@ -17,6 +54,19 @@ class Patches:
     def add(self, owner: Any, name: str, replacement: Any) -> None:
         """Has ``owner.name`` replaced from the next ``install`` on."""
         self._wanted.append((owner, name, replacement))
+
+    def add_everywhere(
+        self, replacements: Iterable[tuple[Any, Any]], besides: Callable[[Any, Any], bool] | None = None
+    ) -> None:
+        """Has functions replaced in every module that has them, under whatever name: ``from m import f as g``.
+
+        ``replacements`` are pairs of old and new; ``besides(module, old)`` tells where the old one stays.
+        """
+        wanted = list(replacements)
+        for (old, new), holders in zip(wanted, _holders.of([old for old, _ in wanted]), strict=True):
+            for module, name in holders:
+                if besides is None or not besides(module, old):
+                    self.add(module, name, new)
 
     def discard(self, owner: Any, name: str) -> None:
         """Has ``owner.name`` left alone from the next ``install`` on."""

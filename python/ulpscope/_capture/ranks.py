@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
+
+from ulpscope._capture.patches import Patches
 
 # Set by torchrun, Slurm and MPI, in the order of trust.
 _VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -25,3 +31,23 @@ def current_rank() -> int | None:
 def folder_name(rank: int | None) -> str:
     """The folder of a rank: ``rank0``, or ``rank`` for a process on its own."""
     return "rank" if rank is None else f"rank{rank}"
+
+
+def add_process_group(
+    patches: Patches, suspended: Callable[[], AbstractContextManager[None]], then: Callable[[], None]
+) -> None:
+    """Has ``then`` called when the process joins a group: only now has it a rank."""
+    dist = torch.distributed
+    if not dist.is_available():
+        return
+    original = dist.init_process_group
+
+    @functools.wraps(original)
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        # What torch does to join is nothing of the program's, and would be recorded under no rank.
+        with suspended():
+            result = original(*args, **kwargs)
+        then()
+        return result
+
+    patches.add_everywhere([(original, init_process_group)])

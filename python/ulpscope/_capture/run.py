@@ -42,7 +42,7 @@ class Run:
         self._settings = settings
         self._model = model
         self._recorder = Recorder(_Front(), settings)
-        self._installation = Installation(settings, self._recorder)
+        self._installation = Installation(settings, self._recorder, self._update)
         self._savings = Savings(self._recorder)
         self._custom: CustomApis = {}
         self._step = settings.init_step

@@ -53,8 +53,10 @@ def _describe(tensor: torch.Tensor) -> Unusual:
 
 
 def add(parts: list[torch.Tensor]) -> torch.Tensor | None:
-    """The sum of the parts of a gradient."""
+    """The sum of the parts of a gradient; none within a captured graph, to which the sum would belong."""
     with torch._C.DisableTorchFunction(), torch.no_grad():
+        if any(_in_captured_graph(part) for part in parts):
+            return None
         total: torch.Tensor | None = None
         for part in parts:
             total = part.detach() if total is None else torch.add(total, part.detach())
@@ -70,9 +72,11 @@ def part_of(view: torch.Tensor, base: torch.Tensor) -> Part:
         return tuple(base.shape), base.stride(), tuple(view.shape), view.stride(), offset
 
 
-def take_part(gradient: torch.Tensor, part: Part) -> torch.Tensor:
-    """Of the gradient of a base, what belongs to a view."""
+def take_part(gradient: torch.Tensor, part: Part) -> torch.Tensor | None:
+    """Of the gradient of a base, what belongs to a view; nothing within a captured graph."""
     with torch._C.DisableTorchFunction(), torch.no_grad():
+        if _in_captured_graph(gradient):
+            return None
         gradient = gradient.detach()
         if len(part) == 1:
             return gradient.reshape(part[0])
@@ -99,19 +103,29 @@ def _readable(tensor: torch.Tensor) -> tuple[torch.Tensor | None, str | None]:
         return None, "nested tensor"
     if type(tensor).__name__ == "AsyncCollectiveTensor":
         return _readable(tensor.wait())  # type: ignore[attr-defined]
+    if _in_captured_graph(tensor):
+        return None, "inside a captured graph"
     if tensor.layout is not torch.strided:
         if tensor.numel() > _MAX_DENSE:
             return None, f"{tensor.layout} of {tensor.numel()} elements"
         return tensor.detach().to_dense(), None
     if tensor.is_quantized:
         return tensor.detach().dequantize(), None
-    if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
-        return None, "inside a captured graph"
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         if tensor.numel() and tensor.untyped_storage().data_ptr() == 0:
             return None, f"{type(tensor).__name__} has no memory of its own"
         tensor = tensor.as_subclass(torch.Tensor)
-    return tensor.detach().cpu(), None
+    # Where it can be read as it is, no operation is run on it.
+    return (tensor if tensor.is_cpu else tensor.detach().cpu()), None
+
+
+def _in_captured_graph(tensor: torch.Tensor) -> bool:
+    """Whether operations on a tensor are being put into a graph (CUDA's, or another device's) and not run."""
+    kind = tensor.device.type
+    if kind in ("cpu", "meta"):
+        return False
+    is_capturing = getattr(getattr(torch, kind, None), "is_current_stream_capturing", None)
+    return is_capturing is not None and bool(is_capturing())
 
 
 def _is_fake(tensor: Any) -> bool:

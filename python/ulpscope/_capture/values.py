@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from ulpscope._capture.collectives import Received
+
 
 def describe(value: Any) -> Any:
     """JSON text (a ``str``), something to describe in its place, or nothing where there is nothing to say."""
@@ -75,12 +77,30 @@ def _numpy(value: Any) -> str | None:
 def _distributed(value: Any) -> Any:
     dist = torch.distributed
     if isinstance(value, dist.ProcessGroup):
-        ranks = dist.get_process_group_ranks(value)
-        # The older tool's way of telling groups apart.
-        group = f"{zlib.crc32(str(ranks).encode()):08x}"
+        ranks, group = _ranks_and_id(value)
         return json.dumps({"type": "torch.ProcessGroup", "group_ranks": ranks, "group_id": group})
     if isinstance(value, dist.ReduceOp | dist.ReduceOp.RedOpType):
         return _typed("torch.distributed.ReduceOp", str(value))
     if isinstance(value, dist.P2POp):
-        return {"op": value.op.__name__, "tensor": value.tensor, "peer": value.peer, "tag": value.tag}
+        return _message(value, value.tensor)
+    if isinstance(value, Received):
+        return _message(value.operation, None)
     return None
+
+
+def _message(message: Any, tensor: torch.Tensor | None) -> dict[str, Any]:
+    group = message.group or torch.distributed.distributed_c10d._get_default_group()
+    return {
+        "class_type": "torch.distributed.P2POp",
+        "tensor": tensor,
+        "op": message.op.__name__,
+        "peer": message.peer,
+        "tag": message.tag,
+        "group_id": _ranks_and_id(group)[1],
+    }
+
+
+def _ranks_and_id(group: torch.distributed.ProcessGroup) -> tuple[list[int], str]:
+    """The ranks of a group, and the older tool's way of telling groups apart."""
+    ranks = torch.distributed.get_process_group_ranks(group)
+    return ranks, f"{zlib.crc32(str(ranks).encode()):08x}"

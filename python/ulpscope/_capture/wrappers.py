@@ -80,14 +80,16 @@ def _reflected(recorder: Recorder, name: str, original: Callable[..., Any]) -> C
 def add_autograd_functions(patches: Patches, recorder: Recorder, suspended: Callable[[], Any]) -> None:
     """Custom autograd functions. What compiled code does in its backward is left alone."""
     function = torch.autograd.Function
-    original = vars(function)["apply"].__func__
+    # Written in Python or in C, depending on the release of torch; both are bound in the same way.
+    original = vars(function)["apply"]
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = original.__get__(None, cls)
         begun = recorder.begin("Autograd", cls.__name__, args, kwargs)
         if begun is None:
-            return original(cls, *args, **kwargs)
+            return bound(*args, **kwargs)
         try:
-            output = original(cls, *args, **kwargs)
+            output = bound(*args, **kwargs)
         except BaseException:
             recorder.raised(begun)
             raise

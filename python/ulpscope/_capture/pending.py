@@ -1,0 +1,132 @@
+"""Asynchronous collectives, from their start to the moment at which their buffers can be read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ulpscope._capture.patches import Patches
+
+if TYPE_CHECKING:
+    from ulpscope._core import OpenCall, Recorder
+
+
+class _Running:
+    """A call that has returned before it was complete."""
+
+    def __init__(self, works: list[Any], call: OpenCall, buffers: Any) -> None:
+        # Kept, so that no other work gets the address of one of them.
+        self.works = works
+        self.call = call
+        self.buffers = buffers
+        self.remaining = {id(work) for work in works}
+        # Whoever waits goes on only when the buffers have been read: the next thing may be to change them.
+        self.lock = threading.RLock()
+
+
+class Pending:
+    """Asynchronous collectives that are not known to be complete."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._running: dict[int, _Running] = {}
+        self._futures: dict[int, tuple[Any, Any]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, works: list[Any], call: OpenCall, buffers: Any) -> None:
+        """Waits for all works of a call."""
+        running = _Running(works, call, buffers)
+        with self._lock:
+            self._running.update((id(work), running) for work in works)
+
+    def completed(self, work: Any, raised: bool = False) -> None:
+        """A work is complete. When all of its call are, the buffers are recorded."""
+        running = self._running.get(id(work))
+        if running is None:
+            return
+        with running.lock:
+            with self._lock:
+                self._running.pop(id(work), None)
+            running.remaining.discard(id(work))
+            if raised:
+                self._recorder.raised(running.call)
+            elif not running.remaining:
+                # Once only: a call that has ended cannot be ended again.
+                self._recorder.end(running.call, running.buffers)
+
+    def follow(self, work: Any, future: Any) -> None:
+        """A work is complete when its future is, for whoever waits for that instead."""
+        if id(work) in self._running:
+            with self._lock:
+                self._futures[id(future)] = future, work
+            future.add_done_callback(lambda _: self.completed(work))
+
+    def waited_for(self, future: Any) -> None:
+        """A future has been waited for."""
+        with self._lock:
+            found = self._futures.pop(id(future), None)
+        if found is not None:
+            self.completed(found[1])
+
+    def flush(self) -> None:
+        """Ends those that are complete although nobody asked; of the others the ledger knows."""
+        with self._lock:
+            calls = list({id(running): running for running in self._running.values()}.values())
+            self._running.clear()
+            self._futures.clear()
+        for running in calls:
+            with running.lock:
+                if all(work.is_completed() for work in running.works if id(work) in running.remaining):
+                    self._recorder.end(running.call, running.buffers)
+                else:
+                    self._recorder.note(
+                        "an asynchronous collective was not waited for: its result is not recorded"
+                    )
+
+
+def add_completions(patches: Patches, pending: Pending) -> None:
+    """Has the ways in which a program learns that a collective is complete watched."""
+    work = torch.distributed.Work
+    for name in ("wait", "synchronize", "result"):
+        patches.add(work, name, _waiting(getattr(work, name), pending))
+    is_completed, get_future = work.is_completed, work.get_future
+
+    def asked(self: Any) -> bool:
+        answer = bool(is_completed(self))
+        if answer:
+            pending.completed(self)
+        return answer
+
+    def followed(self: Any) -> Any:
+        future = get_future(self)
+        pending.follow(self, future)
+        return future
+
+    patches.add(work, "is_completed", asked)
+    patches.add(work, "get_future", followed)
+    future = torch._C.Future
+    wait = future.wait
+
+    def future_waited(self: Any) -> Any:
+        value = wait(self)
+        pending.waited_for(self)
+        return value
+
+    patches.add(future, "wait", future_waited)
+
+
+def _waiting(original: Callable[..., Any], pending: Pending) -> Callable[..., Any]:
+    def waited(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException:
+            pending.completed(self, raised=True)
+            raise
+        pending.completed(self)
+        return result
+
+    waited.__name__ = waited.__qualname__ = original.__name__
+    return waited
