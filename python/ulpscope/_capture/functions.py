@@ -24,6 +24,8 @@ class Function(NamedTuple):
     operators: list[tuple[str, str]]
     """Names it has when an operator stands for it: ``("+", "__add__")``."""
     changes_input: bool
+    parameters: list[str]
+    """The names of its parameters, for a function written in Python."""
 
 
 # Asked about a tensor's layout, class or hooks: nothing is computed, and nothing recorded.
@@ -98,7 +100,8 @@ class Functions:
         """What a function is; for one that torch does not list, by where it was defined."""
         prefix, name = self._names.get(id(function)) or _by_definition(function)
         operators = _OPERATORS.get(name, []) if prefix == "Tensor" else []
-        return Function(_treatment(prefix, name), prefix, name, operators, _changes_input(name))
+        treatment = _treatment(prefix, name)
+        return Function(treatment, prefix, name, operators, _changes_input(name), _parameters(function))
 
 
 def _known() -> Iterator[tuple[str, str, Any]]:
@@ -159,6 +162,11 @@ def _treatment(prefix: str, name: str) -> Treatment:
     if name in _THROUGH:
         return "through"
     return "record"
+
+
+def _parameters(function: Any) -> list[str]:
+    code = getattr(function, "__code__", None)
+    return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) if code is not None else []
 
 
 def _changes_input(name: str) -> bool:
