@@ -119,13 +119,12 @@ class _Instruction(NamedTuple):
 @functools.lru_cache(maxsize=1 << 14)
 def _instruction(code: CodeType, offset: int) -> _Instruction:
     """What an instruction of the caller tells of the call it makes."""
-    before: list[dis.Instruction] = []
-    for found in dis.get_instructions(code):
-        if found.offset == offset:
-            positional, keywords = _passing(code, found, before)
-            return _Instruction(_operator(found), _names(code), positional, keywords)
-        before = [*before[-2:], found]
-    return _Instruction(None, _names(code), None, [])
+    # While another Python function runs, the place is somewhere within the instruction that called it.
+    passed = [found for found in dis.get_instructions(code) if found.offset <= offset]
+    if not passed:
+        return _Instruction(None, _names(code), None, [])
+    positional, keywords = _passing(code, passed[-1], passed[-3:-1])
+    return _Instruction(_operator(passed[-1]), _names(code), positional, keywords)
 
 
 def _operator(found: dis.Instruction) -> str | None:

@@ -1,0 +1,47 @@
+"""What a capture has left, for tests to look at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import ulpscope
+
+
+class Captured:
+    """One step of one rank."""
+
+    def __init__(self, dump_path: Path, step: int = 0, rank: str = "rank") -> None:
+        self.folder = dump_path / f"step{step}" / rank
+
+    def document(self, name: str) -> Any:
+        """A JSON file of the rank."""
+        return json.loads((self.folder / name).read_text())
+
+    @property
+    def calls(self) -> dict[str, Any]:
+        """The calls by name, in order."""
+        return self.document("dump.json")["data"]
+
+    @property
+    def ledger(self) -> dict[str, Any]:
+        """What was seen, and what became of it."""
+        return self.document("ledger.json")
+
+    def tensor(self, item: dict[str, Any]) -> torch.Tensor:
+        """The file of an entry."""
+        file = self.folder / "dump_tensor_data" / item["data_name"]
+        if file.suffix == ".pt":
+            return torch.load(file, weights_only=True)
+        found = ulpscope.load(file)
+        return torch.from_dlpack(next(iter(found.values())) if isinstance(found, dict) else found)
+
+
+def capture_of(dump_path: Path, program: Any, **settings: Any) -> Captured:
+    """What is captured of a program that runs one step."""
+    with ulpscope.capture(dump_path, **settings):
+        program()
+    return Captured(dump_path)
