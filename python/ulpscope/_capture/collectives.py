@@ -155,7 +155,9 @@ class Collective:
             self._recorder.end(begun, buffers)
         return result
 
-    def _inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _inputs(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments before the call, without what is only received into."""
         if self._name == "batch_isend_irecv":
             return tuple(_sent(arg) for arg in args), {name: _sent(arg) for name, arg in kwargs.items()}
@@ -209,9 +211,7 @@ def _sent(operations: Any) -> Any:
     """Messages that are exchanged together, without the tensors that are received into."""
     if not isinstance(operations, Sequence):
         return operations
-    return [
-        Received(one) if getattr(one.op, "__name__", "") == "irecv" else one for one in operations
-    ]
+    return [Received(one) if getattr(one.op, "__name__", "") == "irecv" else one for one in operations]
 
 
 class Received:

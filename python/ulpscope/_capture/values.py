@@ -64,7 +64,12 @@ def _numpy(value: Any) -> str | None:
         head = {"type": "numpy.ndarray", "dtype": str(value.dtype), "shape": list(value.shape)}
         if value.size and value.dtype.kind in "biuf":
             numbers = value.astype(np.float64)
-            found = (value.max().item(), value.min().item(), numbers.mean().item(), float(np.linalg.norm(numbers)))
+            found = (
+                value.max().item(),
+                value.min().item(),
+                numbers.mean().item(),
+                float(np.linalg.norm(numbers)),
+            )
         else:
             found = (None, None, None, None)
         return json.dumps(head | dict(zip(("Max", "Min", "Mean", "Norm"), found, strict=True)))

@@ -38,7 +38,9 @@ def recorded(recorder: Recorder, prefix: str, name: str, function: Callable[...,
     return call
 
 
-def add_modules(patches: Patches, recorder: Recorder, discover: Callable[[torch.nn.Module], None] | None) -> None:
+def add_modules(
+    patches: Patches, recorder: Recorder, discover: Callable[[torch.nn.Module], None] | None
+) -> None:
     """Module calls. ``discover`` is told of each outermost module, to name what is in it."""
     original = torch.nn.Module.__call__
 
@@ -74,9 +76,7 @@ def _reflected(recorder: Recorder, name: str, original: Callable[..., Any]) -> C
     return operator
 
 
-def add_autograd_functions(
-    patches: Patches, recorder: Recorder, suspended: Callable[[], Any]
-) -> None:
+def add_autograd_functions(patches: Patches, recorder: Recorder, suspended: Callable[[], Any]) -> None:
     """Custom autograd functions. What compiled code does in its backward is left alone."""
     function = torch.autograd.Function
     # Written in Python or in C, depending on the release of torch; both are bound in the same way.
