@@ -1,4 +1,4 @@
-"""Taking a mode off this thread's stacks and putting it back, with those of the user above it staying where they are.
+"""Taking a mode off this thread's stacks and putting it back, while those of the user above it stay.
 
 Whoever leaves a mode takes off the topmost: were ours put back on top of theirs, they would take off ours.
 """
@@ -42,18 +42,18 @@ def take_dispatch_mode(mode: dispatch.TorchDispatchMode) -> Callable[[], None]:
     stack = dispatch._get_current_dispatch_mode_stack()
     if not any(other is mode for other in stack):
         return _nothing
-    # Torch's own modes (fake tensors, proxies) have places of their own from 2.2 on, which are not of this stack.
+    # Torch's own modes (fake tensors, proxies) come first, wherever they were entered, from 2.2 on.
     count = torch._C._len_torch_dispatch_stack()
     own = [torch._C._get_dispatch_stack_at(position) for position in range(count)]
     above = count - 1 - next(position for position, other in enumerate(own) if other is mode)
     others = [torch._C._pop_torch_dispatch_stack() for _ in range(above)]
-    mode.__exit__(None, None, None)
+    mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
     for other in reversed(others):
         torch._C._push_on_torch_dispatch_stack(other)
 
     def put_back() -> None:
         others = [torch._C._pop_torch_dispatch_stack() for _ in range(above)]
-        mode.__enter__()
+        mode.__enter__()  # type: ignore[no-untyped-call]
         for other in reversed(others):
             torch._C._push_on_torch_dispatch_stack(other)
 
