@@ -4,10 +4,16 @@
 #
 #   .tools/  a uv of our own, only where the machine has none
 #   .venv/   the Python environment, with the development tools and the built package
+#   .venv-torch-*/   environments with other releases of torch, for `make test-torch-versions`
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
 FUZZ_SECONDS ?= 600
+
+# The releases of torch, besides the one in .venv, that capture is tested with: the oldest that is supported, with the
+# last numpy it knows, and the newest.
+OLDEST_TORCH := torch==2.1.2 numpy<2 setuptools<80
+NEWEST_TORCH := torch==2.15.0 numpy
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,7 +35,7 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-rust test-python lint format bench bench-compare bench-capture fuzz clean
+.PHONY: help setup demo test test-rust test-python test-torch-versions lint format bench bench-compare bench-capture fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +54,13 @@ test-rust: $(TOOLS_READY) ## Run the Rust tests (with cargo nextest where it is 
 
 test-python: setup ## Run the Python tests
 	$(BIN)/python -m pytest
+
+test-torch-versions: setup .venv-torch-oldest/.ready .venv-torch-newest/.ready ## Test capture with the oldest and the newest torch (10 GB of disk)
+	for release in oldest newest; do \
+	  PYTHONPATH=python .venv-torch-$$release/bin/python -m pytest tests/python/test_capture_no_effect.py \
+	    tests/python/test_capture_distributed.py tests/python/test_capture_compiled.py \
+	    tests/python/test_capture_checkpoints.py || exit 1; \
+	done
 
 lint: setup ## Check format, lints, types, the stub, and the direction of dependencies
 	cargo fmt --all --check
@@ -82,7 +95,7 @@ fuzz: ## Run every fuzz target for FUZZ_SECONDS (600) each; needs nightly Rust a
 
 clean: ## Remove everything that was built
 	cargo clean
-	rm -rf $(VENV) .tools dist fuzz/target python/ulpscope/_core*.so
+	rm -rf $(VENV) .venv-torch-* .tools dist fuzz/target python/ulpscope/_core*.so
 
 .tools/bin/uv:
 	$(PYTHON) -m venv .tools
@@ -91,6 +104,13 @@ clean: ## Remove everything that was built
 $(TOOLS_READY): requirements-dev.txt | $(filter .tools/%,$(UV))
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
 	$(UV) pip install --quiet --python $(BIN)/python -r requirements-dev.txt
+	@touch $@
+
+# Torch 2.1 came for Python up to 3.11. Recipes quote, since `<` is a redirection to the shell.
+.venv-torch-oldest/.ready .venv-torch-newest/.ready: .venv-torch-%/.ready: | $(filter .tools/%,$(UV))
+	$(UV) venv --quiet --allow-existing --python 3.11 .venv-torch-$*
+	$(UV) pip install --quiet --python .venv-torch-$*/bin/python pytest \
+	  $(if $(filter oldest,$*),$(foreach one,$(OLDEST_TORCH),'$(one)'),$(foreach one,$(NEWEST_TORCH),'$(one)'))
 	@touch $@
 
 $(PACKAGE_READY): $(TOOLS_READY) $(SOURCES)

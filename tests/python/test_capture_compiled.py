@@ -148,6 +148,17 @@ def threads(watch: Watch) -> Any:
     return made
 
 
+def under_a_mode(watch: Watch) -> Any:
+    """A mode of the user's that was entered after ours is left as it was entered."""
+    fast = torch.compile(bent, backend="aot_eager")
+    x = torch.randn(3)
+    with watch(None):
+        with torch.device("cpu"):
+            made = [fast(x), torch.ones(2)]
+        made.append(fast(torch.cos(x)))
+    return made, torch._C._len_torch_function_stack()
+
+
 def raising(watch: Watch) -> Any:
     @torch.compile(backend="aot_eager")
     def fast(x: Tensor) -> Tensor:
@@ -170,6 +181,7 @@ PROGRAMS = [
     disabled_inside,
     full_graph,
     threads,
+    under_a_mode,
     raising,
 ]
 

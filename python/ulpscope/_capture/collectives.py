@@ -3,13 +3,14 @@
     begin (buffers that are only received into are left out) ──► collective ──┬──► end
                                                                  work ──► wait ┘
 
-Their results are what their buffers hold when they are complete: at once, or when an asynchronous one is waited
-for, is found to be complete, or has completed its future.
+Their results are what their buffers hold when they are complete: at once, or when an asynchronous one is
+waited for, is found to be complete, or has completed its future.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -23,8 +24,8 @@ from ulpscope._capture.pending import Pending, add_completions
 if TYPE_CHECKING:
     from ulpscope._core import Recorder
 
-# Collectives, and for each the argument that is only received into, by position and name: before the call it holds
-# whatever was in that memory.
+# Collectives, and for each the argument that is only received into, by position and name: before the call it
+# holds whatever was in that memory.
 _RECEIVED: dict[str, tuple[int, tuple[str, ...]] | None] = {
     "send": None,
     "recv": (0, ("tensor",)),
@@ -69,13 +70,30 @@ COLLECTIVES = frozenset(_RECEIVED | _OF_OBJECTS)
 
 # Those of torch.distributed._functional_collectives, which return what the others write into a buffer.
 _FUNCTIONAL = (
-    "broadcast all_reduce all_gather_tensor all_gather_tensor_autograd reduce_scatter_tensor "
-    "reduce_scatter_tensor_autograd all_reduce_coalesced all_gather_into_tensor_coalesced "
-    "reduce_scatter_tensor_coalesced all_to_all_single all_to_all_single_autograd permute_tensor "
-    "all_gather_single all_gather_single_autograd reduce_scatter_single reduce_scatter_single_autograd "
-    "all_gather_single_coalesced reduce_scatter_single_coalesced all_gather_tensor_inplace "
-    "reduce_scatter_tensor_inplace all_reduce_inplace all_to_all_inplace all_gather_inplace"
-).split()
+    "broadcast",
+    "all_reduce",
+    "all_gather_tensor",
+    "all_gather_tensor_autograd",
+    "reduce_scatter_tensor",
+    "reduce_scatter_tensor_autograd",
+    "all_reduce_coalesced",
+    "all_gather_into_tensor_coalesced",
+    "reduce_scatter_tensor_coalesced",
+    "all_to_all_single",
+    "all_to_all_single_autograd",
+    "permute_tensor",
+    "all_gather_single",
+    "all_gather_single_autograd",
+    "reduce_scatter_single",
+    "reduce_scatter_single_autograd",
+    "all_gather_single_coalesced",
+    "reduce_scatter_single_coalesced",
+    "all_gather_tensor_inplace",
+    "reduce_scatter_tensor_inplace",
+    "all_reduce_inplace",
+    "all_to_all_inplace",
+    "all_gather_inplace",
+)
 
 # Who is compared with these by identity inside torch: there they stay what they are.
 _COMPARED = ("isend", "irecv")
@@ -96,6 +114,9 @@ def add_collectives(patches: Patches, recorder: Recorder) -> Callable[[], None]:
         original = getattr(dist, name, None) or getattr(home, name, None)
         if original is not None:
             replacements.append((original, Collective(recorder, name, original, received, pending)))
+    if dist.is_initialized():
+        # Loaded by distributed tensors when they are first used, which may be later than now.
+        importlib.import_module("torch.distributed._functional_collectives")
     functional = sys.modules.get("torch.distributed._functional_collectives")
     for name in _FUNCTIONAL:
         original = getattr(functional, name, None)
@@ -111,7 +132,10 @@ def add_collectives(patches: Patches, recorder: Recorder) -> Callable[[], None]:
 
 
 class Collective:
-    """A collective whose calls are recorded. It is equal to the one it stands for: programs and torch compare them."""
+    """A collective whose calls are recorded.
+
+    It is equal to the one it stands for: programs and torch compare them.
+    """
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """Regions that torch.compile has compiled run as they would without capture: nothing is recorded inside.
 
-Dynamo traces whatever it meets, function modes and wrappers included, and would compile another program than
-the user's. So everything of ours is taken away at the door of a compiled region and put back behind it. The
-door is the function by which dynamo switches itself on and off for a frame; the ledger counts how often it is
-passed.
+Dynamo traces whatever it meets, function modes and wrappers included, and would compile another program
+than the user's. So everything of ours is taken away at the door of a compiled region and put back behind
+it. The door is the function by which dynamo switches itself on and off for a frame; the ledger counts
+how often it was passed.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ _PASS = frozenset(
     _has_compatible_shallow_copy_type _clear_non_serializable_cached_data _update_names
     __len__ __repr__ __str__ __format__ __hash__ __dir__ __reduce_ex__ __reduce__ __setstate__ __dlpack__
     __dlpack_device__ __array__ __array_wrap__ __deepcopy__ __cuda_array_interface__ can_cast result_type promote_types
-    get_default_dtype sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum _sym_sqrt module_load
-    share_memory_ device _assert _dimI _dimV dense_dim sparse_dim q_scale q_zero_point qscheme is_nonzero_static
+    get_default_dtype device Generator sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum _sym_sqrt module_load
+    share_memory_ _assert _dimI _dimV dense_dim sparse_dim q_scale q_zero_point qscheme is_nonzero_static
     """.split()
 )
 
@@ -172,6 +172,8 @@ def _parameters(function: Any) -> list[str]:
 def _changes_input(name: str) -> bool:
     if name.startswith("__"):
         return (
-            name.startswith("__i") and name not in ("__invert__", "__int__", "__index__")
-        ) or name == "__setitem__"
+            name.startswith("__i")
+            and name not in ("__invert__", "__int__", "__index__")
+            or name == "__setitem__"
+        )
     return name.endswith("_")

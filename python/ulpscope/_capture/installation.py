@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 from torch.nn.parameter import is_lazy
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from ulpscope._capture import models, wrappers
+from ulpscope._capture import models, modes, wrappers
 from ulpscope._capture.collectives import add_collectives
 from ulpscope._capture.compiled import CompiledRegions
 from ulpscope._capture.operators import OperatorMode
@@ -135,10 +134,10 @@ class Installation:
             self._operators.__enter__()  # type: ignore[no-untyped-call]
 
     def _pop_modes(self) -> None:
-        _take_off_stack(self._recorder)
-        if _is_on_dispatch_stack(self._operators):
-            self._operators.__exit__(None, None, None)  # type: ignore[union-attr]
-        self._operators = None
+        modes.take_function_mode(self._recorder)
+        if self._operators is not None:
+            modes.take_dispatch_mode(self._operators)
+            self._operators = None
 
     def _suspend(self) -> Callable[[], None]:
         """Takes everything away from this thread; returns what puts it back.
@@ -150,11 +149,9 @@ class Installation:
             self._suspensions += 1
             if self._suspensions == 1:
                 patches.remove()
-        has_mode, operators = _is_on_stack(self._recorder), self._operators
-        if has_mode:
-            _take_off_stack(self._recorder)
-        if has_operators := _is_on_dispatch_stack(operators):
-            operators.__exit__(None, None, None)  # type: ignore[union-attr]
+        put_back = [modes.take_function_mode(self._recorder)]
+        if self._operators is not None:
+            put_back.append(modes.take_dispatch_mode(self._operators))
 
         def resume() -> None:
             if not self.installed or patches is not self._patches:
@@ -164,10 +161,8 @@ class Installation:
                 self._suspensions -= 1
                 if self._suspensions == 0:
                     patches.install()
-            if has_mode:
-                torch._C._push_on_torch_function_stack(self._recorder)
-            if has_operators:
-                operators.__enter__()  # type: ignore[union-attr]
+            for put in put_back:
+                put()
 
         return resume
 
@@ -182,44 +177,20 @@ class Installation:
     @contextlib.contextmanager
     def _without_mode(self) -> Iterator[None]:
         """Without the function mode, on this thread."""
-        is_on = _is_on_stack(self._recorder)
-        if is_on:
-            _take_off_stack(self._recorder)
+        put_back = modes.take_function_mode(self._recorder)
         try:
             yield
         finally:
-            if is_on:
-                torch._C._push_on_torch_function_stack(self._recorder)
+            put_back()
 
     @contextlib.contextmanager
     def _with_mode(self) -> Iterator[None]:
         """With the function mode on, on this thread, where it is not already."""
-        if not self._sees_apis or _is_on_stack(self._recorder):
+        if not self._sees_apis or modes.is_function_mode_on(self._recorder):
             yield
             return
         torch._C._push_on_torch_function_stack(self._recorder)
         try:
             yield
         finally:
-            _take_off_stack(self._recorder)
-
-
-def _is_on_stack(mode: Any) -> bool:
-    stack = range(torch._C._len_torch_function_stack())
-    return any(torch._C._get_function_stack_at(position) is mode for position in stack)
-
-
-def _is_on_dispatch_stack(mode: Any) -> bool:
-    return mode is not None and any(mode is other for other in _get_current_dispatch_mode_stack())
-
-
-def _take_off_stack(mode: Any) -> None:
-    """Takes a mode off this thread's stack, whatever lies on top of it."""
-    above = []
-    while torch._C._len_torch_function_stack():
-        top = torch._C._pop_torch_function_stack()
-        if top is mode:
-            break
-        above.append(top)
-    for other in reversed(above):
-        torch._C._push_on_torch_function_stack(other)
+            modes.take_function_mode(self._recorder)

@@ -10,8 +10,11 @@ _ABSENT: Any = object()
 
 
 class _Holders:
-    """Which modules have a function, and under which names. Looking through all of them takes long: they are looked
-    through again when they have got more or fewer names."""
+    """Which modules have a function, and under which names.
+
+    Looking through all of them takes long: they are looked through again when they have got more or
+    fewer names.
+    """
 
     def __init__(self) -> None:
         self._wanted: dict[int, Any] = {}
@@ -58,7 +61,7 @@ class Patches:
     def add_everywhere(
         self, replacements: Iterable[tuple[Any, Any]], besides: Callable[[Any, Any], bool] | None = None
     ) -> None:
-        """Has functions replaced in every module that has them, under whatever name: ``from m import f as g``.
+        """Has functions replaced in every module that has them, under any name: ``from m import f as g``.
 
         ``replacements`` are pairs of old and new; ``besides(module, old)`` tells where the old one stays.
         """

@@ -1,7 +1,7 @@
-"""Programs that turn a model into a graph run it to see what it does: not to compute, and with nobody else in between.
+"""What turns a model into a graph runs it to see what it does: not to compute, and with nobody in between.
 
-What ``torch.export``, ``torch.jit`` and ``torch.fx`` see must be the model alone, so capture steps aside for as long as
-they look; the ledger says so.
+What ``torch.export``, ``torch.jit`` and ``torch.fx`` see must be the model alone, so capture steps aside
+for as long as they look; the ledger says so.
 """
 
 from __future__ import annotations

@@ -99,15 +99,21 @@ def add_autograd_functions(patches: Patches, recorder: Recorder, suspended: Call
     patches.add(function, "apply", classmethod(apply))
 
     backward = torch.autograd.function.BackwardCFunction
-    original_backward: Callable[..., Any] = backward.apply
+    # Newer releases of torch have a second way in.
+    for name in ("apply", "apply_boxed"):
+        if name in vars(backward):
+            patches.add(backward, name, _backward_left_alone(vars(backward)[name], suspended))
 
-    def apply_backward(self: Any, *args: Any) -> Any:
+
+def _backward_left_alone(original: Callable[..., Any], suspended: Callable[[], Any]) -> Callable[..., Any]:
+    def apply(self: Any, *args: Any) -> Any:
         if getattr(self, "_forward_cls", type(self)).__name__ != "CompiledFunction":
-            return original_backward(self, *args)
+            return original(self, *args)
         with suspended():
-            return original_backward(self, *args)
+            return original(self, *args)
 
-    patches.add(backward, "apply", apply_backward)
+    apply.__name__ = apply.__qualname__ = original.__name__
+    return apply
 
 
 class _Engine:

@@ -369,12 +369,18 @@ struct GradientHook {
 
 #[pymethods]
 impl GradientHook {
-    fn __call__(&self, given: &Bound<'_, PyTuple>, taken: &Bound<'_, PyTuple>) -> PyResult<()> {
+    fn __call__(&self, given: &Bound<'_, PyAny>, taken: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = given.py();
         let recorder = self.recorder.bind(py).get();
         if !recorder.is_collecting() {
             return Ok(());
         }
+        let (Ok(given), Ok(taken)) = (given.cast::<PyTuple>(), taken.cast::<PyTuple>()) else {
+            // Compiled autograd, to see what a backward pass does: there are no gradients yet.
+            let note = "a backward pass was compiled: its gradients are not seen";
+            recorder.locked(|state| state.ledger.note(note.to_owned()));
+            return Ok(());
+        };
         let seen = recorder.torch.plainly(py, || self.see(recorder, given, taken));
         match seen {
             Ok(()) => Ok(()),
