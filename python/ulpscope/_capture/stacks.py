@@ -57,7 +57,8 @@ class Stack(NamedTuple):
     operator: str | None
     """The operator that made the call, if one did: ``+``, ``+=``, ``==``."""
     names: list[str]
-    """Names that the caller's code mentions: a function that is not among them was called by another's code."""
+    """What the caller calls by its own words, or all names in its code where its instruction does not tell: a function
+    that is not among them was called by another's code."""
     positional: int | None
     """How many arguments the caller passed by position, if its instruction tells."""
     keywords: list[str]
@@ -119,13 +120,14 @@ class _Instruction(NamedTuple):
 @functools.lru_cache(maxsize=1 << 14)
 def _instruction(code: CodeType, offset: int) -> _Instruction:
     """What an instruction of the caller tells of the call it makes."""
-    before: list[dis.Instruction] = []
-    for found in dis.get_instructions(code):
-        if found.offset == offset:
-            positional, keywords = _passing(code, found, before)
-            return _Instruction(_operator(found), _names(code), positional, keywords)
-        before = [*before[-2:], found]
-    return _Instruction(None, _names(code), None, [])
+    # A call of a function in Python is left with the instruction counter on what belongs to it, not on itself.
+    known = [found for found in dis.get_instructions(code) if found.offset <= offset]
+    if not known:
+        return _Instruction(None, _names(code), None, [])
+    *before, found = known
+    positional, keywords = _passing(code, found, before)
+    callee = _callee(found, before)
+    return _Instruction(_operator(found), _names(code) if callee is None else [callee], positional, keywords)
 
 
 def _operator(found: dis.Instruction) -> str | None:
@@ -160,3 +162,29 @@ def _passing(
     if names is None or found.arg is None:
         return None, []
     return found.arg - len(names), names
+
+
+def _callee(found: dis.Instruction, before: list[dis.Instruction]) -> str | None:
+    """What a call instruction calls, by the name it was loaded by: the instruction in front of those that make the
+    arguments. Nothing where the arguments have branches, which come one after the other but do not run so."""
+    if found.opname not in ("CALL", "CALL_FUNCTION", "CALL_METHOD", "CALL_FUNCTION_KW", "CALL_KW"):
+        return None
+    wanted = (found.arg or 0) + (found.opname in ("CALL_FUNCTION_KW", "CALL_KW"))
+    while before and before[-1].opname in ("PRECALL", "KW_NAMES"):
+        before = before[:-1]
+    for instruction in reversed(before):
+        if wanted == 0 and instruction.opname == "PUSH_NULL":
+            continue
+        if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
+            return None
+        if wanted <= 0:
+            return _loaded(instruction) if wanted == 0 else None
+        wanted -= dis.stack_effect(instruction.opcode, instruction.arg)
+    return None
+
+
+def _loaded(instruction: dis.Instruction) -> str | None:
+    if not instruction.opname.startswith("LOAD_"):
+        return None
+    last = instruction.argval[-1] if isinstance(instruction.argval, tuple) else instruction.argval
+    return last if isinstance(last, str) else None

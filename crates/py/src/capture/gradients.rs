@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use ulpscope_formats::json::push_text;
 
-use super::call::{Begun, Edge, Kind};
+use super::call::{Begun, Edge, Kind, backward_name};
 use super::items::Met;
 use super::recorder::Recorder;
 use super::tensors::Describe;
@@ -121,10 +121,7 @@ impl Recorder {
         }
         let backward = |name: &str| name.replacen(".forward", ".backward", 1);
         let arriving = Arc::new(Mutex::new(Arriving {
-            name: begun
-                .name
-                .rsplit_once(".forward")
-                .map_or_else(String::new, |(base, number)| format!("{base}.backward{number}")),
+            name: backward_name(&begun.name).unwrap_or_default(),
             kind: begun.kind,
             parent: begun.parent.as_deref().map(backward),
             results: vec![None; outputs.len()],
@@ -264,7 +261,8 @@ impl Recorder {
     }
 }
 
-fn sequence_of(node: &Bound<'_, PyAny>) -> PyResult<u64> {
+/// The number of a node in the autograd graph.
+pub(super) fn sequence_of(node: &Bound<'_, PyAny>) -> PyResult<u64> {
     node.call_method0(intern!(node.py(), "_sequence_nr"))?.extract()
 }
 
