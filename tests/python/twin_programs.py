@@ -244,7 +244,8 @@ class Mixture(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         h = self.norm(x)
-        x = x + self.attention(h, h, h, need_weights=False)[0]
+        # Three different tensors: the module asks whether they are one, and the other tool hands it copies.
+        x = x + self.attention(h, x, h + x, need_weights=False)[0]
         y, balance = self.experts(F.layer_norm(x, (8,)))
         return self.head(x + y), balance
 
