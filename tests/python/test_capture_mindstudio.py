@@ -16,6 +16,7 @@ import mindstudio
 from capture_twins import DUMPS
 
 SCRIPT = Path(__file__).with_name("capture_twins.py")
+PROGRAMS = SCRIPT.with_name("twin_programs.py")
 STATISTICS = [dump for dump in DUMPS if dump[1] == "statistics"]
 
 
@@ -47,18 +48,40 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Dumps:
     return Dumps(folder / "ulpscope", folder / "mindstudio", peer)
 
 
-def test_its_rows_pair_by_exact_name(dumps: Dumps) -> None:
-    """At least 99 of 100 in all, and most of them in every single dump."""
-    rows, missing = 0, []
-    for dump in DUMPS:
-        for ours, theirs in dumps.ranks(dump):
-            wanted, given = mindstudio.rows(theirs), mindstudio.rows(ours)
-            assert len(wanted) >= 50
-            lost = [f"{dump}: {name}" for name in wanted if name not in given]
-            assert len(lost) <= 0.1 * len(wanted), lost
-            rows += len(wanted)
-            missing += lost
-    assert len(missing) <= 0.01 * rows, missing
+def is_of_one_node(name: str, value: Any) -> bool:
+    """Whether a row is not about the call but about one node that autograd has for it.
+
+    As the gradients that an API gives, mindstudio-probe writes what the last node of the API gives: a weight
+    transposed, a bias first, nothing for a number. Ours are the gradients of the tensors that the API was
+    given, in their order. A call that was cut short returned nothing: a row there, and none here.
+    """
+    is_given = name.startswith(("Tensor.", "Torch.", "Functional.", "VF.")) and ".backward.output." in name
+    return is_given or (value is None and (".backward" in name or ".output." in name))
+
+
+@pytest.mark.parametrize("dump", DUMPS, ids="_".join)
+def test_its_rows_pair_by_exact_name(dumps: Dumps, dump: tuple[str, str, str]) -> None:
+    """At least 99 of 100 in every step of every dump. What is left is `1 / x`: one call for us, two for it."""
+    for ours, theirs in dumps.ranks(dump):
+        given, wanted = mindstudio.rows(ours), mindstudio.rows(theirs)
+        counted = [name for name, value in wanted.items() if not is_of_one_node(name, value)]
+        assert len(counted) >= 48
+        lost = [name for name in counted if name not in given]
+        assert len(lost) <= 0.01 * len(counted), lost
+
+
+def test_rows_of_single_nodes_pair_as_well(dumps: Dumps) -> None:
+    """Nearly all of them, and so 99 of 100 of all rows there are."""
+    rows, nodes, missing, missing_nodes = 0, 0, 0, 0
+    for ours, theirs in (ranks for dump in DUMPS for ranks in dumps.ranks(dump)):
+        given = mindstudio.rows(ours)
+        for name, value in mindstudio.rows(theirs).items():
+            rows += 1
+            nodes += is_of_one_node(name, value)
+            missing += name not in given
+            missing_nodes += name not in given and is_of_one_node(name, value)
+    assert missing_nodes <= 0.05 * nodes
+    assert missing <= 0.01 * rows
 
 
 @pytest.mark.parametrize("dump", DUMPS, ids="_".join)
@@ -99,6 +122,22 @@ def test_forward_statistics_agree(dumps: Dumps, dump: tuple[str, str, str]) -> N
         assert checked > 50
 
 
+@pytest.mark.parametrize("dump", STATISTICS, ids="_".join)
+def test_arriving_gradients_agree(dumps: Dumps, dump: tuple[str, str, str]) -> None:
+    """Those that arrive at the results of APIs, and those of parameters: by these both tools mean the same."""
+    for ours, theirs in dumps.ranks(dump):
+        given, checked = mindstudio.rows(ours), 0
+        for name, wanted in mindstudio.rows(theirs).items():
+            arrives = ".backward.input." in name and not name.startswith("Module.")
+            if not (arrives or ".parameters_grad." in name) or wanted is None:
+                continue
+            assert given[name]["shape"] == wanted["shape"], name
+            for key in ("Max", "Min"):
+                assert close(given[name][key], wanted[key]), (name, key, given[name], wanted)
+                checked += 1
+        assert checked >= 10
+
+
 @pytest.mark.parametrize("dump", DUMPS, ids="_".join)
 def test_parents_and_source_lines_are_the_same(dumps: Dumps, dump: tuple[str, str, str]) -> None:
     """Modules in construct.json, and the innermost line of the script in stack.json, of forward calls."""
@@ -116,7 +155,7 @@ def source_lines(rank: Path) -> dict[str, str | None]:
     """For each call the innermost line of the script that led to it."""
     lines = {}
     for names, frames in json.loads((rank / "stack.json").read_text()).values():
-        inside = [frame for frame in frames if SCRIPT.name in frame]
+        inside = [frame for frame in frames if PROGRAMS.name in frame]
         for name in names:
             lines[name] = inside[0] if inside else None
     return lines
@@ -127,9 +166,8 @@ def test_its_own_commands_take_our_dumps(dumps: Dumps, tmp_path: Path) -> None:
 
     It does warn of differences in the last digit of a norm, which are its own: it sums in float32.
     """
-    compared = [("gpt", "tensor", "mix"), ("edges", "statistics", "L1")]
     lines = []
-    for dump in compared:
+    for dump in DUMPS:
         ours, theirs = dumps.ranks(dump)[0]
         sides = ["-tp", str(ours / "dump.json"), "-gp", str(theirs / "dump.json")]
         lines.append(["compare", *sides, "-o", str(tmp_path / "_".join(dump))])
@@ -137,12 +175,15 @@ def test_its_own_commands_take_our_dumps(dumps: Dumps, tmp_path: Path) -> None:
     lines.append(["overflow_check", "-i", str(checked), "-o", str(tmp_path / "overflow")])
     printed = mindstudio.commands(dumps.peer, lines)
 
-    for dump in compared:
+    for dump in DUMPS:
         (result,) = (tmp_path / "_".join(dump)).glob("compare_result_*.csv")
         with result.open(newline="") as file:
             found = list(csv.DictReader(file))
-        forward = [row for row in found if ".forward" in row["NPU Name"] and row["Bench Name"] != "N/A"]
-        assert len(forward) > 100, printed
+        paired = [
+            row for row in found if row["Bench Name"] != "N/A" and not is_of_one_node(row["NPU Name"], "")
+        ]
+        forward = [row for row in paired if ".forward" in row["NPU Name"]]
+        assert len(forward) >= 25, printed
         wrong = [row for row in forward if row["Result"] == "error"]
         assert not wrong, wrong[:3]
     (overflow,) = (tmp_path / "overflow").glob("anomaly_analyze_*.json")

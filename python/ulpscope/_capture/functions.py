@@ -101,7 +101,9 @@ class Functions:
         prefix, name = self._names.get(id(function)) or _by_definition(function)
         operators = _OPERATORS.get(name, []) if prefix == "Tensor" else []
         treatment = _treatment(prefix, name)
-        return Function(treatment, prefix, name, operators, _changes_input(name), _parameters(function))
+        # A pooling function has a face in Python, which chooses between results with and without indices.
+        face = vars(torch.nn.functional).get(f"_{name}", function) if prefix == "Functional" else function
+        return Function(treatment, prefix, name, operators, _changes_input(name), _parameters(face))
 
 
 def _known() -> Iterator[tuple[str, str, Any]]:
@@ -116,7 +118,7 @@ def _known() -> Iterator[tuple[str, str, Any]]:
             yield "VF", name, function
     spaces = [
         ("Functional", "", torch.nn.functional),
-        ("Torch", "linalg.", torch.linalg),
+        ("Torch", "", torch.linalg),
         ("Torch", "fft.", torch.fft),
         ("Torch", "special.", torch.special),
         ("Torch", "", torch),

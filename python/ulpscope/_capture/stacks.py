@@ -13,6 +13,7 @@ from typing import NamedTuple
 _OWN_FOLDER = os.path.join("ulpscope", "_capture") + os.sep  # noqa: PTH118
 
 _OVERRIDES = os.path.join("torch", "overrides.py")  # noqa: PTH118
+_DISPATCH = os.path.join("torch", "_jit_internal.py")  # noqa: PTH118
 _OPTIMIZERS = os.path.join("torch", "optim") + os.sep  # noqa: PTH118
 _CLIPPING = os.path.join("torch", "nn", "utils", "clip_grad.py")  # noqa: PTH118
 
@@ -57,7 +58,8 @@ class Stack(NamedTuple):
     operator: str | None
     """The operator that made the call, if one did: ``+``, ``+=``, ``==``."""
     names: list[str]
-    """Names that the caller's code mentions: a function not among them was called by other code."""
+    """What the caller's instruction calls, or all names in its code where that cannot be told: a function that is not
+    among them was called by another's code."""
     positional: int | None
     """How many arguments the caller passed by position, if its instruction tells."""
     keywords: list[str]
@@ -77,10 +79,14 @@ def describe(frames: list[Frame]) -> Stack:
         parent = "clip_grad"
     is_checkpoint = any(file.replace(os.sep, "/").endswith(_CHECKPOINTING) for file in files)
     texts = [text for text in (_text(*frame) for frame in frames) if text]
-    caller = _Instruction(None, [], None, [])
-    if frames:
-        caller = _instruction(*frames[0])
+    callers = (frame for frame in frames if not _is_dispatch(frame[0]))
+    caller = next((_instruction(*frame) for frame in callers), _Instruction(None, [], None, []))
     return Stack(json.dumps(texts), *caller, parent, is_checkpoint)
+
+
+def _is_dispatch(code: CodeType) -> bool:
+    """Whether this is what stands for a pooling function: it calls the one that has indices, or the other."""
+    return code.co_name == "fn" and code.co_filename.endswith(_DISPATCH)
 
 
 def _without_machinery(frames: list[Frame]) -> list[Frame]:
@@ -119,12 +125,14 @@ class _Instruction(NamedTuple):
 @functools.lru_cache(maxsize=1 << 14)
 def _instruction(code: CodeType, offset: int) -> _Instruction:
     """What an instruction of the caller tells of the call it makes."""
-    # While another Python function runs, the place is somewhere within the instruction that called it.
-    passed = [found for found in dis.get_instructions(code) if found.offset <= offset]
-    if not passed:
+    # While a function in Python runs, its caller's counter stands behind the instruction that called it.
+    known = [found for found in dis.get_instructions(code) if found.offset <= offset]
+    if not known:
         return _Instruction(None, _names(code), None, [])
-    positional, keywords = _passing(code, passed[-1], passed[-3:-1])
-    return _Instruction(_operator(passed[-1]), _names(code), positional, keywords)
+    *before, found = known
+    positional, keywords = _passing(code, found, before)
+    callee = _callee(found, before)
+    return _Instruction(_operator(found), _names(code) if callee is None else [callee], positional, keywords)
 
 
 def _operator(found: dis.Instruction) -> str | None:
@@ -159,3 +167,29 @@ def _passing(
     if names is None or found.arg is None:
         return None, []
     return found.arg - len(names), names
+
+
+def _callee(found: dis.Instruction, before: list[dis.Instruction]) -> str | None:
+    """What a call instruction calls, by the name it was loaded by: the instruction in front of those that make
+    the arguments. Nothing where arguments have branches, which do not run in the order they are written in."""
+    if found.opname not in ("CALL", "CALL_FUNCTION", "CALL_METHOD", "CALL_FUNCTION_KW", "CALL_KW"):
+        return None
+    wanted = (found.arg or 0) + (found.opname in ("CALL_FUNCTION_KW", "CALL_KW"))
+    while before and before[-1].opname in ("PRECALL", "KW_NAMES"):
+        before = before[:-1]
+    for instruction in reversed(before):
+        if wanted == 0 and instruction.opname == "PUSH_NULL":
+            continue
+        if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
+            return None
+        if wanted <= 0:
+            return _loaded(instruction) if wanted == 0 else None
+        wanted -= dis.stack_effect(instruction.opcode, instruction.arg)
+    return None
+
+
+def _loaded(instruction: dis.Instruction) -> str | None:
+    if not instruction.opname.startswith("LOAD_"):
+        return None
+    last = instruction.argval[-1] if isinstance(instruction.argval, tuple) else instruction.argval
+    return last if isinstance(last, str) else None

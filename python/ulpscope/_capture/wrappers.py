@@ -54,7 +54,7 @@ def add_modules(patches: Patches, recorder: Recorder, discover: Discover | None)
         try:
             output = original(self, *args, **kwargs)
         except BaseException:
-            recorder.raised(begun)
+            recorder.raised_module(begun, self)
             raise
         recorder.leave_module(begun, self, output)
         return output

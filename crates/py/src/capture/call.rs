@@ -9,6 +9,7 @@ use ulpscope_formats::json::push_text;
 
 use super::buffers::Buffer;
 use super::frames::Stack;
+use super::gradients::sequence_of;
 use super::items::{Met, Walk};
 use super::modules;
 use super::numbers::push_int;
@@ -95,12 +96,13 @@ impl Recorder {
             kind,
             id: None,
             is_wanted: true,
-            parent: self.parent(stack, around.as_ref()),
+            parent: None,
             is_recompute: stack.is_some_and(|stack| stack.is_checkpoint) && self.torch.in_backward(py)?,
             inputs: Vec::new(),
             sequence: None,
             name,
         };
+        begun.parent = self.parent(py, stack, around.as_ref(), begun.is_recompute)?;
         if let Some(why) = self.why_not(&begun.name, around.as_ref()) {
             self.locked(|state| {
                 // It was seen above.
@@ -121,14 +123,25 @@ impl Recorder {
         recorded.map(|()| begun)
     }
 
-    fn parent(&self, stack: Option<&Stack>, around: Option<&modules::Level>) -> Option<Arc<str>> {
+    /// What a call is part of: the module it runs in. What is computed again for a backward call is part of that.
+    fn parent(
+        &self,
+        py: Python<'_>,
+        stack: Option<&Stack>,
+        around: Option<&modules::Level>,
+        is_recompute: bool,
+    ) -> PyResult<Option<Arc<str>>> {
         if !self.plan.has_modules() {
-            return None;
+            return Ok(None);
         }
-        match around {
-            Some(level) => Some(Arc::clone(&level.name)),
-            None => stack.and_then(|stack| stack.parent.as_deref()).map(Arc::from),
+        if let Some(level) = around {
+            return Ok(Some(Arc::clone(&level.name)));
         }
+        if is_recompute && let Some(node) = self.torch.running_node(py)? {
+            let module = self.modules.with_node(sequence_of(&node)?);
+            return Ok(module.and_then(|name| backward_name(&name)).map(Arc::from));
+        }
+        Ok(stack.and_then(|stack| stack.parent.as_deref()).map(Arc::from))
     }
 
     /// Why a call is not recorded.
@@ -251,6 +264,11 @@ impl Recorder {
             line.extend_from_slice(b"}}\n");
             self.append(|state| state.append(None, &line))?;
         }
+        if begun.kind == Kind::Module
+            && let Some(first) = begun.sequence
+        {
+            self.modules.add_span(first..self.torch.next_sequence(py)?, &begun.name);
+        }
         // What a module returns was made by a call within it, or is nobody's at this level.
         if begun.kind == Kind::Api || !self.sees_apis() {
             for met in &outputs {
@@ -264,14 +282,32 @@ impl Recorder {
         Ok(())
     }
 
-    /// Notes that a call raised.
-    pub(super) fn raised_call(&self, begun: &Begun) -> PyResult<()> {
+    /// Notes that a call raised, with the parameters of a module.
+    pub(super) fn raised_call(&self, begun: &Begun, parameters: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
         let Some(id) = begun.id else { return Ok(()) };
-        let mut line = b"{\"raised\":".to_vec();
+        let mut line = Buffer::new();
+        if let Some(parameters) = parameters.filter(|_| self.plan.wants_inputs()) {
+            line.extend_from_slice(b"{\"more\":");
+            push_int(id.into(), &mut line);
+            line.extend_from_slice(b",\"data\":{\"parameters\":");
+            let mut walk = Walk::new(self, &begun.name, "parameters");
+            walk.is_recompute = begun.is_recompute;
+            walk.values(parameters, &mut line)?;
+            line.extend_from_slice(b"}}\n");
+        }
+        line.extend_from_slice(b"{\"raised\":");
         push_int(id.into(), &mut line);
+        if begun.kind == Kind::Module {
+            line.extend_from_slice(b",\"last\":true");
+        }
         line.extend_from_slice(b"}\n");
         self.append(|state| state.append(None, &line))
     }
+}
+
+/// The name of the backward call of a forward call.
+pub(super) fn backward_name(forward: &str) -> Option<String> {
+    forward.rsplit_once(".forward").map(|(base, number)| format!("{base}.backward{number}"))
 }
 
 /// The place of a tensor in the autograd graph.

@@ -259,7 +259,8 @@ impl Recorder {
     }
 }
 
-fn sequence_of(node: &Bound<'_, PyAny>) -> PyResult<u64> {
+/// The number of a node in the autograd graph.
+pub(super) fn sequence_of(node: &Bound<'_, PyAny>) -> PyResult<u64> {
     node.call_method0(intern!(node.py(), "_sequence_nr"))?.extract()
 }
 

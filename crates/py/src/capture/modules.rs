@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 
@@ -19,6 +20,8 @@ pub(super) struct Name {
 #[derive(Default)]
 pub(super) struct Modules {
     known: Mutex<HashMap<usize, (Py<PyAny>, Name)>>,
+    /// Module calls of this step by the numbers of the nodes they made, in the order of their ends.
+    spans: Mutex<Vec<(Range<u64>, Arc<str>)>>,
 }
 
 impl Modules {
@@ -34,6 +37,29 @@ impl Modules {
 
     pub(super) fn name(&self, module: &Bound<'_, PyAny>) -> Option<Name> {
         self.locked(|known| known.get(&(module.as_ptr() as usize)).map(|(_, name)| name.clone()))
+    }
+
+    /// Notes which nodes of the autograd graph a call has made.
+    pub(super) fn add_span(&self, nodes: Range<u64>, call: &Arc<str>) {
+        if !nodes.is_empty() {
+            self.spans().push((nodes, Arc::clone(call)));
+        }
+    }
+
+    /// The innermost call that made a node.
+    pub(super) fn with_node(&self, number: u64) -> Option<Arc<str>> {
+        let spans = self.spans();
+        let found = spans.iter().find(|(nodes, _)| nodes.contains(&number));
+        found.map(|(_, call)| Arc::clone(call))
+    }
+
+    /// Lets go of which nodes were made by which calls.
+    pub(super) fn forget_spans(&self) {
+        self.spans().clear();
+    }
+
+    fn spans(&self) -> MutexGuard<'_, Vec<(Range<u64>, Arc<str>)>> {
+        self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets go of all modules.

@@ -37,7 +37,7 @@ pub(crate) struct Recorder {
     pub(super) plan: Plan,
     pub(super) flow: Flow,
     stacks: Stacks,
-    modules: Modules,
+    pub(super) modules: Modules,
     functions: Functions,
     state: Mutex<State>,
     /// Hooks in graphs that may still live.
@@ -152,7 +152,7 @@ impl Recorder {
                 recorder.guarded(py, &name, ended)?;
             }
             Err(_) => {
-                let raised = recorder.raised_call(&begun);
+                let raised = recorder.raised_call(&begun, None);
                 recorder.guarded(py, &begun.name, raised)?;
             }
         }
@@ -201,13 +201,22 @@ impl Recorder {
         recorder.guarded(slf.py(), &name, ended).map(|_| ())
     }
 
-    /// Notes that a call raised; a module is left.
+    /// Notes that a call raised.
     fn raised(&self, py: Python<'_>, call: &OpenCall) -> PyResult<()> {
         let Some(begun) = call.take() else { return Ok(()) };
-        if begun.kind == Kind::Module {
-            modules::leave(self.address(), &begun.name);
+        let raised = self.raised_call(&begun, None);
+        self.guarded(py, &begun.name, raised).map(|_| ())
+    }
+
+    /// Leaves a module that raised. A repeated forward does so as soon as it has computed what was asked of it.
+    fn raised_module(&self, call: &OpenCall, module: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = module.py();
+        let Some(begun) = call.take() else { return Ok(()) };
+        modules::leave(self.address(), &begun.name);
+        if !self.is_collecting() {
+            return Ok(());
         }
-        let raised = self.raised_call(&begun);
+        let raised = self.torch.plainly(py, || self.raised_call(&begun, Some(&own_parameters(module)?)));
         self.guarded(py, &begun.name, raised).map(|_| ())
     }
 
@@ -288,14 +297,7 @@ impl Recorder {
         }
         let name = Arc::clone(&begun.name);
         let ended = recorder.torch.plainly(py, || {
-            let own = module.getattr(intern!(py, "_parameters"))?;
-            let parameters = PyDict::new(py);
-            for (name, parameter) in own.cast::<PyDict>()?.iter() {
-                if !parameter.is_none() {
-                    parameters.set_item(name, parameter)?;
-                }
-            }
-            recorder.end_call(slf, begun, output, Some(&parameters))
+            recorder.end_call(slf, begun, output, Some(&own_parameters(module)?))
         });
         recorder.guarded(py, &name, ended).map(|_| ())
     }
@@ -404,6 +406,7 @@ impl Recorder {
         let finished = self.finish(py, false);
         self.drop_dead_handles(py)?;
         self.locked(State::next_step);
+        self.modules.forget_spans();
         self.flow.forget();
         finished
     }
@@ -659,6 +662,19 @@ impl OpenCall {
     fn take(&self) -> Option<Begun> {
         lock(&self.begun).take()
     }
+}
+
+/// The parameters of a module, without those of the modules in it.
+fn own_parameters<'py>(module: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    let py = module.py();
+    let own = module.getattr(intern!(py, "_parameters"))?;
+    let parameters = PyDict::new(py);
+    for (name, parameter) in own.cast::<PyDict>()?.iter() {
+        if !parameter.is_none() {
+            parameters.set_item(name, parameter)?;
+        }
+    }
+    Ok(parameters)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

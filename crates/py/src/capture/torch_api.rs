@@ -14,6 +14,7 @@ pub(super) struct Torch {
     accumulate_grad: Py<PyType>,
     without_modes: Py<PyAny>,
     graph_task: Py<PyAny>,
+    running_node: Option<Py<PyAny>>,
     sequence: Py<PyAny>,
     grad_enabled: Py<PyAny>,
     get_frame: Py<PyAny>,
@@ -39,6 +40,7 @@ impl Torch {
             accumulate_grad: class(&c.getattr("_functions")?, "AccumulateGrad")?,
             without_modes: c.getattr("DisableTorchFunction")?.unbind(),
             graph_task: c.getattr("_current_graph_task_id")?.unbind(),
+            running_node: c.getattr_opt("_current_autograd_node")?.map(Bound::unbind),
             sequence: torch.getattr("autograd")?.getattr("_get_sequence_nr")?.unbind(),
             grad_enabled: c.getattr("is_grad_enabled")?.unbind(),
             modes: c.getattr("_len_torch_function_stack")?.unbind(),
@@ -83,6 +85,12 @@ impl Torch {
     /// Whether a backward pass is running on this thread.
     pub(super) fn in_backward(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.graph_task.bind(py).call0()?.extract::<i64>()? >= 0)
+    }
+
+    /// The node of the autograd graph that runs on this thread, where torch tells.
+    pub(super) fn running_node<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let node = self.running_node.as_ref().map(|ask| ask.bind(py).call0()).transpose()?;
+        Ok(node.filter(|node| !node.is_none()))
     }
 
     /// The number the next node of the autograd graph will have.
