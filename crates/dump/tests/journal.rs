@@ -107,6 +107,7 @@ fn the_end_of_a_step_makes_the_documents() {
             recorded: 5,
             skipped: vec![("not selected".to_owned(), 3)],
             failed: vec![("Torch.foo.0.forward: ValueError".to_owned(), 1)],
+            unread: Vec::new(),
             notes: vec!["a note".to_owned()],
             ended: None,
         }
