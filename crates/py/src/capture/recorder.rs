@@ -296,9 +296,9 @@ impl Recorder {
             return Ok(());
         }
         let name = Arc::clone(&begun.name);
-        let ended = recorder.torch.plainly(py, || {
-            recorder.end_call(slf, begun, output, Some(&own_parameters(module)?))
-        });
+        let ended = recorder
+            .torch
+            .plainly(py, || recorder.end_call(slf, begun, output, Some(&own_parameters(module)?)));
         recorder.guarded(py, &name, ended).map(|_| ())
     }
 
