@@ -21,8 +21,7 @@ pub(super) fn to_most_alike(
                 behind,
                 |(x, y)| (x + extra_x, y),
                 |(x, y)| (x - extra_x, y),
-                a,
-                b,
+                (a, b),
                 early,
                 &likeness,
             );
@@ -32,8 +31,7 @@ pub(super) fn to_most_alike(
                 behind,
                 |(x, y)| (x, y + extra_y),
                 |(x, y)| (x, y - extra_y),
-                a,
-                b,
+                (a, b),
                 early,
                 &likeness,
             );
