@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import torch
 
-import ulpscope
 from ulpscope import PrecisionDebugger, SettingsError
 from ulpscope._capture import config_watch
 from ulpscope._capture.settings import Settings
