@@ -1,4 +1,4 @@
-"""Finds what a tool left behind in torch: replaced functions, hooks, modes."""
+"""Finds what a tool left behind in torch: replaced functions, hooks, modes of the thread that looks."""
 
 from __future__ import annotations
 
@@ -89,8 +89,7 @@ def snapshot() -> Snapshot:
     names = [name for name in vars(hooks) if name.startswith("_global_") and name.endswith("hooks")]
     seen["global module hooks"] = {name: len(getattr(hooks, name)) for name in names}
     seen["state"] = {
-        "function modes": torch._C._len_torch_function_stack(),
-        "dispatch modes": torch._C._len_torch_dispatch_stack(),
+        "function and dispatch modes of this thread": modes_of_this_thread(),
         "saved tensors hooks": saved_tensors_hooks(),
         "tracing": (sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()),
         "excepthook": (sys.excepthook, threading.excepthook),
@@ -101,6 +100,11 @@ def snapshot() -> Snapshot:
         ),
     }
     return seen
+
+
+def modes_of_this_thread() -> tuple[int, int]:
+    """How many function modes and dispatch modes are on; of other threads only they themselves can tell."""
+    return torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
 
 
 def saved_tensors_hooks() -> Any:

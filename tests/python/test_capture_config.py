@@ -264,6 +264,7 @@ class TestConfig:
         [
             ({"async_dump": True}, "async_dump changes nothing here"),
             ({"precision": "high"}, "precision changes nothing here"),
+            ({"custom_op_namespaces": ["mine"]}, "custom_op_namespaces changes nothing here"),
             ({"risk_level": "FOCUS"}, "risk_level FOCUS: all calls are recorded here; select some with list"),
             ({"risk_level": "CORE"}, "risk_level CORE: all calls are recorded here"),
             ({"statistics": {"device": "host"}}, "device changes nothing here"),
@@ -277,11 +278,22 @@ class TestConfig:
         self, tmp_path: Path, keys: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         level = keys.get("level", "L1")
-        assert read(tmp_path, {"dump_path": "d", **keys}) == Settings.from_keywords("d", level=level)
+        namespaces = keys.get("custom_op_namespaces", ["_C_ascend"])
+        assert read(tmp_path, {"dump_path": "d", **keys}) == Settings.from_keywords(
+            "d", level=level, custom_op_namespaces=namespaces
+        )
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
         assert said in caplog.text
 
-    @pytest.mark.parametrize("keys", [{"precision": "low"}, {"risk_level": "ALL"}, {"async_dump": False}])
+    @pytest.mark.parametrize(
+        "keys",
+        [
+            {"precision": "low"},
+            {"risk_level": "ALL"},
+            {"async_dump": False},
+            {"custom_op_namespaces": ["_C_ascend"]},
+        ],
+    )
     def test_what_is_so_anyhow_is_not_worth_a_word(
         self, tmp_path: Path, keys: dict[str, Any], caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import torch
 
-import ulpscope
 from ulpscope import PrecisionDebugger, SettingsError
 from ulpscope._capture import config_watch
 from ulpscope._capture.settings import Settings
@@ -199,27 +198,6 @@ def test_what_only_inference_servers_give_is_refused(made: list[StandIn]) -> Non
         PrecisionDebugger.start(token_range=[0, 1])
 
 
-def test_dropout_is_out_while_it_records(made: list[StandIn]) -> None:
-    x = torch.ones(1000)
-
-    def drops() -> bool:
-        return not torch.equal(torch.nn.functional.dropout(x), x)
-
-    with ulpscope.seed_all(rm_dropout=True):
-        debugger = PrecisionDebugger(dump_path="a", step=[0])
-        seen = [drops()]
-        debugger.start()
-        seen.append(drops())
-        debugger.stop()
-        seen.append(drops())
-        debugger.start()
-        seen.append(drops())
-        debugger.step()
-        debugger.start()
-        seen.append(drops())
-    assert seen == [False, False, True, False, True]
-
-
 class TestChangedFile:
     """A config.json with ``dump_enable`` is looked at again while the program runs."""
 
@@ -264,6 +242,18 @@ class TestChangedFile:
         assert (settings.init_step, settings.step, settings.level, settings.task) == (2, (5,), "L1", "tensor")
         assert made[1].asked == [("register_custom_api", torch, "add", None), "start"]
         assert "has changed: recording goes on with its settings" in caplog.text
+
+    def test_other_settings_and_off_is_said_to_be_off(
+        self, made: list[StandIn], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        file = tmp_path / "c.json"
+        debugger = PrecisionDebugger(write(file, dump_path="a", dump_enable=True))
+        debugger.start()
+        write(file, dump_path="a", dump_enable=False, task="tensor")
+        debugger.step()
+        assert (made[0].asked, made[1].asked) == (["start", "step", "stop", "close"], [])
+        assert "has changed: recording is off" in caplog.text
+        assert "goes on" not in caplog.text
 
     def test_a_file_gone_wrong_switches_off(
         self, made: list[StandIn], tmp_path: Path, caplog: pytest.LogCaptureFixture

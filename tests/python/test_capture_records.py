@@ -248,6 +248,45 @@ def test_scalars_and_integers_can_be_left_out(tmp_path):
     assert rest == [None, None]
 
 
+def test_only_what_is_no_tensor_is_a_scalar_and_flags_are_integers(tmp_path):
+    x = torch.tensor([2.0])
+    calls = capture_of(tmp_path / "scalars", lambda: torch.clamp(x, 1, 3.0), skip_scalars=True).calls
+    first, *rest = calls["Torch.clamp.0.forward"]["input_args"]
+    assert (first["shape"], rest) == ([1], [None, None])
+    flag = torch.tensor([True])
+    calls = capture_of(tmp_path / "ints", lambda: torch.where(flag, x, 1), skip_ints=True).calls
+    mask, kept, number = calls["Torch.where.0.forward"]["input_args"]
+    assert (mask, kept["shape"], number["value"]) == (None, [1], 1)
+
+
+def test_operators_of_every_namespace(tmp_path):
+    with torch.library._scoped_library("ulpscope_test", "DEF") as library:
+        library.define("doubled(Tensor x) -> Tensor")
+        library.impl("doubled", lambda x: x * 2, "CompositeExplicitAutograd")
+        operators = torch.ops.ulpscope_test
+
+        def program():
+            operators.doubled(torch.ones(2))
+            operators.doubled.default(torch.ones(2))
+
+        for level in ("L1", "L2"):
+            calls = capture_of(tmp_path / level, program, level=level, custom_op_namespaces=[]).calls
+            named = [name for name in calls if name.startswith("ulpscope_test.")]
+            assert named == ["ulpscope_test.doubled.0.forward", "ulpscope_test.doubled.1.forward"]
+
+
+def test_an_unused_hint_names_no_other_call(tmp_path):
+    """That of a `2 * x` which was not recorded."""
+    x = torch.ones(2)
+    with ulpscope.capture(tmp_path) as run:
+        run.end_forward()
+        2 * x
+        run.start()
+        x * 2
+        2 * x
+    assert list(Captured(tmp_path).calls) == ["Tensor.__mul__.0.forward", "Tensor.__rmul__.0.forward"]
+
+
 def test_tensors_of_some_calls(tmp_path):
     x = torch.randn(4)
     calls = capture_of(tmp_path, lambda: torch.sin(torch.cos(x)), tensor_list=["sin"]).calls
@@ -283,6 +322,26 @@ def test_values_saved_by_hand(tmp_path):
     assert list(data) == ["middle.0.debug", "middle_grad.0.debug"]
     assert torch.equal(captured.tensor(data["middle.0.debug"]["y"]), (x * 2).detach())
     assert torch.equal(captured.tensor(data["middle_grad.0.debug"]["y"]), torch.arange(3.0))
+
+
+def test_saving_a_value_switches_nothing_else_on(tmp_path):
+    x = torch.ones(2)
+    with ulpscope.capture(tmp_path) as run:
+        torch.sin(x)
+        run.end_forward()
+        run.save(x, "mine")
+        torch.cos(x)
+    assert list(Captured(tmp_path).calls) == ["Torch.sin.0.forward", "mine.0.debug"]
+
+
+def test_after_the_end_nothing_is_saved(tmp_path):
+    run = ulpscope.capture(tmp_path, level="debug")
+    run.save(torch.ones(2), "kept")
+    run.close()
+    with pytest.raises(RuntimeError, match="this capture is closed"):
+        run.save(torch.ones(2), "late")
+    assert list(Captured(tmp_path).document("debug.json")["data"]) == ["kept.0.debug"]
+    assert not list(tmp_path.glob("**/journal.jsonl"))
 
 
 def test_functions_of_the_user(tmp_path):

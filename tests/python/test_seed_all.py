@@ -7,6 +7,7 @@ import random
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -174,17 +175,43 @@ def test_dropout_is_out_under_torch_compile() -> None:
         assert torch.equal(compiled(x), x * 2)
 
 
-def test_it_comes_and_goes_with_capture_until_restored() -> None:
+def drops() -> bool:
     x = torch.ones(1000)
+    return not torch.equal(functional.dropout(x), x)
 
-    def drops() -> bool:
-        return not torch.equal(functional.dropout(x), x)
 
+def test_it_comes_and_goes_with_capture_until_restored(tmp_path: Path) -> None:
     seeded = ulpscope.seed_all(rm_dropout=True)
-    seed.restore_dropout()
-    stopped = drops()
-    seed.remove_dropout()
-    started = drops()
+    run = ulpscope.capture(tmp_path)
+    seen = [drops()]
+    for _ in range(2):
+        run.start()
+        seen.append(drops())
+        run.stop()
+        seen.append(drops())
+    run.close()
     seeded.restore()
-    seed.remove_dropout()
-    assert (stopped, started, drops()) == (True, False, True)
+    run = ulpscope.capture(tmp_path)
+    with run:
+        seen.append(drops())
+    assert seen == [False, False, True, False, True, True]
+
+
+def test_it_is_out_in_every_capture(tmp_path: Path) -> None:
+    seen = []
+    with ulpscope.seed_all(rm_dropout=True):
+        for name in ("first", "second"):
+            with ulpscope.capture(tmp_path / name):
+                seen.append(drops())
+    assert seen == [False, False]
+
+
+def test_it_works_again_after_the_last_wanted_step(tmp_path: Path) -> None:
+    with ulpscope.seed_all(rm_dropout=True), ulpscope.capture(tmp_path, step=[0]) as run:
+        seen = [drops()]
+        run.step()
+        seen.append(drops())
+        run.stop()
+        run.start()
+        seen.append(drops())
+    assert seen == [False, True, True]

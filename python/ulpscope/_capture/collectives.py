@@ -20,9 +20,10 @@ import torch
 
 from ulpscope._capture.patches import Patches
 from ulpscope._capture.pending import Pending, add_completions
+from ulpscope._capture.recorded import call_recorded
 
 if TYPE_CHECKING:
-    from ulpscope._core import Recorder
+    from ulpscope._core import OpenCall, Recorder
 
 # Collectives, and for each the argument that is only received into, by position and name: before the call it
 # holds whatever was in that memory.
@@ -162,22 +163,20 @@ class Collective:
         """Runs the collective between two words to the recorder."""
         if getattr(_thread, "is_inside", False):
             return self.original(*args, **kwargs)
-        begun = self._recorder.begin("Distributed", self._name, *self._inputs(args, kwargs))
-        if begun is None:
-            return self.original(*args, **kwargs)
-        try:
-            result = _inside(self.original, args, kwargs, self._name not in _OF_OBJECTS)
-        except BaseException:
-            self._recorder.raised(begun)
-            raise
-        buffers = self._outputs(args, kwargs)
-        works = result if isinstance(result, list) else [result]
-        works = [work for work in works if isinstance(work, torch.distributed.Work)]
-        if works:
-            self._pending.add(works, begun, buffers)
-        else:
-            self._recorder.end(begun, buffers)
-        return result
+
+        def end(begun: OpenCall, result: Any) -> None:
+            buffers = self._outputs(args, kwargs)
+            works = result if isinstance(result, list) else [result]
+            works = [work for work in works if isinstance(work, torch.distributed.Work)]
+            if works:
+                self._pending.add(works, begun, buffers)
+            else:
+                self._recorder.end(begun, buffers)
+
+        # Those that send objects do it by other collectives, which are recorded, too.
+        function = self.original if self._name in _OF_OBJECTS else _whole(self.original)
+        shown = self._inputs(args, kwargs)
+        return call_recorded(self._recorder, ("Distributed", self._name), function, args, kwargs, shown, end)
 
     def _inputs(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -201,32 +200,27 @@ class Collective:
         return (*args, *kwargs.values())
 
 
-def _inside(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], is_whole: bool = True
-) -> Any:
-    """Runs a collective; if it is one of its own, those it is made of are not recorded."""
-    _thread.is_inside = is_whole
-    try:
-        return function(*args, **kwargs)
-    finally:
-        _thread.is_inside = False
+def _whole(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A collective of which those that it is made of are not recorded."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        _thread.is_inside = True
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _thread.is_inside = False
+
+    return run
 
 
 def _functional(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    whole = _whole(original)
+
     @functools.wraps(original)
     def collective(*args: Any, **kwargs: Any) -> Any:
         if getattr(_thread, "is_inside", False):
             return original(*args, **kwargs)
-        begun = recorder.begin("Distributed", name, args, kwargs)
-        if begun is None:
-            return original(*args, **kwargs)
-        try:
-            result = _inside(original, args, kwargs)
-        except BaseException:
-            recorder.raised(begun)
-            raise
-        recorder.end(begun, result)
-        return result
+        return call_recorded(recorder, ("Distributed", name), whole, args, kwargs)
 
     return collective
 

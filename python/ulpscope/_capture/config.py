@@ -138,6 +138,10 @@ class Config:
                 "config.json: risk_level %s: all calls are recorded here; select some with list",
                 keys["risk_level"],
             )
+        if keys.get("custom_op_namespaces") not in (None, "", [], ["_C_ascend"]):
+            log.warning(
+                "config.json: custom_op_namespaces changes nothing here, operators of all are recorded"
+            )
         if _word(keys, "enable_dataloader", (False, True)):
             raise SettingsError(
                 "enable_dataloader",

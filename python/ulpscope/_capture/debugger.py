@@ -14,7 +14,6 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ulpscope._capture import seed
 from ulpscope._capture.config import Config
 from ulpscope._capture.config_watch import ConfigWatch
 from ulpscope._capture.settings import Settings, SettingsError
@@ -180,14 +179,14 @@ class _Session:
 
     def stop(self) -> None:
         self._started = False
-        self._stop_run()
+        self.run.stop()
         self._follow_config()
 
     def step(self) -> None:
         self.run.step()
         self._step += 1
         if self.run.steps_done:
-            self._stop_run()
+            self.run.stop()
         self._follow_config()
 
     def save(self, variable: Any, name: str, save_backward: bool) -> None:
@@ -213,17 +212,12 @@ class _Session:
         ]
 
     def close(self) -> None:
-        self._stop_run()
+        self.run.stop()
         self.run.close()
 
     def _start_run(self) -> None:
         if self._enabled and not self.run.steps_done:
-            seed.remove_dropout()
             self.run.start(self._model)
-
-    def _stop_run(self) -> None:
-        self.run.stop()
-        seed.restore_dropout()
 
     def _follow_config(self) -> None:
         """Does what a changed config.json says: on, off, or on with other settings."""
@@ -239,11 +233,12 @@ class _Session:
             enabled = False
         was_recording = self._started and self._enabled
         if was_recording and (not enabled or settings != self._settings):
-            self._stop_run()
+            self.run.stop()
         self._enabled = enabled
         if settings != self._settings:
             self._replace_run(settings)
-            log.warning("%s has changed: recording goes on with its settings", self._watch.path)
+            manner = "recording goes on with its settings" if enabled else "recording is off"
+            log.warning("%s has changed: %s", self._watch.path, manner)
             was_recording = False
         if self._started and not was_recording:
             self._start_run()

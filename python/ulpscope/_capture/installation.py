@@ -19,6 +19,7 @@ from ulpscope._capture.compiled import CompiledRegions
 from ulpscope._capture.operators import OperatorMode
 from ulpscope._capture.patches import Patches
 from ulpscope._capture.ranks import add_process_group
+from ulpscope._capture.recorded import recorded
 from ulpscope._capture.settings import Settings
 from ulpscope._capture.tracing import add_tracers
 from ulpscope._core import Recorder
@@ -42,15 +43,22 @@ class Installation:
         self._suspensions = 0
         self._lock = threading.Lock()
         self._flush_collectives: Callable[[], None] = lambda: None
-        self._operators: OperatorMode | None = None
+        self._operators = OperatorMode(recorder) if self._sees_operators else None
         self._handles: list[Any] = []
         self._roots: list[torch.nn.Module] = []
         self._fired: dict[tuple[str, str], int] = {}
         self.installed = False
 
     def install(self, model: Any, custom: CustomApis) -> None:
-        """Puts everything in place."""
+        """Puts everything in place; where that fails, nothing stays."""
         self.installed = True
+        try:
+            self._put_in_place(model, custom)
+        except BaseException:
+            self.remove()
+            raise
+
+    def _put_in_place(self, model: Any, custom: CustomApis) -> None:
         for prefix, root in models.roots_of(model) if model is not None else ():
             self._add_root(prefix, root)
         self._patches = Patches()
@@ -62,7 +70,7 @@ class Installation:
             wrappers.add_fast_paths(self._patches, self._without_mode)
             wrappers.add_autograd_functions(self._patches, self._recorder, self._suspended)
             for (module, api), prefix in custom.items():
-                wrapped = wrappers.recorded(self._recorder, prefix, api, getattr(module, api))
+                wrapped = recorded(self._recorder, prefix, api, getattr(module, api))
                 self._patches.add(module, api, wrapped)
         if self._sees_apis:
             wrappers.add_threads(self._patches, self._with_mode)
@@ -76,10 +84,18 @@ class Installation:
 
     def remove(self) -> None:
         """Takes everything away."""
-        self._flush_collectives()
+        try:
+            # Records what is complete, which may raise where the user wants to hear of it.
+            self._flush_collectives()
+        finally:
+            self._take_away()
+
+    def _take_away(self) -> None:
+        self._flush_collectives = lambda: None
         self._compiled.remove()
         self._pop_modes()
         with self._lock:
+            self.installed = False
             self._patches.remove()
             self._suspensions = 0
         for handle in self._handles:
@@ -87,7 +103,6 @@ class Installation:
         self._handles.clear()
         self._roots.clear()
         self._recorder.forget_model()
-        self.installed = False
 
     def next_step(self) -> None:
         """Has parameters counted anew."""
@@ -127,17 +142,20 @@ class Installation:
         self._add_root(f"Module.{number}." if number else "Module.", module)
 
     def _push_modes(self) -> None:
-        if self._sees_apis:
+        """Puts the modes on this thread, where they are not already.
+
+        They are a thread's own: whoever stops recording on another thread cannot take them away here. They
+        stay, do nothing, and are used again.
+        """
+        if self._sees_apis and not modes.is_function_mode_on(self._recorder):
             torch._C._push_on_torch_function_stack(self._recorder)
-        if self._sees_operators:
-            self._operators = OperatorMode(self._recorder)
+        if self._operators is not None and not modes.is_dispatch_mode_on(self._operators):
             self._operators.__enter__()  # type: ignore[no-untyped-call]
 
     def _pop_modes(self) -> None:
         modes.take_function_mode(self._recorder)
         if self._operators is not None:
             modes.take_dispatch_mode(self._operators)
-            self._operators = None
 
     def _suspend(self) -> Callable[[], None]:
         """Takes everything away from this thread; returns what puts it back.
@@ -154,10 +172,10 @@ class Installation:
             put_back.append(modes.take_dispatch_mode(self._operators))
 
         def resume() -> None:
-            if not self.installed or patches is not self._patches:
-                # Recording has stopped meanwhile.
-                return
             with self._lock:
+                if not self.installed or patches is not self._patches:
+                    # Recording has stopped meanwhile.
+                    return
                 self._suspensions -= 1
                 if self._suspensions == 0:
                     patches.install()

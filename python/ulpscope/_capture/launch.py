@@ -56,6 +56,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         settings = _settings(vars(options))
         program = Program.find(command)
+        _make_folder(settings)
     except SettingsError as error:
         print(f"ulpscope run: error: {error}", file=sys.stderr)
         return 2
@@ -70,6 +71,7 @@ class _Recording:
         self._settings = settings
         self._run: Run | None = None
         self._hook: Any = None
+        self._has_torch = False
         self._optimizer: weakref.ref[Any] | None = None
 
     def of(self, program: Program) -> None:
@@ -79,17 +81,29 @@ class _Recording:
             program.run()
         except BaseException as error:
             hide_ourselves(error)
-            raise
-        finally:
             waiting.cancel()
+            try:
+                self._end()
+            except Exception as ours:
+                # The program's own error is the one to be seen.
+                print(f"ulpscope: error: the dump may be incomplete: {ours}", file=sys.stderr)
+            raise
+        waiting.cancel()
+        self._end()
+
+    def _end(self) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+        try:
             self._finish()
-            if self._hook is None:
-                print("ulpscope: torch was not imported, nothing was recorded", file=sys.stderr)
-            else:
-                self._hook.remove()
+        finally:
+            if self._hook is not None:
                 print(f"ulpscope: the dump is in {self._settings.dump_path}", file=sys.stderr)
+            elif not self._has_torch:
+                print("ulpscope: torch was not imported, nothing was recorded", file=sys.stderr)
 
     def _begin(self) -> None:
+        self._has_torch = True
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         from ulpscope._capture.run import Run
@@ -143,6 +157,16 @@ def _settings(options: dict[str, Any]) -> Settings:
         raise
 
 
+def _make_folder(settings: Settings) -> None:
+    """Makes the folder of the dump: where that cannot be done, the script need not run."""
+    try:
+        settings.dump_path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(
+            "dump_path", f"is {str(settings.dump_path)!r}, which cannot be made: {error.strerror}"
+        ) from None
+
+
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
@@ -168,8 +192,8 @@ def _parser() -> argparse.ArgumentParser:
         "--data-mode", metavar="M", type=_words, help="out of forward, backward, input, output (default: all)"
     )
     add("--layers", metavar="WHICH", help="of repeated layers of one kind: all (default), first, last")
-    add("--skip-scalars", action="store_true", default=None, help="leave out tensors of one element")
-    add("--skip-ints", action="store_true", default=None, help="leave out tensors of integers")
+    add("--skip-scalars", action="store_true", default=None, help="leave out plain numbers and texts")
+    add("--skip-ints", action="store_true", default=None, help="leave out tensors of integers and booleans")
     add = parser.add_argument_group("what to write").add_argument
     add("--dump-path", metavar="DIR", help="the folder to write to; made where it is missing")
     add("--digest", metavar="D", help="a digest of every tensor: xxh3, or md5 (CRC-32, as in msprobe)")

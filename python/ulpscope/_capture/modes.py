@@ -18,6 +18,11 @@ def is_function_mode_on(mode: Any) -> bool:
     return any(torch._C._get_function_stack_at(position) is mode for position in stack)
 
 
+def is_dispatch_mode_on(mode: dispatch.TorchDispatchMode) -> bool:
+    """Whether a dispatch mode is on this thread's stack."""
+    return any(other is mode for other in dispatch._get_current_dispatch_mode_stack())
+
+
 def take_function_mode(mode: Any) -> Callable[[], None]:
     """Takes a function mode off; returns what puts it back, on the same thread."""
     if not is_function_mode_on(mode):
@@ -39,8 +44,7 @@ def take_function_mode(mode: Any) -> Callable[[], None]:
 
 def take_dispatch_mode(mode: dispatch.TorchDispatchMode) -> Callable[[], None]:
     """Takes a dispatch mode off; returns what puts it back, on the same thread."""
-    stack = dispatch._get_current_dispatch_mode_stack()
-    if not any(other is mode for other in stack):
+    if not is_dispatch_mode_on(mode):
         return _nothing
     # Torch's own modes (fake tensors, proxies) come first, wherever they were entered, from 2.2 on.
     count = torch._C._len_torch_dispatch_stack()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ulpscope._capture.functions import Functions
+from ulpscope._capture.recorded import call_recorded
 
 if TYPE_CHECKING:
     from ulpscope._core import Recorder
@@ -35,13 +36,4 @@ class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = self._names[func]
         if name is None:
             return func(*args, **kwargs)
-        begun = self._recorder.begin(*name, args, kwargs)
-        if begun is None:
-            return func(*args, **kwargs)
-        try:
-            output = func(*args, **kwargs)
-        except BaseException:
-            self._recorder.raised(begun)
-            raise
-        self._recorder.end(begun, output)
-        return output
+        return call_recorded(self._recorder, name, func, args, kwargs)

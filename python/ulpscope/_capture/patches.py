@@ -71,21 +71,13 @@ class Patches:
                 if besides is None or not besides(module, old):
                     self.add(module, name, new)
 
-    def discard(self, owner: Any, name: str) -> None:
-        """Has ``owner.name`` left alone from the next ``install`` on."""
-        self._wanted = [wanted for wanted in self._wanted if wanted[:2] != (owner, name)]
-
-    @property
-    def installed(self) -> bool:
-        """Whether anything is replaced now."""
-        return bool(self._replaced)
-
     def install(self) -> None:
         """Replaces everything that was added."""
         for owner, name, replacement in self._wanted:
             # What a class inherits is not its own: it is put back by being taken away.
-            self._replaced.append((owner, name, vars(owner).get(name, _ABSENT)))
+            original = vars(owner).get(name, _ABSENT)
             setattr(owner, name, replacement)
+            self._replaced.append((owner, name, original))
 
     def remove(self) -> None:
         """Puts everything back."""

@@ -62,14 +62,14 @@ class Pending:
         if id(work) in self._running:
             with self._lock:
                 self._futures[id(future)] = future, work
-            future.add_done_callback(lambda _: self.completed(work))
+            future.add_done_callback(lambda done: self.completed(work, raised=_has_failed(done)))
 
-    def waited_for(self, future: Any) -> None:
+    def waited_for(self, future: Any, raised: bool = False) -> None:
         """A future has been waited for."""
         with self._lock:
             found = self._futures.pop(id(future), None)
         if found is not None:
-            self.completed(found[1])
+            self.completed(found[1], raised)
 
     def flush(self) -> None:
         """Ends those that are complete although nobody asked; of the others the ledger knows."""
@@ -111,11 +111,24 @@ def add_completions(patches: Patches, pending: Pending) -> None:
     wait = future.wait
 
     def future_waited(self: Any) -> Any:
-        value = wait(self)
+        try:
+            value = wait(self)
+        except BaseException:
+            pending.waited_for(self, raised=True)
+            raise
         pending.waited_for(self)
         return value
 
     patches.add(future, "wait", future_waited)
+
+
+def _has_failed(future: Any) -> bool:
+    """Whether a future that is done has an error for a value."""
+    try:
+        future.value()
+    except BaseException:
+        return True
+    return False
 
 
 def _waiting(original: Callable[..., Any], pending: Pending) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import multiprocessing
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,6 +15,9 @@ from ulpscope._capture.patches import Patches
 
 # Set by torchrun, Slurm and MPI, in the order of trust.
 _VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+# Set for processes that are to meet, by whoever starts them.
+_MEETING = ("MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK")
 
 
 def current_rank() -> int | None:
@@ -29,8 +33,24 @@ def current_rank() -> int | None:
 
 
 def folder_name(rank: int | None) -> str:
-    """The folder of a rank: ``rank0``, or ``rank`` for a process on its own."""
-    return "rank" if rank is None else f"rank{rank}"
+    """The folder of a rank: ``rank0``; ``rank`` for a process on its own.
+
+    One of several that has no rank yet is told from the others by its process id: ``proc1234``.
+    """
+    if rank is not None:
+        return f"rank{rank}"
+    return f"proc{os.getpid()}" if _has_company() else "rank"
+
+
+def _has_company() -> bool:
+    """Whether there are signs that this process is one of several that will form a group."""
+    if not torch.distributed.is_available():
+        return False
+    size = os.environ.get("WORLD_SIZE", "")
+    if size.isdecimal():
+        return int(size) > 1
+    # Processes started by torch.multiprocessing learn their rank as an argument.
+    return any(os.environ.get(name) for name in _MEETING) or multiprocessing.parent_process() is not None
 
 
 def add_process_group(

@@ -6,8 +6,10 @@ start, stop, step ──► is this step of this rank wanted? ──► Installa
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -42,11 +44,15 @@ class Run:
         self._settings = settings
         self._model = model
         self._recorder = Recorder(_Front(), settings)
-        self._installation = Installation(settings, self._recorder, self._update)
+        self._installation = Installation(settings, self._recorder, self._joined_group)
         self._savings = Savings(self._recorder)
         self._custom: CustomApis = {}
         self._step = settings.init_step
+        # Kept when the process leaves its group: its steps stay in the folders of one rank.
+        self._rank: int | None = None
+        self._aimed_at: Path | None = None
         self._started = False
+        self._has_ended_forward = False
         self._closed = False
         # A forked child has a copy of the run, and must leave the parent's files alone.
         self._process = os.getpid()
@@ -67,23 +73,27 @@ class Run:
 
     def start(self, model: Any = None) -> None:
         """Records from now on. Without a model, levels L0 and mix take the first module that is called."""
-        if self._closed:
-            raise RuntimeError("this capture is closed; make another with ulpscope.capture(...)")
+        self._check_open()
         if model is not None:
             models.roots_of(model)
             self._model = model
         # A place that cannot be written to is told now, not in the middle of a run.
         self._settings.dump_path.mkdir(parents=True, exist_ok=True)
         self._started = True
+        self._has_ended_forward = False
+        if not self.steps_done:
+            seed.remove_dropout()
         self._update()
 
     def stop(self) -> None:
         """Records nothing more until the next ``start``. What was recorded is in the dump."""
         self._started = False
+        seed.restore_dropout()
         self._update()
 
     def end_forward(self) -> None:
-        """Records no further calls; the backward of those recorded so far still is."""
+        """Records no further calls of this step; the backward of those recorded so far still is."""
+        self._has_ended_forward = True
         self._recorder.end_forward()
 
     def step(self) -> None:
@@ -95,20 +105,22 @@ class Run:
         # Also a step in which nothing happened has its dump, which says so.
         self._recorder.next_step(self._started and self._is_wanted())
         self._step += 1
+        self._has_ended_forward = False
+        if self.steps_done:
+            seed.restore_dropout()
         self._update()
 
     def set_init_step(self, step: int) -> None:
         """Has steps counted from ``step`` on; before the first ``start``."""
-        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-            raise ValueError(f"step: expected a whole number from 0, found {step!r}")
-        self._step = step
+        self._step = dataclasses.replace(self._settings, init_step=step).init_step
 
     def save(self, variable: Any, name: str, save_backward: bool = True) -> None:
         """Records a value, and the gradients of the tensors in it, under a name of your own."""
         if not isinstance(name, str) or not name:
             raise ValueError(f"name: expected a text, found {name!r}")
-        if self._is_wanted():
-            self._recorder.start(self._folder())
+        self._check_open()
+        if self._is_wanted() and self._process == os.getpid():
+            self._aim()
             self._savings.save(variable, name, save_backward)
 
     def register_custom_api(self, module: Any, api: str, prefix: str | None = None) -> None:
@@ -128,34 +140,70 @@ class Run:
         """Ends the capture: the dump is complete, and torch is as it was."""
         if self._closed or self._process != os.getpid():
             return
-        self.stop()
-        self._savings.flush()
-        self._recorder.next_step(False)
         self._closed = True
-        seed.restore_dropout()
+        try:
+            self.stop()
+        finally:
+            self._savings.flush()
+            self._recorder.next_step(False)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this capture is closed; make another with ulpscope.capture(...)")
 
     def _is_wanted(self) -> bool:
         settings = self._settings
-        rank = ranks.current_rank()
         return (not settings.step or self._step in settings.step) and (
-            not settings.rank or rank in settings.rank
+            not settings.rank or self._known_rank() in settings.rank
         )
 
-    def _folder(self) -> os.PathLike[str]:
-        return self._settings.dump_path / f"step{self._step}" / ranks.folder_name(ranks.current_rank())
+    def _known_rank(self) -> int | None:
+        rank = ranks.current_rank()
+        if rank is not None:
+            self._rank = rank
+        return self._rank
+
+    def _folder(self) -> Path:
+        return self._settings.dump_path / f"step{self._step}" / ranks.folder_name(self._known_rank())
+
+    def _joined_group(self) -> None:
+        """Has the step that has begun, perhaps under no rank, go on under the rank that is known now."""
+        if self._process != os.getpid():
+            return
+        folder = self._folder()
+        if folder != self._aimed_at:
+            self._recorder.move_to(folder)
+        self._update()
+
+    def _aim(self) -> None:
+        """Has this step recorded: its calls, too, where they are wanted."""
+        self._aimed_at = self._folder()
+        self._recorder.start(self._aimed_at)
+        if self._has_ended_forward or not self._started:
+            self._recorder.end_forward()
 
     def _update(self) -> None:
         """Puts everything in place, or takes it away, as this step asks for."""
         if self._process != os.getpid():
             return
         if self._started and self._is_wanted():
-            self._recorder.start(self._folder())
+            self._aim()
             if not self._installation.installed and self._settings.level != "debug":
-                self._installation.install(self._model, self._custom)
+                self._install()
         elif self._installation.installed or self._settings.level == "debug":
-            if self._installation.installed:
-                self._installation.remove()
+            try:
+                if self._installation.installed:
+                    self._installation.remove()
+            finally:
+                self._recorder.stop()
+
+    def _install(self) -> None:
+        try:
+            self._installation.install(self._model, self._custom)
+        except BaseException:
+            self._started = False
             self._recorder.stop()
+            raise
 
     def _reinstall(self) -> None:
         if self._installation.installed:

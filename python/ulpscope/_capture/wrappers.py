@@ -13,29 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ulpscope._capture.patches import Patches
+from ulpscope._capture.recorded import call_recorded
 
 if TYPE_CHECKING:
     from ulpscope._core import Recorder
-
-
-def recorded(recorder: Recorder, prefix: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose calls are recorded."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        begun = recorder.begin(prefix, name, args, kwargs)
-        if begun is None:
-            return function(*args, **kwargs)
-        try:
-            output = function(*args, **kwargs)
-        except BaseException:
-            recorder.raised(begun)
-            raise
-        recorder.end(begun, output)
-        return output
-
-    call.__name__ = call.__qualname__ = getattr(function, "__name__", name)
-    call.__wrapped__ = function  # type: ignore[attr-defined]
-    return call
 
 
 Discover = Callable[[torch.nn.Module], None]
@@ -71,7 +52,11 @@ def add_operators(patches: Patches, recorder: Recorder) -> None:
 def _reflected(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     def operator(self: Any, other: Any) -> Any:
         recorder.hint(name)
-        return original(self, other)
+        try:
+            return original(self, other)
+        finally:
+            # Where the call was not recorded nobody has taken it, and it would name the next one.
+            recorder.hint("")
 
     operator.__name__ = operator.__qualname__ = name
     return operator
@@ -85,16 +70,7 @@ def add_autograd_functions(patches: Patches, recorder: Recorder, suspended: Call
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         bound = original.__get__(None, cls)
-        begun = recorder.begin("Autograd", cls.__name__, args, kwargs)
-        if begun is None:
-            return bound(*args, **kwargs)
-        try:
-            output = bound(*args, **kwargs)
-        except BaseException:
-            recorder.raised(begun)
-            raise
-        recorder.end(begun, output)
-        return output
+        return call_recorded(recorder, ("Autograd", cls.__name__), bound, args, kwargs)
 
     patches.add(function, "apply", classmethod(apply))
 
