@@ -114,11 +114,6 @@ impl<'p> Scan<'p> {
                 released = at;
             }
         }
-        let zeros = journal.len() - written;
-        if zeros > 0 {
-            let torn = || format!("line {}, whose last {zeros} bytes are zeros", self.line + 1);
-            self.outline.torn.get_or_insert_with(torn);
-        }
         if self.line == 0 {
             self.outline.torn.get_or_insert_with(|| "line 1, of which nothing is there".to_owned());
         }
@@ -257,7 +252,7 @@ fn header(text: &[u8]) -> Result<Json, Error> {
     }
 }
 
-/// How many bytes are in front of the zeros at the end: a file may have grown on the disk before what was to be in it.
+/// How many bytes are in front of the zeros at the end: a journal has room for the lines to come.
 fn without_zeros(bytes: &[u8]) -> usize {
     let eights = bytes.rchunks_exact(8).take_while(|eight| **eight == [0; 8]).count();
     let rest = &bytes[..bytes.len() - 8 * eights];

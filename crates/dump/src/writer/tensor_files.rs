@@ -11,15 +11,21 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use ulpscope_formats::file::{Format, encode};
-use ulpscope_formats::{Error, Tensor, Value};
+use ulpscope_formats::{Error, Fault, Tensor, Value};
 use ulpscope_kernels::{Digest, DigestKind, digest};
-use ulpscope_tensor::DType;
+use ulpscope_tensor::{DType, View};
 
 /// The folder beside `dump.json`.
 pub(crate) const DATA_FOLDER: &str = "dump_tensor_data";
 
 /// Contents remembered; further ones are written without looking for a twin.
 const MAX_KNOWN: usize = 1 << 20;
+
+/// Bytes of a file's name before its suffix; file systems take 255 in all.
+const MAX_STEM: usize = 200;
+
+/// Entries of one name that get files.
+const MAX_NAMESAKES: u32 = 1000;
 
 /// Small files go out in one write, large payloads past the buffer.
 const BUFFER: usize = 32 << 10;
@@ -64,11 +70,21 @@ impl TensorFiles {
         self.written
     }
 
-    /// Makes a tensor's file and tells its name: `stem` and the format's suffix.
+    /// Makes a tensor's file and tells its name: `stem` and the format's suffix, as far as a file can be called so.
     pub fn save(&mut self, stem: &str, tensor: &Tensor) -> Result<String, Error> {
-        let name = format!("{stem}.{}", self.suffix);
-        let path = self.folder.join(&name);
-        self.save_at(&path, &name, stem, tensor).map_err(|error| error.in_file(&path))?;
+        let stem = file_stem(stem);
+        let mut name = format!("{stem}.{}", self.suffix);
+        for again in 2.. {
+            let path = self.folder.join(&name);
+            match self.save_at(&path, &name, &stem, tensor) {
+                Ok(()) => break,
+                // Another entry has this name, as keys 1 and "1" of a dictionary do.
+                Err(error) if is_taken(&error) && again <= MAX_NAMESAKES => {
+                    name = format!("{stem}~{again}.{}", self.suffix);
+                }
+                Err(error) => return Err(error.in_file(&path)),
+            }
+        }
         Ok(name)
     }
 
@@ -105,4 +121,27 @@ impl TensorFiles {
         }
         Ok(())
     }
+}
+
+/// What a file can be called: names come from programs, and may hold anything. What would leave the folder or not be
+/// a name becomes `_`; what is too long ends in a digest of the whole.
+fn file_stem(stem: &str) -> String {
+    let is_unfit = |character: char| character.is_control() || matches!(character, '/' | '\\' | ':');
+    let fit: String =
+        stem.chars().map(|character| if is_unfit(character) { '_' } else { character }).collect();
+    let fit = if fit.trim_matches('.').is_empty() { format!("_{fit}") } else { fit };
+    if fit.len() <= MAX_STEM {
+        return fit;
+    }
+    let mut end = MAX_STEM - 9;
+    while !fit.is_char_boundary(end) {
+        end -= 1;
+    }
+    let view = View::contiguous(DType::U8, vec![stem.len()], stem.as_bytes());
+    let whole = view.map(|view| digest(&view, DigestKind::Crc32).to_string()).unwrap_or_default();
+    format!("{}~{whole}", &fit[..end])
+}
+
+fn is_taken(error: &Error) -> bool {
+    matches!(&error.fault, Fault::Io(cause) if cause.kind() == io::ErrorKind::AlreadyExists)
 }

@@ -123,8 +123,8 @@ impl Recorder {
         };
         begun.parent = self.parent(py, stack, around.as_ref(), begun.is_recompute)?;
         let why_not = self.why_not(&begun.name, around.as_ref());
-        if kind == Kind::Module && why_not.is_none() && self.plan.has_scope() {
-            self.locked(|state| state.in_scope.insert(Arc::clone(base)));
+        if kind == Kind::Module && why_not.is_none() && self.plan.selects() {
+            self.locked(|state| state.wanted_modules.insert(Arc::clone(base)));
         }
         if let Some(why) = why_not {
             self.locked(|state| state.ledger.skip(why));
@@ -177,7 +177,7 @@ impl Recorder {
         if self.plan.max_calls.is_none() && self.plan.max_bytes.is_none() {
             return None;
         }
-        let (recorded, written) = self.locked(|state| (state.ledger.recorded, state.written()));
+        let (recorded, written) = self.locked(|state| state.so_far());
         if self.plan.max_calls.is_some_and(|limit| recorded >= limit) {
             return Some("over max_calls");
         }
@@ -238,6 +238,7 @@ impl Recorder {
         begun: Begun,
         output: &Bound<'_, PyAny>,
         parameters: Option<&Bound<'_, PyDict>>,
+        changed: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let py = output.py();
         let mut line = Buffer::new();
@@ -256,7 +257,7 @@ impl Recorder {
             Ok(items) => walk.elements(items, &mut line)?,
             Err(_) => walk.elements(&PyTuple::new(py, [output])?, &mut line)?,
         }
-        let outputs = std::mem::take(&mut walk.met);
+        let mut outputs = std::mem::take(&mut walk.met);
         if !walk.describes {
             line.truncate(sections);
         }
@@ -287,6 +288,13 @@ impl Recorder {
                 let source = format!("{}.output.{}", begun.name, met.path).into();
                 self.flow.note(&self.torch, met.tensor.bind(py), source)?;
             }
+        }
+        // What a call changed and did not return has its gradient, too.
+        if let Some(tensor) = changed.filter(|_| outputs.is_empty())
+            && self.torch.is_plain_tensor(tensor)
+        {
+            let requires_grad = tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
+            outputs.push(Met { tensor: tensor.clone().unbind(), requires_grad, path: "0".to_owned() });
         }
         if begun.is_wanted && begun.sequence.is_some() && outputs.iter().any(|met| met.requires_grad) {
             self.watch_gradients(recorder, begun, outputs)?;

@@ -34,6 +34,23 @@ struct Made {
     source: Arc<str>,
 }
 
+/// Functions that return memory as they find it: what is in it differs from run to run, and is nobody's result.
+const BLANK: [&str; 7] = [
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "empty_permuted",
+    "new_empty",
+    "new_empty_strided",
+    "_efficientzerotensor",
+];
+
+/// Whether the results of a call are memory as it was found.
+pub(super) fn is_blank(call: &str) -> bool {
+    let function = call.split('.').nth(1).unwrap_or_default();
+    BLANK.contains(&function) && call.split('.').nth(3) == Some("forward")
+}
+
 impl Flow {
     fn locked<T>(&self, with: impl FnOnce(&mut Known) -> T) -> T {
         with(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))

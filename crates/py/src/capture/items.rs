@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use ulpscope_formats::json::push_text;
 
+use super::flow::is_blank;
 use super::numbers::{push_float, push_int};
 use super::recorder::Recorder;
 use super::tensors::Describe;
@@ -168,7 +169,8 @@ impl<'a> Walk<'a> {
             out.extend_from_slice(b"{\"type\":\"int\",\"value\":");
             match number.extract::<i128>() {
                 Ok(number) => push_int(number, out),
-                Err(_) => out.extend_from_slice(number.str()?.to_string_lossy().as_bytes()),
+                // Larger than any reader takes for a number.
+                Err(_) => push_text(&number.str()?.to_string_lossy(), out),
             }
         } else if let Ok(number) = item.cast_exact::<PyFloat>() {
             out.extend_from_slice(b"{\"type\":\"float\",\"value\":");
@@ -202,7 +204,11 @@ impl<'a> Walk<'a> {
         } else {
             None
         };
-        let stem = self.saves.then(|| match self.path.as_str() {
+        let is_blank = match &source {
+            Some(source) => is_blank(source) && !source.contains(".input."),
+            None => self.part == "output" && is_blank(self.call),
+        };
+        let stem = (self.saves && !is_blank).then(|| match self.path.as_str() {
             "" => format!("{}.{}", self.call, self.part),
             path => format!("{}.{}.{path}", self.call, self.part),
         });
@@ -212,7 +218,10 @@ impl<'a> Walk<'a> {
             source,
             is_recompute: self.is_recompute,
         };
-        describe.push(tensor, requires_grad, out)
+        match is_blank {
+            true => describe.push_blank(tensor, requires_grad, out),
+            false => describe.push(tensor, requires_grad, out),
+        }
     }
 
     /// A value the front has to look at: JSON text, a value to describe instead, or nothing.

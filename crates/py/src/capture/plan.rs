@@ -141,6 +141,11 @@ impl Plan {
         }
     }
 
+    /// Whether calls are selected by their names.
+    pub(super) fn selects(&self) -> bool {
+        self.scope.is_some() || !self.list.is_empty()
+    }
+
     pub(super) fn has_scope(&self) -> bool {
         self.scope.is_some()
     }

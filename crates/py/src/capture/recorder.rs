@@ -124,7 +124,7 @@ impl Recorder {
             return Ok(());
         }
         let of = begun.of();
-        let ended = recorder.torch.plainly(slf.py(), || recorder.end_call(slf, begun, output, None));
+        let ended = recorder.torch.plainly(slf.py(), || recorder.end_call(slf, begun, output, None, None));
         recorder.guarded(slf.py(), of.borrowed(), ended).map(|_| ())
     }
 
@@ -225,7 +225,7 @@ impl Recorder {
         let of = begun.of();
         let ended = recorder
             .torch
-            .plainly(py, || recorder.end_call(slf, begun, output, Some(&own_parameters(module)?)));
+            .plainly(py, || recorder.end_call(slf, begun, output, Some(&own_parameters(module)?), None));
         recorder.guarded(py, of.borrowed(), ended).map(|_| ())
     }
 

@@ -24,11 +24,11 @@ impl Recorder {
             return Ok(());
         }
         let call = format!("{base}.parameters_grad.{number}");
-        let in_scope = !self.plan.has_scope() || self.locked(|state| state.in_scope.contains(base));
-        let why_not = match self.plan.is_listed(&call) && in_scope {
-            true => self.over_limit(),
-            false => Some("not selected"),
-        };
+        // Gradients of parameters go with the calls of their module.
+        let is_wanted = !self.plan.selects()
+            || self.locked(|state| state.wanted_modules.contains(base))
+            || !self.plan.has_scope() && self.plan.has_listed(&call);
+        let why_not = if is_wanted { self.over_limit() } else { Some("not selected") };
         if let Some(why) = why_not {
             self.locked(|state| state.ledger.skip(why));
             return Ok(());

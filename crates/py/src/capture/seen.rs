@@ -75,10 +75,14 @@ pub(super) fn see_call<'py>(
             let mut begun = Some(begun);
             let ended = unheard(&mut || {
                 let Some(begun) = begun.take() else { return Ok(()) };
-                if function.changes_input {
-                    recorder.note_changed(args, &begun.name)?;
-                }
-                recorder.end_call(slf, begun, output, None)
+                let changed = match function.changes_input {
+                    true => {
+                        recorder.note_changed(args, &begun.name)?;
+                        args.get_item(0).ok()
+                    }
+                    false => None,
+                };
+                recorder.end_call(slf, begun, output, None, changed.as_ref())
             });
             recorder.guarded(py, of.borrowed(), ended)?;
         }

@@ -25,9 +25,11 @@ pub(super) struct State {
     counters: HashMap<Arc<str>, u64>,
     ids: u64,
     pub(super) ledger: Ledger,
+    /// Calls recorded and bytes written in the steps before.
+    earlier: (u64, u64),
     pub(super) scope: ScopeState,
-    /// Modules whose calls lie within the scope.
-    pub(super) in_scope: HashSet<Arc<str>>,
+    /// Modules of which calls were wanted.
+    pub(super) wanted_modules: HashSet<Arc<str>>,
     /// Why recording ended early.
     pub(super) ended: Option<String>,
 }
@@ -90,9 +92,10 @@ impl State {
         }
     }
 
-    /// Bytes written in this step.
-    pub(super) fn written(&self) -> u64 {
-        self.step.as_ref().map_or(0, |step| step.journal.written() + step.files.written())
+    /// Calls recorded and bytes written in all steps.
+    pub(super) fn so_far(&self) -> (u64, u64) {
+        let written = self.step.as_ref().map_or(0, |step| step.journal.written() + step.files.written());
+        (self.earlier.0 + self.ledger.recorded, self.earlier.1 + written)
     }
 
     /// The number of this call among those of its name.
@@ -197,8 +200,8 @@ impl State {
 
     /// Makes room for the next step: counters begin anew.
     pub(super) fn next_step(&mut self) {
-        let ended = self.ended.take();
-        *self = State { ended, ..State::default() };
+        let (ended, earlier) = (self.ended.take(), self.so_far());
+        *self = State { ended, earlier, ..State::default() };
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use ulpscope_formats::json::push_text;
@@ -28,13 +29,46 @@ pub(super) struct Describe<'a> {
 }
 
 impl Describe<'_> {
-    /// Appends the object.
+    /// Appends the object. A tensor that cannot be read costs no more than its numbers.
     pub(super) fn push(
-        self,
+        &self,
         tensor: &Bound<'_, PyAny>,
         requires_grad: bool,
         out: &mut Vec<u8>,
     ) -> PyResult<()> {
+        let start = out.len();
+        let error = match self.try_push(tensor, requires_grad, out) {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        let py = tensor.py();
+        let is_over = self.recorder.locked(|state| state.ended.is_some());
+        if is_over || self.recorder.plan.strict || !error.is_instance_of::<PyException>(py) {
+            return Err(error);
+        }
+        let why = error.value(py).to_string();
+        self.recorder.locked(|state| state.ledger.unread(why));
+        out.truncate(start);
+        self.push_blank(tensor, requires_grad, out)
+    }
+
+    /// Appends the object without numbers.
+    pub(super) fn push_blank(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        requires_grad: bool,
+        out: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        let py = tensor.py();
+        let dtype = tensor.getattr(intern!(py, "dtype"))?.str()?.to_string();
+        let shape = tensor.getattr(intern!(py, "shape"))?.extract::<Vec<usize>>().unwrap_or_default();
+        push_head("torch.Tensor", &dtype, &shape, out);
+        push_no_stats(out);
+        self.push_tail(requires_grad, None, None, None, "", out);
+        Ok(())
+    }
+
+    fn try_push(&self, tensor: &Bound<'_, PyAny>, requires_grad: bool, out: &mut Vec<u8>) -> PyResult<()> {
         let py = tensor.py();
         let torch = &self.recorder.torch;
         if torch.is_plain_tensor(tensor)
@@ -58,7 +92,7 @@ impl Describe<'_> {
     }
 
     fn push_readable(
-        self,
+        &self,
         py: Python<'_>,
         class: &str,
         extra: &str,
@@ -94,7 +128,7 @@ impl Describe<'_> {
     }
 
     fn push_tail(
-        self,
+        &self,
         requires_grad: bool,
         digest: Option<&str>,
         file: Option<&str>,
@@ -120,9 +154,9 @@ impl Describe<'_> {
         if self.is_recompute {
             out.extend_from_slice(b",\"is_recompute\":true");
         }
-        if let Some(source) = self.source {
+        if let Some(source) = &self.source {
             out.extend_from_slice(b",\"source\":");
-            push_text(&source, out);
+            push_text(source, out);
         }
         out.push(b'}');
     }
