@@ -210,7 +210,8 @@ impl Comparison {
     /// What to know of how it was done.
     #[getter]
     fn notes(&self) -> Vec<String> {
-        self.compared.outcomes().flat_map(|outcome| &outcome.notes).cloned().collect()
+        let of_ranks = self.compared.outcomes().flat_map(|outcome| &outcome.notes);
+        self.compared.notes.iter().chain(of_ranks).cloned().collect()
     }
 
     /// Writes the rows as .csv.
