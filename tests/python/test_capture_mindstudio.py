@@ -61,7 +61,7 @@ def is_of_one_node(name: str, value: Any) -> bool:
 
 @pytest.mark.parametrize("dump", DUMPS, ids="_".join)
 def test_its_rows_pair_by_exact_name(dumps: Dumps, dump: tuple[str, str, str]) -> None:
-    """At least 99 of 100 in every step of every dump. What is left is `1 / x`: one call for us, two for it."""
+    """At least 99 of 100 in every step of every dump. What is left is `1 / x`: one call here, two there."""
     for ours, theirs in dumps.ranks(dump):
         given, wanted = mindstudio.rows(ours), mindstudio.rows(theirs)
         counted = [name for name, value in wanted.items() if not is_of_one_node(name, value)]
@@ -124,7 +124,7 @@ def test_forward_statistics_agree(dumps: Dumps, dump: tuple[str, str, str]) -> N
 
 @pytest.mark.parametrize("dump", STATISTICS, ids="_".join)
 def test_arriving_gradients_agree(dumps: Dumps, dump: tuple[str, str, str]) -> None:
-    """Those that arrive at the results of APIs, and those of parameters: by these both tools mean the same."""
+    """Those that arrive at the results of APIs, and those of parameters: both tools mean the same by them."""
     for ours, theirs in dumps.ranks(dump):
         given, checked = mindstudio.rows(ours), 0
         for name, wanted in mindstudio.rows(theirs).items():

@@ -10,6 +10,7 @@ use crate::args::{DumpArgs, Numbers};
 pub(crate) struct DumpWalk {
     dump: Dump,
     problems: Problems,
+    notes: Vec<String>,
 }
 
 /// A rank that was opened.
@@ -27,7 +28,8 @@ impl DumpWalk {
         };
         let mut dump = Dump::open(&args.dump, &select)?;
         let problems = std::mem::take(&mut dump.problems);
-        Ok(DumpWalk { dump, problems })
+        let notes = std::mem::take(&mut dump.notes);
+        Ok(DumpWalk { dump, problems, notes })
     }
 
     pub(crate) fn path(&self) -> &PathBuf {
@@ -51,12 +53,18 @@ impl DumpWalk {
                         let opened = Opened { step: step.number, place, rank };
                         see(&opened, &mut self.problems)?;
                         self.problems.extend(opened.rank.problems());
+                        self.notes.extend_from_slice(opened.rank.notes());
                     }
                     Err(error) => self.problems.add(&error),
                 }
             }
         }
         Ok(())
+    }
+
+    /// Where the run ended early, for people. What it had recorded is there, and this is no failure.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.notes.clone()
     }
 
     /// What could not be read, for people.

@@ -27,6 +27,9 @@ fn in_words(ledger: &Ledger) -> String {
     if !ledger.failed.is_empty() {
         text.push_str(&format!(", {} failed", ledger.failed_calls()));
     }
+    if !ledger.unread.is_empty() {
+        text.push_str(&format!("; {} tensors could not be read", ledger.unread_tensors()));
+    }
     if let Some(why) = &ledger.ended {
         text.push_str(&format!("; ended early: {why}"));
     }
@@ -43,6 +46,7 @@ pub(crate) fn to_json(ledger: &Ledger) -> Value {
         "recorded": ledger.recorded,
         "skipped": counts(&ledger.skipped),
         "failed": counts(&ledger.failed),
+        "unread": counts(&ledger.unread),
         "notes": ledger.notes,
         "ended": ledger.ended,
     })

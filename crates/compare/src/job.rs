@@ -161,7 +161,9 @@ pub fn agreement<S>(results: &[RankResult<S>], lone_ranks: usize, damaged: bool)
     if counts.failed > 0 {
         return Agreement::Differ;
     }
-    let unread = damaged || results.iter().any(|rank| rank.result.is_err());
+    let unread = damaged
+        || results.iter().any(|rank| rank.result.is_err())
+        || outcomes().any(|outcome| outcome.is_cut);
     if unread || counts.rows == 0 || outcomes().any(|outcome| !outcome.problems.is_empty()) {
         return Agreement::Incomplete;
     }

@@ -33,6 +33,10 @@ pub(crate) fn notes(target: &Rank, golden: &Rank) -> Vec<String> {
             let which = listed(ledger.failed.iter().map(|(call, _)| shortened(call)));
             notes.push(format!("{path}: {} calls could not be recorded: {which}", ledger.failed_calls()));
         }
+        if !ledger.unread.is_empty() {
+            let why = listed(ledger.unread.iter().map(|(why, _)| shortened(why)));
+            notes.push(format!("{path}: {} tensors could not be read: {why}", ledger.unread_tensors()));
+        }
     }
     if let [Some(one), Some(other)] = &ledgers {
         let paths = (target.path.display(), golden.path.display());

@@ -150,6 +150,8 @@ pub struct RankOutcome {
     pub problems: Problems,
     /// What the user should know of how it was done.
     pub notes: Vec<String>,
+    /// Whether a run was killed: what it had recorded is compared, and that is not everything.
+    pub is_cut: bool,
     /// The advice of the style, where it gives any.
     pub advice: Option<String>,
     /// Bytes of tensors compared, both sides counted.
@@ -215,6 +217,9 @@ pub fn compare_ranks(
     outcome.partnerless.extend(plan.partnerless());
     outcome.notes = plan.notes();
     outcome.notes.extend(ledgers::notes(target, golden));
+    let ended = [target.notes(), golden.notes()].concat();
+    outcome.is_cut = !ended.is_empty();
+    outcome.notes.extend(ended);
     plan.problems().into_iter().for_each(|problem| outcome.problems.note(problem));
     outcome.problems.extend(target.problems());
     outcome.problems.extend(golden.problems());

@@ -96,7 +96,11 @@ pub(crate) fn digits(text: &str) -> Option<u64> {
 }
 
 /// Finds the ranks in a folder or file that the user named.
-pub(crate) fn find(path: &Path, problems: &mut Problems) -> Result<Vec<Found>, Error> {
+pub(crate) fn find(
+    path: &Path,
+    problems: &mut Problems,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Found>, Error> {
     // `.` and links have no telling name of their own.
     let whole = path.canonicalize().map_err(|error| Error::whole(error).in_file(path))?;
     let names: Vec<String> = whole
@@ -118,7 +122,17 @@ pub(crate) fn find(path: &Path, problems: &mut Problems) -> Result<Vec<Found>, E
     let found = search.look(path, &here, 0)?;
     let empty = search.empty;
     if !found.is_empty() {
-        empty.iter().for_each(|error| problems.add(error));
+        for folder in empty {
+            match Listing::read(&folder) {
+                Ok(listing) if listing.is_empty() => {
+                    let folder = folder.display();
+                    notes.push(format!(
+                        "{folder}: an empty folder: the run ended before it recorded anything here"
+                    ));
+                }
+                _ => problems.add(&nothing_in(&folder, &Problems::default())),
+            }
+        }
         return Ok(found);
     }
     let files = tensor_files(path, problems);
@@ -167,7 +181,7 @@ impl Here {
 struct Search<'p> {
     problems: &'p mut Problems,
     /// Folders of steps and ranks with nothing in them: worth a word only if there is a dump around them.
-    empty: Vec<Error>,
+    empty: Vec<PathBuf>,
 }
 
 impl Search<'_> {
@@ -212,7 +226,7 @@ impl Search<'_> {
                     }
                 }
                 if found.is_empty() && self.empty.len() as u64 + self.problems.count() == known {
-                    self.empty.push(nothing_in(path, &Problems::default()));
+                    self.empty.push(path.to_owned());
                 }
                 Ok(found)
             }

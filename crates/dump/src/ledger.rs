@@ -27,6 +27,8 @@ pub struct Ledger {
     pub skipped: Vec<(String, u64)>,
     /// Calls that could not be recorded, by name and error, in the order written.
     pub failed: Vec<(String, u64)>,
+    /// Tensors of recorded calls whose elements could not be read, by reason, in the order written.
+    pub unread: Vec<(String, u64)>,
     /// What else there is to know.
     pub notes: Vec<String>,
     /// Why capture ended early, if it did.
@@ -92,6 +94,7 @@ impl Ledger {
             recorded: count("recorded", field("recorded"))?,
             skipped: counts("skipped")?,
             failed: counts("failed")?,
+            unread: counts("unread")?,
             notes,
             ended,
         })
@@ -105,6 +108,11 @@ impl Ledger {
     /// How many calls could not be recorded.
     pub fn failed_calls(&self) -> u64 {
         sum(&self.failed)
+    }
+
+    /// How many tensors are without statistics because they could not be read.
+    pub fn unread_tensors(&self) -> u64 {
+        sum(&self.unread)
     }
 }
 

@@ -54,6 +54,11 @@ impl Listing {
         Ok(listing)
     }
 
+    /// Whether there is nothing in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.folders.is_empty() && self.links.is_empty()
+    }
+
     /// What of Ulpscope, msprobe, ptdbg_ascend or torch_npu.hooks lies directly in the folder.
     pub(crate) fn openings(&self, folder: &Path) -> Vec<Opening> {
         let mut openings = Vec::new();

@@ -1,6 +1,7 @@
 //! A rank of an msprobe dump: `dump.json` or `debug.json`, and `stack.json`, `construct.json`, `dump_tensor_data/` and
 //! Ulpscope's own `ledger.json` beside it. From a journal come the same documents, made when it was opened.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -33,6 +34,10 @@ pub(crate) struct Beside {
     folder: PathBuf,
     ledger: OnceLock<Result<Option<Ledger>, Error>>,
     is_journal: bool,
+    /// The names of calls that were running when the run ended.
+    pub(crate) running: HashSet<String>,
+    /// How the run ended, if not by itself.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Beside {
@@ -44,6 +49,8 @@ impl Beside {
             folder,
             ledger: OnceLock::new(),
             is_journal: false,
+            running: HashSet::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -84,6 +91,9 @@ pub(crate) fn assemble(
         match place {
             Ok((key, body)) => {
                 let (base, number, kind) = parse_key(&key);
+                if beside.running.contains(&*key) {
+                    index.running.push(index.calls.len() as u32);
+                }
                 let base = index.names.id(base);
                 let place = body.start as u64..body.end as u64;
                 index.calls.push(Call { base, index: number, kind, place });
@@ -192,6 +202,10 @@ impl Source for MsprobeSource {
 
     fn is_journal(&self) -> bool {
         self.beside.is_journal
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.beside.notes
     }
 
     fn late_problems(&self) -> Problems {

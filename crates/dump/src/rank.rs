@@ -71,6 +71,8 @@ impl fmt::Display for Task {
 pub(crate) struct Index {
     pub(crate) names: Names,
     pub(crate) calls: Vec<Call>,
+    /// The numbers of calls that were running when the run ended, in order.
+    pub(crate) running: Vec<u32>,
 }
 
 /// Where the entries of a rank come from. One implementation per way of writing dumps.
@@ -103,6 +105,11 @@ pub(crate) trait Source: Send + Sync {
     /// Whether the run did not come to the end of the step.
     fn is_journal(&self) -> bool {
         false
+    }
+
+    /// How the run ended, if not by itself.
+    fn notes(&self) -> &[String] {
+        &[]
     }
 
     /// What was found wrong after the rank was opened, in files read only when asked for.
@@ -212,6 +219,17 @@ impl Rank {
     /// Whether this is a journal: the run was killed before the step was over, or is still going.
     pub fn is_journal(&self) -> bool {
         self.source.is_journal()
+    }
+
+    /// The numbers of the calls that were running when the run was killed, in order: they have arguments and no results.
+    pub fn running(&self) -> &[u32] {
+        &self.index.running
+    }
+
+    /// How the run ended, if it was killed: inside which calls, and with which line torn. Nothing that was recorded before
+    /// is less true for it.
+    pub fn notes(&self) -> &[String] {
+        self.source.notes()
     }
 
     /// What could not be read, so far.

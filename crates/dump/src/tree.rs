@@ -28,6 +28,8 @@ pub struct Dump {
     pub steps: Vec<Step>,
     /// Folders that could not be looked into.
     pub problems: Problems,
+    /// Folders of steps and ranks with nothing in them: the run ended before it recorded anything there.
+    pub notes: Vec<String>,
 }
 
 /// One step.
@@ -54,7 +56,8 @@ impl Dump {
     /// tensor files. A step or rank that is asked for and not there is an error that says which there are.
     pub fn open(path: &Path, select: &Select) -> Result<Dump, Error> {
         let mut problems = Problems::default();
-        let mut found = find::find(path, &mut problems)?;
+        let mut notes = Vec::new();
+        let mut found = find::find(path, &mut problems, &mut notes)?;
         found.sort_by(order);
         if let Some(twice) = found.windows(2).find(|pair| order(&pair[0], &pair[1]).is_eq()) {
             let shown = |found: &Found| {
@@ -74,7 +77,7 @@ impl Dump {
                 _ => steps.push(Step { number: step, ranks: vec![place] }),
             }
         }
-        Ok(Dump { path: path.to_owned(), steps, problems })
+        Ok(Dump { path: path.to_owned(), steps, problems, notes })
     }
 }
 

@@ -107,6 +107,7 @@ fn the_end_of_a_step_makes_the_documents() {
             recorded: 5,
             skipped: vec![("not selected".to_owned(), 3)],
             failed: vec![("Torch.foo.0.forward: ValueError".to_owned(), 1)],
+            unread: Vec::new(),
             notes: vec!["a note".to_owned()],
             ended: None,
         }
@@ -184,8 +185,9 @@ fn calls_that_were_running_keep_their_inputs() {
     let path = scratch.file("journal.jsonl", &whole[..end]);
     let killed = scratch.rank();
     assert_eq!(calls(&killed), ["Module.fc.Linear.forward.0", "Functional.linear.0.forward"]);
+    assert_eq!((killed.problems().count(), killed.running()), (0, [0, 1].as_slice()));
     assert_eq!(
-        killed.problems().listed(),
+        killed.notes(),
         [format!(
             "{}: the run ended inside Functional.linear.0.forward, and Module.fc.Linear.forward.0",
             path.display()
@@ -196,7 +198,7 @@ fn calls_that_were_running_keep_their_inputs() {
     let end = whole.find("{\"call\":\"Torch.bad").unwrap();
     fs::write(&path, &whole[..end]).unwrap();
     assert_eq!(
-        scratch.rank().problems().listed(),
+        scratch.rank().notes(),
         [format!("{}: the run ended before the step was over", path.display())]
     );
     // The end of a step makes a dump of such a call all the same.
@@ -217,7 +219,7 @@ fn a_torn_line_is_left_out_and_named() {
         let killed = scratch.rank();
         assert_eq!(killed.calls().len(), 6);
         assert_eq!(
-            killed.problems().listed(),
+            killed.notes(),
             [format!("{}: the run ended while it wrote {told}: it is left out", path.display())]
         );
     }

@@ -32,15 +32,16 @@ class Function(NamedTuple):
 _PASS = frozenset(
     """
     size dim ndimension numel nelement storage_offset element_size data_ptr get_device dim_order has_names
-    is_floating_point is_complex is_signed is_contiguous is_pinned is_shared is_inference is_same_size is_set_to
-    is_neg is_conj is_coalesced is_distributed is_storage is_tensor _is_view _is_zerotensor _nnz _indices_nnz
-    storage untyped_storage _typed_storage storage_type type_string names rename_ align_as refine_names
-    register_hook register_post_accumulate_grad_hook retain_grad requires_grad_ _make_subclass
-    _has_compatible_shallow_copy_type _clear_non_serializable_cached_data _update_names
+    is_floating_point is_complex is_signed is_contiguous is_pinned is_shared is_inference is_same_size
+    is_set_to is_neg is_conj is_coalesced is_distributed is_storage is_tensor _is_view _is_zerotensor _nnz
+    _indices_nnz storage untyped_storage _typed_storage storage_type type_string names rename_ align_as
+    refine_names register_hook register_post_accumulate_grad_hook retain_grad requires_grad_
+    _make_subclass _has_compatible_shallow_copy_type _clear_non_serializable_cached_data _update_names
     __len__ __repr__ __str__ __format__ __hash__ __dir__ __reduce_ex__ __reduce__ __setstate__ __dlpack__
-    __dlpack_device__ __array__ __array_wrap__ __deepcopy__ __cuda_array_interface__ can_cast result_type promote_types
-    get_default_dtype device Generator sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum _sym_sqrt module_load
-    share_memory_ _assert _dimI _dimV dense_dim sparse_dim q_scale q_zero_point qscheme is_nonzero_static
+    __dlpack_device__ __array__ __array_wrap__ __deepcopy__ __cuda_array_interface__ can_cast result_type
+    promote_types get_default_dtype device Generator sym_float sym_int sym_ite sym_max sym_min sym_not
+    sym_sum _sym_sqrt module_load share_memory_ _assert _dimI _dimV dense_dim sparse_dim q_scale
+    q_zero_point qscheme is_nonzero_static
     """.split()
 )
 
@@ -53,7 +54,7 @@ _THROUGH = frozenset(("backward", "grad"))
 # Operators by which torch talks to itself.
 _PASS_SPACES = frozenset(("profiler",))
 
-# What collectives are made of. Their results cannot be read yet when they return, so they are recorded by wrappers.
+# What collectives are made of. Their results cannot be read yet when they return: wrappers record them.
 _THROUGH_SPACES = frozenset(
     ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional_autograd")
 )

@@ -58,8 +58,8 @@ class Stack(NamedTuple):
     operator: str | None
     """The operator that made the call, if one did: ``+``, ``+=``, ``==``."""
     names: list[str]
-    """What the caller's instruction calls, or all names in its code where that cannot be told: a function that is not
-    among them was called by another's code."""
+    """What the caller's instruction calls, or all names in its code where that cannot be told: a function
+    that is not among them was called by another's code."""
     positional: int | None
     """How many arguments the caller passed by position, if its instruction tells."""
     keywords: list[str]
@@ -170,8 +170,8 @@ def _passing(
 
 
 def _callee(found: dis.Instruction, before: list[dis.Instruction]) -> str | None:
-    """What a call instruction calls, by the name it was loaded by: the instruction in front of those that make
-    the arguments. Nothing where arguments have branches, which do not run in the order they are written in."""
+    """What a call instruction calls, by the name it was loaded by: the instruction in front of those that
+    make the arguments. Nothing where arguments have branches, which do not run in the order they stand in."""
     if found.opname not in ("CALL", "CALL_FUNCTION", "CALL_METHOD", "CALL_FUNCTION_KW", "CALL_KW"):
         return None
     wanted = (found.arg or 0) + (found.opname in ("CALL_FUNCTION_KW", "CALL_KW"))

@@ -102,7 +102,7 @@ def _readable(tensor: torch.Tensor) -> tuple[torch.Tensor | None, str | None]:
     if tensor.is_nested:
         return None, "nested tensor"
     if type(tensor).__name__ == "AsyncCollectiveTensor":
-        return _readable(tensor.wait())  # type: ignore[attr-defined]
+        return _readable(_received(tensor))
     if _in_captured_graph(tensor):
         return None, "inside a captured graph"
     if tensor.layout is not torch.strided:
@@ -117,6 +117,14 @@ def _readable(tensor: torch.Tensor) -> tuple[torch.Tensor | None, str | None]:
         tensor = tensor.as_subclass(torch.Tensor)
     # Where it can be read as it is, no operation is run on it.
     return (tensor if tensor.is_cpu else tensor.detach().cpu()), None
+
+
+def _received(tensor: Any) -> torch.Tensor:
+    """The result of a collective, waited for as whoever uses it would."""
+    # Torch before 2.2 has another method for it, which returns the tensor itself.
+    (tensor.wait if hasattr(tensor, "wait") else tensor.trigger_wait)()
+    received: torch.Tensor = tensor.elem
+    return received
 
 
 def _in_captured_graph(tensor: torch.Tensor) -> bool:

@@ -159,7 +159,7 @@ impl Compare {
     /// Everything that was left out, could not be read or could not be written.
     fn complain(&self, compared: &Compared<FileSink>, failures: &[String], output: &mut Output) {
         let mut notes = self.notes.clone();
-        notes.extend(compared.lone_ranks.iter().cloned());
+        notes.extend(compared.lone_ranks.iter().chain(&compared.notes).cloned());
         let several = compared.ranks.len() > 1;
         let unread = compared.errors().map(|(rank, error)| match rank_label(rank, several) {
             label if label.is_empty() => error.to_string(),

@@ -63,9 +63,10 @@ impl Ls {
         })?;
         let errors = walk.errors();
         if self.args.dump.json {
-            output.piece(&format!("\n], \"errors\": {}}}\n", json!(errors)))?;
+            let (notes, errors) = (json!(walk.notes()), json!(errors));
+            output.piece(&format!("\n], \"notes\": {notes}, \"errors\": {errors}}}\n"))?;
         }
-        let mut notes = Vec::new();
+        let mut notes = walk.notes();
         let nothing = shown == 0 && self.args.filter.is_some();
         if let (true, Some(filter)) = (nothing, &self.args.filter) {
             let instead = instead.map(|names| format!("; there are {names}")).unwrap_or_default();

@@ -89,9 +89,10 @@ impl Show {
         })?;
         let errors = walk.errors();
         if self.args.dump.json {
-            output.piece(&format!("\n], \"errors\": {}}}\n", json!(errors)))?;
+            let (notes, errors) = (json!(walk.notes()), json!(errors));
+            output.piece(&format!("\n], \"notes\": {notes}, \"errors\": {errors}}}\n"))?;
         }
-        let mut notes = Vec::new();
+        let mut notes = walk.notes();
         if shown == 0 {
             let instead = instead.filter(|names| !names.is_empty());
             let instead = instead.map(|names| format!("; there are {names}")).unwrap_or_default();

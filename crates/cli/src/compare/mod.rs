@@ -56,6 +56,8 @@ pub struct Compared<S> {
     pub lone_ranks: Vec<String>,
     /// What could not be read, beside what each rank says.
     pub problems: Problems,
+    /// Folders in which nothing was recorded.
+    pub notes: Vec<String>,
     /// How long it took.
     pub seconds: f64,
 }
@@ -81,6 +83,7 @@ pub fn execute<O: Outputs>(
         ranks,
         lone_ranks: pairs.lone,
         problems,
+        notes: [target.notes, golden.notes].concat(),
         seconds: start.elapsed().as_secs_f64(),
     })
 }

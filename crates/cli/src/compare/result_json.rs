@@ -50,6 +50,7 @@ pub fn document<'a, S>(compared: &'a Compared<S>, extras: impl Fn(usize, &'a S) 
         "ranks": ranks.collect::<Vec<Value>>(),
         "lone_ranks": compared.lone_ranks,
         "problems": compared.problems.listed(),
+        "notes": compared.notes,
         "seconds": compared.seconds,
     })
 }

@@ -35,6 +35,10 @@ pub(super) struct SideNames {
     pub(super) parent: Vec<u32>,
     /// Whether a mapping file decides its name.
     pub(super) mapped: Vec<bool>,
+    /// Calls that were running when the run was killed, in order.
+    pub(super) running: Vec<u32>,
+    /// Whether capture ended before the step did.
+    pub(super) is_cut: bool,
     /// Of a backward call, its forward call.
     forward: Vec<u32>,
 }
@@ -48,6 +52,11 @@ impl SideNames {
     /// The name of a call: key, direction, number.
     pub(super) fn name(&self, call: usize) -> (u32, CallKind, u32) {
         (self.key[call], self.kind[call], self.number[call])
+    }
+
+    /// Whether a call was running when the run was killed.
+    pub(super) fn is_running(&self, call: usize) -> bool {
+        self.running.binary_search(&(call as u32)).is_ok()
     }
 
     /// The forward call of a backward call: the one recorded under the same name.
@@ -217,6 +226,8 @@ impl<'a> Rewriting<'a> {
         let mut names = SideNames {
             kind: calls.iter().map(|call| call.kind).collect(),
             forward: forward_calls(self.rank),
+            running: self.rank.running().to_vec(),
+            is_cut: self.rank.is_journal() || self.rank.ledger().is_some_and(|ledger| ledger.ended.is_some()),
             ..SideNames::default()
         };
         let mut placed: HashMap<(u32, u32), (u32, bool)> = HashMap::new();

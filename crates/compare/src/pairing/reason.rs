@@ -48,6 +48,13 @@ pub enum Reason {
         /// The side that lacks it.
         other: Side,
     },
+    /// It was running when its run was killed, and the other side does not make it.
+    Running,
+    /// Capture of the other side ended before it came to this call.
+    Ended {
+        /// That side.
+        other: Side,
+    },
     /// A mapping file gives it a name that the other side does not have.
     MappedNowhere {
         /// The side that lacks it.
@@ -93,6 +100,8 @@ impl fmt::Display for Reason {
             Reason::NoBackward { other } => {
                 write!(f, "its forward call has a partner, for which {} recorded no backward", other.word())
             }
+            Reason::Running => f.write_str("it was running when the run ended"),
+            Reason::Ended { other } => write!(f, "the capture of {} ended before this call", other.word()),
             Reason::MappedNowhere { other } => {
                 write!(f, "the mapping file gives it a name that {} does not have", other.word())
             }

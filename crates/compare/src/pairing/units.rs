@@ -12,8 +12,14 @@ use crate::style::Side;
 
 /// Lays out the units.
 pub(super) fn lay_out(names: &Names, links: &Links, matching: Matching) -> Vec<Unit> {
-    let ours = Alone::of(&names.target, &names.golden, Side::Golden, matching);
-    let theirs = Alone::of(&names.golden, &names.target, Side::Target, matching);
+    let mut ours = Alone::of(&names.target, &names.golden, Side::Golden, matching);
+    let mut theirs = Alone::of(&names.golden, &names.target, Side::Target, matching);
+    // A module that was running stands where it began, and its partner behind all that is in it.
+    let has_ended = |target, golden| !names.target.is_running(target) && !names.golden.is_running(golden);
+    ours.last_paired = (0..names.target.len())
+        .rfind(|&call| links.golden(call).is_some_and(|(golden, _)| has_ended(call, golden)));
+    theirs.last_paired = (0..names.golden.len())
+        .rfind(|&call| links.target(call).is_some_and(|target| has_ended(target, call)));
     // What only the golden has stands behind the nearest call before it that has a partner.
     let mut golden_only: Vec<(Option<usize>, usize)> = Vec::new();
     let mut before = None;
@@ -57,6 +63,10 @@ struct Alone<'a> {
     there: HashMap<(u32, CallKind), u32>,
     names_there: HashSet<(u32, CallKind, u32)>,
     recomputed: Vec<bool>,
+    /// Whether the other side's capture ended early.
+    is_other_cut: bool,
+    /// The last call of this side that has a partner.
+    last_paired: Option<usize>,
 }
 
 impl<'a> Alone<'a> {
@@ -67,7 +77,18 @@ impl<'a> Alone<'a> {
         };
         let (here, there) = (recompute::counts(names), recompute::counts(others));
         let recomputed = recompute::recomputed(names, &here, &there);
-        Alone { names, other, matching, here, there, names_there, recomputed }
+        let is_other_cut = others.is_cut;
+        Alone {
+            names,
+            other,
+            matching,
+            here,
+            there,
+            names_there,
+            recomputed,
+            is_other_cut,
+            last_paired: None,
+        }
     }
 
     fn reason(&self, call: usize, forward_paired: bool) -> Reason {
@@ -76,7 +97,11 @@ impl<'a> Alone<'a> {
         let count = |counts: &HashMap<_, u32>, kind| counts.get(&(key, kind)).copied().unwrap_or(0);
         let (here, there) = (count(&self.here, kind), count(&self.there, kind));
         let by_order = !matches!(self.matching, Matching::Exact | Matching::Shape);
-        if by_order && kind == CallKind::Backward && forward_paired {
+        if self.names.is_running(call) {
+            Reason::Running
+        } else if self.is_other_cut && self.last_paired < Some(call) {
+            Reason::Ended { other }
+        } else if by_order && kind == CallKind::Backward && forward_paired {
             Reason::NoBackward { other }
         } else if self.recomputed[call] {
             Reason::Recomputed { other }

@@ -29,7 +29,8 @@ const SHOWN: usize = 8;
 pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
     let journal = Bytes::map(path, Access::ReadOnly)?;
     let mut outline = scan::scan(&journal, path, Trust::Foreign)?;
-    note_end(&mut outline, &journal, path);
+    let running = running(&outline, &journal);
+    let notes = how_it_ended(&outline, &running, path);
     let ledger = outline
         .ledger
         .map(|ledger| json::read(ledger.of(&journal)).and_then(|ledger| Ledger::from_json(&ledger)));
@@ -47,6 +48,8 @@ pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
     };
     let dump = made(&|out| documents.dump(out))?;
     let mut beside = Beside::made(path, ledger);
+    beside.running = running.into_iter().collect();
+    beside.notes = notes;
     if !outline.is_debug() {
         beside.stacks = Companion::made(path, made(&|out| documents.stacks(out))?);
         beside.parents = Companion::made(path, made(&|out| documents.parents(out))?);
@@ -54,33 +57,36 @@ pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
     msprobe::assemble(path, dump, beside, problems)
 }
 
-/// Lists how the run ended, if not by itself.
-fn note_end(outline: &mut Outline, journal: &[u8], path: &Path) {
+/// How the run ended, if not by itself.
+fn how_it_ended(outline: &Outline, running: &[String], path: &Path) -> Vec<String> {
     let path = path.display();
-    let ended = inside(outline, journal).map(|calls| format!("{path}: the run ended inside {calls}"));
+    let ended = inside(running).map(|calls| format!("{path}: the run ended inside {calls}"));
     let torn = outline.torn.as_ref();
     let torn = torn.map(|torn| format!("{path}: the run ended while it wrote {torn}: it is left out"));
     let is_over = outline.ledger.is_some() || ended.is_some() || torn.is_some();
     let before = (!is_over).then(|| format!("{path}: the run ended before the step was over"));
-    for problem in [torn, ended, before].into_iter().flatten() {
-        outline.problems.note(problem);
-    }
+    [torn, ended, before].into_iter().flatten().collect()
 }
 
-/// The calls that were running, innermost first.
-fn inside(outline: &Outline, journal: &[u8]) -> Option<String> {
+/// The names of the calls that were running, innermost first.
+fn running(outline: &Outline, journal: &[u8]) -> Vec<String> {
     // Gradients of parameters come one by one: there is no being inside of them.
     let calls = outline.running.iter().rev().map(|&call| &outline.calls[call as usize]);
-    let mut names = calls.filter(|call| call.kind != CallKind::ParametersGrad).map(|call| {
-        let name = json::read(call.name.of(journal)).ok();
-        name.and_then(|name| name.as_str().map(shown)).unwrap_or_default()
-    });
-    let innermost = names.next()?;
-    let around: Vec<String> = names.by_ref().take(SHOWN).collect();
-    Some(match (around.as_slice(), names.count()) {
-        ([], _) => innermost,
-        (around, 0) => format!("{innermost}, and {}", around.join(", ")),
-        (around, more) => format!("{innermost}, and {} and {more} more", around.join(", ")),
+    let calls = calls.filter(|call| call.kind != CallKind::ParametersGrad);
+    let names = calls.filter_map(|call| json::read(call.name.of(journal)).ok());
+    names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+}
+
+/// Where the run ended, in words.
+fn inside(running: &[String]) -> Option<String> {
+    let (innermost, around) = running.split_first()?;
+    let innermost = shown(innermost);
+    let (around, more) = around.split_at(around.len().min(SHOWN));
+    let around = around.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
+    Some(match (around.is_empty(), more.len()) {
+        (true, _) => innermost,
+        (false, 0) => format!("{innermost}, and {around}"),
+        (false, more) => format!("{innermost}, and {around} and {more} more"),
     })
 }
 

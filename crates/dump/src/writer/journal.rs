@@ -3,7 +3,7 @@
 //! What is written must outlive the process that writes it. A write call per line does that, and takes a microsecond.
 //! Memory of a mapped file does it, too, for the price of a copy, so lines go there: into a window at the end of the
 //! file, whose blocks the file system has promised beforehand. (Without that promise a full disk would show as a fatal
-//! signal; where there is none to be had, lines are written.) Behind the last line lie zeros until the journal is trimmed.
+//! signal; where there is none to be had, lines are written one by one.) Behind the last line lie zeros until the journal is trimmed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -43,22 +43,28 @@ impl Journal {
     /// Makes the folder of a rank, clears it of what an earlier run left, and begins its journal.
     pub fn create(folder: &Path) -> io::Result<Journal> {
         fs::create_dir_all(folder)?;
-        for name in EARLIER {
-            absent_is_fine(fs::remove_file(folder.join(name)))?;
-        }
-        // Files of an earlier run may be linked to each other: writing over one would change another.
-        absent_is_fine(fs::remove_dir_all(folder.join(DATA_FOLDER)))?;
+        clear(folder)?;
         let file =
             OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(JOURNAL_FILE))?;
         Ok(Journal { file, folder: folder.to_owned(), written: 0, window: None, is_mappable: true })
     }
 
-    /// Appends whole lines: after it has returned they outlive the process.
-    pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
-        let mut rest = lines;
+    /// Appends whole lines, given in parts: after it has returned they outlive the process. Lines that cannot be had
+    /// whole are not there at all.
+    pub fn append(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        let before = self.written;
+        let result = parts.iter().try_for_each(|part| self.append_part(part));
+        if result.is_err() {
+            self.written = before;
+        }
+        result
+    }
+
+    fn append_part(&mut self, part: &[u8]) -> io::Result<()> {
+        let mut rest = part;
         while !rest.is_empty() {
             let written = self.written;
-            let Some(window) = self.window()? else {
+            let Some(window) = self.window() else {
                 self.write(rest)?;
                 break;
             };
@@ -78,6 +84,17 @@ impl Journal {
         self.file.set_len(self.written)
     }
 
+    /// Moves the folder of the rank, with all that is in it, to where an earlier run may have left another.
+    pub fn move_to(&mut self, folder: &Path) -> io::Result<()> {
+        if folder.exists() {
+            clear(folder)?;
+            fs::remove_dir(folder)?;
+        }
+        fs::rename(&self.folder, folder)?;
+        folder.clone_into(&mut self.folder);
+        Ok(())
+    }
+
     /// The folder of the rank.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -89,17 +106,17 @@ impl Journal {
     }
 
     /// The window that the next byte goes to; none where lines are to be written.
-    fn window(&mut self) -> io::Result<Option<&mut Window>> {
+    fn window(&mut self) -> Option<&mut Window> {
         let is_inside = |window: &Window| self.written < window.start + WINDOW as u64;
         if !self.window.as_ref().is_some_and(is_inside) {
             let start = self.written / WINDOW as u64 * WINDOW as u64;
             self.window = None;
             if self.is_mappable {
-                self.window = map(&self.file, start)?;
+                self.window = map(&self.file, start);
                 self.is_mappable = self.window.is_some();
             }
         }
-        Ok(self.window.as_mut())
+        self.window.as_mut()
     }
 
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
@@ -111,34 +128,41 @@ impl Journal {
     }
 }
 
-/// Maps a window of a file, once its blocks are promised; nothing where they cannot be.
+/// Maps a window of a file, once its blocks are promised; nothing where they cannot be, be it that the disk is nearly
+/// full.
 #[cfg(target_os = "linux")]
-fn map(file: &File, start: u64) -> io::Result<Option<Window>> {
+fn map(file: &File, start: u64) -> Option<Window> {
     use std::os::fd::AsRawFd;
 
-    let offset = libc::off64_t::try_from(start).map_err(io::Error::other)?;
+    let offset = libc::off64_t::try_from(start).ok()?;
     // SAFETY: the descriptor is that of an open file, and the call touches no memory of ours.
     #[expect(unsafe_code)]
     let status = unsafe { libc::fallocate64(file.as_raw_fd(), 0, offset, WINDOW as libc::off64_t) };
     if status != 0 {
-        let error = io::Error::last_os_error();
-        return match error.raw_os_error() {
-            Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(None),
-            _ => Err(error),
-        };
+        return None;
     }
     let mut options = memmap2::MmapOptions::new();
     options.offset(start).len(WINDOW);
-    // SAFETY: the file was made by us in a folder of our own, and has blocks for the whole window. Nobody but us has
-    // a reason to write to it or shorten it while the run goes on; readers see lines as they come.
+    // SAFETY: the file was made by us in a folder of our own, and has blocks for the whole window, each of which is
+    // written once. Nobody but us has a reason to write to it or shorten it while the run goes on; readers see lines as
+    // they come.
     #[expect(unsafe_code)]
     let mapped = unsafe { options.map_mut(file) };
-    Ok(mapped.ok().map(|memory| Window { memory, start }))
+    mapped.ok().map(|memory| Window { memory, start })
 }
 
 #[cfg(not(target_os = "linux"))]
-fn map(_file: &File, _start: u64) -> io::Result<Option<Window>> {
-    Ok(None)
+fn map(_file: &File, _start: u64) -> Option<Window> {
+    None
+}
+
+/// Removes what an earlier run left in the folder of a rank.
+fn clear(folder: &Path) -> io::Result<()> {
+    for name in EARLIER {
+        absent_is_fine(fs::remove_file(folder.join(name)))?;
+    }
+    // Its tensor files may be linked to each other: writing over one would change another.
+    absent_is_fine(fs::remove_dir_all(folder.join(DATA_FOLDER)))
 }
 
 fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {

@@ -1,10 +1,10 @@
 //! Writing a dump while the run goes on: a journal that survives a kill, and tensor files.
 //!
 //! ```text
-//! call ──► line of JSON ──► Journal (one write per line)    ──► dump.json, … at the end of the step
+//! call ──► line of JSON ──► Journal (a mapped window)       ──► dump.json, … at the end of the step
 //!      └─► tensors ──► TensorFiles (named, linked when known already)
 //! ```
-//! A line is handed to the system as soon as it is whole, and a tensor file is whole before the line that names it is
+//! A line is the system's as soon as it is whole, and a tensor file is whole before the line that names it is
 //! written: whatever a line says is there, also when the process dies right after it.
 
 mod journal;

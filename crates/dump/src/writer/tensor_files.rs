@@ -54,6 +54,11 @@ impl TensorFiles {
         TensorFiles { folder, format, suffix, known: HashMap::new(), written: 0, made: false }
     }
 
+    /// Says that the folder of the rank is another now.
+    pub fn moved_to(&mut self, rank_folder: &Path) {
+        self.folder = rank_folder.join(DATA_FOLDER);
+    }
+
     /// Bytes of tensors written so far; links cost none.
     pub fn written(&self) -> u64 {
         self.written

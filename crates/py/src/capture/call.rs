@@ -9,7 +9,7 @@ use ulpscope_formats::json::push_text;
 
 use super::buffers::Buffer;
 use super::frames::Stack;
-use super::gradients::sequence_of;
+use super::graph::sequence_of;
 use super::items::{Met, Walk};
 use super::modules;
 use super::numbers::push_int;
@@ -41,6 +41,28 @@ pub(super) struct Begun {
 }
 
 impl Begun {
+    /// The beginning of the line that tells of the call, up to its sections.
+    fn push_head(&self, id: u64, stack: Option<&Stack>, line: &mut Vec<u8>) {
+        line.extend_from_slice(b"{\"call\":");
+        push_text(&self.name, line);
+        line.extend_from_slice(b",\"id\":");
+        push_int(id.into(), line);
+        if let Some(stack) = stack {
+            line.extend_from_slice(b",\"stack\":");
+            push_int(stack.id.into(), line);
+        }
+        if let Some(parent) = &self.parent {
+            line.extend_from_slice(b",\"parent\":");
+            push_text(parent, line);
+        }
+        line.extend_from_slice(b",\"data\":{");
+    }
+
+    /// Whether it counts as recorded.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.id.is_some()
+    }
+
     /// A call that is only gone into and left.
     pub(super) fn unrecorded(name: Arc<str>, kind: Kind) -> Begun {
         Begun {
@@ -84,10 +106,7 @@ impl Recorder {
         arguments: Arguments<'_, '_>,
     ) -> PyResult<Begun> {
         let around = modules::innermost(self.address());
-        let (number, id) = self.locked(|state| {
-            state.ledger.seen += 1;
-            (state.number(base), state.next_id())
-        });
+        let number = self.locked(|state| state.number(base));
         let name: Arc<str> = match kind {
             Kind::Api => format!("{base}.{number}.forward").into(),
             Kind::Module => format!("{base}.forward.{number}").into(),
@@ -103,24 +122,20 @@ impl Recorder {
             name,
         };
         begun.parent = self.parent(py, stack, around.as_ref(), begun.is_recompute)?;
-        if let Some(why) = self.why_not(&begun.name, around.as_ref()) {
-            self.locked(|state| {
-                // It was seen above.
-                state.ledger.seen -= 1;
-                state.ledger.skip(why);
-            });
+        let why_not = self.why_not(&begun.name, around.as_ref());
+        if kind == Kind::Module && why_not.is_none() && self.plan.has_scope() {
+            self.locked(|state| state.in_scope.insert(Arc::clone(base)));
+        }
+        if let Some(why) = why_not {
+            self.locked(|state| state.ledger.skip(why));
             begun.is_wanted = false;
             return Ok(begun);
         }
         if self.plan.wants_backward() && self.torch.grad_enabled(py)? {
             begun.sequence = Some(self.torch.next_sequence(py)?);
         }
-        let recorded = self.push_inputs(py, &mut begun, id, stack, arguments);
-        if recorded.is_err() {
-            // It is seen again where the error is handled.
-            self.locked(|state| state.ledger.seen -= 1);
-        }
-        recorded.map(|()| begun)
+        self.push_inputs(py, &mut begun, stack, arguments)?;
+        Ok(begun)
     }
 
     /// What a call is part of: the module it runs in. What is computed again for a backward call is part of that.
@@ -154,6 +169,11 @@ impl Recorder {
         if !is_listed || !(in_scope || self.plan.scopes_backward()) {
             return Some("not selected");
         }
+        self.over_limit()
+    }
+
+    /// Which limit has been reached, if any.
+    pub(super) fn over_limit(&self) -> Option<&'static str> {
         if self.plan.max_calls.is_none() && self.plan.max_bytes.is_none() {
             return None;
         }
@@ -168,26 +188,11 @@ impl Recorder {
         &self,
         py: Python<'_>,
         begun: &mut Begun,
-        id: u64,
         stack: Option<&Stack>,
         arguments: Arguments<'_, '_>,
     ) -> PyResult<()> {
         let stack = stack.filter(|_| self.plan.stacks);
         let mut line = Buffer::new();
-        line.extend_from_slice(b"{\"call\":");
-        push_text(&begun.name, &mut line);
-        line.extend_from_slice(b",\"id\":");
-        push_int(id.into(), &mut line);
-        if let Some(stack) = stack {
-            line.extend_from_slice(b",\"stack\":");
-            push_int(stack.id.into(), &mut line);
-        }
-        if let Some(parent) = &begun.parent {
-            line.extend_from_slice(b",\"parent\":");
-            push_text(parent, &mut line);
-        }
-        line.extend_from_slice(b",\"data\":{");
-        let sections = line.len();
         let is_recorded = self.plan.wants_forward() && !self.plan.scopes_backward();
         let mut walk = Walk::new(self, &begun.name, "input");
         walk.is_recompute = begun.is_recompute;
@@ -205,18 +210,24 @@ impl Recorder {
             begun.inputs = met.into_iter().map(|met| edge(py, met)).collect::<PyResult<_>>()?;
         }
         if !is_recorded {
+            self.locked(|state| state.ledger.skip("not selected"));
             return Ok(());
         }
         if !describes {
-            line.truncate(sections);
+            line.clear();
         }
-        line.extend_from_slice(b"}}\n");
-        self.append(|state| {
-            state.append(stack, &line)?;
+        // Ids are in the order of lines, whichever thread was first to begin.
+        begun.id = self.append(|state| {
+            let id = state.next_id();
+            let mut head = Buffer::new();
+            begun.push_head(id, stack, &mut head);
+            if let Some(stack) = stack {
+                state.define(stack)?;
+            }
+            state.append(&[&head, &line, b"}}\n"])?;
             state.ledger.recorded += 1;
-            Ok(())
+            Ok(Some(id))
         })?;
-        begun.id = Some(id);
         Ok(())
     }
 
@@ -262,8 +273,9 @@ impl Recorder {
         drop(walk);
         if begun.id.is_some() {
             line.extend_from_slice(b"}}\n");
-            self.append(|state| state.append(None, &line))?;
+            self.append(|state| state.append(&[&line]))?;
         }
+        self.leave_scope(&begun);
         if begun.kind == Kind::Module
             && let Some(first) = begun.sequence
         {
@@ -284,6 +296,7 @@ impl Recorder {
 
     /// Notes that a call raised, with the parameters of a module.
     pub(super) fn raised_call(&self, begun: &Begun, parameters: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+        self.leave_scope(begun);
         let Some(id) = begun.id else { return Ok(()) };
         let mut line = Buffer::new();
         if let Some(parameters) = parameters.filter(|_| self.plan.wants_inputs()) {
@@ -301,7 +314,13 @@ impl Recorder {
             line.extend_from_slice(b",\"last\":true");
         }
         line.extend_from_slice(b"}\n");
-        self.append(|state| state.append(None, &line))
+        self.append(|state| state.append(&[&line]))
+    }
+
+    fn leave_scope(&self, begun: &Begun) {
+        if self.plan.has_scope() {
+            self.locked(|state| self.plan.leave_scope(&begun.name, &mut state.scope));
+        }
     }
 }
 

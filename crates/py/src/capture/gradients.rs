@@ -1,11 +1,9 @@
 //! The backward call of a call: the gradients that arrive at its results, and those it gives to its arguments.
 //!
-//! Right after a call the autograd graph is walked from the results back to the arguments: the nodes between are what
-//! the call put there. A hook on each node that belongs to a result, or leads to an argument, sees what the node takes
-//! and what it gives. No node is added and none changed, so the order in which gradients are summed stays as it was, and
-//! an argument's gradient is this call's contribution alone.
+//! A hook on each node of the graph that belongs to a result, or leads to an argument, sees what the node takes and what
+//! it gives. No node is added and none changed, so the order in which gradients are summed stays as it was, and an
+//! argument's gradient is this call's contribution alone. The call is written when the last of its hooks has seen its node.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::intern;
@@ -13,40 +11,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use ulpscope_formats::json::push_text;
 
-use super::call::{Begun, Edge};
-use super::items::Met;
+use super::call::Begun;
+use super::failures::Of;
+use super::graph::{Share, Watched};
 use super::recorder::Recorder;
 use super::tensors::Describe;
-
-/// Nodes followed between the results of one call and its arguments.
-const MAX_NODES: usize = 1 << 20;
-
-/// A node of the graph, and which gradients it sees.
-struct Watched<'py> {
-    node: Bound<'py, PyAny>,
-    /// Gradients it takes, and the results they belong to.
-    taken: Vec<Share>,
-    /// Gradients it gives, and the arguments they go to.
-    given: Vec<Share>,
-}
-
-/// One gradient among those that a node takes or gives.
-struct Share {
-    position: usize,
-    /// The result or argument it belongs to.
-    owner: usize,
-    /// How that lies in the tensor whose gradient it is, if it is a view of it.
-    part: Option<Py<PyAny>>,
-}
-
-/// The node at which the gradient of a result arrives.
-struct Maker<'py> {
-    node: Bound<'py, PyAny>,
-    position: usize,
-    part: Option<Py<PyAny>>,
-    /// The argument that the call changed in place, if that is a view: the node gives its gradient first.
-    changed: Option<usize>,
-}
 
 /// What has come of a backward call so far.
 pub(super) struct Arriving {
@@ -73,151 +42,50 @@ struct Contribution {
 }
 
 impl Recorder {
-    /// Places hooks on what a call has put into the graph.
-    pub(super) fn watch_gradients(
+    /// Places hooks on the nodes that see the gradients of a call.
+    pub(super) fn expect_gradients(
         &self,
         recorder: &Bound<'_, Recorder>,
         begun: Begun,
-        outputs: Vec<Met>,
+        results: usize,
+        parts: &[usize],
+        nodes: Vec<Watched<'_>>,
     ) -> PyResult<()> {
         let py = recorder.py();
-        let Some(first_own) = begun.sequence else { return Ok(()) };
-        let mut graph = Graph { nodes: Vec::new(), by_address: HashMap::new() };
-        let mut arguments: Vec<Contribution> = begun.inputs.iter().map(|_| Contribution::default()).collect();
-        for (result, met) in outputs.iter().enumerate() {
-            let Some(maker) = self.maker_of(py, met, &begun.inputs, first_own)? else { continue };
-            let Maker { node, position, part, changed } = maker;
-            let watched = graph.index_of(node);
-            let watched = &mut graph.nodes[watched];
-            if let Some(owner) = changed {
-                arguments[owner].expected += 1;
-                let part = part.as_ref().map(|part| part.clone_ref(py));
-                watched.given.push(Share { position: 0, owner, part });
-            }
-            watched.taken.push(Share { position, owner: result, part });
-        }
-        let mut at = 0;
-        while at < graph.nodes.len() && graph.nodes.len() < MAX_NODES {
-            let next = graph.nodes[at].node.getattr(intern!(py, "next_functions"))?;
-            let next = next.cast::<PyTuple>()?;
-            for (position, edge) in next.iter().enumerate() {
-                let (node, number): (Bound<'_, PyAny>, usize) = edge.extract()?;
-                if node.is_none() {
-                    continue;
-                }
-                let given = &graph.nodes[at].given;
-                if let Some(owner) = self.argument_at(&node, number, &begun.inputs, given)? {
-                    graph.nodes[at].given.push(Share { position, owner, part: None });
-                    arguments[owner].expected += 1;
-                } else if !self.torch.is_accumulate_grad(&node) && sequence_of(&node)? >= first_own {
-                    graph.index_of(node);
-                }
-            }
-            at += 1;
-        }
-        graph.nodes.retain(|watched| !watched.taken.is_empty() || !watched.given.is_empty());
-        if graph.nodes.is_empty() {
-            return Ok(());
-        }
+        let arguments = parts.iter().map(|&expected| Contribution { expected, ..Contribution::default() });
         let arriving = Arc::new(Mutex::new(Arriving {
             call: begun.name,
             parent: begun.parent,
-            results: vec![None; outputs.len()],
-            arguments,
-            fired: vec![false; graph.nodes.len()],
+            results: vec![None; results],
+            arguments: arguments.collect(),
+            fired: vec![false; nodes.len()],
             passes: 0,
         }));
-        for (index, Watched { node, taken, given }) in graph.nodes.into_iter().enumerate() {
+        for (index, Watched { node, taken, given }) in nodes.into_iter().enumerate() {
             let call = Arc::clone(&arriving);
             let hook = GradientHook { recorder: recorder.clone().unbind(), call, index, taken, given };
             let handle = node.call_method1(intern!(py, "register_hook"), (hook,))?;
-            self.keep_handle(handle);
+            self.hooks.keep(handle);
         }
         Ok(())
-    }
-
-    /// The node at which the gradient of a result arrives; none where the call only hands on what it was given.
-    ///
-    /// A view's gradient is looked for at its base, if the call made that, too: were the view changed in place later,
-    /// its own node would be passed by. And a view that was changed in place by this very call gets its node when it is
-    /// next asked for; asking here would put the node elsewhere in the order of the graph. Its base has one already.
-    fn maker_of<'py>(
-        &self,
-        py: Python<'py>,
-        met: &Met,
-        inputs: &[Edge],
-        first_own: u64,
-    ) -> PyResult<Option<Maker<'py>>> {
-        if !met.requires_grad {
-            return Ok(None);
-        }
-        let tensor = met.tensor.bind(py);
-        let maker = |tensor: &Bound<'py, PyAny>| -> PyResult<Option<Maker<'py>>> {
-            let node = tensor.getattr(intern!(py, "grad_fn"))?;
-            if node.is_none() || sequence_of(&node)? < first_own {
-                return Ok(None);
-            }
-            let position = tensor.getattr(intern!(py, "output_nr"))?.extract()?;
-            Ok(Some(Maker { node, position, part: None, changed: None }))
-        };
-        if !tensor.call_method0(intern!(py, "_is_view"))?.is_truthy()? {
-            return maker(tensor);
-        }
-        let changed = inputs.iter().position(|input| input.tensor.is(tensor));
-        let base = tensor.getattr(intern!(py, "_base"))?;
-        match maker(&base)? {
-            Some(found) => {
-                let part = self.torch.front.bind(py).call_method1(intern!(py, "part_of"), (tensor, base))?;
-                Ok(Some(Maker { part: Some(part.unbind()), changed, ..found }))
-            }
-            None if changed.is_some() => Ok(None),
-            None => maker(tensor),
-        }
-    }
-
-    /// The argument whose gradient goes to a node, if one's does. Of several with the same place in the graph, the
-    /// first that this node has not given anything yet.
-    fn argument_at(
-        &self,
-        node: &Bound<'_, PyAny>,
-        number: usize,
-        inputs: &[Edge],
-        given: &[Share],
-    ) -> PyResult<Option<usize>> {
-        let py = node.py();
-        let leaf = match self.torch.is_accumulate_grad(node) {
-            true => Some(node.getattr(intern!(py, "variable"))?),
-            false => None,
-        };
-        let mut last = None;
-        for (index, input) in inputs.iter().enumerate().filter(|(_, input)| input.requires_grad) {
-            let is_here = match (&input.node, &leaf) {
-                (Some(own), None) => own.is(node) && input.number == number,
-                (None, Some(leaf)) => leaf.is(&input.tensor),
-                _ => false,
-            };
-            if is_here {
-                last = Some(index);
-                if given.iter().all(|share| share.owner != index) {
-                    break;
-                }
-            }
-        }
-        Ok(last)
     }
 
     /// Writes what has come of backward calls that will not be completed any more.
-    pub(super) fn flush_gradients(&self) -> PyResult<()> {
-        for call in self.take_started() {
-            let line = {
-                let mut arriving = lock(&call);
-                arriving.fired.contains(&true).then(|| arriving.take())
-            };
-            if let Some(finished) = line {
-                self.write_backward(finished)?;
+    pub(super) fn flush_gradients(&self, py: Python<'_>) -> PyResult<()> {
+        let mut result = Ok(());
+        for call in self.started.take() {
+            if !lock(&call).has_begun() {
+                continue;
             }
+            let name = lock(&call).name();
+            let flushed = self.torch.plainly(py, || {
+                complete(self, py, &call)?;
+                let finished = lock(&call).take();
+                self.write_backward(finished)
+            });
+            result = result.and(self.guarded(py, Of::New(&name), flushed).map(|_| ()));
         }
-        Ok(())
+        result
     }
 
     fn write_backward(&self, finished: Finished) -> PyResult<()> {
@@ -251,65 +119,18 @@ impl Recorder {
             separator = b",";
         }
         line.extend_from_slice(b"}}\n");
+        if self.plan.has_scope() {
+            self.locked(|state| self.plan.leave_scope(&name, &mut state.scope));
+        }
         self.append(|state| {
-            state.ledger.seen += 1;
+            state.append(&[&line])?;
             state.ledger.recorded += 1;
-            state.append(None, &line)
+            Ok(())
         })
     }
 }
 
 /// The number of a node in the autograd graph.
-pub(super) fn sequence_of(node: &Bound<'_, PyAny>) -> PyResult<u64> {
-    node.call_method0(intern!(node.py(), "_sequence_nr"))?.extract()
-}
-
-impl Share {
-    /// The gradient, of all that a node takes or gives.
-    fn of<'py>(&self, recorder: &Recorder, gradients: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-        let py = gradients.py();
-        let gradient = gradients.get_item(self.position)?;
-        match &self.part {
-            Some(part) if !gradient.is_none() => {
-                recorder.torch.front.bind(py).call_method1(intern!(py, "take_part"), (gradient, part))
-            }
-            _ => Ok(gradient),
-        }
-    }
-}
-
-/// Nodes that are looked for one by one; with more of them, by their addresses.
-const FEW: usize = 16;
-
-/// The nodes found so far; each is kept, so that its address stays its own.
-struct Graph<'py> {
-    nodes: Vec<Watched<'py>>,
-    by_address: HashMap<usize, usize>,
-}
-
-impl<'py> Graph<'py> {
-    fn index_of(&mut self, node: Bound<'py, PyAny>) -> usize {
-        let number = self.nodes.len();
-        if number < FEW {
-            if let Some(found) = self.nodes.iter().position(|watched| watched.node.is(&node)) {
-                return found;
-            }
-        } else {
-            if number == FEW {
-                let address =
-                    |(index, watched): (usize, &Watched<'_>)| (watched.node.as_ptr() as usize, index);
-                self.by_address = self.nodes.iter().enumerate().map(address).collect();
-            }
-            if let Some(&found) = self.by_address.get(&(node.as_ptr() as usize)) {
-                return found;
-            }
-            self.by_address.insert(node.as_ptr() as usize, number);
-        }
-        self.nodes.push(Watched { node, taken: Vec::new(), given: Vec::new() });
-        number
-    }
-}
-
 /// A backward call, ready to be written.
 struct Finished {
     name: String,
@@ -333,6 +154,11 @@ impl Arriving {
         }
     }
 
+    /// Whether a part of this pass has arrived.
+    fn has_begun(&self) -> bool {
+        self.fired.contains(&true)
+    }
+
     /// Hands out what has arrived and makes room for another pass.
     fn take(&mut self) -> Finished {
         let name = self.name();
@@ -351,6 +177,52 @@ impl Arriving {
                 })
                 .collect(),
         }
+    }
+}
+
+/// Sums up gradients of which not all parts have come, and will not any more.
+fn complete(recorder: &Recorder, py: Python<'_>, call: &Mutex<Arriving>) -> PyResult<()> {
+    let count = lock(call).arguments.len();
+    for argument in 0..count {
+        let parts = std::mem::take(&mut lock(call).arguments[argument].parts);
+        if parts.is_empty() {
+            continue;
+        }
+        let sum = add(recorder, py, &parts)?;
+        let name = lock(call).name();
+        let text = describe(recorder, sum, &name, "output", argument)?;
+        lock(call).arguments[argument].text = text;
+    }
+    Ok(())
+}
+
+/// The sum of the parts of a gradient.
+fn add<'py>(recorder: &Recorder, py: Python<'py>, parts: &[Py<PyAny>]) -> PyResult<Bound<'py, PyAny>> {
+    let parts = PyList::new(py, parts.iter().filter(|part| !part.is_none(py)))?;
+    recorder.torch.front.bind(py).call_method1(intern!(py, "add"), (parts,))
+}
+
+/// Backward calls kept before those that are complete are looked for.
+const MAX_STARTED: usize = 1 << 12;
+
+/// Backward calls of which a part has arrived.
+#[derive(Default)]
+pub(super) struct Started {
+    calls: Mutex<Vec<Arc<Mutex<Arriving>>>>,
+}
+
+impl Started {
+    fn keep(&self, call: Arc<Mutex<Arriving>>) {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.push(call);
+        if calls.len() > MAX_STARTED {
+            // The one that is being kept is not locked here: its hook has let go of it.
+            calls.retain(|call| lock(call).has_begun());
+        }
+    }
+
+    fn take(&self) -> Vec<Arc<Mutex<Arriving>>> {
+        std::mem::take(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -387,7 +259,7 @@ impl GradientHook {
             Ok(()) => Ok(()),
             seen => {
                 let name = lock(&self.call).name();
-                recorder.guarded(py, &name, seen).map(|_| ())
+                recorder.guarded(py, Of::New(&name), seen).map(|_| ())
             }
         }
     }
@@ -401,11 +273,10 @@ impl GradientHook {
         taken: &Bound<'_, PyTuple>,
     ) -> PyResult<()> {
         // The node was seen before in what was taken for one pass: the graph is being walked again.
-        let earlier = {
-            let mut arriving = lock(&self.call);
-            arriving.fired[self.index].then(|| arriving.take())
-        };
-        if let Some(finished) = earlier {
+        let is_again = lock(&self.call).fired[self.index];
+        if is_again {
+            complete(recorder, given.py(), &self.call)?;
+            let finished = lock(&self.call).take();
             recorder.write_backward(finished)?;
         }
         let name = lock(&self.call).name();
@@ -433,7 +304,7 @@ impl GradientHook {
             Some(finished) => recorder.write_backward(finished),
             None => {
                 if is_first {
-                    recorder.keep_started(Arc::clone(&self.call));
+                    recorder.started.keep(Arc::clone(&self.call));
                 }
                 Ok(())
             }
@@ -457,8 +328,7 @@ impl GradientHook {
             }
             std::mem::take(&mut own.parts)
         };
-        let parts = PyList::new(py, parts.iter().filter(|part| !part.is_none(py)))?;
-        recorder.torch.front.bind(py).call_method1(intern!(py, "add"), (parts,)).map(Some)
+        add(recorder, py, &parts).map(Some)
     }
 }
 

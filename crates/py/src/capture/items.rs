@@ -86,7 +86,8 @@ impl<'a> Walk<'a> {
             return self.list(items.iter(), out);
         }
         if let Ok(pairs) = item.cast_exact::<PyDict>() {
-            return self.object(pairs.iter(), out);
+            // Another thread may change the user's dictionary while a large tensor of it is measured.
+            return self.object(pairs.copy()?.iter(), out);
         }
         if self.scalar(item, out)? {
             return Ok(());

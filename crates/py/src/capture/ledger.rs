@@ -12,7 +12,6 @@ const MAX_REASONS: usize = 100;
 /// Counts of one rank in one step.
 #[derive(Default)]
 pub(super) struct Ledger {
-    pub(super) seen: u64,
     pub(super) recorded: u64,
     skipped: BTreeMap<&'static str, u64>,
     failed: BTreeMap<String, u64>,
@@ -21,8 +20,8 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
+    /// Counts a call that is left out on purpose.
     pub(super) fn skip(&mut self, why: &'static str) {
-        self.seen += 1;
         *self.skipped.entry(why).or_default() += 1;
     }
 
@@ -40,15 +39,20 @@ impl Ledger {
         count(&mut self.notes, text);
     }
 
+    /// Every call that was seen was recorded, left out, or failed.
+    fn seen(&self) -> u64 {
+        self.recorded + self.skipped.values().sum::<u64>() + self.failed.values().sum::<u64>()
+    }
+
     /// Whether there is nothing to say.
     pub(super) fn is_empty(&self) -> bool {
-        self.seen == 0 && self.notes.is_empty()
+        self.seen() == 0 && self.notes.is_empty()
     }
 
     /// The line of the journal.
     pub(super) fn push(&self, ended: Option<&str>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"ledger\":{\"seen\":");
-        push_int(self.seen.into(), out);
+        push_int(self.seen().into(), out);
         out.extend_from_slice(b",\"recorded\":");
         push_int(self.recorded.into(), out);
         push_counts(b",\"skipped\":{", self.skipped.iter().map(|(why, count)| (*why, *count)), out);

@@ -14,16 +14,22 @@
 
 mod buffers;
 mod call;
+mod failures;
 mod flow;
 mod frames;
 mod functions;
 mod gradients;
+mod graph;
+mod hooks;
 mod items;
 mod ledger;
+mod lifecycle;
 mod modules;
 mod numbers;
 mod plan;
 mod recorder;
+mod saved;
+mod seen;
 mod state;
 mod tensors;
 mod torch_api;

@@ -125,17 +125,24 @@ impl Plan {
         self.list.iter().any(|part| name.contains(part.as_str()))
     }
 
-    /// Whether a name lies within the scope, which it may open or close: both ends belong to it.
+    /// Whether a call that begins lies within the scope, which it may open: both ends belong to it.
     pub(super) fn in_scope(&self, name: &str, state: &mut ScopeState) -> bool {
-        let Some((first, last)) = &self.scope else { return true };
+        let Some((first, _)) = &self.scope else { return true };
         if *state == ScopeState::Before && name == first {
             *state = ScopeState::Inside;
         }
-        let inside = *state == ScopeState::Inside;
-        if inside && name == last {
+        *state == ScopeState::Inside
+    }
+
+    /// Closes the scope if the call that ends is its last: what runs within a module belongs to it.
+    pub(super) fn leave_scope(&self, name: &str, state: &mut ScopeState) {
+        if self.scope.as_ref().is_some_and(|(_, last)| last == name) && *state == ScopeState::Inside {
             *state = ScopeState::After;
         }
-        inside
+    }
+
+    pub(super) fn has_scope(&self) -> bool {
+        self.scope.is_some()
     }
 
     /// Whether the ends of the scope are backward calls; otherwise a backward call goes with its forward one.

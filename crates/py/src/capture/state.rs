@@ -26,6 +26,8 @@ pub(super) struct State {
     ids: u64,
     pub(super) ledger: Ledger,
     pub(super) scope: ScopeState,
+    /// Modules whose calls lie within the scope.
+    pub(super) in_scope: HashSet<Arc<str>>,
     /// Why recording ended early.
     pub(super) ended: Option<String>,
 }
@@ -54,7 +56,7 @@ impl Step {
             _ => line.extend_from_slice(b"null"),
         }
         line.extend_from_slice(b"}\n");
-        journal.append(&line)?;
+        journal.append(&[&line])?;
         Ok(Step {
             journal,
             files: TensorFiles::new(folder, plan.format),
@@ -88,10 +90,6 @@ impl State {
         }
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.step.is_some()
-    }
-
     /// Bytes written in this step.
     pub(super) fn written(&self) -> u64 {
         self.step.as_ref().map_or(0, |step| step.journal.written() + step.files.written())
@@ -123,26 +121,41 @@ impl State {
         }
     }
 
-    /// Appends a line, behind the one that defines its stack should that be new to the journal.
-    pub(super) fn append(&mut self, stack: Option<&Stack>, line: &[u8]) -> io::Result<()> {
+    /// Appends a line, given in parts.
+    pub(super) fn append(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         let Some(step) = &mut self.step else { return Ok(()) };
         step.is_behind = true;
-        let result = match stack {
-            Some(stack) if step.stacks.insert(stack.id) => {
-                let mut lines = b"{\"stack\":".to_vec();
-                push_int(stack.id.into(), &mut lines);
-                lines.extend_from_slice(b",\"frames\":");
-                lines.extend_from_slice(stack.frames.as_bytes());
-                lines.extend_from_slice(b"}\n");
-                lines.extend_from_slice(line);
-                step.journal.append(&lines)
-            }
-            _ => step.journal.append(line),
-        };
+        let result = step.journal.append(parts);
         if let Err(error) = &result {
             self.end(error);
         }
         result
+    }
+
+    /// Appends the line that defines a stack, should that be new to the journal.
+    pub(super) fn define(&mut self, stack: &Stack) -> io::Result<()> {
+        let Some(step) = &mut self.step else { return Ok(()) };
+        if step.stacks.contains(&stack.id) {
+            return Ok(());
+        }
+        let mut head = b"{\"stack\":".to_vec();
+        push_int(stack.id.into(), &mut head);
+        head.extend_from_slice(b",\"frames\":");
+        self.append(&[&head, stack.frames.as_bytes(), b"}\n"])?;
+        if let Some(step) = &mut self.step {
+            step.stacks.insert(stack.id);
+        }
+        Ok(())
+    }
+
+    /// Says that the rank has another folder, and moves there what it has already.
+    pub(super) fn move_to(&mut self, folder: PathBuf) -> io::Result<()> {
+        if let Some(step) = &mut self.step {
+            step.journal.move_to(&folder)?;
+            step.files.moved_to(&folder);
+        }
+        self.folder = folder;
+        Ok(())
     }
 
     /// Makes the file of a tensor and tells its name.
@@ -163,17 +176,23 @@ impl State {
         self.ended.get_or_insert_with(|| format!("cannot write: {error}"));
     }
 
-    /// Writes the ledger. Tells the folder, and whether there is anything new in its journal.
-    pub(super) fn settle(&mut self) -> io::Result<Option<(std::path::PathBuf, bool)>> {
+    /// Writes the ledger. Tells the folder, and whether there is anything in its journal that the dump lacks.
+    pub(super) fn settle(&mut self) -> io::Result<Option<(PathBuf, bool)>> {
         let Some(step) = &mut self.step else { return Ok(None) };
-        let is_behind = std::mem::take(&mut step.is_behind);
-        if is_behind {
+        if step.is_behind {
             let mut line = Vec::new();
             self.ledger.push(self.ended.as_deref(), &mut line);
-            step.journal.append(&line)?;
+            step.journal.append(&[&line])?;
             step.journal.trim()?;
         }
-        Ok(Some((step.journal.folder().to_owned(), is_behind)))
+        Ok(Some((step.journal.folder().to_owned(), step.is_behind)))
+    }
+
+    /// Says that the dump has all that is in the journal.
+    pub(super) fn is_settled(&mut self) {
+        if let Some(step) = &mut self.step {
+            step.is_behind = false;
+        }
     }
 
     /// Makes room for the next step: counters begin anew.

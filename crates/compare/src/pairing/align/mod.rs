@@ -9,7 +9,7 @@ mod anchors;
 mod common;
 mod slide;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rayon::prelude::*;
@@ -36,6 +36,7 @@ pub(super) fn auto(target: &Rank, golden: &Rank, names: &Names, links: &mut Link
     }
     let aligned = Aligned::of(target, golden, names, links);
     aligned.join_forward(names, links);
+    aligned.join_running(names, links);
     aligned.join_moved(names, links);
     aligned.join_backward(names, links);
 }
@@ -44,6 +45,7 @@ pub(super) fn auto(target: &Rank, golden: &Rank, names: &Names, links: &mut Link
 pub(super) fn align(target: &Rank, golden: &Rank, names: &Names, links: &mut Links) {
     let aligned = Aligned::of(target, golden, names, links);
     aligned.join_forward(names, links);
+    aligned.join_running(names, links);
     aligned.join_backward(names, links);
 }
 
@@ -81,9 +83,14 @@ struct Aligned {
 impl Aligned {
     fn of(target: &Rank, golden: &Rank, names: &Names, links: &Links) -> Aligned {
         let signatures = [signature::of_all(target), signature::of_all(golden)];
-        let ours: Vec<usize> = (0..names.target.len()).filter(|&call| links.golden(call).is_none()).collect();
-        let theirs: Vec<usize> =
-            (0..names.golden.len()).filter(|&call| links.target(call).is_none()).collect();
+        // A call that was running has no results, and a module then stands where it began: neither shapes nor order say
+        // anything of it.
+        let ours: Vec<usize> = (0..names.target.len())
+            .filter(|&call| links.golden(call).is_none() && !names.target.is_running(call))
+            .collect();
+        let theirs: Vec<usize> = (0..names.golden.len())
+            .filter(|&call| links.target(call).is_none() && !names.golden.is_running(call))
+            .collect();
         let tokens = |side: &SideNames, calls: &[usize], signatures: &[u64], grain| -> Vec<u64> {
             calls.par_iter().map(|&call| token(names, side, call, signatures[call], grain)).collect()
         };
@@ -98,7 +105,8 @@ impl Aligned {
             let b = tokens(&names.golden, &theirs, &signatures[1], grain);
             found = refine(&found, &a, &b, &mut budget);
             if grain == finest {
-                slide::to_most_alike(&mut found, &a, &b, |a, b| {
+                let early = names.target.is_cut || names.golden.is_cut;
+                slide::to_most_alike(&mut found, &a, &b, early, |a, b| {
                     let (a, b) = (ours[a as usize], theirs[b as usize]);
                     let same_name = names.target.name(a) == names.golden.name(b);
                     // What was computed says more than how often an API had been called by then.
@@ -115,6 +123,39 @@ impl Aligned {
         for &(target, golden) in &self.pairs {
             if names.target.kind[target] != CallKind::Backward {
                 links.join(target, golden, names.how(target, golden, How::Aligned));
+            }
+        }
+    }
+
+    /// Joins calls that were running when a run was killed, each with its namesake: the one whose number is as far off as
+    /// those of the pairs before it.
+    fn join_running(&self, names: &Names, links: &mut Links) {
+        let (ours, theirs) = (&names.target, &names.golden);
+        let mut shifts: HashMap<(u32, CallKind), i64> = HashMap::new();
+        for &(target, golden) in &self.pairs {
+            let shift = i64::from(theirs.number[golden]) - i64::from(ours.number[target]);
+            shifts.insert((ours.key[target], ours.kind[target]), shift);
+        }
+        let shifted = |(key, kind, number): (u32, CallKind, u32), sign: i64| {
+            let shift = shifts.get(&(key, kind)).copied().unwrap_or(0);
+            (key, kind, i64::from(number) + sign * shift)
+        };
+        let wide = |(key, kind, number): (u32, CallKind, u32)| (key, kind, i64::from(number));
+        let calls = |side: &SideNames| (0..side.len()).map(|call| (wide(side.name(call)), call)).collect();
+        if !ours.running.is_empty() {
+            let there: HashMap<_, usize> = calls(theirs);
+            for target in ours.running.iter().map(|&call| call as usize) {
+                if let Some(&golden) = there.get(&shifted(ours.name(target), 1)) {
+                    links.join(target, golden, names.how(target, golden, How::Aligned));
+                }
+            }
+        }
+        if !theirs.running.is_empty() {
+            let here: HashMap<_, usize> = calls(ours);
+            for golden in theirs.running.iter().map(|&call| call as usize) {
+                if let Some(&target) = here.get(&shifted(theirs.name(golden), -1)) {
+                    links.join(target, golden, names.how(target, golden, How::Aligned));
+                }
             }
         }
     }

@@ -3,20 +3,38 @@
 //! Four equal calls against three: any of the four may be the extra one. Tokens cannot tell, recorded values and numbers
 //! can: the run that one side has more is slid along equal tokens to where most of them agree.
 
-/// Slides what only one side has. `likeness` tells how much two calls have in common beside their tokens.
+/// Slides what only one side has. `likeness` tells how much two calls have in common beside their tokens. Of places that
+/// are as good, `early` takes the first: a run that was killed has no end that belongs to the end of the other.
 pub(super) fn to_most_alike(
     pairs: &mut [(u32, u32)],
     a: &[u64],
     b: &[u64],
+    early: bool,
     likeness: impl Fn(u32, u32) -> i64,
 ) {
     for behind in 1..pairs.len() {
         let ((x, y), (next_x, next_y)) = (pairs[behind - 1], pairs[behind]);
         let (extra_x, extra_y) = (next_x - x - 1, next_y - y - 1);
         if extra_x > 0 && extra_y == 0 {
-            slide(pairs, behind, |(x, y)| (x + extra_x, y), |(x, y)| (x - extra_x, y), a, b, &likeness);
+            slide(
+                pairs,
+                behind,
+                |(x, y)| (x + extra_x, y),
+                |(x, y)| (x - extra_x, y),
+                (a, b),
+                early,
+                &likeness,
+            );
         } else if extra_y > 0 && extra_x == 0 {
-            slide(pairs, behind, |(x, y)| (x, y + extra_y), |(x, y)| (x, y - extra_y), a, b, &likeness);
+            slide(
+                pairs,
+                behind,
+                |(x, y)| (x, y + extra_y),
+                |(x, y)| (x, y - extra_y),
+                (a, b),
+                early,
+                &likeness,
+            );
         }
     }
 }
@@ -27,8 +45,8 @@ fn slide(
     behind: usize,
     up: impl Fn((u32, u32)) -> (u32, u32),
     down: impl Fn((u32, u32)) -> (u32, u32),
-    a: &[u64],
-    b: &[u64],
+    (a, b): (&[u64], &[u64]),
+    early: bool,
     likeness: &impl Fn(u32, u32) -> i64,
 ) {
     let equal = |(x, y): (u32, u32)| a[x as usize] == b[y as usize];
@@ -52,7 +70,7 @@ fn slide(
             break;
         }
         total += gain(pairs[at], down(pairs[at]));
-        if total > best.1 {
+        if total > best.1 || early && total == best.1 && best.0 >= 0 {
             best = ((at + 1 - behind) as i64, total);
         }
     }

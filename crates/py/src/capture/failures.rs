@@ -1,0 +1,90 @@
+//! What becomes of an error in recording: it is counted and told once, and the run goes on.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use pyo3::exceptions::PyException;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::call::Begun;
+use super::recorder::Recorder;
+
+/// Different failures told to the user; the ledger counts all.
+const MAX_TOLD: usize = 100;
+
+/// What an error is about.
+#[derive(Clone, Copy)]
+pub(super) enum Of<'a> {
+    /// A call that was not counted yet.
+    New(&'a str),
+    /// A call that counts as recorded.
+    Recorded(&'a str),
+    /// A call that counts as left out, or something that is no call.
+    Beside(&'a str),
+}
+
+/// The same, of a call that is handed on.
+pub(super) struct OfCall {
+    name: Arc<str>,
+    is_recorded: bool,
+}
+
+impl OfCall {
+    pub(super) fn borrowed(&self) -> Of<'_> {
+        if self.is_recorded { Of::Recorded(&self.name) } else { Of::Beside(&self.name) }
+    }
+}
+
+impl Begun {
+    /// What an error at the end of the call is about.
+    pub(super) fn of(&self) -> OfCall {
+        OfCall { name: Arc::clone(&self.name), is_recorded: self.is_recorded() }
+    }
+}
+
+impl Recorder {
+    /// Holds back an error in recording; unless the user wants to hear of it, or it is none of ours.
+    pub(super) fn guarded<T>(&self, py: Python<'_>, of: Of<'_>, result: PyResult<T>) -> PyResult<Option<T>> {
+        let error = match result {
+            Ok(value) => return Ok(Some(value)),
+            Err(error) => error,
+        };
+        if self.plan.strict || !error.is_instance_of::<PyException>(py) {
+            return Err(error);
+        }
+        let (Of::New(name) | Of::Recorded(name) | Of::Beside(name)) = of;
+        let kind = error.get_type(py).name().map_or_else(|_| "error".to_owned(), |name| name.to_string());
+        let text = format!("{name}: {kind}: {}", error.value(py));
+        let ended = self.locked(|state| {
+            match of {
+                Of::New(_) => state.ledger.fail(text.clone()),
+                Of::Recorded(_) => {
+                    state.ledger.recorded = state.ledger.recorded.saturating_sub(1);
+                    state.ledger.fail(text.clone());
+                }
+                Of::Beside(_) => state.ledger.note(text.clone()),
+            }
+            state.ended.clone()
+        });
+        let message = match ended {
+            Some(why) => {
+                let was_on = self.is_collecting.swap(false, Ordering::Relaxed);
+                self.is_on.store(false, Ordering::Relaxed);
+                was_on.then(|| format!("capture has ended, and the run goes on without it: {why}"))
+            }
+            None => self.is_news(&text).then(|| format!("could not record {text}; the run goes on")),
+        };
+        if let Some(message) = message {
+            self.torch.front.bind(py).call_method1(intern!(py, "warn"), (message,))?;
+        }
+        Ok(None)
+    }
+
+    /// Whether the user has not been told yet: of one function that fails again and again, once.
+    fn is_news(&self, text: &str) -> bool {
+        let kind = text.chars().filter(|character| !character.is_ascii_digit()).collect();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.len() < MAX_TOLD && told.insert(kind)
+    }
+}

@@ -1,0 +1,220 @@
+//! What a call has put into the autograd graph.
+//!
+//! Right after a call the graph is walked from its results back to its arguments: the nodes between are the call's. A node
+//! is told from older ones by its number, which torch gives in order.
+
+use std::collections::HashMap;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::call::{Begun, Edge};
+use super::items::Met;
+use super::recorder::Recorder;
+
+/// Nodes followed between the results of one call and its arguments.
+const MAX_NODES: usize = 1 << 20;
+
+/// A node of the graph, and which gradients it sees.
+pub(super) struct Watched<'py> {
+    pub(super) node: Bound<'py, PyAny>,
+    /// Gradients it takes, and the results they belong to.
+    pub(super) taken: Vec<Share>,
+    /// Gradients it gives, and the arguments they go to.
+    pub(super) given: Vec<Share>,
+}
+
+/// One gradient among those that a node takes or gives.
+pub(super) struct Share {
+    pub(super) position: usize,
+    /// The result or argument it belongs to.
+    pub(super) owner: usize,
+    /// How that lies in the tensor whose gradient it is, if it is a view of it.
+    pub(super) part: Option<Py<PyAny>>,
+}
+
+/// The node at which the gradient of a result arrives.
+struct Maker<'py> {
+    node: Bound<'py, PyAny>,
+    position: usize,
+    part: Option<Py<PyAny>>,
+    /// The argument that the call changed in place, if that is a view: the node gives its gradient first.
+    changed: Option<usize>,
+}
+
+impl Recorder {
+    /// Places hooks on what a call has put into the graph.
+    pub(super) fn watch_gradients(
+        &self,
+        recorder: &Bound<'_, Recorder>,
+        begun: Begun,
+        outputs: Vec<Met>,
+    ) -> PyResult<()> {
+        let py = recorder.py();
+        let Some(first_own) = begun.sequence else { return Ok(()) };
+        let mut graph = Graph { nodes: Vec::new(), by_address: HashMap::new() };
+        // For each argument, how many nodes give a part of its gradient.
+        let mut arguments = vec![0; begun.inputs.len()];
+        for (result, met) in outputs.iter().enumerate() {
+            let Some(maker) = self.maker_of(py, met, &begun.inputs, first_own)? else { continue };
+            let Maker { node, position, part, changed } = maker;
+            let watched = graph.index_of(node);
+            let watched = &mut graph.nodes[watched];
+            if let Some(owner) = changed {
+                arguments[owner] += 1;
+                let part = part.as_ref().map(|part| part.clone_ref(py));
+                watched.given.push(Share { position: 0, owner, part });
+            }
+            watched.taken.push(Share { position, owner: result, part });
+        }
+        let mut at = 0;
+        while at < graph.nodes.len() && graph.nodes.len() < MAX_NODES {
+            let next = graph.nodes[at].node.getattr(intern!(py, "next_functions"))?;
+            let next = next.cast::<PyTuple>()?;
+            for (position, edge) in next.iter().enumerate() {
+                let (node, number): (Bound<'_, PyAny>, usize) = edge.extract()?;
+                if node.is_none() {
+                    continue;
+                }
+                let given = &graph.nodes[at].given;
+                if let Some(owner) = self.argument_at(&node, number, &begun.inputs, given)? {
+                    graph.nodes[at].given.push(Share { position, owner, part: None });
+                    arguments[owner] += 1;
+                } else if !self.torch.is_accumulate_grad(&node) && sequence_of(&node)? >= first_own {
+                    graph.index_of(node);
+                }
+            }
+            at += 1;
+        }
+        graph.nodes.retain(|watched| !watched.taken.is_empty() || !watched.given.is_empty());
+        if graph.nodes.is_empty() {
+            return Ok(());
+        }
+        self.expect_gradients(recorder, begun, outputs.len(), &arguments, graph.nodes)
+    }
+
+    /// The node at which the gradient of a result arrives; none where the call only hands on what it was given.
+    ///
+    /// A view's gradient is looked for at its base, if the call made that, too: were the view changed in place later,
+    /// its own node would be passed by. And a view that was changed in place by this very call gets its node when it is
+    /// next asked for; asking here would put the node elsewhere in the order of the graph. Its base has one already.
+    fn maker_of<'py>(
+        &self,
+        py: Python<'py>,
+        met: &Met,
+        inputs: &[Edge],
+        first_own: u64,
+    ) -> PyResult<Option<Maker<'py>>> {
+        if !met.requires_grad {
+            return Ok(None);
+        }
+        let tensor = met.tensor.bind(py);
+        let maker = |tensor: &Bound<'py, PyAny>| -> PyResult<Option<Maker<'py>>> {
+            let node = tensor.getattr(intern!(py, "grad_fn"))?;
+            if node.is_none() || sequence_of(&node)? < first_own {
+                return Ok(None);
+            }
+            let position = tensor.getattr(intern!(py, "output_nr"))?.extract()?;
+            Ok(Some(Maker { node, position, part: None, changed: None }))
+        };
+        if !tensor.call_method0(intern!(py, "_is_view"))?.is_truthy()? {
+            return maker(tensor);
+        }
+        let changed = inputs.iter().position(|input| input.tensor.is(tensor));
+        let base = tensor.getattr(intern!(py, "_base"))?;
+        match maker(&base)? {
+            Some(found) => {
+                let part = self.torch.front.bind(py).call_method1(intern!(py, "part_of"), (tensor, base))?;
+                Ok(Some(Maker { part: Some(part.unbind()), changed, ..found }))
+            }
+            None if changed.is_some() => Ok(None),
+            None => maker(tensor),
+        }
+    }
+
+    /// The argument whose gradient goes to a node, if one's does. Of several with the same place in the graph, the
+    /// first that this node has not given anything yet.
+    fn argument_at(
+        &self,
+        node: &Bound<'_, PyAny>,
+        number: usize,
+        inputs: &[Edge],
+        given: &[Share],
+    ) -> PyResult<Option<usize>> {
+        let py = node.py();
+        let leaf = match self.torch.is_accumulate_grad(node) {
+            true => Some(node.getattr(intern!(py, "variable"))?),
+            false => None,
+        };
+        let mut last = None;
+        for (index, input) in inputs.iter().enumerate().filter(|(_, input)| input.requires_grad) {
+            let is_here = match (&input.node, &leaf) {
+                (Some(own), None) => own.is(node) && input.number == number,
+                (None, Some(leaf)) => leaf.is(&input.tensor),
+                _ => false,
+            };
+            if is_here {
+                last = Some(index);
+                if given.iter().all(|share| share.owner != index) {
+                    break;
+                }
+            }
+        }
+        Ok(last)
+    }
+}
+
+pub(super) fn sequence_of(node: &Bound<'_, PyAny>) -> PyResult<u64> {
+    node.call_method0(intern!(node.py(), "_sequence_nr"))?.extract()
+}
+
+impl Share {
+    /// The gradient, of all that a node takes or gives.
+    pub(super) fn of<'py>(
+        &self,
+        recorder: &Recorder,
+        gradients: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = gradients.py();
+        let gradient = gradients.get_item(self.position)?;
+        match &self.part {
+            Some(part) if !gradient.is_none() => {
+                recorder.torch.front.bind(py).call_method1(intern!(py, "take_part"), (gradient, part))
+            }
+            _ => Ok(gradient),
+        }
+    }
+}
+
+/// Nodes that are looked for one by one; with more of them, by their addresses.
+const FEW: usize = 16;
+
+/// The nodes found so far; each is kept, so that its address stays its own.
+struct Graph<'py> {
+    nodes: Vec<Watched<'py>>,
+    by_address: HashMap<usize, usize>,
+}
+
+impl<'py> Graph<'py> {
+    fn index_of(&mut self, node: Bound<'py, PyAny>) -> usize {
+        let number = self.nodes.len();
+        if number < FEW {
+            if let Some(found) = self.nodes.iter().position(|watched| watched.node.is(&node)) {
+                return found;
+            }
+        } else {
+            if number == FEW {
+                let address =
+                    |(index, watched): (usize, &Watched<'_>)| (watched.node.as_ptr() as usize, index);
+                self.by_address = self.nodes.iter().enumerate().map(address).collect();
+            }
+            if let Some(&found) = self.by_address.get(&(node.as_ptr() as usize)) {
+                return found;
+            }
+            self.by_address.insert(node.as_ptr() as usize, number);
+        }
+        self.nodes.push(Watched { node, taken: Vec::new(), given: Vec::new() });
+        number
+    }
+}

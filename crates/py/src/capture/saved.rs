@@ -1,0 +1,104 @@
+//! What is recorded beside calls: gradients of parameters, and values saved by hand.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use ulpscope_formats::json::push_text;
+
+use super::failures::Of;
+use super::items::Walk;
+use super::numbers::push_int;
+use super::recorder::Recorder;
+use super::tensors::Describe;
+
+impl Recorder {
+    /// Records the gradient of a parameter, the `number`th of it in this step.
+    pub(super) fn record_parameter_gradient(
+        &self,
+        py: Python<'_>,
+        base: &str,
+        name: &str,
+        number: u64,
+        gradient: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if !self.is_collecting() || !self.plan.wants_backward() {
+            return Ok(());
+        }
+        let call = format!("{base}.parameters_grad.{number}");
+        let in_scope = !self.plan.has_scope() || self.locked(|state| state.in_scope.contains(base));
+        let why_not = match self.plan.is_listed(&call) && in_scope {
+            true => self.over_limit(),
+            false => Some("not selected"),
+        };
+        if let Some(why) = why_not {
+            self.locked(|state| state.ledger.skip(why));
+            return Ok(());
+        }
+        let recorded = self.torch.plainly(py, || self.push_parameter_gradient(py, &call, name, gradient));
+        self.guarded(py, Of::New(&call), recorded).map(|_| ())
+    }
+
+    fn push_parameter_gradient(
+        &self,
+        py: Python<'_>,
+        call: &str,
+        name: &str,
+        gradient: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let stem = self.plan.saves(call).then(|| format!("{call}.{name}"));
+        let mut item = Vec::with_capacity(256);
+        let describe = Describe { recorder: self, file: stem.as_deref(), source: None, is_recompute: false };
+        let requires_grad = gradient.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
+        describe.push(gradient, requires_grad, &mut item)?;
+        self.append(|state| {
+            let (id, is_known) = state.growing(call);
+            let mut line = Vec::with_capacity(item.len() + 64);
+            if is_known {
+                line.extend_from_slice(b"{\"more\":");
+                push_int(id.into(), &mut line);
+            } else {
+                line.extend_from_slice(b"{\"call\":");
+                push_text(call, &mut line);
+                line.extend_from_slice(b",\"id\":");
+                push_int(id.into(), &mut line);
+            }
+            line.extend_from_slice(b",\"data\":{");
+            push_text(name, &mut line);
+            line.extend_from_slice(b":[");
+            line.extend_from_slice(&item);
+            line.extend_from_slice(b"]}}\n");
+            state.append(&[&line])?;
+            state.ledger.recorded += u64::from(!is_known);
+            Ok(())
+        })
+    }
+
+    /// Records a value under a name and number of the user's own.
+    pub(super) fn record_saved(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        number: u64,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if !self.is_collecting() {
+            return Ok(());
+        }
+        let call = format!("{name}.{number}");
+        let saved = self.torch.plainly(py, || {
+            let mut line = b"{\"call\":".to_vec();
+            push_text(&format!("{call}.debug"), &mut line);
+            line.extend_from_slice(b",\"data\":");
+            let mut walk = Walk::new(self, &call, "debug");
+            walk.has_sources = false;
+            walk.item(value, &mut line)?;
+            drop(walk);
+            line.extend_from_slice(b"}\n");
+            self.append(|state| {
+                state.append(&[&line])?;
+                state.ledger.recorded += 1;
+                Ok(())
+            })
+        });
+        self.guarded(py, Of::New(&call), saved).map(|_| ())
+    }
+}
