@@ -165,7 +165,7 @@ def _settings(options: dict[str, Any]) -> Settings:
 
 
 def _make_folder(path: Path) -> list[Path]:
-    """Makes the folder of a dump: where that cannot be done, the script need not run. Returns what was made."""
+    """Makes the folder of a dump, without which the script need not run; tells which folders were missing."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
