@@ -26,6 +26,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+# The network is the one whose dumps the tests compare; nothing of pytest is imported by it.
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "python"))
+
+from twin_programs import GPT
+
 # Level, task, digest; None: the tool is there but records nothing.
 ROWS: dict[str, tuple[str, str, bool] | None] = {
     "L1 statistics": ("L1", "statistics", False),
@@ -35,46 +40,6 @@ ROWS: dict[str, tuple[str, str, bool] | None] = {
     "constructed, not started": None,
 }
 WARM_UP = 2
-
-
-class Block(nn.Module):
-    """Of a GPT, with attention in single calls."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        batch, tokens, width = x.shape
-        query, key, value = (
-            part.view(batch, tokens, self.heads, -1).transpose(1, 2)
-            for part in self.qkv(self.norm1(x)).chunk(3, dim=-1)
-        )
-        scores = torch.matmul(query, key.transpose(-2, -1)) / (width // self.heads) ** 0.5
-        later = torch.triu(torch.ones(tokens, tokens, dtype=torch.bool), diagonal=1)
-        weights = F.softmax(scores.masked_fill(later, float("-inf")), dim=-1)
-        x = x + self.out(torch.matmul(weights, value).transpose(1, 2).contiguous().view(batch, tokens, width))
-        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
-
-
-class GPT(nn.Module):
-    """Eight layers, 10.4 M parameters."""
-
-    def __init__(self, vocabulary: int = 8192, width: int = 256, layers: int = 8) -> None:
-        super().__init__()
-        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(64, width)
-        self.blocks = nn.ModuleList(Block(width, 4) for _ in range(layers))
-        self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, vocabulary, bias=False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x))
 
 
 class Small(nn.Module):
@@ -117,7 +82,8 @@ def workload(name: str) -> tuple[nn.Module, Callable[[], None]]:
     """A model and one step of it."""
     torch.manual_seed(0)
     if name == "GPT":
-        model: nn.Module = GPT()
+        # 10.5 M parameters.
+        model: nn.Module = GPT(vocabulary=8192, places=64, width=256, heads=4, layers=8)
         tokens = torch.randint(0, 8192, (2, 65))
 
         def loss_of() -> Tensor:

@@ -165,8 +165,9 @@ def main() -> None:
     rank, folder = int(sys.argv[1]), Path(sys.argv[2])
     torch.set_num_threads(1)
     # Begun before there is a group, so before there is a rank.
-    early = ulpscope.capture(folder / "early", level="L1")
+    early = ulpscope.capture(folder / "early", level="L1", task="tensor")
     early.start()
+    torch.sin(torch.full((2,), float(rank)))
     dist.init_process_group(
         "gloo",
         init_method=f"file://{folder / 'meeting'}",
@@ -175,6 +176,8 @@ def main() -> None:
         timeout=timedelta(seconds=60),
     )
     torch.cos(torch.ones(2))
+    early.step()
+    torch.tan(torch.ones(2))
     early.close()
     BEFORE[:] = [
         dist.P2POp(dist.isend, filled(rank), 1 - rank),

@@ -218,8 +218,9 @@ def test_compiled_as_without_capture(program: Callable[[Watch], Any], level: str
     assert changed(made, watched, level) == []
     assert compiled_watched == compiled
     (ledger,) = (json.loads(file.read_text()) for file in tmp_path.glob("step0/rank/ledger.json"))
-    if compiled["frames"]:
-        assert any("a compiled region was entered" in note for note in ledger["notes"])
+    # Every program runs something compiled, unless this release of torch cannot.
+    entered = any("a compiled region was entered" in note for note in ledger["notes"])
+    assert entered == (program is not module_in_place or hasattr(nn.Module, "compile"))
 
 
 def test_what_is_outside_is_recorded(tmp_path: Path) -> None:

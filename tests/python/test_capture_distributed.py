@@ -11,10 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import ulpscope
 from capture_messages import GATHERS_INTO_TENSORS
+from captured import Captured
 
 LEVELS = ("L1", "mix", "L2")
+
+# By these a process learns its rank, or that it has company.
+ENVIRONMENT = (
+    *("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"),
+    *("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -22,14 +31,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The dumps of all scenarios, by both ranks."""
     folder = tmp_path_factory.mktemp("messages")
     script = Path(__file__).with_name("capture_messages.py")
-    without_ranks = {name: value for name, value in os.environ.items() if name != "RANK"}
+    without_ranks = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
     ranks = [
         subprocess.Popen(
             [sys.executable, str(script), str(rank), str(folder)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=without_ranks,
+            env={**without_ranks, "WORLD_SIZE": "2"},
         )
         for rank in range(2)
     ]
@@ -197,8 +206,20 @@ def maxima(node: Any) -> list[float]:
 
 
 def test_a_rank_that_gets_its_number_late(folder: Path) -> None:
-    """Capture began before the process group did: each rank has its folder all the same."""
-    assert sorted(path.name for path in (folder / "early" / "step0").iterdir()) == ["rank0", "rank1"]
+    """Capture began before the process group did: each rank has its folder, with what it did before."""
+    for step, names in [(0, ["full", "sin", "ones", "cos"]), (1, ["ones", "tan"])]:
+        inside = folder / "early" / f"step{step}"
+        assert sorted(path.name for path in inside.iterdir()) == ["rank0", "rank1"]
+        for rank in range(2):
+            captured = Captured(folder / "early", step, f"rank{rank}")
+            assert list(captured.calls) == [f"Torch.{name}.0.forward" for name in names]
+            if step == 0:
+                given = captured.calls["Torch.sin.0.forward"]["input_args"][0]
+                assert captured.tensor(given).tolist() == [rank, rank]
+                data_dir = captured.document("dump.json")["dump_data_dir"]
+                assert data_dir == str(captured.folder / "dump_tensor_data")
+            assert captured.ledger["notes"] == []
+            assert not (captured.folder / "journal.jsonl").exists()
 
 
 @pytest.mark.parametrize(
@@ -211,16 +232,18 @@ def test_a_rank_that_gets_its_number_late(folder: Path) -> None:
         ({"PMI_RANK": "6"}, "rank6"),
         ({"RANK": "1", "SLURM_PROCID": "4"}, "rank1"),
         ({"RANK": "first"}, "rank"),
+        # One of several that does not know yet which.
+        ({"WORLD_SIZE": "2"}, f"proc{os.getpid()}"),
+        ({"MASTER_ADDR": "localhost"}, f"proc{os.getpid()}"),
+        ({"LOCAL_RANK": "1"}, f"proc{os.getpid()}"),
+        ({"WORLD_SIZE": "1", "MASTER_ADDR": "localhost"}, "rank"),
+        ({"WORLD_SIZE": "2", "RANK": "1"}, "rank1"),
     ],
 )
 def test_the_rank_by_the_environment(
     variables: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    import torch
-
-    import ulpscope
-
-    for variable in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
+    for variable in ENVIRONMENT:
         monkeypatch.delenv(variable, raising=False)
     for variable, number in variables.items():
         monkeypatch.setenv(variable, number)
@@ -228,3 +251,24 @@ def test_the_rank_by_the_environment(
         torch.cos(torch.ones(2))
         run.step()
     assert [path.name for path in (tmp_path / "step0").iterdir()] == [name]
+
+
+def test_processes_of_a_pool_that_have_no_rank(tmp_path: Path) -> None:
+    """Each has a folder of its own, and neither deletes what another is writing."""
+    script = (
+        "import sys, torch, torch.multiprocessing as processes, ulpscope\n"
+        "def work(number):\n"
+        "    with ulpscope.capture(sys.argv[1]):\n"
+        "        torch.cos(torch.ones(2))\n"
+        "if __name__ == '__main__':\n"
+        "    processes.spawn(work, nprocs=2)\n"
+    )
+    file = tmp_path / "pool.py"
+    file.write_text(script)
+    environment = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
+    subprocess.run([sys.executable, str(file), str(tmp_path / "dump")], check=True, env=environment)
+    folders = sorted(path.name for path in (tmp_path / "dump" / "step0").iterdir())
+    assert len(folders) == 2
+    for name in folders:
+        assert name.startswith("proc")
+        assert "Torch.cos.0.forward" in Captured(tmp_path / "dump", 0, name).calls

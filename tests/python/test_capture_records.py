@@ -334,6 +334,16 @@ def test_saving_a_value_switches_nothing_else_on(tmp_path):
     assert list(Captured(tmp_path).calls) == ["Torch.sin.0.forward", "mine.0.debug"]
 
 
+def test_gradients_that_have_come_are_saved_at_the_end(tmp_path):
+    """Of a value of which another part never gets one."""
+    x, unused = torch.ones(2, requires_grad=True), torch.ones(3, requires_grad=True)
+    with ulpscope.capture(tmp_path, level="debug") as run:
+        run.save([x, unused], "pair")
+        (x * 3).sum().backward()
+    gradients = Captured(tmp_path).document("debug.json")["data"]["pair_grad.0.debug"]
+    assert (gradients[0]["Max"], gradients[1]) == (3.0, None)
+
+
 def test_after_the_end_nothing_is_saved(tmp_path):
     run = ulpscope.capture(tmp_path, level="debug")
     run.save(torch.ones(2), "kept")
@@ -431,9 +441,10 @@ def test_a_failure_is_told_once_and_counted(tmp_path, caplog):
     assert sum(ledger["failed"].values()) == 3
     told = [record for record in caplog.records if "could not record" in record.message]
     assert len(told) == len(ledger["failed"])
-    with pytest.raises(KeyError), ulpscope.capture(tmp_path, strict=True) as run:
+    with ulpscope.capture(tmp_path, strict=True) as run:
         run.register_custom_api(Holder, "take", "Mine")
-        program()
+        with pytest.raises(KeyError):
+            program()
 
 
 def test_two_ledgers_that_disagree_are_a_warning(tmp_path):

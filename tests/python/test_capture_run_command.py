@@ -260,6 +260,46 @@ def test_what_cannot_be_done_is_said_before_anything_runs(
     assert not (tmp_path / "dump").exists()
 
 
+def test_a_folder_that_cannot_be_made_is_said_before_anything_runs(tmp_path: Path) -> None:
+    script(tmp_path, "print('ran')\nimport torch\n")
+    (tmp_path / "file").touch()
+    ran = python(tmp_path, "-m", "ulpscope", "run", "--dump-path", "file/dump", "train.py")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert (
+        f"dump_path is '{tmp_path / 'file' / 'dump'}', a folder that cannot be made: Not a dir" in ran.stderr
+    )
+
+
+def test_without_torch_no_folder_is_left(tmp_path: Path) -> None:
+    script(tmp_path, "print('ran')")
+    ran = python(tmp_path, "-m", "ulpscope", "run", "--dump-path", "new/dump", "train.py")
+    assert (ran.returncode, ran.stdout) == (0, "ran\n")
+    assert ran.stderr == "ulpscope: torch was not imported, nothing was recorded\n"
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_error_at_the_end_of_capture_does_not_hide_that_of_the_script(tmp_path: Path) -> None:
+    text = (
+        "import shutil, torch\ntorch.ones(1) + 1\nshutil.rmtree('dump')\nraise ValueError('of the script')\n"
+    )
+    script(tmp_path, text)
+    plain = python(tmp_path, "-c", "raise ValueError('of the script')")
+    ran = run(tmp_path, "--strict", "--", "train.py")
+    assert ran.returncode == plain.returncode == 1
+    assert ran.stderr.splitlines()[-1] == "ValueError: of the script"
+    assert "ulpscope: error: the dump may be incomplete:" in ran.stderr
+    assert "During handling" not in ran.stderr
+
+
+def test_an_error_where_recording_begins_is_not_put_down_to_the_script(tmp_path: Path) -> None:
+    """The folder was there, and is gone when torch is imported."""
+    script(tmp_path, "import os\nos.rmdir('dump')\nopen('dump', 'w').close()\nimport torch\n")
+    ran = run(tmp_path, "--", "train.py")
+    assert ran.returncode == 1
+    assert "FileExistsError" in ran.stderr
+    assert "torch was not imported" not in ran.stderr
+
+
 def test_without_a_folder_it_asks_for_one(tmp_path: Path) -> None:
     script(tmp_path, "print('ran')")
     ran = python(tmp_path, "-m", "ulpscope", "run", "train.py")

@@ -38,9 +38,11 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, vocabulary: int = 32, width: int = 16, heads: int = 2, layers: int = 2) -> None:
+    def __init__(
+        self, vocabulary: int = 32, places: int = 8, width: int = 16, heads: int = 2, layers: int = 2
+    ) -> None:
         super().__init__()
-        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(8, width)
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(places, width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary, bias=False)

@@ -11,9 +11,11 @@ torch is not imported before the script does it: what a script sets in the envir
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ulpscope._capture.after_import import after_import
@@ -56,11 +58,11 @@ def run(arguments: Sequence[str]) -> int:
     try:
         settings = _settings(vars(options))
         program = Program.find(command)
-        _make_folder(settings)
+        recording = _Recording(settings)
     except SettingsError as error:
         print(f"ulpscope run: error: {error}", file=sys.stderr)
         return 2
-    _Recording(settings).of(program)
+    recording.of(program)
     return 0
 
 
@@ -72,6 +74,7 @@ class _Recording:
         self._run: Run | None = None
         self._hook: Any = None
         self._has_torch = False
+        self._made = _make_folder(settings.dump_path)
         self._optimizer: weakref.ref[Any] | None = None
 
     def of(self, program: Program) -> None:
@@ -100,6 +103,10 @@ class _Recording:
             if self._hook is not None:
                 print(f"ulpscope: the dump is in {self._settings.dump_path}", file=sys.stderr)
             elif not self._has_torch:
+                for folder in self._made:
+                    # Not where the script has put something there.
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()
                 print("ulpscope: torch was not imported, nothing was recorded", file=sys.stderr)
 
     def _begin(self) -> None:
@@ -157,14 +164,16 @@ def _settings(options: dict[str, Any]) -> Settings:
         raise
 
 
-def _make_folder(settings: Settings) -> None:
-    """Makes the folder of the dump: where that cannot be done, the script need not run."""
+def _make_folder(path: Path) -> list[Path]:
+    """Makes the folder of a dump, without which the script need not run; tells which folders were missing."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
-        settings.dump_path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(
-            "dump_path", f"is {str(settings.dump_path)!r}, which cannot be made: {error.strerror}"
+            "dump_path", f"is {str(path)!r}, a folder that cannot be made: {error.strerror}"
         ) from None
+    return missing
 
 
 def _words(text: str) -> list[str]:

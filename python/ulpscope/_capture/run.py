@@ -142,10 +142,13 @@ class Run:
             return
         self._closed = True
         try:
-            self.stop()
-        finally:
+            # Gradients that have come are recorded while something still is.
             self._savings.flush()
-            self._recorder.next_step(False)
+        finally:
+            try:
+                self.stop()
+            finally:
+                self._recorder.next_step(False)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -178,9 +181,10 @@ class Run:
     def _aim(self) -> None:
         """Has this step recorded: its calls, too, where they are wanted."""
         self._aimed_at = self._folder()
-        self._recorder.start(self._aimed_at)
-        if self._has_ended_forward or not self._started:
-            self._recorder.end_forward()
+        if self._started and not self._has_ended_forward:
+            self._recorder.start(self._aimed_at)
+        else:
+            self._recorder.collect(self._aimed_at)
 
     def _update(self) -> None:
         """Puts everything in place, or takes it away, as this step asks for."""
