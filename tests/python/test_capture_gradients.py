@@ -214,3 +214,20 @@ def test_a_recomputed_forward_is_marked(tmp_path, reentrant):
     assert "is_recompute" not in first
     assert again["is_recompute"] is True
     assert "Functional.linear.0.backward" in calls or "Functional.linear.1.backward" in calls
+
+
+def test_a_changed_argument_has_its_gradient(tmp_path):
+    x, value = leaf(4), leaf(2)
+    arriving = torch.randn(4, dtype=torch.float64)
+
+    def program():
+        y = x * 1
+        y[1:3] = value
+        (y * arriving).sum().backward()
+
+    captured = capture_of(tmp_path, program, task="tensor")
+    at_results, at_arguments = gradients_of(captured, "Tensor.__setitem__.0.backward")
+    same(at_results, [arriving])
+    kept = arriving.clone()
+    kept[1:3] = 0
+    same(at_arguments, [kept, arriving[1:3]])

@@ -2,6 +2,9 @@
 
 import json
 import logging
+import subprocess
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -466,3 +469,71 @@ def test_the_dump_is_strict_enough_for_json(tmp_path):
         json.loads((captured.folder / name).read_text())
     item = captured.calls['Module.a "b"\\c.Linear.forward.0']["output"][0]
     assert captured.tensor(item).shape == (1, 2)
+
+
+def test_blank_memory_is_not_measured(tmp_path):
+    def program():
+        x = torch.empty(1000)
+        torch.nn.init.ones_(x)
+        torch.sin(x)
+
+    captured = capture_of(tmp_path, program, task="tensor")
+    calls = captured.calls
+    blank = calls["Torch.empty.0.forward"]["output"][0]
+    assert (blank["Max"], blank["Norm"]) == (None, None)
+    assert "data_name" not in blank
+    assert calls["Torch.sin.0.forward"]["input_args"][0]["Max"] == 1.0
+
+
+def test_no_file_leaves_its_folder(tmp_path):
+    names = ["../../escaped", str(tmp_path / "absolute"), "a/b\\c", "n" * 300]
+    with ulpscope.capture(tmp_path / "dump", level="debug", task="tensor") as run:
+        for name in names:
+            run.save(torch.ones(2), name)
+        run.save({1: torch.ones(1), "1": torch.zeros(1)}, "twice")
+    assert [path.name for path in tmp_path.iterdir()] == ["dump"]
+    captured = Captured(tmp_path / "dump")
+    files = {path.name for path in (captured.folder / "dump_tensor_data").iterdir()}
+    assert len(files) == 6
+    assert [path.name for path in captured.folder.parent.iterdir()] == ["rank"]
+    assert ulpscope.compare(tmp_path / "dump", tmp_path / "dump").ok
+
+
+def test_threads_lose_no_call(tmp_path):
+    big = torch.ones(1 << 19)
+
+    def work():
+        for _ in range(50):
+            torch.sin(big)
+            torch.cos(torch.ones(2))
+
+    with ulpscope.capture(tmp_path):
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    captured = Captured(tmp_path)
+    assert len([name for name in captured.calls if name.startswith("Torch.sin")]) == 200
+    assert captured.ledger["recorded"] == len(captured.calls) == 600
+
+
+def test_limits_hold_for_the_whole_run(tmp_path):
+    x = torch.ones(2, requires_grad=True)
+    with ulpscope.capture(tmp_path, max_calls=3) as run:
+        for _ in range(3):
+            torch.sin(x).sum().backward()
+            run.step()
+    ledgers = [Captured(tmp_path, step=step).ledger for step in range(3)]
+    assert [ledger["recorded"] for ledger in ledgers] == [3, 0, 0]
+    assert all(ledger["skipped"]["over max_calls"] > 0 for ledger in ledgers)
+
+
+def test_a_program_that_ends_without_a_word_leaves_a_dump(tmp_path):
+    program = f"""
+import torch, ulpscope
+ulpscope.capture({str(tmp_path)!r}).start()
+torch.ones(1) + 1
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert "Tensor.__add__.0.forward" in Captured(tmp_path).calls

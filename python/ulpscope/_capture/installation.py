@@ -117,7 +117,16 @@ class Installation:
                 self._watch_parameters(prefix, root)
 
     def _watch_parameters(self, prefix: str, root: torch.nn.Module) -> None:
-        for _, base, module in models.named_modules(prefix, root):
+        modules = list(models.named_modules(prefix, root))
+        if not modules:
+            # As in the older tools, the model itself is no call of its own.
+            self._recorder.note(
+                f"{type(root).__name__} has no modules below it: level L0 has nothing to record"
+            )
+        left_out = models.left_out_layers(root, self._layers)
+        for path, base, module in modules:
+            if any(path == layer or path.startswith(f"{layer}.") for layer in left_out):
+                continue
             for name, parameter in module.named_parameters(recurse=False):
                 if not is_lazy(parameter) and parameter.requires_grad and parameter.is_leaf:
                     hook = self._gradient_hook(base, name)

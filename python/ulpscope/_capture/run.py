@@ -6,6 +6,7 @@ start, stop, step ──► is this step of this rank wanted? ──► Installa
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import logging
 import os
@@ -79,6 +80,10 @@ class Run:
             self._model = model
         # A place that cannot be written to is told now, not in the middle of a run.
         self._settings.dump_path.mkdir(parents=True, exist_ok=True)
+        if not self._started:
+            # A program that ends without a word leaves a whole dump all the same.
+            atexit.unregister(self.close)
+            atexit.register(self.close)
         self._started = True
         self._has_ended_forward = False
         if not self.steps_done:
@@ -141,6 +146,7 @@ class Run:
         if self._closed or self._process != os.getpid():
             return
         self._closed = True
+        atexit.unregister(self.close)
         try:
             # Gradients that have come are recorded while something still is.
             self._savings.flush()

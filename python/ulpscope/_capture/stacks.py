@@ -146,7 +146,9 @@ def _operator(found: dis.Instruction) -> str | None:
 
 def _names(code: CodeType) -> list[str]:
     # Other text is no name, and need not even be text that can be written down.
-    constants = [constant for constant in code.co_consts if isinstance(constant, str) and constant.isidentifier()]
+    constants = [
+        constant for constant in code.co_consts if isinstance(constant, str) and constant.isidentifier()
+    ]
     return [*code.co_names, *code.co_varnames, *code.co_freevars, *constants]
 
 

@@ -19,7 +19,7 @@ const EARLIER: [&str; 6] =
     ["dump.json", "debug.json", "stack.json", "construct.json", "ledger.json", JOURNAL_FILE];
 
 /// Bytes mapped at a time; a multiple of every page size.
-const WINDOW: usize = 1 << 20;
+const WINDOW: usize = 1 << 18;
 
 /// A journal that is being written.
 #[derive(Debug)]

@@ -254,6 +254,13 @@ impl GradientHook {
             recorder.locked(|state| state.ledger.note(note.to_owned()));
             return Ok(());
         };
+        if let Some(why) = recorder.over_limit() {
+            // Once for each call, however many hooks it has.
+            if self.index == 0 {
+                recorder.locked(|state| state.ledger.skip(why));
+            }
+            return Ok(());
+        }
         let seen = recorder.torch.plainly(py, || self.see(recorder, given, taken));
         match seen {
             Ok(()) => Ok(()),
