@@ -151,7 +151,7 @@ def test_killed_at_fifty_moments(server: Server, whole: Whole, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("limit", "has_calls"),
-    [(100, False), (3_000, True), (20_000, True)],
+    [(1_000, False), (3_000, True), (20_000, True)],
     ids=["at_once", "at_the_first_larger_tensor", "within_the_journal"],
 )
 def test_a_file_may_not_grow(
@@ -178,12 +178,12 @@ def check_ended_early(folder: Path, whole: Whole) -> int:
 
 
 def test_the_disk_is_full(server: Server, whole: Whole, tmp_path: Path) -> None:
-    """A file system of its own with a megabyte on it."""
+    """A file system of its own: a megabyte for the journal, which is promised at once, and one for tensors."""
     folder = tmp_path / "run"
     disk = folder / "dump"
     disk.mkdir(parents=True)
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True, text=True
     )
     if mounted.returncode != 0:
         pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
