@@ -183,12 +183,12 @@ def check_ended_early(folder: Path, whole: Whole) -> int:
 
 
 def test_the_disk_is_full(server: Server, whole: Whole, tmp_path: Path) -> None:
-    """A file system of its own with a megabyte on it."""
+    """A file system of its own: a megabyte for the journal, promised at once, and one for tensors."""
     folder = tmp_path / "run"
     disk = folder / "dump"
     disk.mkdir(parents=True)
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True, text=True
     )
     if mounted.returncode != 0:
         pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")

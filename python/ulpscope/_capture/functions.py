@@ -175,8 +175,6 @@ def _parameters(function: Any) -> list[str]:
 def _changes_input(name: str) -> bool:
     if name.startswith("__"):
         return (
-            (name.startswith("__i")
-            and name not in ("__invert__", "__int__", "__index__"))
-            or name == "__setitem__"
-        )
+            name.startswith("__i") and name not in ("__invert__", "__int__", "__index__")
+        ) or name == "__setitem__"
     return name.endswith("_")

@@ -39,6 +39,9 @@ fn make(folder: &Path, trust: Trust) -> Result<(), Error> {
     let path = folder.join(JOURNAL_FILE);
     let journal = Bytes::map(&path, Access::ReadOnly)?;
     let mut outline = scan::scan(&journal, &path, trust)?;
+    if trust == Trust::Own {
+        outline.lies_in(folder);
+    }
     let mut problems = std::mem::take(&mut outline.problems);
     if let Some(torn) = &outline.torn {
         problems.note(format!("{}: {torn}, is left out", path.display()));

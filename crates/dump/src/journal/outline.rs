@@ -1,10 +1,13 @@
 //! What is kept of a journal: where its parts are, some ninety bytes a call.
 
+use std::path::Path;
+
 use ulpscope_formats::json::Json;
 
 use super::line::Span;
 use crate::call::CallKind;
 use crate::problems::Problems;
+use crate::writer::DATA_FOLDER;
 
 /// There is none: no stack, no further part.
 pub(super) const NONE: u32 = u32::MAX;
@@ -100,6 +103,17 @@ impl Outline {
             None => parts.0 = number,
         }
         parts.1 = number;
+    }
+
+    /// Says that a journal of tensors lies in another folder than when it was begun.
+    pub(super) fn lies_in(&mut self, folder: &Path) {
+        if let Some(Json::Object(pairs)) = &mut self.header {
+            for (_, value) in
+                pairs.iter_mut().filter(|(key, value)| key == "dump_data_dir" && *value != Json::Null)
+            {
+                *value = Json::Str(folder.join(DATA_FOLDER).to_string_lossy().into_owned());
+            }
+        }
     }
 
     /// A text of the header.

@@ -11,4 +11,5 @@ mod journal;
 mod tensor_files;
 
 pub use journal::Journal;
+pub(crate) use tensor_files::DATA_FOLDER;
 pub use tensor_files::TensorFiles;
