@@ -12,21 +12,26 @@ _ABSENT: Any = object()
 class _Holders:
     """Which modules have a function, and under which names.
 
-    Looking through all of them takes long: they are looked through again when they have got more or
-    fewer names.
+    Looking through all of them takes long: they are looked through again when there are more or fewer of
+    them, and the program's own whenever it has got more or fewer names.
     """
 
     def __init__(self) -> None:
         self._wanted: dict[int, Any] = {}
         self._found: dict[int, dict[tuple[int, str], tuple[Any, str]]] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
+        self._modules = 0
 
     def of(self, functions: list[Any]) -> list[list[tuple[Any, str]]]:
         """For each function the modules and names, in a known order."""
         if any(id(function) not in self._wanted for function in functions):
             self._wanted.update((id(function), function) for function in functions)
             self._sizes.clear()
-        for key, module in list(sys.modules.items()):
+            self._modules = 0
+        keys = ["__main__"] if self._modules == len(sys.modules) else list(sys.modules)
+        self._modules = len(sys.modules)
+        for key in keys:
+            module = sys.modules.get(key)
             # Not every entry is a module with a dictionary of names.
             names = getattr(module, "__dict__", None)
             if isinstance(names, dict) and self._sizes.get(key) != (id(module), len(names)):
