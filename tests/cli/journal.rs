@@ -54,7 +54,7 @@ fn ls_tells_what_the_run_says_of_itself() {
     assert_eq!(json["ranks"][0]["journal"], json!(false));
     assert_eq!(
         json["ranks"][0]["ledger"],
-        json!({"seen": 5, "recorded": 2, "skipped": {"not selected": 3}, "failed": {}, "notes": [], "ended": null})
+        json!({"seen": 5, "recorded": 2, "skipped": {"not selected": 3}, "failed": {}, "unread": {}, "notes": [], "ended": null})
     );
 }
 
