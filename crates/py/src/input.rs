@@ -202,7 +202,8 @@ impl<'a> Part<'a> {
 fn lies_plainly(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = tensor.py();
     let is = |name| tensor.call_method0(name).and_then(|answer: Bound<'_, PyAny>| answer.is_truthy());
-    let device: String = tensor.getattr(intern!(py, "device"))?.getattr(intern!(py, "type"))?.extract()?;
+    let Some(device) = tensor.getattr_opt(intern!(py, "device"))? else { return Ok(false) };
+    let device: String = device.getattr(intern!(py, "type"))?.extract()?;
     Ok(device == "cpu" && !is(intern!(py, "is_conj"))? && !is(intern!(py, "is_neg"))?)
 }
 

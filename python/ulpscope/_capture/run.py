@@ -55,6 +55,7 @@ class Run:
         self._started = False
         self._has_ended_forward = False
         self._closed = False
+        self._closes_at_exit = False
         # A forked child has a copy of the run, and must leave the parent's files alone.
         self._process = os.getpid()
 
@@ -80,10 +81,10 @@ class Run:
             self._model = model
         # A place that cannot be written to is told now, not in the middle of a run.
         self._settings.dump_path.mkdir(parents=True, exist_ok=True)
-        if not self._started:
+        if not self._closes_at_exit:
             # A program that ends without a word leaves a whole dump all the same.
-            atexit.unregister(self.close)
             atexit.register(self.close)
+            self._closes_at_exit = True
         self._started = True
         self._has_ended_forward = False
         if not self.steps_done:
