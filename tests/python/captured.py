@@ -45,3 +45,22 @@ def capture_of(dump_path: Path, program: Any, **settings: Any) -> Captured:
     with ulpscope.capture(dump_path, **settings):
         program()
     return Captured(dump_path)
+
+
+class Net(torch.nn.Module):
+    """Two layers of one kind, and what is around them."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+        self.register_buffer("shift", torch.ones(4))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return x + self.shift
+
+
+def forward_of(net: Net, x: torch.Tensor) -> Any:
+    """A program that runs a net once."""
+    return lambda: net(x)

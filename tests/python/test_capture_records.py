@@ -12,25 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 import ulpscope
-from captured import Captured, capture_of
-
-
-class Net(torch.nn.Module):
-    """Two layers of one kind, and what is around them."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
-        self.register_buffer("shift", torch.ones(4))
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = torch.tanh(layer(x))
-        return x + self.shift
-
-
-def forward_of(net, x):
-    return lambda: net(x)
+from captured import Captured, Net, capture_of, forward_of
 
 
 def test_operators_are_named_by_how_they_are_written(tmp_path):
@@ -192,109 +174,6 @@ def test_digests(tmp_path, digest, kind):
     x = torch.randn(9)
     item = capture_of(tmp_path, lambda: x.clone(), digest=digest).calls["Tensor.clone.0.forward"]["output"][0]
     assert item["md5"] == ulpscope.digest(x, kind)
-
-
-SELECTIONS = {
-    "list": ({"list": ["tanh"]}, {"Torch.tanh.0.forward", "Torch.tanh.1.forward", "Torch.tanh.2.forward"}),
-    "scope": (
-        {"scope": ["Torch.tanh.0.forward", "Functional.linear.1.forward"]},
-        {"Torch.tanh.0.forward", "Functional.linear.1.forward"},
-    ),
-    "max_calls": ({"max_calls": 2}, {"Functional.linear.0.forward", "Torch.tanh.0.forward"}),
-    "a module by its name": (
-        {"level": "mix", "list": ["layers.1"]},
-        {"Module.layers.1.Linear.forward.0", "Functional.linear.1.forward"},
-    ),
-    "the first of repeated layers": (
-        {"level": "L0", "layers": "first"},
-        {"Module.layers.0.Linear.forward.0"},
-    ),
-    "the last of repeated layers": ({"level": "L0", "layers": "last"}, {"Module.layers.2.Linear.forward.0"}),
-}
-
-
-@pytest.mark.parametrize("name", SELECTIONS)
-def test_selection(tmp_path, name):
-    settings, wanted = SELECTIONS[name]
-    net = Net()
-    captured = capture_of(tmp_path, forward_of(net, torch.randn(2, 4)), model=net, **settings)
-    assert set(captured.calls) == wanted
-    ledger = captured.ledger
-    assert ledger["recorded"] == len(wanted)
-    skipped = sum(count for reason, count in ledger["skipped"].items() if reason != "metadata")
-    assert skipped + ledger["recorded"] == ledger["seen"] - ledger["skipped"].get("metadata", 0)
-
-
-@pytest.mark.parametrize(
-    ("mode", "forward", "backward"),
-    [
-        (["forward"], {"input_args", "input_kwargs", "output"}, None),
-        (["backward"], None, {"input", "output"}),
-        (["input"], {"input_args", "input_kwargs"}, {"input"}),
-        (["output"], {"output"}, {"output"}),
-        (["forward", "output"], {"output"}, None),
-    ],
-)
-def test_data_mode(tmp_path, mode, forward, backward):
-    x = torch.randn(3, requires_grad=True)
-    calls = capture_of(tmp_path, lambda: torch.tanh(x).sum().backward(), data_mode=mode).calls
-    names = ("Torch.tanh.0.forward", "Torch.tanh.0.backward")
-    assert [set(calls[name]) if name in calls else None for name in names] == [forward, backward]
-
-
-def test_scalars_and_integers_can_be_left_out(tmp_path):
-    x, index = torch.randn(4), torch.tensor([0, 1])
-    settings = {"skip_scalars": True, "skip_ints": True}
-    calls = capture_of(tmp_path, lambda: torch.index_select(x, 0, index), **settings).calls
-    first, *rest = calls["Torch.index_select.0.forward"]["input_args"]
-    assert first["shape"] == [4]
-    assert rest == [None, None]
-
-
-def test_only_what_is_no_tensor_is_a_scalar_and_flags_are_integers(tmp_path):
-    x = torch.tensor([2.0])
-    calls = capture_of(tmp_path / "scalars", lambda: torch.clamp(x, 1, 3.0), skip_scalars=True).calls
-    first, *rest = calls["Torch.clamp.0.forward"]["input_args"]
-    assert (first["shape"], rest) == ([1], [None, None])
-    flag = torch.tensor([True])
-    calls = capture_of(tmp_path / "ints", lambda: torch.where(flag, x, 1), skip_ints=True).calls
-    mask, kept, number = calls["Torch.where.0.forward"]["input_args"]
-    assert (mask, kept["shape"], number["value"]) == (None, [1], 1)
-
-
-def test_operators_of_every_namespace(tmp_path):
-    with torch.library._scoped_library("ulpscope_test", "DEF") as library:
-        library.define("doubled(Tensor x) -> Tensor")
-        library.impl("doubled", lambda x: x * 2, "CompositeExplicitAutograd")
-        operators = torch.ops.ulpscope_test
-
-        def program():
-            operators.doubled(torch.ones(2))
-            operators.doubled.default(torch.ones(2))
-
-        for level in ("L1", "L2"):
-            calls = capture_of(tmp_path / level, program, level=level, custom_op_namespaces=[]).calls
-            named = [name for name in calls if name.startswith("ulpscope_test.")]
-            assert named == ["ulpscope_test.doubled.0.forward", "ulpscope_test.doubled.1.forward"]
-
-
-def test_an_unused_hint_names_no_other_call(tmp_path):
-    """That of a `2 * x` which was not recorded."""
-    x = torch.ones(2)
-    with ulpscope.capture(tmp_path) as run:
-        run.end_forward()
-        2 * x
-        run.start()
-        x * 2
-        2 * x
-    assert list(Captured(tmp_path).calls) == ["Tensor.__mul__.0.forward", "Tensor.__rmul__.0.forward"]
-
-
-def test_tensors_of_some_calls(tmp_path):
-    x = torch.randn(4)
-    calls = capture_of(tmp_path, lambda: torch.sin(torch.cos(x)), tensor_list=["sin"]).calls
-    has_file = {name: "data_name" in call["output"][0] for name, call in calls.items()}
-    assert has_file == {"Torch.cos.0.forward": False, "Torch.sin.0.forward": True}
 
 
 def test_every_operator_with_those_of_the_backward_pass(tmp_path):
@@ -516,17 +395,6 @@ def test_threads_lose_no_call(tmp_path):
     captured = Captured(tmp_path)
     assert len([name for name in captured.calls if name.startswith("Torch.sin")]) == 200
     assert captured.ledger["recorded"] == len(captured.calls) == 600
-
-
-def test_limits_hold_for_the_whole_run(tmp_path):
-    x = torch.ones(2, requires_grad=True)
-    with ulpscope.capture(tmp_path, max_calls=3) as run:
-        for _ in range(3):
-            torch.sin(x).sum().backward()
-            run.step()
-    ledgers = [Captured(tmp_path, step=step).ledger for step in range(3)]
-    assert [ledger["recorded"] for ledger in ledgers] == [3, 0, 0]
-    assert all(ledger["skipped"]["over max_calls"] > 0 for ledger in ledgers)
 
 
 def test_a_program_that_ends_without_a_word_leaves_a_dump(tmp_path):
