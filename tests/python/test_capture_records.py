@@ -378,6 +378,15 @@ def test_no_file_leaves_its_folder(tmp_path):
     assert ulpscope.compare(tmp_path / "dump", tmp_path / "dump").ok
 
 
+def test_operators_of_threads_are_seen(tmp_path):
+    x = torch.ones(2)
+    with ulpscope.capture(tmp_path, level="L2"):
+        thread = threading.Thread(target=lambda: torch.sin(x))
+        thread.start()
+        thread.join()
+    assert list(Captured(tmp_path).calls) == ["Aten.sin.0.forward"]
+
+
 def test_threads_lose_no_call(tmp_path):
     big = torch.ones(1 << 19)
 

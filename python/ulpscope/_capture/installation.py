@@ -72,9 +72,8 @@ class Installation:
             for (module, api), prefix in custom.items():
                 wrapped = recorded(self._recorder, prefix, api, getattr(module, api))
                 self._patches.add(module, api, wrapped)
-        if self._sees_apis:
-            wrappers.add_threads(self._patches, self._with_mode)
         if self._sees_apis or self._sees_operators:
+            wrappers.add_threads(self._patches, self._in_thread)
             self._flush_collectives = add_collectives(self._patches, self._recorder)
         add_tracers(self._patches, self._suspended, self._recorder.note)
         add_process_group(self._patches, self._suspended, self._on_rank)
@@ -209,6 +208,10 @@ class Installation:
             yield
         finally:
             put_back()
+
+    def _in_thread(self) -> contextlib.AbstractContextManager[Any]:
+        """What is on while another thread runs. A dispatch mode is entered by one thread only."""
+        return OperatorMode(self._recorder) if self._sees_operators else self._with_mode()
 
     @contextlib.contextmanager
     def _with_mode(self) -> Iterator[None]:

@@ -96,7 +96,7 @@ pub(super) struct Arguments<'a, 'py> {
 }
 
 impl Recorder {
-    /// Records the arguments of a call. Nothing comes back when the call is of no interest.
+    /// Records the arguments of a call, if it is wanted.
     pub(super) fn begin_call(
         &self,
         py: Python<'_>,

@@ -19,7 +19,7 @@ const LONG: usize = 1 << 20;
 /// Tensors of this many bytes are measured by all threads.
 const HUGE: usize = 8 << 20;
 
-/// Appends the description of a tensor; see the module for its keys.
+/// How a tensor is described; docs/dumps.md has the keys.
 pub(super) struct Describe<'a> {
     pub(super) recorder: &'a Recorder,
     /// The name of its file without suffix, if it is to have one.
