@@ -210,8 +210,14 @@ class Installation:
             put_back()
 
     def _in_thread(self) -> contextlib.AbstractContextManager[Any]:
-        """What is on while another thread runs. A dispatch mode is entered by one thread only."""
-        return OperatorMode(self._recorder) if self._sees_operators else self._with_mode()
+        """What is on while another thread runs.
+
+        No dispatch mode: torch keeps flags of the whole process for these, which threads that end in another
+        order than they began would leave wrong.
+        """
+        if self._sees_operators:
+            self._recorder.note("a thread was started: level L2 does not see what runs on it")
+        return self._with_mode()
 
     @contextlib.contextmanager
     def _with_mode(self) -> Iterator[None]:
