@@ -312,3 +312,16 @@ def test_graphs_are_those_without_capture(make: Callable[[Tensor], Any], level: 
     assert text(watched) == alone
     ledger = json.loads((tmp_path / "step0/rank/ledger.json").read_text())
     assert any("traced or exported" in note or "compiled region" in note for note in ledger["notes"])
+
+
+@pytest.mark.parametrize("level", ["L0", "mix"])
+def test_a_module_compiled_by_torchscript(tmp_path: Path, level: str) -> None:
+    """Its parameters are not in a dictionary as those of others are."""
+    model = nn.Sequential(torch.jit.script(nn.Linear(2, 2)), nn.ReLU())
+    with ulpscope.capture(tmp_path, model=model, level=level, strict=True):
+        model(torch.ones(1, 2)).sum().backward()
+    calls = json.loads((tmp_path / "step0" / "rank" / "dump.json").read_text())["data"]
+    (name,) = (name for name in calls if name.startswith("Module.0.") and ".forward." in name)
+    assert set(calls[name]["parameters"]) == {"weight", "bias"}
+    weight = calls[name]["parameters"]["weight"]
+    assert weight["Max"] == pytest.approx(model[0].weight.max().item(), abs=1e-6)

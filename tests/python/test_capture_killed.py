@@ -290,6 +290,7 @@ def test_an_argument_that_refuses_is_counted(
     for ledger in ledgers:
         counted = ledger["recorded"] + sum(ledger["skipped"].values()) + sum(ledger["failed"].values())
         assert ledger["seen"] == counted
+        assert "began as the step ended" not in ledger["skipped"]
         failures = {f"Module.inner.Module: RuntimeError: {REFUSED[kind]}": 2} if kind in REFUSED else {}
         assert ledger["failed"] == failures
     names = json.loads((tmp_path / "step2" / "rank" / "dump.json").read_text())["data"]

@@ -35,6 +35,7 @@ def test_selection(tmp_path, name):
     assert ledger["recorded"] == len(wanted)
     skipped = sum(count for reason, count in ledger["skipped"].items() if reason != "metadata")
     assert skipped + ledger["recorded"] == ledger["seen"] - ledger["skipped"].get("metadata", 0)
+    assert "began as the step ended" not in ledger["skipped"]
 
 
 @pytest.mark.parametrize(
@@ -118,3 +119,51 @@ def test_limits_hold_for_the_whole_run(tmp_path):
     ledgers = [Captured(tmp_path, step=step).ledger for step in range(3)]
     assert [ledger["recorded"] for ledger in ledgers] == [3, 0, 0]
     assert all(ledger["skipped"]["over max_calls"] > 0 for ledger in ledgers)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_saved_values_are_limited_too(tmp_path, limit):
+    with ulpscope.capture(tmp_path, level="debug", max_calls=limit) as run:
+        for _ in range(4):
+            run.save(torch.ones(2), "x")
+    found = Captured(tmp_path)
+    kept = min(limit, 4)
+    assert list(found.document("debug.json")["data"]) == [f"x.{number}.debug" for number in range(kept)]
+    ledger = found.ledger
+    assert (ledger["seen"], ledger["recorded"]) == (4, kept)
+    assert ledger["skipped"] == ({"over max_calls": 4 - kept} if kept < 4 else {})
+
+
+class TwoWays(torch.nn.Module):
+    """Modules that are called like the directions of calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.forward_net = torch.nn.Linear(2, 2)
+        self.backward_net = torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.backward_net(self.forward_net(x))
+
+
+def there_and_back(net):
+    return lambda: net(torch.ones(1, 2)).sum().backward()
+
+
+@pytest.mark.parametrize("way", ["forward", "backward"])
+def test_scope_of_a_module_that_is_called_like_a_direction(tmp_path, way):
+    net = TwoWays()
+    base = f"Module.{way}_net.Linear"
+    scope = [f"{base}.forward.0"] * 2
+    found = capture_of(tmp_path, there_and_back(net), model=net, level="L0", scope=scope)
+    assert set(found.calls) == {f"{base}.forward.0", f"{base}.backward.0", f"{base}.parameters_grad.0"}
+
+
+def test_parents_that_are_called_like_directions(tmp_path):
+    net = TwoWays()
+    found = capture_of(tmp_path, there_and_back(net), model=net, level="mix")
+    parents = found.document("construct.json")
+    for number, way in enumerate(["forward", "backward"]):
+        for direction in ("forward", "backward"):
+            call = f"Functional.linear.{number}.{direction}"
+            assert parents[call] == f"Module.{way}_net.Linear.{direction}.0"

@@ -16,7 +16,7 @@ pub(crate) const LEDGER_FILE: &str = "ledger.json";
 /// Largest ledger read. A run writes some hundred bytes.
 pub(crate) const MAX_LEDGER_BYTES: u64 = 4 << 20;
 
-/// What became of the calls that a run saw. `seen` is the sum of all others.
+/// What became of the calls that a run saw: each was recorded, skipped, or failed. `unread` counts tensors, not calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// Calls that were seen.

@@ -25,7 +25,7 @@ _log = logging.getLogger("ulpscope")
 
 
 class _Front:
-    """What the recorder asks Python, each thing once."""
+    """What the recorder asks Python: of functions and stacks once, of unusual values and tensors each time."""
 
     def __init__(self) -> None:
         self.function = Functions().describe
@@ -109,7 +109,7 @@ class Run:
         self._savings.flush()
         self._installation.next_step()
         # Also a step in which nothing happened has its dump, which says so.
-        self._recorder.next_step(self._started and self._is_wanted())
+        self._recorder.next_step(self._started and self._is_wanted(), self._next_folder())
         self._step += 1
         self._has_ended_forward = False
         if self.steps_done:
@@ -155,15 +155,16 @@ class Run:
             try:
                 self.stop()
             finally:
-                self._recorder.next_step(False)
+                self._recorder.next_step(False, None)
 
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("this capture is closed; make another with ulpscope.capture(...)")
 
-    def _is_wanted(self) -> bool:
+    def _is_wanted(self, step: int | None = None) -> bool:
         settings = self._settings
-        return (not settings.step or self._step in settings.step) and (
+        step = self._step if step is None else step
+        return (not settings.step or step in settings.step) and (
             not settings.rank or self._known_rank() in settings.rank
         )
 
@@ -173,8 +174,14 @@ class Run:
             self._rank = rank
         return self._rank
 
-    def _folder(self) -> Path:
-        return self._settings.dump_path / f"step{self._step}" / ranks.folder_name(self._known_rank())
+    def _folder(self, step: int | None = None) -> Path:
+        step = self._step if step is None else step
+        return self._settings.dump_path / f"step{step}" / ranks.folder_name(self._known_rank())
+
+    def _next_folder(self) -> Path | None:
+        """Where the next step is recorded; nowhere, if it is not wanted."""
+        following = self._step + 1
+        return self._folder(following) if self._started and self._is_wanted(following) else None
 
     def _joined_group(self) -> None:
         """Has the step that has begun, perhaps under no rank, go on under the rank that is known now."""

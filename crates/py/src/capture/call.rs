@@ -14,6 +14,7 @@ use super::items::{Met, Walk};
 use super::modules;
 use super::numbers::push_int;
 use super::recorder::Recorder;
+use super::state::{State, StepId};
 
 /// What kind of call it is, as far as names and order go.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(super) enum Kind {
 pub(super) struct Begun {
     pub(super) name: Arc<str>,
     pub(super) kind: Kind,
+    /// The step it began in. What happens to it when that is over is not recorded.
+    pub(super) step: StepId,
     /// Its number in the journal, if it is recorded.
     id: Option<u64>,
     /// Whether it is among what is wanted at all, so that its backward call is, too.
@@ -68,6 +71,7 @@ impl Begun {
         Begun {
             name,
             kind,
+            step: StepId::default(),
             id: None,
             is_wanted: false,
             parent: None,
@@ -106,13 +110,17 @@ impl Recorder {
         arguments: Arguments<'_, '_>,
     ) -> PyResult<Begun> {
         let around = modules::innermost(self.address());
-        let number = self.locked(|state| state.number(base));
+        let (number, step) = self.locked(|state| {
+            state.ledger.meet();
+            (state.number(base), state.id)
+        });
         let name: Arc<str> = match kind {
             Kind::Api => format!("{base}.{number}.forward").into(),
             Kind::Module => format!("{base}.forward.{number}").into(),
         };
         let mut begun = Begun {
             kind,
+            step,
             id: None,
             is_wanted: true,
             parent: None,
@@ -122,12 +130,12 @@ impl Recorder {
             name,
         };
         begun.parent = self.parent(py, stack, around.as_ref(), begun.is_recompute)?;
-        let why_not = self.why_not(&begun.name, around.as_ref());
+        let why_not = self.why_not(&begun, around.as_ref());
         if kind == Kind::Module && why_not.is_none() && self.plan.selects() {
-            self.locked(|state| state.wanted_modules.insert(Arc::clone(base)));
+            self.in_step(step, |state| state.wanted_modules.insert(Arc::clone(base)));
         }
         if let Some(why) = why_not {
-            self.locked(|state| state.ledger.skip(why));
+            self.in_step(step, |state| state.ledger.skip(why));
             begun.is_wanted = false;
             return Ok(begun);
         }
@@ -160,8 +168,10 @@ impl Recorder {
     }
 
     /// Why a call is not recorded.
-    fn why_not(&self, name: &str, around: Option<&modules::Level>) -> Option<&'static str> {
-        let in_scope = self.locked(|state| self.plan.in_scope(name, &mut state.scope));
+    fn why_not(&self, begun: &Begun, around: Option<&modules::Level>) -> Option<&'static str> {
+        let name = &begun.name;
+        let in_scope = !self.plan.has_scope()
+            || self.in_step(begun.step, |state| self.plan.in_scope(name, &mut state.scope)) == Some(true);
         if around.is_some_and(|level| level.is_muted) {
             return Some("in a repeated layer");
         }
@@ -194,7 +204,7 @@ impl Recorder {
         let stack = stack.filter(|_| self.plan.stacks);
         let mut line = Buffer::new();
         let is_recorded = self.plan.wants_forward() && !self.plan.scopes_backward();
-        let mut walk = Walk::new(self, &begun.name, "input");
+        let mut walk = Walk::new(self, begun.step, &begun.name, "input");
         walk.is_recompute = begun.is_recompute;
         walk.describes = is_recorded && self.plan.wants_inputs();
         line.extend_from_slice(b"\"input_args\":");
@@ -210,14 +220,14 @@ impl Recorder {
             begun.inputs = met.into_iter().map(|met| edge(py, met)).collect::<PyResult<_>>()?;
         }
         if !is_recorded {
-            self.locked(|state| state.ledger.skip("not selected"));
+            self.in_step(begun.step, |state| state.ledger.skip("not selected"));
             return Ok(());
         }
         if !describes {
             line.clear();
         }
         // Ids are in the order of lines, whichever thread was first to begin.
-        begun.id = self.append(|state| {
+        begun.id = self.append(begun.step, |state| {
             let id = state.next_id();
             let mut head = Buffer::new();
             begun.push_head(id, stack, &mut head);
@@ -226,7 +236,7 @@ impl Recorder {
             }
             state.append(&[&head, &line, b"}}\n"])?;
             state.ledger.recorded += 1;
-            Ok(Some(id))
+            Ok(id)
         })?;
         Ok(())
     }
@@ -249,7 +259,7 @@ impl Recorder {
         }
         line.extend_from_slice(b",\"data\":{");
         let sections = line.len();
-        let mut walk = Walk::new(self, &begun.name, "output");
+        let mut walk = Walk::new(self, begun.step, &begun.name, "output");
         walk.is_recompute = begun.is_recompute;
         walk.describes = begun.id.is_some() && self.plan.wants_outputs();
         line.extend_from_slice(b"\"output\":");
@@ -274,7 +284,10 @@ impl Recorder {
         drop(walk);
         if begun.id.is_some() {
             line.extend_from_slice(b"}}\n");
-            self.append(|state| state.append(&[&line]))?;
+            if self.append(begun.step, |state| state.append(&[&line]))?.is_none() {
+                self.note_overtaken(&begun);
+                return Ok(());
+            }
         }
         self.leave_scope(&begun);
         if begun.kind == Kind::Module
@@ -286,7 +299,7 @@ impl Recorder {
         if begun.kind == Kind::Api || !self.sees_apis() {
             for met in &outputs {
                 let source = format!("{}.output.{}", begun.name, met.path).into();
-                self.flow.note(&self.torch, met.tensor.bind(py), source)?;
+                self.flow.note(&self.torch, begun.step, met.tensor.bind(py), source)?;
             }
         }
         // What a call changed and did not return has its gradient, too.
@@ -311,7 +324,7 @@ impl Recorder {
             line.extend_from_slice(b"{\"more\":");
             push_int(id.into(), &mut line);
             line.extend_from_slice(b",\"data\":{\"parameters\":");
-            let mut walk = Walk::new(self, &begun.name, "parameters");
+            let mut walk = Walk::new(self, begun.step, &begun.name, "parameters");
             walk.is_recompute = begun.is_recompute;
             walk.values(parameters, &mut line)?;
             line.extend_from_slice(b"}}\n");
@@ -322,13 +335,32 @@ impl Recorder {
             line.extend_from_slice(b",\"last\":true");
         }
         line.extend_from_slice(b"}\n");
-        self.append(|state| state.append(&[&line]))
+        if self.append(begun.step, |state| state.append(&[&line]))?.is_none() {
+            self.note_overtaken(begun);
+        }
+        Ok(())
     }
 
     fn leave_scope(&self, begun: &Begun) {
         if self.plan.has_scope() {
-            self.locked(|state| self.plan.leave_scope(&begun.name, &mut state.scope));
+            self.in_step(begun.step, |state| self.plan.leave_scope(&begun.name, &mut state.scope));
         }
+    }
+
+    /// Runs `with` on the state, if that is the state of a step.
+    fn in_step<T>(&self, step: StepId, with: impl FnOnce(&mut State) -> T) -> Option<T> {
+        self.locked(|state| (state.id == step).then(|| with(state)))
+    }
+
+    /// Notes that a call of an earlier step has ended.
+    fn note_overtaken(&self, begun: &Begun) {
+        let note = "a call that began in an earlier step ended in this one: neither its output nor its \
+                    gradients are recorded";
+        self.locked(|state| {
+            if state.id != begun.step {
+                state.note(note.to_owned());
+            }
+        });
     }
 }
 

@@ -16,7 +16,9 @@ const MAX_TOLD: usize = 100;
 /// What an error is about.
 #[derive(Clone, Copy)]
 pub(super) enum Of<'a> {
-    /// A call that was not counted yet.
+    /// Something that is not counted as seen yet.
+    Unmet(&'a str),
+    /// A call that counts as seen, and as nothing else yet.
     New(&'a str),
     /// A call that counts as recorded.
     Recorded(&'a str),
@@ -53,17 +55,21 @@ impl Recorder {
         if self.plan.strict || !error.is_instance_of::<PyException>(py) {
             return Err(error);
         }
-        let (Of::New(name) | Of::Recorded(name) | Of::Beside(name)) = of;
+        let (Of::Unmet(name) | Of::New(name) | Of::Recorded(name) | Of::Beside(name)) = of;
         let kind = error.get_type(py).name().map_or_else(|_| "error".to_owned(), |name| name.to_string());
         let text = format!("{name}: {kind}: {}", error.value(py));
         let ended = self.locked(|state| {
             match of {
+                Of::Unmet(_) => {
+                    state.ledger.meet();
+                    state.ledger.fail(text.clone());
+                }
                 Of::New(_) => state.ledger.fail(text.clone()),
                 Of::Recorded(_) => {
                     state.ledger.recorded = state.ledger.recorded.saturating_sub(1);
                     state.ledger.fail(text.clone());
                 }
-                Of::Beside(_) => state.ledger.note(text.clone()),
+                Of::Beside(_) => state.note(text.clone()),
             }
             state.ended.clone()
         });

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use super::state::StepId;
 use super::torch_api::Torch;
 
 /// Tensors remembered before the dead ones are looked for.
@@ -22,11 +23,17 @@ pub(super) struct Flow {
 
 #[derive(Default)]
 struct Known {
+    step: StepId,
     /// Outputs of the calls of this step.
     made: HashMap<usize, Made>,
     /// Parameters and buffers, for as long as the run is.
     origins: HashMap<usize, Made>,
     sweep_at: usize,
+}
+
+/// What a step has made.
+pub(super) struct Forgotten {
+    _made: HashMap<usize, Made>,
 }
 
 struct Made {
@@ -51,22 +58,73 @@ pub(super) fn is_blank(call: &str) -> bool {
     BLANK.contains(&function) && call.split('.').nth(3) == Some("forward")
 }
 
+/// Functions that write to their first argument without a look at what is in it, or gather there what others send.
+const OVERWRITING: [&str; 24] = [
+    "__setitem__",
+    "bernoulli_",
+    "cauchy_",
+    "copy_",
+    "exponential_",
+    "fill_",
+    "geometric_",
+    "log_normal_",
+    "normal_",
+    "random_",
+    "set_",
+    "uniform_",
+    "zero_",
+    "_all_gather_base",
+    "_reduce_scatter_base",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_to_all",
+    "all_to_all_single",
+    "irecv",
+    "recv",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+];
+
+/// Whether a call does no more than write to its first argument.
+pub(super) fn overwrites_first(call: &str) -> bool {
+    let mut parts = call.split('.');
+    let (prefix, function) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    // `torch.scatter` has the name of a collective.
+    OVERWRITING.contains(&function) && (prefix == "Distributed" || function.ends_with('_'))
+}
+
 impl Flow {
     fn locked<T>(&self, with: impl FnOnce(&mut Known) -> T) -> T {
         with(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes who made a tensor. Whatever was known of it before is over.
-    pub(super) fn note(&self, torch: &Torch, tensor: &Bound<'_, PyAny>, source: Arc<str>) -> PyResult<()> {
+    /// Notes who made a tensor, in a step. Whatever was known of it before is over; as is a step that is not the
+    /// present one.
+    pub(super) fn note(
+        &self,
+        torch: &Torch,
+        step: StepId,
+        tensor: &Bound<'_, PyAny>,
+        source: Arc<str>,
+    ) -> PyResult<()> {
         let made = Made { reference: torch.weak_reference(tensor)?, source };
-        let dead = self.locked(|known| {
-            known.made.insert(tensor.as_ptr() as usize, made);
-            known.made.len() > known.sweep_at.max(SWEEP)
+        let (is_much, _before) = self.locked(|known| {
+            if known.step != step {
+                return (false, Some(made));
+            }
+            let before = known.made.insert(tensor.as_ptr() as usize, made);
+            (known.made.len() > known.sweep_at.max(SWEEP), before)
         });
-        if dead {
+        if is_much {
             self.sweep(tensor.py());
         }
         Ok(())
+    }
+
+    /// The present step.
+    pub(super) fn step(&self) -> StepId {
+        self.locked(|known| known.step)
     }
 
     /// Notes a tensor that the step begins with.
@@ -103,9 +161,12 @@ impl Flow {
         candidates.find(|(reference, _)| Torch::refers_to(reference, tensor)).map(|(_, source)| source)
     }
 
-    /// Forgets what this step made.
-    pub(super) fn forget(&self) {
-        self.locked(|known| known.made.clear());
+    /// Goes on to the next step, and hands out what the one before has made, to be forgotten outside of any lock.
+    pub(super) fn turn(&self, step: StepId) -> Forgotten {
+        self.locked(|known| {
+            known.step = step;
+            Forgotten { _made: std::mem::take(&mut known.made) }
+        })
     }
 
     /// Forgets everything.

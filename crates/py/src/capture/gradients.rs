@@ -3,6 +3,9 @@
 //! A hook on each node of the graph that belongs to a result, or leads to an argument, sees what the node takes and what
 //! it gives. No node is added and none changed, so the order in which gradients are summed stays as it was, and an
 //! argument's gradient is this call's contribution alone. The call is written when the last of its hooks has seen its node.
+//!
+//! A graph may outlive the step it was made in. What its backward pass gives belongs to the step in which it runs, where
+//! another call may have the name already: the name says how many steps ago the call was made.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,6 +18,7 @@ use super::call::Begun;
 use super::failures::Of;
 use super::graph::{Share, Watched};
 use super::recorder::Recorder;
+use super::state::StepId;
 use super::tensors::Describe;
 
 /// What has come of a backward call so far.
@@ -22,6 +26,10 @@ pub(super) struct Arriving {
     /// The forward call.
     call: Arc<str>,
     parent: Option<Arc<str>>,
+    /// The step of the forward call.
+    made_in: StepId,
+    /// The step of this pass, once a part of it has arrived.
+    step: StepId,
     /// For each result, the gradient that arrived, as JSON.
     results: Vec<Option<Vec<u8>>>,
     arguments: Vec<Contribution>,
@@ -56,6 +64,8 @@ impl Recorder {
         let arriving = Arc::new(Mutex::new(Arriving {
             call: begun.name,
             parent: begun.parent,
+            made_in: begun.step,
+            step: begun.step,
             results: vec![None; results],
             arguments: arguments.collect(),
             fired: vec![false; nodes.len()],
@@ -79,8 +89,9 @@ impl Recorder {
             }
             let name = lock(&call).name();
             let flushed = self.torch.plainly(py, || {
-                complete(self, py, &call)?;
+                let completed = complete(self, py, &call);
                 let finished = lock(&call).take();
+                completed?;
                 self.write_backward(finished)
             });
             result = result.and(self.guarded(py, Of::New(&name), flushed).map(|_| ()));
@@ -89,9 +100,16 @@ impl Recorder {
     }
 
     fn write_backward(&self, finished: Finished) -> PyResult<()> {
-        let Finished { name, parent, results, arguments } = finished;
-        if self.plan.scopes_backward() && !self.locked(|state| self.plan.in_scope(&name, &mut state.scope)) {
-            self.locked(|state| state.ledger.skip("not selected"));
+        let Finished { step, name, parent, results, arguments } = finished;
+        let is_left_out = self.plan.scopes_backward()
+            && self.locked(|state| {
+                let is_left_out = state.id == step && !self.plan.in_scope(&name, &mut state.scope);
+                if is_left_out {
+                    state.ledger.skip("not selected");
+                }
+                is_left_out
+            });
+        if is_left_out {
             return Ok(());
         }
         let mut line = b"{\"call\":".to_vec();
@@ -119,20 +137,19 @@ impl Recorder {
             separator = b",";
         }
         line.extend_from_slice(b"}}\n");
-        if self.plan.has_scope() {
-            self.locked(|state| self.plan.leave_scope(&name, &mut state.scope));
-        }
-        self.append(|state| {
+        self.append(step, |state| {
+            self.plan.leave_scope(&name, &mut state.scope);
             state.append(&[&line])?;
             state.ledger.recorded += 1;
             Ok(())
         })
+        .map(|_| ())
     }
 }
 
-/// The number of a node in the autograd graph.
 /// A backward call, ready to be written.
 struct Finished {
+    step: StepId,
     name: String,
     parent: Option<String>,
     results: Vec<Option<Vec<u8>>>,
@@ -140,18 +157,42 @@ struct Finished {
 }
 
 impl Arriving {
-    /// The name in this pass over the graph: the second is `Tensor.mul@2.0.backward`.
+    /// The name in this pass over the graph: the second is `Tensor.mul@2.0.backward`, one over the graph of the step
+    /// before is `Tensor.mul@-1.0.backward`.
     fn name(&self) -> String {
-        let Some((base, number)) = self.call.rsplit_once(".forward") else { return self.call.to_string() };
-        if self.passes == 0 {
-            return format!("{base}.backward{number}");
+        let pass = if self.passes > 0 { format!("@{}", self.passes + 1) } else { String::new() };
+        marked_backward(&self.call, &format!("{}{pass}", self.age()))
+    }
+
+    /// The parent in this pass: the backward call of the module, as old as this one.
+    fn parent(&self) -> Option<String> {
+        self.parent.as_deref().map(|parent| marked_backward(parent, &self.age()))
+    }
+
+    /// How many steps ago the call was made, as names have it.
+    fn age(&self) -> String {
+        match self.step.since(self.made_in) {
+            0 => String::new(),
+            steps => format!("@-{steps}"),
         }
-        let pass = self.passes + 1;
-        // The number of a module call stands behind its direction, that of an API call before.
-        match base.rsplit_once('.').filter(|_| number.is_empty()) {
-            Some((base, number)) => format!("{base}@{pass}.{number}.backward"),
-            None => format!("{base}@{pass}.backward{number}"),
+    }
+
+    /// Meets the pass that the next hook belongs to. What has come of one in a step that is over is lost.
+    fn meet(&mut self, recorder: &Recorder) {
+        if self.has_begun() && self.step != recorder.locked(|state| state.id) {
+            self.take();
         }
+        if !self.has_begun() {
+            self.step = recorder.locked(|state| {
+                state.ledger.meet();
+                state.id
+            });
+        }
+    }
+
+    /// Where what arrives is recorded.
+    fn at(&self) -> (StepId, String) {
+        (self.step, self.name())
     }
 
     /// Whether a part of this pass has arrived.
@@ -165,8 +206,9 @@ impl Arriving {
         self.passes += 1;
         self.fired.fill(false);
         Finished {
+            step: self.step,
             name,
-            parent: self.parent.as_deref().map(|parent| parent.replacen(".forward", ".backward", 1)),
+            parent: self.parent(),
             results: self.results.iter_mut().map(Option::take).collect(),
             arguments: self
                 .arguments
@@ -180,6 +222,16 @@ impl Arriving {
     }
 }
 
+/// The name of the backward call of a call, with a mark behind its base; as it is, where that is no forward call.
+fn marked_backward(call: &str, mark: &str) -> String {
+    let Some((base, number)) = call.rsplit_once(".forward") else { return call.to_owned() };
+    // The number of a module call stands behind its direction, that of an API call before.
+    match base.rsplit_once('.').filter(|_| number.is_empty()) {
+        Some((base, number)) => format!("{base}{mark}.{number}.backward"),
+        None => format!("{base}{mark}.backward{number}"),
+    }
+}
+
 /// Sums up gradients of which not all parts have come, and will not any more.
 fn complete(recorder: &Recorder, py: Python<'_>, call: &Mutex<Arriving>) -> PyResult<()> {
     let count = lock(call).arguments.len();
@@ -189,8 +241,8 @@ fn complete(recorder: &Recorder, py: Python<'_>, call: &Mutex<Arriving>) -> PyRe
             continue;
         }
         let sum = add(recorder, py, &parts)?;
-        let name = lock(call).name();
-        let text = describe(recorder, sum, &name, "output", argument)?;
+        let at = lock(call).at();
+        let text = describe(recorder, sum, &at, "output", argument)?;
         lock(call).arguments[argument].text = text;
     }
     Ok(())
@@ -251,24 +303,31 @@ impl GradientHook {
         let (Ok(given), Ok(taken)) = (given.cast::<PyTuple>(), taken.cast::<PyTuple>()) else {
             // Compiled autograd, to see what a backward pass does: there are no gradients yet.
             let note = "a backward pass was compiled: its gradients are not seen";
-            recorder.locked(|state| state.ledger.note(note.to_owned()));
+            recorder.locked(|state| state.note(note.to_owned()));
             return Ok(());
         };
-        if let Some(why) = recorder.over_limit() {
+        let limit = recorder.over_limit().filter(|_| !lock(&self.call).has_begun());
+        if let Some(why) = limit {
             // Once for each call, however many hooks it has.
             if self.index == 0 {
-                recorder.locked(|state| state.ledger.skip(why));
+                recorder.locked(|state| {
+                    state.ledger.meet();
+                    state.ledger.skip(why);
+                });
             }
             return Ok(());
         }
         let seen = recorder.torch.plainly(py, || self.see(recorder, given, taken));
-        match seen {
-            Ok(()) => Ok(()),
-            seen => {
-                let name = lock(&self.call).name();
-                recorder.guarded(py, Of::New(&name), seen).map(|_| ())
-            }
+        if seen.is_ok() {
+            return Ok(());
         }
+        let (name, has_begun) = {
+            let arriving = lock(&self.call);
+            (arriving.name(), arriving.has_begun())
+        };
+        // What has arrived of it is still recorded.
+        let of = if has_begun { Of::Beside(&name) } else { Of::New(&name) };
+        recorder.guarded(py, of, seen).map(|_| ())
     }
 }
 
@@ -286,9 +345,13 @@ impl GradientHook {
             let finished = lock(&self.call).take();
             recorder.write_backward(finished)?;
         }
-        let name = lock(&self.call).name();
+        let at = {
+            let mut arriving = lock(&self.call);
+            arriving.meet(recorder);
+            arriving.at()
+        };
         for share in &self.taken {
-            let text = describe(recorder, share.of(recorder, taken)?, &name, "input", share.owner)?;
+            let text = describe(recorder, share.of(recorder, taken)?, &at, "input", share.owner)?;
             lock(&self.call).results[share.owner] = text;
         }
         for share in &self.given {
@@ -297,7 +360,7 @@ impl GradientHook {
             let expected = lock(&self.call).arguments[argument].expected;
             let whole = if expected > 1 { self.sum(recorder, argument, gradient)? } else { Some(gradient) };
             if let Some(whole) = whole {
-                let text = describe(recorder, whole, &name, "output", argument)?;
+                let text = describe(recorder, whole, &at, "output", argument)?;
                 lock(&self.call).arguments[argument].text = text;
             }
         }
@@ -343,7 +406,7 @@ impl GradientHook {
 fn describe(
     recorder: &Recorder,
     gradient: Bound<'_, PyAny>,
-    call: &str,
+    (step, call): &(StepId, String),
     part: &str,
     position: usize,
 ) -> PyResult<Option<Vec<u8>>> {
@@ -354,7 +417,8 @@ fn describe(
     let stem = recorder.plan.saves(call).then(|| format!("{call}.{part}.{position}"));
     let requires_grad = gradient.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
     let mut text = Vec::with_capacity(256);
-    let describe = Describe { recorder, file: stem.as_deref(), source: None, is_recompute: false };
+    let file = stem.as_deref();
+    let describe = Describe { recorder, step: *step, file, source: None, is_recompute: false };
     describe.push(&gradient, requires_grad, &mut text)?;
     Ok(Some(text))
 }

@@ -1,7 +1,7 @@
 //! Arguments and results as `dump.json` describes them.
 //!
-//! Plain values and containers are written here, tensors by [`Describe`]; a value of any other kind is put to the front,
-//! once per kind if it has nothing to say of it.
+//! Plain values and containers are written here, tensors by [`Describe`]; a value of any other kind is put to the front
+//! each time.
 
 use std::sync::Arc;
 
@@ -10,9 +10,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use ulpscope_formats::json::push_text;
 
-use super::flow::is_blank;
+use super::flow::{is_blank, overwrites_first};
 use super::numbers::{push_float, push_int};
 use super::recorder::Recorder;
+use super::state::StepId;
 use super::tensors::Describe;
 
 /// Containers within containers that are followed; the older tool's limit.
@@ -29,6 +30,8 @@ pub(super) struct Met {
 /// One walk over the arguments or the results of a call.
 pub(super) struct Walk<'a> {
     pub(super) recorder: &'a Recorder,
+    /// The step that the call belongs to.
+    step: StepId,
     /// The name of the call.
     pub(super) call: &'a str,
     /// `input`, `output`, `kwargs`, `parameters`: what files are named by.
@@ -46,9 +49,10 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(recorder: &'a Recorder, call: &'a str, part: &'static str) -> Walk<'a> {
+    pub(super) fn new(recorder: &'a Recorder, step: StepId, call: &'a str, part: &'static str) -> Walk<'a> {
         Walk {
             recorder,
+            step,
             call,
             part,
             path: String::new(),
@@ -205,7 +209,7 @@ impl<'a> Walk<'a> {
             None
         };
         let is_blank = match &source {
-            Some(source) => is_blank(source) && !source.contains(".input."),
+            Some(source) => is_blank(source) && self.is_overwritten(),
             None => self.part == "output" && is_blank(self.call),
         };
         let stem = (self.saves && !is_blank).then(|| match self.path.as_str() {
@@ -214,6 +218,7 @@ impl<'a> Walk<'a> {
         });
         let describe = Describe {
             recorder: self.recorder,
+            step: self.step,
             file: stem.as_deref(),
             source,
             is_recompute: self.is_recompute,
@@ -221,6 +226,15 @@ impl<'a> Walk<'a> {
         match is_blank {
             true => describe.push_blank(tensor, requires_grad, out),
             false => describe.push(tensor, requires_grad, out),
+        }
+    }
+
+    /// Whether the call does no more than write to what stands here.
+    fn is_overwritten(&self) -> bool {
+        match self.part {
+            "input" => self.path.split('.').next() == Some("0") && overwrites_first(self.call),
+            "kwargs" => self.path == "out" || self.path.starts_with("out."),
+            _ => false,
         }
     }
 

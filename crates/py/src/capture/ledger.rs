@@ -9,9 +9,14 @@ use super::numbers::push_int;
 /// Different reasons kept for failures; further ones are counted together.
 const MAX_REASONS: usize = 100;
 
+/// Why a call was left out that was met, and of which nothing else was known when the ledger was written: another thread
+/// was about to record it.
+const OVERTAKEN: &str = "began as the step ended";
+
 /// Counts of one rank in one step.
 #[derive(Default)]
 pub(super) struct Ledger {
+    seen: u64,
     pub(super) recorded: u64,
     skipped: BTreeMap<&'static str, u64>,
     failed: BTreeMap<String, u64>,
@@ -20,7 +25,12 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Counts a call that is left out on purpose.
+    /// Counts a call, before anything is done about it. It is then recorded, left out, or fails.
+    pub(super) fn meet(&mut self) {
+        self.seen += 1;
+    }
+
+    /// Counts a call that was met as one that is left out on purpose.
     pub(super) fn skip(&mut self, why: &'static str) {
         *self.skipped.entry(why).or_default() += 1;
     }
@@ -39,23 +49,28 @@ impl Ledger {
         count(&mut self.notes, text);
     }
 
-    /// Every call that was seen was recorded, left out, or failed.
-    fn seen(&self) -> u64 {
-        self.recorded + self.skipped.values().sum::<u64>() + self.failed.values().sum::<u64>()
+    /// Calls that were met, and neither recorded nor left out, and did not fail.
+    fn overtaken(&self) -> u64 {
+        let known = self.recorded + self.skipped.values().sum::<u64>() + self.failed.values().sum::<u64>();
+        self.seen.saturating_sub(known)
     }
 
     /// Whether there is nothing to say.
     pub(super) fn is_empty(&self) -> bool {
-        self.seen() == 0 && self.notes.is_empty()
+        self.seen == 0 && self.notes.is_empty()
     }
 
     /// The line of the journal.
     pub(super) fn push(&self, ended: Option<&str>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"ledger\":{\"seen\":");
-        push_int(self.seen().into(), out);
+        push_int(self.seen.into(), out);
         out.extend_from_slice(b",\"recorded\":");
         push_int(self.recorded.into(), out);
-        push_counts(b",\"skipped\":{", self.skipped.iter().map(|(why, count)| (*why, *count)), out);
+        let mut skipped = self.skipped.clone();
+        if self.overtaken() > 0 {
+            skipped.insert(OVERTAKEN, self.overtaken());
+        }
+        push_counts(b",\"skipped\":{", skipped.into_iter(), out);
         push_counts(b",\"failed\":{", self.failed.iter().map(|(why, count)| (why.as_str(), *count)), out);
         push_counts(b",\"unread\":{", self.unread.iter().map(|(why, count)| (why.as_str(), *count)), out);
         out.extend_from_slice(b",\"notes\":[");

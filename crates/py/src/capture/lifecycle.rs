@@ -1,5 +1,9 @@
 //! Switching on and off, and from step to step.
+//!
+//! Other threads may record all the while. A step ends under one lock, by which its state is taken away and the next
+//! one's put in its place; its dump is made afterwards, of what nobody can add to any more.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -39,28 +43,52 @@ impl Recorder {
         let removed = self.hooks.remove(py);
         let flushed = self.flush_gradients(py);
         self.is_collecting.store(false, Ordering::Relaxed);
-        let finished = self.finish(py, true);
+        let settled = self.locked(State::settle);
+        let finished = self.make_dump(py, settled, false);
+        if finished.is_ok() {
+            self.locked(State::is_settled);
+        }
+        let finished = self.guarded(py, Of::Beside("the dump"), finished).map(|_| ());
         let removed = self.guarded(py, Of::Beside("hooks"), removed).map(|_| ());
         removed.and(flushed).and(finished)
     }
 
-    /// Ends a step.
-    pub(super) fn end_step(&self, py: Python<'_>, wants_dump: bool) -> PyResult<()> {
+    /// Ends a step, and goes on to the next, which is recorded in a folder if it is wanted.
+    pub(super) fn end_step(
+        &self,
+        py: Python<'_>,
+        wants_dump: bool,
+        next_folder: Option<PathBuf>,
+    ) -> PyResult<()> {
         if !self.is_own_process() {
             return Ok(());
         }
         let flushed = self.flush_gradients(py);
-        let opened = match wants_dump || self.locked(|state| !state.ledger.is_empty()) {
-            true => self.append(|_| Ok(())),
+        let is_wanted = next_folder.is_some();
+        let (mut over, forgotten) = self.locked(|state| {
+            let over = state.turn(next_folder);
+            (over, self.flow.turn(state.id))
+        });
+        drop(forgotten);
+        if !is_wanted {
+            self.switch_off_calls();
+            self.is_collecting.store(false, Ordering::Relaxed);
+        }
+        self.modules.forget_spans();
+        self.hooks.drop_dead(py);
+        let (_, known) = over.so_far();
+        let opened = match wants_dump || over.has_something_to_say() {
+            true => over.begin_files(&self.plan),
             false => Ok(()),
         };
-        let opened = self.guarded(py, Of::Beside("the dump"), opened).map(|_| ());
-        let finished = self.finish(py, false);
-        self.hooks.drop_dead(py);
-        self.locked(State::next_step);
-        self.modules.forget_spans();
-        self.flow.forget();
-        flushed.and(opened).and(finished)
+        let settled = opened.and_then(|()| over.settle());
+        let finished = self.make_dump(py, settled, true);
+        let (_, written) = over.so_far();
+        self.locked(|state| {
+            state.add_earlier(written.saturating_sub(known));
+            state.ended = state.ended.take().or(over.ended);
+        });
+        flushed.and(self.guarded(py, Of::Beside("the dump"), finished).map(|_| ()))
     }
 
     /// Says that the rank has another folder.
@@ -70,19 +98,22 @@ impl Recorder {
         self.guarded(py, Of::Beside("the folder of the rank"), moved).map(|_| ())
     }
 
-    /// Makes the dump of what is in the journal, which is removed only once the dump has all of it.
-    fn finish(&self, py: Python<'_>, keeps_journal: bool) -> PyResult<()> {
-        let settled = self.locked(State::settle);
-        let finished = settled.map_err(|error| PyOSError::new_err(error.to_string())).and_then(|settled| {
-            let Some((folder, is_behind)) = settled else { return Ok(()) };
-            let made = py.detach(|| if is_behind { journal::make_dump(&folder) } else { Ok(()) });
-            made.map_err(|error| PyOSError::new_err(error.to_string()))?;
-            self.locked(State::is_settled);
-            if keeps_journal {
-                return Ok(());
+    /// Makes the dump of what is in the journal of a step that was settled. The journal is removed, if the step is over,
+    /// once the dump has all of it.
+    fn make_dump(
+        &self,
+        py: Python<'_>,
+        settled: io::Result<Option<(PathBuf, bool)>>,
+        is_over: bool,
+    ) -> PyResult<()> {
+        let settled = settled.map_err(|error| PyOSError::new_err(error.to_string()))?;
+        let Some((folder, is_behind)) = settled else { return Ok(()) };
+        let made = py.detach(|| {
+            if is_behind {
+                journal::make_dump(&folder)?;
             }
-            journal::remove(&folder).map_err(|error| PyOSError::new_err(error.to_string()))
+            if is_over { journal::remove(&folder) } else { Ok(()) }
         });
-        self.guarded(py, Of::Beside("the dump"), finished).map(|_| ())
+        made.map_err(|error| PyOSError::new_err(error.to_string()))
     }
 }

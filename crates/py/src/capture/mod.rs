@@ -6,8 +6,9 @@
 //! modules ──► enter_module, leave_module ┤    frames ──► stacks (interned)                               ├─► Journal
 //! autograd ──► gradient hooks ───────────┘    tensors ──► flow (who made them)                           ┘
 //! ```
-//! One Rust call per captured call does everything; Python is asked only about what is seen for the first time (what a
-//! function is called, what a stack looks like, how an unusual value reads), through the [`torch_api::Torch`] table.
+//! One Rust call per captured call does everything. Python is asked what a function is called and what a stack looks like
+//! when it is seen for the first time, and how a value or tensor out of the ordinary reads, through the
+//! [`torch_api::Torch`] table.
 //!
 //! Nothing recorded may depend on, or change, what the program computes: tensors are read where they lie, no
 //! operation of torch is run on a tensor in ordinary memory, and the autograd graph is only looked at.

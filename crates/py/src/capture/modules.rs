@@ -105,7 +105,7 @@ pub(super) fn leave(recorder: usize, name: &str) {
     });
 }
 
-/// Whether this thread is in any module call of a recorder.
+/// Whether this thread is in no module call of a recorder.
 pub(super) fn is_outermost(recorder: usize) -> bool {
     innermost(recorder).is_none()
 }

@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_formats::file::Format;
 use ulpscope_kernels::DigestKind;
 
@@ -152,7 +153,8 @@ impl Plan {
 
     /// Whether the ends of the scope are backward calls; otherwise a backward call goes with its forward one.
     pub(super) fn scopes_backward(&self) -> bool {
-        self.scope.as_ref().is_some_and(|(first, _)| first.contains(".backward"))
+        let is_backward = |name: &str| matches!(parse_key(name), (_, _, CallKind::Backward));
+        self.scope.as_ref().is_some_and(|(first, _)| is_backward(first))
     }
 }
 

@@ -13,14 +13,14 @@ use pyo3::types::{PyDict, PyTuple};
 use super::call::{Arguments, Begun, Kind};
 use super::failures::Of;
 use super::flow::Flow;
-use super::frames::Stacks;
+use super::frames::{Stack, Stacks};
 use super::functions::Functions;
 use super::gradients::Started;
 use super::hooks::Hooks;
 use super::modules::{self, Level, Modules, Name};
 use super::plan::Plan;
 use super::seen::{give_hint, see_call};
-use super::state::State;
+use super::state::{State, StepId};
 use super::torch_api::Torch;
 use crate::input::Input;
 
@@ -109,7 +109,7 @@ impl Recorder {
         }
         let base: Arc<str> = format!("{prefix}.{name}").into();
         let begun = self.torch.plainly(py, || {
-            let stack = self.stacks.current(py, &self.torch)?;
+            let stack = self.stack(py)?;
             self.begin_call(py, &base, Kind::Api, stack.as_deref(), Arguments { args, kwargs })
         });
         let begun = self.guarded(py, Of::New(&base), begun)?;
@@ -131,6 +131,9 @@ impl Recorder {
     /// Notes that a call raised.
     fn raised(&self, py: Python<'_>, call: &OpenCall) -> PyResult<()> {
         let Some(begun) = call.take() else { return Ok(()) };
+        if !self.is_collecting() {
+            return Ok(());
+        }
         let raised = self.raised_call(&begun, None);
         self.guarded(py, begun.of().borrowed(), raised).map(|_| ())
     }
@@ -195,7 +198,7 @@ impl Recorder {
             return Ok(Some(OpenCall { begun: Mutex::new(Some(begun)) }));
         }
         let begun = self.torch.plainly(py, || {
-            let stack = self.stacks.current(py, &self.torch)?;
+            let stack = self.stack(py)?;
             self.begin_call(py, &name.base, Kind::Module, stack.as_deref(), arguments)
         });
         let Some(begun) = self.guarded(py, Of::New(&name.base), begun)? else { return Ok(None) };
@@ -255,7 +258,9 @@ impl Recorder {
 
     /// Adds a note to the ledger.
     fn note(&self, text: String) {
-        self.locked(|state| state.ledger.note(text));
+        if self.is_own_process() {
+            self.locked(|state| state.note(text));
+        }
     }
 
     /// Records from now on, for the folder of a rank in a step. It is made when there is something to write.
@@ -284,9 +289,11 @@ impl Recorder {
     }
 
     /// Ends the step: its dump is whole, and counters begin anew. A step in which nothing was recorded has a dump if the
-    /// ledger has something to say, or if one is wanted.
-    fn next_step(&self, py: Python<'_>, wants_dump: bool) -> PyResult<()> {
-        self.end_step(py, wants_dump)
+    /// ledger has something to say, or if one is wanted. What other threads call meanwhile is recorded in the folder of
+    /// the next step, or not at all if that is not wanted.
+    #[pyo3(signature = (wants_dump, next_folder))]
+    fn next_step(&self, py: Python<'_>, wants_dump: bool, next_folder: Option<PathBuf>) -> PyResult<()> {
+        self.end_step(py, wants_dump, next_folder)
     }
 }
 
@@ -318,19 +325,33 @@ impl Recorder {
         self.plan.level != "L0"
     }
 
-    /// Appends to the journal. What cannot be written ends the recording.
-    pub(super) fn append<T>(&self, with: impl FnOnce(&mut State) -> std::io::Result<T>) -> PyResult<T> {
+    /// Where Python is now. A call is met even if that cannot be told.
+    pub(super) fn stack(&self, py: Python<'_>) -> PyResult<Option<Arc<Stack>>> {
+        self.stacks.current(py, &self.torch).inspect_err(|_| self.locked(|state| state.ledger.meet()))
+    }
+
+    /// Appends to the journal of a step; nothing if that is over, or stopped. What cannot be written ends the
+    /// recording.
+    pub(super) fn append<T>(
+        &self,
+        step: StepId,
+        with: impl FnOnce(&mut State) -> std::io::Result<T>,
+    ) -> PyResult<Option<T>> {
         let appended = self.locked(|state| {
-            state.open(&self.plan)?;
-            with(state)
+            if !state.takes(step) {
+                return Ok(None);
+            }
+            state.begin_files(&self.plan)?;
+            with(state).map(Some)
         });
         appended.map_err(|error| PyOSError::new_err(error.to_string()))
     }
 
-    /// Makes the file of a tensor and tells its name.
-    pub(super) fn save_tensor(&self, stem: &str, input: Input<'_>) -> PyResult<String> {
+    /// Makes the file of a tensor and tells its name; nothing if the step is over.
+    pub(super) fn save_tensor(&self, step: StepId, stem: &str, input: Input<'_>) -> PyResult<Option<String>> {
         let tensor = input.into_lone_tensor()?;
-        self.append(|state| Ok(state.save(stem, &tensor)))?
+        self.append(step, |state| Ok(state.save(stem, &tensor)))?
+            .transpose()
             .map_err(|error| PyOSError::new_err(error.to_string()))
     }
 }
@@ -346,7 +367,9 @@ fn own_parameters<'py>(module: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict
     let py = module.py();
     let own = module.getattr(intern!(py, "_parameters"))?;
     let parameters = PyDict::new(py);
-    for (name, parameter) in own.cast::<PyDict>()?.iter() {
+    // Of a module that was compiled by TorchScript it is no dictionary, but is asked like one.
+    for pair in own.call_method0(intern!(py, "items"))?.try_iter()? {
+        let (name, parameter): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair?.extract()?;
         if !parameter.is_none() {
             parameters.set_item(name, parameter)?;
         }

@@ -30,11 +30,11 @@ impl Recorder {
             || !self.plan.has_scope() && self.plan.has_listed(&call);
         let why_not = if is_wanted { self.over_limit() } else { Some("not selected") };
         if let Some(why) = why_not {
-            self.locked(|state| state.ledger.skip(why));
+            self.leave_out(why);
             return Ok(());
         }
         let recorded = self.torch.plainly(py, || self.push_parameter_gradient(py, &call, name, gradient));
-        self.guarded(py, Of::New(&call), recorded).map(|_| ())
+        self.guarded(py, Of::Unmet(&call), recorded).map(|_| ())
     }
 
     fn push_parameter_gradient(
@@ -44,12 +44,14 @@ impl Recorder {
         name: &str,
         gradient: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        let step = self.locked(|state| state.id);
         let stem = self.plan.saves(call).then(|| format!("{call}.{name}"));
         let mut item = Vec::with_capacity(256);
-        let describe = Describe { recorder: self, file: stem.as_deref(), source: None, is_recompute: false };
+        let file = stem.as_deref();
+        let describe = Describe { recorder: self, step, file, source: None, is_recompute: false };
         let requires_grad = gradient.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
         describe.push(gradient, requires_grad, &mut item)?;
-        self.append(|state| {
+        let appended = self.append(step, |state| {
             let (id, is_known) = state.growing(call);
             let mut line = Vec::with_capacity(item.len() + 64);
             if is_known {
@@ -67,9 +69,24 @@ impl Recorder {
             line.extend_from_slice(&item);
             line.extend_from_slice(b"]}}\n");
             state.append(&[&line])?;
-            state.ledger.recorded += u64::from(!is_known);
+            if !is_known {
+                state.ledger.meet();
+                state.ledger.recorded += 1;
+            }
             Ok(())
-        })
+        })?;
+        if appended.is_none() {
+            self.leave_out("began as the step ended");
+        }
+        Ok(())
+    }
+
+    /// Counts something that is seen, and left out.
+    fn leave_out(&self, why: &'static str) {
+        self.locked(|state| {
+            state.ledger.meet();
+            state.ledger.skip(why);
+        });
     }
 
     /// Records a value under a name and number of the user's own.
@@ -84,16 +101,24 @@ impl Recorder {
             return Ok(());
         }
         let call = format!("{name}.{number}");
+        if let Some(why) = self.over_limit() {
+            self.leave_out(why);
+            return Ok(());
+        }
+        let step = self.locked(|state| {
+            state.ledger.meet();
+            state.id
+        });
         let saved = self.torch.plainly(py, || {
             let mut line = b"{\"call\":".to_vec();
             push_text(&format!("{call}.debug"), &mut line);
             line.extend_from_slice(b",\"data\":");
-            let mut walk = Walk::new(self, &call, "debug");
+            let mut walk = Walk::new(self, step, &call, "debug");
             walk.has_sources = false;
             walk.item(value, &mut line)?;
             drop(walk);
             line.extend_from_slice(b"}\n");
-            self.append(|state| {
+            self.append(step, |state| {
                 state.append(&[&line])?;
                 state.ledger.recorded += 1;
                 Ok(())

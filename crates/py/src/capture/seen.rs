@@ -11,6 +11,7 @@ use super::call::{Arguments, Begun, Kind};
 use super::failures::Of;
 use super::functions::{Function, Treatment};
 use super::recorder::Recorder;
+use super::state::StepId;
 
 thread_local! {
     /// What the next call is, for operators whose name torch does not tell.
@@ -40,16 +41,22 @@ pub(super) fn see_call<'py>(
     if !recorder.is_on() {
         return func.call(args, kwargs);
     }
-    if func.get_type().is(&recorder.torch.property_read) {
-        return recorder.read_property(func, args, kwargs);
+    if func.get_type().is(&recorder.torch.property_access) {
+        return match is_assignment(func, args) {
+            true => recorder.assign_property(func, args, kwargs),
+            false => recorder.read_property(func, args, kwargs),
+        };
     }
     let described = recorder.functions.describe(&recorder.torch, func);
-    let Some(function) = recorder.guarded(py, Of::New("a function"), described)? else {
+    let Some(function) = recorder.guarded(py, Of::Unmet("a function"), described)? else {
         return func.call(args, kwargs);
     };
     match function.treatment {
         Treatment::Pass => {
-            recorder.locked(|state| state.ledger.skip("metadata"));
+            recorder.locked(|state| {
+                state.ledger.meet();
+                state.ledger.skip("metadata");
+            });
             return func.call(args, kwargs);
         }
         Treatment::Through => return func.call(args, kwargs),
@@ -69,6 +76,10 @@ pub(super) fn see_call<'py>(
     recorder.guarded(py, Of::New(&function.base), began)?;
     let result = func.call(args, kwargs);
     let Some(begun) = begun else { return result };
+    // The call itself may have ended the recording, or have come back in another process.
+    if !recorder.is_collecting() {
+        return result;
+    }
     let of = begun.of();
     match &result {
         Ok(output) => {
@@ -77,7 +88,7 @@ pub(super) fn see_call<'py>(
                 let Some(begun) = begun.take() else { return Ok(()) };
                 let changed = match function.changes_input {
                     true => {
-                        recorder.note_changed(args, &begun.name)?;
+                        recorder.note_changed(args, &begun)?;
                         args.get_item(0).ok()
                     }
                     false => None,
@@ -94,6 +105,17 @@ pub(super) fn see_call<'py>(
     result
 }
 
+/// Whether a property is given a value: `descriptor.__set__` and `descriptor.__get__` are of one type.
+fn is_assignment(access: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>) -> bool {
+    args.len() > 1 && is_called(access, "__set__")
+}
+
+/// Whether a function, or a property, has a name.
+fn is_called(object: &Bound<'_, PyAny>, name: &str) -> bool {
+    let found = object.getattr(intern!(object.py(), "__name__"));
+    found.is_ok_and(|found| found.cast::<PyString>().is_ok_and(|found| found == name))
+}
+
 impl Recorder {
     fn begin_function(
         &self,
@@ -102,9 +124,10 @@ impl Recorder {
         arguments: Arguments<'_, '_>,
     ) -> PyResult<Begun> {
         let hint = HINT.take();
-        let stack = self.stacks.current(py, &self.torch)?;
+        let stack = self.stack(py)?;
         let base = function.name_for(hint, stack.as_deref());
-        let passed = stack.as_ref().map(|stack| function.as_passed(stack, arguments)).transpose()?;
+        let passed = stack.as_ref().map(|stack| function.as_passed(stack, arguments)).transpose();
+        let passed = passed.inspect_err(|_| self.locked(|state| state.ledger.meet()))?;
         let arguments = match passed.as_ref().and_then(Option::as_ref) {
             Some((args, kwargs)) => Arguments { args, kwargs: Some(kwargs) },
             None => arguments,
@@ -127,48 +150,79 @@ impl Recorder {
         Ok(result)
     }
 
+    /// A tensor whose elements are replaced has them from where the others come from. No call of its own: it is counted.
+    fn assign_property<'py>(
+        &self,
+        set: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let result = set.call(args, kwargs)?;
+        self.locked(|state| {
+            state.ledger.meet();
+            state.ledger.skip("assigned to a property");
+        });
+        let noted = self.torch.plainly(set.py(), || self.note_assignment(set, args));
+        self.guarded(set.py(), Of::Beside("a property"), noted)?;
+        Ok(result)
+    }
+
+    fn note_assignment(&self, set: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let property = set.getattr(intern!(set.py(), "__self__"))?;
+        if !["data", "real", "imag"].iter().any(|name| is_called(&property, name)) {
+            return Ok(());
+        }
+        let (owner, value) = (args.get_item(0)?, args.get_item(1)?);
+        let step = self.flow.step();
+        let source = match self.torch.is_tensor(&value)? {
+            true => self.flow.source(&self.torch, &value)?,
+            false => None,
+        };
+        self.flow.note(&self.torch, step, &owner, source.unwrap_or_else(|| Arc::from("outside")))
+    }
+
     fn note_property(
         &self,
         get: &Bound<'_, PyAny>,
         args: &Bound<'_, PyTuple>,
         result: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        let step = self.flow.step();
         let owner = args.get_item(0)?;
         let Some(source) = self.flow.source(&self.torch, &owner)? else { return Ok(()) };
-        let property = get.getattr(intern!(get.py(), "__self__"))?.getattr(intern!(get.py(), "__name__"));
-        let is_gradient = property.is_ok_and(|name| {
-            name.cast::<PyString>().is_ok_and(|name| name.to_string_lossy().trim_start_matches('_') == "grad")
-        });
+        let property = get.getattr(intern!(get.py(), "__self__"))?;
+        let is_gradient = is_called(&property, "grad") || is_called(&property, "_grad");
         let source = match (is_gradient, source.strip_prefix("parameter:")) {
             (false, _) => source,
             (true, Some(parameter)) => format!("gradient:{parameter}").into(),
             (true, None) => return Ok(()),
         };
-        self.flow.note(&self.torch, result, source)
+        self.flow.note(&self.torch, step, result, source)
     }
 
     /// Notes that a call changed its first argument, or the tensors in it, without returning them.
-    fn note_changed(&self, args: &Bound<'_, PyTuple>, call: &str) -> PyResult<()> {
+    fn note_changed(&self, args: &Bound<'_, PyTuple>, begun: &Begun) -> PyResult<()> {
         let Ok(first) = args.get_item(0) else { return Ok(()) };
+        let call = &begun.name;
         if self.torch.is_tensor(&first)? {
-            self.note_changed_tensor(&first, format!("{call}.input.0"))?;
+            self.note_changed_tensor(&first, begun.step, format!("{call}.input.0"))?;
         } else if let Ok(items) = first.try_iter() {
             for (position, item) in items.enumerate() {
                 let item = item?;
                 if self.torch.is_tensor(&item)? {
-                    self.note_changed_tensor(&item, format!("{call}.input.0.{position}"))?;
+                    self.note_changed_tensor(&item, begun.step, format!("{call}.input.0.{position}"))?;
                 }
             }
         }
         Ok(())
     }
 
-    fn note_changed_tensor(&self, tensor: &Bound<'_, PyAny>, source: String) -> PyResult<()> {
+    fn note_changed_tensor(&self, tensor: &Bound<'_, PyAny>, step: StepId, source: String) -> PyResult<()> {
         let source: Arc<str> = source.into();
         let base = tensor.getattr(intern!(tensor.py(), "_base"))?;
         if !base.is_none() {
-            self.flow.note(&self.torch, &base, Arc::clone(&source))?;
+            self.flow.note(&self.torch, step, &base, Arc::clone(&source))?;
         }
-        self.flow.note(&self.torch, tensor, source)
+        self.flow.note(&self.torch, step, tensor, source)
     }
 }

@@ -1,6 +1,8 @@
 //! What changes while a step is recorded: its files, its counters, its ledger.
 //!
-//! Held behind one lock, under which nothing of Python runs: Python may come back to the recorder.
+//! Held behind one lock, under which nothing of Python runs: Python may come back to the recorder. A step ends by being
+//! taken out of there whole, so that its dump is made while other threads record into the next; whoever began in it
+//! knows its [`StepId`], and finds that it is over.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -16,13 +18,28 @@ use super::ledger::Ledger;
 use super::numbers::push_int;
 use super::plan::{Plan, ScopeState};
 
+/// A step of this run, counted by their ends: the user's own numbers need not be in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct StepId(u64);
+
+impl StepId {
+    /// How many steps lie between this one and an earlier one, which counts.
+    pub(super) fn since(self, earlier: StepId) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
 /// The state of the step that is being recorded.
 #[derive(Default)]
 pub(super) struct State {
+    pub(super) id: StepId,
     step: Option<Step>,
-    /// Where the files of the step will be, once there is something to write.
-    folder: PathBuf,
+    /// Where the files of the step will be, once there is something to write; nowhere, if the step is not wanted.
+    folder: Option<PathBuf>,
+    /// Whether lines are taken: not while the dump is made of those that are there.
+    is_open: bool,
     counters: HashMap<Arc<str>, u64>,
+    /// Goes on from step to step: no journal has an id of another.
     ids: u64,
     pub(super) ledger: Ledger,
     /// Calls recorded and bytes written in the steps before.
@@ -72,24 +89,36 @@ impl Step {
 impl State {
     /// Says where a step is to be recorded. Its files are made with the first thing that is.
     pub(super) fn aim(&mut self, folder: PathBuf) {
-        self.folder = folder;
+        self.folder = Some(folder);
+        self.is_open = true;
     }
 
-    /// Begins the files of a step, unless they have begun.
-    pub(super) fn open(&mut self, plan: &Plan) -> io::Result<()> {
-        if self.step.is_some() || self.ended.is_some() {
+    /// Whether what belongs to a step can be recorded: it is this one, and it takes lines.
+    pub(super) fn takes(&self, step: StepId) -> bool {
+        self.is_open && self.id == step
+    }
+
+    /// Begins the files of a step, unless they have begun, or there is no folder for them.
+    pub(super) fn begin_files(&mut self, plan: &Plan) -> io::Result<()> {
+        let Some(folder) = self.folder.as_ref().filter(|_| self.step.is_none() && self.ended.is_none())
+        else {
             return Ok(());
-        }
-        match Step::create(&self.folder, plan) {
+        };
+        match Step::create(folder, plan) {
             Ok(step) => {
                 self.step = Some(step);
                 Ok(())
             }
             Err(error) => {
-                self.end(&format!("{}: {error}", self.folder.display()));
+                self.end(&format!("{}: {error}", folder.display()));
                 Err(error)
             }
         }
+    }
+
+    /// Whether the step is to have a dump, though nothing of it was recorded: because the ledger has something to say.
+    pub(super) fn has_something_to_say(&self) -> bool {
+        self.folder.is_some() && !self.ledger.is_empty()
     }
 
     /// Calls recorded and bytes written in all steps.
@@ -105,7 +134,7 @@ impl State {
         *counter - 1
     }
 
-    /// A number that no other call has in the journal of this step.
+    /// A number that no other call has.
     pub(super) fn next_id(&mut self) -> u64 {
         self.ids += 1;
         self.ids
@@ -157,8 +186,16 @@ impl State {
             step.journal.move_to(&folder)?;
             step.files.moved_to(&folder);
         }
-        self.folder = folder;
+        self.folder = Some(folder);
         Ok(())
+    }
+
+    /// Adds a note to the ledger.
+    pub(super) fn note(&mut self, text: String) {
+        self.ledger.note(text);
+        if let Some(step) = &mut self.step {
+            step.is_behind = true;
+        }
     }
 
     /// Makes the file of a tensor and tells its name.
@@ -179,8 +216,10 @@ impl State {
         self.ended.get_or_insert_with(|| format!("cannot write: {error}"));
     }
 
-    /// Writes the ledger. Tells the folder, and whether there is anything in its journal that the dump lacks.
+    /// Takes no more lines, until it is aimed again, and writes the ledger. Tells the folder, and whether there is
+    /// anything in its journal that the dump lacks.
     pub(super) fn settle(&mut self) -> io::Result<Option<(PathBuf, bool)>> {
+        self.is_open = false;
         let Some(step) = &mut self.step else { return Ok(None) };
         if step.is_behind {
             let mut line = Vec::new();
@@ -191,17 +230,31 @@ impl State {
         Ok(Some((step.journal.folder().to_owned(), step.is_behind)))
     }
 
-    /// Says that the dump has all that is in the journal.
+    /// Says that the dump has all that was in the journal when it was settled.
     pub(super) fn is_settled(&mut self) {
-        if let Some(step) = &mut self.step {
+        if let Some(step) = self.step.as_mut().filter(|_| !self.is_open) {
             step.is_behind = false;
         }
     }
 
-    /// Makes room for the next step: counters begin anew.
-    pub(super) fn next_step(&mut self) {
-        let (ended, earlier) = (self.ended.take(), self.so_far());
-        *self = State { ended, earlier, ..State::default() };
+    /// Counts bytes that were written to the steps before.
+    pub(super) fn add_earlier(&mut self, bytes: u64) {
+        self.earlier.1 += bytes;
+    }
+
+    /// Goes on to the next step, which is recorded in a folder if it is wanted, and hands out the one that is over:
+    /// counters begin anew.
+    pub(super) fn turn(&mut self, folder: Option<PathBuf>) -> State {
+        let next = State {
+            id: StepId(self.id.0 + 1),
+            is_open: folder.is_some(),
+            folder,
+            ids: self.ids,
+            ended: self.ended.clone(),
+            earlier: self.so_far(),
+            ..State::default()
+        };
+        std::mem::replace(self, next)
     }
 }
 

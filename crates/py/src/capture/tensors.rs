@@ -11,6 +11,7 @@ use ulpscope_tensor::{DType, View};
 
 use super::numbers::{push_int, push_no_stats, push_non_finite, push_stats};
 use super::recorder::Recorder;
+use super::state::StepId;
 use crate::input::Input;
 
 /// Tensors of this many bytes are measured without the GIL: less is over before another thread could take it.
@@ -22,6 +23,8 @@ const HUGE: usize = 8 << 20;
 /// How a tensor is described; docs/dumps.md has the keys.
 pub(super) struct Describe<'a> {
     pub(super) recorder: &'a Recorder,
+    /// The step that it is recorded in.
+    pub(super) step: StepId,
     /// The name of its file without suffix, if it is to have one.
     pub(super) file: Option<&'a str>,
     pub(super) source: Option<Arc<str>>,
@@ -119,7 +122,7 @@ impl Describe<'_> {
         let file = match self.file {
             // Torch has no such files, and says no more than that the dtype is unknown.
             Some(_) if dtype == DType::HiF8 => None,
-            Some(stem) => Some(self.recorder.save_tensor(stem, input)?),
+            Some(stem) => self.recorder.save_tensor(self.step, stem, input)?,
             None => None,
         };
         let digest = digest.map(|digest| digest.to_string());

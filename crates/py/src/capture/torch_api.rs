@@ -9,8 +9,8 @@ pub(super) struct Torch {
     pub(super) tensor: Py<PyType>,
     pub(super) parameter: Py<PyType>,
     pub(super) size: Py<PyType>,
-    /// The type of `descriptor.__get__`, which is how a read property shows in a function mode.
-    pub(super) property_read: Py<PyType>,
+    /// The type of `descriptor.__get__` and `descriptor.__set__`, which is how a property shows in a function mode.
+    pub(super) property_access: Py<PyType>,
     accumulate_grad: Py<PyType>,
     without_modes: Py<PyAny>,
     graph_task: Py<PyAny>,
@@ -20,7 +20,7 @@ pub(super) struct Torch {
     get_frame: Py<PyAny>,
     modes: Py<PyAny>,
     weak_reference: Py<PyAny>,
-    /// The front: `function`, `stack`, `value`, `tensor`, `add`, `warn`.
+    /// The front: `function`, `stack`, `value`, `tensor`, `add`, `part_of`, `take_part`, `warn`.
     pub(super) front: Py<PyAny>,
 }
 
@@ -36,7 +36,7 @@ impl Torch {
             tensor: class(&torch, "Tensor")?,
             parameter: class(&torch.getattr("nn")?, "Parameter")?,
             size: class(&torch, "Size")?,
-            property_read: shape.get_type().unbind(),
+            property_access: shape.get_type().unbind(),
             accumulate_grad: class(&c.getattr("_functions")?, "AccumulateGrad")?,
             without_modes: c.getattr("DisableTorchFunction")?.unbind(),
             graph_task: c.getattr("_current_graph_task_id")?.unbind(),
