@@ -96,7 +96,9 @@ def test_every_bit_is_the_same(name: str, level: str, tmp_path: Path) -> None:
     assert changed(alone(name), found, level) == []
     assert list(left_behind(before, snapshot())) == []
     written = ledgers(tmp_path)
+    in_dumps = [len(json.loads(file.read_text())["data"]) for file in sorted(tmp_path.glob("**/dump.json"))]
     assert written
+    assert [ledger["recorded"] for ledger in written] == in_dumps
     for ledger in written:
         assert ledger["seen"] == ledger["recorded"] + sum(ledger["skipped"].values())
         assert "began as the step ended" not in ledger["skipped"]

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ulpscope_formats::json::push_text;
 
+use super::backward_names::backward_name;
 use super::buffers::Buffer;
 use super::frames::Stack;
 use super::graph::sequence_of;
@@ -67,11 +68,11 @@ impl Begun {
     }
 
     /// A call that is only gone into and left.
-    pub(super) fn unrecorded(name: Arc<str>, kind: Kind) -> Begun {
+    pub(super) fn unrecorded(name: Arc<str>, kind: Kind, step: StepId) -> Begun {
         Begun {
             name,
             kind,
-            step: StepId::default(),
+            step,
             id: None,
             is_wanted: false,
             parent: None,
@@ -362,11 +363,6 @@ impl Recorder {
             }
         });
     }
-}
-
-/// The name of the backward call of a forward call.
-pub(super) fn backward_name(forward: &str) -> Option<String> {
-    forward.rsplit_once(".forward").map(|(base, number)| format!("{base}.backward{number}"))
 }
 
 /// The place of a tensor in the autograd graph.

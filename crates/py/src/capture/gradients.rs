@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use ulpscope_formats::json::push_text;
 
+use super::backward_names::marked_backward_name;
 use super::call::Begun;
 use super::failures::Of;
 use super::graph::{Share, Watched};
@@ -161,12 +162,15 @@ impl Arriving {
     /// before is `Tensor.mul@-1.0.backward`.
     fn name(&self) -> String {
         let pass = if self.passes > 0 { format!("@{}", self.passes + 1) } else { String::new() };
-        marked_backward(&self.call, &format!("{}{pass}", self.age()))
+        let mark = format!("{}{pass}", self.age());
+        marked_backward_name(&self.call, &mark).unwrap_or_else(|| self.call.to_string())
     }
 
     /// The parent in this pass: the backward call of the module, as old as this one.
     fn parent(&self) -> Option<String> {
-        self.parent.as_deref().map(|parent| marked_backward(parent, &self.age()))
+        let parent = self.parent.as_deref()?;
+        // One that is a backward call already stays as it is.
+        Some(marked_backward_name(parent, &self.age()).unwrap_or_else(|| parent.to_owned()))
     }
 
     /// How many steps ago the call was made, as names have it.
@@ -219,16 +223,6 @@ impl Arriving {
                 })
                 .collect(),
         }
-    }
-}
-
-/// The name of the backward call of a call, with a mark behind its base; as it is, where that is no forward call.
-fn marked_backward(call: &str, mark: &str) -> String {
-    let Some((base, number)) = call.rsplit_once(".forward") else { return call.to_owned() };
-    // The number of a module call stands behind its direction, that of an API call before.
-    match base.rsplit_once('.').filter(|_| number.is_empty()) {
-        Some((base, number)) => format!("{base}{mark}.{number}.backward"),
-        None => format!("{base}{mark}.backward{number}"),
     }
 }
 
@@ -310,10 +304,7 @@ impl GradientHook {
         if let Some(why) = limit {
             // Once for each call, however many hooks it has.
             if self.index == 0 {
-                recorder.locked(|state| {
-                    state.ledger.meet();
-                    state.ledger.skip(why);
-                });
+                recorder.leave_out(why);
             }
             return Ok(());
         }

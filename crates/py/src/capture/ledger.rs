@@ -11,7 +11,7 @@ const MAX_REASONS: usize = 100;
 
 /// Why a call was left out that was met, and of which nothing else was known when the ledger was written: another thread
 /// was about to record it.
-const OVERTAKEN: &str = "began as the step ended";
+pub(super) const OVERTAKEN: &str = "began as the step ended";
 
 /// Counts of one rank in one step.
 #[derive(Default)]

@@ -194,7 +194,7 @@ impl Recorder {
                 is_listed: around.is_some_and(|level| level.is_listed),
                 is_muted,
             });
-            let begun = Begun::unrecorded(Arc::clone(&name.base), Kind::Module);
+            let begun = Begun::unrecorded(Arc::clone(&name.base), Kind::Module, self.flow.step());
             return Ok(Some(OpenCall { begun: Mutex::new(Some(begun)) }));
         }
         let begun = self.torch.plainly(py, || {
@@ -323,6 +323,14 @@ impl Recorder {
     /// Whether calls within modules are recorded, too.
     pub(super) fn sees_apis(&self) -> bool {
         self.plan.level != "L0"
+    }
+
+    /// Counts something that is seen, and left out.
+    pub(super) fn leave_out(&self, why: &'static str) {
+        self.locked(|state| {
+            state.ledger.meet();
+            state.ledger.skip(why);
+        });
     }
 
     /// Where Python is now. A call is met even if that cannot be told.

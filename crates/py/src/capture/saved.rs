@@ -6,6 +6,7 @@ use ulpscope_formats::json::push_text;
 
 use super::failures::Of;
 use super::items::Walk;
+use super::ledger::OVERTAKEN;
 use super::numbers::push_int;
 use super::recorder::Recorder;
 use super::tensors::Describe;
@@ -76,17 +77,9 @@ impl Recorder {
             Ok(())
         })?;
         if appended.is_none() {
-            self.leave_out("began as the step ended");
+            self.leave_out(OVERTAKEN);
         }
         Ok(())
-    }
-
-    /// Counts something that is seen, and left out.
-    fn leave_out(&self, why: &'static str) {
-        self.locked(|state| {
-            state.ledger.meet();
-            state.ledger.skip(why);
-        });
     }
 
     /// Records a value under a name and number of the user's own.

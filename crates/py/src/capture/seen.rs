@@ -53,10 +53,7 @@ pub(super) fn see_call<'py>(
     };
     match function.treatment {
         Treatment::Pass => {
-            recorder.locked(|state| {
-                state.ledger.meet();
-                state.ledger.skip("metadata");
-            });
+            recorder.leave_out("metadata");
             return func.call(args, kwargs);
         }
         Treatment::Through => return func.call(args, kwargs),
@@ -158,10 +155,7 @@ impl Recorder {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let result = set.call(args, kwargs)?;
-        self.locked(|state| {
-            state.ledger.meet();
-            state.ledger.skip("assigned to a property");
-        });
+        self.leave_out("assigned to a property");
         let noted = self.torch.plainly(set.py(), || self.note_assignment(set, args));
         self.guarded(set.py(), Of::Beside("a property"), noted)?;
         Ok(result)

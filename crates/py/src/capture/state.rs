@@ -23,7 +23,7 @@ use super::plan::{Plan, ScopeState};
 pub(super) struct StepId(u64);
 
 impl StepId {
-    /// How many steps lie between this one and an earlier one, which counts.
+    /// How many steps before this one an earlier one was.
     pub(super) fn since(self, earlier: StepId) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
