@@ -25,7 +25,7 @@ _log = logging.getLogger("ulpscope")
 
 
 class _Front:
-    """What the recorder asks Python: of functions and stacks once, of unusual values and tensors each time."""
+    """What the recorder asks Python: of functions and stacks once, of unusual values each time."""
 
     def __init__(self) -> None:
         self.function = Functions().describe
