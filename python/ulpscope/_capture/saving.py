@@ -35,6 +35,12 @@ class Savings:
             if gradients.found:
                 self._write(gradients)
 
+    def forget(self) -> None:
+        """Waits for no gradients any more, and records none."""
+        waiting, self._waiting = self._waiting, []
+        for gradients in waiting:
+            gradients.remove()
+
     def _write(self, gradients: _Gradients) -> None:
         if gradients in self._waiting:
             self._waiting.remove(gradients)
