@@ -115,14 +115,14 @@ import torch.distributed as dist
 
 class TestModulesImportedMeanwhile:
     def test_they_have_torchs_own_functions_afterwards(self, tmp_path: Path, imported: Any) -> None:
+        before = snapshot()
         own = [torch.jit.trace, torch.distributed.all_reduce, torch.distributed.init_process_group]
         with ulpscope.capture(tmp_path):
             module = imported(TAKES_ALONG)
             assert module.all_reduce is not own[1]
-        assert [module.trace, module.all_reduce, module.init_process_group] == own
-        assert all(
-            one is other for one, other in zip([module.trace, module.all_reduce], own[:2], strict=True)
-        )
+        taken = [module.trace, module.all_reduce, module.init_process_group]
+        assert all(one is other for one, other in zip(taken, own, strict=True))
+        assert list(left_behind(before, snapshot())) == []
 
     def test_what_they_have_is_recorded_in_the_next_wanted_step(self, tmp_path: Path, imported: Any) -> None:
         run = ulpscope.capture(tmp_path, level="mix", step=[0, 2])
