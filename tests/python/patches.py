@@ -116,7 +116,7 @@ def ours_in_modules() -> list[str]:
         names = getattr(module, "__dict__", None)
         if not isinstance(names, dict) or str(names.get("__name__")).startswith("ulpscope"):
             continue
-        classes = {id(kind): kind for kind in list(names.values()) if isinstance(kind, type)}
+        classes = {id(kind): kind for kind in list(names.values()) if issubclass(type(kind), type)}
         for holder in (module, *classes.values()):
             if isinstance(holder, type) and str(holder.__module__).startswith("ulpscope"):
                 continue
@@ -130,9 +130,10 @@ def ours_in_modules() -> list[str]:
 
 def is_of_capture(value: Any) -> bool:
     """Whether a value is a wrapper: a function that capture has defined, or an object of such a class."""
-    if isinstance(value, classmethod | staticmethod):
+    # By type(): some values of torch's modules warn as soon as they are asked for their class.
+    if type(value) in (classmethod, staticmethod):
         value = value.__func__
-    if isinstance(value, FunctionType):
+    if type(value) is FunctionType:
         return value.__code__.co_filename.startswith(CAPTURE)
     return str(type(value).__module__).startswith("ulpscope._capture")
 
