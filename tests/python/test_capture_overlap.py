@@ -39,6 +39,7 @@ class TestInOneProcess:
         with pytest.raises(RuntimeError, match="one capture at a time") as refused:
             second.start()
         assert str(tmp_path / "first") in str(refused.value)
+        assert list((tmp_path / "second").iterdir()) == []
         model(x)
         first.close()
         second.close()

@@ -92,10 +92,16 @@ class Run:
             models.roots_of(model)
         # A place that cannot be written to is told now, not in the middle of a run.
         self._settings.dump_path.mkdir(parents=True, exist_ok=True)
+        had_folders = self._lock is not None
         if self._is_wanted_rank():
             self._take_folders()
         if self._settings.level != "debug" or self.gives_way:
-            turns.begin(self)
+            try:
+                turns.begin(self)
+            except RuntimeError:
+                if not had_folders:
+                    self._release_folders()
+                raise
         if model is not None:
             self._model = model
         if not self._closes_at_exit:
@@ -214,9 +220,12 @@ class Run:
         try:
             self._recorder.next_step(False)
         finally:
-            if self._lock is not None:
-                self._lock.release()
-                self._lock = None
+            self._release_folders()
+
+    def _release_folders(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def _is_wanted(self) -> bool:
         return (not self._settings.step or self._step in self._settings.step) and self._is_wanted_rank()
