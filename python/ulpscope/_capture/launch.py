@@ -122,7 +122,7 @@ class _Recording:
         run = Run(self._settings, gives_way=True)
         try:
             run.start()
-        except (OSError, SettingsError) as error:
+        except SettingsError as error:
             print(f"ulpscope: error: {error}; nothing is recorded", file=sys.stderr)
             return
         self._run = run
