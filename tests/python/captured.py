@@ -48,7 +48,7 @@ def capture_of(dump_path: Path, program: Any, **settings: Any) -> Captured:
 
 
 class Net(torch.nn.Module):
-    """Two layers of one kind, and what is around them."""
+    """Three layers of one kind, and what is around them."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Finds what a tool left behind in torch: replaced functions, hooks, modes of the thread that looks."""
+"""Finds what a tool left behind: replaced functions, anything of ours in any module, hooks, modes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from types import ModuleType
+from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -15,6 +16,8 @@ import torch._dynamo
 import torch.distributed
 from torch import Tensor, nn
 from torch.autograd.graph import Node
+
+import ulpscope
 
 # Places in which tools that record calls have been seen to replace things.
 PLACES = (
@@ -64,6 +67,9 @@ MOVING = ("torch._dynamo.", "torch.compiler.", "threading._", "builtins._")
 # The same, of what can be called.
 REMEMBERED = ("__warningregistry__", "most_recent_backend")
 
+# Where the code of capture is.
+CAPTURE = str(Path(ulpscope.__file__).with_name("_capture"))
+
 Snapshot = dict[str, dict[str, Any]]
 
 
@@ -85,6 +91,7 @@ def snapshot() -> Snapshot:
             seen[place] = (
                 dict(vars(holder)) if plain else {name: getattr(holder, name) for name in dir(holder)}
             )
+    seen["anything of ours"] = dict.fromkeys(ours_in_modules(), True)
     hooks, optimizer = nn.modules.module, sys.modules["torch.optim.optimizer"]
     names = [name for name in vars(hooks) if name.startswith("_global_") and name.endswith("hooks")]
     seen["global module hooks"] = {name: len(getattr(hooks, name)) for name in names}
@@ -100,6 +107,35 @@ def snapshot() -> Snapshot:
         ),
     }
     return seen
+
+
+def ours_in_modules() -> list[str]:
+    """Every name in a module, or in a class of one, that has something of capture for a value."""
+    found = []
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if not isinstance(names, dict) or str(names.get("__name__")).startswith("ulpscope"):
+            continue
+        classes = {id(kind): kind for kind in list(names.values()) if issubclass(type(kind), type)}
+        for holder in (module, *classes.values()):
+            if isinstance(holder, type) and str(holder.__module__).startswith("ulpscope"):
+                continue
+            found += [
+                f"{getattr(holder, '__name__', holder)}.{name}"
+                for name, value in list(vars(holder).items())
+                if is_of_capture(value)
+            ]
+    return found
+
+
+def is_of_capture(value: Any) -> bool:
+    """Whether a value is a wrapper: a function that capture has defined, or an object of such a class."""
+    # By type(): some values of torch's modules warn as soon as they are asked for their class.
+    if type(value) in (classmethod, staticmethod):
+        value = value.__func__
+    if type(value) is FunctionType:
+        return value.__code__.co_filename.startswith(CAPTURE)
+    return str(type(value).__module__).startswith("ulpscope._capture")
 
 
 def modes_of_this_thread() -> tuple[int, int]:

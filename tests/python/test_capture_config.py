@@ -255,6 +255,8 @@ class TestConfig:
             "level": None,
             "step": None,
             "risk_level": "",
+            "load": "",
+            "dump_enable": None,
             "statistics": None,
         }
         assert read(tmp_path, config) == Settings.from_keywords("d")
@@ -268,6 +270,14 @@ class TestConfig:
             ({"risk_level": "FOCUS"}, "risk_level FOCUS: all calls are recorded here; select some with list"),
             ({"risk_level": "CORE"}, "risk_level CORE: all calls are recorded here"),
             ({"statistics": {"device": "host"}}, "device changes nothing here"),
+            ({"task": "tensor", "tensor": {"host": "10.0.0.1"}}, "tensor.host changes nothing here"),
+            ({"task": "tensor", "tensor": {"port": 7}}, "tensor.port changes nothing here"),
+            ({"task": "tensor", "tensor": {"nfs_path": "n"}}, "tensor.nfs_path changes nothing here"),
+            ({"task": "tensor", "tensor": {"tls_path": "t"}}, "tensor.tls_path changes nothing here"),
+            (
+                {"task": "tensor", "tensor": {"online_run_ut_recompute": True}},
+                "tensor.online_run_ut_recompute changes nothing here, tensors are written to dump_path",
+            ),
             (
                 {"level": "debug", "statistics": {"tensor_list": ["a"]}},
                 "tensor_list changes nothing at level debug",
@@ -277,10 +287,10 @@ class TestConfig:
     def test_keys_that_change_nothing_are_said_once(
         self, tmp_path: Path, keys: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        level = keys.get("level", "L1")
+        level, task = keys.get("level", "L1"), keys.get("task", "statistics")
         namespaces = keys.get("custom_op_namespaces", ["_C_ascend"])
         assert read(tmp_path, {"dump_path": "d", **keys}) == Settings.from_keywords(
-            "d", level=level, custom_op_namespaces=namespaces
+            "d", level=level, task=task, custom_op_namespaces=namespaces
         )
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
         assert said in caplog.text
@@ -292,6 +302,8 @@ class TestConfig:
             {"risk_level": "ALL"},
             {"async_dump": False},
             {"custom_op_namespaces": ["_C_ascend"]},
+            {"task": "tensor", "tensor": {"online_run_ut": False, "online_run_ut_recompute": False}},
+            {"task": "tensor", "tensor": {"nfs_path": "", "host": "", "port": None}},
         ],
     )
     def test_what_is_so_anyhow_is_not_worth_a_word(
@@ -364,6 +376,20 @@ class TestConfig:
             ({"dump_path": "d", "dump_enable": "yes"}, "FILE: dump_enable is 'yes'; expected true or false"),
             ({"dump_path": "d", "risk_level": "LOW"}, "FILE: risk_level is 'LOW'; expected one of"),
             ({"dump_path": "d", "precision": "mid"}, "FILE: precision is 'mid'; expected one of"),
+            ({"dump_path": "d", "rank": False}, "FILE: rank is False; expected numbers from 0 to"),
+            ({"dump_path": "d", "step": False}, "FILE: step is False; expected numbers from 0 to"),
+            ({"dump_path": "d", "level": False}, "FILE: level is False; expected one of L0, L1"),
+            ({"dump_path": "d", "level": 0}, "FILE: level is 0; expected one of L0, L1"),
+            ({"dump_path": "d", "task": False}, "FILE: task is False; expected one of statistics, tensor"),
+            ({"dump_path": "d", "max_calls": False}, "FILE: max_calls is False; expected a number above 0"),
+            (
+                {"dump_path": "d", "statistics": {"list": False}},
+                "FILE: statistics.list is False; expected a list of names",
+            ),
+            (
+                {"dump_path": "d", "task": "tensor", "tensor": {"file_format": False}},
+                "FILE: tensor.file_format is False; expected one of pt, npy, safetensors",
+            ),
             ({"dump_path": "d", "extra_info": "no"}, "FILE: extra_info is 'no'; expected one of true, false"),
         ],
     )
@@ -380,6 +406,8 @@ class TestConfig:
             ({"task": "nan_check"}, "counts the NaN and Inf of every tensor"),
             ({"task": "free_benchmark"}, "record two runs and use ulpscope compare"),
             ({"task": "grad_probe"}, "level L0 or mix records the gradients of parameters"),
+            ({"task": "diff_check"}, "record two runs and use ulpscope compare"),
+            ({"task": "exception_dump"}, "it is for MindSpore; use task statistics or tensor"),
             ({"task": "acc_check"}, "replaying single calls is no part of capture"),
             ({"task": "run_ut"}, "replaying single calls is no part of capture"),
             ({"load": {"path": "x"}}, "load is set, which is not supported"),

@@ -183,7 +183,7 @@ def check_ended_early(folder: Path, whole: Whole) -> int:
 
 
 def test_the_disk_is_full(server: Server, whole: Whole, tmp_path: Path) -> None:
-    """A file system of its own: a megabyte for the journal, promised at once, and one for tensors."""
+    """A file system of its own: room for the journal, promised at once, and a megabyte for tensors."""
     folder = tmp_path / "run"
     disk = folder / "dump"
     disk.mkdir(parents=True)

@@ -312,3 +312,15 @@ for _ in range(3):
         assert late == [f"Functional.linear@-1.{step - 1}.backward"]
         assert json.dumps(found.ledger["notes"]) == "[]"
         assert found.ledger["recorded"] == len(found.calls)
+
+
+def test_a_note_that_comes_after_the_dump_was_made_is_in_the_ledger(tmp_path):
+    run = ulpscope.capture(tmp_path)
+    run.start()
+    torch.ones(2).sin()
+    run.stop()
+    assert Captured(tmp_path).ledger["notes"] == []
+    run._recorder.note("it came late")
+    run.close()
+    assert Captured(tmp_path).ledger["notes"] == ["it came late"]
+    assert not (Captured(tmp_path).folder / "journal.jsonl").exists()

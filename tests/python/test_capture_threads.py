@@ -156,7 +156,7 @@ def test_everything_is_taken_away_even_if_the_last_words_cannot_be_recorded(
 ) -> None:
     from ulpscope._capture import installation
 
-    def add_collectives(patches: Any, recorder: Any) -> Callable[[], None]:
+    def add_collectives(*_: Any) -> Callable[[], None]:
         def flush() -> None:
             raise OSError("no space")
 

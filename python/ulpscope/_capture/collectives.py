@@ -21,6 +21,7 @@ import torch
 from ulpscope._capture.patches import Patches
 from ulpscope._capture.pending import Pending, add_completions
 from ulpscope._capture.recorded import call_recorded
+from ulpscope._capture.switch import Switch
 
 if TYPE_CHECKING:
     from ulpscope._core import OpenCall, Recorder
@@ -103,7 +104,7 @@ _COMPARED = ("isend", "irecv")
 _thread = threading.local()
 
 
-def add_collectives(patches: Patches, recorder: Recorder) -> Callable[[], None]:
+def add_collectives(patches: Patches, recorder: Recorder, switch: Switch) -> Callable[[], None]:
     """Has collectives recorded; returns what is to be called before recording stops."""
     dist = torch.distributed
     if not dist.is_available():
@@ -114,7 +115,7 @@ def add_collectives(patches: Patches, recorder: Recorder) -> Callable[[], None]:
     for name, received in (_RECEIVED | _OF_OBJECTS).items():
         original = getattr(dist, name, None) or getattr(home, name, None)
         if original is not None:
-            replacements.append((original, Collective(recorder, name, original, received, pending)))
+            replacements.append((original, Collective(recorder, switch, name, original, received, pending)))
     if dist.is_initialized():
         # Loaded by distributed tensors when they are first used, which may be later than now.
         importlib.import_module("torch.distributed._functional_collectives")
@@ -122,7 +123,7 @@ def add_collectives(patches: Patches, recorder: Recorder) -> Callable[[], None]:
     for name in _FUNCTIONAL:
         original = getattr(functional, name, None)
         if original is not None:
-            replacements.append((original, _functional(recorder, name, original)))
+            replacements.append((original, _functional(recorder, switch, name, original)))
     compared = [getattr(home, name) for name in _COMPARED]
     patches.add_everywhere(
         replacements, besides=lambda module, original: module is home and original in compared
@@ -141,6 +142,7 @@ class Collective:
     def __init__(
         self,
         recorder: Recorder,
+        switch: Switch,
         name: str,
         original: Callable[..., Any],
         received: tuple[int, tuple[str, ...]] | None,
@@ -148,6 +150,7 @@ class Collective:
     ) -> None:
         functools.update_wrapper(self, original)
         self._recorder = recorder
+        self._switch = switch
         self._name = name
         self.original = original
         self._received = received
@@ -161,7 +164,7 @@ class Collective:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the collective between two words to the recorder."""
-        if getattr(_thread, "is_inside", False):
+        if getattr(_thread, "is_inside", False) or not self._switch.is_on():
             return self.original(*args, **kwargs)
 
         def end(begun: OpenCall, result: Any) -> None:
@@ -213,12 +216,14 @@ def _whole(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _functional(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _functional(
+    recorder: Recorder, switch: Switch, name: str, original: Callable[..., Any]
+) -> Callable[..., Any]:
     whole = _whole(original)
 
     @functools.wraps(original)
     def collective(*args: Any, **kwargs: Any) -> Any:
-        if getattr(_thread, "is_inside", False):
+        if getattr(_thread, "is_inside", False) or not switch.is_on():
             return original(*args, **kwargs)
         return call_recorded(recorder, ("Distributed", name), whole, args, kwargs)
 

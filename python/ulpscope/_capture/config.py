@@ -60,7 +60,8 @@ class Section:
 
     def refuse(self, key: str, instead: str) -> None:
         """Refuses a key that asks for something that is not done here."""
-        if _is_set(self.keys.get(key)):
+        value = self.keys.get(key)
+        if _is_set(value) and not (value is False and key in _FLAGS):
             raise self.error(key, f"is set, which is not supported; {instead}")
 
 
@@ -97,12 +98,12 @@ class Config:
         values = {key: self.keys[key] for key in sorted(_SAME | _OURS) if _is_set(self.keys.get(key))}
         values |= self._look_at_common()
 
-        task = overrides.get("task") or self.keys.get("task") or "statistics"
+        task = _first_set(overrides.get("task"), self.keys.get("task"), "statistics")
         handler = _TASKS.get(task) if isinstance(task, str) else None
         if handler is None:
             supported = ", ".join(name for name, known in _TASKS.items() if known in _RECORDING)
             raise SettingsError("task", f"is {task!r}; expected one of {supported}")
-        level = overrides.get("level") or values.get("level") or "L1"
+        level = _first_set(overrides.get("level"), values.get("level"), "L1")
         # The handler settles the level too: task structure needs one with modules, whoever chose another.
         values |= {"task": task, "level": level} | handler(Section(task, self._section(task)), level)
         values |= {key: value for key, value in overrides.items() if key not in ("task", "level")}
@@ -147,11 +148,11 @@ class Config:
                 "enable_dataloader",
                 "is true, which is not supported; call start, stop and step, or use the command ulpscope run",
             )
-        if keys.get("load") is not None:
+        if _is_set(keys.get("load")):
             raise SettingsError(
                 "load", "is set, which is not supported; inputs of modules are recorded, not replaced"
             )
-        if keys.get("dump_enable") is not None and not isinstance(keys["dump_enable"], bool):
+        if _is_set(keys.get("dump_enable")) and not isinstance(keys["dump_enable"], bool):
             raise SettingsError("dump_enable", f"is {keys['dump_enable']!r}; expected true or false")
         return {"stacks": False} if _word(keys, "extra_info", (True, False)) is False else {}
 
@@ -173,8 +174,11 @@ def _record_statistics(section: Section, level: str) -> dict[str, Any]:
     return values
 
 
-# Keys by which release 1.1 sent tensors to another machine as they were recorded.
+# By which release 1.1 sent tensors to another machine as they were recorded: whether, and then how.
 _ONLINE = frozenset({"nfs_path", "host", "port", "tls_path", "online_run_ut_recompute"})
+
+# Keys of sections that are true or false, where false asks for nothing.
+_FLAGS = frozenset({"online_run_ut", "online_run_ut_recompute"})
 
 
 def _record_tensors(section: Section, level: str) -> dict[str, Any]:
@@ -187,6 +191,10 @@ def _record_tensors(section: Section, level: str) -> dict[str, Any]:
     section.refuse("bench_path", "record both runs and use ulpscope compare")
     section.refuse("online_run_ut", "tensors are written to dump_path")
     section.refuse("backward_input", "level L2 records the operators of the backward pass by itself")
+    for key in sorted(_ONLINE):
+        value = section.keys.get(key)
+        if _is_set(value) and not (value is False and key in _FLAGS):
+            log.warning("config.json: tensor.%s changes nothing here, tensors are written to dump_path", key)
     values = _selection(section) | _digest(section)
     file_format = section.keys.get("file_format")
     if _is_set(file_format):
@@ -252,7 +260,11 @@ _SPELLED = {
 
 def _is_set(value: object) -> bool:
     """Whether a value says anything: the older tools take null, "" and [] for "not given"."""
-    return value is not None and value is not False and value != "" and value != [] and value != {}
+    return value is not None and value != "" and value != [] and value != {}
+
+
+def _first_set(*values: Any) -> Any:
+    return next((value for value in values if _is_set(value)), None)
 
 
 def _word(keys: Mapping[str, Any], key: str, allowed: tuple[Any, ...]) -> Any:

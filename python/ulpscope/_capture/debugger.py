@@ -174,8 +174,8 @@ class _Session:
         self._follow_config()
         if model is not None:
             self._model = model
-        self._started = True
         self._start_run()
+        self._started = True
 
     def stop(self) -> None:
         self._started = False

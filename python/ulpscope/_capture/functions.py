@@ -34,14 +34,14 @@ _PASS = frozenset(
     size dim ndimension numel nelement storage_offset element_size data_ptr get_device dim_order has_names
     is_floating_point is_complex is_signed is_contiguous is_pinned is_shared is_inference is_same_size
     is_set_to is_neg is_conj is_coalesced is_distributed is_storage is_tensor _is_view _is_zerotensor _nnz
-    _indices_nnz storage untyped_storage _typed_storage storage_type type_string names rename_ align_as
+    storage untyped_storage _typed_storage storage_type names rename_ align_as
     refine_names register_hook register_post_accumulate_grad_hook retain_grad requires_grad_
     _make_subclass _has_compatible_shallow_copy_type _clear_non_serializable_cached_data _update_names
     __len__ __repr__ __str__ __format__ __hash__ __dir__ __reduce_ex__ __reduce__ __setstate__ __dlpack__
     __dlpack_device__ __array__ __array_wrap__ __deepcopy__ __cuda_array_interface__ can_cast result_type
     promote_types get_default_dtype device Generator sym_float sym_int sym_ite sym_max sym_min sym_not
     sym_sum _sym_sqrt module_load share_memory_ _assert _dimI _dimV dense_dim sparse_dim q_scale
-    q_zero_point qscheme is_nonzero_static
+    q_zero_point qscheme
     """.split()
 )
 
@@ -93,13 +93,15 @@ class Functions:
     """Tells functions apart. A function that has several names gets the one that models call it by."""
 
     def __init__(self) -> None:
-        self._names: dict[int, tuple[str, str]] = {}
+        # With the function itself: once that were gone, another could have its id.
+        self._names: dict[int, tuple[str, str, Any]] = {}
         for prefix, name, function in _known():
-            self._names.setdefault(id(function), (prefix, name))
+            self._names.setdefault(id(function), (prefix, name, function))
 
     def describe(self, function: Any) -> Function:
         """What a function is; for one that torch does not list, by where it was defined."""
-        prefix, name = self._names.get(id(function)) or _by_definition(function)
+        known = self._names.get(id(function))
+        prefix, name = known[:2] if known is not None else _by_definition(function)
         operators = _OPERATORS.get(name, []) if prefix == "Tensor" else []
         treatment = _treatment(prefix, name)
         # A pooling function has a face in Python, which chooses between results with and without indices.

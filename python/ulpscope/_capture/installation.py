@@ -21,10 +21,16 @@ from ulpscope._capture.patches import Patches
 from ulpscope._capture.ranks import add_process_group
 from ulpscope._capture.recorded import recorded
 from ulpscope._capture.settings import Settings
+from ulpscope._capture.switch import Switch
 from ulpscope._capture.tracing import add_tracers
 from ulpscope._core import Recorder
 
 CustomApis = dict[tuple[Any, str], str]
+
+_OTHERS_UNSEEN = (
+    "capture stepped aside for one thread while there were others: their modules, custom autograd functions, "
+    "collectives and new threads were not seen meanwhile"
+)
 
 
 class Installation:
@@ -39,6 +45,7 @@ class Installation:
         self._tracks_modules = self._sees_modules or settings.layers != "all"
         self._sees_operators = settings.level == "L2"
         self._patches = Patches()
+        self._switch = Switch()
         self._compiled = CompiledRegions(self._suspend, recorder.note)
         self._suspensions = 0
         self._lock = threading.Lock()
@@ -61,22 +68,25 @@ class Installation:
     def _put_in_place(self, model: Any, custom: CustomApis) -> None:
         for prefix, root in models.roots_of(model) if model is not None else ():
             self._add_root(prefix, root)
-        self._patches = Patches()
+        with self._lock:
+            self._patches, self._switch, self._suspensions = Patches(), Switch(), 0
+        switch = self._switch
         if self._tracks_modules:
-            wrappers.add_modules(self._patches, self._recorder, self._discover if model is None else None)
+            discover = self._discover if model is None else None
+            wrappers.add_modules(self._patches, self._recorder, switch, discover)
         if self._sees_apis:
             wrappers.add_operators(self._patches, self._recorder)
             wrappers.add_engine(self._patches, self._with_mode)
             wrappers.add_fast_paths(self._patches, self._without_mode)
-            wrappers.add_autograd_functions(self._patches, self._recorder, self._suspended)
+            wrappers.add_autograd_functions(self._patches, self._recorder, switch, self._suspended)
             for (module, api), prefix in custom.items():
-                wrapped = recorded(self._recorder, prefix, api, getattr(module, api))
+                wrapped = recorded(self._recorder, switch, prefix, api, getattr(module, api))
                 self._patches.add(module, api, wrapped)
         if self._sees_apis or self._sees_operators:
             wrappers.add_threads(self._patches, self._in_thread)
-            self._flush_collectives = add_collectives(self._patches, self._recorder)
-        add_tracers(self._patches, self._suspended, self._recorder.note)
-        add_process_group(self._patches, self._suspended, self._on_rank)
+            self._flush_collectives = add_collectives(self._patches, self._recorder, switch)
+        add_tracers(self._patches, switch, self._suspended, self._recorder.note)
+        add_process_group(self._patches, switch, self._suspended, self._on_rank)
         self._patches.install()
         self._push_modes()
         self._compiled.install()
@@ -95,8 +105,11 @@ class Installation:
         self._pop_modes()
         with self._lock:
             self.installed = False
+            self._switch.off()
+            for place in self._patches.taken_over():
+                self._recorder.note(f"{place} was replaced by the program meanwhile: its replacement stays")
             self._patches.remove()
-            self._suspensions = 0
+            self._patches.recall()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -168,18 +181,24 @@ class Installation:
     def _suspend(self) -> Callable[[], None]:
         """Takes everything away from this thread; returns what puts it back.
 
-        Wrappers are everybody's: they are away for as long as any thread is suspended.
+        Wrappers are everybody's: they are away while any thread is suspended, and the ledger says so.
         """
-        patches = self._patches
         with self._lock:
+            if not self.installed:
+                return _nothing
+            patches, switch = self._patches, self._switch
             self._suspensions += 1
             if self._suspensions == 1:
                 patches.remove()
+        if threading.active_count() > 1:
+            self._recorder.note(_OTHERS_UNSEEN)
+        switch.suspend()
         put_back = [modes.take_function_mode(self._recorder)]
         if self._operators is not None:
             put_back.append(modes.take_dispatch_mode(self._operators))
 
         def resume() -> None:
+            switch.resume()
             with self._lock:
                 if not self.installed or patches is not self._patches:
                     # Recording has stopped meanwhile.
@@ -222,7 +241,7 @@ class Installation:
     @contextlib.contextmanager
     def _with_mode(self) -> Iterator[None]:
         """With the function mode on, on this thread, where it is not already."""
-        if not self._sees_apis or modes.is_function_mode_on(self._recorder):
+        if not self.installed or not self._sees_apis or modes.is_function_mode_on(self._recorder):
             yield
             return
         torch._C._push_on_torch_function_stack(self._recorder)
@@ -230,3 +249,7 @@ class Installation:
             yield
         finally:
             modes.take_function_mode(self._recorder)
+
+
+def _nothing() -> None:
+    """There was nothing in place to take away."""

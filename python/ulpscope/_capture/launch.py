@@ -18,8 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ulpscope._capture import ranks
 from ulpscope._capture.after_import import after_import
 from ulpscope._capture.config import Config
+from ulpscope._capture.folders import FolderLock
 from ulpscope._capture.program import Program, hide_ourselves
 from ulpscope._capture.settings import Settings, SettingsError
 
@@ -75,6 +77,8 @@ class _Recording:
         self._hook: Any = None
         self._has_torch = False
         self._made = _make_folder(settings.dump_path)
+        # Told before the script runs, which takes it only with torch; the rank may not be known before.
+        FolderLock(settings.dump_path, ranks.folder_name(ranks.current_rank())).release()
         self._optimizer: weakref.ref[Any] | None = None
 
     def of(self, program: Program) -> None:
@@ -115,9 +119,14 @@ class _Recording:
 
         from ulpscope._capture.run import Run
 
-        self._run = Run(self._settings)
+        run = Run(self._settings, gives_way=True)
+        try:
+            run.start()
+        except SettingsError as error:
+            print(f"ulpscope: error: {error}; nothing is recorded", file=sys.stderr)
+            return
+        self._run = run
         self._hook = register_optimizer_step_post_hook(self._after_optimizer_step)
-        self._run.start()
 
     def _after_optimizer_step(self, optimizer: Any, args: Any, keywords: Any) -> None:
         # Of several optimizers the first to step gives the beat: one iteration is one step.

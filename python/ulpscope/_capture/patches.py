@@ -1,9 +1,12 @@
-"""Attributes of other modules that are replaced while calls are recorded, and put back afterwards."""
+"""Attributes of other modules that are replaced while calls are recorded, and put back afterwards.
+
+What the program itself has put in the place of ours meanwhile is the program's, and stays.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 _ABSENT: Any = object()
@@ -28,21 +31,30 @@ class _Holders:
             self._wanted.update((id(function), function) for function in functions)
             self._sizes.clear()
             self._modules = 0
-        keys = ["__main__"] if self._modules == len(sys.modules) else list(sys.modules)
+        for key, module, names in self._changed():
+            for name, value in list(names.items()):
+                if id(value) in self._wanted:
+                    self._found.setdefault(id(value), {})[id(module), name] = module, name
+            self._sizes[key] = id(module), len(names)
         self._modules = len(sys.modules)
+        return [self._holders(function) for function in functions]
+
+    def newer(self, functions: dict[int, Any]) -> Iterator[tuple[Any, str, Any]]:
+        """Modules and names that have got one of the functions since ``of`` was asked, by their ids."""
+        for _, module, names in list(self._changed()):
+            for name, value in list(names.items()):
+                if id(value) in functions:
+                    yield module, name, value
+
+    def _changed(self) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+        """Modules that are new, or have got more or fewer names."""
+        keys = ["__main__"] if self._modules == len(sys.modules) else list(sys.modules)
         for key in keys:
             module = sys.modules.get(key)
             # Not every entry is a module with a dictionary of names.
             names = getattr(module, "__dict__", None)
             if isinstance(names, dict) and self._sizes.get(key) != (id(module), len(names)):
-                self._look_through(module, names)
-                self._sizes[key] = id(module), len(names)
-        return [self._holders(function) for function in functions]
-
-    def _look_through(self, module: Any, names: dict[str, Any]) -> None:
-        for name, value in list(names.items()):
-            if id(value) in self._wanted:
-                self._found.setdefault(id(value), {})[id(module), name] = module, name
+                yield key, module, names
 
     def _holders(self, function: Any) -> list[tuple[Any, str]]:
         found = self._found.get(id(function), {}).values()
@@ -57,7 +69,9 @@ class Patches:
 
     def __init__(self) -> None:
         self._wanted: list[tuple[Any, str, Any]] = []
-        self._replaced: list[tuple[Any, str, Any]] = []
+        # With what was there before the first install; what a class inherits is not its own.
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._everywhere: dict[int, tuple[Any, Any]] = {}
 
     def add(self, owner: Any, name: str, replacement: Any) -> None:
         """Has ``owner.name`` replaced from the next ``install`` on."""
@@ -71,24 +85,50 @@ class Patches:
         ``replacements`` are pairs of old and new; ``besides(module, old)`` tells where the old one stays.
         """
         wanted = list(replacements)
+        self._everywhere.update((id(new), (new, old)) for old, new in wanted)
         for (old, new), holders in zip(wanted, _holders.of([old for old, _ in wanted]), strict=True):
             for module, name in holders:
                 if besides is None or not besides(module, old):
                     self.add(module, name, new)
 
     def install(self) -> None:
-        """Replaces everything that was added."""
-        for owner, name, replacement in self._wanted:
-            # What a class inherits is not its own: it is put back by being taken away.
-            original = vars(owner).get(name, _ABSENT)
+        """Replaces everything that was added; again, where it is as it was found the first time."""
+        for owner, name, replacement, original in self._replaced:
+            if _own(owner, name) is original:
+                setattr(owner, name, replacement)
+        for owner, name, replacement in self._wanted[len(self._replaced) :]:
+            original = _own(owner, name)
             setattr(owner, name, replacement)
-            self._replaced.append((owner, name, original))
+            self._replaced.append((owner, name, replacement, original))
 
     def remove(self) -> None:
-        """Puts everything back."""
-        while self._replaced:
-            owner, name, original = self._replaced.pop()
+        """Puts everything back that is still there."""
+        for owner, name, replacement, original in reversed(self._replaced):
+            if _own(owner, name) is not replacement:
+                continue
             if original is _ABSENT:
                 delattr(owner, name)
             else:
                 setattr(owner, name, original)
+
+    def recall(self) -> None:
+        """Takes replacements back from modules that were imported meanwhile, and took them along."""
+        for module, name, new in _holders.newer(self._everywhere):
+            setattr(module, name, self._everywhere[id(new)][1])
+
+    def taken_over(self) -> list[str]:
+        """The places where the program has put something of its own instead, in order."""
+        known = {id(value) for _, _, *values in self._replaced for value in values} | {id(_ABSENT)}
+        return sorted(
+            {_place(owner, name) for owner, name, *_ in self._replaced if id(_own(owner, name)) not in known}
+        )
+
+
+def _own(owner: Any, name: str) -> Any:
+    return vars(owner).get(name, _ABSENT)
+
+
+def _place(owner: Any, name: str) -> str:
+    if isinstance(owner, type):
+        return f"{owner.__module__}.{owner.__qualname__}.{name}"
+    return f"{getattr(owner, '__name__', type(owner).__name__)}.{name}"

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from ulpscope._core import OpenCall, Recorder
 
 
+# Torch's own, whatever stands in their place while calls are recorded; none where torch has no collectives.
+_work: Any = getattr(torch.distributed, "Work", None)
+_is_completed: Any = getattr(_work, "is_completed", None)
+_is_success: Any = getattr(_work, "is_success", None)
+
+
 class _Running:
     """A call that has returned before it was complete."""
 
@@ -42,8 +48,11 @@ class Pending:
         with self._lock:
             self._running.update((id(work), running) for work in works)
 
-    def completed(self, work: Any, raised: bool = False) -> None:
-        """A work is complete. When all of its call are, the buffers are recorded."""
+    def completed(self, work: Any, raised: bool | None = None) -> None:
+        """A work is complete. When all of its call are, the buffers are recorded.
+
+        Whether it failed, it is asked itself, where ``raised`` does not tell.
+        """
         running = self._running.get(id(work))
         if running is None:
             return
@@ -51,7 +60,7 @@ class Pending:
             with self._lock:
                 self._running.pop(id(work), None)
             running.remaining.discard(id(work))
-            if raised:
+            if _has_work_failed(work) if raised is None else raised:
                 self._recorder.raised(running.call)
             elif not running.remaining:
                 # Once only: a call that has ended cannot be ended again.
@@ -64,7 +73,7 @@ class Pending:
                 self._futures[id(future)] = future, work
             future.add_done_callback(lambda done: self.completed(work, raised=_has_failed(done)))
 
-    def waited_for(self, future: Any, raised: bool = False) -> None:
+    def waited_for(self, future: Any, raised: bool) -> None:
         """A future has been waited for."""
         with self._lock:
             found = self._futures.pop(id(future), None)
@@ -79,12 +88,15 @@ class Pending:
             self._futures.clear()
         for running in calls:
             with running.lock:
-                if all(work.is_completed() for work in running.works if id(work) in running.remaining):
-                    self._recorder.end(running.call, running.buffers)
-                else:
+                remaining = [work for work in running.works if id(work) in running.remaining]
+                if not all(_is_complete(work) for work in remaining):
                     self._recorder.note(
                         "an asynchronous collective was not waited for: its result is not recorded"
                     )
+                elif any(_has_work_failed(work) for work in remaining):
+                    self._recorder.raised(running.call)
+                else:
+                    self._recorder.end(running.call, running.buffers)
 
 
 def add_completions(patches: Patches, pending: Pending) -> None:
@@ -92,10 +104,10 @@ def add_completions(patches: Patches, pending: Pending) -> None:
     work = torch.distributed.Work
     for name in ("wait", "synchronize", "result"):
         patches.add(work, name, _waiting(getattr(work, name), pending))
-    is_completed, get_future = work.is_completed, work.get_future
+    get_future = work.get_future
 
     def asked(self: Any) -> bool:
-        answer = bool(is_completed(self))
+        answer = bool(_is_completed(self))
         if answer:
             pending.completed(self)
         return answer
@@ -116,10 +128,26 @@ def add_completions(patches: Patches, pending: Pending) -> None:
         except BaseException:
             pending.waited_for(self, raised=True)
             raise
-        pending.waited_for(self)
+        pending.waited_for(self, raised=False)
         return value
 
     patches.add(future, "wait", future_waited)
+
+
+def _is_complete(work: Any) -> bool:
+    """Whether a work is over; one that cannot tell is not."""
+    try:
+        return bool(_is_completed(work))
+    except Exception:
+        return False
+
+
+def _has_work_failed(work: Any) -> bool:
+    """Whether a work that is over ended with an error; a backend that does not tell is taken at its word."""
+    try:
+        return not _is_success(work)
+    except Exception:
+        return False
 
 
 def _has_failed(future: Any) -> bool:
@@ -138,7 +166,7 @@ def _waiting(original: Callable[..., Any], pending: Pending) -> Callable[..., An
         except BaseException:
             pending.completed(self, raised=True)
             raise
-        pending.completed(self)
+        pending.completed(self, raised=False)
         return result
 
     waited.__name__ = waited.__qualname__ = original.__name__

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-import torch
-
 from ulpscope._capture.patches import Patches
+from ulpscope._capture.switch import Switch
 
 # Set by torchrun, Slurm and MPI, in the order of trust.
 _VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -22,9 +22,9 @@ _MEETING = ("MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK")
 
 def current_rank() -> int | None:
     """The rank by the process group, else by the environment; nothing for a process on its own."""
-    dist = torch.distributed
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank()
+    dist = _distributed()
+    if dist is not None and dist.is_initialized():
+        return int(dist.get_rank())
     for variable in _VARIABLES:
         value = os.environ.get(variable, "")
         if value.isdecimal():
@@ -42,9 +42,15 @@ def folder_name(rank: int | None) -> str:
     return f"proc{os.getpid()}" if _has_company() else "rank"
 
 
+def _distributed() -> Any:
+    """``torch.distributed``, where torch has it; before torch is imported, nothing."""
+    dist = sys.modules.get("torch.distributed")
+    return dist if dist is not None and dist.is_available() else None
+
+
 def _has_company() -> bool:
     """Whether there are signs that this process is one of several that will form a group."""
-    if not torch.distributed.is_available():
+    if "torch" in sys.modules and _distributed() is None:
         return False
     size = os.environ.get("WORLD_SIZE", "")
     if size.isdecimal():
@@ -54,16 +60,21 @@ def _has_company() -> bool:
 
 
 def add_process_group(
-    patches: Patches, suspended: Callable[[], AbstractContextManager[None]], then: Callable[[], None]
+    patches: Patches,
+    switch: Switch,
+    suspended: Callable[[], AbstractContextManager[None]],
+    then: Callable[[], None],
 ) -> None:
     """Has ``then`` called when the process joins a group: only now has it a rank."""
-    dist = torch.distributed
-    if not dist.is_available():
+    dist = _distributed()
+    if dist is None:
         return
     original = dist.init_process_group
 
     @functools.wraps(original)
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        if not switch.is_on():
+            return original(*args, **kwargs)
         # What torch does to join is nothing of the program's, and would be recorded under no rank.
         with suspended():
             result = original(*args, **kwargs)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ulpscope._capture.switch import Switch
     from ulpscope._core import OpenCall, Recorder
 
 
@@ -35,10 +36,14 @@ def call_recorded(
     return output
 
 
-def recorded(recorder: Recorder, prefix: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def recorded(
+    recorder: Recorder, switch: Switch, prefix: str, name: str, function: Callable[..., Any]
+) -> Callable[..., Any]:
     """A function whose calls are recorded."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        if not switch.is_on():
+            return function(*args, **kwargs)
         return call_recorded(recorder, (prefix, name), function, args, kwargs)
 
     call.__name__ = call.__qualname__ = getattr(function, "__name__", name)

@@ -2,6 +2,9 @@
 
 start, stop, step ──► is this step of this rank wanted? ──► Installation.install ──► Recorder ──► journal
                                                        └──► Installation.remove
+
+A run that has started has its turn (``turns.py``) until it stops, and its folders (``folders.py``) until it
+is closed.
 """
 
 from __future__ import annotations
@@ -14,11 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ulpscope._capture import models, ranks, seed, stacks, tensors, values
+from ulpscope._capture import folders, models, ranks, seed, stacks, tensors, turns, values
 from ulpscope._capture.functions import Functions
 from ulpscope._capture.installation import CustomApis, Installation
 from ulpscope._capture.saving import Savings
-from ulpscope._capture.settings import Settings
+from ulpscope._capture.settings import Settings, SettingsError
 from ulpscope._core import Recorder
 
 _log = logging.getLogger("ulpscope")
@@ -41,7 +44,9 @@ class _Front:
 class Run:
     """Records the calls of a program, step by step; see ``ulpscope.capture``."""
 
-    def __init__(self, settings: Settings, model: Any = None) -> None:
+    def __init__(self, settings: Settings, model: Any = None, gives_way: bool = False) -> None:
+        self.gives_way = gives_way
+        self.dump_path = settings.dump_path
         self._settings = settings
         self._model = model
         self._recorder = Recorder(_Front(), settings)
@@ -51,7 +56,12 @@ class Run:
         self._step = settings.init_step
         # Kept when the process leaves its group: its steps stay in the folders of one rank.
         self._rank: int | None = None
+        # The folder of the step that has begun.
         self._aimed_at: Path | None = None
+        self._lock: folders.FolderLock | None = None
+        # Why nothing is recorded although it was started: another has its turn.
+        self._aside: str | None = None
+        self._has_given_way = False
         self._started = False
         self._has_ended_forward = False
         self._closed = False
@@ -76,11 +86,24 @@ class Run:
     def start(self, model: Any = None) -> None:
         """Records from now on. Without a model, levels L0 and mix take the first module that is called."""
         self._check_open()
+        if self._process != os.getpid():
+            return
         if model is not None:
             models.roots_of(model)
-            self._model = model
         # A place that cannot be written to is told now, not in the middle of a run.
         self._settings.dump_path.mkdir(parents=True, exist_ok=True)
+        had_folders = self._lock is not None
+        if self._is_wanted_rank():
+            self._take_folders()
+        if self._settings.level != "debug" or self.gives_way:
+            try:
+                turns.begin(self)
+            except RuntimeError:
+                if not had_folders:
+                    self._release_folders()
+                raise
+        if model is not None:
+            self._model = model
         if not self._closes_at_exit:
             # A program that ends without a word leaves a whole dump all the same.
             atexit.register(self.close)
@@ -94,8 +117,35 @@ class Run:
     def stop(self) -> None:
         """Records nothing more until the next ``start``. What was recorded is in the dump."""
         self._started = False
-        seed.restore_dropout()
+        self._aside = None
+        if self._process != os.getpid():
+            return
+        try:
+            seed.restore_dropout()
+            self._update()
+        finally:
+            turns.end(self)
+
+    def step_aside(self, why: str) -> None:
+        """Records nothing until ``come_back``; each step that this befalls has the reason in its ledger."""
+        if not self._has_given_way:
+            _log.warning("ulpscope run gives way to the script while its own capture records: %s", why)
+            self._has_given_way = True
+        self._aside = why
         self._update()
+
+    def come_back(self) -> None:
+        """Goes on after ``step_aside``."""
+        self._aside = None
+        try:
+            self._update()
+        except Exception as error:
+            # It is the script that is running here, and has nothing to do with it.
+            _log.error("recording ends: %s", error)
+
+    def holds(self, dump_path: Path, rank_folder: str) -> bool:
+        """Whether this run writes to these folders."""
+        return self._lock is not None and self._lock.is_same_as(dump_path, rank_folder)
 
     def end_forward(self) -> None:
         """Records no further calls of this step; the backward of those recorded so far still is."""
@@ -111,6 +161,7 @@ class Run:
         # Also a step in which nothing happened has its dump, which says so.
         self._recorder.next_step(self._started and self._is_wanted(), self._next_folder())
         self._step += 1
+        self._aimed_at = None
         self._has_ended_forward = False
         if self.steps_done:
             seed.restore_dropout()
@@ -125,7 +176,11 @@ class Run:
         if not isinstance(name, str) or not name:
             raise ValueError(f"name: expected a text, found {name!r}")
         self._check_open()
-        if self._is_wanted() and self._process == os.getpid():
+        if self._process != os.getpid():
+            return
+        self._follow_rank()
+        if self._is_wanted():
+            self._take_folders()
             self._aim()
             self._savings.save(variable, name, save_backward)
 
@@ -155,18 +210,31 @@ class Run:
             try:
                 self.stop()
             finally:
-                self._recorder.next_step(False, None)
+                self._end_recording()
 
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("this capture is closed; make another with ulpscope.capture(...)")
 
+    def _end_recording(self) -> None:
+        try:
+            self._recorder.next_step(False, None)
+        finally:
+            self._release_folders()
+
+    def _release_folders(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
     def _is_wanted(self, step: int | None = None) -> bool:
-        settings = self._settings
         step = self._step if step is None else step
-        return (not settings.step or step in settings.step) and (
-            not settings.rank or self._known_rank() in settings.rank
-        )
+        return (not self._settings.step or step in self._settings.step) and self._is_wanted_rank()
+
+    def _is_wanted_rank(self) -> bool:
+        """Whether this rank is wanted; while it is not known it may be."""
+        rank = self._known_rank()
+        return not self._settings.rank or rank is None or rank in self._settings.rank
 
     def _known_rank(self) -> int | None:
         rank = ranks.current_rank()
@@ -183,14 +251,50 @@ class Run:
         following = self._step + 1
         return self._folder(following) if self._started and self._is_wanted(following) else None
 
+    def _take_folders(self) -> None:
+        """Has the folders of this rank for its own, or raises where another capture writes to them."""
+        rank_folder = ranks.folder_name(self._known_rank())
+        if self._lock is None or self._lock.rank_folder != rank_folder:
+            self._settings.dump_path.mkdir(parents=True, exist_ok=True)
+            turns.make_room(self._settings.dump_path, rank_folder)
+            former, self._lock = self._lock, folders.FolderLock(self._settings.dump_path, rank_folder)
+            if former is not None:
+                former.release()
+
     def _joined_group(self) -> None:
-        """Has the step that has begun, perhaps under no rank, go on under the rank that is known now."""
         if self._process != os.getpid():
+            return
+        try:
+            self._follow_rank()
+        except (OSError, SettingsError) as error:
+            if self._settings.strict:
+                raise
+            _log.error("%s; recording ends", error)
+            self.stop()
+        self._update()
+
+    def _follow_rank(self) -> None:
+        """Has the step that has begun, perhaps under no rank, go on under the rank that is known now."""
+        if self._aimed_at is None:
+            return
+        if not self._is_wanted_rank():
+            self._discard_step(self._aimed_at)
             return
         folder = self._folder()
         if folder != self._aimed_at:
+            self._take_folders()
             self._recorder.move_to(folder)
-        self._update()
+            self._aimed_at = folder
+
+    def _discard_step(self, folder: Path) -> None:
+        """Leaves nothing of a step that began before it was known that the rank is not wanted."""
+        self._aimed_at = None
+        if self._installation.installed:
+            self._installation.remove()
+        self._savings.forget()
+        self._recorder.stop()
+        self._end_recording()
+        folders.discard(folder)
 
     def _aim(self) -> None:
         """Has this step recorded: its calls, too, where they are wanted."""
@@ -204,14 +308,20 @@ class Run:
         """Puts everything in place, or takes it away, as this step asks for."""
         if self._process != os.getpid():
             return
-        if self._started and self._is_wanted():
+        wanted = self._started and self._is_wanted()
+        if wanted and self._aside is None:
             self._aim()
             if not self._installation.installed and self._settings.level != "debug":
                 self._install()
-        elif self._installation.installed or self._settings.level == "debug":
+        elif self._installation.installed or self._aside is not None or self._settings.level == "debug":
             try:
                 if self._installation.installed:
                     self._installation.remove()
+                if wanted and self._aside is not None:
+                    # Also a step of which nothing else is recorded says why.
+                    self._aimed_at = self._folder()
+                    self._recorder.collect(self._aimed_at)
+                    self._recorder.note(self._aside)
             finally:
                 self._recorder.stop()
 
@@ -221,6 +331,7 @@ class Run:
         except BaseException:
             self._started = False
             self._recorder.stop()
+            turns.end(self)
             raise
 
     def _reinstall(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,29 +12,56 @@ if TYPE_CHECKING:
     from ulpscope._core import Recorder
 
 
+# Containers within containers that are looked into for tensors, as many as are recorded.
+_MAX_DEPTH = 400
+
+
 class Savings:
-    """Values whose gradients may still come."""
+    """Values that were saved in this step, and those whose gradients may still come."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._waiting: list[_Gradients] = []
+        self._taken: dict[str, set[int]] = {}
 
     def save(self, variable: Any, name: str, with_gradients: bool) -> None:
         """Records a value now, and the gradients of its tensors when the last of them has come."""
-        number = self._recorder.save(name, variable)
+        number = self._number(name, 0)
+        self._recorder.save_as(name, number, variable)
         if with_gradients:
-            gradients = _Gradients(f"{name}_grad", number, self._write)
-            gradients.tree = gradients.watch(variable)
+            gradients = _Gradients(f"{name}_grad", self._write)
+            try:
+                gradients.tree = gradients.watch(variable)
+            except RecursionError:
+                gradients.remove()
+                self._recorder.note(f"{name} is nested too deeply: its gradients are not recorded")
+                return
             if gradients.expected:
+                # The number of the value, unless the user has saved something of this name, too.
+                gradients.number = self._number(gradients.name, number)
                 self._waiting.append(gradients)
 
+    def _number(self, name: str, first: int) -> int:
+        """The first number, from one on, that nothing of this name has in this step."""
+        taken = self._taken.setdefault(name, set())
+        number = next(number for number in itertools.count(first) if number not in taken)
+        taken.add(number)
+        return number
+
     def flush(self) -> None:
-        """Records the gradients that have come of values that wait for more, and waits no longer."""
+        """Ends a step: records the gradients that have come of values that wait for more."""
+        self._taken.clear()
         waiting, self._waiting = self._waiting, []
         for gradients in waiting:
             gradients.remove()
             if gradients.found:
                 self._write(gradients)
+
+    def forget(self) -> None:
+        """Waits for no gradients any more, and records none."""
+        waiting, self._waiting = self._waiting, []
+        for gradients in waiting:
+            gradients.remove()
 
     def _write(self, gradients: _Gradients) -> None:
         if gradients in self._waiting:
@@ -44,16 +72,16 @@ class Savings:
 class _Gradients:
     """The gradients of the tensors in one value, in its own nesting."""
 
-    def __init__(self, name: str, number: int, done: Callable[[_Gradients], None]) -> None:
-        self.name, self.number = name, number
+    def __init__(self, name: str, done: Callable[[_Gradients], None]) -> None:
+        self.name, self.number = name, 0
         self.tree: Any = None
         self.expected = 0
         self.found: dict[int, torch.Tensor] = {}
         self._done = done
         self._handles: list[Any] = []
 
-    def watch(self, value: Any) -> Any:
-        """The value with the numbers of its tensors in their place."""
+    def watch(self, value: Any, depth: int = 0) -> Any:
+        """The value with the numbers of its tensors in their place, as deep as it is recorded."""
         if isinstance(value, torch.Tensor):
             if not value.requires_grad:
                 return None
@@ -61,19 +89,34 @@ class _Gradients:
             self.expected += 1
             self._handles.append(value.register_hook(self._hook(number)))  # type: ignore[no-untyped-call]
             return number
+        if depth > _MAX_DEPTH:
+            return None
+        # Loops, not comprehensions, which are a second frame on each level before Python 3.12.
+        tree: Any = None
         if isinstance(value, list | tuple):
-            return [self.watch(item) for item in value]
-        if isinstance(value, dict):
-            return {key: self.watch(item) for key, item in value.items()}
-        return None
+            tree = []
+            for item in value:
+                tree.append(self.watch(item, depth + 1))
+        elif isinstance(value, dict):
+            tree = {}
+            for key, item in value.items():
+                tree[key] = self.watch(item, depth + 1)
+        return tree
 
     def collect(self, tree: Any) -> Any:
         """The gradients in the place of the numbers."""
+        gradients: Any = None
         if isinstance(tree, list):
-            return [self.collect(item) for item in tree]
-        if isinstance(tree, dict):
-            return {key: self.collect(item) for key, item in tree.items()}
-        return self.found.get(tree) if tree is not None else None
+            gradients = []
+            for item in tree:
+                gradients.append(self.collect(item))
+        elif isinstance(tree, dict):
+            gradients = {}
+            for key, item in tree.items():
+                gradients[key] = self.collect(item)
+        elif tree is not None:
+            gradients = self.found.get(tree)
+        return gradients
 
     def remove(self) -> None:
         """Takes the hooks away."""

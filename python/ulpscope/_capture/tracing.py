@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ulpscope._capture.patches import Patches
+from ulpscope._capture.switch import Switch
 
 _NOTE = "a model was traced or exported: what runs meanwhile is not seen"
 
@@ -33,7 +34,10 @@ _TRACERS = [
 
 
 def add_tracers(
-    patches: Patches, suspended: Callable[[], AbstractContextManager[None]], note: Callable[[str], None]
+    patches: Patches,
+    switch: Switch,
+    suspended: Callable[[], AbstractContextManager[None]],
+    note: Callable[[str], None],
 ) -> None:
     """Has capture step aside while a graph is made."""
     originals = [
@@ -41,14 +45,15 @@ def add_tracers(
         for module, name in _TRACERS
         if (original := getattr(sys.modules.get(module), name, None)) is not None
     ]
-    patches.add_everywhere((original, _aside(original, suspended, note)) for original in originals)
+    patches.add_everywhere((original, _aside(original, switch, suspended, note)) for original in originals)
     tracer = getattr(sys.modules.get("torch.fx._symbolic_trace"), "Tracer", None)
     if tracer is not None:
-        patches.add(tracer, "trace", _aside(tracer.trace, suspended, note))
+        patches.add(tracer, "trace", _aside(tracer.trace, switch, suspended, note))
 
 
 def _aside(
     original: Callable[..., Any],
+    switch: Switch,
     suspended: Callable[[], AbstractContextManager[None]],
     note: Callable[[str], None],
 ) -> Callable[..., Any]:
@@ -57,9 +62,11 @@ def _aside(
 
     @functools.wraps(original)
     def trace(*args: Any, **kwargs: Any) -> Any:
-        note(_NOTE)
         if counts_frames:
             kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
+        if not switch.is_on():
+            return original(*args, **kwargs)
+        note(_NOTE)
         with suspended():
             return original(*args, **kwargs)
 

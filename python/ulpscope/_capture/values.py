@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ulpscope._capture.collectives import Received
+from ulpscope._core import stats
 
 
 def describe(value: Any) -> Any:
@@ -62,16 +63,26 @@ def _numpy(value: Any) -> str | None:
 
     if isinstance(value, np.ndarray):
         head = {"type": "numpy.ndarray", "dtype": str(value.dtype), "shape": list(value.shape)}
-        if value.size and value.dtype.kind in "biuf":
-            numbers = value.astype(np.float64)
-            found = [value.max().item(), value.min().item(), numbers.mean().item()]
-            found.append(float(np.linalg.norm(numbers)))
-        else:
-            found = [None] * 4
-        return json.dumps(head | dict(zip(("Max", "Min", "Mean", "Norm"), found, strict=True)))
+        return json.dumps(head | _numbers(value))
     if isinstance(value, np.generic) and value.dtype.kind in "biufU":
         return _typed(str(value.dtype), value.item())
     return None
+
+
+def _numbers(array: Any) -> dict[str, Any]:
+    """The numbers of an array, measured as those of tensors are."""
+    try:
+        found = stats(array)
+    except (TypeError, ValueError):
+        # Texts, objects, dates.
+        return dict.fromkeys(("Max", "Min", "Mean", "Norm"))
+    norm = found.norm if array.size else None
+    numbers = {"Max": found.max, "Min": found.min, "Mean": found.mean, "Norm": norm}
+    infinite = found.pos_inf + found.neg_inf
+    if found.nan or infinite:
+        numbers |= {"nan": found.nan, "inf": infinite}
+        numbers |= {"finite_max": found.finite_max, "finite_min": found.finite_min}
+    return numbers
 
 
 def _distributed(value: Any) -> Any:

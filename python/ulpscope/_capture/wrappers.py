@@ -14,6 +14,7 @@ import torch
 
 from ulpscope._capture.patches import Patches
 from ulpscope._capture.recorded import call_recorded
+from ulpscope._capture.switch import Switch
 
 if TYPE_CHECKING:
     from ulpscope._core import Recorder
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 Discover = Callable[[torch.nn.Module], None]
 
 
-def add_modules(patches: Patches, recorder: Recorder, discover: Discover | None) -> None:
+def add_modules(patches: Patches, recorder: Recorder, switch: Switch, discover: Discover | None) -> None:
     """Module calls. ``discover`` is told of each outermost module, to name what is in it."""
     original = torch.nn.Module.__call__
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        if not switch.is_on():
+            return original(self, *args, **kwargs)
         if discover is not None and recorder.is_outermost():
             discover(self)
         begun = recorder.enter_module(self, args, kwargs)
@@ -62,7 +65,9 @@ def _reflected(recorder: Recorder, name: str, original: Callable[..., Any]) -> C
     return operator
 
 
-def add_autograd_functions(patches: Patches, recorder: Recorder, suspended: Callable[[], Any]) -> None:
+def add_autograd_functions(
+    patches: Patches, recorder: Recorder, switch: Switch, suspended: Callable[[], Any]
+) -> None:
     """Custom autograd functions. What compiled code does in its backward is left alone."""
     function = torch.autograd.Function
     # Written in Python or in C, depending on the release of torch; both are bound in the same way.
@@ -70,6 +75,8 @@ def add_autograd_functions(patches: Patches, recorder: Recorder, suspended: Call
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         bound = original.__get__(None, cls)
+        if not switch.is_on():
+            return bound(*args, **kwargs)
         return call_recorded(recorder, ("Autograd", cls.__name__), bound, args, kwargs)
 
     patches.add(function, "apply", classmethod(apply))

@@ -45,8 +45,8 @@ impl Recorder {
         self.is_collecting.store(false, Ordering::Relaxed);
         let settled = self.locked(State::settle);
         let finished = self.make_dump(py, settled, false);
-        if finished.is_ok() {
-            self.locked(State::is_settled);
+        if finished.is_err() {
+            self.locked(State::unsettle);
         }
         let finished = self.guarded(py, Of::Beside("the dump"), finished).map(|_| ());
         let removed = self.guarded(py, Of::Beside("hooks"), removed).map(|_| ());

@@ -244,13 +244,6 @@ impl Recorder {
         self.record_parameter_gradient(py, base, name, number, gradient)
     }
 
-    /// Records a value under a name of the user's own.
-    fn save(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
-        let number = self.locked(|state| state.number(&format!("save:{name}").into()));
-        self.save_as(py, name, number, value)?;
-        Ok(number)
-    }
-
     /// Records a value under a name and number of the user's own.
     fn save_as(&self, py: Python<'_>, name: &str, number: u64, value: &Bound<'_, PyAny>) -> PyResult<()> {
         self.record_saved(py, name, number, value)

@@ -217,23 +217,24 @@ impl State {
     }
 
     /// Takes no more lines, until it is aimed again, and writes the ledger. Tells the folder, and whether there is
-    /// anything in its journal that the dump lacks.
+    /// anything in its journal that the dump lacks; what is noted from now on it lacks again.
     pub(super) fn settle(&mut self) -> io::Result<Option<(PathBuf, bool)>> {
         self.is_open = false;
         let Some(step) = &mut self.step else { return Ok(None) };
-        if step.is_behind {
+        let is_behind = std::mem::take(&mut step.is_behind);
+        if is_behind {
             let mut line = Vec::new();
             self.ledger.push(self.ended.as_deref(), &mut line);
             step.journal.append(&[&line])?;
             step.journal.trim()?;
         }
-        Ok(Some((step.journal.folder().to_owned(), step.is_behind)))
+        Ok(Some((step.journal.folder().to_owned(), is_behind)))
     }
 
-    /// Says that the dump has all that was in the journal when it was settled.
-    pub(super) fn is_settled(&mut self) {
-        if let Some(step) = self.step.as_mut().filter(|_| !self.is_open) {
-            step.is_behind = false;
+    /// Says that no dump could be made of what was settled.
+    pub(super) fn unsettle(&mut self) {
+        if let Some(step) = &mut self.step {
+            step.is_behind = true;
         }
     }
 

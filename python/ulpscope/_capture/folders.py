@@ -1,0 +1,126 @@
+"""Whose the folders of a dump are: two captures that write to the same ones would destroy each other's work.
+
+    {dump_path}/.rank0.lock    locked while a capture writes to step*/rank0
+
+The kernel holds the lock, and lets it go with the process, however that ends. Ranks have locks of their own:
+they write side by side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import socket
+from pathlib import Path
+
+from ulpscope._capture.settings import SettingsError
+
+# What errors tell that somebody else has the lock; any other means that there are no locks on this disk.
+_TAKEN = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
+
+# What a step of a rank is made of.
+_FILES = ("dump.json", "debug.json", "stack.json", "construct.json", "ledger.json", "journal.jsonl")
+
+_held: set[FolderLock] = set()
+
+
+class FolderLock:
+    """The right to write to the folders of one rank below a ``dump_path``."""
+
+    def __init__(self, dump_path: Path, rank_folder: str) -> None:
+        self.rank_folder = rank_folder
+        self.dump_path = dump_path
+        self._path = dump_path / f".{rank_folder}.lock"
+        self._file = self._open()
+        _held.add(self)
+
+    def _open(self) -> int:
+        while True:
+            try:
+                file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                raise SettingsError(
+                    "dump_path",
+                    f"is {str(self.dump_path)!r}, a folder that cannot be written to: {error.strerror}",
+                ) from None
+            try:
+                self._lock(file)
+                # Whoever had it before may have removed the file just now: then nobody else sees this lock.
+                if self._path.exists() and os.path.samestat(os.fstat(file), self._path.stat()):
+                    self._sign(file)
+                    return file
+            except FileNotFoundError:
+                # It went between the two looks at it.
+                pass
+            except BaseException:
+                os.close(file)
+                raise
+            os.close(file)
+
+    def _lock(self, file: int) -> None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _TAKEN:
+                raise SettingsError(
+                    "dump_path",
+                    f"is {str(self.dump_path)!r}, where {_owner(file)} writes to {self.rank_folder} now; "
+                    "close that one first, or give each its own folder (processes of one job: set RANK)",
+                ) from None
+
+    def _sign(self, file: int) -> None:
+        # The lock holds without it; on a full disk there is no room for a name.
+        with contextlib.suppress(OSError):
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"{os.getpid()} {socket.gethostname()}".encode(), 0)
+
+    def release(self) -> None:
+        """Leaves the folders to others."""
+        if self in _held:
+            _held.discard(self)
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+            os.close(self._file)
+
+    def is_same_as(self, dump_path: Path, rank_folder: str) -> bool:
+        """Whether this is the lock of these folders, whatever they are called."""
+        return self.rank_folder == rank_folder and os.path.realpath(self.dump_path) == os.path.realpath(
+            dump_path
+        )
+
+
+def _owner(file: int) -> str:
+    """Who has the lock, as it has written there itself."""
+    process, _, host = os.pread(file, 300, 0).decode(errors="replace").partition(" ")
+    if not process.isdecimal() or not host:
+        return "another capture"
+    if host != socket.gethostname():
+        return f"a capture of process {process} on {host}"
+    return (
+        "another capture of this process"
+        if int(process) == os.getpid()
+        else f"a capture of process {process}"
+    )
+
+
+def _leave_to_parent() -> None:
+    """A forked child has the parent's locks, too, and would hold them longer than the parent lives."""
+    for lock in _held:
+        os.close(lock._file)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def discard(folder: Path) -> None:
+    """Removes a step of a rank that turned out not to be wanted; nothing else that may lie there."""
+    for name in _FILES:
+        (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / "dump_tensor_data", ignore_errors=True)
+    for empty in (folder, folder.parent):
+        with contextlib.suppress(OSError):
+            empty.rmdir()

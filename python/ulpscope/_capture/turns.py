@@ -1,0 +1,94 @@
+"""One capture at a time stands between a program and torch.
+
+Two at once would record each other, and each would put back what it found, the other's wrappers included.
+So a second one is refused while the first records. Under ``ulpscope run`` it is the other way round: a script
+that captures on its own is to do what it does without us, and ours gives way for as long as it records.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import Protocol
+
+_log = logging.getLogger("ulpscope")
+
+
+class Recording(Protocol):
+    """A capture that has started and not stopped."""
+
+    gives_way: bool
+    dump_path: Path
+
+    def step_aside(self, why: str) -> None:
+        """Records nothing for now."""
+
+    def come_back(self) -> None:
+        """Goes on."""
+
+    def holds(self, dump_path: Path, rank_folder: str) -> bool:
+        """Whether it writes to these folders."""
+
+    def close(self) -> None:
+        """Ends."""
+
+
+_lock = threading.RLock()
+
+# The last one records; those before it have given way.
+_started: list[Recording] = []
+
+
+def begin(recording: Recording) -> None:
+    """Has a capture take its turn; refused while another records that does not give way."""
+    with _lock:
+        if recording in _started:
+            return
+        if _started:
+            last = _started[-1]
+            if not last.gives_way:
+                raise RuntimeError(
+                    f"a capture into {str(last.dump_path)!r} is recording, "
+                    "and there is one capture at a time; stop() or close() that one before another is started"
+                )
+            last.step_aside(
+                f"the script's own capture into {recording.dump_path} was recording: "
+                "what ran meanwhile is recorded there only"
+            )
+        _started.append(recording)
+
+
+def end(recording: Recording) -> None:
+    """Has the capture that gave way go on."""
+    with _lock:
+        if recording not in _started:
+            return
+        was_last = _started[-1] is recording
+        _started.remove(recording)
+        if was_last and _started:
+            _started[-1].come_back()
+
+
+def make_room(dump_path: Path, rank_folder: str) -> None:
+    """Ends a capture that gives way, where it writes to these folders: they cannot hold both dumps."""
+    with _lock:
+        for other in [one for one in _started if one.gives_way and one.holds(dump_path, rank_folder)]:
+            _log.warning(
+                "the script's own capture writes to %s, too: it goes first, and ulpscope run records no more",
+                dump_path,
+            )
+            try:
+                other.close()
+            except Exception as error:
+                # It is the script that is running here, and has nothing to do with it.
+                _log.error("the dump in %s may be incomplete: %s", dump_path, error)
+
+
+def _forget() -> None:
+    """What a forked child inherits records nothing there."""
+    _started.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
