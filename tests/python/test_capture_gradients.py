@@ -231,3 +231,80 @@ def test_a_changed_argument_has_its_gradient(tmp_path):
     kept = arriving.clone()
     kept[1:3] = 0
     same(at_arguments, [kept, arriving[1:3]])
+
+
+class TestResultsThatTheCallGoesOnToUse:
+    """What a call gives to its own result does not arrive there from outside."""
+
+    @staticmethod
+    def module(forward):
+        inner = torch.nn.Identity()
+        inner.forward = forward
+        model = torch.nn.ModuleDict({"m": inner})
+        model.forward = lambda x: model["m"](x)
+        return model
+
+    @pytest.mark.parametrize("level", ["L0", "mix"])
+    @pytest.mark.parametrize(
+        "forward",
+        [
+            lambda x: (h := x * 2, h * 10),
+            lambda x: (v := (x * 2).view(2, 1), v * 10),
+            lambda x: ((h := x * 2).view(2, 1), (h * 10).view(2, 1)),
+            lambda x: (h := x * 2, h * 4 + h * 6),
+        ],
+    )
+    def test_of_a_module(self, tmp_path, level, forward):
+        model = self.module(forward)
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+
+        def program():
+            first, second = model(x)
+            (first * 3 + second).sum().backward()
+
+        captured = capture_of(tmp_path, program, model=model, level=level, task="tensor")
+        at_results, at_arguments = gradients_of(captured, "Module.m.Identity.backward.0")
+        like = forward(x)[0]
+        same(at_results, [torch.full_like(like, 3), torch.full_like(like, 1)])
+        same(at_arguments, [torch.full((2,), 26).double()])
+
+    def test_of_an_lstm_cell(self, tmp_path):
+        torch.manual_seed(0)
+        cell = torch.nn.LSTMCell(3, 2)
+        x = torch.randn(1, 3)
+        arriving = torch.randn(1, 2), torch.randn(1, 2)
+
+        def program():
+            h, c = cell(x)
+            torch.autograd.backward((h, c), arriving)
+
+        captured = capture_of(tmp_path, program, task="tensor")
+        at_results, _ = gradients_of(captured, "VF.lstm_cell.0.backward")
+        assert torch.equal(at_results[0], arriving[0])
+        torch.testing.assert_close(at_results[1], arriving[1], rtol=1e-6, atol=1e-6)
+
+    def test_of_views_that_are_changed_later(self, tmp_path):
+        model = self.module(lambda x: ((h := x * 2)[:1], h[1:]))
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+
+        def program():
+            first, second = model(x)
+            first.mul_(5)
+            (first * 3 + second).sum().backward()
+
+        captured = capture_of(tmp_path, program, model=model, level="L0", task="tensor")
+        at_results, _ = gradients_of(captured, "Module.m.Identity.backward.0")
+        same(at_results, [torch.tensor([15.0]).double(), torch.tensor([1.0]).double()])
+
+    def test_of_two_passes(self, tmp_path):
+        model = self.module(lambda x: (h := x * 2, h * 10))
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+
+        def program():
+            first, second = model(x)
+            (first * 3 + second).sum().backward(retain_graph=True)
+            first.backward(torch.full((2,), 7.0).double())
+
+        captured = capture_of(tmp_path, program, model=model, level="L0", task="tensor")
+        again, _ = gradients_of(captured, "Module.m.Identity@2.backward.0")
+        assert torch.equal(again[0], torch.full((2,), 7.0).double())

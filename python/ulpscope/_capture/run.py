@@ -36,6 +36,7 @@ class _Front:
         self.value = values.describe
         self.tensor = tensors.describe
         self.add = tensors.add
+        self.subtract = tensors.subtract
         self.part_of = tensors.part_of
         self.take_part = tensors.take_part
         self.warn = _log.warning

@@ -63,6 +63,25 @@ def add(parts: list[torch.Tensor]) -> torch.Tensor | None:
         return total
 
 
+def subtract(whole: torch.Tensor, parts: list[torch.Tensor]) -> torch.Tensor | None:
+    """A gradient without some parts of it, in float64: rounded once, beside what rounding took from the sum."""
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        if _in_captured_graph(whole):
+            return None
+        rest = _widened(whole)
+        for part in parts:
+            rest = rest - _widened(part)
+        return rest.to(whole.dtype)
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    """In the widest type of its kind, which not every device has."""
+    tensor = tensor.detach()
+    if tensor.device.type == "mps":
+        tensor = tensor.cpu()
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
 def part_of(view: torch.Tensor, base: torch.Tensor) -> Part:
     """How a view lies in its base."""
     with torch._C.DisableTorchFunction():

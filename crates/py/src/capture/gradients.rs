@@ -2,53 +2,26 @@
 //!
 //! A hook on each node of the graph that belongs to a result, or leads to an argument, sees what the node takes and what
 //! it gives. No node is added and none changed, so the order in which gradients are summed stays as it was, and an
-//! argument's gradient is this call's contribution alone. The call is written when the last of its hooks has seen its node.
+//! argument's gradient is this call's contribution alone. At a result that the call itself goes on to use, the two come
+//! as one sum: the call's own part is seen, and subtracted. The call is written when the last of its hooks has seen its node.
 //!
 //! A graph may outlive the step it was made in. What its backward pass gives belongs to the step in which it runs, where
 //! another call may have the name already: the name says how many steps ago the call was made.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use ulpscope_formats::json::push_text;
 
-use super::backward_names::marked_backward_name;
+use super::arriving::{Arriving, Finished, lock};
 use super::call::Begun;
 use super::failures::Of;
 use super::graph::{Share, Watched};
 use super::recorder::Recorder;
 use super::state::StepId;
 use super::tensors::Describe;
-
-/// What has come of a backward call so far.
-pub(super) struct Arriving {
-    /// The forward call.
-    call: Arc<str>,
-    parent: Option<Arc<str>>,
-    /// The step of the forward call.
-    made_in: StepId,
-    /// The step of this pass, once a part of it has arrived.
-    step: StepId,
-    /// For each result, the gradient that arrived, as JSON.
-    results: Vec<Option<Vec<u8>>>,
-    arguments: Vec<Contribution>,
-    /// For each hook, whether it has seen its node in this pass.
-    fired: Vec<bool>,
-    /// Passes before this one: a graph that is kept can be walked again.
-    passes: u64,
-}
-
-/// The gradient of an argument.
-#[derive(Default)]
-struct Contribution {
-    /// How many nodes give a part of it.
-    expected: usize,
-    /// Parts to be summed, kept if there are several.
-    parts: Vec<Py<PyAny>>,
-    text: Option<Vec<u8>>,
-}
 
 impl Recorder {
     /// Places hooks on the nodes that see the gradients of a call.
@@ -61,20 +34,11 @@ impl Recorder {
         nodes: Vec<Watched<'_>>,
     ) -> PyResult<()> {
         let py = recorder.py();
-        let arguments = parts.iter().map(|&expected| Contribution { expected, ..Contribution::default() });
-        let arriving = Arc::new(Mutex::new(Arriving {
-            call: begun.name,
-            parent: begun.parent,
-            made_in: begun.step,
-            step: begun.step,
-            results: vec![None; results],
-            arguments: arguments.collect(),
-            fired: vec![false; nodes.len()],
-            passes: 0,
-        }));
-        for (index, Watched { node, taken, given }) in nodes.into_iter().enumerate() {
+        let arriving = Arc::new(Mutex::new(Arriving::of(begun, results, parts, nodes.len())));
+        for (index, Watched { node, taken, given, within }) in nodes.into_iter().enumerate() {
             let call = Arc::clone(&arriving);
-            let hook = GradientHook { recorder: recorder.clone().unbind(), call, index, taken, given };
+            let recorder = recorder.clone().unbind();
+            let hook = GradientHook { recorder, call, index, taken, given, within };
             let handle = node.call_method1(intern!(py, "register_hook"), (hook,))?;
             self.hooks.keep(handle);
         }
@@ -148,84 +112,6 @@ impl Recorder {
     }
 }
 
-/// A backward call, ready to be written.
-struct Finished {
-    step: StepId,
-    name: String,
-    parent: Option<String>,
-    results: Vec<Option<Vec<u8>>>,
-    arguments: Vec<Option<Vec<u8>>>,
-}
-
-impl Arriving {
-    /// The name in this pass over the graph: the second is `Tensor.mul@2.0.backward`, one over the graph of the step
-    /// before is `Tensor.mul@-1.0.backward`.
-    fn name(&self) -> String {
-        let pass = if self.passes > 0 { format!("@{}", self.passes + 1) } else { String::new() };
-        let mark = format!("{}{pass}", self.age());
-        marked_backward_name(&self.call, &mark).unwrap_or_else(|| self.call.to_string())
-    }
-
-    /// The parent in this pass: the backward call of the module, as old as this one.
-    fn parent(&self) -> Option<String> {
-        let parent = self.parent.as_deref()?;
-        // One that is a backward call already stays as it is.
-        Some(marked_backward_name(parent, &self.age()).unwrap_or_else(|| parent.to_owned()))
-    }
-
-    /// How many steps ago the call was made, as names have it.
-    fn age(&self) -> String {
-        match self.step.since(self.made_in) {
-            0 => String::new(),
-            steps => format!("@-{steps}"),
-        }
-    }
-
-    /// Meets the pass that the next hook belongs to. What has come of one in a step that is over is lost.
-    fn meet(&mut self, recorder: &Recorder) {
-        if self.has_begun() && self.step != recorder.locked(|state| state.id) {
-            self.take();
-        }
-        if !self.has_begun() {
-            self.step = recorder.locked(|state| {
-                state.ledger.meet();
-                state.id
-            });
-        }
-    }
-
-    /// Where what arrives is recorded.
-    fn at(&self) -> (StepId, String) {
-        (self.step, self.name())
-    }
-
-    /// Whether a part of this pass has arrived.
-    fn has_begun(&self) -> bool {
-        self.fired.contains(&true)
-    }
-
-    /// Hands out what has arrived and makes room for another pass.
-    fn take(&mut self) -> Finished {
-        let name = self.name();
-        self.passes += 1;
-        self.fired.fill(false);
-        Finished {
-            step: self.step,
-            name,
-            parent: self.parent(),
-            results: self.results.iter_mut().map(Option::take).collect(),
-            arguments: self
-                .arguments
-                .iter_mut()
-                .map(|argument| {
-                    argument.parts.clear();
-                    argument.text.take()
-                })
-                .collect(),
-        }
-    }
-}
-
 /// Sums up gradients of which not all parts have come, and will not any more.
 fn complete(recorder: &Recorder, py: Python<'_>, call: &Mutex<Arriving>) -> PyResult<()> {
     let count = lock(call).arguments.len();
@@ -248,34 +134,6 @@ fn add<'py>(recorder: &Recorder, py: Python<'py>, parts: &[Py<PyAny>]) -> PyResu
     recorder.torch.front.bind(py).call_method1(intern!(py, "add"), (parts,))
 }
 
-/// Backward calls kept before those that are complete are looked for.
-const MAX_STARTED: usize = 1 << 12;
-
-/// Backward calls of which a part has arrived.
-#[derive(Default)]
-pub(super) struct Started {
-    calls: Mutex<Vec<Arc<Mutex<Arriving>>>>,
-}
-
-impl Started {
-    fn keep(&self, call: Arc<Mutex<Arriving>>) {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        calls.push(call);
-        if calls.len() > MAX_STARTED {
-            // The one that is being kept is not locked here: its hook has let go of it.
-            calls.retain(|call| lock(call).has_begun());
-        }
-    }
-
-    fn take(&self) -> Vec<Arc<Mutex<Arriving>>> {
-        std::mem::take(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-fn lock(call: &Mutex<Arriving>) -> MutexGuard<'_, Arriving> {
-    call.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A hook on one node.
 #[pyclass(frozen, module = "ulpscope._core")]
 struct GradientHook {
@@ -284,6 +142,7 @@ struct GradientHook {
     index: usize,
     taken: Vec<Share>,
     given: Vec<Share>,
+    within: Vec<Share>,
 }
 
 #[pymethods]
@@ -342,8 +201,15 @@ impl GradientHook {
             arriving.at()
         };
         for share in &self.taken {
-            let text = describe(recorder, share.of(recorder, taken)?, &at, "input", share.owner)?;
-            lock(&self.call).results[share.owner] = text;
+            let gradient = self.from_outside(recorder, share.owner, share.of(recorder, taken)?)?;
+            let text = describe(recorder, gradient, &at, "input", share.owner)?;
+            lock(&self.call).results[share.owner].text = text;
+        }
+        for share in &self.within {
+            let gradient = share.of(recorder, given)?;
+            if !gradient.is_none() {
+                lock(&self.call).results[share.owner].within.push(gradient.unbind());
+            }
         }
         for share in &self.given {
             let gradient = share.of(recorder, given)?;
@@ -370,6 +236,22 @@ impl GradientHook {
                 Ok(())
             }
         }
+    }
+
+    /// Of a gradient at a result, what arrives from outside the call: without what the call itself gives there.
+    fn from_outside<'py>(
+        &self,
+        recorder: &Recorder,
+        result: usize,
+        gradient: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let within = std::mem::take(&mut lock(&self.call).results[result].within);
+        if within.is_empty() || gradient.is_none() {
+            return Ok(gradient);
+        }
+        let py = gradient.py();
+        let within = PyList::new(py, within)?;
+        recorder.torch.front.bind(py).call_method1(intern!(py, "subtract"), (gradient, within))
     }
 
     /// Takes a part of a gradient in; the sum, once all parts are there.

@@ -23,6 +23,8 @@ pub(super) struct Watched<'py> {
     pub(super) taken: Vec<Share>,
     /// Gradients it gives, and the arguments they go to.
     pub(super) given: Vec<Share>,
+    /// Gradients it gives, and the results of this very call they go to.
+    pub(super) within: Vec<Share>,
 }
 
 /// One gradient among those that a node takes or gives.
@@ -43,6 +45,20 @@ struct Maker<'py> {
     changed: Option<usize>,
 }
 
+/// The place of a result in the graph, where the call may itself have gone on to use it: what its own nodes give there
+/// does not arrive from outside.
+struct Landing<'py> {
+    result: usize,
+    node: Bound<'py, PyAny>,
+    position: usize,
+    /// For a view whose gradient is looked for at its base: the place of that.
+    base: Option<(usize, usize)>,
+    /// Whether the call uses the base in another way.
+    is_base_used: bool,
+    /// The nodes of the call that give a gradient here, and its position among what they give.
+    users: Vec<(usize, usize)>,
+}
+
 impl Recorder {
     /// Places hooks on what a call has put into the graph.
     pub(super) fn watch_gradients(
@@ -56,8 +72,14 @@ impl Recorder {
         let mut graph = Graph { nodes: Vec::new(), by_address: HashMap::new() };
         // For each argument, how many nodes give a part of its gradient.
         let mut arguments = vec![0; begun.inputs.len()];
+        let mut landings = Vec::new();
+        // A result leads to another of the same call, or is not used in it.
+        let is_alone = outputs.iter().filter(|met| met.requires_grad).count() < 2;
         for (result, met) in outputs.iter().enumerate() {
             let Some(maker) = self.maker_of(py, met, &begun.inputs, first_own)? else { continue };
+            if !is_alone {
+                landings.extend(maker.landing(met.tensor.bind(py), result, &mut graph)?);
+            }
             let Maker { node, position, part, changed } = maker;
             let watched = graph.index_of(node);
             let watched = &mut graph.nodes[watched];
@@ -77,6 +99,9 @@ impl Recorder {
                 if node.is_none() {
                     continue;
                 }
+                for landing in &mut landings {
+                    landing.meet(&graph, &node, number, (at, position));
+                }
                 let given = &graph.nodes[at].given;
                 if let Some(owner) = self.argument_at(&node, number, &begun.inputs, given)? {
                     graph.nodes[at].given.push(Share { position, owner, part: None });
@@ -87,7 +112,10 @@ impl Recorder {
             }
             at += 1;
         }
-        graph.nodes.retain(|watched| !watched.taken.is_empty() || !watched.given.is_empty());
+        for landing in landings {
+            graph.place(landing);
+        }
+        graph.nodes.retain(Watched::sees_any);
         if graph.nodes.is_empty() {
             return Ok(());
         }
@@ -165,6 +193,56 @@ impl Recorder {
     }
 }
 
+impl<'py> Maker<'py> {
+    /// Where a result is in the graph. The node of a view that was changed in place is not asked for; see `maker_of`.
+    fn landing(
+        &self,
+        tensor: &Bound<'py, PyAny>,
+        result: usize,
+        graph: &mut Graph<'py>,
+    ) -> PyResult<Option<Landing<'py>>> {
+        let py = tensor.py();
+        let own = Landing {
+            result,
+            node: self.node.clone(),
+            position: self.position,
+            base: None,
+            is_base_used: false,
+            users: Vec::new(),
+        };
+        if self.part.is_none() {
+            return Ok(Some(own));
+        }
+        let version = tensor.getattr(intern!(py, "_version"))?;
+        if self.changed.is_some() || version.extract::<u64>()? > 0 {
+            return Ok(None);
+        }
+        Ok(Some(Landing {
+            node: tensor.getattr(intern!(py, "grad_fn"))?,
+            position: tensor.getattr(intern!(py, "output_nr"))?.extract()?,
+            base: Some((graph.index_of(self.node.clone()), self.position)),
+            ..own
+        }))
+    }
+}
+
+impl Landing<'_> {
+    /// Looks at an edge of the graph, from the node and position `from`.
+    fn meet(&mut self, graph: &Graph<'_>, node: &Bound<'_, PyAny>, number: usize, from: (usize, usize)) {
+        if self.position == number && self.node.is(node) {
+            self.users.push(from);
+        } else if let Some((base, position)) = self.base {
+            self.is_base_used |= position == number && graph.nodes[base].node.is(node);
+        }
+    }
+}
+
+impl Watched<'_> {
+    fn sees_any(&self) -> bool {
+        !(self.taken.is_empty() && self.given.is_empty() && self.within.is_empty())
+    }
+}
+
 pub(super) fn sequence_of(node: &Bound<'_, PyAny>) -> PyResult<u64> {
     node.call_method0(intern!(node.py(), "_sequence_nr"))?.extract()
 }
@@ -214,7 +292,21 @@ impl<'py> Graph<'py> {
             }
             self.by_address.insert(node.as_ptr() as usize, number);
         }
-        self.nodes.push(Watched { node, taken: Vec::new(), given: Vec::new() });
+        self.nodes.push(Watched { node, taken: Vec::new(), given: Vec::new(), within: Vec::new() });
         number
+    }
+
+    /// Has the gradients noted that the call gives to a result of its own. Those of a view do not come to its base
+    /// alone: its gradient is then taken where it is.
+    fn place(&mut self, landing: Landing<'py>) {
+        let Landing { result: owner, node, position, base, is_base_used, users } = landing;
+        if let Some((base, _)) = base.filter(|_| is_base_used || !users.is_empty()) {
+            self.nodes[base].taken.retain(|share| share.owner != owner);
+            let own = self.index_of(node);
+            self.nodes[own].taken.push(Share { position, owner, part: None });
+        }
+        for (user, position) in users {
+            self.nodes[user].within.push(Share { position, owner, part: None });
+        }
     }
 }

@@ -13,6 +13,7 @@
 //! Nothing recorded may depend on, or change, what the program computes: tensors are read where they lie, no
 //! operation of torch is run on a tensor in ordinary memory, and the autograd graph is only looked at.
 
+mod arriving;
 mod backward_names;
 mod buffers;
 mod call;

@@ -10,12 +10,12 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use super::arriving::Started;
 use super::call::{Arguments, Begun, Kind};
 use super::failures::Of;
 use super::flow::Flow;
 use super::frames::{Stack, Stacks};
 use super::functions::Functions;
-use super::gradients::Started;
 use super::hooks::Hooks;
 use super::modules::{self, Level, Modules, Name};
 use super::plan::Plan;

@@ -1,0 +1,169 @@
+//! What has come of a backward call so far: its gradients arrive one by one, over one pass or several, in one step or
+//! another.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+
+use super::backward_names::marked_backward_name;
+use super::call::Begun;
+use super::recorder::Recorder;
+use super::state::StepId;
+
+/// What has come of a backward call so far.
+pub(super) struct Arriving {
+    /// The forward call.
+    call: Arc<str>,
+    parent: Option<Arc<str>>,
+    /// The step of the forward call.
+    made_in: StepId,
+    /// The step of this pass, once a part of it has arrived.
+    step: StepId,
+    pub(super) results: Vec<Arrival>,
+    pub(super) arguments: Vec<Contribution>,
+    /// For each hook, whether it has seen its node in this pass.
+    pub(super) fired: Vec<bool>,
+    /// Passes before this one: a graph that is kept can be walked again.
+    passes: u64,
+}
+
+/// The gradient that arrives at a result.
+#[derive(Default)]
+pub(super) struct Arrival {
+    /// What the call itself has given to the result, and is no part of it. Stays from pass to pass until the gradient
+    /// comes: the nodes of a pass need not be those of the one before.
+    pub(super) within: Vec<Py<PyAny>>,
+    pub(super) text: Option<Vec<u8>>,
+}
+
+/// The gradient of an argument.
+#[derive(Default)]
+pub(super) struct Contribution {
+    /// How many nodes give a part of it.
+    pub(super) expected: usize,
+    /// Parts to be summed, kept if there are several.
+    pub(super) parts: Vec<Py<PyAny>>,
+    pub(super) text: Option<Vec<u8>>,
+}
+
+/// A backward call, ready to be written.
+pub(super) struct Finished {
+    pub(super) step: StepId,
+    pub(super) name: String,
+    pub(super) parent: Option<String>,
+    pub(super) results: Vec<Option<Vec<u8>>>,
+    pub(super) arguments: Vec<Option<Vec<u8>>>,
+}
+
+impl Arriving {
+    /// The backward call of a call, which has so many results, of whose arguments so many nodes give each a part, and
+    /// on which there will be so many hooks.
+    pub(super) fn of(begun: Begun, results: usize, parts: &[usize], hooks: usize) -> Arriving {
+        let arguments = parts.iter().map(|&expected| Contribution { expected, ..Contribution::default() });
+        Arriving {
+            call: begun.name,
+            parent: begun.parent,
+            made_in: begun.step,
+            step: begun.step,
+            results: std::iter::repeat_with(Arrival::default).take(results).collect(),
+            arguments: arguments.collect(),
+            fired: vec![false; hooks],
+            passes: 0,
+        }
+    }
+
+    /// The name in this pass over the graph: the second is `Tensor.mul@2.0.backward`, one over the graph of the step
+    /// before is `Tensor.mul@-1.0.backward`.
+    pub(super) fn name(&self) -> String {
+        let pass = if self.passes > 0 { format!("@{}", self.passes + 1) } else { String::new() };
+        let mark = format!("{}{pass}", self.age());
+        marked_backward_name(&self.call, &mark).unwrap_or_else(|| self.call.to_string())
+    }
+
+    /// The parent in this pass: the backward call of the module, as old as this one.
+    fn parent(&self) -> Option<String> {
+        let parent = self.parent.as_deref()?;
+        // One that is a backward call already stays as it is.
+        Some(marked_backward_name(parent, &self.age()).unwrap_or_else(|| parent.to_owned()))
+    }
+
+    /// How many steps ago the call was made, as names have it.
+    fn age(&self) -> String {
+        match self.step.since(self.made_in) {
+            0 => String::new(),
+            steps => format!("@-{steps}"),
+        }
+    }
+
+    /// Meets the pass that the next hook belongs to. What has come of one in a step that is over is lost.
+    pub(super) fn meet(&mut self, recorder: &Recorder) {
+        if self.has_begun() && self.step != recorder.locked(|state| state.id) {
+            self.take();
+        }
+        if !self.has_begun() {
+            self.step = recorder.locked(|state| {
+                state.ledger.meet();
+                state.id
+            });
+        }
+    }
+
+    /// Where what arrives is recorded.
+    pub(super) fn at(&self) -> (StepId, String) {
+        (self.step, self.name())
+    }
+
+    /// Whether a part of this pass has arrived.
+    pub(super) fn has_begun(&self) -> bool {
+        self.fired.contains(&true)
+    }
+
+    /// Hands out what has arrived and makes room for another pass.
+    pub(super) fn take(&mut self) -> Finished {
+        let name = self.name();
+        self.passes += 1;
+        self.fired.fill(false);
+        Finished {
+            step: self.step,
+            name,
+            parent: self.parent(),
+            results: self.results.iter_mut().map(|result| result.text.take()).collect(),
+            arguments: self
+                .arguments
+                .iter_mut()
+                .map(|argument| {
+                    argument.parts.clear();
+                    argument.text.take()
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Backward calls kept before those that are complete are looked for.
+const MAX_STARTED: usize = 1 << 12;
+
+/// Backward calls of which a part has arrived.
+#[derive(Default)]
+pub(super) struct Started {
+    calls: Mutex<Vec<Arc<Mutex<Arriving>>>>,
+}
+
+impl Started {
+    pub(super) fn keep(&self, call: Arc<Mutex<Arriving>>) {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.push(call);
+        if calls.len() > MAX_STARTED {
+            // The one that is being kept is not locked here: its hook has let go of it.
+            calls.retain(|call| lock(call).has_begun());
+        }
+    }
+
+    pub(super) fn take(&self) -> Vec<Arc<Mutex<Arriving>>> {
+        std::mem::take(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+pub(super) fn lock(call: &Mutex<Arriving>) -> MutexGuard<'_, Arriving> {
+    call.lock().unwrap_or_else(PoisonError::into_inner)
+}
