@@ -117,6 +117,20 @@ def test_a_tensor_given_twice_gets_two_gradients(tmp_path):
     same(at_arguments, [x.exp() * y, x.exp() * y])
 
 
+def test_a_tensor_given_twice_whose_gradients_come_as_one_is_noted(tmp_path):
+    x = leaf(3, 3)
+    program = lambda: torch.einsum("ij,kj->ik", x, x).sum().backward()  # noqa: E731
+    captured = capture_of(tmp_path, program, task="tensor")
+    note = (
+        "Torch.einsum was given one tensor for several arguments: the gradient of all is at the first of them"
+    )
+    assert captured.ledger["notes"] == [note]
+    _, at_arguments = gradients_of(captured, "Torch.einsum.0.backward")
+    wanted = x.detach().sum(0).expand(3, 3) * 2
+    torch.testing.assert_close(at_arguments[0], wanted)
+    assert at_arguments[1] is None
+
+
 class Residual(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -149,9 +149,10 @@ def test_every_tensor_tells_where_it_comes_from(tmp_path):
     assert source("Functional.linear.0.forward", 1) == "parameter:layers.0.weight"
     assert source("Functional.linear.1.forward", 0) == "Torch.tanh.0.forward.output.0"
     assert source("Tensor.__add__.0.forward", 1) == "buffer:shift"
-    assert source("Tensor.__mul__.0.forward", 0) == "Tensor.__add__.0.forward.output.0"
+    assert source("Tensor.T.0.forward", 0) == "Tensor.__add__.0.forward.output.0"
+    assert source("Tensor.__mul__.0.forward", 0) == "Tensor.T.0.forward.output.0"
     assert source("Torch.cat.0.forward", 0, 0) == "Tensor.__setitem__.0.forward.input.0"
-    assert source("Torch.cat.0.forward", 0, 1) == "Tensor.detach.0.forward.output.0"
+    assert source("Torch.cat.0.forward", 0, 1) == "Tensor.T.1.forward.output.0"
 
 
 def _at(item, path):
@@ -233,6 +234,16 @@ def test_structure_alone(tmp_path):
     )
     assert captured.calls == {}
     assert "Functional.linear.0.forward" in captured.document("construct.json")
+
+
+def test_structure_has_the_backward_calls(tmp_path):
+    net = Net()
+    x = torch.randn(2, 4)
+    captured = capture_of(tmp_path, lambda: net(x).sum().backward(), model=net, level="mix", task="structure")
+    assert captured.calls == {}
+    parents = captured.document("construct.json")
+    assert parents["Functional.linear.0.backward"] == "Module.layers.0.Linear.backward.0"
+    assert parents["Module.layers.2.Linear.backward.0"] is None
 
 
 def test_values_saved_by_hand(tmp_path):

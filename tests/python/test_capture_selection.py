@@ -55,6 +55,36 @@ def test_data_mode(tmp_path, mode, forward, backward):
     assert [set(calls[name]) if name in calls else None for name in names] == [forward, backward]
 
 
+LEFT_OUT = "the backward calls of calls that were left out are neither watched nor counted"
+NO_BACKWARD = "backward calls are not selected: they are neither watched nor counted"
+
+
+@pytest.mark.parametrize(
+    ("settings", "note"),
+    [
+        ({"list": ["sum"]}, LEFT_OUT),
+        ({"layers": "last"}, LEFT_OUT),
+        ({"max_calls": 2}, LEFT_OUT),
+        ({"data_mode": ["forward"]}, NO_BACKWARD),
+        ({"data_mode": ["backward"]}, None),
+        ({}, None),
+    ],
+)
+def test_backward_calls_that_nobody_counts_are_noted(tmp_path, settings, note):
+    net, x = Net(), torch.randn(2, 4)
+    captured = capture_of(tmp_path, lambda: net(x).sum().backward(), model=net, level="mix", **settings)
+    assert [text for text in captured.ledger["notes"] if "backward" in text] == ([note] if note else [])
+
+
+@pytest.mark.parametrize("layers", ["first", "last", "all"])
+def test_modules_that_are_left_out_are_counted(tmp_path, layers):
+    net = Net()
+    captured = capture_of(tmp_path, forward_of(net, torch.randn(2, 4)), model=net, level="L0", layers=layers)
+    ledger = captured.ledger
+    assert ledger["seen"] == 3
+    assert ledger["skipped"] == ({} if layers == "all" else {"in a repeated layer": 2})
+
+
 def test_scalars_and_integers_can_be_left_out(tmp_path):
     x, index = torch.randn(4), torch.tensor([0, 1])
     settings = {"skip_scalars": True, "skip_ints": True}

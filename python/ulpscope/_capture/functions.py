@@ -23,7 +23,10 @@ class Function(NamedTuple):
     name: str
     operators: list[tuple[str, str]]
     """Names it has when an operator stands for it: ``("+", "__add__")``."""
-    changes_input: bool
+    changes: list[int]
+    """The positions of arguments that it changes."""
+    changes_if: str
+    """The parameter that has it do so; empty where it always does."""
     parameters: list[str]
     """The names of its parameters, for a function written in Python."""
 
@@ -89,6 +92,15 @@ _OPERATORS = {
 }
 
 
+# Functions that change other arguments than the first, and the parameter that has them do so.
+_CHANGES_IF = {
+    "batch_norm": ([1, 2], "training"),
+    "instance_norm": ([1, 2], "use_input_stats"),
+    "embedding": ([1], "max_norm"),
+    "embedding_bag": ([1], "max_norm"),
+}
+
+
 class Functions:
     """Tells functions apart. A function that has several names gets the one that models call it by."""
 
@@ -106,7 +118,9 @@ class Functions:
         treatment = _treatment(prefix, name)
         # A pooling function has a face in Python, which chooses between results with and without indices.
         face = vars(torch.nn.functional).get(f"_{name}", function) if prefix == "Functional" else function
-        return Function(treatment, prefix, name, operators, _changes_input(name), _parameters(face))
+        return Function(
+            treatment, prefix, name, operators, *_changes(prefix, name, function), _parameters(face)
+        )
 
 
 def _known() -> Iterator[tuple[str, str, Any]]:
@@ -174,7 +188,16 @@ def _parameters(function: Any) -> list[str]:
     return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) if code is not None else []
 
 
-def _changes_input(name: str) -> bool:
+def _changes(prefix: str, name: str, function: Any) -> tuple[list[int], str]:
+    if prefix == "Functional":
+        if name in _CHANGES_IF:
+            return _CHANGES_IF[name]
+        if "inplace" in _parameters(function):
+            return [0], "inplace"
+    return ([0] if _changes_first(name) else []), ""
+
+
+def _changes_first(name: str) -> bool:
     if name.startswith("__"):
         return (
             name.startswith("__i") and name not in ("__invert__", "__int__", "__index__")

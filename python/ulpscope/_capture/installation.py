@@ -20,6 +20,7 @@ from ulpscope._capture.operators import OperatorMode
 from ulpscope._capture.patches import Patches
 from ulpscope._capture.ranks import add_process_group
 from ulpscope._capture.recorded import recorded
+from ulpscope._capture.scripts import add_scripts
 from ulpscope._capture.settings import Settings
 from ulpscope._capture.switch import Switch
 from ulpscope._capture.tracing import add_tracers
@@ -85,6 +86,8 @@ class Installation:
         if self._sees_apis or self._sees_operators:
             wrappers.add_threads(self._patches, self._in_thread)
             self._flush_collectives = add_collectives(self._patches, self._recorder, switch)
+        if not self._sees_operators:
+            add_scripts(self._patches, self._recorder, switch, self._sees_apis)
         add_tracers(self._patches, switch, self._suspended, self._recorder.note)
         add_process_group(self._patches, switch, self._suspended, self._on_rank)
         self._patches.install()

@@ -64,7 +64,7 @@ def add(parts: list[torch.Tensor]) -> torch.Tensor | None:
 
 
 def subtract(whole: torch.Tensor, parts: list[torch.Tensor]) -> torch.Tensor | None:
-    """A gradient without some parts of it, in float64: rounded once, beside what rounding took from the sum."""
+    """A gradient without some parts of it, computed in float64: no more is lost than the sum has lost."""
     with torch._C.DisableTorchFunction(), torch.no_grad():
         if _in_captured_graph(whole):
             return None

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use ulpscope_formats::json::push_text;
 
 use super::backward_names::backward_name;
@@ -12,6 +12,7 @@ use super::buffers::Buffer;
 use super::frames::Stack;
 use super::graph::sequence_of;
 use super::items::{Met, Walk};
+use super::ledger::{IN_REPEATED, NOT_SELECTED, OVER_BYTES, OVER_CALLS};
 use super::modules;
 use super::numbers::push_int;
 use super::recorder::Recorder;
@@ -42,6 +43,9 @@ pub(super) struct Begun {
     pub(super) inputs: Vec<Edge>,
     /// The number the first node of the graph made by the call would have; nothing when gradients are off.
     pub(super) sequence: Option<u64>,
+    /// Its tensors by their addresses, and how often each had been changed; where no more than that can tell whether the
+    /// call has changed them.
+    versions: Vec<(usize, u64)>,
 }
 
 impl Begun {
@@ -62,6 +66,15 @@ impl Begun {
         line.extend_from_slice(b",\"data\":{");
     }
 
+    /// Tells which tensors it was given, and has not changed.
+    pub(super) fn unchanged(&mut self) -> impl Fn(&Bound<'_, PyAny>) -> bool + use<> {
+        let versions = std::mem::take(&mut self.versions);
+        move |tensor| {
+            let is_given = versions.iter().any(|(address, _)| *address == tensor.as_ptr() as usize);
+            is_given && version(tensor).is_some_and(|version| versions.contains(&version))
+        }
+    }
+
     /// Whether it counts as recorded.
     pub(super) fn is_recorded(&self) -> bool {
         self.id.is_some()
@@ -79,6 +92,7 @@ impl Begun {
             is_recompute: false,
             inputs: Vec::new(),
             sequence: None,
+            versions: Vec::new(),
         }
     }
 }
@@ -98,6 +112,28 @@ pub(super) struct Edge {
 pub(super) struct Arguments<'a, 'py> {
     pub(super) args: &'a Bound<'py, PyTuple>,
     pub(super) kwargs: Option<&'a Bound<'py, PyDict>>,
+}
+
+impl Arguments<'_, '_> {
+    /// Whether a tensor is among them, or in a list among them, and not in one of the positions that were changed, nor
+    /// where results are put.
+    pub(super) fn has_unchanged(&self, tensor: &Bound<'_, PyAny>, changed: &[usize]) -> bool {
+        let py = tensor.py();
+        let is_in = |argument: &Bound<'_, PyAny>| {
+            argument.is(tensor)
+                || argument.cast_exact::<PyList>().is_ok_and(|items| items.iter().any(|item| item.is(tensor)))
+                || argument
+                    .cast_exact::<PyTuple>()
+                    .is_ok_and(|items| items.iter().any(|item| item.is(tensor)))
+        };
+        if changed.iter().any(|&position| self.args.get_item(position).is_ok_and(|argument| is_in(&argument)))
+            || self.kwargs.is_some_and(|kwargs| kwargs.contains(intern!(py, "out")).unwrap_or(true))
+        {
+            return false;
+        }
+        self.args.iter().any(|argument| is_in(&argument))
+            || self.kwargs.is_some_and(|kwargs| kwargs.values().iter().any(|argument| is_in(&argument)))
+    }
 }
 
 impl Recorder {
@@ -128,6 +164,7 @@ impl Recorder {
             is_recompute: stack.is_some_and(|stack| stack.is_checkpoint) && self.torch.in_backward(py)?,
             inputs: Vec::new(),
             sequence: None,
+            versions: Vec::new(),
             name,
         };
         begun.parent = self.parent(py, stack, around.as_ref(), begun.is_recompute)?;
@@ -174,11 +211,11 @@ impl Recorder {
         let in_scope = !self.plan.has_scope()
             || self.in_step(begun.step, |state| self.plan.in_scope(name, &mut state.scope)) == Some(true);
         if around.is_some_and(|level| level.is_muted) {
-            return Some("in a repeated layer");
+            return Some(IN_REPEATED);
         }
         let is_listed = self.plan.is_listed(name) || around.is_some_and(|level| level.is_listed);
         if !is_listed || !(in_scope || self.plan.scopes_backward()) {
-            return Some("not selected");
+            return Some(NOT_SELECTED);
         }
         self.over_limit()
     }
@@ -190,9 +227,9 @@ impl Recorder {
         }
         let (recorded, written) = self.locked(|state| state.so_far());
         if self.plan.max_calls.is_some_and(|limit| recorded >= limit) {
-            return Some("over max_calls");
+            return Some(OVER_CALLS);
         }
-        self.plan.max_bytes.is_some_and(|limit| written >= limit).then_some("over max_bytes")
+        self.plan.max_bytes.is_some_and(|limit| written >= limit).then_some(OVER_BYTES)
     }
 
     fn push_inputs(
@@ -217,11 +254,14 @@ impl Recorder {
             None => line.extend_from_slice(b"{}"),
         }
         let (met, describes) = (walk.met, walk.describes);
+        if begun.kind == Kind::Module && !self.sees_apis() {
+            begun.versions = met.iter().filter_map(|met| version(met.tensor.bind(py))).collect();
+        }
         if begun.sequence.is_some() {
             begun.inputs = met.into_iter().map(|met| edge(py, met)).collect::<PyResult<_>>()?;
         }
         if !is_recorded {
-            self.in_step(begun.step, |state| state.ledger.skip("not selected"));
+            self.in_step(begun.step, |state| state.ledger.skip(NOT_SELECTED));
             return Ok(());
         }
         if !describes {
@@ -242,7 +282,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records the results of a call, and places the hooks for its backward call.
+    /// Records the results of a call, and places the hooks for its backward call. What the call hands on as it was
+    /// given stays the result of whoever made it.
     pub(super) fn end_call(
         &self,
         recorder: &Bound<'_, Recorder>,
@@ -250,6 +291,7 @@ impl Recorder {
         output: &Bound<'_, PyAny>,
         parameters: Option<&Bound<'_, PyDict>>,
         changed: Option<&Bound<'_, PyAny>>,
+        hands_on: &dyn Fn(&Bound<'_, PyAny>) -> bool,
     ) -> PyResult<()> {
         let py = output.py();
         let mut line = Buffer::new();
@@ -298,7 +340,7 @@ impl Recorder {
         }
         // What a module returns was made by a call within it, or is nobody's at this level.
         if begun.kind == Kind::Api || !self.sees_apis() {
-            for met in &outputs {
+            for met in outputs.iter().filter(|met| !hands_on(met.tensor.bind(py))) {
                 let source = format!("{}.output.{}", begun.name, met.path).into();
                 self.flow.note(&self.torch, begun.step, met.tensor.bind(py), source)?;
             }
@@ -363,6 +405,12 @@ impl Recorder {
             }
         });
     }
+}
+
+/// The address of a tensor, and how often it has been changed; nothing where torch does not count that.
+fn version(tensor: &Bound<'_, PyAny>) -> Option<(usize, u64)> {
+    let version = tensor.getattr(intern!(tensor.py(), "_version")).ok()?;
+    Some((tensor.as_ptr() as usize, version.extract().ok()?))
 }
 
 /// The place of a tensor in the autograd graph.

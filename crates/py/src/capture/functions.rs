@@ -25,8 +25,10 @@ pub(super) struct Function {
     pub(super) base: Arc<str>,
     /// What it is called when an operator stands for it.
     operators: Vec<(String, Arc<str>)>,
-    /// Whether it changes its first argument.
-    pub(super) changes_input: bool,
+    /// The positions of the arguments that it changes.
+    changes: Vec<usize>,
+    /// The parameter that must be set for it to do so; none, if it always does.
+    changes_if: String,
     /// The names of its parameters, if it is written in Python.
     parameters: Vec<String>,
     is_method: bool,
@@ -69,14 +71,15 @@ impl Functions {
     }
 }
 
-/// What the front answers: treatment, prefix, name, operators, whether the input is changed, parameters.
-type Answer = (String, String, String, Vec<(String, String)>, bool, Vec<String>);
+/// What the front answers: treatment, prefix, name, operators, the arguments that are changed, and by which parameter,
+/// parameters.
+type Answer = (String, String, String, Vec<(String, String)>, Vec<usize>, String, Vec<String>);
 
 impl Function {
     fn ask(torch: &Torch, function: &Bound<'_, PyAny>) -> PyResult<Function> {
         let py = function.py();
         let told = torch.front.bind(py).call_method1(intern!(py, "function"), (function,))?;
-        let (treatment, prefix, name, operators, changes_input, parameters): Answer = told.extract()?;
+        let (treatment, prefix, name, operators, changes, changes_if, parameters): Answer = told.extract()?;
         Ok(Function {
             _function: function.clone().unbind(),
             treatment: match treatment.as_str() {
@@ -89,7 +92,8 @@ impl Function {
                 .into_iter()
                 .map(|(operator, name)| (operator, format!("{prefix}.{name}").into()))
                 .collect(),
-            changes_input,
+            changes,
+            changes_if,
             parameters,
             is_method: prefix == "Tensor",
             name,
@@ -107,6 +111,27 @@ impl Function {
         found.map_or(&self.base, |(_, base)| base)
     }
 
+    /// The positions of the arguments that a call has changed.
+    pub(super) fn changed_by(&self, arguments: Arguments<'_, '_>) -> PyResult<&[usize]> {
+        if self.changes_if.is_empty() {
+            return Ok(&self.changes);
+        }
+        let is_set = match self.value(&self.changes_if, arguments)? {
+            Some(value) => value.is_truthy()?,
+            None => false,
+        };
+        Ok(if is_set { &self.changes } else { &[] })
+    }
+
+    /// The value of a parameter, if it was passed.
+    fn value<'py>(&self, name: &str, arguments: Arguments<'_, 'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let position = self.parameters.iter().position(|parameter| parameter == name);
+        if let Some(position) = position.filter(|position| *position < arguments.args.len()) {
+            return arguments.args.get_item(position).map(Some);
+        }
+        arguments.kwargs.map_or(Ok(None), |kwargs| kwargs.get_item(name))
+    }
+
     /// The arguments as the caller passed them. A function written in Python hands its arguments on in a way of its own,
     /// those that have defaults by name; nothing comes back where that cannot be undone.
     pub(super) fn as_passed<'py>(
@@ -119,13 +144,7 @@ impl Function {
             return Ok(None);
         }
         let py = arguments.args.py();
-        let value = |name: &str| -> PyResult<Option<Bound<'py, PyAny>>> {
-            let position = self.parameters.iter().position(|parameter| parameter == name);
-            if let Some(position) = position.filter(|position| *position < arguments.args.len()) {
-                return arguments.args.get_item(position).map(Some);
-            }
-            arguments.kwargs.map_or(Ok(None), |kwargs| kwargs.get_item(name))
-        };
+        let value = |name: &str| self.value(name, arguments);
         let positional = positional + usize::from(self.is_method);
         let mut args = Vec::with_capacity(positional);
         for position in 0..positional {

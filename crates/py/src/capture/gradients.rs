@@ -19,6 +19,7 @@ use super::arriving::{Arriving, Finished, lock};
 use super::call::Begun;
 use super::failures::Of;
 use super::graph::{Share, Watched};
+use super::ledger::NOT_SELECTED;
 use super::recorder::Recorder;
 use super::state::StepId;
 use super::tensors::Describe;
@@ -70,7 +71,7 @@ impl Recorder {
             && self.locked(|state| {
                 let is_left_out = state.id == step && !self.plan.in_scope(&name, &mut state.scope);
                 if is_left_out {
-                    state.ledger.skip("not selected");
+                    state.ledger.skip(NOT_SELECTED);
                 }
                 is_left_out
             });
@@ -200,18 +201,19 @@ impl GradientHook {
             arriving.meet(recorder);
             arriving.at()
         };
-        for share in &self.taken {
-            let gradient = self.from_outside(recorder, share.owner, share.of(recorder, taken)?)?;
+        let is_structure = recorder.plan.is_structure();
+        for share in self.taken.iter().filter(|_| !is_structure) {
+            let gradient = self.outside_part(recorder, share.owner, share.of(recorder, taken)?)?;
             let text = describe(recorder, gradient, &at, "input", share.owner)?;
             lock(&self.call).results[share.owner].text = text;
         }
-        for share in &self.within {
+        for share in self.within.iter().filter(|_| !is_structure) {
             let gradient = share.of(recorder, given)?;
             if !gradient.is_none() {
                 lock(&self.call).results[share.owner].within.push(gradient.unbind());
             }
         }
-        for share in &self.given {
+        for share in self.given.iter().filter(|_| !is_structure) {
             let gradient = share.of(recorder, given)?;
             let argument = share.owner;
             let expected = lock(&self.call).arguments[argument].expected;
@@ -239,7 +241,7 @@ impl GradientHook {
     }
 
     /// Of a gradient at a result, what arrives from outside the call: without what the call itself gives there.
-    fn from_outside<'py>(
+    fn outside_part<'py>(
         &self,
         recorder: &Recorder,
         result: usize,

@@ -112,6 +112,7 @@ impl Recorder {
             }
             at += 1;
         }
+        self.note_shared(&begun, &arguments);
         for landing in landings {
             graph.place(landing);
         }
@@ -120,6 +121,24 @@ impl Recorder {
             return Ok(());
         }
         self.expect_gradients(recorder, begun, outputs.len(), &arguments, graph.nodes)
+    }
+
+    /// Notes that arguments are one and the same tensor, whose gradient came by fewer ways than it has places among them:
+    /// what belongs to which cannot be told.
+    fn note_shared(&self, begun: &Begun, parts: &[usize]) {
+        let inputs = &begun.inputs;
+        let lacks = |index: &usize| inputs[*index].requires_grad && parts[*index] == 0;
+        let is_shared =
+            |index: usize| (0..index).any(|other| parts[other] > 0 && inputs[other].is_same(&inputs[index]));
+        if (1..inputs.len()).filter(lacks).any(is_shared) {
+            // Without its number, lest there be a note for each call.
+            let call = begun.name.rsplitn(3, '.').nth(2).unwrap_or(&begun.name);
+            self.locked(|state| {
+                state.note(format!(
+                    "{call} was given one tensor for several arguments: the gradient of all is at the first of them"
+                ));
+            });
+        }
     }
 
     /// The node at which the gradient of a result arrives; none where the call only hands on what it was given.
@@ -190,6 +209,17 @@ impl Recorder {
             }
         }
         Ok(last)
+    }
+}
+
+impl Edge {
+    /// Whether the gradients of both go to one place.
+    fn is_same(&self, other: &Edge) -> bool {
+        match (&self.node, &other.node) {
+            (Some(own), Some(node)) => own.is(node) && self.number == other.number,
+            (None, None) => self.tensor.is(&other.tensor),
+            _ => false,
+        }
     }
 }
 

@@ -13,6 +13,21 @@ const MAX_REASONS: usize = 100;
 /// was about to record it.
 pub(super) const OVERTAKEN: &str = "began as the step ended";
 
+/// Why a call was left out: it is not among what the settings select.
+pub(super) const NOT_SELECTED: &str = "not selected";
+
+/// Why a call was left out: of the layers of its kind another is wanted.
+pub(super) const IN_REPEATED: &str = "in a repeated layer";
+
+/// Reasons to leave a call out with which its backward call goes, too.
+const WITH_BACKWARD: [&str; 4] = [NOT_SELECTED, IN_REPEATED, OVER_CALLS, OVER_BYTES];
+
+/// Why a call was left out: it would be one too many.
+pub(super) const OVER_CALLS: &str = "over max_calls";
+
+/// Why a call was left out: enough has been written.
+pub(super) const OVER_BYTES: &str = "over max_bytes";
+
 /// Counts of one rank in one step.
 #[derive(Default)]
 pub(super) struct Ledger {
@@ -49,10 +64,20 @@ impl Ledger {
         count(&mut self.notes, text);
     }
 
+    /// Adds a note that is there once, however often it is given.
+    pub(super) fn note_once(&mut self, text: &str) {
+        self.notes.insert(text.to_owned(), 1);
+    }
+
     /// Calls that were met, and neither recorded nor left out, and did not fail.
     fn overtaken(&self) -> u64 {
         let known = self.recorded + self.skipped.values().sum::<u64>() + self.failed.values().sum::<u64>();
         self.seen.saturating_sub(known)
+    }
+
+    /// Whether calls were left out for a reason that holds for their backward calls as well.
+    pub(super) fn has_left_out(&self) -> bool {
+        WITH_BACKWARD.iter().any(|why| self.skipped.contains_key(why))
     }
 
     /// Whether there is nothing to say.

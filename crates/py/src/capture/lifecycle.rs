@@ -43,7 +43,7 @@ impl Recorder {
         let removed = self.hooks.remove(py);
         let flushed = self.flush_gradients(py);
         self.is_collecting.store(false, Ordering::Relaxed);
-        let settled = self.locked(State::settle);
+        let settled = self.locked(|state| state.settle(&self.plan));
         let finished = self.make_dump(py, settled, false);
         if finished.is_err() {
             self.locked(State::unsettle);
@@ -81,7 +81,7 @@ impl Recorder {
             true => over.begin_files(&self.plan),
             false => Ok(()),
         };
-        let settled = opened.and_then(|()| over.settle());
+        let settled = opened.and_then(|()| over.settle(&self.plan));
         let finished = self.make_dump(py, settled, true);
         let (_, written) = over.so_far();
         self.locked(|state| {

@@ -100,7 +100,16 @@ impl Plan {
     }
 
     pub(super) fn wants_backward(&self) -> bool {
-        self.directions.second && !self.is_structure()
+        self.directions.second
+    }
+
+    /// What is to be said of backward calls that nobody counts, given whether calls were left out.
+    pub(super) fn unwatched(&self, has_left_out: bool) -> Option<&'static str> {
+        if !self.wants_backward() {
+            return Some("backward calls are not selected: they are neither watched nor counted");
+        }
+        let goes_along = has_left_out && self.wants_forward() && !self.scopes_backward();
+        goes_along.then_some("the backward calls of calls that were left out are neither watched nor counted")
     }
 
     pub(super) fn wants_inputs(&self) -> bool {

@@ -17,6 +17,7 @@ use super::flow::Flow;
 use super::frames::{Stack, Stacks};
 use super::functions::Functions;
 use super::hooks::Hooks;
+use super::ledger::IN_REPEATED;
 use super::modules::{self, Level, Modules, Name};
 use super::plan::Plan;
 use super::seen::{give_hint, see_call};
@@ -124,7 +125,9 @@ impl Recorder {
             return Ok(());
         }
         let of = begun.of();
-        let ended = recorder.torch.plainly(slf.py(), || recorder.end_call(slf, begun, output, None, None));
+        let ended = recorder
+            .torch
+            .plainly(slf.py(), || recorder.end_call(slf, begun, output, None, None, &|_| false));
         recorder.guarded(slf.py(), of.borrowed(), ended).map(|_| ())
     }
 
@@ -188,6 +191,9 @@ impl Recorder {
         let around = modules::innermost(self.address());
         let is_muted = name.is_muted || around.as_ref().is_some_and(|level| level.is_muted);
         if is_muted || !self.plan.has_modules() {
+            if self.plan.has_modules() {
+                self.leave_out(IN_REPEATED);
+            }
             modules::enter(Level {
                 recorder: self.address(),
                 name: Arc::clone(&name.base),
@@ -220,15 +226,17 @@ impl Recorder {
     ) -> PyResult<()> {
         let py = slf.py();
         let recorder = slf.get();
-        let Some(begun) = call.take() else { return Ok(()) };
+        let Some(mut begun) = call.take() else { return Ok(()) };
         modules::leave(recorder.address(), &begun.name);
         if !recorder.is_collecting() {
             return Ok(());
         }
         let of = begun.of();
-        let ended = recorder
-            .torch
-            .plainly(py, || recorder.end_call(slf, begun, output, Some(&own_parameters(module)?), None));
+        let unchanged = begun.unchanged();
+        let ended = recorder.torch.plainly(py, || {
+            let parameters = own_parameters(module)?;
+            recorder.end_call(slf, begun, output, Some(&parameters), None, &unchanged)
+        });
         recorder.guarded(py, of.borrowed(), ended).map(|_| ())
     }
 

@@ -6,7 +6,7 @@ use ulpscope_formats::json::push_text;
 
 use super::failures::Of;
 use super::items::Walk;
-use super::ledger::OVERTAKEN;
+use super::ledger::{NOT_SELECTED, OVERTAKEN};
 use super::numbers::push_int;
 use super::recorder::Recorder;
 use super::tensors::Describe;
@@ -21,7 +21,7 @@ impl Recorder {
         number: u64,
         gradient: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        if !self.is_collecting() || !self.plan.wants_backward() {
+        if !self.is_collecting() || !self.plan.wants_backward() || self.plan.is_structure() {
             return Ok(());
         }
         let call = format!("{base}.parameters_grad.{number}");
@@ -29,7 +29,7 @@ impl Recorder {
         let is_wanted = !self.plan.selects()
             || self.locked(|state| state.wanted_modules.contains(base))
             || !self.plan.has_scope() && self.plan.has_listed(&call);
-        let why_not = if is_wanted { self.over_limit() } else { Some("not selected") };
+        let why_not = if is_wanted { self.over_limit() } else { Some(NOT_SELECTED) };
         if let Some(why) = why_not {
             self.leave_out(why);
             return Ok(());

@@ -41,13 +41,17 @@ pub(super) fn see_call<'py>(
     if !recorder.is_on() {
         return func.call(args, kwargs);
     }
+    let mut own = func.clone();
     if func.get_type().is(&recorder.torch.property_access) {
-        return match is_assignment(func, args) {
-            true => recorder.assign_property(func, args, kwargs),
-            false => recorder.read_property(func, args, kwargs),
-        };
+        if is_assignment(func, args) {
+            return recorder.assign_property(func, args, kwargs);
+        }
+        match func.getattr(intern!(py, "__self__")) {
+            Ok(property) if recorder.torch.is_computing(&property) => own = property,
+            _ => return recorder.read_property(func, args, kwargs),
+        }
     }
-    let described = recorder.functions.describe(&recorder.torch, func);
+    let described = recorder.functions.describe(&recorder.torch, &own);
     let Some(function) = recorder.guarded(py, Of::Unmet("a function"), described)? else {
         return func.call(args, kwargs);
     };
@@ -83,14 +87,14 @@ pub(super) fn see_call<'py>(
             let mut begun = Some(begun);
             let ended = unheard(&mut || {
                 let Some(begun) = begun.take() else { return Ok(()) };
-                let changed = match function.changes_input {
-                    true => {
-                        recorder.note_changed(args, &begun)?;
-                        args.get_item(0).ok()
-                    }
-                    false => None,
-                };
-                recorder.end_call(slf, begun, output, None, changed.as_ref())
+                let changed = function.changed_by(arguments)?;
+                for &position in changed {
+                    recorder.note_changed(args, position, &begun)?;
+                }
+                let first = changed.first().filter(|position| **position == 0);
+                let first = first.and_then(|_| args.get_item(0).ok());
+                let hands_on = |tensor: &Bound<'_, PyAny>| arguments.has_unchanged(tensor, changed);
+                recorder.end_call(slf, begun, output, None, first.as_ref(), &hands_on)
             });
             recorder.guarded(py, of.borrowed(), ended)?;
         }
@@ -194,17 +198,17 @@ impl Recorder {
         self.flow.note(&self.torch, step, result, source)
     }
 
-    /// Notes that a call changed its first argument, or the tensors in it, without returning them.
-    fn note_changed(&self, args: &Bound<'_, PyTuple>, begun: &Begun) -> PyResult<()> {
-        let Ok(first) = args.get_item(0) else { return Ok(()) };
-        let call = &begun.name;
-        if self.torch.is_tensor(&first)? {
-            self.note_changed_tensor(&first, begun.step, format!("{call}.input.0"))?;
-        } else if let Ok(items) = first.try_iter() {
-            for (position, item) in items.enumerate() {
+    /// Notes that a call changed an argument, or the tensors in it, without returning them.
+    fn note_changed(&self, args: &Bound<'_, PyTuple>, position: usize, begun: &Begun) -> PyResult<()> {
+        let Ok(argument) = args.get_item(position) else { return Ok(()) };
+        let source = format!("{}.input.{position}", begun.name);
+        if self.torch.is_tensor(&argument)? {
+            self.note_changed_tensor(&argument, begun.step, source)?;
+        } else if let Ok(items) = argument.try_iter() {
+            for (number, item) in items.enumerate() {
                 let item = item?;
                 if self.torch.is_tensor(&item)? {
-                    self.note_changed_tensor(&item, begun.step, format!("{call}.input.0.{position}"))?;
+                    self.note_changed_tensor(&item, begun.step, format!("{source}.{number}"))?;
                 }
             }
         }

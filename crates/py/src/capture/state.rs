@@ -218,11 +218,14 @@ impl State {
 
     /// Takes no more lines, until it is aimed again, and writes the ledger. Tells the folder, and whether there is
     /// anything in its journal that the dump lacks; what is noted from now on it lacks again.
-    pub(super) fn settle(&mut self) -> io::Result<Option<(PathBuf, bool)>> {
+    pub(super) fn settle(&mut self, plan: &Plan) -> io::Result<Option<(PathBuf, bool)>> {
         self.is_open = false;
         let Some(step) = &mut self.step else { return Ok(None) };
         let is_behind = std::mem::take(&mut step.is_behind);
         if is_behind {
+            if let Some(note) = plan.unwatched(self.ledger.has_left_out()) {
+                self.ledger.note_once(note);
+            }
             let mut line = Vec::new();
             self.ledger.push(self.ended.as_deref(), &mut line);
             step.journal.append(&[&line])?;

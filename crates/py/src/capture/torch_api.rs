@@ -11,6 +11,8 @@ pub(super) struct Torch {
     pub(super) size: Py<PyType>,
     /// The type of `descriptor.__get__` and `descriptor.__set__`, which is how a property shows in a function mode.
     pub(super) property_access: Py<PyType>,
+    /// The properties that give another tensor than the one they are asked of, as functions do.
+    computing: Vec<Py<PyAny>>,
     accumulate_grad: Py<PyType>,
     without_modes: Py<PyAny>,
     graph_task: Py<PyAny>,
@@ -31,12 +33,16 @@ impl Torch {
         let class = |from: &Bound<'_, PyAny>, name: &str| -> PyResult<Py<PyType>> {
             Ok(from.getattr(name)?.cast_into::<PyType>()?.unbind())
         };
+        let own = torch.getattr("Tensor")?;
+        let computing =
+            ["T", "mT", "H", "mH", "real", "imag"].map(|name| own.getattr(name).map(Bound::unbind));
         let shape = torch.getattr("Tensor")?.getattr("shape")?.getattr("__get__")?;
         Ok(Torch {
             tensor: class(&torch, "Tensor")?,
             parameter: class(&torch.getattr("nn")?, "Parameter")?,
             size: class(&torch, "Size")?,
             property_access: shape.get_type().unbind(),
+            computing: computing.into_iter().collect::<PyResult<_>>()?,
             accumulate_grad: class(&c.getattr("_functions")?, "AccumulateGrad")?,
             without_modes: c.getattr("DisableTorchFunction")?.unbind(),
             graph_task: c.getattr("_current_graph_task_id")?.unbind(),
@@ -76,6 +82,11 @@ impl Torch {
             return Ok(true);
         }
         object.is_instance(self.tensor.bind(object.py()))
+    }
+
+    /// Whether a property gives another tensor than the one it is asked of.
+    pub(super) fn is_computing(&self, property: &Bound<'_, PyAny>) -> bool {
+        self.computing.iter().any(|known| known.is(property))
     }
 
     pub(super) fn is_accumulate_grad(&self, node: &Bound<'_, PyAny>) -> bool {

@@ -1,0 +1,137 @@
+"""Which call made a tensor: the edges along which values, and gradients, are followed."""
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from captured import capture_of
+
+
+def source(captured, call, position=0):
+    return captured.calls[call]["input_args"][position]["source"]
+
+
+@pytest.mark.parametrize("name", ["T", "mT", "H", "mH", "real", "imag"])
+def test_a_property_that_gives_another_tensor_is_a_call(tmp_path, name):
+    x = torch.randn(2, 3, dtype=torch.complex64, requires_grad=True)
+
+    def program():
+        getattr(x.exp(), name).cos().abs().sum().backward()
+
+    captured = capture_of(tmp_path, program, task="tensor")
+    call = f"Tensor.{name}.0.forward"
+    assert source(captured, call) == "Tensor.exp.0.forward.output.0"
+    assert source(captured, "Tensor.cos.0.forward") == f"{call}.output.0"
+    found = captured.tensor(captured.calls[call]["output"][0]).resolve_conj()
+    assert torch.equal(found, getattr(x.exp(), name).resolve_conj())
+    gradient = captured.calls[f"Tensor.{name}.0.backward"]["output"][0]
+    assert gradient["shape"] == [2, 3]
+    ledger = captured.ledger
+    assert ledger["seen"] == ledger["recorded"]
+
+
+HANDING_ON = {
+    "dropout": lambda x: F.dropout(x, 0.5, training=False),
+    "contiguous": lambda x: x.contiguous(),
+    "type_as": lambda x: x.type_as(x),
+    "to": lambda x: x.to(torch.float32),
+    "broadcast": lambda x: torch.broadcast_tensors(x, x),
+    "real": lambda x: x.real,
+}
+
+
+@pytest.mark.parametrize("name", HANDING_ON)
+def test_what_a_call_hands_on_stays_its_makers(tmp_path, name):
+    def program():
+        x = torch.ones(2).exp()
+        HANDING_ON[name](x)
+        torch.sin(x)
+
+    captured = capture_of(tmp_path, program)
+    wanted = "Tensor.exp.0.forward.output.0"
+    assert source(captured, "Torch.sin.0.forward") == wanted
+
+
+CHANGING = {
+    "by its name": (lambda x: x.add_(1), "Tensor.add_.0.forward.output.0"),
+    "by a flag": (lambda x: F.relu(x, inplace=True), "Functional.relu.0.forward.output.0"),
+    "by a flag that is passed by position": (lambda x: F.relu(x, True), "Functional.relu.0.forward.output.0"),
+    "as the place of the result": (lambda x: torch.add(x, 1, out=x), "Torch.add.0.forward.output.0"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_what_a_call_changes_is_its_own(tmp_path, name):
+    change, wanted = CHANGING[name]
+
+    def program():
+        x = torch.ones(2).exp()
+        change(x)
+        torch.sin(x)
+
+    assert source(capture_of(tmp_path, program), "Torch.sin.0.forward") == wanted
+
+
+class TestModulesAlone:
+    @pytest.mark.parametrize(
+        ("module", "wanted"),
+        [
+            (torch.nn.Identity(), "Module.0.Linear.forward.0.output.0"),
+            (torch.nn.ReLU(inplace=True), "Module.1.ReLU.forward.0.output.0"),
+        ],
+    )
+    def test_they_hand_on_what_they_do_not_change(self, tmp_path, module, wanted):
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), module, torch.nn.Linear(2, 2))
+        captured = capture_of(tmp_path, lambda: model(torch.ones(1, 2)), model=model, level="L0")
+        assert source(captured, "Module.2.Linear.forward.0") == wanted
+
+
+def test_running_statistics_are_changed_by_the_call_that_keeps_them(tmp_path):
+    mean, variance, x = torch.zeros(3), torch.ones(3), torch.randn(4, 3)
+
+    def program():
+        F.batch_norm(x, mean, variance, training=False)
+        mean.sin()
+        F.batch_norm(x, mean, variance, training=True)
+        mean.sin()
+        variance.sin()
+
+    captured = capture_of(tmp_path, program)
+    found = [source(captured, f"Tensor.sin.{number}.forward") for number in range(3)]
+    assert found == ["outside"] + [f"Functional.batch_norm.1.forward.input.{place}" for place in (1, 2)]
+
+
+@torch.jit.script
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 + x
+
+
+class Scripted(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sin() + 1
+
+
+class TestTorchScript:
+    @pytest.mark.parametrize("level", ["L1", "mix"])
+    def test_a_function_is_one_call(self, tmp_path, level):
+        x = torch.ones(2, requires_grad=True)
+        before = torch._C.ScriptFunction.__call__
+
+        captured = capture_of(tmp_path, lambda: doubled(x).cos().sum().backward(), level=level)
+        assert source(captured, "Tensor.cos.0.forward") == "Script.doubled.0.forward.output.0"
+        assert captured.calls["Script.doubled.0.backward"]["output"][0]["shape"] == [2]
+        note = "Script.doubled was run by TorchScript: what runs inside it is not seen"
+        assert note in captured.ledger["notes"]
+        assert torch._C.ScriptFunction.__call__ is before
+
+    def test_a_module_is_one_call(self, tmp_path):
+        module = torch.jit.script(Scripted())
+        captured = capture_of(tmp_path, lambda: module(torch.ones(2)).cos())
+        assert source(captured, "Tensor.cos.0.forward") == "Script.Scripted.forward.0.forward.output.0"
+
+    def test_modules_alone_have_a_note(self, tmp_path):
+        model = torch.nn.Sequential(torch.jit.script(Scripted()))
+        captured = capture_of(tmp_path, lambda: model(torch.ones(2)), model=model, level="L0")
+        note = "Script.Scripted.forward was run by TorchScript: what runs inside it is not seen"
+        assert note in captured.ledger["notes"]
+        assert "Script.Scripted.forward.0.forward" not in captured.calls
