@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import ulpscope
 from ulpscope import SettingsError
 from ulpscope._capture.config import MAX_CONFIG_BYTES, Config
 from ulpscope._capture.settings import Settings
@@ -458,3 +459,15 @@ class TestConfig:
     def test_windows_editors_are_welcome(self, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_bytes(b'\xef\xbb\xbf{"dump_path": "d"}\r\n')
         assert Config.read(tmp_path / "config.json").settings() == Settings.from_keywords("d")
+
+
+@pytest.mark.parametrize("path", ["/proc/nope/x", "a_file/below"])
+def test_a_folder_that_cannot_be_made(tmp_path, path):
+    (tmp_path / "a_file").write_text("")
+    with pytest.raises(SettingsError, match=r"dump_path is .*, a folder that cannot be made: .*"):
+        ulpscope.capture(tmp_path / path).start()
+
+
+def test_a_wrong_list_of_steps_is_shown_as_it_was_given():
+    with pytest.raises(SettingsError, match=r"step is '1,,2'"):
+        Settings.from_keywords("dumps", step="1,,2")

@@ -199,6 +199,47 @@ def test_the_disk_is_full(server: Server, whole: Whole, tmp_path: Path) -> None:
         subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.parametrize("size", ["300k", "420k", "700k"])
+def test_the_disk_is_full_of_statistics(tmp_path: Path, size: str) -> None:
+    """The step that could not be recorded, or not be made a dump, says so; those before are whole."""
+    disk = tmp_path / "dump"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)], capture_output=True, text=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        with ulpscope.capture(disk) as run:
+            for _ in range(12):
+                for _ in range(100):
+                    torch.ones(2).sin()
+                run.step()
+        folders = sorted(disk.glob("step*/rank"), key=step_of)
+        reasons = [how_it_ended(folder) for folder in folders]
+        journals = [(folder / "journal.jsonl").exists() for folder in folders]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    whole = reasons.index(next(reason for reason in reasons if reason))
+    assert reasons[:whole] == [None] * whole
+    assert all("No space left on device" in str(reason) for reason in reasons[whole:])
+    assert journals == [False] * whole + [True] * (len(journals) - whole)
+
+
+def step_of(folder: Path) -> int:
+    return int(folder.parent.name.removeprefix("step"))
+
+
+def how_it_ended(folder: Path) -> str | None:
+    """What the ledger says of the end, which is in the journal where there is one."""
+    journal = folder / "journal.jsonl"
+    if not journal.exists():
+        return json.loads((folder / "ledger.json").read_text())["ended"]
+    assert not (folder / "ledger.json").exists()
+    last = journal.read_bytes().rstrip(b"\0").splitlines()[-1]
+    return json.loads(last)["ledger"]["ended"]
+
+
 class RefusesAttributes:
     """An argument that cannot even be asked what it is."""
 

@@ -72,6 +72,28 @@ def test_what_a_call_changes_is_its_own(tmp_path, name):
     assert source(capture_of(tmp_path, program), "Torch.sin.0.forward") == wanted
 
 
+ALIASES = {
+    "data": lambda x: x.data.add_(1),
+    "an element of data": lambda x: x.data.__setitem__(0, 5),
+    "a detached one": lambda x: x.detach().add_(1),
+    "a view of a detached one": lambda x: x.detach().view(-1).add_(1),
+    "a detached one of a view": lambda x: x.view(-1).detach().add_(1),
+    "detached twice": lambda x: x.detach().data.add_(1),
+}
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_what_is_changed_by_another_name_is_changed(tmp_path, name):
+    def program():
+        x = torch.ones(2).exp()
+        ALIASES[name](x)
+        torch.sin(x)
+
+    captured = capture_of(tmp_path, program)
+    call = "Tensor.__setitem__" if "element" in name else "Tensor.add_"
+    assert source(captured, "Torch.sin.0.forward") == f"{call}.0.forward.input.0"
+
+
 class TestModulesAlone:
     @pytest.mark.parametrize(
         ("module", "wanted"),

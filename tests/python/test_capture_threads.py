@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -172,3 +173,27 @@ def test_everything_is_taken_away_even_if_the_last_words_cannot_be_recorded(
     assert list(left_behind(before, snapshot())) == []
     assert len(sines(tmp_path, "L1")) == 1
     assert not list(tmp_path.glob("**/journal.jsonl"))
+
+
+def test_threads_that_ran_before_are_noted(tmp_path: Path, worker: Worker) -> None:
+    with ulpscope.capture(tmp_path):
+        worker.do(sine)
+        started = threading.Thread(target=sine)
+        started.start()
+        started.join()
+    captured = Captured(tmp_path)
+    assert [name for name in captured.calls if ".sin." in name] == ["Torch.sin.0.forward"]
+    assert captured.ledger["notes"] == ["threads that ran before recording began are not seen (1 of them)"]
+
+
+def test_forked_processes_are_noted(tmp_path: Path) -> None:
+    with ulpscope.capture(tmp_path):
+        sine()
+        child = os.fork()
+        if child == 0:
+            sine()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    captured = Captured(tmp_path)
+    assert captured.ledger["notes"] == ["a process was forked: what it calls is not recorded"]
+    assert [name for name in captured.calls if ".sin." in name] == ["Torch.sin.0.forward"]

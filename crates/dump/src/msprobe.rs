@@ -34,6 +34,8 @@ pub(crate) struct Beside {
     folder: PathBuf,
     ledger: OnceLock<Result<Option<Ledger>, Error>>,
     is_journal: bool,
+    /// Whether it is the journal of a step that was over, of which only the documents were not made.
+    pub(crate) is_over: bool,
     /// The names of calls that were running when the run ended.
     pub(crate) running: HashSet<String>,
     /// How the run ended, if not by itself.
@@ -49,6 +51,7 @@ impl Beside {
             folder,
             ledger: OnceLock::new(),
             is_journal: false,
+            is_over: false,
             running: HashSet::new(),
             notes: Vec::new(),
         }
@@ -201,7 +204,7 @@ impl Source for MsprobeSource {
     }
 
     fn is_journal(&self) -> bool {
-        self.beside.is_journal
+        self.beside.is_journal && !self.beside.is_over
     }
 
     fn notes(&self) -> &[String] {

@@ -216,7 +216,8 @@ impl Rank {
         self.source.ledger()
     }
 
-    /// Whether this is a journal: the run was killed before the step was over, or is still going.
+    /// Whether this is the journal of a step that is not over: the run was killed before, or is still going. A run that
+    /// was killed later has recorded all there is, and its journal is a dump like any other.
     pub fn is_journal(&self) -> bool {
         self.source.is_journal()
     }

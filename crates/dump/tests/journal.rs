@@ -143,6 +143,21 @@ fn a_journal_reads_as_the_dump_it_would_have_become() {
 }
 
 #[test]
+fn the_journal_of_a_step_that_was_over_is_a_whole_dump() {
+    // Another thread was in a call as the step ended.
+    let running = r#"{"call":"Torch.slow.0.forward","id":999,"data":{}}"#;
+    let ledger = r#"{"ledger":{"seen":9,"recorded":5}"#;
+    for (over, is_cut) in [("", true), (",\"over\":false", true), (",\"over\":true", false)] {
+        let scratch = Scratch::new();
+        scratch.file("journal.jsonl", &format!("{}{running}\n{ledger}{over}}}\n", step()));
+        let rank = scratch.rank();
+        assert_eq!(rank.is_journal(), is_cut, "{over}");
+        assert_eq!(rank.ledger().unwrap().seen, 9);
+        assert_eq!(rank.notes().len(), usize::from(is_cut), "{over}");
+    }
+}
+
+#[test]
 fn entries_carry_what_ulpscope_adds() {
     let scratch = Scratch::new();
     scratch.file("journal.jsonl", &step());

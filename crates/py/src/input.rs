@@ -414,7 +414,10 @@ fn dtype_from_dlpack(dtype: DataType) -> PyResult<DType> {
         (13, 8, 1) => DType::F8E5M2FNUZ,
         (14, 8, 1) => DType::F8E8M0,
         (code, bits, lanes) => {
-            let found = format!("code {code}, {bits} bits, {lanes} lanes");
+            let found = match (code, bits, lanes) {
+                (5, 32, 1) => "complex numbers of 32 bits".to_owned(),
+                _ => format!("code {code}, {bits} bits, {lanes} lanes"),
+            };
             return Err(PyTypeError::new_err(format!("a tensor of this dtype cannot be measured: {found}")));
         }
     })

@@ -116,6 +116,16 @@ def _leave_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_to_parent)
 
 
+def make(dump_path: Path) -> None:
+    """Makes the folder of a dump, with those above it."""
+    try:
+        dump_path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(
+            "dump_path", f"is {str(dump_path)!r}, a folder that cannot be made: {error.strerror}"
+        ) from None
+
+
 def discard(folder: Path) -> None:
     """Removes a step of a rank that turned out not to be wanted; nothing else that may lie there."""
     for name in _FILES:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -54,6 +55,7 @@ class Installation:
         self._operators = OperatorMode(recorder) if self._sees_operators else None
         self._handles: list[Any] = []
         self._roots: list[torch.nn.Module] = []
+        self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._fired: dict[tuple[str, str], int] = {}
         self.installed = False
 
@@ -85,6 +87,7 @@ class Installation:
                 self._patches.add(module, api, wrapped)
         if self._sees_apis or self._sees_operators:
             wrappers.add_threads(self._patches, self._in_thread)
+            self._note_threads()
             self._flush_collectives = add_collectives(self._patches, self._recorder, switch)
         if not self._sees_operators:
             add_scripts(self._patches, self._recorder, switch, self._sees_apis)
@@ -231,12 +234,24 @@ class Installation:
         finally:
             put_back()
 
-    def _in_thread(self) -> contextlib.AbstractContextManager[Any]:
+    def _note_threads(self) -> None:
+        """Notes threads that are running already, and were not started while calls were recorded."""
+        own = threading.current_thread()
+        others = [
+            thread for thread in threading.enumerate() if thread is not own and thread not in self._threads
+        ]
+        if others:
+            self._recorder.note(
+                f"threads that ran before recording began are not seen ({len(others)} of them)"
+            )
+
+    def _in_thread(self, thread: threading.Thread) -> contextlib.AbstractContextManager[Any]:
         """What is on while another thread runs.
 
         No dispatch mode: torch keeps flags of the whole process for these, which threads that end in another
         order than they began would leave wrong.
         """
+        self._threads.add(thread)
         if self._sees_operators:
             self._recorder.note("a thread was started: level L2 does not see what runs on it")
         return self._with_mode()

@@ -13,6 +13,7 @@ import atexit
 import dataclasses
 import logging
 import os
+import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,6 +26,18 @@ from ulpscope._capture.settings import Settings, SettingsError
 from ulpscope._core import Recorder
 
 _log = logging.getLogger("ulpscope")
+
+
+# Those that have started and not stopped.
+_started: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+def _note_fork() -> None:
+    for run in list(_started):
+        run.note_fork()
+
+
+os.register_at_fork(after_in_parent=_note_fork)
 
 
 class _Front:
@@ -92,7 +105,7 @@ class Run:
         if model is not None:
             models.roots_of(model)
         # A place that cannot be written to is told now, not in the middle of a run.
-        self._settings.dump_path.mkdir(parents=True, exist_ok=True)
+        folders.make(self._settings.dump_path)
         had_folders = self._lock is not None
         if self._is_wanted_rank():
             self._take_folders()
@@ -110,6 +123,7 @@ class Run:
             atexit.register(self.close)
             self._closes_at_exit = True
         self._started = True
+        _started.add(self)
         self._has_ended_forward = False
         if not self.steps_done:
             seed.remove_dropout()
@@ -118,6 +132,7 @@ class Run:
     def stop(self) -> None:
         """Records nothing more until the next ``start``. What was recorded is in the dump."""
         self._started = False
+        _started.discard(self)
         self._aside = None
         if self._process != os.getpid():
             return
@@ -143,6 +158,11 @@ class Run:
         except Exception as error:
             # It is the script that is running here, and has nothing to do with it.
             _log.error("recording ends: %s", error)
+
+    def note_fork(self) -> None:
+        """Has the ledger say that there is a process of which nothing is recorded."""
+        if self._process == os.getpid() and self._aimed_at is not None:
+            self._recorder.note("a process was forked: what it calls is not recorded")
 
     def holds(self, dump_path: Path, rank_folder: str) -> bool:
         """Whether this run writes to these folders."""
@@ -256,7 +276,7 @@ class Run:
         """Has the folders of this rank for its own, or raises where another capture writes to them."""
         rank_folder = ranks.folder_name(self._known_rank())
         if self._lock is None or self._lock.rank_folder != rank_folder:
-            self._settings.dump_path.mkdir(parents=True, exist_ok=True)
+            folders.make(self._settings.dump_path)
             turns.make_room(self._settings.dump_path, rank_folder)
             former, self._lock = self._lock, folders.FolderLock(self._settings.dump_path, rank_folder)
             if former is not None:

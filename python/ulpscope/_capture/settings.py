@@ -252,12 +252,14 @@ def _numbers(key: str, value: object) -> tuple[int, ...]:
     )
     numbers: set[int] = set()
     for item in items:
-        first, last = _number_range(key, item)
+        first, last = _number_range(key, item, value)
         numbers.update(range(first, last + 1))
     return tuple(sorted(numbers))
 
 
-def _number_range(key: str, item: object) -> tuple[int, int]:
+def _number_range(key: str, item: object, whole: object) -> tuple[int, int]:
+    """One item of several; the error shows a text as it was given, all of it."""
+    shown = whole if isinstance(whole, str) else item
     expected = f"numbers from 0 to {MAX_STEP_OR_RANK} and ranges such as '4-6'"
     if _is_int(item):
         first = last = item
@@ -265,9 +267,9 @@ def _number_range(key: str, item: object) -> tuple[int, int]:
         first = int(match[1])
         last = int(match[2] or match[1])
     else:
-        raise _wrong(key, item, expected)
+        raise _wrong(key, shown, expected)
     if not 0 <= first <= last <= MAX_STEP_OR_RANK:
-        raise _wrong(key, item, expected)
+        raise _wrong(key, shown, expected)
     return first, last
 
 

@@ -134,12 +134,12 @@ def add_fast_paths(patches: Patches, without_mode: Callable[[], Any]) -> None:
     patches.add(torch.overrides, "has_torch_function", has_torch_function)
 
 
-def add_threads(patches: Patches, in_thread: Callable[[], Any]) -> None:
+def add_threads(patches: Patches, in_thread: Callable[[threading.Thread], Any]) -> None:
     """Threads that are started from now on: function modes are a thread's own."""
     original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def _bootstrap_inner(self: threading.Thread) -> None:
-        with in_thread():
+        with in_thread(self):
             original(self)
 
     patches.add(threading.Thread, "_bootstrap_inner", _bootstrap_inner)

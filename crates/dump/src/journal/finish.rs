@@ -10,6 +10,7 @@ use super::JOURNAL_FILE;
 use super::documents::Documents;
 use super::scan::{self, Trust};
 use crate::ledger::LEDGER_FILE;
+use crate::problems::Problems;
 
 /// Turns the journal in the folder of a rank into `dump.json`, `stack.json`, `construct.json` and `ledger.json` (of level
 /// debug `debug.json` and `ledger.json`), and removes it.
@@ -50,8 +51,22 @@ fn make(folder: &Path, trust: Trust) -> Result<(), Error> {
         let message = format!("{first}; the journal is left as it is, and can be read as a dump");
         return Err(Error::whole(Fault::Unsupported(message)));
     }
-    let documents = Documents { journal: &journal, outline: &outline };
-    let ledger = documents.ledger(&problems).map_err(|error| error.in_file(&path))?;
+    let made = make_documents(folder, &path, &Documents { journal: &journal, outline: &outline }, &problems);
+    if made.is_err() {
+        // What the journal says of how it ended comes later, and would be belied.
+        let _ = fs::remove_file(folder.join(LEDGER_FILE));
+    }
+    made
+}
+
+fn make_documents(
+    folder: &Path,
+    path: &Path,
+    documents: &Documents<'_>,
+    problems: &Problems,
+) -> Result<(), Error> {
+    let outline = documents.outline;
+    let ledger = documents.ledger(problems).map_err(|error| error.in_file(path))?;
     if !outline.is_debug() {
         file::write_with(&folder.join("stack.json"), |out| documents.stacks(out))?;
         file::write_with(&folder.join("construct.json"), |out| documents.parents(out))?;

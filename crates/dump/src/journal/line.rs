@@ -59,7 +59,11 @@ pub(super) enum Line<'a> {
         id: u64,
         last: bool,
     },
-    Ledger(Span),
+    /// What was seen so far; `over` says that the step is.
+    Ledger {
+        ledger: Span,
+        over: bool,
+    },
 }
 
 /// The beginning of a call.
@@ -88,6 +92,7 @@ pub(super) fn read(text: &[u8], number: u64, start: u64) -> Result<Line<'_>, Err
         data: None,
         frames: None,
         last: false,
+        over: false,
     };
     let kind = fields.first_key()?;
     let line = match kind.as_ref() {
@@ -120,7 +125,7 @@ pub(super) fn read(text: &[u8], number: u64, start: u64) -> Result<Line<'_>, Err
         "ledger" => {
             let ledger = fields.span()?;
             fields.rest()?;
-            Some(Line::Ledger(ledger))
+            Some(Line::Ledger { ledger, over: fields.over })
         }
         _ => {
             let expected =
@@ -143,6 +148,7 @@ struct Fields<'a> {
     data: Option<Span>,
     frames: Option<Span>,
     last: bool,
+    over: bool,
 }
 
 impl<'a> Fields<'a> {
@@ -170,6 +176,7 @@ impl<'a> Fields<'a> {
                 "parent" => self.parent = self.parent()?,
                 "frames" => self.frames = Some(self.frames()?),
                 "last" => self.last = self.flag()?,
+                "over" => self.over = self.flag()?,
                 _ => self.reader.skip_value()?,
             }
         }

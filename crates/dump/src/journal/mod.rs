@@ -11,7 +11,7 @@
 //! {"more":5,"data":{sections}}
 //! {"end":5,"last":true,"data":{sections}}                                      last: takes its place here
 //! {"raised":5}
-//! {"ledger":{…}}                                                               the last one counts
+//! {"ledger":{…},"over":true}                                                   the last one counts; over: so is the step
 //! ```
 //!
 //! ```text

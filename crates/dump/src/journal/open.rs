@@ -30,7 +30,7 @@ pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
     let journal = Bytes::map(path, Access::ReadOnly)?;
     let mut outline = scan::scan(&journal, path, Trust::Foreign)?;
     let running = running(&outline, &journal);
-    let notes = how_it_ended(&outline, &running, path);
+    let notes = if outline.is_over { Vec::new() } else { how_it_ended(&outline, &running, path) };
     let ledger = outline
         .ledger
         .map(|ledger| json::read(ledger.of(&journal)).and_then(|ledger| Ledger::from_json(&ledger)));
@@ -48,6 +48,7 @@ pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
     };
     let dump = made(&|out| documents.dump(out))?;
     let mut beside = Beside::made(path, ledger);
+    beside.is_over = outline.is_over;
     beside.running = running.into_iter().collect();
     beside.notes = notes;
     if !outline.is_debug() {

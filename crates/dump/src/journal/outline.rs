@@ -27,6 +27,8 @@ pub(super) struct Outline {
     /// The frames of each stack.
     pub(super) stacks: Vec<Span>,
     pub(super) ledger: Option<Span>,
+    /// Whether the step is over: the run had no more to record of it, and was about to make the dump.
+    pub(super) is_over: bool,
     /// Lines that could not be read.
     pub(super) problems: Problems,
     /// What the end of the file tells of how the run ended.

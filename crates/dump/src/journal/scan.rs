@@ -142,14 +142,17 @@ impl<'p> Scan<'p> {
                 let call = self.running(id)?;
                 self.over(id, call, last);
             }
-            Line::Ledger(span) if u64::from(span.length) > MAX_LEDGER_BYTES => {
+            Line::Ledger { ledger: span, .. } if u64::from(span.length) > MAX_LEDGER_BYTES => {
                 let (limit, found) = (MAX_LEDGER_BYTES, span.length.into());
                 return Err(self.here(Fault::TooLarge { what: "a ledger", limit, found }));
             }
-            Line::Ledger(span) if !span.of(journal).starts_with(b"{") => {
+            Line::Ledger { ledger: span, .. } if !span.of(journal).starts_with(b"{") => {
                 return Err(self.here(Fault::malformed("an object", "another value")));
             }
-            Line::Ledger(span) => self.outline.ledger = Some(span),
+            Line::Ledger { ledger, over } => {
+                self.outline.ledger = Some(ledger);
+                self.outline.is_over |= over;
+            }
         }
         Ok(())
     }

@@ -21,6 +21,9 @@ const EARLIER: [&str; 6] =
 /// Bytes mapped at a time; a multiple of every page size.
 const WINDOW: usize = 1 << 18;
 
+/// Bytes behind the last line that the file system has promised, too: for the line that says that the disk is full.
+const RESERVE: usize = 1 << 13;
+
 /// A journal that is being written.
 #[derive(Debug)]
 pub struct Journal {
@@ -30,6 +33,8 @@ pub struct Journal {
     window: Option<Window>,
     /// Whether the file system promises blocks.
     is_mappable: bool,
+    /// Whether lines may go where room was kept.
+    is_ending: bool,
 }
 
 #[derive(Debug)]
@@ -46,7 +51,14 @@ impl Journal {
         clear(folder)?;
         let file =
             OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(JOURNAL_FILE))?;
-        Ok(Journal { file, folder: folder.to_owned(), written: 0, window: None, is_mappable: true })
+        Ok(Journal {
+            file,
+            folder: folder.to_owned(),
+            written: 0,
+            window: None,
+            is_mappable: true,
+            is_ending: false,
+        })
     }
 
     /// Appends whole lines, given in parts: after it has returned they outlive the process. Lines that cannot be had
@@ -57,6 +69,14 @@ impl Journal {
         if result.is_err() {
             self.written = before;
         }
+        result
+    }
+
+    /// Appends the last lines, for which there is room even where there is none for others.
+    pub fn append_last(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        self.is_ending = true;
+        let result = self.append(parts);
+        self.is_ending = false;
         result
     }
 
@@ -121,6 +141,9 @@ impl Journal {
 
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         use std::io::{Seek, SeekFrom};
+        if !self.is_ending {
+            promised(&self.file, self.written, lines.len() + RESERVE).or_else(none_is_fine)?;
+        }
         self.file.seek(SeekFrom::Start(self.written))?;
         self.file.write_all(lines)?;
         self.written += lines.len() as u64;
@@ -128,19 +151,37 @@ impl Journal {
     }
 }
 
+/// Has the file system promise blocks.
+#[cfg(target_os = "linux")]
+fn promised(file: &File, start: u64, length: usize) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+
+    let offset = libc::off64_t::try_from(start).map_err(io::Error::other)?;
+    let length = libc::off64_t::try_from(length).map_err(io::Error::other)?;
+    // SAFETY: the descriptor is that of an open file, and the call touches no memory of ours.
+    #[expect(unsafe_code)]
+    let status = unsafe { libc::fallocate64(file.as_raw_fd(), 0, offset, length) };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn promised(_file: &File, _start: u64, _length: usize) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// A file system that makes no promises is written to as far as it goes.
+fn none_is_fine(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Maps a window of a file, once its blocks are promised; nothing where they cannot be, be it that the disk is nearly
 /// full.
 #[cfg(target_os = "linux")]
 fn map(file: &File, start: u64) -> Option<Window> {
-    use std::os::fd::AsRawFd;
-
-    let offset = libc::off64_t::try_from(start).ok()?;
-    // SAFETY: the descriptor is that of an open file, and the call touches no memory of ours.
-    #[expect(unsafe_code)]
-    let status = unsafe { libc::fallocate64(file.as_raw_fd(), 0, offset, WINDOW as libc::off64_t) };
-    if status != 0 {
-        return None;
-    }
+    promised(file, start, WINDOW + RESERVE).ok()?;
     let mut options = memmap2::MmapOptions::new();
     options.offset(start).len(WINDOW);
     // SAFETY: the file was made by us in a folder of our own, and has blocks for the whole window, each of which is

@@ -26,6 +26,8 @@ struct Known {
     step: StepId,
     /// Outputs of the calls of this step.
     made: HashMap<usize, Made>,
+    /// Tensors that share their elements with another, of which torch does not tell: `x.data`, `x.detach()`.
+    aliases: HashMap<usize, Alias>,
     /// Parameters and buffers, for as long as the run is.
     origins: HashMap<usize, Made>,
     sweep_at: usize,
@@ -34,6 +36,13 @@ struct Known {
 /// What a step has made.
 pub(super) struct Forgotten {
     _made: HashMap<usize, Made>,
+    _aliases: HashMap<usize, Alias>,
+}
+
+/// A tensor, and whose elements it has; both held weakly.
+struct Alias {
+    reference: Py<PyAny>,
+    owner: Py<PyAny>,
 }
 
 struct Made {
@@ -122,6 +131,38 @@ impl Flow {
         Ok(())
     }
 
+    /// Notes that a tensor has the elements of another.
+    pub(super) fn note_alias(
+        &self,
+        torch: &Torch,
+        tensor: &Bound<'_, PyAny>,
+        owner: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let alias = Alias { reference: torch.weak_reference(tensor)?, owner: torch.weak_reference(owner)? };
+        let py = tensor.py();
+        let _before = self.locked(|known| {
+            if known.aliases.len() >= SWEEP {
+                known.aliases.retain(|_, alias| is_alive(&alias.reference, py));
+            }
+            known.aliases.insert(tensor.as_ptr() as usize, alias)
+        });
+        Ok(())
+    }
+
+    /// The tensor whose elements a tensor has, if it is known as an alias.
+    pub(super) fn owner_of<'py>(&self, tensor: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let py = tensor.py();
+        let found = self.locked(|known| {
+            let alias = known.aliases.get(&(tensor.as_ptr() as usize))?;
+            Some((alias.reference.clone_ref(py), alias.owner.clone_ref(py)))
+        });
+        let (reference, owner) = found?;
+        if !Torch::refers_to(&reference, tensor) {
+            return None;
+        }
+        owner.bind(py).call0().ok().filter(|owner| !owner.is_none())
+    }
+
     /// The present step.
     pub(super) fn step(&self) -> StepId {
         self.locked(|known| known.step)
@@ -165,7 +206,7 @@ impl Flow {
     pub(super) fn turn(&self, step: StepId) -> Forgotten {
         self.locked(|known| {
             known.step = step;
-            Forgotten { _made: std::mem::take(&mut known.made) }
+            Forgotten { _made: std::mem::take(&mut known.made), _aliases: std::mem::take(&mut known.aliases) }
         })
     }
 
@@ -173,14 +214,20 @@ impl Flow {
     pub(super) fn clear(&self) {
         self.locked(|known| {
             known.made.clear();
+            known.aliases.clear();
             known.origins.clear();
         });
     }
 
     fn sweep(&self, py: Python<'_>) {
         self.locked(|known| {
-            known.made.retain(|_, made| made.reference.bind(py).call0().is_ok_and(|found| !found.is_none()));
+            known.made.retain(|_, made| is_alive(&made.reference, py));
             known.sweep_at = known.made.len() * 2;
         });
     }
+}
+
+/// Whether what a weak reference refers to is there.
+fn is_alive(reference: &Py<PyAny>, py: Python<'_>) -> bool {
+    reference.bind(py).call0().is_ok_and(|found| !found.is_none())
 }

@@ -29,6 +29,8 @@ pub(super) struct Function {
     changes: Vec<usize>,
     /// The parameter that must be set for it to do so; none, if it always does.
     changes_if: String,
+    /// Whether its result has the elements of its first argument, of which torch does not tell.
+    pub(super) gives_alias: bool,
     /// The names of its parameters, if it is written in Python.
     parameters: Vec<String>,
     is_method: bool,
@@ -96,6 +98,7 @@ impl Function {
             changes_if,
             parameters,
             is_method: prefix == "Tensor",
+            gives_alias: name == "detach",
             name,
         })
     }

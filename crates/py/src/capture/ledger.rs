@@ -85,8 +85,8 @@ impl Ledger {
         self.seen == 0 && self.notes.is_empty()
     }
 
-    /// The line of the journal.
-    pub(super) fn push(&self, ended: Option<&str>, out: &mut Vec<u8>) {
+    /// The line of the journal, which may be the last of its step.
+    pub(super) fn push(&self, ended: Option<&str>, is_over: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"ledger\":{\"seen\":");
         push_int(self.seen.into(), out);
         out.extend_from_slice(b",\"recorded\":");
@@ -111,7 +111,7 @@ impl Ledger {
             Some(why) => push_text(why, out),
             None => out.extend_from_slice(b"null"),
         }
-        out.extend_from_slice(b"}}\n");
+        out.extend_from_slice(if is_over { b"},\"over\":true}\n" } else { b"}}\n" });
     }
 }
 

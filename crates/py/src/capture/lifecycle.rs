@@ -43,7 +43,7 @@ impl Recorder {
         let removed = self.hooks.remove(py);
         let flushed = self.flush_gradients(py);
         self.is_collecting.store(false, Ordering::Relaxed);
-        let settled = self.locked(|state| state.settle(&self.plan));
+        let settled = self.locked(|state| state.settle(&self.plan, false));
         let finished = self.make_dump(py, settled, false);
         if finished.is_err() {
             self.locked(State::unsettle);
@@ -81,12 +81,17 @@ impl Recorder {
             true => over.begin_files(&self.plan),
             false => Ok(()),
         };
-        let settled = opened.and_then(|()| over.settle(&self.plan));
+        let settled = opened.and_then(|()| over.settle(&self.plan, true));
         let finished = self.make_dump(py, settled, true);
+        let ended = over.ended.clone();
+        if let Err(error) = &finished {
+            // The disk may have no room for that, either: the error is told in any case.
+            let _ = over.give_up(&self.plan, error.value(py));
+        }
         let (_, written) = over.so_far();
         self.locked(|state| {
             state.add_earlier(written.saturating_sub(known));
-            state.ended = state.ended.take().or(over.ended);
+            state.ended = state.ended.take().or(ended);
         });
         flushed.and(self.guarded(py, Of::Beside("the dump"), finished).map(|_| ()))
     }

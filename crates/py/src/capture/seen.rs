@@ -13,6 +13,9 @@ use super::functions::{Function, Treatment};
 use super::recorder::Recorder;
 use super::state::StepId;
 
+/// Aliases of aliases that are followed.
+const MAX_ALIASES: usize = 8;
+
 thread_local! {
     /// What the next call is, for operators whose name torch does not tell.
     static HINT: Cell<Option<&'static str>> = const { Cell::new(None) };
@@ -90,6 +93,9 @@ pub(super) fn see_call<'py>(
                 let changed = function.changed_by(arguments)?;
                 for &position in changed {
                     recorder.note_changed(args, position, &begun)?;
+                }
+                if function.gives_alias && recorder.torch.is_tensor(output)? {
+                    recorder.note_alias(output, args.get_item(0)?)?;
                 }
                 let first = changed.first().filter(|position| **position == 0);
                 let first = first.and_then(|_| args.get_item(0).ok());
@@ -187,8 +193,11 @@ impl Recorder {
     ) -> PyResult<()> {
         let step = self.flow.step();
         let owner = args.get_item(0)?;
-        let Some(source) = self.flow.source(&self.torch, &owner)? else { return Ok(()) };
         let property = get.getattr(intern!(get.py(), "__self__"))?;
+        if is_called(&property, "data") {
+            self.note_alias(result, owner.clone())?;
+        }
+        let Some(source) = self.flow.source(&self.torch, &owner)? else { return Ok(()) };
         let is_gradient = is_called(&property, "grad") || is_called(&property, "_grad");
         let source = match (is_gradient, source.strip_prefix("parameter:")) {
             (false, _) => source,
@@ -215,12 +224,31 @@ impl Recorder {
         Ok(())
     }
 
+    /// Notes that a tensor has the elements of another, or of what that is a view or an alias of: the other may be gone
+    /// soon.
+    fn note_alias<'py>(&self, tensor: &Bound<'py, PyAny>, mut owner: Bound<'py, PyAny>) -> PyResult<()> {
+        for _ in 0..MAX_ALIASES {
+            let base = owner.getattr(intern!(tensor.py(), "_base"))?;
+            let found = if base.is_none() { self.flow.owner_of(&owner) } else { Some(base) };
+            let Some(found) = found else { break };
+            owner = found;
+        }
+        self.flow.note_alias(&self.torch, tensor, &owner)
+    }
+
+    /// With a tensor those are changed that it is a view or an alias of.
     fn note_changed_tensor(&self, tensor: &Bound<'_, PyAny>, step: StepId, source: String) -> PyResult<()> {
         let source: Arc<str> = source.into();
-        let base = tensor.getattr(intern!(tensor.py(), "_base"))?;
-        if !base.is_none() {
-            self.flow.note(&self.torch, step, &base, Arc::clone(&source))?;
+        let mut next = Some(tensor.clone());
+        for _ in 0..MAX_ALIASES {
+            let Some(tensor) = next else { break };
+            let base = tensor.getattr(intern!(tensor.py(), "_base"))?;
+            self.flow.note(&self.torch, step, &tensor, Arc::clone(&source))?;
+            if !base.is_none() {
+                self.flow.note(&self.torch, step, &base, Arc::clone(&source))?;
+            }
+            next = self.flow.owner_of(&tensor).or_else(|| self.flow.owner_of(&base));
         }
-        self.flow.note(&self.torch, step, tensor, source)
+        Ok(())
     }
 }

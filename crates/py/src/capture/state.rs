@@ -5,10 +5,12 @@
 //! knows its [`StepId`], and finds that it is over.
 
 use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ulpscope_dump::journal::JOURNAL_FILE;
 use ulpscope_dump::writer::{Journal, TensorFiles};
 use ulpscope_formats::json::push_text;
 use ulpscope_formats::{Error, Fault, Tensor};
@@ -75,7 +77,12 @@ impl Step {
             _ => line.extend_from_slice(b"null"),
         }
         line.extend_from_slice(b"}\n");
-        journal.append(&[&line])?;
+        journal.append(&[&line]).inspect_err(|_| {
+            // An empty journal says less than none; where it cannot be removed, it is read as one.
+            let _ = fs::remove_file(folder.join(JOURNAL_FILE));
+            let _ = fs::remove_dir(folder);
+            let _ = folder.parent().map(fs::remove_dir);
+        })?;
         Ok(Step {
             journal,
             files: TensorFiles::new(folder, plan.format),
@@ -218,7 +225,7 @@ impl State {
 
     /// Takes no more lines, until it is aimed again, and writes the ledger. Tells the folder, and whether there is
     /// anything in its journal that the dump lacks; what is noted from now on it lacks again.
-    pub(super) fn settle(&mut self, plan: &Plan) -> io::Result<Option<(PathBuf, bool)>> {
+    pub(super) fn settle(&mut self, plan: &Plan, is_over: bool) -> io::Result<Option<(PathBuf, bool)>> {
         self.is_open = false;
         let Some(step) = &mut self.step else { return Ok(None) };
         let is_behind = std::mem::take(&mut step.is_behind);
@@ -227,8 +234,8 @@ impl State {
                 self.ledger.note_once(note);
             }
             let mut line = Vec::new();
-            self.ledger.push(self.ended.as_deref(), &mut line);
-            step.journal.append(&[&line])?;
+            self.ledger.push(self.ended.as_deref(), is_over, &mut line);
+            step.journal.append_last(&[&line])?;
             step.journal.trim()?;
         }
         Ok(Some((step.journal.folder().to_owned(), is_behind)))
@@ -239,6 +246,13 @@ impl State {
         if let Some(step) = &mut self.step {
             step.is_behind = true;
         }
+    }
+
+    /// Says why no dump could be made of a step that is over, in its journal, which stays.
+    pub(super) fn give_up(&mut self, plan: &Plan, why: &dyn std::fmt::Display) -> io::Result<()> {
+        self.end(why);
+        self.unsettle();
+        self.settle(plan, true).map(|_| ())
     }
 
     /// Counts bytes that were written to the steps before.
