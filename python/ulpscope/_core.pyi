@@ -9,7 +9,7 @@ __all__ = [
     "Diff",
     "ElementDiff",
     "FileTensor",
-    "FirstDivergence",
+    "Divergence",
     "FormatError",
     "OpenCall",
     "Recorder",
@@ -52,7 +52,7 @@ class Comparison:
     @property
     def rows(self) -> list[dict[str, Any]]: ...
     @property
-    def first_divergence(self) -> FirstDivergence | None: ...
+    def first_divergence(self) -> Divergence | None: ...
     @property
     def summary(self) -> dict[str, Any]: ...
     @property
@@ -69,7 +69,7 @@ class Comparison:
     def to_pandas(self) -> Any: ...
 
 @final
-class FirstDivergence:
+class Divergence:
     @property
     def call(self) -> str: ...
     @property

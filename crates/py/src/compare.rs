@@ -27,9 +27,9 @@ pub(crate) struct Comparison {
     rows: PyOnceLock<Py<PyList>>,
 }
 
-/// The first call at which two runs stop agreeing.
+/// A call that introduced an error.
 #[pyclass(frozen, module = "ulpscope", get_all)]
-pub(crate) struct FirstDivergence {
+pub(crate) struct Divergence {
     call: String,
     golden_call: Option<String>,
     module: Option<String>,
@@ -42,6 +42,10 @@ pub(crate) struct FirstDivergence {
     stack: Vec<String>,
     step: Option<u64>,
     rank: String,
+    error: Option<f64>,
+    floor: Option<f64>,
+    downstream: u64,
+    direction: &'static str,
 }
 
 /// Compares two dumps: target, the side under suspicion, with golden, the side trusted. Each is the path of whatever
@@ -161,22 +165,17 @@ impl Comparison {
 
     /// The first call at which the two stop agreeing, if they do.
     #[getter]
-    fn first_divergence(&self) -> Option<FirstDivergence> {
+    fn first_divergence(&self) -> Option<Divergence> {
         let (rank, first) = self.compared.first_divergence()?;
-        Some(FirstDivergence {
-            call: first.call.clone(),
-            golden_call: first.golden_call.clone(),
-            module: first.module.clone(),
-            code: first.code.clone(),
-            kind: first.finding.kind.words().to_owned(),
-            entry: first.finding.entry.clone(),
-            why: first.finding.why.clone(),
-            confidence: first.finding.confidence,
-            line: first.line,
-            stack: first.stack.clone(),
-            step: rank.step,
-            rank: rank.target.clone(),
-        })
+        Some(Divergence::of(rank, first))
+    }
+
+    /// Every call that introduced an error, in order of steps, ranks and execution.
+    #[getter]
+    fn divergences(&self) -> Vec<Divergence> {
+        let ranks = self.compared.ranks.iter();
+        let found = ranks.filter_map(|rank| Some((rank, &rank.result.as_ref().ok()?.0.divergences)));
+        found.flat_map(|(rank, all)| all.iter().map(|one| Divergence::of(rank, one))).collect()
     }
 
     /// The numbers over all ranks.
@@ -270,10 +269,34 @@ impl Comparison {
     }
 }
 
+impl Divergence {
+    fn of<S>(rank: &RankResult<S>, found: &ulpscope_compare::Divergence) -> Divergence {
+        let finding = &found.finding;
+        Divergence {
+            call: found.call.clone(),
+            golden_call: found.golden_call.clone(),
+            module: found.module.clone(),
+            code: found.code.clone(),
+            kind: finding.kind.words().to_owned(),
+            entry: finding.entry.clone(),
+            why: finding.why.clone(),
+            confidence: finding.confidence,
+            line: found.line,
+            stack: found.stack.clone(),
+            step: rank.step,
+            rank: rank.target.clone(),
+            error: finding.measure.map(|measure| measure.error),
+            floor: finding.measure.map(|measure| measure.floor),
+            downstream: finding.downstream,
+            direction: if finding.in_backward { "backward" } else { "forward" },
+        }
+    }
+}
+
 #[pymethods]
-impl FirstDivergence {
+impl Divergence {
     fn __repr__(&self) -> String {
-        format!("<FirstDivergence: {} at {}: {}>", self.kind, self.call, self.why)
+        format!("<Divergence: {} at {}: {}>", self.kind, self.call, self.why)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `advisor_{timestamp}.txt`: which row to look at first, what to do, and why.
 
-use ulpscope_compare::{FirstDivergence, RankOutcome};
+use ulpscope_compare::{Divergence, RankOutcome};
 
 use super::style_name::StyleName;
 
@@ -13,7 +13,7 @@ pub(crate) fn text(style: StyleName, outcome: &RankOutcome) -> Option<String> {
             // The older tools' categories do not fit: they know calls that fail, and nothing else.
             text = own;
         }
-        if let Some(first) = &outcome.first_divergence {
+        if let Some(first) = outcome.first_divergence() {
             text += &reasons(first);
         }
         if !outcome.partnerless.is_empty() {
@@ -28,7 +28,7 @@ pub(crate) fn text(style: StyleName, outcome: &RankOutcome) -> Option<String> {
 
 /// Advice where the first failing row is no argument or result of a call, or where no row fails and yet not all is well.
 fn own_advice(outcome: &RankOutcome) -> Option<String> {
-    let (line, node, advice) = match &outcome.first_divergence {
+    let (line, node, advice) = match outcome.first_divergence() {
         Some(first) if !["forward", "backward"].iter().any(|word| first.finding.entry.contains(word)) => {
             (first.line.to_string(), first.finding.entry.as_str(), "Check where this tensor comes from.")
         }
@@ -44,7 +44,7 @@ fn own_advice(outcome: &RankOutcome) -> Option<String> {
     Some(format!("Line: {line}\nSuspect Nodes: {node}\nExpert Advice: {advice}\n"))
 }
 
-fn reasons(first: &FirstDivergence) -> String {
+fn reasons(first: &Divergence) -> String {
     let mut text = format!(
         "Finding: {} at {} (confidence {:.2})\nWhy: {}: {}\n",
         first.finding.kind.words(),

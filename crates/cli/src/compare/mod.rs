@@ -107,10 +107,10 @@ impl<S> Compared<S> {
     }
 
     /// The first divergence of the first rank that has one.
-    pub fn first_divergence(&self) -> Option<(&RankResult<S>, &ulpscope_compare::FirstDivergence)> {
+    pub fn first_divergence(&self) -> Option<(&RankResult<S>, &ulpscope_compare::Divergence)> {
         self.ranks.iter().find_map(|rank| {
             let (outcome, _) = rank.result.as_ref().ok()?;
-            Some((rank, outcome.first_divergence.as_ref()?))
+            Some((rank, outcome.first_divergence()?))
         })
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 use ulpscope_compare::{
-    Agreement, Counts, FirstDivergence, Matching, Partnerless, RankOutcome, RankResult, Row, Side,
+    Agreement, Counts, Divergence, Matching, Partnerless, RankOutcome, RankResult, Row, Side,
 };
 
 use super::{Compared, StyleName};
@@ -98,8 +98,8 @@ fn counts_map(counts: &Counts) -> Map<String, Value> {
     fields.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
 }
 
-/// A first divergence.
-pub fn divergence_value(first: &FirstDivergence) -> Map<String, Value> {
+/// A divergence.
+pub fn divergence_value(first: &Divergence) -> Map<String, Value> {
     let value = json!({
         "call": first.call,
         "golden_call": first.golden_call,
@@ -111,6 +111,11 @@ pub fn divergence_value(first: &FirstDivergence) -> Map<String, Value> {
         "confidence": first.finding.confidence,
         "line": first.line,
         "stack": first.stack,
+        "direction": if first.finding.in_backward { "backward" } else { "forward" },
+        "error": first.finding.measure.map(|measure| measure.error),
+        "floor": first.finding.measure.map(|measure| measure.floor),
+        "arguments": first.finding.measure.map(|measure| measure.arguments),
+        "downstream": first.finding.downstream,
     });
     match value {
         Value::Object(fields) => fields,
@@ -147,9 +152,16 @@ fn outcome_map(outcome: &RankOutcome) -> Map<String, Value> {
     let lone =
         |lone: &Partnerless| json!({ "side": lone.side.word(), "name": lone.name, "reason": lone.reason });
     let failing = outcome.failing.iter().map(|call| json!({ "call": call.name, "rows": call.rows }));
-    let first = outcome.first_divergence.as_ref().map(|first| Value::Object(divergence_value(first)));
+    let divergences: Vec<Map<String, Value>> = outcome.divergences.iter().map(divergence_value).collect();
+    let classes = outcome.classes.as_ref().map(|classes| {
+        let named = classes.iter().map(|(class, calls)| (class.words().to_owned(), json!(calls)));
+        named.collect::<Map<String, Value>>()
+    });
     fields.insert("bytes".to_owned(), json!(outcome.bytes));
-    fields.insert("first_divergence".to_owned(), json!(first));
+    fields.insert("first_divergence".to_owned(), json!(divergences.first()));
+    fields.insert("divergences".to_owned(), json!(divergences));
+    fields.insert("divergence_count".to_owned(), json!(outcome.divergence_count));
+    fields.insert("classes".to_owned(), json!(classes));
     fields.insert("failing_calls".to_owned(), json!(outcome.failing_calls));
     fields.insert("failing".to_owned(), failing.collect());
     fields.insert("partnerless".to_owned(), outcome.partnerless.iter().map(lone).collect());

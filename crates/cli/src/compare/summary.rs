@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 
-use ulpscope_compare::{Agreement, FirstDivergence, Side};
+use ulpscope_compare::{Agreement, Divergence, Side};
 use ulpscope_report::{Align, Cell, Emphasis, Record, Table, format_number};
 
 use super::{Compared, StyleName, rank_label};
@@ -114,7 +114,7 @@ fn time(seconds: f64, bytes: u64) -> String {
     format!("{seconds:.2} s, {gigabytes:.3} GB of tensors, {:.2} GB/s", gigabytes / seconds.max(1e-9))
 }
 
-fn divergence(label: &str, first: &FirstDivergence) -> Table {
+fn divergence(label: &str, first: &Divergence) -> Table {
     let title =
         if label.is_empty() { "first divergence".to_owned() } else { format!("first divergence ({label})") };
     let mut fields = vec![("call", Cell::text(first.call.as_str()))];
@@ -165,7 +165,7 @@ fn ranks<S>(compared: &Compared<S>) -> Table {
                 table.push(cells.collect(), Emphasis::Bad);
             }
             Ok((outcome, _)) => {
-                let first = outcome.first_divergence.as_ref().map(|first| first.call.as_str());
+                let first = outcome.first_divergence().map(|first| first.call.as_str());
                 let emphasis = if outcome.counts.failed > 0 { Emphasis::Bad } else { Emphasis::Plain };
                 let cells = vec![
                     label,
