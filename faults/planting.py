@@ -261,7 +261,9 @@ def _on_gradient(call: Call, place: int, change: Callable[[Tensor], Tensor]) -> 
         gradient = gradients[index]
         if gradient is None:
             return gradients
-        return (*gradients[:index], change(gradient), *gradients[index + 1 :])
+        # What the recorder is shown of a backward pass does not include how the fault is made.
+        with torch._C.DisableTorchFunction():
+            return (*gradients[:index], change(gradient), *gradients[index + 1 :])
 
     node.register_hook(hook)
 
