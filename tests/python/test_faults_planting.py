@@ -74,7 +74,7 @@ def test_a_gradient_reaches_what_comes_after_it(folder: Path) -> None:
     target, golden, truth = run(Case("gpt", "gradient-zeroed", None, 0, "late", "tensor"), folder)
     assert truth.call in names_of_differing_outputs(target, golden)
     weight = "Module.blocks.0.attention.qkv.Linear.parameters_grad.0"
-    ours, theirs = (Captured(dump).calls[weight]["weight"]["Norm"] for dump in (target, golden))
+    ours, theirs = (Captured(dump).calls[weight]["weight"][0]["Norm"] for dump in (target, golden))
     assert ours != theirs
 
 
@@ -113,7 +113,7 @@ def test_benign_changes_of_the_program_show_in_the_dump(benign: str, folder: Pat
 @pytest.mark.parametrize("benign", ["split-batch", "split-k", "sdpa-math", "fp64"])
 def test_benign_changes_of_the_numbers_show_in_the_dump(benign: str, folder: Path) -> None:
     target, golden, _ = run(Case("encoder", None, benign, 0, "", "tensor"), folder)
-    assert list(Captured(target).calls) == list(Captured(golden).calls)
+    assert set(Captured(target).calls) == set(Captured(golden).calls)
     assert any(names_of_differing_outputs(target, golden))
 
 
