@@ -1,6 +1,6 @@
 """Runs cases in several processes, and survives what they do.
 
-Cases that share a golden capture are a group: they run one after the other in one process and in one folder, so that the
+Cases of one model and seed share captures and are a group: they run one after the other in one process and in one folder, so that the
 capture is made once and nobody else writes there. A process that dies or takes too long costs the case it was at; the
 rest of its group goes to a fresh one.
 """
@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from faults.cases import Case, run
+from faults.cases import Case, Truth, run
 from faults.judges import Judges
 from faults.outcome import Outcome
 
@@ -39,32 +39,29 @@ class Job:
     scratch: Path
     keep: bool
     """Whether dumps stay after they were judged."""
-    run: Callable[[Case, Path], tuple[Path, Path, object]] = run
+    run: Callable[[Case, Path], tuple[Path, Path, Truth]] = run
     """What captures a case; another in tests."""
 
 
 def groups(cases: Iterable[Case]) -> dict[str, list[Case]]:
-    """Cases by the golden capture they share; the name of a group is a path."""
+    """Cases by model and seed, which share captures; those with the same target come one after the other."""
     found: dict[str, list[Case]] = {}
     for case in cases:
-        name = f"{case.model}/seed{case.seed}/{'on-' + case.benign if case.benign else 'alone'}/{case.task}"
-        found.setdefault(name, []).append(case)
+        found.setdefault(f"{case.model}/seed{case.seed}", []).append(case)
+    for group in found.values():
+        group.sort(key=lambda case: (case.fault or "", case.depth, case.task, case.benign or ""))
     return found
 
 
 def run_case(case: Case, folder: Path, judges: Judges, job: Job) -> Outcome:
     """Captures and judges one case."""
     start = time.perf_counter()
-    target: Path | None = None
     try:
         target, golden, truth = job.run(case, folder)
         said = judges(target, golden)
-        return Outcome(case, truth, said, seconds=time.perf_counter() - start)  # type: ignore[arg-type]
+        return Outcome(case, truth, said, seconds=time.perf_counter() - start)
     except Exception:
         return Outcome(case, None, error=traceback.format_exc(), seconds=time.perf_counter() - start)
-    finally:
-        if target is not None and not job.keep:
-            shutil.rmtree(target, ignore_errors=True)
 
 
 def serve(pipe: Connection, job: Job, log: Path) -> None:
@@ -81,7 +78,12 @@ def serve(pipe: Connection, job: Job, log: Path) -> None:
             name, cases = received
             folder = job.scratch / name
             folder.mkdir(parents=True, exist_ok=True)
+            planted: tuple[str | None, str] | None = None
             for case in cases:
+                if not job.keep and planted != (case.fault, case.depth):
+                    # Goldens serve the whole group, targets only this fault.
+                    shutil.rmtree(folder / "targets", ignore_errors=True)
+                planted = (case.fault, case.depth)
                 pipe.send(run_case(case, folder, judges, job))
             if not job.keep:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -137,7 +139,9 @@ def start(job: Job, number: int) -> Worker:
     return Worker(process, ours, log)
 
 
-def outcomes(cases: Iterable[Case], job: Job, processes: int, limit: float = LIMIT_SECONDS) -> Iterator[Outcome]:
+def outcomes(
+    cases: Iterable[Case], job: Job, processes: int, limit: float = LIMIT_SECONDS
+) -> Iterator[Outcome]:
     """One outcome per case, as they come."""
     waiting = list(groups(cases).items())
     job.scratch.mkdir(parents=True, exist_ok=True)

@@ -144,7 +144,9 @@ def misses(outcomes: Sequence[Outcome], tool: str) -> Table:
                 rows.append((outcome.case.name, "false alarm", "", answer))
         elif outcome.truth.counts and (found := score(outcome.truth, said)).place != "exact":
             place = found.place + (", within three" if found.within_three else "")
-            truth = f"{outcome.truth.call} (effect {outcome.truth.effect:.2g}, floor {outcome.truth.floor:.2g})"
+            truth = (
+                f"{outcome.truth.call} (effect {outcome.truth.effect:.2g}, floor {outcome.truth.floor:.2g})"
+            )
             rows.append((outcome.case.name, place, truth, answer))
     head = ("case", "first answer", "planted in", "answers")
     # One line of an error is enough here.
@@ -163,9 +165,7 @@ def failures(outcomes: Sequence[Outcome]) -> Table:
 def parts(outcomes: Sequence[Outcome]) -> list[tuple[str, list[Outcome]]]:
     """The outcomes by what the bars tell apart, without the empty parts."""
     titled: list[tuple[str, Callable[[Case], bool]]] = [(bar.title, bar.covers) for bar in BARS]
-    found = [
-        (title, [outcome for outcome in outcomes if covers(outcome.case)]) for title, covers in titled
-    ]
+    found = [(title, [outcome for outcome in outcomes if covers(outcome.case)]) for title, covers in titled]
     return [(title, part) for title, part in found if part]
 
 
