@@ -6,7 +6,8 @@
     python -m faults --model gpt --fault scale-1.5 --benign none --tools ulpscope
     python -m faults --read results.json      # the tables of an earlier run
 
-Lists are separated by commas. `none` among faults stands for benign pairs, among benign changes for faults alone.
+Lists are separated by commas. `none` among faults stands for benign pairs, among benign changes for
+faults alone.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def one_seed_each(found: list[Case]) -> list[Case]:
 
     Benign pairs are few, and stay.
     """
-    chosen, places = [], {}
+    chosen: list[Case] = []
+    places: dict[tuple[str, str, str], int] = {}
     for case in found:
         if case.fault is None:
             chosen.append(case)

@@ -3,12 +3,13 @@
 | tool | its answers |
 |---|---|
 | `ulpscope` | the divergences of the native style, in their order |
-| `msprobe` | mindstudio-probe's own `compare`: calls with a row whose `Result` is `error`, in the order of its table |
+| `msprobe` | mindstudio-probe's own `compare`: calls with a row of `Result` `error`, as its table has them |
 | `msprobe-da` | its analysis of the first difference (`compare -da`): the calls it names |
-| `ptdbg` | the rule of ptdbg_ascend: calls with a row that does not pass, in the order of its table |
+| `ptdbg` | the rule of ptdbg_ascend: calls with a row that does not pass, as its table has them |
 
-Rows are turned into calls by the names in the target's `dump.json`, and calls into modules by its `construct.json`, the
-same way for every tool. With several ranks, the row that comes first in its own rank's table goes first.
+Rows are turned into calls by the names in the target's `dump.json`, and calls into modules by its
+`construct.json`, the same way for every tool. With several ranks, the row that comes first in its own rank's
+table goes first.
 """
 
 from __future__ import annotations

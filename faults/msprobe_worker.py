@@ -1,9 +1,10 @@
 """Runs inside the environment of mindstudio-probe: compares pairs of dumps with it, one request to a line.
 
-Importing the tool takes ten seconds and comparing a small pair less than one, so it is imported once and every
-comparison is a forked process, which leaves nothing behind in this one. A request is a JSON object with the arguments
-of its command line (`arguments`) and the folder its results go to (`out`); the reply has the rows of its tables whose
-`Result` is not `pass`, and the calls that its analysis of the first difference names, or `error`.
+Importing the tool takes ten seconds and comparing a small pair less than one, so it is imported once and
+every comparison is a forked process, which leaves nothing behind in this one. A request is a JSON object with
+the arguments of its command line (`arguments`) and the folder its results go to (`out`); the reply has the
+rows of its tables whose `Result` is not `pass` (`rows`), and the calls that its analysis of the first
+difference names (`first`), or `error`.
 """
 
 from __future__ import annotations

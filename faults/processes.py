@@ -1,8 +1,8 @@
 """Runs cases in several processes, and survives what they do.
 
-Cases of one model and seed share captures and are a group: they run one after the other in one process and in one folder, so that the
-capture is made once and nobody else writes there. A process that dies or takes too long costs the case it was at; the
-rest of its group goes to a fresh one.
+Cases of one model and seed share captures and are a group: they run one after the other in one process and in
+one folder, so that each capture is made once and nobody else writes there. A process that dies or takes too
+long costs the case it was at; the rest of its group goes to a fresh one.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import faulthandler
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from itertools import count
+from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
+from typing import Any
 
 from faults.cases import Case, Truth, run
 from faults.judges import Judges
@@ -40,7 +42,7 @@ class Job:
     keep: bool
     """Whether dumps stay after they were judged."""
     run: Callable[[Case, Path], tuple[Path, Path, Truth]] = run
-    """What captures a case; another in tests."""
+    """What captures a case."""
 
 
 def groups(cases: Iterable[Case]) -> dict[str, list[Case]]:
@@ -64,14 +66,11 @@ def run_case(case: Case, folder: Path, judges: Judges, job: Job) -> Outcome:
         return Outcome(case, None, error=traceback.format_exc(), seconds=time.perf_counter() - start)
 
 
-def serve(pipe: Connection, job: Job, log: Path) -> None:
-    """The life of a process: groups come in, outcomes go out, None ends a group and the process."""
-    # A session of its own: what a case has started ends with it.
-    os.setsid()
-    with log.open("ab", buffering=0) as printed:
-        os.dup2(printed.fileno(), 1)
-        os.dup2(printed.fileno(), 2)
+def serve(descriptor: int) -> None:
+    """The life of a process: a job, then groups come in; outcomes go out, and None behind those of a group."""
     faulthandler.enable()
+    pipe: Connection[Any, Any] = Connection(descriptor)
+    job: Job = pipe.recv()
     judges = Judges(job.tools, job.environment)
     try:
         while (received := pipe.recv()) is not None:
@@ -88,6 +87,9 @@ def serve(pipe: Connection, job: Job, log: Path) -> None:
             if not job.keep:
                 shutil.rmtree(folder, ignore_errors=True)
             pipe.send(None)
+    except EOFError:
+        # Whoever gave the cases is gone.
+        pass
     finally:
         judges.close()
 
@@ -96,8 +98,8 @@ def serve(pipe: Connection, job: Job, log: Path) -> None:
 class Worker:
     """A process and what it is at."""
 
-    process: BaseProcess
-    pipe: Connection
+    process: subprocess.Popen[bytes]
+    pipe: Connection[Any, Any]
     log: Path
     group: str = ""
     left: tuple[Case, ...] = ()
@@ -115,11 +117,9 @@ class Worker:
 
     def end(self) -> None:
         """Ends the process and all that it started."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if self.process.pid is not None:
-                os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.kill()
-        self.process.join()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
         self.pipe.close()
 
     def last_words(self) -> str:
@@ -128,14 +128,28 @@ class Worker:
 
 
 def start(job: Job, number: int) -> Worker:
-    """A fresh process."""
-    # Not forked: threads of torch and of the comparison do not survive that.
-    context = get_context("spawn")
-    ours, theirs = context.Pipe()
+    """A fresh process, in a session of its own: what a case starts ends with it.
+
+    Neither forked, as threads would be lost, nor made by multiprocessing: capture takes a process made by that
+    for one of several ranks.
+    """
+    ours, theirs = Pipe()
     log = job.scratch / f"process-{number}.log"
-    process = context.Process(target=serve, args=(theirs, job, log))
-    process.start()
+    root = str(Path(__file__).resolve().parents[1])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    command = f"from faults.processes import serve; serve({theirs.fileno()})"
+    with log.open("wb") as printed:
+        process = subprocess.Popen(
+            [sys.executable, "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONPATH": path},
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
     theirs.close()
+    ours.send(job)
     return Worker(process, ours, log)
 
 
@@ -145,41 +159,38 @@ def outcomes(
     """One outcome per case, as they come."""
     waiting = list(groups(cases).items())
     job.scratch.mkdir(parents=True, exist_ok=True)
-    numbers = iter(range(len(waiting) + sum(len(group) for _, group in waiting) + processes))
+    numbers = count()
     busy: list[Worker] = []
     try:
         while waiting or busy:
             while waiting and len(busy) < processes:
                 worker = start(job, next(numbers))
-                worker.give(*waiting.pop(0))
                 busy.append(worker)
+                worker.give(*waiting.pop(0))
             ready = wait([worker.pipe for worker in busy], timeout=1.0)
             for worker in list(busy):
                 failed: str | None = None
                 if worker.pipe in ready:
                     try:
                         outcome = worker.pipe.recv()
+                    except (EOFError, OSError):
+                        failed = f"the process ended with {worker.process.wait()}"
+                    else:
                         if outcome is not None:
                             worker.take(outcome)
                             yield outcome
                         elif waiting:
                             worker.give(*waiting.pop(0))
                         else:
-                            worker.pipe.send(None)
-                            worker.process.join(limit)
                             worker.end()
                             busy.remove(worker)
-                        continue
-                    except (EOFError, OSError):
-                        worker.process.join(1.0)
-                        failed = f"the process ended with {worker.process.exitcode}"
-                elif worker.left and time.monotonic() - worker.since > limit:
+                elif time.monotonic() - worker.since > limit:
                     failed = f"the case took more than {limit:.0f} seconds"
                 if failed is not None:
                     worker.end()
                     busy.remove(worker)
                     if worker.left:
-                        yield Outcome(worker.left[0], None, error=f"{failed}: {worker.last_words()}")
+                        yield Outcome(worker.left[0], None, error=f"{worker.last_words()}\n{failed}")
                     if worker.left[1:]:
                         waiting.insert(0, (worker.group, list(worker.left[1:])))
     finally:
