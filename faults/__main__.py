@@ -1,6 +1,6 @@
 """Runs the fault suite and prints who found what.
 
-    python -m faults                          # every fault at every depth with one seed, all benign pairs
+    python -m faults                          # a sample: every fault, all benign pairs
     python -m faults --all --json results.json --markdown table.md
     python -m faults --held-out --all         # the seeds and the model that were kept for the end
     python -m faults --model gpt --fault scale-1.5 --benign none --tools ulpscope
@@ -40,7 +40,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", metavar="NUMBERS", help="only these seeds")
     parser.add_argument("--task", metavar="NAMES", help="tensor, statistics, or both [default: both]")
     parser.add_argument("--tools", metavar="NAMES", help=f"those to be asked [default: {','.join(TOOLS)}]")
-    parser.add_argument("--all", action="store_true", help="every fault with every seed, not with one")
+    parser.add_argument("--all", action="store_true", help="every case, not a sample")
     parser.add_argument("--held-out", action="store_true", help="the cases kept for the final run")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes [default: 2]")
     parser.add_argument("--peer", type=Path, help="environment with mindstudio-probe [default: made]")
@@ -65,23 +65,33 @@ def wanted(option: str, text: str | None, known: set[str]) -> set[str]:
     return names
 
 
-def one_seed_each(found: list[Case]) -> list[Case]:
-    """Every fault at every depth with one seed, another one for each: all seeds have their turn.
+def sample(found: list[Case]) -> list[Case]:
+    """Every fault alone at every depth, on top of changes and by statistics at one of them.
 
-    Benign pairs are few, and stay.
+    Each depth has one seed; seeds and depths take turns. Benign pairs are few, and stay.
     """
-    chosen: list[Case] = []
-    places: dict[tuple[str, str, str], int] = {}
+    depths: dict[tuple[str, str], list[str]] = {}
+    seeds: dict[tuple[str, str, str], list[int]] = {}
     for case in found:
+        if case.fault is not None:
+            places = depths.setdefault((case.model, case.fault), [])
+            if case.depth not in places:
+                places.append(case.depth)
+            known = seeds.setdefault((case.model, case.fault, case.depth), [])
+            if case.seed not in known:
+                known.append(case.seed)
+    turns = {kind: turn for turn, kind in enumerate(depths)}
+
+    def is_chosen(case: Case) -> bool:
         if case.fault is None:
-            chosen.append(case)
-            continue
-        kind = (case.model, case.fault, case.depth)
-        place = places.setdefault(kind, len(places))
-        seeds = sorted({other.seed for other in found if (other.model, other.fault, other.depth) == kind})
-        if case.seed == seeds[place % len(seeds)]:
-            chosen.append(case)
-    return chosen
+            return True
+        turn, places = turns[case.model, case.fault], depths[case.model, case.fault]
+        known = seeds[case.model, case.fault, case.depth]
+        place = places.index(case.depth)
+        in_depth = (case.task == "tensor" and case.benign is None) or place == turn % len(places)
+        return in_depth and case.seed == known[(turn + place) % len(known)]
+
+    return [case for case in found if is_chosen(case)]
 
 
 def chosen_cases(options: argparse.Namespace) -> list[Case]:
@@ -98,7 +108,7 @@ def chosen_cases(options: argparse.Namespace) -> list[Case]:
         known = {case: str(getattr(case, attribute)).replace("None", "none") for case in found}
         names = wanted(option, text, set(known.values()))
         found = [case for case in found if known[case] in names]
-    return found if options.all or options.seeds else one_seed_each(found)
+    return found if options.all or options.seeds else sample(found)
 
 
 def environment(options: argparse.Namespace, tools: Sequence[str]) -> Path | None:

@@ -153,7 +153,7 @@ class Msprobe:
     def compare(self, target: Path, golden: Path) -> Judgement:
         """Its table, rank by rank."""
         named: list[tuple[int, Rank, str, str]] = []
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             for number, (rank, other) in enumerate(zip(ranks(target), ranks(golden), strict=True)):
                 sides = ["-tp", str(rank.folder / "dump.json"), "-gp", str(other.folder / "dump.json")]
                 reply = self.ask(["compare", *sides], Path(folder, f"out{number}"))

@@ -1,4 +1,4 @@
-"""What came of one case: the answers of every tool beside the truth. Processes pass it on, a file keeps it."""
+"""What came of one case: the answers of every tool beside the truth. Passed on by processes, kept in files."""
 
 from __future__ import annotations
 

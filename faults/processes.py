@@ -67,7 +67,7 @@ def run_case(case: Case, folder: Path, judges: Judges, job: Job) -> Outcome:
 
 
 def serve(descriptor: int) -> None:
-    """The life of a process: a job, then groups come in; outcomes go out, and None behind those of a group."""
+    """The life of a process: a job, then groups come in; outcomes go out, None after those of a group."""
     faulthandler.enable()
     pipe: Connection[Any, Any] = Connection(descriptor)
     job: Job = pipe.recv()
@@ -130,8 +130,8 @@ class Worker:
 def start(job: Job, number: int) -> Worker:
     """A fresh process, in a session of its own: what a case starts ends with it.
 
-    Neither forked, as threads would be lost, nor made by multiprocessing: capture takes a process made by that
-    for one of several ranks.
+    Neither forked, as threads would be lost, nor made by multiprocessing: capture takes a process made by
+    that for one of several ranks.
     """
     ours, theirs = Pipe()
     log = job.scratch / f"process-{number}.log"

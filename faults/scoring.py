@@ -1,9 +1,9 @@
 """Truth and answer → how near the answer came, and the shares that are held against the bars.
 
 A tool has found a fault when its first answer names the very call. Only faults count whose effect exceeds
-twice the noise floor: below that, no tool can tell them from rounding. A case that a tool could not judge is a
-fault it did not find; a benign pair it could not judge is no alarm, but is shown as failed, and no promise of
-silence is kept with it.
+twice the noise floor: below that, no tool can tell them from rounding. A case that a tool could not judge is
+a fault it did not find; a benign pair it could not judge is no alarm, but is shown as failed, and breaks the
+promise of silence.
 """
 
 from __future__ import annotations
