@@ -1,4 +1,4 @@
-"""What came of one case: the answers of every tool beside the truth. Passed on by processes, kept in files."""
+"""What came of one case: the answers of every tool beside the truth, for other processes and for files."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,11 @@ from faults.table import markdown, percent, plain
 
 import mindstudio
 
+FC = "Module.layers.3.fc.Linear"
 TRUTH = Truth(
     "Functional.linear.7.forward",
     ("parameter:layers.3.fc.weight", "Functional.linear.6.forward"),
-    "Module.layers.3.fc.Linear.forward.0",
+    f"{FC}.forward.0",
     0.5,
     1e-6,
 )
@@ -35,7 +37,7 @@ def answer(call: str, *names: str, module: str | None = None) -> Answer:
 
 
 ELSEWHERE = answer("Functional.relu.0.forward", module="Module.layers.3.ReLU.forward.0")
-EXACT = answer("Functional.linear.7.forward", module="Module.layers.3.fc.Linear.forward.0")
+EXACT = answer("Functional.linear.7.forward", module=f"{FC}.forward.0")
 
 
 def case(fault: str | None, seed: int = 0, benign: str | None = None, task: str = "tensor") -> Case:
@@ -57,16 +59,16 @@ def outcome(fault: str | None, *answers: Answer, seed: int = 0, truth: Truth | N
         ([answer("Functional.add.0.forward", "Functional.linear.6.forward")], "exact", True),
         ([answer("Functional.add.0.forward", "parameter:layers.3.fc.weight")], "exact", True),
         ([answer("Functional.add.0.forward", module=TRUTH.module)], "module", False),
-        ([answer("Functional.mul.0.backward", module="Module.layers.3.fc.Linear.backward.0")], "module", False),
-        ([answer("Module.layers.3.fc.Linear.forward.0", module="Module.layers.3.Block.forward.0")], "module", False),
-        ([answer("Module.layers.3.fc.Linear.parameters_grad.0")], "module", False),
-        ([answer("Functional.linear.70.forward", module="Module.layers.30.fc.Linear.forward.0")], "elsewhere", False),
+        ([answer("Tensor.mul.0.backward", module=f"{FC}.backward.0")], "module", False),
+        ([answer(f"{FC}.forward.0", module="Module.layers.3.Block.forward.0")], "module", False),
+        ([answer(f"{FC}.parameters_grad.0")], "module", False),
+        ([answer("Functional.linear.70.forward", module=f"{FC}2.forward.0")], "elsewhere", False),
         ([answer("Module.layers.3.Block.forward.0")], "elsewhere", False),
         ([ELSEWHERE, ELSEWHERE, EXACT], "elsewhere", True),
         ([ELSEWHERE, ELSEWHERE, ELSEWHERE, EXACT], "elsewhere", False),
         ([], "missed", False),
     ],
-)  # fmt: skip
+)
 def test_score_is_that_of_the_first_answer(answers: list[Answer], place: str, within_three: bool) -> None:
     assert score(TRUTH, Judgement(tuple(answers), len(answers))) == Score(place, within_three)
 
@@ -127,7 +129,7 @@ def test_every_case_is_covered_by_one_bar() -> None:
 
 def write_rank(folder: Path, calls: dict[str, str | None]) -> None:
     folder.mkdir(parents=True)
-    (folder / "dump.json").write_text(json.dumps({"task": "tensor", "data": dict.fromkeys(calls, {})}))
+    (folder / "dump.json").write_text(json.dumps({"task": "tensor", "data": {call: {} for call in calls}}))
     (folder / "construct.json").write_text(json.dumps(calls))
 
 
@@ -164,8 +166,11 @@ def test_the_earliest_row_of_any_rank_goes_first(tmp_path: Path) -> None:
         )
     first, second = ranks(tmp_path)
     said = judgement(
-        [(5, first, "Functional.relu.2.forward.output.0", "No"), (3, second, "Functional.relu.1.forward.output.0", "No")]
-    )  # fmt: skip
+        [
+            (5, first, "Functional.relu.2.forward.output.0", "No"),
+            (3, second, "Functional.relu.1.forward.output.0", "No"),
+        ]
+    )
     assert [one.call for one in said.answers] == ["Functional.relu.1.forward", "Functional.relu.2.forward"]
 
 
@@ -267,7 +272,7 @@ def test_groups_share_captures_and_keep_a_target_together() -> None:
     for name, group in found.items():
         assert {f"{one.model}/seed{one.seed}" for one in group} == {name}
         planted = [(one.fault, one.depth) for one in group]
-        changes = sum(a != b for a, b in zip(planted, planted[1:], strict=False))
+        changes = sum(a != b for a, b in pairwise(planted))
         assert changes == len(set(planted)) - 1
 
 
