@@ -17,7 +17,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from faults import outcome as outcome_module
@@ -138,6 +138,14 @@ def line(found: Outcome) -> str:
     return f"{found.case.name}: {', '.join(said)}{below}"
 
 
+def until_stopped(found: Iterator[Outcome]) -> Iterator[Outcome]:
+    """What comes before the user has had enough, so that it can be shown."""
+    try:
+        yield from found
+    except KeyboardInterrupt:
+        print("stopped: the tables are of the cases up to here", file=sys.stderr)
+
+
 def run(found: list[Case], tools: tuple[str, ...], options: argparse.Namespace) -> list[Outcome]:
     """Runs the cases and tells how it goes."""
     done: list[Outcome] = []
@@ -145,7 +153,7 @@ def run(found: list[Case], tools: tuple[str, ...], options: argparse.Namespace) 
     with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
         folder = options.keep or Path(scratch)
         job = Job(tools, environment(options, tools), folder.resolve(), options.keep is not None)
-        for outcome in outcomes(found, job, options.jobs):
+        for outcome in until_stopped(outcomes(found, job, options.jobs)):
             done.append(outcome)
             left = (time.monotonic() - start) / len(done) * (len(found) - len(done)) / 60
             print(
@@ -155,8 +163,9 @@ def run(found: list[Case], tools: tuple[str, ...], options: argparse.Namespace) 
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Exit code 0 when the suite ran, whatever it found."""
+    """Exit code 0 when the suite ran, whatever it found; 130 when it was stopped."""
     options = arguments(given)
+    code = 0
     tools = tuple(tool for tool in TOOLS if tool in wanted("--tools", options.tools, set(TOOLS)))
     if options.read is not None:
         done = by_name(outcome_module.read(options.read))
@@ -169,13 +178,14 @@ def main(given: Sequence[str] | None = None) -> int:
         if not found:
             sys.exit("no case has all that was asked for; --list without options names them")
         done = run(found, tools, options)
+        code = 0 if len(done) == len(found) else 130
     if options.json is not None:
         written = {"tools": tools, "held_out": options.held_out, "cases": [as_json(one) for one in done]}
         options.json.write_text(json.dumps(written, indent=1))
     if options.markdown is not None:
         options.markdown.write_text(markdown(done, tools))
     print(plain(done, tools), end="")
-    return 0
+    return code
 
 
 if __name__ == "__main__":

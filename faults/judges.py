@@ -14,6 +14,7 @@ table goes first.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -130,9 +131,12 @@ class Msprobe:
 
     def close(self) -> None:
         """Ends the process."""
-        if self._process.stdin is not None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.wait()
+        self._process.stdout.close()
 
     def ask(self, arguments: list[str], out: Path) -> dict[str, Any]:
         """Runs one command of the tool."""
@@ -140,8 +144,9 @@ class Msprobe:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         request = {"arguments": [*arguments, "-o", str(out)], "out": str(out)}
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"the process of mindstudio-probe ended with {self._process.wait()}")
@@ -212,7 +217,7 @@ class Judges:
     def _forget_ended(self) -> None:
         """Lets the next pair have a fresh process where this one is gone."""
         if self._msprobe is not None and self._msprobe.ended():
-            self._msprobe = None
+            self.close()
 
     def close(self) -> None:
         """Ends what was started."""

@@ -29,6 +29,8 @@ from faults.outcome import Outcome
 
 # A case takes some seconds; the first of a process also the import of mindstudio-probe.
 LIMIT_SECONDS = 300.0
+# What a process says once it has imported everything: from then on its time counts.
+READY = "ready"
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ def serve(descriptor: int) -> None:
     pipe: Connection[Any, Any] = Connection(descriptor)
     job: Job = pipe.recv()
     judges = Judges(job.tools, job.environment)
+    pipe.send(READY)
     try:
         while (received := pipe.recv()) is not None:
             name, cases = received
@@ -104,16 +107,26 @@ class Worker:
     group: str = ""
     left: tuple[Case, ...] = ()
     since: float = 0.0
+    is_ready: bool = False
 
     def give(self, group: str, cases: Iterable[Case]) -> None:
         """Hands it a group."""
-        self.group, self.left, self.since = group, tuple(cases), time.monotonic()
+        self.group, self.left = group, tuple(cases)
+        self.begin()
         self.pipe.send((group, list(self.left)))
+
+    def begin(self) -> None:
+        """Notes when it began with a case."""
+        self.since = time.monotonic()
 
     def take(self, outcome: Outcome) -> None:
         """Notes that a case is done."""
         self.left = tuple(case for case in self.left if case != outcome.case)
-        self.since = time.monotonic()
+        self.begin()
+
+    def overdue(self, limit: float) -> bool:
+        """Whether the case it is at, or its start, takes too long."""
+        return time.monotonic() - self.since > (limit if self.is_ready else LIMIT_SECONDS)
 
     def end(self) -> None:
         """Ends the process and all that it started."""
@@ -176,7 +189,10 @@ def outcomes(
                     except (EOFError, OSError):
                         failed = f"the process ended with {worker.process.wait()}"
                     else:
-                        if outcome is not None:
+                        if outcome == READY:
+                            worker.is_ready = True
+                            worker.begin()
+                        elif outcome is not None:
                             worker.take(outcome)
                             yield outcome
                         elif waiting:
@@ -184,7 +200,7 @@ def outcomes(
                         else:
                             worker.end()
                             busy.remove(worker)
-                elif time.monotonic() - worker.since > limit:
+                elif worker.overdue(limit):
                     failed = f"the case took more than {limit:.0f} seconds"
                 if failed is not None:
                     worker.end()

@@ -44,7 +44,8 @@ class Table:
 
     def markdown(self) -> str:
         """A table as GitHub shows it."""
-        lines = [f"| {' | '.join(row)} |" for row in (self.head, *self.rows)]
+        escaped = [[cell.replace("|", "\\|") for cell in row] for row in (self.head, *self.rows)]
+        lines = [f"| {' | '.join(row)} |" for row in escaped]
         lines.insert(1, "|" + "---|" * len(self.head))
         return "\n".join([f"**{self.title}**", "", *lines])
 
@@ -83,7 +84,7 @@ def fault_table(
     totals = [tally(chosen, tool) for tool in tools]
     names = ("all", *("",) * (len(columns) - 1))
     rows.append((*names, str(totals[0].counted), str(totals[0].below), *map(places, totals)))
-    head = (*columns, "count", "below", *(TITLES.get(tool, tool) for tool in tools))
+    head = (*columns, "above 2 x floor", "below", *(TITLES.get(tool, tool) for tool in tools))
     return Table(f"{title}: {'/'.join(COLUMNS)}", head, tuple(rows))
 
 
@@ -110,8 +111,11 @@ def bar_row(bar: Bar, outcomes: Sequence[Outcome], tools: Sequence[str]) -> tupl
     for tool in tools:
         if bar.pairs is not None or covered[0].case.fault is None:
             raised = alarms(covered, tool)
-            goal, size = f"0 alarms on >= {bar.pairs} pairs", f"{raised.pairs} pairs"
-            said = f"{raised.raised} alarms" + (f", {raised.error} failed" if raised.error else "")
+            goal = "0 alarms" + (f" on >= {bar.pairs} pairs" if bar.pairs and bar.pairs > 1 else "")
+            size = f"{raised.pairs} pairs"
+            said = f"{raised.raised} alarm{'s' * (raised.raised != 1)}" + (
+                f", {raised.error} failed" if raised.error else ""
+            )
         else:
             found = tally(covered, tool)
             goal = f"exact >= {bar.exact:.0%}" if bar.exact is not None else ""

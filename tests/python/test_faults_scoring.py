@@ -196,7 +196,7 @@ def test_judges_answer_and_a_failing_one_stops_nobody(
     said = judges(target, golden)
     judges.close()
     assert said["msprobe"].error is not None
-    assert "mindstudio-probe ended" in said["msprobe"].error or "BrokenPipe" in said["msprobe"].error
+    assert "the process of mindstudio-probe ended with 1" in said["msprobe"].error
     assert score(truth, said["ulpscope"]).place == "exact"
     assert said["ptdbg"].error is None
     same = judges(golden, golden)
@@ -249,12 +249,12 @@ def test_a_case_that_crashes_is_reported_and_costs_no_other(
         for depth in ("early", "middle", "late", "none")
     ]
     job = Job((), None, tmp_path, keep=False, run=run_or_die)
-    found = {one.case: one for one in outcomes(wanted, job, 2, limit=20)}
+    found = {one.case: one for one in outcomes(wanted, job, 2, limit=5)}
     assert set(found) == set(wanted)
     last = {
         "early": "the process ended with 7",
         "middle": "ValueError: no such luck",
-        "late": "the case took more than 20 seconds",
+        "late": "the case took more than 5 seconds",
     }
     for one in wanted:
         error = found[one].error
