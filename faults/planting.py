@@ -2,11 +2,11 @@
 
     watch(program) ──► calls, by the names they have in a dump ──► one of them ──► plant(...) ──► the run
 
-A fault is a wrong kernel: what the call takes is right, what it gives is not, and both are recorded. Therefore the
-faults sit in a function mode below the recorder's, which is entered later and so is asked first. Results are changed in
-their memory, behind autograd's back: the backward pass is that of a right kernel, which meets wrong numbers.
-Gradients are changed by a hook on the node that makes them, registered inside the call and hence before the recorder's.
-Weights, buffers and modules are changed before the run.
+A fault is a wrong kernel: what the call takes is right, what it gives is not, and both are recorded.
+Therefore the faults sit in a function mode below the recorder's, which is entered later and so is asked
+first. Results are changed in their memory, behind autograd's back: the backward pass is that of a right
+kernel, which meets wrong numbers. Gradients are changed by a hook on the node that makes them, registered
+inside the call and hence before the recorder's. Weights, buffers and modules are changed before the run.
 """
 
 from __future__ import annotations
@@ -83,32 +83,23 @@ class Call:
         """The tensors among the arguments, in order, those in lists included."""
         found: list[Tensor] = []
         for value in (*self.args, *self.kwargs.values()):
-            found += [
-                one for one in (value if isinstance(value, (list, tuple)) else [value]) if _is_tensor(one)
-            ]
+            several = value if isinstance(value, (list, tuple)) else [value]
+            found += [one for one in several if isinstance(one, Tensor)]
         return found
 
     def argument(self, position: int, name: str) -> Any:
         """An argument, however it was passed."""
         return self.args[position] if position < len(self.args) else self.kwargs.get(name)
 
-    def again(self, **changed: Any) -> Tensor:
-        """What the function gives when some of its arguments, by position or name, are others."""
-        args = list(self.args)
-        kwargs = dict(self.kwargs)
-        for name, value in changed.items():
-            position = name.removeprefix("at_")
-            if position != name and int(position) < len(args):
-                args[int(position)] = value
-            else:
-                kwargs[name] = value
-        found = self.function(*args, **kwargs)
-        first: Tensor = found[0] if isinstance(found, tuple) else found
-        return first
-
-
-def _is_tensor(value: object) -> bool:
-    return isinstance(value, Tensor)
+    def again(self, position: int, name: str, value: Any) -> Tensor:
+        """What the function gives when one of its arguments is another."""
+        args, kwargs = list(self.args), dict(self.kwargs)
+        if position < len(args):
+            args[position] = value
+        else:
+            kwargs[name] = value
+        given: Tensor = self.function(*args, **kwargs)
+        return given
 
 
 class Watch(TorchFunctionMode):
@@ -164,13 +155,17 @@ def watch(program: Program) -> list[Call]:
 
 @dataclass(frozen=True)
 class Planted:
-    """Where a fault is: the call that is to be named, other names that are as exact, the entry that is wrong."""
+    """Where a fault is: the call to be named, other names that are as exact, the entry that is wrong."""
 
     call: str
     entry: str
     accepted: tuple[str, ...] = ()
+    # Where the same values are in a run without the fault, if the entry has another name there.
+    golden_entry: str | None = None
     # Whether what the call takes is the same in a run without the fault.
     takes_the_same: bool = True
+    # The folder of the process it is in.
+    rank: str = "rank"
 
 
 class Plant(Protocol):
@@ -179,7 +174,7 @@ class Plant(Protocol):
     def into(
         self, program: Program, site: Call, generator: Generator
     ) -> tuple[Planted, Callable[[Call], Any] | None]:
-        """Changes the program; returns where the fault is, and what is to be done with each call that is made."""
+        """Changes the program; returns where the fault is, and what is to be done with each call."""
 
 
 def _same(one: Call, other: Call) -> bool:
@@ -210,23 +205,24 @@ class InResult:
 class InGradient:
     """A backward kernel that gives something else for one of the arguments.
 
-    ``change`` is also given what the last call of the same kind and shape got for the same argument.
+    ``change`` is also given what a later call of the same kind and shape has given for the same argument.
+    ``of_weight``: whether the argument is a parameter, or the first of them all.
     """
 
     change: Callable[[Tensor, Tensor | None, Generator], Tensor]
+    of_weight: bool = False
 
     def into(
         self, program: Program, site: Call, generator: Generator
     ) -> tuple[Planted, Callable[[Call], Any] | None]:
         """See Plant."""
-        place = differentiable(site)[0]
+        place = weights(site)[0] if self.of_weight else differentiable(site)[0]
         shape = site.tensors[place].shape
         seen: list[Tensor] = []
 
         def on_call(call: Call) -> Any:
-            if call.kind == site.kind and call.number >= site.number:
-                if len(call.tensors) <= place or call.tensors[place].shape != shape:
-                    return call.result
+            is_twin = call.kind == site.kind and call.number >= site.number and place in differentiable(call)
+            if is_twin and call.tensors[place].shape == shape:
                 is_site = _same(call, site)
 
                 def change(gradient: Tensor) -> Tensor:
@@ -238,12 +234,18 @@ class InGradient:
                 _on_gradient(call, place, change)
             return call.result
 
-        return Planted(f"{site.name}.backward", f"{site.name}.backward.output.{place}"), on_call
+        call = f"{site.name}.backward"
+        return Planted(call, f"{call}.output.{place}"), on_call
 
 
 def differentiable(call: Call) -> list[int]:
     """Which of the tensors a call takes get a gradient."""
     return [place for place, tensor in enumerate(call.tensors) if tensor.requires_grad]
+
+
+def weights(call: Call) -> list[int]:
+    """Which of the tensors a call takes are parameters."""
+    return [place for place in differentiable(call) if call.held[place] is not None]
 
 
 def _on_gradient(call: Call, place: int, change: Callable[[Tensor], Tensor]) -> None:
@@ -282,29 +284,27 @@ def _nodes_before(
 
 @dataclass(frozen=True)
 class InWeight:
-    """A parameter or buffer that is not what it should be. ``place``: which of the tensors the call takes."""
+    """A weight that is not what it should be: the second of the tensors that the call takes."""
 
     change: Callable[[Tensor, Generator], Tensor]
-    place: int = 1
 
     def into(
         self, program: Program, site: Call, generator: Generator
     ) -> tuple[Planted, Callable[[Call], Any] | None]:
         """See Plant."""
-        name = site.held[self.place]
+        name = site.held[1]
         assert name is not None
         held = {**dict(program.model.named_parameters()), **dict(program.model.named_buffers())}[name]
         with torch.no_grad():
             held.copy_(self.change(held.detach().clone(), generator))
-        call, wanted = f"{site.name}.forward", site.tensors[self.place]
+        call, wanted = f"{site.name}.forward", site.tensors[1]
         entry = f"{call}.input.{next(place for place, one in enumerate(site.args) if one is wanted)}"
-        accepted = (f"parameter:{name}", f"buffer:{name}")
-        return Planted(call, entry, accepted, takes_the_same=False), None
+        return Planted(call, entry, (f"parameter:{name}",), takes_the_same=False), None
 
 
 @dataclass(frozen=True)
 class InModule:
-    """A module that does something else. ``change`` returns the call that is to be named, and its wrong entry."""
+    """A module that does something else; ``change`` says which call is wrong then."""
 
     change: Callable[[nn.Module, Call], Planted]
 

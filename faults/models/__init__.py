@@ -1,4 +1,4 @@
-"""The models of the suite: small enough for a captured step in a fraction of a second, and made as people make them.
+"""The models of the suite: made as people make them, and captured in a fraction of a second.
 
 Each is a network with a loss, and a batch drawn from the same seed as its weights. Operators are written as
 operators (``a + b``, never ``a.add(b)``): the name of a call can then be told from the function alone.
@@ -63,6 +63,8 @@ class Program:
     model: Network
     inputs: Tensor
     wanted: Tensor
+    # Into how many parts the batch is split, whose gradients are summed.
+    micro_batches: int = 1
 
     def to(self, dtype: torch.dtype) -> None:
         """Has all floating-point numbers in another precision."""
@@ -72,8 +74,10 @@ class Program:
 
     def step(self) -> None:
         """Runs the model forward and backward."""
-        loss = self.model.loss(self.model(self.inputs), self.wanted)
-        (loss * LOSS_SCALE).backward()  # type: ignore[no-untyped-call]
+        count = self.micro_batches
+        for inputs, wanted in zip(self.inputs.chunk(count), self.wanted.chunk(count), strict=True):
+            loss = self.model.loss(self.model(inputs), wanted)
+            (loss * (LOSS_SCALE / count)).backward()  # type: ignore[no-untyped-call]
 
 
 def build(name: str, seed: int) -> Program:

@@ -12,7 +12,7 @@ from faults.models.parts import Mlp, Network
 
 
 class Experts(nn.Module):
-    """Which expert takes a token is a choice: the router is made so decided that rounding does not change it."""
+    """Which expert takes a token is a choice: the router is so decided that rounding does not change it."""
 
     def __init__(self, width: int, experts: int, chosen: int) -> None:
         super().__init__()
@@ -31,7 +31,8 @@ class Experts(nn.Module):
             rows, rank = torch.where(places == number)
             if rows.numel():
                 share = weights[rows, rank].unsqueeze(-1)
-                given = torch.index_add(given, 0, rows, expert(torch.index_select(tokens, 0, rows)) * share)
+                taken = expert(torch.index_select(tokens, 0, rows)) * share
+                given = torch.index_add(given, 0, rows, taken.to(given.dtype))
         return given.reshape(x.shape)
 
 

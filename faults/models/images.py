@@ -76,8 +76,9 @@ class Attention(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         x = self.norm(image.flatten(2).transpose(1, 2))
-        parts = (split_heads(part, 2) for part in self.qkv(x).chunk(3, dim=-1))
-        mixed = self.dropout(self.out(join_heads(F.scaled_dot_product_attention(*parts))))
+        query, key, value = (split_heads(part, 2) for part in self.qkv(x).chunk(3, dim=-1))
+        mixed = F.scaled_dot_product_attention(query, key, value)
+        mixed = cast(Tensor, self.dropout(self.out(join_heads(mixed))))
         return image + mixed.transpose(1, 2).reshape(image.shape)
 
 

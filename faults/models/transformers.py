@@ -79,8 +79,10 @@ class Encoding(nn.Module):
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
 
     def forward(self, x: Tensor) -> Tensor:
-        parts = (split_heads(layer(x), self.heads) for layer in (self.query, self.key, self.value))
-        mixed = F.scaled_dot_product_attention(*parts)
+        query, key, value = (
+            split_heads(layer(x), self.heads) for layer in (self.query, self.key, self.value)
+        )
+        mixed = F.scaled_dot_product_attention(query, key, value)
         x = self.norm1(x + self.out(join_heads(mixed)))
         return cast(Tensor, self.norm2(x + self.mlp(x)))
 
