@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -149,6 +150,8 @@ def until_stopped(found: Iterator[Outcome]) -> Iterator[Outcome]:
 def run(found: list[Case], tools: tuple[str, ...], options: argparse.Namespace) -> list[Outcome]:
     """Runs the cases and tells how it goes."""
     done: list[Outcome] = []
+    # Ended from outside is stopped, too: processes are ended and folders removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
         folder = options.keep or Path(scratch)

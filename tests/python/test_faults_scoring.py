@@ -10,6 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+
+import mindstudio
 from faults import outcome as kept
 from faults.__main__ import main, sample
 from faults.cases import Case, Truth, cases, run
@@ -18,8 +20,6 @@ from faults.outcome import Answer, Judgement, Outcome
 from faults.processes import Job, groups, outcomes
 from faults.scoring import BARS, Score, alarms, holds, score, tally
 from faults.table import markdown, percent, plain
-
-import mindstudio
 
 FC = "Module.layers.3.fc.Linear"
 TRUTH = Truth(
