@@ -11,7 +11,7 @@
 
 use ulpscope_dump::{CallKind, Role};
 
-use super::expect::{Apart, Excess, Expectations};
+use super::expect::{Apart, Excess, Expectations, shared_part};
 use super::flow::Flow;
 use super::observed::{Extent, Observed, Seeing, Seen, Source};
 use super::siblings::Siblings;
@@ -70,18 +70,16 @@ pub(super) enum Cause {
 pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &[Vec<Apart>]) -> Vec<Conclusion> {
     let expectations = Expectations::of(units, flow, noise);
     let excesses: Vec<Vec<Excess>> = (0..units.len()).map(|at| expectations.excesses(at)).collect();
-    let whole = excesses.iter().enumerate().flat_map(|(at, all)| {
-        let worst = all.iter().map(|excess| excess.times.whole).fold(0.0, f64::max);
-        Some((flow.kinds[at], worst))
-    });
-    let peak = excesses.iter().enumerate().flat_map(|(at, all)| {
-        let worst = all.iter().map(|excess| excess.times.peak).fold(0.0, f64::max);
-        Some((flow.kinds[at], worst))
-    });
+    let siblings =
+        [|times: Apart| times.whole, |times: Apart| times.peak, |times: Apart| times.drift].map(|of| {
+            let worst = |all: &Vec<Excess>| all.iter().map(|excess| of(excess.times)).fold(0.0, f64::max);
+            let by_kind = excesses.iter().enumerate().map(|(at, all)| (flow.kinds[at], worst(all)));
+            Siblings::of(by_kind, units.len())
+        });
     let mut walk = Walk {
         units,
         flow,
-        siblings: (Siblings::of(whole, units.len()), Siblings::of(peak, units.len())),
+        siblings,
         origins: Origins::of(units),
         done: vec![None; units.len()],
         expectations: &expectations,
@@ -150,8 +148,8 @@ fn is_origin(entry: &Seen) -> bool {
 struct Walk<'a> {
     units: &'a [Observed],
     flow: &'a Flow,
-    /// For whole tensors, and for their worst elements.
-    siblings: (Siblings, Siblings),
+    /// For whole tensors, for their worst elements, and for what all elements share.
+    siblings: [Siblings; 3],
     origins: Origins,
     done: Vec<Option<Conclusion>>,
     expectations: &'a Expectations<'a>,
@@ -221,9 +219,13 @@ impl Walk<'_> {
         let kind = self.flow.kinds[at];
         let mut worst: Option<(f64, f64, &Excess)> = None;
         for excess in &self.excesses[at] {
-            let (whole, sure) = self.siblings.0.judge(kind, excess.times.whole);
-            let (peak, sure_by_peak) = self.siblings.1.judge(kind, excess.times.peak);
-            let (times, confidence) = (whole.max(peak), sure.max(sure_by_peak));
+            let Apart { whole, peak, drift } = excess.times;
+            let judged = self.siblings.iter().zip([whole, peak, drift]);
+            let (times, confidence) = judged
+                .map(|(siblings, times)| siblings.judge(kind, times))
+                .fold((0.0, 0.0), |(times, sure): (f64, f64), (more, surer)| {
+                    (times.max(more), sure.max(surer))
+                });
             if worst.is_none_or(|(most, ..)| times > most) {
                 worst = Some((times, confidence, excess));
             }
@@ -308,7 +310,8 @@ impl Walk<'_> {
         let makers = [Side::Target, Side::Golden].map(|side| self.maker(side, entry));
         let own = 4.0 * extent.unit;
         let brought = |walk: &Self| {
-            let mut brought = Apart { whole: own, peak: own * (extent.largest / extent.rms()).max(1.0) };
+            let mut brought =
+                Apart { whole: own, peak: own * (extent.largest / extent.rms()).max(1.0), drift: own };
             for maker in makers.iter().flatten() {
                 brought = brought.max(walk.brought_by(*maker, &mut Vec::new()));
             }
@@ -317,7 +320,7 @@ impl Walk<'_> {
         let brought = brought(self);
         let error = Apart::relative(extent);
         // Nothing is known of what was done on the way, so the prior is all there is.
-        let allowed = self.siblings.0.allowed_by_prior();
+        let allowed = self.siblings[0].allowed_in_run();
         if error.whole <= allowed * brought.whole
             && error.peak <= allowed * brought.peak.max(6.0 * brought.whole)
         {
@@ -352,7 +355,7 @@ impl Walk<'_> {
     fn of_gradient(&self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
         let extent = entry.numbers.as_ref()?;
         let forward = self.flow.forward[at]?;
-        let mut brought = Apart { whole: 4.0 * extent.unit, peak: 0.0 };
+        let mut brought = Apart { whole: 4.0 * extent.unit, ..Apart::default() };
         let mut scale = extent.norm;
         let mut missing = false;
         let takers = &self.flow.takers[forward];
@@ -370,7 +373,7 @@ impl Walk<'_> {
         if missing || takers.is_empty() {
             brought.whole = brought.whole.max(self.backward_so_far);
         }
-        let allowed = self.siblings.0.allowed_by_prior();
+        let allowed = self.siblings[0].allowed_in_run();
         let error = Apart::relative(extent);
         if extent.error <= allowed * brought.whole * scale {
             return None;
@@ -383,8 +386,14 @@ impl Walk<'_> {
 
     fn look_for_non_finite(&self, at: usize, unit: &Observed, from: Option<usize>) -> Option<Conclusion> {
         let taken = self.expectations.taken(at);
-        let broken_before =
-            |side: usize| taken.iter().any(|extent| extent.broken[side]) || self.inside_is_broken(at, side);
+        let own = || {
+            unit.entries.iter().filter(|entry| entry.is_taken()).filter_map(|entry| entry.numbers.as_ref())
+        };
+        // Infinities in a mask are meant; what makes NaN of them is not.
+        let nan_before =
+            |side: usize| taken.iter().any(|extent| extent.nan[side]) || self.inside_is_broken(at, side);
+        let infinite_before =
+            |side: usize| own().any(|extent| extent.broken[side]) || self.inside_is_broken(at, side);
         for (number, entry) in results(unit) {
             let Some(extent) = &entry.numbers else { continue };
             let one_sided = extent.mismatched > 0;
@@ -398,8 +407,10 @@ impl Walk<'_> {
                 inherited.entry = Some(number);
                 return Some(inherited);
             }
-            let sides = [0, 1].map(|side| extent.broken[side] && !broken_before(side));
-            if one_sided && sides != [false, false] && taken.iter().all(|extent| extent.mismatched == 0) {
+            let sides = [0, 1].map(|side| {
+                extent.nan[side] && !nan_before(side) || extent.broken[side] && !infinite_before(side)
+            });
+            if one_sided && sides != [false, false] && own().all(|extent| extent.mismatched == 0) {
                 return Some(found(Class::NonFiniteBornHere, Cause::NonFinite, number, 0.95));
             }
             if both_nan && sides == [true, true] {
@@ -521,7 +532,8 @@ impl Walk<'_> {
         };
         let makers = |entry: &Seen| [Side::Target, Side::Golden].map(|side| self.maker(side, entry));
         let mut entries = self.units[at].entries.iter().flat_map(makers).flatten();
-        entries.any(unlike) || self.flow.forward[at].is_some_and(unlike)
+        let forward = self.flow.forward[at];
+        entries.any(unlike) || forward.is_some_and(|at| unlike(at) || argument_differs(&self.units[at]))
     }
 
     fn works_on_unlike(&self, at: usize) -> bool {

@@ -1,7 +1,8 @@
 //! The error that a call is expected to have: what it makes itself by rounding, and what its arguments bring.
 //!
-//! Two errors are followed, since neither sees everything: that of a tensor as a whole, which a single wrong element
-//! hardly moves, and the largest of an element, which says nothing of many small ones.
+//! Three errors are followed, since none sees everything: that of a tensor as a whole, which a single wrong element hardly
+//! moves; the largest of an element, which says nothing of many small ones; and the part that all elements share, which
+//! rounding hardly has: a factor of 1.01 stands out where everything else is off by as much at random.
 
 use ulpscope_dump::CallKind;
 
@@ -13,21 +14,41 @@ use super::sensitivity::{Family, terms};
 /// Elements of an ordinary error lie within this many standard deviations, in a tensor of any size that fits a machine.
 const ELEMENT_SPREAD: f64 = 6.0;
 
-/// An error, or an expected one: of the whole tensor, and of its worst element. Absolute, or relative to the norm and
-/// to the root of the mean square.
+/// The part of a random error that all elements share. Rows or columns share theirs, so it is that of as many independent
+/// elements as the root of the count; and a second-order part of any error lies in the direction of the tensor itself.
+pub(super) fn shared_part(whole: f64, count: f64) -> f64 {
+    whole / count.max(1.0).sqrt().sqrt() + whole * whole
+}
+
+/// An error, or an expected one: of the whole tensor, of its worst element, and what all elements share. Relative to the
+/// norm, to the root of the mean square, and to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Apart {
     pub(super) whole: f64,
     pub(super) peak: f64,
+    pub(super) drift: f64,
 }
 
 impl Apart {
     pub(super) fn relative(of: &Extent) -> Apart {
-        Apart { whole: of.relative(), peak: of.relative_peak() }
+        Apart { whole: of.relative(), peak: of.relative_peak(), drift: of.drift }
     }
 
     pub(super) fn max(self, other: Apart) -> Apart {
-        Apart { whole: self.whole.max(other.whole), peak: self.peak.max(other.peak) }
+        Apart {
+            whole: self.whole.max(other.whole),
+            peak: self.peak.max(other.peak),
+            drift: self.drift.max(other.drift),
+        }
+    }
+
+    /// How many times `expected` this is.
+    fn over(self, expected: Apart) -> Apart {
+        Apart {
+            whole: ratio(self.whole, expected.whole),
+            peak: ratio(self.peak, expected.peak),
+            drift: ratio(self.drift, expected.drift),
+        }
     }
 }
 
@@ -47,6 +68,8 @@ pub(super) struct Expectations<'a> {
     units: &'a [Observed],
     flow: &'a Flow,
     noise: &'a [Vec<Apart>],
+    /// Relative errors that one in ten results of the run exceeds: for calls of which it is not known what they work on.
+    usual: Apart,
     /// The largest relative errors among the results of the calls inside a module.
     inner: Vec<Apart>,
     /// The largest relative error that statistics have shown on the way to a unit's results.
@@ -56,7 +79,8 @@ pub(super) struct Expectations<'a> {
 impl<'a> Expectations<'a> {
     pub(super) fn of(units: &'a [Observed], flow: &'a Flow, noise: &'a [Vec<Apart>]) -> Expectations<'a> {
         let none = vec![Apart::default(); units.len()];
-        let mut all = Expectations { units, flow, noise, inner: none.clone(), shown: none };
+        let usual = usual(units);
+        let mut all = Expectations { units, flow, noise, usual, inner: none.clone(), shown: none };
         for &at in &flow.order {
             let results = all.results(at).map(|(_, extent)| Apart::relative(extent));
             let largest = results.fold(all.inner[at], Apart::max);
@@ -92,60 +116,90 @@ impl<'a> Expectations<'a> {
 
     /// How far each result that is apart is beyond what was expected.
     pub(super) fn excesses(&self, at: usize) -> Vec<Excess> {
-        let taken = self.taken(at);
         let apart = self.results(at).filter(|(_, extent)| extent.error > 0.0 || extent.peak > 0.0);
         // Where one side gives a gradient to another of the calls that share it, each gives another amount.
         let entries = &self.units[at].entries;
         apart
             .filter(|(entry, _)| !self.flow.shared.contains(&(self.flow.kinds[at], entries[*entry].place)))
             .map(|(entry, result)| {
-                let expected = self.expected(at, entry, result, &taken);
-                Excess {
-                    entry,
-                    times: Apart {
-                        whole: ratio(result.error, expected.whole),
-                        peak: ratio(result.peak, expected.peak),
-                    },
-                    expected: Apart {
-                        whole: ratio(expected.whole, result.norm),
-                        peak: ratio(expected.peak, result.rms()),
-                    },
-                }
+                let expected = self.expected(at, entry, result);
+                Excess { entry, times: Apart::relative(result).over(expected), expected }
             })
             .collect()
     }
 
-    /// The absolute errors that a result may have.
-    fn expected(&self, at: usize, entry: usize, result: &Extent, taken: &[&Extent]) -> Apart {
+    /// What one result is made of, and by how much absolute errors of each show in it.
+    fn parts(&self, at: usize, entry: usize, result: &Extent) -> Vec<(&'a Extent, Option<&'a Extent>)> {
         let family = self.flow.families[at];
+        let own: Vec<(usize, &Extent)> = numbers(&self.units[at], Seen::is_taken).collect();
+        let Some(forward) = self.flow.forward[at].map(|forward| &self.units[forward]) else {
+            // Of three, the smallest is added to the product of the others.
+            let factors = |of: usize| largest(own.iter().filter(|(other, _)| *other != of), 1);
+            let is_added =
+                |extent: &Extent| own.len() > 2 && own.iter().all(|(_, one)| extent.count <= one.count);
+            let partner = |number: usize, extent: &Extent| {
+                if is_added(extent) { None } else { factors(number).into_iter().next() }
+            };
+            return own.iter().map(|&(number, extent)| (extent, partner(number, extent))).collect();
+        };
+        let path = self.units[at].entries[entry].path;
+        let arguments: Vec<(usize, &Extent)> = numbers(forward, Seen::is_taken).collect();
+        let others = arguments.iter().filter(|(number, _)| forward.entries[*number].path != path);
+        let given = || own.iter().map(|&(_, extent)| extent);
+        match family {
+            Family::Sum => given().map(|extent| (extent, None)).collect(),
+            Family::Contraction | Family::Product => {
+                let is_added =
+                    arguments.len() > 2 && arguments.iter().all(|(_, one)| result.count <= one.count);
+                let partner = if is_added { None } else { largest(others, 1).into_iter().next() };
+                let through = given().map(|extent| (extent, partner));
+                let back =
+                    partner.into_iter().flat_map(|partner| given().map(move |given| (partner, Some(given))));
+                through.chain(back).collect()
+            }
+            Family::Mild | Family::Other => {
+                let all = numbers(forward, |_| true).map(|(_, extent)| (extent, None));
+                given().map(|extent| (extent, None)).chain(all).collect()
+            }
+        }
+    }
+
+    /// The relative errors that a result may have.
+    fn expected(&self, at: usize, entry: usize, result: &Extent) -> Apart {
+        let family = self.flow.families[at];
+        let parts = self.parts(at, entry, result);
         let spread = result.count.max(1.0).sqrt();
-        let mut natural = result.norm;
-        let mut length = 1.0f64;
-        let mut inherited = 0.0f64;
-        let mut inherited_peak = 0.0f64;
-        let mut unit = result.unit;
-        let mut sum = 0.0;
-        for (number, from) in taken.iter().enumerate() {
+        let (mut natural, mut length, mut unit) = (0.0f64, 1.0f64, result.unit);
+        let (mut inherited, mut inherited_peak, mut drift) = (0.0f64, 0.0f64, 0.0f64);
+        for (number, (from, partner)) in parts.iter().enumerate() {
             unit = unit.max(from.unit);
-            let others: Vec<&Extent> = taken
-                .iter()
-                .enumerate()
-                .filter(|(other, _)| *other != number)
-                .map(|(_, other)| *other)
-                .collect();
-            let slope = family.slope(from, result, &others);
-            sum += slope * from.norm;
-            length = length.max(from.count / result.count.max(1.0));
-            if family == Family::Contraction {
-                length = others.iter().map(|other| terms(from, other, result)).fold(length, f64::max);
+            // What a backward call takes from its forward call is no gradient, and says nothing of the size of one.
+            let is_given = self.flow.forward[at].is_none() || number == 0 || family == Family::Sum;
+            let slope =
+                if is_given || partner.is_some() { family.slope(from, result, *partner) } else { 0.0 };
+            natural += slope * from.norm;
+            // Most sums are over one dimension, or over all but one.
+            length = length.max(from.count / result.count.max(1.0)).max(from.count.sqrt());
+            if let (Family::Contraction, Some(partner)) = (family, partner) {
+                length = length.max(terms(from, partner, result));
             }
             let gain = slope.max(if from.norm > 0.0 { result.norm / from.norm } else { 0.0 });
             inherited += (gain * from.error).powi(2);
             let relative = result.rms() * from.relative_peak();
             inherited_peak = inherited_peak.max(relative).max(slope * from.peak);
+            drift += from.drift * from.drift;
+            // Where an argument of the forward call is near its threshold, the whole gradient passes or does not: of an
+            // argument that is off by a share, as large a share of the elements may be.
+            if self.flow.gates[at] && number > 0 && from.error > 0.0 {
+                inherited_peak = inherited_peak.max(parts[0].0.largest);
+                inherited += 2.0 * from.relative() * result.norm * result.norm;
+            }
         }
-        natural = natural.max(sum).max(self.beside(at) * spread);
-        let within = self.within(at).max(self.shown_before(at));
+        let natural = natural.max(result.norm).max(self.beside(at) * spread);
+        let mut within = self.within(at).max(self.shown_before(at));
+        if parts.is_empty() && !self.flow.is_composite(at) {
+            within = within.max(self.usual);
+        }
         let inherited = inherited.sqrt() + within.whole * result.norm;
         let inherited_peak = inherited_peak.max(within.peak * result.rms());
         let own = own_error(unit, length);
@@ -155,7 +209,12 @@ impl<'a> Expectations<'a> {
             + inherited_peak
             + ELEMENT_SPREAD * inherited / spread
             + 2.0 * seen.peak * result.rms();
-        Apart { whole, peak }
+        let whole = ratio(whole, result.norm);
+        Apart {
+            whole,
+            peak: ratio(peak, result.rms()),
+            drift: drift.sqrt() + within.drift + shared_part(whole, result.count) + 2.0 * seen.drift,
+        }
     }
 
     /// What statistics have shown on the way to a unit. Errors do not go away, but statistics may fail to show them, so
@@ -203,6 +262,32 @@ impl<'a> Expectations<'a> {
                 .map(|(_, extent)| Apart::relative(extent))
                 .fold(inner.max(self.inner[backward]), Apart::max)
         })
+    }
+}
+
+/// The largest by count.
+fn largest<'a: 'b, 'b>(
+    extents: impl Iterator<Item = &'b (usize, &'a Extent)>,
+    how_many: usize,
+) -> Vec<&'a Extent> {
+    let mut sorted: Vec<&'a Extent> = extents.map(|(_, extent)| *extent).collect();
+    sorted.sort_by(|one, other| other.count.total_cmp(&one.count));
+    sorted.truncate(how_many);
+    sorted
+}
+
+fn usual(units: &[Observed]) -> Apart {
+    let results = units.iter().flat_map(|unit| numbers(unit, |entry| !entry.is_taken()));
+    let errors: Vec<Apart> = results.map(|(_, extent)| Apart::relative(extent)).collect();
+    let exceeded = |of: fn(&Apart) -> f64| {
+        let mut errors: Vec<f64> = errors.iter().map(of).collect();
+        errors.sort_by(f64::total_cmp);
+        errors.get(errors.len() * 9 / 10).copied().unwrap_or(0.0)
+    };
+    Apart {
+        whole: exceeded(|apart| apart.whole),
+        peak: exceeded(|apart| apart.peak),
+        drift: exceeded(|apart| apart.drift),
     }
 }
 

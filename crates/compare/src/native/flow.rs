@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use ulpscope_dump::{CallKind, Rank, Role};
 
 use super::observed::{Observed, Seeing, Source, place};
-use super::sensitivity::Family;
+use super::sensitivity::{Family, is_gate};
 use crate::style::Side;
 
 /// Calls of a rank by name, for looking up where entries came from.
@@ -37,7 +37,8 @@ impl<'a> Calls<'a> {
                 return Source::Call(call, place(role, path));
             }
         }
-        Source::Origin
+        // What lies in `.grad` was made by the backward pass, by many calls together.
+        if said.starts_with("gradient:") { Source::Unsaid } else { Source::Origin }
     }
 
     fn named(&self, name: &str) -> Option<usize> {
@@ -62,6 +63,8 @@ pub(super) struct Flow {
     pub(super) order: Vec<usize>,
     /// How errors are handed on.
     pub(super) families: Vec<Family>,
+    /// Backward calls that let a gradient pass or not, by what their forward call was given.
+    pub(super) gates: Vec<bool>,
     /// Calls of the same kind: same operation, same direction.
     pub(super) kinds: Vec<u64>,
     /// Gradients that one side gives at one call and the other at another, as mixed precision does with a weight that many
@@ -92,6 +95,7 @@ impl Flow {
             order: Vec::new(),
             families: Vec::with_capacity(units.len()),
             kinds: Vec::with_capacity(units.len()),
+            gates: Vec::with_capacity(units.len()),
             shared: HashSet::new(),
             takers: vec![Vec::new(); units.len()],
         };
@@ -117,8 +121,13 @@ impl Flow {
         let rank = calls.rank;
         let base = rank.base(rank.calls()[call].base);
         let is_module = base.starts_with("Module.") || base.starts_with("Cell.");
-        self.families.push(if is_module { Family::Other } else { Family::of(base) });
+        self.families.push(if is_module {
+            Family::Other
+        } else {
+            Family::of(base, kind == CallKind::Backward)
+        });
         let operation = base.rsplit('.').next().unwrap_or(base);
+        self.gates.push(kind == CallKind::Backward && is_gate(operation));
         self.kinds.push(place(if kind == CallKind::Forward { Role::Input } else { Role::Output }, operation));
         let unit = |call: Option<usize>| call.and_then(|call| self.unit_of[side][call]);
         self.parent[at] = unit(rank.parent(call).and_then(|name| calls.named(&name)));

@@ -32,6 +32,8 @@ pub(super) struct Seen {
     pub(super) role: Role,
     /// Names role and path, so that edges find it.
     pub(super) place: u64,
+    /// Names the path alone: the gradient of an argument stands at the path of the argument.
+    pub(super) path: u64,
     pub(super) is_tensor: bool,
     pub(super) state: Seeing,
     /// Its size and its error, where it is a tensor whose numbers both sides have.
@@ -74,6 +76,9 @@ pub(super) struct Extent {
     pub(super) error: f64,
     /// Largest difference of an element, or what statistics show of it.
     pub(super) peak: f64,
+    /// The part of the error that all elements share, relative: by how much the target is the golden times a factor other
+    /// than 1.
+    pub(super) drift: f64,
     /// Half a unit in the last place of the coarser dtype, relative.
     pub(super) unit: f64,
     /// What two tensors of these dtypes may be apart if nothing at all is known of how they were made.
@@ -124,8 +129,13 @@ pub(super) fn ratio(part: f64, whole: f64) -> f64 {
 
 /// Names an entry within its call.
 pub(super) fn place(role: Role, path: &str) -> u64 {
+    hashed(&(role, path))
+}
+
+/// The same number for the same thing, in every run.
+fn hashed(thing: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (role, path).hash(&mut hasher);
+    thing.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -171,6 +181,7 @@ impl Seen {
             row: row as u32,
             role: entry.role,
             place: place(entry.role, &entry.path),
+            path: hashed(&entry.path),
             is_tensor: matches!(entry.content, Content::Tensor(_)) || state == Seeing::Missing,
             state,
             numbers: None,
@@ -220,6 +231,7 @@ fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Measured) -> Op
         largest,
         error: 0.0,
         peak: 0.0,
+        drift: 0.0,
         unit: units[0].max(units[1]),
         limit: measured.limit,
         broken: [broken(target, &measured.target), broken(golden, &measured.golden)],
@@ -232,6 +244,14 @@ fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Measured) -> Op
         let bad = &distances.non_finite;
         extent.error = distances.euclid;
         extent.peak = distances.max_abs;
+        // The golden's share in the target is cos |t|; of the golden in itself, |g|.
+        if let (Some(cosine), Some(target), Some(golden)) = (distances.cosine, measured.target[3], norm)
+            && target.is_finite()
+            && golden.is_finite()
+        {
+            let drift = ratio((cosine * target - golden).abs(), target.max(golden));
+            extent.drift = drift.min(distances.rel_l2);
+        }
         extent.mismatched = bad.mismatched;
         extent.nan = [bad.target_nan > 0, bad.golden_nan > 0];
         extent.broken = [
@@ -252,6 +272,7 @@ fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Measured) -> Op
         // A mean and a norm tell what all elements have in common, the extremes what single ones do.
         extent.error = apart(3).max(apart(2) * count.sqrt());
         extent.peak = apart(0).max(apart(1));
+        extent.drift = ratio(apart(3), extent.norm);
         if norm.is_none() {
             extent.norm = mean.unwrap_or(0.0).abs().max(largest) * count.sqrt();
         }

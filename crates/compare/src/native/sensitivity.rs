@@ -6,20 +6,24 @@
 //! bounded or typical:
 //!
 //! ```text
-//! copies, sums, mild functions   |Δy| ≤ 1.13 Σ |Δx|     (repeated or added up: × √ of how often)
-//! products by element            |Δy| ≤ max|b| |Δa| + max|a| |Δb|
-//! products of matrices           |Δy| ≈ |Δa| |b| / √k     for errors that know nothing of the other factor
+//! copies and sums          |Δy| ≤ Σ |Δx|                     (repeated or added up: × √ of how often)
+//! mild functions           |Δy| ≤ 1.13 |Δx|
+//! products by element      |Δy| ≤ max|b| |Δa| + max|a| |Δb|
+//! products of matrices     |Δy| ≈ |Δa| |b| / √k              for errors that know nothing of the other factor
 //! ```
+//! Gradients are handed back in the same way; they use the arguments of the forward call as far as the family says.
 
 use super::observed::Extent;
 
 /// Operations that hand errors on in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
-    /// Copies, views, sums, and functions whose slope is nowhere much above 1.
-    Additive,
+    /// Copies, views and sums: their gradients do not depend on their arguments.
+    Sum,
+    /// Functions by element whose slope is nowhere much above 1.
+    Mild,
     /// Products by element.
-    Elementwise,
+    Product,
     /// Products of matrices, and convolutions.
     Contraction,
     /// Anything else.
@@ -29,8 +33,7 @@ pub(super) enum Family {
 /// The steepest of the mild functions is GELU, with a slope of 1.13.
 const SLOPE: f64 = 1.13;
 
-const ADDITIVE: [&str; 63] = [
-    "abs",
+const SUMS: [&str; 54] = [
     "add",
     "iadd",
     "radd",
@@ -80,6 +83,14 @@ const ADDITIVE: [&str; 63] = [
     "type",
     "t",
     "T",
+    "embedding",
+    "sum",
+    "mean",
+    "movedim",
+    "index_add",
+];
+const MILD: [&str; 12] = [
+    "abs",
     "relu",
     "leaky_relu",
     "gelu",
@@ -89,13 +100,11 @@ const ADDITIVE: [&str; 63] = [
     "clamp",
     "masked_fill",
     "where",
-    "embedding",
-    "sum",
-    "mean",
-    "movedim",
+    "dropout",
+    "hardtanh",
 ];
-const ELEMENTWISE: [&str; 7] = ["mul", "imul", "rmul", "multiply", "div", "truediv", "itruediv"];
-const CONTRACTION: [&str; 19] = [
+const PRODUCTS: [&str; 7] = ["mul", "imul", "rmul", "multiply", "div", "truediv", "itruediv"];
+const CONTRACTIONS: [&str; 19] = [
     "linear",
     "matmul",
     "imatmul",
@@ -117,36 +126,57 @@ const CONTRACTION: [&str; 19] = [
     "outer",
 ];
 
+const GATES: [&str; 14] = [
+    "relu",
+    "relu6",
+    "leaky_relu",
+    "prelu",
+    "hardtanh",
+    "hardswish",
+    "hardsigmoid",
+    "threshold",
+    "clamp",
+    "abs",
+    "max",
+    "min",
+    "amax",
+    "amin",
+];
+
+/// Whether the derivative of an operation jumps.
+pub(super) fn is_gate(operation: &str) -> bool {
+    let name = operation.trim_matches('_');
+    GATES.contains(&name) || name.contains("max_pool")
+}
+
 impl Family {
     /// The family of a call, by its base: `Functional.linear`, `Tensor.__add__`, `Tensor.mul_`.
-    pub(super) fn of(base: &str) -> Family {
+    pub(super) fn of(base: &str, is_backward: bool) -> Family {
         let name = base.rsplit('.').next().unwrap_or(base).trim_matches('_');
-        if ADDITIVE.contains(&name) {
-            Family::Additive
-        } else if ELEMENTWISE.contains(&name) {
-            Family::Elementwise
-        } else if CONTRACTION.contains(&name) {
+        if SUMS.contains(&name) {
+            Family::Sum
+        } else if MILD.contains(&name) || is_backward && name.ends_with("softmax") {
+            // The gradient of a softmax is a difference of gradients, each times a probability.
+            Family::Mild
+        } else if PRODUCTS.contains(&name) {
+            Family::Product
+        } else if CONTRACTIONS.contains(&name) {
             Family::Contraction
         } else {
             Family::Other
         }
     }
 
-    /// By how much an absolute error of `from` may show in `to`, beyond what their sizes tell; `others` are the other
-    /// arguments.
-    pub(super) fn slope(self, from: &Extent, to: &Extent, others: &[&Extent]) -> f64 {
-        match self {
-            Family::Additive => SLOPE * (to.count / from.count.max(1.0)).max(1.0).sqrt(),
-            Family::Elementwise => {
-                let largest = others.iter().map(|other| other.largest).fold(0.0, f64::max);
-                largest * (to.count / from.count.max(1.0)).max(1.0).sqrt()
-            }
-            Family::Contraction => {
-                let through = |other: &&Extent| other.norm / terms(from, other, to).sqrt();
-                let added = if to.count <= from.count { 1.0 } else { 0.0 };
-                others.iter().map(through).fold(added, f64::max)
-            }
-            Family::Other => 0.0,
+    /// By how much an absolute error of `from` may show in `to`, beyond what their sizes tell; `partner` is the other
+    /// factor of a product.
+    pub(super) fn slope(self, from: &Extent, to: &Extent, partner: Option<&Extent>) -> f64 {
+        let repeated = (to.count / from.count.max(1.0)).max(1.0).sqrt();
+        match (self, partner) {
+            (Family::Sum, _) | (Family::Contraction, None) => repeated,
+            (Family::Mild, _) => SLOPE * repeated,
+            (Family::Product, Some(partner)) => partner.largest * repeated,
+            (Family::Contraction, Some(partner)) => partner.norm / terms(from, partner, to).sqrt(),
+            (Family::Product, None) | (Family::Other, _) => 0.0,
         }
     }
 }

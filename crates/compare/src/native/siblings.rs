@@ -1,10 +1,10 @@
 //! What is ordinary: the other calls of the same kind in the same run.
 //!
-//! How much larger an error is than expected is a number per call, and its logarithm is scattered about some middle.
-//! Before anything is known, the middle is 0 and the spread a factor of [`PRIOR_SPREAD`]; every call of the same kind makes
-//! both more certain, by median and median deviation, which a few faulty calls do not move. A call is held against the
-//! others, not against itself. Middle and spread are held near the prior: a kernel that is wrong everywhere must not become
-//! what is ordinary.
+//! How many times the expected error a call has is a number, and its logarithm is scattered about some middle. Before
+//! anything is known, the middle is 0 and the spread a factor of [`PRIOR_SPREAD`]. All calls of the run make both more
+//! certain, and then the calls of the same kind, by medians, which a few faulty calls do not move. A
+//! call is held against the others, not against itself. Middle and spread stay near the prior: a kernel that is wrong
+//! everywhere must not become what is ordinary, and where all is well by luck, a little less luck is no fault.
 //!
 //! A run has thousands of calls, and none of a healthy one is to be accused: a call stands out when a value as large has
 //! a chance of less than [`ALARM`] to come up anywhere in the run.
@@ -14,17 +14,20 @@ use std::collections::HashMap;
 /// The chance of one false alarm in a whole healthy run.
 const ALARM: f64 = 0.01;
 
-/// Before anything is known, two calls in three are within this factor of what is expected.
-const PRIOR_SPREAD: f64 = 2.0;
+/// Before anything is known, two calls in three are within a factor of 2 of what is expected. Logarithms, all of these.
+const PRIOR_SPREAD: f64 = std::f64::consts::LN_2;
 
-/// How many calls the prior counts as.
+/// How many calls the prior counts as, and then the run.
 const PRIOR_CALLS: f64 = 4.0;
 
-/// However alike the others are: no two computations are alike to better than this factor.
-const LEAST_SPREAD: f64 = 1.25;
+/// However alike the others are: no two computations are alike to better than a factor of 1.6.
+const LEAST_SPREAD: f64 = 0.47;
 
-/// However far off the others are, or however scattered: beyond this factor nothing is ordinary.
-const MOST: f64 = 4.0;
+/// However far off or scattered the others are: beyond a factor of 4 nothing is ordinary.
+const MOST: f64 = 2.0 * std::f64::consts::LN_2;
+
+/// However near the others are to nothing: an expected error is itself known to no better than a factor of 3.
+const LEAST_ALLOWED: f64 = 3.0;
 
 /// Among so many a single call does not count, and need not be left out.
 const MANY: usize = 64;
@@ -33,12 +36,14 @@ const MANY: usize = 64;
 const DEVIATION: f64 = 1.4826;
 
 /// How many times its expected error each call has, by kind.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Siblings {
     /// Logarithms, in order of size.
     kinds: HashMap<u64, Vec<f64>>,
     /// Of kinds with many calls.
     known: HashMap<u64, Ordinary>,
+    /// Of all calls.
+    run: Ordinary,
     /// How many spreads from the middle stand out.
     far: f64,
 }
@@ -58,57 +63,57 @@ impl Siblings {
             kinds.entry(kind).or_default().push(libm::log(excess));
         }
         kinds.values_mut().for_each(|logs| logs.sort_by(f64::total_cmp));
+        let mut all: Vec<f64> = kinds.values().flatten().copied().collect();
+        all.sort_by(f64::total_cmp);
+        let run = Ordinary::PRIOR.learn(&all);
         let many = kinds.iter().filter(|(_, logs)| logs.len() > MANY);
-        let known = many.map(|(kind, logs)| (*kind, Ordinary::of(logs))).collect();
-        Siblings { kinds, known, far: quantile(ALARM / calls.max(1) as f64) }
+        let known = many.map(|(kind, logs)| (*kind, run.learn(logs))).collect();
+        Siblings { kinds, known, run, far: quantile(ALARM / calls.max(1) as f64) }
     }
 
     /// How many times further off than what would just not stand out; and how sure it is that it is no accident, from 0
     /// to 1.
     pub(super) fn judge(&self, kind: u64, excess: f64) -> (f64, f64) {
         let Ordinary { middle, spread } = self.others(kind, excess);
-        let allowed = libm::exp(middle + self.far * spread);
-        let far = (libm::log(excess) - middle) / spread;
-        // As sure as half at the edge, and nearly so at half as far again.
-        let beyond = (far / self.far - 1.0).max(0.0);
-        (excess / allowed, 1.0 - 0.5 * libm::exp(-6.0 * beyond))
+        let times = excess / libm::exp(middle + self.far * spread).max(LEAST_ALLOWED);
+        // As sure as half at the edge, and nearly so at four times as far.
+        (times, 1.0 - 0.5 / times.max(1.0))
     }
 
-    /// How many times what is expected anything may be off of which nothing is known.
-    pub(super) fn allowed_by_prior(&self) -> f64 {
-        libm::exp(self.far * libm::log(PRIOR_SPREAD))
+    /// How many times what is expected anything in this run may be off.
+    pub(super) fn allowed_in_run(&self) -> f64 {
+        libm::exp(self.run.middle + self.far * self.run.spread).max(LEAST_ALLOWED)
     }
 
     fn others(&self, kind: u64, excess: f64) -> Ordinary {
         if let Some(known) = self.known.get(&kind) {
             return *known;
         }
-        let Some(logs) = self.kinds.get(&kind) else { return Ordinary::of(&[]) };
+        let Some(logs) = self.kinds.get(&kind) else { return self.run };
         let mut others = logs.clone();
         let own = libm::log(excess);
         if let Ok(at) = others.binary_search_by(|log| log.total_cmp(&own)) {
             others.remove(at);
         }
-        Ordinary::of(&others)
+        self.run.learn(&others)
     }
 }
 
 impl Ordinary {
-    /// Of logarithms in order of size.
-    fn of(logs: &[f64]) -> Ordinary {
-        let (prior, most) = (libm::log(PRIOR_SPREAD), libm::log(MOST));
+    const PRIOR: Ordinary = Ordinary { middle: 0.0, spread: PRIOR_SPREAD };
+
+    /// What is ordinary among calls, if this was before they were seen: of logarithms in order of size.
+    fn learn(self, logs: &[f64]) -> Ordinary {
         let calls = logs.len() as f64;
         let seen = median(logs);
-        let mut deviations: Vec<f64> = logs.iter().map(|log| (log - seen).abs()).collect();
-        deviations.sort_by(f64::total_cmp);
-        let spread = (DEVIATION * median(&deviations)).min(most);
+        // Of those above the middle: how far some are below what is expected says nothing of the others.
+        let above = &logs[logs.len() / 2..];
+        let deviations: Vec<f64> = above.iter().map(|log| log - seen).collect();
+        let spread = (DEVIATION * median(&deviations)).clamp(LEAST_SPREAD, MOST);
         let known = PRIOR_CALLS + calls;
         Ordinary {
-            // Errors smaller than expected leave the expectation where it is: it is a bound for many operations.
-            middle: (seen.clamp(0.0, most) * calls) / known,
-            spread: ((PRIOR_CALLS * prior * prior + calls * spread * spread) / known)
-                .sqrt()
-                .max(libm::log(LEAST_SPREAD)),
+            middle: (PRIOR_CALLS * self.middle + calls * seen.min(MOST)) / known,
+            spread: ((PRIOR_CALLS * self.spread * self.spread + calls * spread * spread) / known).sqrt(),
         }
     }
 }
