@@ -70,10 +70,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         print("golden losses", *train(Path(folder, "golden"), [right] * LAYERS))
         print("target losses", *train(Path(folder, "target"), builds))
-        first = ulpscope.compare(Path(folder, "target"), Path(folder, "golden")).first_divergence
+        result = ulpscope.compare(Path(folder, "target"), Path(folder, "golden"))
+        first = result.first_divergence
     assert first is not None, "no divergence was found"
-    print(f"planted in the kernel of layer {FAULTY_LAYER}; found in {first.module}: {first.call}")
-    print(f"  {first.kind}: {first.why}\n  {first.code}")
+    print(f"planted in the kernel of layer {FAULTY_LAYER}; found:\n{result.explain()}", end="")
     return 0 if f"Module.1.{FAULTY_LAYER}." in str(first.module) and "gelu" in str(first.code) else 1
 
 

@@ -71,6 +71,12 @@ pub(super) fn when_nothing_broke<S>(compared: &Compared<S>) -> Vec<String> {
 /// The command that compares the same once more, in our own style.
 pub(super) fn compare_again<S>(compared: &Compared<S>, options: &str) -> String {
     let request = &compared.request;
+    let chosen = |flag: &str, numbers: &[u64]| {
+        let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+        if numbers.is_empty() { String::new() } else { format!(" {flag} {}", numbers.join(",")) }
+    };
+    let select = &request.select;
+    let options = format!("{}{}{options}", chosen("--step", &select.steps), chosen("--rank", &select.ranks));
     format!("  ulpscope compare {} {}{options} -o RESULT", quoted(&request.target), quoted(&request.golden))
 }
 

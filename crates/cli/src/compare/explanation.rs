@@ -18,6 +18,9 @@ use super::{Compared, StyleName, experiment, rank_label, unseen};
 /// Later divergences that are listed.
 const SHOWN: usize = 5;
 
+/// Characters of the reason that a later divergence is listed with.
+const REASON: usize = 100;
+
 /// A text of headed sections.
 #[derive(Clone, Debug, Default)]
 pub struct Explanation {
@@ -101,7 +104,7 @@ impl Explanation {
         first: &Divergence,
     ) {
         self.add("What broke", what(first));
-        self.add("Where", place(first, &rank_label(rank, compared.ranks.len() > 1)));
+        self.add("Where", place(compared, rank, first));
         self.add("How large", size(first));
         self.add("Downstream", downstream(outcome, first));
         self.add("How sure", vec![sureness(first.finding.confidence)]);
@@ -118,7 +121,7 @@ impl Explanation {
         let unseen = unseen::lines(compared);
         let mut lines = Vec::new();
         lines.push(match compared.agreement {
-            Agreement::Agree if rank.is_none() => "Nothing. The two runs agree.".to_owned(),
+            Agreement::Agree => "Nothing. The two runs agree.".to_owned(),
             _ if compared_calls(&classes) == 0 => {
                 "This cannot be said: no call could be compared.".to_owned()
             }
@@ -193,10 +196,15 @@ fn what(first: &Divergence) -> Vec<String> {
     }
 }
 
-fn place(first: &Divergence, label: &str) -> Vec<String> {
-    let pass = if first.finding.in_backward { "in the backward pass" } else { "in the forward pass" };
-    let label = if label.is_empty() { String::new() } else { format!(", {label}") };
-    let mut lines = vec![format!("call    {}, {pass}{label}", first.call)];
+fn place<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<String> {
+    let pass = if first.finding.in_backward { "backward pass" } else { "forward pass" };
+    let mut lines = vec![format!("call    {} ({pass})", first.call)];
+    if compared.ranks.len() > 1 {
+        lines.extend(rank.step.map(|step| format!("step    {step}")));
+    }
+    if compared.ranks.iter().any(|other| other.target != rank.target) {
+        lines.push(format!("rank    {}", rank.target));
+    }
     if let Some(golden) = first.golden_call.as_ref().filter(|golden| **golden != first.call) {
         lines.push(format!("golden  {golden}"));
     }
@@ -211,21 +219,24 @@ fn place(first: &Divergence, label: &str) -> Vec<String> {
 fn size(first: &Divergence) -> Vec<String> {
     let mut lines = vec![format!("{}.", first.finding.why)];
     if let Some(measure) = first.finding.measure {
-        let (error, floor) = (format_number(measure.error), format_number(measure.floor));
+        let (error, floor) = (short(measure.error), short(measure.floor));
         if first.finding.kind == FindingKind::OriginDiffers {
-            lines.push(format!(
-                "Its relative error is {error}; ordinary for what comes from outside is {floor}."
-            ));
+            lines.push(format!("Its relative error is {error}; that of others from outside is {floor}."));
             return lines;
         }
-        lines.push(format!("The relative error is {error}; rounding and its arguments explain {floor}."));
+        lines.push(format!("Rounding and its arguments explain a relative error of {floor}; it is {error}."));
         lines.push(if measure.arguments == 0.0 {
             "No difference was seen in what it works on.".to_owned()
         } else {
-            format!("What it works on is off by {} at most.", format_number(measure.arguments))
+            format!("What it works on is off by {} at most.", short(measure.arguments))
         });
     }
     lines
+}
+
+/// Three digits say how large an error is.
+fn short(number: f64) -> String {
+    format_number(format!("{number:.2e}").parse().unwrap_or(number))
 }
 
 /// What inherited the error. The result counts this call's heirs; which they are it tells of all divergences together.
@@ -256,7 +267,8 @@ fn downstream(outcome: &RankOutcome, first: &Divergence) -> Vec<String> {
     }
     let gradients = heirs.iter().filter(|name| name.contains("parameters_grad")).count();
     if gradients > 0 {
-        lines.push(format!("{it} reaches the parameter gradients of {gradients} module calls."));
+        let modules = if gradients == 1 { "1 module".to_owned() } else { format!("{gradients} modules") };
+        lines.push(format!("{it} reaches the parameter gradients of {modules}."));
     } else if backward > 0 && !first.finding.in_backward {
         lines.push(format!("{it} reaches the backward pass."));
     }
@@ -275,8 +287,8 @@ fn sureness(confidence: f64) -> String {
 
 /// The other divergences, shortly: those of the same rank, then the first of each other one.
 fn later<S>(compared: &Compared<S>, rank: &RankResult<S>, outcome: &RankOutcome) -> Vec<String> {
-    let brief = |one: &Divergence| format!("{}: {}", one.finding.kind.words(), one.call);
-    let own = outcome.divergences.iter().skip(1).map(brief);
+    let brief = |one: &Divergence| format!("{} ({})", one.call, one.finding.kind.words());
+    let own = outcome.divergences.iter().skip(1).map(|one| format!("{}: {}", brief(one), reason(one)));
     let mut lines: Vec<String> = own.take(SHOWN).collect();
     let more = outcome.divergence_count.saturating_sub(1 + lines.len() as u64);
     if more > 0 {
@@ -285,7 +297,7 @@ fn later<S>(compared: &Compared<S>, rank: &RankResult<S>, outcome: &RankOutcome)
     let others = compared.ranks.iter().filter(|other| !std::ptr::eq(*other, rank)).filter_map(|other| {
         let (outcome, _) = other.result.as_ref().ok()?;
         let first = outcome.first_divergence()?;
-        Some(format!("{} begins with {}", rank_label(other, true), brief(first)))
+        Some(format!("{} begins with {}", rank_label(other, true).trim(), brief(first)))
     });
     let others: Vec<String> = others.collect();
     lines.extend(others.iter().take(SHOWN).cloned());
@@ -297,4 +309,13 @@ fn later<S>(compared: &Compared<S>, rank: &RankResult<S>, outcome: &RankOutcome)
         lines.push("Later steps start from weights that the first error may have changed.".to_owned());
     }
     lines
+}
+
+/// Why, as much of it as fits into a list.
+fn reason(one: &Divergence) -> String {
+    let why = &one.finding.why;
+    match why.char_indices().nth(REASON) {
+        Some((end, _)) => format!("{}…", &why[..end]),
+        None => why.clone(),
+    }
 }
