@@ -238,8 +238,7 @@ Examples:
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
-  ulpscope compare npu_dump/ gpu_dump/ -o result/
-  ulpscope explain result/
+  ulpscope explain result/       (after ulpscope compare npu_dump/ gpu_dump/ -o result/)
   ulpscope explain result/result.json --json
 
 Exit codes:

@@ -224,7 +224,10 @@ fn size(first: &Divergence) -> Vec<String> {
             lines.push(format!("Its relative error is {error}; that of others from outside is {floor}."));
             return lines;
         }
-        lines.push(format!("Rounding and its arguments explain a relative error of {floor}; it is {error}."));
+        // The evidence has the error of elements, over the golden's norm; that of statistics it has not.
+        let found =
+            if first.finding.why.contains("distance") { String::new() } else { format!("; it is {error}") };
+        lines.push(format!("Rounding and its arguments explain a relative error of {floor}{found}."));
         lines.push(if measure.arguments == 0.0 {
             "No difference was seen in what it works on.".to_owned()
         } else {
@@ -241,12 +244,18 @@ fn short(number: f64) -> String {
 
 /// What inherited the error. The result counts this call's heirs; which they are it tells of all divergences together.
 fn downstream(outcome: &RankOutcome, first: &Divergence) -> Vec<String> {
-    if first.finding.downstream == 0 {
-        return vec!["No later call was seen to inherit it.".to_owned()];
-    }
     let own = |name: &str| outcome.divergences.iter().any(|one| one.call == name);
     let heirs: Vec<&str> =
         outcome.failing.iter().map(|call| call.name.as_str()).filter(|name| !own(name)).collect();
+    if first.finding.downstream == 0 {
+        return vec![match heirs.len() {
+            0 => "No later call was seen to inherit it.".to_owned(),
+            count => format!(
+                "{} differ, too; the dumps do not tell whether they got it from here.",
+                calls(count as u64)
+            ),
+        }];
+    }
     let is_backward = |name: &&&str| name.contains("backward") || name.contains("parameters_grad");
     let backward = heirs.iter().filter(is_backward).count();
     let inherit = if first.finding.downstream == 1 { "inherits" } else { "inherit" };
