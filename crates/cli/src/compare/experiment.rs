@@ -124,9 +124,8 @@ fn origin(first: &Divergence, files: Option<(&Path, &Path)>) -> Vec<String> {
             ]
         }
         Some(("gradient", name)) => vec![
-            format!(
-                "Check that both runs clear or accumulate gradients alike. Print in both, before the first step:"
-            ),
+            "Check that both runs clear or accumulate gradients alike. Print in both, before the first step:"
+                .to_owned(),
             format!("  print(model.get_parameter(\"{name}\").grad)"),
         ],
         _ => vec![
