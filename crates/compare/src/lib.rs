@@ -11,6 +11,7 @@
 //! the others reproduce the older tools' rows to the digit. Rows are made, handed on and forgotten, so that memory
 //! does not grow with the dump.
 
+mod exhibit;
 mod held;
 mod job;
 mod ledgers;
@@ -25,6 +26,7 @@ mod style;
 pub mod styles;
 mod verdict;
 
+pub use exhibit::Exhibit;
 pub use job::{Agreement, Outputs, RankPair, RankPairs, RankResult, agreement, compare_dumps, pair_ranks};
 pub use mapping::Mapping;
 pub use native::{COLUMNS, Native, Observed};

@@ -5,6 +5,7 @@ use std::io;
 use rayon::prelude::*;
 use ulpscope_dump::{Error, Problems, Rank};
 
+use crate::exhibit::Exhibit;
 use crate::held::HeldRows;
 use crate::ledgers;
 use crate::native::Observed;
@@ -371,11 +372,14 @@ fn divergence_at(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Ra
     let stack = unit.target.and_then(|call| target.stack(call));
     let stack = stack.or_else(|| unit.golden.and_then(|call| golden.stack(call))).unwrap_or_default();
     let module = unit.target.and_then(|call| target.parent(call));
+    let entry = unit.finding.as_ref().map_or(row, |finding| finding.entry.as_str());
     Divergence {
         call: call_name(unit, target, golden).unwrap_or_else(|| row.to_owned()),
         golden_call: unit.golden.map(|call| golden.name(call)),
         module: module.or_else(|| unit.golden.and_then(|call| golden.parent(call))),
         code: own_line(&stack),
+        golden_code: unit.golden.and_then(|call| golden.stack(call)).and_then(|stack| own_line(&stack)),
+        exhibit: Exhibit::of(entry, (target, unit.target), (golden, unit.golden)),
         stack,
         line,
         finding: unit.finding.clone().unwrap_or_else(|| Finding {

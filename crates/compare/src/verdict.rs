@@ -1,5 +1,6 @@
 //! What is thought of calls, rather than of rows: one class each, and the calls that introduced an error.
 
+use crate::exhibit::Exhibit;
 use crate::style::Finding;
 
 /// What became of a call.
@@ -88,10 +89,14 @@ pub struct Divergence {
     pub module: Option<String>,
     /// The line of the user's code that made it.
     pub code: Option<String>,
+    /// The line that made its partner in the golden.
+    pub golden_code: Option<String>,
     /// The whole stack, innermost frame first.
     pub stack: Vec<String>,
     /// The line of the result's csv; the header is line 1.
     pub line: u64,
     /// What happened there, on which evidence.
     pub finding: Finding,
+    /// The entry that shows it.
+    pub exhibit: Exhibit,
 }

@@ -7,6 +7,7 @@ use pyo3::exceptions::{PyImportError, PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
+use ulpscope_cli::compare::explanation;
 use ulpscope_cli::compare::result_json::{RankExtras, agreement_word, document, summary_value};
 use ulpscope_cli::compare::{Compared, MappingFiles, MemoryOutputs, MemorySink, Request, execute};
 use ulpscope_compare::{Agreement, CompareError, NoProgress, RankResult, Row};
@@ -211,6 +212,11 @@ impl Comparison {
     fn notes(&self) -> Vec<String> {
         let of_ranks = self.compared.outcomes().flat_map(|outcome| &outcome.notes);
         self.compared.notes.iter().chain(of_ranks).cloned().collect()
+    }
+
+    /// What broke, where, how large, what it did, how sure, what could not be seen and what to do next, in words.
+    fn explain(&self) -> String {
+        explanation::explain(&self.compared).to_string()
     }
 
     /// Writes the rows as .csv.

@@ -3,22 +3,26 @@
 //! ```text
 //! Request ──► Dump, Dump ──► pairs of ranks ──► Style ──► rows ──► Outputs (files, or memory)
 //!                                                    └──► Compared ──► terminal, result.json, advisor.txt
+//!                                                                 └──► explanation, in words, in all of these
 //! ```
 
 pub(crate) mod advisor;
 pub(crate) mod diff_analyze;
+mod experiment;
+pub mod explanation;
 pub(crate) mod files;
 mod memory;
 pub mod result_json;
 mod style_name;
 pub(crate) mod summary;
+mod unseen;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use ulpscope_compare::{
-    Agreement, CompareError, Counts, Matching, Outputs, Paired, Progress, RankResult, Side, agreement,
-    compare_dumps, pair_ranks,
+    Agreement, ClassCounts, CompareError, Counts, Matching, Outputs, Paired, Progress, RankResult, Side,
+    agreement, compare_dumps, pair_ranks,
 };
 use ulpscope_dump::{Dump, Error, Problems, Select};
 
@@ -112,6 +116,16 @@ impl<S> Compared<S> {
             let (outcome, _) = rank.result.as_ref().ok()?;
             Some((rank, outcome.first_divergence()?))
         })
+    }
+
+    /// Calls by class, over all ranks; nothing in a style that judges rows.
+    pub fn classes(&self) -> Option<ClassCounts> {
+        let mut of_ranks = self.outcomes().filter_map(|outcome| outcome.classes);
+        let first = of_ranks.next()?;
+        Some(of_ranks.fold(first, |mut all, more| {
+            all.add(&more);
+            all
+        }))
     }
 
     /// How calls were put together, over all ranks.
