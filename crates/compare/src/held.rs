@@ -194,7 +194,7 @@ mod tests {
         held.push(&[]).unwrap();
         assert!(held.file.is_some());
         let mut back = held.give_back().unwrap();
-        (0..units).for_each(|_| assert_eq!(back.next_unit().unwrap(), [row.clone()]));
+        (0..units).for_each(|_| assert_eq!(back.next_unit().unwrap(), std::slice::from_ref(&row)));
         assert!(back.next_unit().unwrap().is_empty());
         assert!(back.next_unit().is_err());
     }

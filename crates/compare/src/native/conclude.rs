@@ -11,18 +11,17 @@
 
 use ulpscope_dump::{CallKind, Role};
 
-use super::expect::{Apart, Excess, Expectations, shared_part};
+use super::blame::{Origins, Regions};
+use super::expect::{Apart, Excess, Expectations};
 use super::flow::Flow;
-use super::observed::{Extent, Observed, Seeing, Seen, Source};
+use super::observed::{Observed, Seeing, Seen};
+use super::saved::of_saved;
 use super::siblings::Siblings;
 use crate::style::Side;
 use crate::verdict::Class;
 
 /// From this relative error on nothing is linear any more, and a call may do anything with it.
 const BEYOND_LINEAR: f64 = 0.05;
-
-/// Origins that all differ by more than this are other origins, not the same after some noisy steps.
-const OTHER_ORIGINS: f64 = 1e-2;
 
 /// What was concluded of a unit.
 #[derive(Clone, Debug)]
@@ -81,6 +80,7 @@ pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &[Vec<Apart>]) ->
         flow,
         siblings,
         origins: Origins::of(units),
+        regions: Regions::of(units, flow, &expectations),
         done: vec![None; units.len()],
         expectations: &expectations,
         excesses: &excesses,
@@ -101,7 +101,7 @@ pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &[Vec<Apart>]) ->
 }
 
 impl Conclusion {
-    fn of(class: Class) -> Conclusion {
+    pub(super) fn of(class: Class) -> Conclusion {
         Conclusion {
             class,
             entry: None,
@@ -115,53 +115,25 @@ impl Conclusion {
     }
 }
 
-/// How far apart origins are in this run.
-struct Origins {
-    /// The relative error that is ordinary among them.
-    ordinary: f64,
-}
-
-impl Origins {
-    fn of(units: &[Observed]) -> Origins {
-        let origins = units.iter().flat_map(|unit| &unit.entries).filter(|entry| is_origin(entry));
-        let mut errors: Vec<f64> =
-            origins.filter_map(|entry| entry.numbers.as_ref()).map(Extent::relative).collect();
-        errors.sort_by(f64::total_cmp);
-        let median = errors.get(errors.len() / 2).copied().unwrap_or(0.0);
-        Origins { ordinary: if median > OTHER_ORIGINS { 0.0 } else { median } }
-    }
-
-    /// Whether an origin is as near as the others are, or as its dtype lets it be.
-    fn is_ordinary(&self, extent: &Extent) -> bool {
-        // Another dtype rounds every element by itself.
-        let of_dtype = if extent.unit > super::rounding::ACCUMULATOR { 2.0 * extent.unit } else { 0.0 };
-        let whole = of_dtype.max(8.0 * self.ordinary);
-        let peak = (of_dtype * extent.largest).max(64.0 * self.ordinary * extent.rms());
-        extent.error <= whole * extent.norm && extent.peak <= peak
-    }
-}
-
-fn is_origin(entry: &Seen) -> bool {
-    entry.is_tensor && entry.is_taken() && entry.sources.iter().all(|source| *source == Source::Origin)
-}
-
-struct Walk<'a> {
-    units: &'a [Observed],
-    flow: &'a Flow,
+/// Units on the way to their conclusions.
+pub(super) struct Walk<'a> {
+    pub(super) units: &'a [Observed],
+    pub(super) flow: &'a Flow,
     /// For whole tensors, for their worst elements, and for what all elements share.
-    siblings: [Siblings; 3],
-    origins: Origins,
-    done: Vec<Option<Conclusion>>,
-    expectations: &'a Expectations<'a>,
+    pub(super) siblings: [Siblings; 3],
+    pub(super) origins: Origins,
+    pub(super) regions: Regions,
+    pub(super) done: Vec<Option<Conclusion>>,
+    pub(super) expectations: &'a Expectations<'a>,
     excesses: &'a [Vec<Excess>],
     /// The largest relative error of a gradient up to here.
-    backward_so_far: f64,
+    pub(super) backward_so_far: f64,
 }
 
 impl Walk<'_> {
     fn conclude(&mut self, at: usize) -> Conclusion {
         let unit = &self.units[at];
-        if unit.target.is_none() || unit.golden.is_none() {
+        if unit.is_lone() {
             let mut lone = Conclusion::of(Class::DifferentProgram);
             lone.from = self.comes_from(at);
             return lone;
@@ -177,10 +149,11 @@ impl Walk<'_> {
         }
         let from = self.comes_from(at);
         let mut known = Conclusion { from, ..Conclusion::of(Class::Noise) };
-        if !self.flow.is_composite(at) && from.is_none() {
-            if let Some(found) = self.look_at_arguments(at, unit) {
-                return found;
-            }
+        // What is wrong with the arguments of a module is wrong with those of a call inside it.
+        let arguments =
+            if from.is_none() && !self.flow.is_composite(at) { self.blame(at, unit) } else { None };
+        if let Some(found) = arguments {
+            return found;
         }
         if let Some(found) = self.look_for_non_finite(at, unit, from) {
             return found;
@@ -244,7 +217,7 @@ impl Walk<'_> {
             }
             if stands_out && !loose {
                 known.confidence = confidence;
-                let argument = unit.entries.iter().position(|entry| is_other_argument(entry));
+                let argument = unit.entries.iter().position(is_other_argument);
                 known.cause = Some(if argument.is_some() { Cause::Argument } else { Cause::Made });
                 known.class = if argument.is_some() { Class::DifferentProgram } else { Class::DivergedHere };
                 if self.has_unknown_arguments(unit) {
@@ -264,124 +237,6 @@ impl Walk<'_> {
             Class::Noise
         };
         known
-    }
-
-    /// An argument that differs although whoever made it agrees.
-    fn look_at_arguments(&mut self, at: usize, unit: &Observed) -> Option<Conclusion> {
-        for (number, entry) in unit.entries.iter().enumerate() {
-            if !entry.is_taken()
-                || !entry.is_tensor
-                || matches!(entry.state, Seeing::Equal | Seeing::Unknown | Seeing::Missing)
-            {
-                continue;
-            }
-            let found = match entry.sources {
-                [Source::Origin, Source::Origin] => self.of_origin(number, entry),
-                [Source::Call(..), _] | [_, Source::Call(..)] => self.of_made(at, number, entry),
-                _ if unit.kind == CallKind::Backward => self.of_gradient(at, number, entry),
-                _ => None,
-            };
-            if found.is_some() {
-                return found;
-            }
-        }
-        None
-    }
-
-    fn of_origin(&self, number: usize, entry: &Seen) -> Option<Conclusion> {
-        if matches!(entry.state, Seeing::Unlike | Seeing::Lone(_)) {
-            return None;
-        }
-        let extent = entry.numbers.as_ref();
-        if let Some(extent) = extent.filter(|_| entry.state == Seeing::Apart)
-            && extent.mismatched == 0
-            && self.origins.is_ordinary(extent)
-        {
-            return None;
-        }
-        let mut conclusion = found(Class::OriginDiffers, Cause::Origin, number, 0.95);
-        conclusion.error = extent.map_or(conclusion.error, Apart::relative);
-        conclusion.expected.whole = self.origins.ordinary;
-        Some(conclusion)
-    }
-
-    fn of_made(&mut self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
-        let extent = entry.numbers.as_ref()?;
-        let makers = [Side::Target, Side::Golden].map(|side| self.maker(side, entry));
-        let own = 4.0 * extent.unit;
-        let brought = |walk: &Self| {
-            let mut brought =
-                Apart { whole: own, peak: own * (extent.largest / extent.rms()).max(1.0), drift: own };
-            for maker in makers.iter().flatten() {
-                brought = brought.max(walk.brought_by(*maker, &mut Vec::new()));
-            }
-            brought
-        };
-        let brought = brought(self);
-        let error = Apart::relative(extent);
-        // Nothing is known of what was done on the way, so the prior is all there is.
-        let allowed = self.siblings[0].allowed_in_run();
-        if error.whole <= allowed * brought.whole
-            && error.peak <= allowed * brought.peak.max(6.0 * brought.whole)
-        {
-            return None;
-        }
-        let lone = makers.iter().flatten().copied().find(|&maker| self.is_lone(maker));
-        let mut conclusion = match (lone, makers) {
-            (Some(lone), _) => {
-                let first = self.first_of_region(lone);
-                let mut blamed = found(Class::DifferentProgram, Cause::Lone, 0, 0.8);
-                blamed.entry = None;
-                blamed.error = error;
-                blamed.expected = brought;
-                self.done[first] = Some(blamed);
-                let mut inherited = Conclusion::of(Class::Inherited);
-                inherited.from = Some(first);
-                inherited.entry = Some(number);
-                return Some(inherited);
-            }
-            (None, [Some(one), Some(other)]) if one != other => {
-                found(Class::DifferentProgram, Cause::Wiring, number, 0.8)
-            }
-            _ => found(Class::OriginDiffers, Cause::Between, number, 0.6),
-        };
-        let _ = at;
-        conclusion.error = error;
-        conclusion.expected = brought;
-        Some(conclusion)
-    }
-
-    /// A gradient that arrives comes from those who took the result.
-    fn of_gradient(&self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
-        let extent = entry.numbers.as_ref()?;
-        let forward = self.flow.forward[at]?;
-        let mut brought = Apart { whole: 4.0 * extent.unit, ..Apart::default() };
-        let mut scale = extent.norm;
-        let mut missing = false;
-        let takers = &self.flow.takers[forward];
-        for &(taker, _) in takers.iter().filter(|(taker, _)| !self.flow.is_composite(*taker as usize)) {
-            let Some(backward) = self.flow.backward[taker as usize] else {
-                missing = true;
-                continue;
-            };
-            missing |= self.is_lone(backward);
-            for (_, given) in self.expectations.results(backward) {
-                brought = brought.max(Apart::relative(given));
-                scale = scale.max(given.norm);
-            }
-        }
-        if missing || takers.is_empty() {
-            brought.whole = brought.whole.max(self.backward_so_far);
-        }
-        let allowed = self.siblings[0].allowed_in_run();
-        let error = Apart::relative(extent);
-        if extent.error <= allowed * brought.whole * scale {
-            return None;
-        }
-        let mut conclusion = found(Class::DivergedHere, Cause::Between, number, 0.6);
-        conclusion.error = error;
-        conclusion.expected = brought;
-        Some(conclusion)
     }
 
     fn look_for_non_finite(&self, at: usize, unit: &Observed, from: Option<usize>) -> Option<Conclusion> {
@@ -445,7 +300,7 @@ impl Walk<'_> {
         };
         for entry in &self.units[at].entries {
             for side in [Side::Target, Side::Golden] {
-                self.maker(side, entry).into_iter().for_each(&mut ask);
+                self.flow.maker(side, entry).into_iter().for_each(&mut ask);
             }
         }
         if let Some(forward) = self.flow.forward[at] {
@@ -456,57 +311,6 @@ impl Walk<'_> {
         }
         self.flow.children[at].iter().copied().for_each(&mut ask);
         from
-    }
-
-    fn maker(&self, side: Side, entry: &Seen) -> Option<usize> {
-        match entry.sources[side as usize] {
-            Source::Call(call, _) => self.flow.unit_of[side as usize].get(call).copied().flatten(),
-            _ => None,
-        }
-    }
-
-    /// The largest relative error that comes out of a unit; through calls without partner, what goes into them.
-    fn brought_by(&self, at: usize, seen: &mut Vec<usize>) -> Apart {
-        if !self.is_lone(at) {
-            let results = self.expectations.results(at).map(|(_, extent)| Apart::relative(extent));
-            return results.fold(self.expectations.inside(at), Apart::max);
-        }
-        if seen.contains(&at) {
-            return Apart::default();
-        }
-        seen.push(at);
-        let mut brought = Apart::default();
-        for entry in self.units[at].entries.iter().filter(|entry| entry.is_taken()) {
-            for side in [Side::Target, Side::Golden] {
-                if let Some(maker) = self.maker(side, entry) {
-                    brought = brought.max(self.brought_by(maker, seen));
-                }
-            }
-        }
-        brought
-    }
-
-    /// Of calls without partner that follow one another, the first.
-    fn first_of_region(&self, lone: usize) -> usize {
-        let (mut first, mut to_see, mut seen) = (lone, vec![lone], vec![lone]);
-        while let Some(at) = to_see.pop() {
-            first = first.min(at);
-            for entry in &self.units[at].entries {
-                for side in [Side::Target, Side::Golden] {
-                    if let Some(maker) = self.maker(side, entry).filter(|&maker| self.is_lone(maker))
-                        && !seen.contains(&maker)
-                    {
-                        seen.push(maker);
-                        to_see.push(maker);
-                    }
-                }
-            }
-        }
-        first
-    }
-
-    fn is_lone(&self, at: usize) -> bool {
-        self.units[at].target.is_none() || self.units[at].golden.is_none()
     }
 
     fn taken(&self, at: usize) -> f64 {
@@ -530,7 +334,7 @@ impl Walk<'_> {
             let known = self.done[maker].as_ref();
             known.is_some_and(|known| known.class == Class::NotComparable)
         };
-        let makers = |entry: &Seen| [Side::Target, Side::Golden].map(|side| self.maker(side, entry));
+        let makers = |entry: &Seen| [Side::Target, Side::Golden].map(|side| self.flow.maker(side, entry));
         let mut entries = self.units[at].entries.iter().flat_map(makers).flatten();
         let forward = self.flow.forward[at];
         entries.any(unlike) || forward.is_some_and(|at| unlike(at) || argument_differs(&self.units[at]))
@@ -562,33 +366,7 @@ fn argument_differs(unit: &Observed) -> bool {
     unit.entries.iter().any(is_other_argument)
 }
 
-fn found(class: Class, cause: Cause, entry: usize, confidence: f64) -> Conclusion {
+/// A unit that introduced an error.
+pub(super) fn found(class: Class, cause: Cause, entry: usize, confidence: f64) -> Conclusion {
     Conclusion { cause: Some(cause), entry: Some(entry), confidence, ..Conclusion::of(class) }
-}
-
-/// A tensor that was saved under a name comes from nowhere, and all that is known is its dtype.
-fn of_saved(unit: &Observed) -> Conclusion {
-    let mut class = Class::Equal;
-    for (number, entry) in unit.entries.iter().enumerate() {
-        let far = match (&entry.state, &entry.numbers) {
-            (Seeing::Apart, Some(extent)) => {
-                let element = 8.0 * extent.limit * extent.rms().max(extent.largest);
-                extent.mismatched > 0 || extent.error > extent.limit * extent.norm || extent.peak > element
-            }
-            (Seeing::Differs | Seeing::Unlike, _) => true,
-            _ => false,
-        };
-        if far {
-            let mut conclusion = found(Class::OriginDiffers, Cause::Origin, number, 0.95);
-            conclusion.error = entry.numbers.as_ref().map_or(conclusion.error, Apart::relative);
-            conclusion.expected.whole = entry.numbers.as_ref().map_or(0.0, |extent| extent.limit);
-            return conclusion;
-        }
-        match entry.state {
-            Seeing::Apart => class = Class::Noise,
-            Seeing::Unknown if class == Class::Equal => class = Class::NotComparable,
-            _ => {}
-        }
-    }
-    Conclusion::of(class)
 }

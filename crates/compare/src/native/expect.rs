@@ -7,9 +7,10 @@
 use ulpscope_dump::CallKind;
 
 use super::flow::Flow;
-use super::observed::{Extent, Observed, Seen, Source, ratio};
+use super::observed::{Extent, Observed, Seen, ratio};
 use super::rounding::own_error;
 use super::sensitivity::{Family, terms};
+use crate::style::Side;
 
 /// Elements of an ordinary error lie within this many standard deviations, in a tensor of any size that fits a machine.
 const ELEMENT_SPREAD: f64 = 6.0;
@@ -88,8 +89,8 @@ impl<'a> Expectations<'a> {
                 all.inner[parent] = all.inner[parent].max(largest);
             }
         }
-        for at in 0..units.len() {
-            let own = units[at].entries.iter().filter_map(|entry| entry.numbers.as_ref());
+        for (at, unit) in units.iter().enumerate() {
+            let own = unit.entries.iter().filter_map(|entry| entry.numbers.as_ref());
             let own = own.filter(|extent| !extent.by_elements).map(Apart::relative);
             all.shown[at] = own.fold(all.shown_before(at), Apart::max);
         }
@@ -222,13 +223,8 @@ impl<'a> Expectations<'a> {
     fn shown_before(&self, at: usize) -> Apart {
         let mut shown = Apart::default();
         for entry in self.units[at].entries.iter().filter(|entry| entry.is_taken()) {
-            for (side, source) in entry.sources.iter().enumerate() {
-                if let Source::Call(call, _) = source
-                    && let Some(made_by) = self.flow.unit_of[side].get(*call).copied().flatten()
-                {
-                    shown = shown.max(self.shown[made_by]);
-                }
-            }
+            let makers = [Side::Target, Side::Golden].map(|side| self.flow.maker(side, entry));
+            shown = makers.into_iter().flatten().map(|maker| self.shown[maker]).fold(shown, Apart::max);
         }
         if let Some(forward) = self.flow.forward[at] {
             shown = shown.max(self.shown[forward]);

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 
 use ulpscope_dump::{CallKind, Rank, Role};
 
-use super::observed::{Observed, Seeing, Source, place};
+use super::observed::{Observed, Seeing, Seen, Source, place};
 use super::sensitivity::{Family, is_gate};
 use crate::style::Side;
 
@@ -148,12 +148,18 @@ impl Flow {
         !self.children[at].is_empty()
     }
 
+    /// The unit that made an entry, on a side.
+    pub(super) fn maker(&self, side: Side, entry: &Seen) -> Option<usize> {
+        match entry.sources[side as usize] {
+            Source::Call(call, _) => self.unit_of[side as usize].get(call).copied().flatten(),
+            _ => None,
+        }
+    }
+
     fn find_takers(&mut self, units: &[Observed]) {
         for (at, unit) in units.iter().enumerate() {
             for (number, entry) in unit.entries.iter().enumerate() {
-                if let Source::Call(call, _) = entry.sources[Side::Target as usize]
-                    && let Some(made_by) = self.unit_of[Side::Target as usize].get(call).copied().flatten()
-                {
+                if let Some(made_by) = self.maker(Side::Target, entry) {
                     self.takers[made_by].push((at as u32, number as u32));
                 }
             }

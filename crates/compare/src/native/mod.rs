@@ -9,6 +9,7 @@
 //! Limits on rows know neither the dtype nor the depth nor whether an error was made here or came along, so rows are
 //! not judged by themselves. A call is: by what it was given, and by what other calls of its kind do.
 
+mod blame;
 mod columns;
 mod conclude;
 mod expect;
@@ -17,6 +18,7 @@ mod limit;
 mod measure;
 mod observed;
 mod rounding;
+mod saved;
 mod sensitivity;
 mod siblings;
 mod values;

@@ -139,6 +139,13 @@ fn hashed(thing: &impl Hash) -> u64 {
     hasher.finish()
 }
 
+impl Observed {
+    /// Whether only one side has the call.
+    pub(super) fn is_lone(&self) -> bool {
+        self.target.is_none() || self.golden.is_none()
+    }
+}
+
 impl Seen {
     /// An entry that only one side has.
     pub(super) fn lone(row: usize, side: Side, entry: &Entry, source: Source) -> Seen {
