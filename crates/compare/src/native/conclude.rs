@@ -13,6 +13,7 @@ use ulpscope_dump::{CallKind, Role};
 
 use super::expect::{Apart, Excess, Expectations};
 use super::flow::Flow;
+use super::noise::{Heard, Noise};
 use super::observed::{Extent, Observed, Seeing, Seen, Source};
 use super::siblings::Siblings;
 use crate::style::Side;
@@ -67,7 +68,7 @@ pub(super) enum Cause {
 }
 
 /// Concludes all units.
-pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &[Vec<Apart>]) -> Vec<Conclusion> {
+pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &Noise) -> Vec<Conclusion> {
     let expectations = Expectations::of(units, flow, noise);
     let excesses: Vec<Vec<Excess>> = (0..units.len()).map(|at| expectations.excesses(at)).collect();
     let whole = excesses.iter().enumerate().flat_map(|(at, all)| {
@@ -81,6 +82,7 @@ pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &[Vec<Apart>]) ->
     let mut walk = Walk {
         units,
         flow,
+        noise,
         siblings: (Siblings::of(whole, units.len()), Siblings::of(peak, units.len())),
         origins: Origins::of(units),
         done: vec![None; units.len()],
@@ -133,12 +135,13 @@ impl Origins {
         Origins { ordinary: if median > OTHER_ORIGINS { 0.0 } else { median } }
     }
 
-    /// Whether an origin is as near as the others are, or as its dtype lets it be.
-    fn is_ordinary(&self, extent: &Extent) -> bool {
+    /// Whether an origin is as near as the others are, as its dtype lets it be, or as it is in a second golden run.
+    fn is_ordinary(&self, extent: &Extent, heard: Heard) -> bool {
         // Another dtype rounds every element by itself.
         let of_dtype = if extent.unit > super::rounding::ACCUMULATOR { 2.0 * extent.unit } else { 0.0 };
-        let whole = of_dtype.max(8.0 * self.ordinary);
-        let peak = (of_dtype * extent.largest).max(64.0 * self.ordinary * extent.rms());
+        let allowed = heard.allowed();
+        let whole = of_dtype.max(8.0 * self.ordinary).max(allowed.whole);
+        let peak = (of_dtype * extent.largest).max((64.0 * self.ordinary).max(allowed.peak) * extent.rms());
         extent.error <= whole * extent.norm && extent.peak <= peak
     }
 }
@@ -150,6 +153,7 @@ fn is_origin(entry: &Seen) -> bool {
 struct Walk<'a> {
     units: &'a [Observed],
     flow: &'a Flow,
+    noise: &'a Noise,
     /// For whole tensors, and for their worst elements.
     siblings: (Siblings, Siblings),
     origins: Origins,
@@ -175,7 +179,7 @@ impl Walk<'_> {
 
     fn of_pair(&mut self, at: usize, unit: &Observed) -> Conclusion {
         if unit.kind == CallKind::Saved {
-            return of_saved(unit);
+            return of_saved(unit, |entry| self.noise.of(at, entry));
         }
         let from = self.comes_from(at);
         let mut known = Conclusion { from, ..Conclusion::of(Class::Noise) };
@@ -211,7 +215,9 @@ impl Walk<'_> {
     fn look_at_results(&self, at: usize, unit: &Observed, mut known: Conclusion) -> Conclusion {
         let loose = self.works_on_differing(at);
         let exact = results(unit).find(|(_, entry)| entry.state == Seeing::Differs);
-        if let Some((number, entry)) = exact.filter(|_| !loose) {
+        if let Some((number, entry)) =
+            exact.filter(|(number, _)| !loose && !self.noise.of(at, *number).differs)
+        {
             let untouched = self.taken(at) == 0.0 && known.from.is_none();
             // Between floats that are not the same, another decision may be right: a tie, a threshold.
             if untouched && (entry.is_tensor || !argument_differs(unit)) {
@@ -274,7 +280,7 @@ impl Walk<'_> {
                 continue;
             }
             let found = match entry.sources {
-                [Source::Origin, Source::Origin] => self.of_origin(number, entry),
+                [Source::Origin, Source::Origin] => self.of_origin(at, number, entry),
                 [Source::Call(..), _] | [_, Source::Call(..)] => self.of_made(at, number, entry),
                 _ if unit.kind == CallKind::Backward => self.of_gradient(at, number, entry),
                 _ => None,
@@ -286,20 +292,25 @@ impl Walk<'_> {
         None
     }
 
-    fn of_origin(&self, number: usize, entry: &Seen) -> Option<Conclusion> {
+    fn of_origin(&self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
         if matches!(entry.state, Seeing::Unlike | Seeing::Lone(_)) {
             return None;
         }
         let extent = entry.numbers.as_ref();
+        let heard = self.noise.of(at, number);
         if let Some(extent) = extent.filter(|_| entry.state == Seeing::Apart)
             && extent.mismatched == 0
-            && self.origins.is_ordinary(extent)
+            && self.origins.is_ordinary(extent, heard)
         {
+            return None;
+        }
+        // Drawn anew in every run, or computed outside by a decision that is not always the same.
+        if entry.state == Seeing::Differs && heard.differs {
             return None;
         }
         let mut conclusion = found(Class::OriginDiffers, Cause::Origin, number, 0.95);
         conclusion.error = extent.map_or(conclusion.error, Apart::relative);
-        conclusion.expected.whole = self.origins.ordinary;
+        conclusion.expected.whole = self.origins.ordinary.max(heard.allowed().whole);
         Some(conclusion)
     }
 
@@ -312,7 +323,7 @@ impl Walk<'_> {
             for maker in makers.iter().flatten() {
                 brought = brought.max(walk.brought_by(*maker, &mut Vec::new()));
             }
-            brought
+            brought.max(walk.noise.of(at, number).allowed())
         };
         let brought = brought(self);
         let error = Apart::relative(extent);
@@ -342,7 +353,6 @@ impl Walk<'_> {
             }
             _ => found(Class::OriginDiffers, Cause::Between, number, 0.6),
         };
-        let _ = at;
         conclusion.error = error;
         conclusion.expected = brought;
         Some(conclusion)
@@ -353,6 +363,7 @@ impl Walk<'_> {
         let extent = entry.numbers.as_ref()?;
         let forward = self.flow.forward[at]?;
         let mut brought = Apart { whole: 4.0 * extent.unit, peak: 0.0 };
+        brought.whole = brought.whole.max(self.noise.of(at, number).allowed().whole);
         let mut scale = extent.norm;
         let mut missing = false;
         let takers = &self.flow.takers[forward];
@@ -555,21 +566,26 @@ fn found(class: Class, cause: Cause, entry: usize, confidence: f64) -> Conclusio
 }
 
 /// A tensor that was saved under a name comes from nowhere, and all that is known is its dtype.
-fn of_saved(unit: &Observed) -> Conclusion {
+fn of_saved(unit: &Observed, noise: impl Fn(usize) -> Heard) -> Conclusion {
     let mut class = Class::Equal;
     for (number, entry) in unit.entries.iter().enumerate() {
+        let heard = noise(number);
+        let allowed = heard.allowed();
+        let limit = |extent: &Extent| extent.limit.max(allowed.whole);
         let far = match (&entry.state, &entry.numbers) {
             (Seeing::Apart, Some(extent)) => {
                 let element = 8.0 * extent.limit * extent.rms().max(extent.largest);
-                extent.mismatched > 0 || extent.error > extent.limit * extent.norm || extent.peak > element
+                let element = element.max(allowed.peak * extent.rms());
+                extent.mismatched > 0 || extent.error > limit(extent) * extent.norm || extent.peak > element
             }
-            (Seeing::Differs | Seeing::Unlike, _) => true,
+            (Seeing::Differs, _) => !heard.differs,
+            (Seeing::Unlike, _) => true,
             _ => false,
         };
         if far {
             let mut conclusion = found(Class::OriginDiffers, Cause::Origin, number, 0.95);
             conclusion.error = entry.numbers.as_ref().map_or(conclusion.error, Apart::relative);
-            conclusion.expected.whole = entry.numbers.as_ref().map_or(0.0, |extent| extent.limit);
+            conclusion.expected.whole = entry.numbers.as_ref().map_or(0.0, limit);
             return conclusion;
         }
         match entry.state {
