@@ -227,7 +227,7 @@ fn a_fault_above_the_measured_noise_is_found_and_held_against_it() {
     // A uniform share of up to 1e-4 is 0.58e-4 in the mean square, and twice that is allowed for.
     assert!((1.0e-4..1.3e-4).contains(&measure.floor), "{measure:?}");
     let without = compare(&fault, None).divergences[0].finding.measure.unwrap();
-    assert!(without.floor < 1e-6, "{without:?}");
+    assert!(10.0 * without.floor < measure.floor, "{without:?}");
 }
 
 #[test]
@@ -290,7 +290,8 @@ fn a_noise_dump_of_another_program_is_a_problem() {
     let scratch = TempDir::new().unwrap();
     let target = Run::golden().with_product_off(1e-3, 1).open(scratch.path(), "target");
     let golden = Run::golden().open(scratch.path(), "golden");
-    let path = scratch.path().join("other.json");
+    fs::create_dir(scratch.path().join("other")).unwrap();
+    let path = scratch.path().join("other/dump.json");
     let entry =
         r#"{"type":"torch.Tensor","dtype":"torch.float32","shape":[2],"Max":1,"Min":0,"Mean":0.5,"Norm":1}"#;
     let text = format!(r#"{{"task":"statistics","data":{{{}}}}}"#, call("Torch.fft.0.forward", &[], entry));

@@ -36,6 +36,9 @@ DATA_MODES = ("all", "forward", "backward", "input", "output")
 # The older tools' limit. A range such as "0-999999999" would otherwise be spelled out in memory.
 MAX_STEP_OR_RANK = 1_000_000
 
+# A seed is put before the name of a tensor, and torch takes 64 bits of both.
+MAX_JITTER = 2**31 - 1
+
 _API_NAME = re.compile(r"\w+\..+\.\d+\.(forward|backward)")
 _MODULE_NAME = re.compile(r"Module\..+\.(forward|backward)\.\d+")
 _SIZE = re.compile(r"(\d+)\s*([KMGT]?)I?B?", re.IGNORECASE)
@@ -92,6 +95,8 @@ class Settings:
     strict: bool = False
     """Whether a failure to record raises instead of being noted in the ledger."""
     init_step: int = 0
+    jitter: int | None = None
+    """Moves the model's inputs by one unit in the last place, up or down as this seed says; None: not."""
     custom_op_namespaces: tuple[str, ...] = ("_C_ascend",)
 
     def __post_init__(self) -> None:
@@ -294,6 +299,14 @@ def _init_step(key: str, value: object) -> int:
     return value
 
 
+def _seed(key: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if not _is_int(value) or not 0 <= value <= MAX_JITTER:
+        raise _wrong(key, value, f"a seed from 0 to {MAX_JITTER}, or None")
+    return value
+
+
 _CHECKS: dict[str, Callable[[str, object], object]] = {
     "dump_path": _path,
     "task": _one_of(*TASKS),
@@ -314,5 +327,6 @@ _CHECKS: dict[str, Callable[[str, object], object]] = {
     "max_calls": _limit,
     "strict": _flag,
     "init_step": _init_step,
+    "jitter": _seed,
     "custom_op_namespaces": _namespaces,
 }

@@ -99,7 +99,7 @@ impl Floor {
         };
         let listened: Vec<Listened> = pairs.par_iter().map(listen).collect();
         let mut floor = Floor { calls: vec![Vec::new(); golden.calls().len()], ..Floor::default() };
-        floor.describe(&listened, golden);
+        floor.describe(&listened, noise, golden);
         for one in listened {
             one.problems.into_iter().for_each(|problem| floor.problems.note(format!("--noise: {problem}")));
             floor.calls[one.call] = one.heard;
@@ -138,14 +138,15 @@ impl Floor {
     }
 
     /// Says with which floor the target is judged, and what the noise dump cannot tell.
-    fn describe(&mut self, listened: &[Listened], golden: &Rank) {
+    fn describe(&mut self, listened: &[Listened], noise: &Rank, golden: &Rank) {
+        let path = noise.path.display();
         let heard = listened.iter().filter(|one| one.measured > 0).count();
         if heard == 0 {
-            self.problems.note(
-                "--noise: nothing of the noise dump could be measured against the golden: expected a second run of the \
-                 golden's program with statistics or tensors, found no tensor that both have; verdicts are drawn without it"
-                    .to_owned(),
-            );
+            self.problems.note(format!(
+                "--noise {path}: nothing of the noise dump could be measured against the golden: expected a second run of \
+                 the golden's program with statistics or tensors, found no tensor that both have; verdicts are drawn \
+                 without it"
+            ));
             return;
         }
         let of_call =
@@ -160,7 +161,7 @@ impl Floor {
             _ => String::new(),
         };
         self.notes.push(format!(
-            "noise floor measured by --noise at {heard} of {calls} calls of the golden: relative error {} in the median, \
+            "noise floor measured by --noise {path} at {heard} of {calls} calls of the golden: relative error {} in the median, \
              {} at most{at}; twice that is allowed for",
             format_number(errors[errors.len() / 2]),
             format_number(loudest),
