@@ -5,9 +5,9 @@
     outermost call of a module ──► floating-point arguments from outside are moved, in copies
     end ──► parameters and buffers are what they were, bit for bit
 
-A healthy program answers a change that small with errors of the size of rounding, so the dump shows how far a
-run may be from the golden without anything being wrong: ``ulpscope compare TARGET GOLDEN --noise DUMP``. It is a
-measurement, and what the program learns meanwhile is thrown away.
+A healthy program answers a change that small with errors of the size of rounding, so the dump shows how far
+a run may be from the golden without anything being wrong: ``ulpscope compare TARGET GOLDEN --noise DUMP``. It
+is a measurement, and what the program learns meanwhile is thrown away.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from torch.utils import _pytree as pytree
 from ulpscope._capture import models
 from ulpscope._capture.patches import Patches
 
-# Where an element's bits lie as a whole number. A step of 8 bits is no rounding error but a tenth of the value.
+# The whole numbers that have the bits of an element. A unit of an 8-bit float is a tenth of the value, and no
+# rounding error of a program that computes with it: they stay.
 _BITS = {
     torch.float64: torch.int64,
     torch.float32: torch.int32,

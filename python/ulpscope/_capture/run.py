@@ -46,9 +46,7 @@ class Run:
         self._settings = settings
         self._model = model
         self._recorder = Recorder(_Front(), settings)
-        self._jitter = (
-            None if settings.jitter is None else Jitter(settings.jitter, self._recorder.note)
-        )
+        self._jitter = None if settings.jitter is None else Jitter(settings.jitter, self._recorder.note)
         self._installation = Installation(settings, self._recorder, self._joined_group, self._jitter)
         self._savings = Savings(self._recorder)
         self._custom: CustomApis = {}
