@@ -27,7 +27,8 @@ class Net(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first = nn.Linear(16, 16)
+        # The gradient of a bias in front of a normalisation cancels out: it is nothing but noise.
+        self.first = nn.Linear(16, 16, bias=False)
         self.norm = nn.BatchNorm1d(16)
         self.second = nn.Linear(16, 16)
         self.second.weight = self.first.weight
@@ -67,10 +68,11 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 def train(dump_path: Path, jitter: int | None, steps: int = 2, **settings: Any) -> Net:
     model, optimizer, x = program()
     settings = {"level": "mix", "task": "tensor"} | settings
+    scale = torch.tensor(3.0)
     with ulpscope.capture(dump_path, model=model, jitter=jitter, **settings) as run:
         for _ in range(steps):
             optimizer.zero_grad()
-            model(x, scale=torch.tensor(3.0)).square().mean().backward()
+            model(x, scale=scale).square().mean().backward()
             optimizer.step()
             run.step()
     return model
@@ -146,7 +148,7 @@ def broken(model: Net, x: torch.Tensor) -> None:
 
 def replaced(model: Net, x: torch.Tensor) -> None:
     model.mask = torch.zeros(16)
-    model.first.bias.data = torch.zeros(16, dtype=torch.float64)
+    model.second.bias.data = torch.zeros(16, dtype=torch.float64)
     raise KeyError("broken")
 
 
@@ -238,7 +240,8 @@ def test_errors_are_of_the_size_of_rounding(tmp_path):
                 one, two = golden.tensor(item).double(), jittered.tensor(other).double()
                 errors[f"{name}.{number}"] = float((one - two).norm() / one.norm())
     assert len(errors) > 10
-    assert min(errors.values()) > 0
+    # The gradient of a mean is one over the number of elements, whatever they are.
+    assert [name for name, error in errors.items() if error == 0] == ["Tensor.mean.0.backward.0"]
     # Some hundred roundings of float32 at most: 16 terms a sum, a dozen calls, a normalisation.
     assert max(errors.values()) < 200 * torch.finfo(torch.float32).eps, errors
     assert "jitter 1" in json.dumps(jittered.ledger)
@@ -255,11 +258,12 @@ def test_a_jittered_golden_is_the_noise_of_a_comparison(tmp_path):
     assert json.loads(result.to_json())["noise"] == str(tmp_path / "noise1")
 
     model, optimizer, x = program()
+    scale = torch.tensor(3.0)
     with torch.no_grad():
         model.second.bias[3] += 0.01
     with ulpscope.capture(tmp_path / "faulty", model=model, level="mix", task="tensor") as run:
         optimizer.zero_grad()
-        model(x, scale=torch.tensor(3.0)).square().mean().backward()
+        model(x, scale=scale).square().mean().backward()
         run.step()
     found = ulpscope.compare(tmp_path / "faulty", tmp_path / "golden", noise=tmp_path / "noise1", step=0)
     assert found.first_divergence is not None
@@ -273,7 +277,7 @@ def test_noise_is_for_the_native_style(tmp_path):
         ulpscope.compare(tmp_path / "golden", tmp_path / "golden", noise=tmp_path / "golden", style="ptdbg-6")
 
 
-@pytest.mark.parametrize("seed", [-1, 1.5, "a", True, 2**31])
+@pytest.mark.parametrize("seed", [-1, 1.5, "a", True, 2**32])
 def test_a_seed_is_a_number(tmp_path, seed):
     with pytest.raises(SettingsError, match=r"jitter is .*; expected a seed from 0"):
         ulpscope.capture(tmp_path, jitter=seed)

@@ -53,7 +53,8 @@ def move(values: torch.Tensor, seed: int, name: str) -> None:
 def _steps(shape: torch.Size, seed: int, name: str) -> torch.Tensor:
     """1 or -1 for each element. The program's own random numbers are not touched."""
     generator = torch.Generator()
-    generator.manual_seed((seed << 32) + zlib.crc32(name.encode()))
+    # On the CPU torch takes 32 bits of a seed, and forgets the others.
+    generator.manual_seed(zlib.crc32(f"{seed} {name}".encode()))
     return torch.randint(0, 2, tuple(shape), generator=generator, dtype=torch.int8).mul_(2).sub_(1)
 
 
@@ -83,7 +84,7 @@ class Jitter:
     def __init__(self, seed: int, note: Callable[[str], None]) -> None:
         self._seed = seed
         self._note = note
-        self._noted_step: int | None = None
+        self._is_noted = False
         self._roots: list[torch.nn.Module] = []
         self._kept: list[_Kept] = []
         self._places: set[tuple[int, str]] = set()
@@ -93,12 +94,10 @@ class Jitter:
         self._depth = threading.local()
         self._lock = threading.Lock()
 
-    def begin(self, model: Any, step: int) -> None:
+    def begin(self, model: Any) -> None:
         """Moves the parameters and buffers of a model, where they are not already."""
         self._is_on = True
-        if self._noted_step != step:
-            self._noted_step = step
-            self._note(f"jitter {self._seed}: inputs are off by one unit in the last place, to measure noise")
+        self._is_noted = False
         for _, root in models.roots_of(model) if model is not None else ():
             self._take(root)
 
@@ -121,6 +120,7 @@ class Jitter:
         def __call__(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
             if not self._is_on or self._is_inside():
                 return original(module, *args, **kwargs)
+            self._note_seed()
             if discovers:
                 self._take(module)
             args, kwargs = self._arguments(args, kwargs)
@@ -131,6 +131,12 @@ class Jitter:
                 self._depth.is_inside = False
 
         patches.add(torch.nn.Module, "__call__", __call__)
+
+    def _note_seed(self) -> None:
+        """Has the ledger say what this is; not before something is recorded, or an empty step would be."""
+        if not self._is_noted:
+            self._is_noted = True
+            self._note(f"jitter {self._seed}: inputs are off by one unit in the last place, to measure noise")
 
     def _is_inside(self) -> bool:
         # What is computed again for a backward pass takes what it took in its forward pass.

@@ -228,7 +228,7 @@ class Run:
         if self._jitter is None:
             return
         try:
-            self._jitter.begin(self._model, self._step)
+            self._jitter.begin(self._model)
         except BaseException:
             self._started = False
             self._recorder.stop()

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
+from ulpscope._capture.seed import MAX_SEED
+
 Task = Literal["statistics", "tensor", "structure"]
 Level = Literal["L0", "L1", "mix", "L2", "debug"]
 Digest = Literal["md5", "xxh3"]
@@ -35,9 +37,6 @@ DATA_MODES = ("all", "forward", "backward", "input", "output")
 
 # The older tools' limit. A range such as "0-999999999" would otherwise be spelled out in memory.
 MAX_STEP_OR_RANK = 1_000_000
-
-# A seed is put before the name of a tensor, and torch takes 64 bits of both.
-MAX_JITTER = 2**31 - 1
 
 _API_NAME = re.compile(r"\w+\..+\.\d+\.(forward|backward)")
 _MODULE_NAME = re.compile(r"Module\..+\.(forward|backward)\.\d+")
@@ -302,8 +301,8 @@ def _init_step(key: str, value: object) -> int:
 def _seed(key: str, value: object) -> int | None:
     if value is None:
         return None
-    if not _is_int(value) or not 0 <= value <= MAX_JITTER:
-        raise _wrong(key, value, f"a seed from 0 to {MAX_JITTER}, or None")
+    if not _is_int(value) or not 0 <= value <= MAX_SEED:
+        raise _wrong(key, value, f"a seed from 0 to {MAX_SEED}, or None")
     return value
 
 
