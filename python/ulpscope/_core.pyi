@@ -39,6 +39,7 @@ def compare(
     data_mapping: _Path | None = None,
     cell_mapping: _Path | None = None,
     layer_mapping: _Path | None = None,
+    noise: _Path | None = None,
 ) -> Comparison: ...
 
 @final

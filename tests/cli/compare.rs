@@ -316,3 +316,54 @@ fn a_name_that_is_a_formula_is_text_in_the_sheet() {
     let ran = place.run(&["merge", "out", "--metric", "verdict", "--json"]);
     assert_eq!(ran.json()["rows"][0]["name"], json!("=1+cmd().0.forward.input.0"));
 }
+
+#[test]
+fn a_second_golden_run_tells_noise_from_a_fault() {
+    let place = wrong_mul();
+    put_rank(&place, "noise", &[ADD, ("Torch.mul.0.forward", &[2.0, 4.0], &[3.0, 12.0])]);
+    let without = place.run(&["compare", "t", "g", "--json"]);
+    assert_eq!(without.code, 1, "{}", without.err);
+    assert_eq!(without.json()["noise"], Json::Null);
+
+    let with = place.run(&["compare", "t", "g", "--noise", "noise", "--json"]);
+    assert_eq!(with.code, 0, "{}", with.err);
+    let result = with.json();
+    assert_eq!(result["noise"], "noise");
+    assert_eq!(result["first_divergence"], Json::Null);
+    let notes = result["ranks"][0]["notes"].as_array().unwrap();
+    let floor = notes.iter().filter_map(Json::as_str).find(|note| note.contains("noise floor measured"));
+    assert!(floor.unwrap().contains("at 2 of 2 calls"), "{notes:?}");
+}
+
+#[test]
+fn a_noise_dump_that_does_not_fit_is_told() {
+    let place = wrong_mul();
+    let style = place.run(&["compare", "t", "g", "--noise", "g", "--style", "msprobe"]);
+    assert_eq!(style.code, 2);
+    assert!(style.err.contains("--noise is for the native style"), "{}", style.err);
+
+    let absent = place.run(&["compare", "t", "g", "--noise", "nowhere"]);
+    assert_eq!(absent.code, 2);
+    assert!(absent.err.contains("nowhere"), "{}", absent.err);
+
+    for (folder, side) in [("t", "two/target"), ("g", "two/golden")] {
+        for step in 0..2 {
+            std::fs::create_dir_all(place.path(&format!("{side}/step{step}"))).unwrap();
+            let calls: &[Call] = if folder == "t" { &[ADD, WRONG_MUL] } else { &[ADD, MUL] };
+            put_rank(&place, &format!("{side}/step{step}/rank0"), calls);
+        }
+    }
+    for step in [1, 7] {
+        put_rank(&place, &format!("two/noise/step{step}/rank0"), &[ADD, WRONG_MUL]);
+    }
+    for step in [8, 9] {
+        put_rank(&place, &format!("two/other/step{step}/rank0"), &[ADD, MUL]);
+    }
+    let partly = place.run(&["compare", "two/target", "two/golden", "--noise", "two/noise"]);
+    assert_eq!(partly.code, 1);
+    assert!(partly.err.contains("has nothing for step0/rank0"), "{}", partly.err);
+    assert!(!partly.err.contains("nothing for step1/rank0"), "{}", partly.err);
+    let other = place.run(&["compare", "two/golden", "two/golden", "--noise", "two/other"]);
+    assert_eq!(other.code, 2, "{}", other.err);
+    assert!(other.err.contains("two/other: none of its steps and ranks"), "{}", other.err);
+}

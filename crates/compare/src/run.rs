@@ -181,7 +181,22 @@ pub fn compare_ranks(
     sink: &mut (dyn Sink + Send),
     progress: &dyn Progress,
 ) -> Result<RankOutcome, CompareError> {
+    compare_above_noise(style, target, golden, None, sink, progress)
+}
+
+/// Likewise, with a second golden run that shows how far apart healthy runs are.
+pub fn compare_above_noise(
+    style: &dyn Style,
+    target: &Rank,
+    golden: &Rank,
+    noise: Option<&Rank>,
+    sink: &mut (dyn Sink + Send),
+    progress: &dyn Progress,
+) -> Result<RankOutcome, CompareError> {
     let plan = style.plan(target, golden)?;
+    if let Some(noise) = noise {
+        plan.measure_noise(noise, progress)?;
+    }
     sink.columns(&plan.columns())?;
     let units = plan.units();
     progress.start(units as u64);

@@ -1,10 +1,15 @@
 //! What a way of comparing has to say: columns, pairs, rows, verdicts.
 
 use ulpscope_dump::{Error, Rank};
+use ulpscope_formats::Fault;
 use ulpscope_report::{Cell, Emphasis};
 
 use crate::native::Observed;
+use crate::run::Progress;
 use crate::verdict::Class;
+
+/// What an older tool's style says to a measured noise floor.
+const NO_NOISE: &str = "--noise is for the native style: the older tools judge each row by fixed limits; use --style native, or leave it out";
 
 /// A way of comparing two ranks.
 pub trait Style: Sync {
@@ -27,6 +32,12 @@ pub trait Plan: Sync {
 
     /// Measures and judges a unit. Called on any thread, in any order, once.
     fn judge(&self, unit: usize) -> Judged;
+
+    /// Measures a second golden run, so that what a healthy run is off by is no finding. Called once, before
+    /// [`Plan::conclude`]. The rules of the older tools have no place for it.
+    fn measure_noise(&self, _noise: &Rank, _progress: &dyn Progress) -> Result<(), Error> {
+        Err(Error::whole(Fault::Unsupported(NO_NOISE.to_owned())))
+    }
 
     /// Whether rows wait until all units are known: see [`Plan::conclude`].
     fn has_hindsight(&self) -> bool {

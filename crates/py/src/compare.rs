@@ -51,10 +51,11 @@ pub(crate) struct Divergence {
 
 /// Compares two dumps: target, the side under suspicion, with golden, the side trusted. Each is the path of whatever
 /// a tool left: a dump's folder, a step or rank of it, a dump.json, a .pkl, a folder of tensors, a checkpoint.
+/// noise is a second golden run: what differs as much between it and golden is no finding.
 #[pyfunction]
 #[pyo3(signature = (
     target, golden, *, style = "native", r#match = None, step = None, rank = None, data_mapping = None,
-    cell_mapping = None, layer_mapping = None
+    cell_mapping = None, layer_mapping = None, noise = None
 ))]
 #[expect(clippy::too_many_arguments, reason = "one for each keyword of the Python function")]
 pub(crate) fn compare(
@@ -68,6 +69,7 @@ pub(crate) fn compare(
     data_mapping: Option<PathBuf>,
     cell_mapping: Option<PathBuf>,
     layer_mapping: Option<PathBuf>,
+    noise: Option<PathBuf>,
 ) -> PyResult<Comparison> {
     let wrong = |error: String| PyValueError::new_err(error);
     let request = Request {
@@ -77,6 +79,7 @@ pub(crate) fn compare(
         matching: r#match.map(|word| word.parse().map_err(|error| wrong(format!("{error}")))).transpose()?,
         mapping: MappingFiles { data: data_mapping, cell: cell_mapping.map(Some), layer: layer_mapping },
         stack_column: false,
+        noise,
         select: Select { steps: Numbers::list(step), ranks: Numbers::list(rank) },
     };
     let compared = py.detach(|| execute(request, &MemoryOutputs, &NoProgress)).map_err(to_python)?;

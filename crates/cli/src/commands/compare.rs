@@ -76,6 +76,7 @@ impl From<CompareArgs> for Compare {
                     layer: args.layer_mapping,
                 },
                 stack_column: args.stack_mode,
+                noise: args.noise,
                 select: Select { steps: chosen(args.step), ranks: chosen(args.rank) },
             },
             output,

@@ -44,6 +44,8 @@ pub struct Request {
     pub mapping: MappingFiles,
     /// Whether msprobe 1.x rows get a column with the stack.
     pub stack_column: bool,
+    /// A second golden run, by which noise is measured.
+    pub noise: Option<PathBuf>,
     /// Which steps and ranks.
     pub select: Select,
 }
@@ -76,10 +78,23 @@ pub fn execute<O: Outputs>(
     let target = Dump::open(&request.target, &request.select)?;
     let golden = Dump::open(&request.golden, &request.select)?;
     let style = request.style()?;
-    let pairs = pair_ranks(&target, &golden);
+    let noise = request.noise.as_ref().map(|path| Dump::open(path, &request.select)).transpose()?;
+    let mut pairs = pair_ranks(&target, &golden);
+    let mut unmeasured = noise.as_ref().map(|noise| pairs.with_noise(noise, &golden)).unwrap_or_default();
     let ranks = compare_dumps(style.as_ref(), &pairs.pairs, outputs, progress);
     let mut problems = target.problems.clone();
     problems.extend(golden.problems.clone());
+    if let (Some(noise), Some(path)) = (&noise, &request.noise) {
+        problems.extend(noise.problems.clone());
+        if !unmeasured.is_empty() && pairs.pairs.iter().all(|pair| pair.noise.is_none()) {
+            problems.note(format!(
+                "--noise {}: none of its steps and ranks is one of the golden's that were compared: expected a second run \
+                 of the same steps and ranks; verdicts are drawn without it",
+                path.display()
+            ));
+        }
+        unmeasured.extend(noise.notes.clone());
+    }
     let verdict = agreement(&ranks, pairs.lone.len(), !problems.is_empty());
     Ok(Compared {
         request,
@@ -87,7 +102,7 @@ pub fn execute<O: Outputs>(
         ranks,
         lone_ranks: pairs.lone,
         problems,
-        notes: [target.notes, golden.notes].concat(),
+        notes: [target.notes, golden.notes, unmeasured].concat(),
         seconds: start.elapsed().as_secs_f64(),
     })
 }

@@ -42,6 +42,7 @@ pub fn document<'a, S>(compared: &'a Compared<S>, extras: impl Fn(usize, &'a S) 
         "target": request.target.display().to_string(),
         "golden": request.golden.display().to_string(),
         "explanation": explain(compared).to_string(),
+        "noise": request.noise.as_ref().map(|path| path.display().to_string()),
         "summary": summary_value(compared),
         "first_divergence": compared.first_divergence().map(|(rank, first)| {
             let mut value = divergence_value(first);

@@ -6,6 +6,7 @@ use ulpscope_dump::CallKind;
 use super::conclude::{Cause, Conclusion, Walk, found};
 use super::expect::{Apart, Expectations, shared_part};
 use super::flow::Flow;
+use super::noise::Heard;
 use super::observed::{Extent, Observed, Seeing, Seen, Source};
 use super::rounding::ACCUMULATOR;
 use crate::style::Side;
@@ -33,12 +34,13 @@ impl Origins {
         Origins { ordinary: if median > OTHER_ORIGINS { 0.0 } else { median } }
     }
 
-    /// Whether an origin is as near as the others are, or as its dtype lets it be.
-    fn is_ordinary(&self, extent: &Extent) -> bool {
+    /// Whether an origin is as near as the others are, as its dtype lets it be, or as it is in a second golden run.
+    fn is_ordinary(&self, extent: &Extent, heard: Heard) -> bool {
         // Another dtype rounds every element by itself.
         let of_dtype = if extent.unit > ACCUMULATOR { 2.0 * extent.unit } else { 0.0 };
-        let whole = of_dtype.max(8.0 * self.ordinary);
-        let peak = (of_dtype * extent.largest).max(64.0 * self.ordinary * extent.rms());
+        let allowed = heard.allowed();
+        let whole = of_dtype.max(8.0 * self.ordinary).max(allowed.whole);
+        let peak = (of_dtype * extent.largest).max((64.0 * self.ordinary).max(allowed.peak) * extent.rms());
         extent.error <= whole * extent.norm && extent.peak <= peak
     }
 }
@@ -56,31 +58,36 @@ impl Walk<'_> {
         let arguments =
             unit.entries.iter().enumerate().filter(|(_, entry)| entry.is_taken() && entry.is_tensor);
         arguments.filter(|(_, entry)| differs(entry)).find_map(|(number, entry)| match entry.sources {
-            [Source::Origin, Source::Origin] => self.of_origin(number, entry),
-            [Source::Call(..), _] | [_, Source::Call(..)] => self.of_made(number, entry),
+            [Source::Origin, Source::Origin] => self.of_origin(at, number, entry),
+            [Source::Call(..), _] | [_, Source::Call(..)] => self.of_made(at, number, entry),
             _ if unit.kind == CallKind::Backward => self.of_gradient(at, number, entry),
             _ => None,
         })
     }
 
-    fn of_origin(&self, number: usize, entry: &Seen) -> Option<Conclusion> {
+    fn of_origin(&self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
         // Runs that were given other shapes have nothing to be compared, and nothing wrong with them.
         if entry.state == Seeing::Unlike {
             return None;
         }
         let extent = entry.numbers.as_ref();
-        let is_ordinary = |extent: &Extent| extent.mismatched == 0 && self.origins.is_ordinary(extent);
+        let heard = self.noise.of(at, number);
+        let is_ordinary = |extent: &Extent| extent.mismatched == 0 && self.origins.is_ordinary(extent, heard);
         if entry.state == Seeing::Apart && extent.is_some_and(is_ordinary) {
+            return None;
+        }
+        // Drawn anew in every run, or computed outside by a decision that is not always the same.
+        if entry.state == Seeing::Differs && heard.differs {
             return None;
         }
         let mut conclusion = found(Class::OriginDiffers, Cause::Origin, number, 0.95);
         conclusion.error = extent.map_or(conclusion.error, Apart::relative);
-        conclusion.expected.whole = self.origins.ordinary;
+        conclusion.expected.whole = self.origins.ordinary.max(heard.allowed().whole);
         Some(conclusion)
     }
 
     /// An argument that an earlier call made, on either side.
-    fn of_made(&mut self, number: usize, entry: &Seen) -> Option<Conclusion> {
+    fn of_made(&mut self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
         let extent = entry.numbers.as_ref()?;
         let makers = [Side::Target, Side::Golden].map(|side| self.flow.maker(side, entry));
         let own = 4.0 * extent.unit;
@@ -89,6 +96,7 @@ impl Walk<'_> {
         for maker in makers.into_iter().flatten() {
             brought = brought.max(self.regions.brought[maker]);
         }
+        brought = brought.max(self.noise.of(at, number).allowed());
         brought.peak = brought.peak.max(ELEMENT_SPREAD * brought.whole);
         brought.drift += shared_part(brought.whole, extent.count);
         let error = Apart::relative(extent);
@@ -119,7 +127,8 @@ impl Walk<'_> {
         let extent = entry.numbers.as_ref()?;
         let forward = self.flow.forward[at]?;
         let takers: Vec<usize> = self.flow.takers[forward].iter().map(|&(taker, _)| taker as usize).collect();
-        let mut brought = Apart { whole: 4.0 * extent.unit, ..Apart::default() };
+        let heard = self.noise.of(at, number).allowed();
+        let mut brought = Apart { whole: heard.whole.max(4.0 * extent.unit), ..Apart::default() };
         let mut scale = extent.norm;
         let mut is_known = !takers.is_empty();
         for taker in takers.into_iter().filter(|&taker| !self.flow.is_composite(taker)) {

@@ -14,6 +14,7 @@ use ulpscope_dump::{CallKind, Role};
 use super::blame::{Origins, Regions};
 use super::expect::{Apart, Excess, Expectations};
 use super::flow::Flow;
+use super::noise::Noise;
 use super::observed::{Observed, Seeing, Seen};
 use super::saved::of_saved;
 use super::siblings::Siblings;
@@ -66,7 +67,7 @@ pub(super) enum Cause {
 }
 
 /// Concludes all units.
-pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &[Vec<Apart>]) -> Vec<Conclusion> {
+pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &Noise) -> Vec<Conclusion> {
     let expectations = Expectations::of(units, flow, noise);
     let excesses: Vec<Vec<Excess>> = (0..units.len()).map(|at| expectations.excesses(at)).collect();
     let siblings =
@@ -78,6 +79,7 @@ pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &[Vec<Apart>]) ->
     let mut walk = Walk {
         units,
         flow,
+        noise,
         siblings,
         origins: Origins::of(units),
         regions: Regions::of(units, flow, &expectations),
@@ -119,6 +121,7 @@ impl Conclusion {
 pub(super) struct Walk<'a> {
     pub(super) units: &'a [Observed],
     pub(super) flow: &'a Flow,
+    pub(super) noise: &'a Noise,
     /// For whole tensors, for their worst elements, and for what all elements share.
     pub(super) siblings: [Siblings; 3],
     pub(super) origins: Origins,
@@ -145,7 +148,7 @@ impl Walk<'_> {
 
     fn of_pair(&mut self, at: usize, unit: &Observed) -> Conclusion {
         if unit.kind == CallKind::Saved {
-            return of_saved(unit);
+            return of_saved(unit, |entry| self.noise.of(at, entry));
         }
         let from = self.comes_from(at);
         let mut known = Conclusion { from, ..Conclusion::of(Class::Noise) };
@@ -182,7 +185,9 @@ impl Walk<'_> {
     fn look_at_results(&self, at: usize, unit: &Observed, mut known: Conclusion) -> Conclusion {
         let loose = self.works_on_differing(at);
         let exact = results(unit).find(|(_, entry)| entry.state == Seeing::Differs);
-        if let Some((number, entry)) = exact.filter(|_| !loose) {
+        if let Some((number, entry)) =
+            exact.filter(|(number, _)| !loose && !self.noise.of(at, *number).differs)
+        {
             let untouched = self.taken(at) == 0.0 && known.from.is_none();
             // Between floats that are not the same, another decision may be right: a tie, a threshold.
             if untouched && (entry.is_tensor || !argument_differs(unit)) {

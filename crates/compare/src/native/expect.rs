@@ -7,6 +7,7 @@
 use ulpscope_dump::CallKind;
 
 use super::flow::Flow;
+use super::noise::Noise;
 use super::observed::{Extent, Observed, Seen, ratio};
 use super::rounding::own_error;
 use super::sensitivity::{Family, terms};
@@ -68,7 +69,7 @@ pub(super) struct Excess {
 pub(super) struct Expectations<'a> {
     units: &'a [Observed],
     flow: &'a Flow,
-    noise: &'a [Vec<Apart>],
+    noise: &'a Noise,
     /// Relative errors that one in ten results of the run exceeds: for calls of which it is not known what they work on.
     usual: Apart,
     /// The largest relative errors among the results of the calls inside a module.
@@ -78,7 +79,7 @@ pub(super) struct Expectations<'a> {
 }
 
 impl<'a> Expectations<'a> {
-    pub(super) fn of(units: &'a [Observed], flow: &'a Flow, noise: &'a [Vec<Apart>]) -> Expectations<'a> {
+    pub(super) fn of(units: &'a [Observed], flow: &'a Flow, noise: &'a Noise) -> Expectations<'a> {
         let none = vec![Apart::default(); units.len()];
         let usual = usual(units);
         let mut all = Expectations { units, flow, noise, usual, inner: none.clone(), shown: none };
@@ -204,17 +205,17 @@ impl<'a> Expectations<'a> {
         let inherited = inherited.sqrt() + within.whole * result.norm;
         let inherited_peak = inherited_peak.max(within.peak * result.rms());
         let own = own_error(unit, length);
-        let seen = self.noise.get(at).and_then(|entries| entries.get(entry)).copied().unwrap_or_default();
-        let whole = own * natural + inherited + 2.0 * seen.whole * result.norm;
+        let heard = self.noise.of(at, entry).allowed();
+        let whole = own * natural + inherited + heard.whole * result.norm;
         let peak = own * result.largest.max(ELEMENT_SPREAD * natural / spread)
             + inherited_peak
             + ELEMENT_SPREAD * inherited / spread
-            + 2.0 * seen.peak * result.rms();
+            + heard.peak * result.rms();
         let whole = ratio(whole, result.norm);
         Apart {
             whole,
             peak: ratio(peak, result.rms()),
-            drift: drift.sqrt() + within.drift + shared_part(whole, result.count) + 2.0 * seen.drift,
+            drift: drift.sqrt() + within.drift + shared_part(whole, result.count) + heard.drift,
         }
     }
 

@@ -7,7 +7,8 @@
 //!              ──► conclude: a class for each call, who introduced an error ──► settle: the verdicts of its rows
 //! ```
 //! Limits on rows know neither the dtype nor the depth nor whether an error was made here or came along, so rows are
-//! not judged by themselves. A call is: by what it was given, and by what other calls of its kind do.
+//! not judged by themselves. A call is: by what it was given, by what other calls of its kind do, and by what a second golden
+//! run does, where there is one (noise).
 
 mod blame;
 mod columns;
@@ -16,6 +17,7 @@ mod expect;
 mod flow;
 mod limit;
 mod measure;
+mod noise;
 mod observed;
 mod rounding;
 mod saved;
@@ -31,12 +33,14 @@ use ulpscope_dump::{Content, Entry, Error, Rank, Task};
 use crate::pairing::{
     CallPair, EntryHow, EntryPair, EntryUnit, PairOptions, Pairing, Unit, pair, pair_entries,
 };
+use crate::run::Progress;
 use crate::style::{Judged, Partnerless, Plan, Side, Style, Verdict};
 pub use columns::COLUMNS;
 use columns::Line;
 use conclude::{Conclusion, conclude};
 use flow::{Calls, Flow};
 use measure::measure;
+use noise::{Floor, Noise};
 pub use observed::Observed;
 use observed::{Seen, Source};
 use verdict::why;
@@ -56,6 +60,7 @@ impl Style for Native {
             golden: Calls::of(golden),
             pairing,
             options: &self.pairing,
+            floor: OnceLock::new(),
             hindsight: OnceLock::new(),
         }))
     }
@@ -70,6 +75,8 @@ struct NativePlan<'a> {
     golden: Calls<'a>,
     pairing: Pairing,
     options: &'a PairOptions,
+    /// What a second golden run tells, where there is one.
+    floor: OnceLock<Floor>,
     hindsight: OnceLock<Hindsight>,
 }
 
@@ -102,9 +109,17 @@ impl Plan for NativePlan<'_> {
         true
     }
 
+    fn measure_noise(&self, noise: &Rank, progress: &dyn Progress) -> Result<(), Error> {
+        let floor = Floor::measure(noise, self.golden.rank, self.options.matching, progress);
+        // Called once, by whoever runs the plan.
+        let _ = self.floor.set(floor);
+        Ok(())
+    }
+
     fn conclude(&self, mut observed: Vec<Observed>) {
         let flow = Flow::of(&mut observed, (&self.target, &self.golden));
-        let conclusions = conclude(&observed, &flow, &[]);
+        let noise = self.floor.get().map_or_else(Noise::default, |floor| floor.of_units(&observed));
+        let conclusions = conclude(&observed, &flow, &noise);
         let mut downstream = vec![0; observed.len()];
         for from in conclusions.iter().filter_map(|conclusion| conclusion.from) {
             downstream[from] += 1;
@@ -127,6 +142,7 @@ impl Plan for NativePlan<'_> {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = self.pairing.notes.clone();
+        notes.extend(self.floor.get().into_iter().flat_map(|floor| floor.notes.iter().cloned()));
         notes.extend(match (self.target.rank.task, self.golden.rank.task) {
             (Task::Tensor, Task::Tensor) => None,
             (Task::Structure, _) | (_, Task::Structure) => {
@@ -139,6 +155,10 @@ impl Plan for NativePlan<'_> {
             _ => Some("only one side has tensors: compared by statistics".to_owned()),
         });
         notes
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.floor.get().map(Floor::problems).unwrap_or_default()
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Seen {
     pub(super) role: Role,
     /// Names role and path, so that edges find it.
     pub(super) place: u64,
+    /// Likewise in the golden, where noise is measured.
+    pub(super) golden_place: u64,
     /// Names the path alone: the gradient of an argument stands at the path of the argument.
     pub(super) path: u64,
     pub(super) is_tensor: bool,
@@ -175,6 +177,7 @@ impl Seen {
             State::Unknown(_) => Seeing::Unknown,
         };
         let mut seen = Seen::at(row, target, state);
+        seen.golden_place = place(golden.role, &golden.path);
         seen.sources = sources;
         if let (Content::Tensor(one), Content::Tensor(other)) = (&target.content, &golden.content) {
             seen.prints = [print_of(one, Some(&measured.target)), print_of(other, Some(&measured.golden))];
@@ -184,11 +187,13 @@ impl Seen {
     }
 
     fn at(row: usize, entry: &Entry, state: Seeing) -> Seen {
+        let place = place(entry.role, &entry.path);
         Seen {
             row: row as u32,
             role: entry.role,
-            place: place(entry.role, &entry.path),
+            place,
             path: hashed(&entry.path),
+            golden_place: place,
             is_tensor: matches!(entry.content, Content::Tensor(_)) || state == Seeing::Missing,
             state,
             numbers: None,

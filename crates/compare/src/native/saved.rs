@@ -3,25 +3,31 @@
 use super::conclude::{Cause, Conclusion, found};
 use super::expect::Apart;
 use super::limit::ELEMENT_FACTOR;
-use super::observed::{Observed, Seeing};
+use super::noise::Heard;
+use super::observed::{Extent, Observed, Seeing};
 use crate::verdict::Class;
 
-/// Concludes a unit of saved entries.
-pub(super) fn of_saved(unit: &Observed) -> Conclusion {
+/// Concludes a unit of saved entries; `noise` tells what was heard of each.
+pub(super) fn of_saved(unit: &Observed, noise: impl Fn(usize) -> Heard) -> Conclusion {
     let mut class = Class::Equal;
     for (number, entry) in unit.entries.iter().enumerate() {
+        let heard = noise(number);
+        let allowed = heard.allowed();
+        let limit = |extent: &Extent| extent.limit.max(allowed.whole);
         let far = match (&entry.state, &entry.numbers) {
             (Seeing::Apart, Some(extent)) => {
                 let element = ELEMENT_FACTOR * extent.limit * extent.rms().max(extent.largest);
-                extent.mismatched > 0 || extent.error > extent.limit * extent.norm || extent.peak > element
+                let element = element.max(allowed.peak * extent.rms());
+                extent.mismatched > 0 || extent.error > limit(extent) * extent.norm || extent.peak > element
             }
-            (Seeing::Differs | Seeing::Unlike, _) => true,
+            (Seeing::Differs, _) => !heard.differs,
+            (Seeing::Unlike, _) => true,
             _ => false,
         };
         if far {
             let mut conclusion = found(Class::OriginDiffers, Cause::Origin, number, 0.95);
             conclusion.error = entry.numbers.as_ref().map_or(conclusion.error, Apart::relative);
-            conclusion.expected.whole = entry.numbers.as_ref().map_or(0.0, |extent| extent.limit);
+            conclusion.expected.whole = entry.numbers.as_ref().map_or(0.0, limit);
             return conclusion;
         }
         match entry.state {
