@@ -94,6 +94,8 @@ pub struct Partnerless {
     pub name: String,
     /// Why nothing was found for it.
     pub reason: String,
+    /// Whether calls that both sides have work on what it gave, so that nothing is left unseen.
+    pub is_joined: bool,
 }
 
 /// The rows of a unit.

@@ -61,7 +61,7 @@ impl Walk<'_> {
             [Source::Origin, Source::Origin] => self.of_origin(at, number, entry),
             [Source::Call(..), _] | [_, Source::Call(..)] => self.of_made(at, number, entry),
             _ if unit.kind == CallKind::Backward => self.of_gradient(at, number, entry),
-            _ => None,
+            _ => self.of_unsaid(at, number, entry),
         })
     }
 
@@ -140,7 +140,7 @@ impl Walk<'_> {
             }
         }
         if !is_known {
-            brought.whole = brought.whole.max(self.backward_so_far);
+            brought.whole = brought.whole.max(self.so_far.whole);
         }
         // Gradients that meet are added up and may cancel: their error is as large as the largest of them makes it.
         if extent.error <= self.siblings[0].allowed_in_run() * brought.whole * scale {
@@ -150,6 +150,28 @@ impl Walk<'_> {
         conclusion.error = Apart::relative(extent);
         conclusion.expected = brought;
         Some(conclusion)
+    }
+
+    /// An argument of which nothing is known comes from what was computed before, if anything there is as far apart.
+    fn of_unsaid(&self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
+        let heard = self.noise.of(at, number);
+        let error = match (entry.state, &entry.numbers) {
+            (Seeing::Apart, Some(extent)) => {
+                let own = 4.0 * extent.unit;
+                let own = Apart { whole: own, peak: ELEMENT_SPREAD * own, drift: own };
+                let error = Apart::relative(extent);
+                if extent.mismatched == 0
+                    && self.is_explained(error, own.max(heard.allowed()).max(self.so_far))
+                {
+                    return None;
+                }
+                error
+            }
+            (Seeing::Differs, _) if self.so_far == Apart::default() && !heard.differs => Apart::default(),
+            _ => return None,
+        };
+        let found = found(Class::OriginDiffers, Cause::Origin, number, 0.6);
+        Some(Conclusion { error, expected: self.so_far, ..found })
     }
 
     /// Whether an error is as large as errors of this run may be, given what is expected.

@@ -86,14 +86,12 @@ pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &Noise) -> Vec<Co
         done: vec![None; units.len()],
         expectations: &expectations,
         excesses: &excesses,
-        backward_so_far: 0.0,
+        so_far: Apart::default(),
     };
     for &at in &flow.order {
         let conclusion = walk.conclude(at);
-        if units[at].kind == CallKind::Backward {
-            let errors = expectations.results(at).map(|(_, extent)| extent.relative());
-            walk.backward_so_far = errors.fold(walk.backward_so_far, f64::max);
-        }
+        let errors = expectations.results(at).map(|(_, extent)| Apart::relative(extent));
+        walk.so_far = errors.fold(walk.so_far, Apart::max);
         // A lone call may have been blamed already, by who took what it gave.
         if walk.done[at].as_ref().is_none_or(|known| known.cause.is_none()) {
             walk.done[at] = Some(conclusion);
@@ -129,8 +127,8 @@ pub(super) struct Walk<'a> {
     pub(super) done: Vec<Option<Conclusion>>,
     pub(super) expectations: &'a Expectations<'a>,
     excesses: &'a [Vec<Excess>],
-    /// The largest relative error of a gradient up to here.
-    pub(super) backward_so_far: f64,
+    /// The largest relative errors of results up to here.
+    pub(super) so_far: Apart,
 }
 
 impl Walk<'_> {

@@ -70,7 +70,7 @@ pub(super) struct Flow {
     /// Gradients that one side gives at one call and the other at another, as mixed precision does with a weight that many
     /// calls use: kind of the call, and place.
     pub(super) shared: HashSet<(u64, u64)>,
-    /// Who took a result of the unit, in the target: unit and number of the entry.
+    /// Who took a result of the unit, on either side: unit and number of the entry.
     pub(super) takers: Vec<Vec<(u32, u32)>>,
 }
 
@@ -159,11 +159,30 @@ impl Flow {
     fn find_takers(&mut self, units: &[Observed]) {
         for (at, unit) in units.iter().enumerate() {
             for (number, entry) in unit.entries.iter().enumerate() {
-                if let Some(made_by) = self.maker(Side::Target, entry) {
+                let mut makers = [Side::Target, Side::Golden].map(|side| self.maker(side, entry));
+                if makers[0] == makers[1] {
+                    makers[1] = None;
+                }
+                for made_by in makers.into_iter().flatten() {
                     self.takers[made_by].push((at as u32, number as u32));
                 }
             }
         }
+    }
+
+    /// Whether what units without partner gave went into calls that both sides have.
+    pub(super) fn joined(&self, units: &[Observed]) -> Vec<bool> {
+        let mut joined: Vec<bool> = units.iter().map(|unit| !unit.is_lone()).collect();
+        for at in (0..units.len()).rev().filter(|&at| units[at].is_lone()) {
+            let taken = self.takers[at].iter().any(|&(taker, _)| joined[taker as usize]);
+            // What a module gave was given by a call inside it.
+            joined[at] = taken || self.is_composite(at);
+        }
+        // Gradients go back the way that results came.
+        for (at, unit) in units.iter().enumerate().filter(|(_, unit)| unit.kind == CallKind::Backward) {
+            joined[at] |= unit.is_lone() && self.forward[at].is_some_and(|forward| joined[forward]);
+        }
+        joined
     }
 
     /// Execution order, but a module behind everything inside it.

@@ -86,6 +86,8 @@ struct Hindsight {
     conclusions: Vec<Conclusion>,
     /// How many units inherited the error that a unit introduced.
     downstream: Vec<u64>,
+    /// Whether what units without partner gave went into calls that both sides have.
+    joined: Vec<bool>,
 }
 
 impl Plan for NativePlan<'_> {
@@ -125,7 +127,12 @@ impl Plan for NativePlan<'_> {
             downstream[from] += 1;
         }
         // Called once, by whoever runs the plan.
-        let _ = self.hindsight.set(Hindsight { observed, conclusions, downstream });
+        let _ = self.hindsight.set(Hindsight {
+            joined: flow.joined(&observed),
+            observed,
+            conclusions,
+            downstream,
+        });
     }
 
     fn settle(&self, unit: usize, judged: &mut Judged) {
@@ -135,6 +142,9 @@ impl Plan for NativePlan<'_> {
         let observed = &known.observed[unit];
         let settling = verdict::Settling { conclusion, observed, from, name: self.name(observed) };
         settling.settle(judged);
+        if observed.is_lone() {
+            judged.partnerless.iter_mut().for_each(|lone| lone.is_joined = known.joined[unit]);
+        }
         if let Some(finding) = &mut judged.finding {
             finding.downstream = known.downstream[unit];
         }
@@ -264,7 +274,7 @@ impl NativePlan<'_> {
         let module = rank.parent(call);
         let line = Line { call: &name, module: module.as_deref(), code: stack.as_deref(), ..Line::default() };
         judged.rows.push(line.row(only_in(side), reason, Verdict::Warn));
-        judged.partnerless.push(Partnerless { side, name, reason: reason.to_owned() });
+        judged.partnerless.push(Partnerless { side, name, reason: reason.to_owned(), is_joined: false });
         let entries = match rank.entries(call) {
             Ok(entries) => entries,
             Err(error) => {
@@ -300,7 +310,7 @@ fn judge_lone_entry(line: &Line<'_>, side: Side, entry: &Entry, reason: String, 
     let verdict = if is_tensor { Verdict::Warn } else { Verdict::NotCompared };
     judged.rows.push(line.row(only_in(side), &reason, verdict));
     if is_tensor {
-        judged.partnerless.push(Partnerless { side, name: entry.name.clone(), reason });
+        judged.partnerless.push(Partnerless { side, name: entry.name.clone(), reason, is_joined: false });
     }
 }
 

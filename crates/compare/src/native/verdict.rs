@@ -123,6 +123,8 @@ impl Settling<'_> {
         }
         let differs = !matches!(seen.state, Seeing::Unknown | Seeing::Missing);
         let (word, verdict) = match self.conclusion.class {
+            // Of no error that anybody introduced: a decision that fell the other way within the noise.
+            Class::Inherited if differs && self.from.is_none() => ("inherited", Verdict::Warn),
             Class::Inherited if differs => ("inherited", Verdict::Fail),
             Class::DivergedHere
             | Class::NonFiniteBornHere
