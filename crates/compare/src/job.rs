@@ -199,14 +199,11 @@ pub fn agreement<S>(results: &[RankResult<S>], lone_ranks: usize, damaged: bool)
     if unread || counts.rows == 0 || outcomes().any(|outcome| !outcome.problems.is_empty()) {
         return Agreement::Incomplete;
     }
-    let judges_rows = |outcome: &RankOutcome| outcome.classes.is_none();
-    if lone_ranks > 0 || outcomes().any(|outcome| judges_rows(outcome) && !outcome.partnerless.is_empty()) {
+    // Where calls are judged, what only one side has is followed, and if what was computed from it agrees, nothing is amiss.
+    let is_unseen = |outcome: &RankOutcome| outcome.partnerless.iter().any(|lone| !lone.is_joined);
+    if lone_ranks > 0 || outcomes().any(is_unseen) {
         return Agreement::Differ;
     }
-    // Where calls are judged, what only one side has is followed: if what was computed from it agrees, nothing is amiss; if
-    // nothing was, nobody can say.
-    let is_unseen = |outcome: &RankOutcome| outcome.partnerless.iter().any(|lone| !lone.is_joined);
-    let undecided = counts.passed == 0
-        || outcomes().any(|outcome| outcome.undecided > 0 || !judges_rows(outcome) && is_unseen(outcome));
+    let undecided = counts.passed == 0 || outcomes().any(|outcome| outcome.undecided > 0);
     if undecided { Agreement::Incomplete } else { Agreement::Agree }
 }
