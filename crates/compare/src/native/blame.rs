@@ -46,7 +46,9 @@ impl Origins {
 }
 
 fn is_origin(entry: &Seen) -> bool {
-    entry.is_tensor && entry.is_taken() && entry.sources.iter().all(|source| *source == Source::Origin)
+    entry.is_tensor
+        && entry.is_taken()
+        && entry.sources.iter().all(|source| matches!(source, Source::Origin | Source::Outside))
 }
 
 impl Walk<'_> {
@@ -58,7 +60,9 @@ impl Walk<'_> {
         let arguments =
             unit.entries.iter().enumerate().filter(|(_, entry)| entry.is_taken() && entry.is_tensor);
         arguments.filter(|(_, entry)| differs(entry)).find_map(|(number, entry)| match entry.sources {
-            [Source::Origin, Source::Origin] => self.of_origin(at, number, entry),
+            [Source::Origin | Source::Outside, Source::Origin | Source::Outside] => {
+                self.of_origin(at, number, entry)
+            }
             [Source::Call(..), _] | [_, Source::Call(..)] => self.of_made(at, number, entry),
             _ if unit.kind == CallKind::Backward => self.of_gradient(at, number, entry),
             _ => self.of_unsaid(at, number, entry),
@@ -80,8 +84,19 @@ impl Walk<'_> {
         if entry.state == Seeing::Differs && heard.differs {
             return None;
         }
+        // Behind an error that is known, what nobody is seen to have made may have been made of it all the same, as what a
+        // backward pass hands to a user's function.
+        let error = extent.map_or(Apart::default(), Apart::relative);
+        if self.first_cause.is_some()
+            && entry.sources.contains(&Source::Outside)
+            && entry.state == Seeing::Apart
+            && self.is_explained(error, self.so_far)
+        {
+            let inherited = Conclusion::of(Class::Inherited);
+            return Some(Conclusion { from: self.first_cause, entry: Some(number), error, ..inherited });
+        }
         let mut conclusion = found(Class::OriginDiffers, Cause::Origin, number, 0.95);
-        conclusion.error = extent.map_or(conclusion.error, Apart::relative);
+        conclusion.error = error;
         conclusion.expected.whole = self.origins.ordinary.max(heard.allowed().whole);
         Some(conclusion)
     }

@@ -87,6 +87,7 @@ pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &Noise) -> Vec<Co
         expectations: &expectations,
         excesses: &excesses,
         so_far: Apart::default(),
+        first_cause: None,
     };
     for &at in &flow.order {
         let conclusion = walk.conclude(at);
@@ -94,6 +95,9 @@ pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &Noise) -> Vec<Co
         walk.so_far = errors.fold(walk.so_far, Apart::max);
         // A lone call may have been blamed already, by who took what it gave.
         if walk.done[at].as_ref().is_none_or(|known| known.cause.is_none()) {
+            if conclusion.cause.is_some() {
+                walk.first_cause = walk.first_cause.or(Some(at));
+            }
             walk.done[at] = Some(conclusion);
         }
     }
@@ -127,6 +131,8 @@ pub(super) struct Walk<'a> {
     pub(super) done: Vec<Option<Conclusion>>,
     pub(super) expectations: &'a Expectations<'a>,
     excesses: &'a [Vec<Excess>],
+    /// The first unit that introduced an error.
+    pub(super) first_cause: Option<usize>,
     /// The largest relative errors of results up to here.
     pub(super) so_far: Apart,
 }

@@ -38,7 +38,11 @@ impl<'a> Calls<'a> {
             }
         }
         // What lies in `.grad` was made by the backward pass, by many calls together.
-        if said.starts_with("gradient:") { Source::Unsaid } else { Source::Origin }
+        match said.split_once(':') {
+            Some(("gradient", _)) => Source::Unsaid,
+            Some(_) => Source::Origin,
+            None => Source::Outside,
+        }
     }
 
     fn named(&self, name: &str) -> Option<usize> {
@@ -218,7 +222,7 @@ fn find_sources(units: &mut [Observed]) {
             for entry in unit.entries.iter_mut().filter(|entry| entry.prints[at] != 0) {
                 if entry.is_taken() {
                     // What no recorded call made came from outside, as far as one can see.
-                    entry.sources[at] = made.get(&entry.prints[at]).copied().unwrap_or(Source::Origin);
+                    entry.sources[at] = made.get(&entry.prints[at]).copied().unwrap_or(Source::Outside);
                 } else {
                     made.insert(entry.prints[at], Source::Call(call, entry.place));
                 }

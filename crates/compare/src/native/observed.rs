@@ -101,8 +101,10 @@ pub(super) enum Source {
     /// The dump does not say.
     #[default]
     Unsaid,
-    /// A parameter, a buffer, or from outside.
+    /// A parameter or a buffer.
     Origin,
+    /// Nothing that was recorded made it.
+    Outside,
     /// An entry of an earlier call: the number of the call, and the place.
     Call(usize, u64),
 }
