@@ -5,7 +5,7 @@ use std::io;
 use rayon::prelude::*;
 use ulpscope_dump::{Dump, RankPlace, Step};
 
-use crate::run::{CompareError, Counts, Progress, RankOutcome, Sink, compare_above_noise};
+use crate::run::{CompareError, Counts, Known, Progress, RankOutcome, Sink, compare_ranks_knowing};
 use crate::style::{Side, Style};
 
 /// A rank of the target and the rank of the golden it is held against.
@@ -157,9 +157,9 @@ pub fn compare_dumps<O: Outputs>(
                 Ok(noise) => (noise, None),
                 Err(error) => (None, Some(error)),
             };
+            let known = Known { noise: noise.as_ref(), step: pair.step };
             let mut sink = outputs.open(pair)?;
-            let mut outcome =
-                compare_above_noise(style, &target, &golden, noise.as_ref(), &mut sink, progress)?;
+            let mut outcome = compare_ranks_knowing(style, &target, &golden, known, &mut sink, progress)?;
             unread.into_iter().for_each(|error| outcome.problems.note(format!("--noise: {error}")));
             Ok((outcome, sink))
         };

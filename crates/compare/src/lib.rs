@@ -35,8 +35,8 @@ pub use pairing::{
     Reason, Unit, UnknownMatching, pair, pair_entries,
 };
 pub use run::{
-    CompareError, Counts, FailingCall, NoProgress, Paired, Progress, RankOutcome, Sink, compare_above_noise,
-    compare_ranks,
+    CompareError, Counts, FailingCall, Known, NoProgress, Paired, Progress, RankOutcome, Sink, compare_ranks,
+    compare_ranks_knowing,
 };
 pub use style::{Finding, FindingKind, Judged, Measure, Partnerless, Plan, Row, Side, Style, Verdict};
 pub use verdict::{Class, ClassCounts, Divergence};

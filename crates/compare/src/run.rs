@@ -181,21 +181,33 @@ pub fn compare_ranks(
     sink: &mut (dyn Sink + Send),
     progress: &dyn Progress,
 ) -> Result<RankOutcome, CompareError> {
-    compare_above_noise(style, target, golden, None, sink, progress)
+    compare_ranks_knowing(style, target, golden, Known::default(), sink, progress)
+}
+
+/// What is known beside two ranks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known<'a> {
+    /// A second run of the golden, which shows how large noise is.
+    pub noise: Option<&'a Rank>,
+    /// The number of the step.
+    pub step: Option<u64>,
 }
 
 /// Likewise, with a second golden run that shows how far apart healthy runs are.
-pub fn compare_above_noise(
+pub fn compare_ranks_knowing(
     style: &dyn Style,
     target: &Rank,
     golden: &Rank,
-    noise: Option<&Rank>,
+    known: Known<'_>,
     sink: &mut (dyn Sink + Send),
     progress: &dyn Progress,
 ) -> Result<RankOutcome, CompareError> {
     let plan = style.plan(target, golden)?;
-    if let Some(noise) = noise {
+    if let Some(noise) = known.noise {
         plan.measure_noise(noise, progress)?;
+    }
+    if let Some(step) = known.step {
+        plan.place_at_step(step);
     }
     sink.columns(&plan.columns())?;
     let units = plan.units();

@@ -39,6 +39,9 @@ pub trait Plan: Sync {
         Err(Error::whole(Fault::Unsupported(NO_NOISE.to_owned())))
     }
 
+    /// Told before anything is judged which step this is, where it has a number.
+    fn place_at_step(&self, _step: u64) {}
+
     /// Whether rows wait until all units are known: see [`Plan::conclude`].
     fn has_hindsight(&self) -> bool {
         false

@@ -7,12 +7,16 @@ use std::path::Path;
 use tempfile::TempDir;
 use ulpscope_compare::styles::ptdbg::{Ptdbg, Release};
 use ulpscope_compare::{
-    Native, NoProgress, Progress, RankOutcome, Row, Sink, Style, compare_above_noise, compare_ranks,
+    Known, Native, NoProgress, Progress, RankOutcome, Row, Sink, Style, compare_ranks, compare_ranks_knowing,
     pair_ranks,
 };
 use ulpscope_dump::{Dump, Rank, Select};
 
 struct Forgotten;
+
+fn knowing(noise: Option<&Rank>) -> Known<'_> {
+    Known { noise, step: None }
+}
 
 impl Sink for Forgotten {
     fn columns(&mut self, _columns: &[String]) -> std::io::Result<()> {
@@ -190,7 +194,8 @@ fn compare(target: &Run, noise: Option<&Run>) -> RankOutcome {
     let golden = Run::golden().open(folder, "golden");
     let noise = noise.map(|noise| noise.open(folder, "noise"));
     let style = Native::default();
-    compare_above_noise(&style, &target, &golden, noise.as_ref(), &mut Forgotten, &NoProgress).unwrap()
+    compare_ranks_knowing(&style, &target, &golden, knowing(noise.as_ref()), &mut Forgotten, &NoProgress)
+        .unwrap()
 }
 
 /// Kind and call of everything that was found.
@@ -299,7 +304,8 @@ fn a_noise_dump_of_another_program_is_a_problem() {
     let other = Dump::open(&path, &Select::default()).unwrap().steps[0].ranks[0].open().unwrap();
     let style = Native::default();
     let outcome =
-        compare_above_noise(&style, &target, &golden, Some(&other), &mut Forgotten, &NoProgress).unwrap();
+        compare_ranks_knowing(&style, &target, &golden, knowing(Some(&other)), &mut Forgotten, &NoProgress)
+            .unwrap();
     assert_eq!(findings(&outcome), at_the_product("diverged here"));
     let problems = outcome.problems.listed();
     assert!(problems.iter().any(|one| one.contains("nothing of the noise dump")), "{problems:?}");
@@ -336,7 +342,8 @@ fn a_tensor_of_the_noise_dump_that_cannot_be_read_is_told() {
     fs::remove_file(scratch.path().join("noise/dump_tensor_data/y.npy")).unwrap();
     let style = Native::default();
     let outcome =
-        compare_above_noise(&style, &target, &golden, Some(&noise), &mut Forgotten, &NoProgress).unwrap();
+        compare_ranks_knowing(&style, &target, &golden, knowing(Some(&noise)), &mut Forgotten, &NoProgress)
+            .unwrap();
     assert_eq!(findings(&outcome), []);
     let problems = outcome.problems.listed();
     assert!(problems.iter().any(|one| one.starts_with("--noise: ") && one.contains("y.npy")), "{problems:?}");
@@ -347,7 +354,8 @@ fn the_older_styles_refuse() {
     let scratch = TempDir::new().unwrap();
     let rank = Run::golden().open(scratch.path(), "golden");
     let style = Ptdbg { release: Release::V6, fuzzy: false };
-    let refused = compare_above_noise(&style, &rank, &rank, Some(&rank), &mut Forgotten, &NoProgress);
+    let refused =
+        compare_ranks_knowing(&style, &rank, &rank, knowing(Some(&rank)), &mut Forgotten, &NoProgress);
     let message = refused.unwrap_err().to_string();
     assert!(message.contains("--noise is for the native style"), "{message}");
 }
@@ -389,7 +397,7 @@ fn progress_counts_the_noise() {
     let style: &dyn Style = &Native::default();
     let (alone, with) = (Counted::default(), Counted::default());
     compare_ranks(style, &rank, &rank, &mut Forgotten, &alone).unwrap();
-    compare_above_noise(style, &rank, &rank, Some(&rank), &mut Forgotten, &with).unwrap();
+    compare_ranks_knowing(style, &rank, &rank, knowing(Some(&rank)), &mut Forgotten, &with).unwrap();
     assert_eq!(*alone.0.lock().unwrap(), [3, 3]);
     assert_eq!(*with.0.lock().unwrap(), [6, 6]);
 }

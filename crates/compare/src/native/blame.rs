@@ -18,24 +18,46 @@ const OTHER_ORIGINS: f64 = 1e-2;
 /// A worst element is ordinarily within this many times the root of the mean square.
 const ELEMENT_SPREAD: f64 = 6.0;
 
+/// Results of earlier steps that are further apart than so many times what nine in ten are stand out.
+const STANDS_OUT: f64 = 64.0;
+
 /// How far apart origins are in this run.
 pub(super) struct Origins {
     /// The relative error that is ordinary among them.
     ordinary: f64,
+    /// The size of an element of an ordinary one, and the error per element that one in ten exceeds; nothing in a first
+    /// step, where origins are what they are.
+    trained: Option<(f64, f64)>,
 }
 
 impl Origins {
-    pub(super) fn of(units: &[Observed]) -> Origins {
+    pub(super) fn of(units: &[Observed], has_trained: bool) -> Origins {
         let origins = units.iter().flat_map(|unit| &unit.entries).filter(|entry| is_origin(entry));
-        let mut errors: Vec<f64> =
-            origins.filter_map(|entry| entry.numbers.as_ref()).map(Extent::relative).collect();
-        errors.sort_by(f64::total_cmp);
-        let median = errors.get(errors.len() / 2).copied().unwrap_or(0.0);
-        Origins { ordinary: if median > OTHER_ORIGINS { 0.0 } else { median } }
+        let origins: Vec<&Extent> = origins.filter_map(|entry| entry.numbers.as_ref()).collect();
+        let sorted = |of: &dyn Fn(&Extent) -> f64| {
+            let mut all: Vec<f64> = origins.iter().map(|extent| of(extent)).collect();
+            all.sort_by(f64::total_cmp);
+            all
+        };
+        let at =
+            |sorted: Vec<f64>, tenth: usize| sorted.get(sorted.len() * tenth / 10).copied().unwrap_or(0.0);
+        let median = at(sorted(&Extent::relative), 5);
+        let per_element = |extent: &Extent| extent.error / extent.count.max(1.0).sqrt();
+        let trained = has_trained.then(|| (at(sorted(&Extent::rms), 5), at(sorted(&per_element), 9)));
+        Origins { ordinary: if median > OTHER_ORIGINS { 0.0 } else { median }, trained }
     }
 
     /// Whether an origin is as near as the others are, as its dtype lets it be, or as it is in a second golden run.
     fn is_ordinary(&self, extent: &Extent, heard: Heard) -> bool {
+        // Weights that were trained are results of earlier steps. What began as zero is no better than what it was
+        // trained with, so errors are held against the size of all.
+        if let Some((size, error)) = self.trained {
+            let size = size.max(extent.rms());
+            let allowed = (STANDS_OUT * error).max(OTHER_ORIGINS * size) * extent.count.max(1.0).sqrt();
+            if extent.error <= allowed {
+                return true;
+            }
+        }
         // Another dtype rounds every element by itself.
         let of_dtype = if extent.unit > ACCUMULATOR { 2.0 * extent.unit } else { 0.0 };
         let allowed = heard.allowed();

@@ -67,7 +67,9 @@ pub(super) enum Cause {
 }
 
 /// Concludes all units.
-pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &Noise) -> Vec<Conclusion> {
+///
+/// `has_trained` says that steps went before: what is no result of this one is one of theirs.
+pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &Noise, has_trained: bool) -> Vec<Conclusion> {
     let expectations = Expectations::of(units, flow, noise);
     let excesses: Vec<Vec<Excess>> = (0..units.len()).map(|at| expectations.excesses(at)).collect();
     let siblings =
@@ -81,7 +83,7 @@ pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &Noise) -> Vec<Co
         flow,
         noise,
         siblings,
-        origins: Origins::of(units),
+        origins: Origins::of(units, has_trained),
         regions: Regions::of(units, flow, &expectations),
         done: vec![None; units.len()],
         expectations: &expectations,
@@ -187,7 +189,7 @@ impl Walk<'_> {
     }
 
     fn look_at_results(&self, at: usize, unit: &Observed, mut known: Conclusion) -> Conclusion {
-        let loose = self.works_on_differing(at);
+        let loose = self.works_on_differing(at) || self.flow.is_steep[at] && self.taken(at) > 0.0;
         let exact = results(unit).find(|(_, entry)| entry.state == Seeing::Differs);
         if let Some((number, entry)) =
             exact.filter(|(number, _)| !loose && !self.noise.of(at, *number).differs)

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use ulpscope_dump::{CallKind, Rank, Role};
 
 use super::observed::{Observed, Seeing, Seen, Source, place};
-use super::sensitivity::{Family, is_gate};
+use super::sensitivity::{Family, is_gate, is_steep};
 use crate::style::Side;
 
 /// Calls of a rank by name, for looking up where entries came from.
@@ -69,6 +69,8 @@ pub(super) struct Flow {
     pub(super) families: Vec<Family>,
     /// Backward calls that let a gradient pass or not, by what their forward call was given.
     pub(super) gates: Vec<bool>,
+    /// Calls that make large errors of small ones where they divide by next to nothing.
+    pub(super) is_steep: Vec<bool>,
     /// Calls of the same kind: same operation, same direction.
     pub(super) kinds: Vec<u64>,
     /// Gradients that one side gives at one call and the other at another, as mixed precision does with a weight that many
@@ -100,6 +102,7 @@ impl Flow {
             families: Vec::with_capacity(units.len()),
             kinds: Vec::with_capacity(units.len()),
             gates: Vec::with_capacity(units.len()),
+            is_steep: Vec::with_capacity(units.len()),
             shared: HashSet::new(),
             takers: vec![Vec::new(); units.len()],
         };
@@ -131,6 +134,7 @@ impl Flow {
             Family::of(base, kind == CallKind::Backward)
         });
         let operation = base.rsplit('.').next().unwrap_or(base);
+        self.is_steep.push(is_steep(operation));
         self.gates.push(kind == CallKind::Backward && is_gate(operation));
         self.kinds.push(place(if kind == CallKind::Forward { Role::Input } else { Role::Output }, operation));
         let unit = |call: Option<usize>| call.and_then(|call| self.unit_of[side][call]);

@@ -61,6 +61,7 @@ impl Style for Native {
             pairing,
             options: &self.pairing,
             floor: OnceLock::new(),
+            step: OnceLock::new(),
             hindsight: OnceLock::new(),
         }))
     }
@@ -77,6 +78,7 @@ struct NativePlan<'a> {
     options: &'a PairOptions,
     /// What a second golden run tells, where there is one.
     floor: OnceLock<Floor>,
+    step: OnceLock<u64>,
     hindsight: OnceLock<Hindsight>,
 }
 
@@ -107,6 +109,11 @@ impl Plan for NativePlan<'_> {
         }
     }
 
+    fn place_at_step(&self, step: u64) {
+        // Called once, by whoever runs the plan.
+        let _ = self.step.set(step);
+    }
+
     fn has_hindsight(&self) -> bool {
         true
     }
@@ -121,7 +128,8 @@ impl Plan for NativePlan<'_> {
     fn conclude(&self, mut observed: Vec<Observed>) {
         let flow = Flow::of(&mut observed, (&self.target, &self.golden));
         let noise = self.floor.get().map_or_else(Noise::default, |floor| floor.of_units(&observed));
-        let conclusions = conclude(&observed, &flow, &noise);
+        let has_trained = self.step.get().is_some_and(|&step| step > 0);
+        let conclusions = conclude(&observed, &flow, &noise, has_trained);
         let mut downstream = vec![0; observed.len()];
         for from in conclusions.iter().filter_map(|conclusion| conclusion.from) {
             downstream[from] += 1;

@@ -143,6 +143,12 @@ const GATES: [&str; 14] = [
     "amin",
 ];
 
+/// Whether an operation divides by what may be next to nothing, as optimizers do: no error of a result is too large then.
+pub(super) fn is_steep(operation: &str) -> bool {
+    let name = operation.trim_matches('_').trim_start_matches("foreach_");
+    matches!(name, "addcdiv" | "rsqrt" | "reciprocal" | "log") || name.starts_with("fused_ad")
+}
+
 /// Whether the derivative of an operation jumps.
 pub(super) fn is_gate(operation: &str) -> bool {
     let name = operation.trim_matches('_');
