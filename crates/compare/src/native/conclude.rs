@@ -194,7 +194,10 @@ impl Walk<'_> {
         if let Some((number, entry)) =
             exact.filter(|(number, _)| !loose && !self.noise.of(at, *number).differs)
         {
-            let untouched = self.taken(at) == 0.0 && known.from.is_none();
+            // By statistics alone, what it works on may have differed without showing.
+            let untouched = self.taken(at) == 0.0
+                && known.from.is_none()
+                && self.expectations.shown_before(at) == Apart::default();
             // Between floats that are not the same, another decision may be right: a tie, a threshold.
             if untouched && (entry.is_tensor || !argument_differs(unit)) {
                 return found(Class::DivergedHere, Cause::Made, number, 0.9);

@@ -202,7 +202,9 @@ impl<'a> Expectations<'a> {
         if parts.is_empty() && !self.flow.is_composite(at) {
             within = within.max(self.usual);
         }
-        let inherited = inherited.sqrt() + within.whole * result.norm;
+        // Statistics show some part of an error, of the arguments as of the result: how large a part is chance.
+        let unseen = if result.by_elements { 1.0 } else { 2.0 };
+        let inherited = unseen * (inherited.sqrt() + within.whole * result.norm);
         let inherited_peak = inherited_peak.max(within.peak * result.rms());
         let own = own_error(unit, length);
         let heard = self.noise.of(at, entry).allowed();
@@ -221,7 +223,7 @@ impl<'a> Expectations<'a> {
 
     /// What statistics have shown on the way to a unit. Errors do not go away, but statistics may fail to show them, so
     /// those of a dump without elements are remembered.
-    fn shown_before(&self, at: usize) -> Apart {
+    pub(super) fn shown_before(&self, at: usize) -> Apart {
         let mut shown = Apart::default();
         for entry in self.units[at].entries.iter().filter(|entry| entry.is_taken()) {
             let makers = [Side::Target, Side::Golden].map(|side| self.flow.maker(side, entry));

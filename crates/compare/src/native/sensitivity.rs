@@ -176,7 +176,11 @@ impl Family {
     /// By how much an absolute error of `from` may show in `to`, beyond what their sizes tell; `partner` is the other
     /// factor of a product.
     pub(super) fn slope(self, from: &Extent, to: &Extent, partner: Option<&Extent>) -> f64 {
-        let repeated = (to.count / from.count.max(1.0)).max(1.0).sqrt();
+        let mut repeated = (to.count / from.count.max(1.0)).max(1.0).sqrt();
+        // Statistics show of an error what all elements share, and that does not average out in a sum.
+        if !from.by_elements {
+            repeated *= (from.count / to.count.max(1.0)).max(1.0).sqrt();
+        }
         match (self, partner) {
             (Family::Sum, _) | (Family::Contraction, None) => repeated,
             (Family::Mild, _) => SLOPE * repeated,
