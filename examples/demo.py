@@ -1,6 +1,7 @@
 """Trains a small transformer twice, the second time with a fault in one layer, and finds the line at fault.
 
 The layers use a kernel of their own, and one has a wrong build of it, with a constant 1 % off.
+The dumps go to the folder that is given as an argument; without one they are deleted in the end.
 """
 
 import sys
@@ -67,13 +68,16 @@ def train(dump: Path, kernels: list[type[torch.autograd.Function]]) -> list[str]
 def main() -> int:
     right, wrong = kernel(1.702), kernel(1.719)
     builds = [wrong if number == FAULTY_LAYER else right for number in range(LAYERS)]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = sys.argv[1] if len(sys.argv) > 1 else temporary
         print("golden losses", *train(Path(folder, "golden"), [right] * LAYERS))
         print("target losses", *train(Path(folder, "target"), builds))
-        first = ulpscope.compare(Path(folder, "target"), Path(folder, "golden")).first_divergence
+        result = ulpscope.compare(Path(folder, "target"), Path(folder, "golden"))
+        first = result.first_divergence
     assert first is not None, "no divergence was found"
-    print(f"planted in the kernel of layer {FAULTY_LAYER}; found in {first.module}: {first.call}")
-    print(f"  {first.kind}: {first.why}\n  {first.code}")
+    print(f"planted in the kernel of layer {FAULTY_LAYER}; found:\n\n{result.explain()}")
+    if len(sys.argv) == 1:
+        print("these dumps are deleted now; to go on with them, name a folder: examples/demo.py FOLDER")
     return 0 if f"Module.1.{FAULTY_LAYER}." in str(first.module) and "gelu" in str(first.code) else 1
 
 

@@ -6,11 +6,11 @@ use ulpscope_formats::Value;
 use crate::workspace::{Workspace, floats};
 
 /// The name of a call, its argument, its result.
-type Call<'a> = (&'a str, &'a [f32], &'a [f32]);
+pub type Call<'a> = (&'a str, &'a [f32], &'a [f32]);
 
-const ADD: Call = ("Torch.add.0.forward", &[1.0, 2.0], &[2.0, 4.0]);
-const MUL: Call = ("Torch.mul.0.forward", &[2.0, 4.0], &[4.0, 16.0]);
-const WRONG_MUL: Call = ("Torch.mul.0.forward", &[2.0, 4.0], &[6.0, 24.0]);
+pub const ADD: Call = ("Torch.add.0.forward", &[1.0, 2.0], &[2.0, 4.0]);
+pub const MUL: Call = ("Torch.mul.0.forward", &[2.0, 4.0], &[4.0, 16.0]);
+pub const WRONG_MUL: Call = ("Torch.mul.0.forward", &[2.0, 4.0], &[6.0, 24.0]);
 
 /// A tensor as msprobe describes it; its elements go into a file beside the dump.
 fn item(place: &Workspace, folder: &str, name: &str, values: &[f32]) -> Json {
@@ -27,7 +27,7 @@ fn item(place: &Workspace, folder: &str, name: &str, values: &[f32]) -> Json {
 }
 
 /// A rank of a dump in msprobe's layout.
-fn put_rank(place: &Workspace, folder: &str, calls: &[Call]) {
+pub fn put_rank(place: &Workspace, folder: &str, calls: &[Call]) {
     let mut data = json!({});
     for (name, input, output) in calls {
         data[name] = json!({
@@ -46,7 +46,7 @@ fn put_rank(place: &Workspace, folder: &str, calls: &[Call]) {
 }
 
 /// A target whose multiplication is wrong, and its golden.
-fn wrong_mul() -> Workspace {
+pub fn wrong_mul() -> Workspace {
     let place = Workspace::new();
     put_rank(&place, "t", &[ADD, WRONG_MUL]);
     put_rank(&place, "g", &[ADD, MUL]);
@@ -89,7 +89,8 @@ fn equal_dumps_agree() {
     assert!(lines[0].ends_with("AGREE: everything was compared, nothing differs"), "{}", ran.out);
     assert!(lines[1].ends_with("4: 4 agree, 0 differ, 0 to look at, 0 not compared"), "{}", ran.out);
     assert!(lines[2].ends_with("paired 2 exact (4 rows); only in target 0, only in golden 0"), "{}", ran.out);
-    assert!(!ran.out.contains("first divergence"), "{}", ran.out);
+    assert!(lines[3].ends_with("2 equal"), "{}", ran.out);
+    assert!(!ran.out.contains("What broke"), "{}", ran.out);
 }
 
 #[test]
@@ -98,9 +99,9 @@ fn a_difference_is_told_with_its_place() {
     assert_eq!((ran.code, ran.err.as_str()), (1, ""));
     for expected in [
         "DIFFER: 1 of 4 rows",
-        "first divergence",
+        "1 equal, 1 diverged here",
+        "What broke:\n  Torch.mul.0.forward gives another result in the target than in the golden",
         "Torch.mul.0.forward.output.0",
-        "diverged here",
         "largest error 8",
     ] {
         assert!(ran.out.contains(expected), "{expected} in {}", ran.out);
@@ -142,7 +143,10 @@ fn json_is_the_result_document() {
         (&json!("Torch.mul.0.forward"), &json!("diverged here"), &json!("Torch.mul.0.forward.output.0"))
     );
     let rows = json["ranks"][0]["rows_to_look_at"].as_array().unwrap();
-    assert_eq!((rows.len(), &rows[0]["verdict"], &rows[0]["max_abs"]), (1, &json!("differs"), &json!(8.0)));
+    assert_eq!(
+        (rows.len(), &rows[0]["verdict"], &rows[0]["max_abs"]),
+        (1, &json!("diverged here"), &json!(8.0))
+    );
 }
 
 #[test]
@@ -184,7 +188,7 @@ fn the_sheet_has_a_row_for_each_entry() {
             "Torch.mul.0.forward input.0 equal elements 0.0",
         ]
     );
-    assert_eq!(rows[3][..3], ["Torch.mul.0.forward", "output.0", "differs"]);
+    assert_eq!(rows[3][..3], ["Torch.mul.0.forward", "output.0", "diverged here"]);
 }
 
 #[test]
@@ -311,4 +315,55 @@ fn a_name_that_is_a_formula_is_text_in_the_sheet() {
     // The mark is gone again where the sheet is read.
     let ran = place.run(&["merge", "out", "--metric", "verdict", "--json"]);
     assert_eq!(ran.json()["rows"][0]["name"], json!("=1+cmd().0.forward.input.0"));
+}
+
+#[test]
+fn a_second_golden_run_tells_noise_from_a_fault() {
+    let place = wrong_mul();
+    put_rank(&place, "noise", &[ADD, ("Torch.mul.0.forward", &[2.0, 4.0], &[3.0, 12.0])]);
+    let without = place.run(&["compare", "t", "g", "--json"]);
+    assert_eq!(without.code, 1, "{}", without.err);
+    assert_eq!(without.json()["noise"], Json::Null);
+
+    let with = place.run(&["compare", "t", "g", "--noise", "noise", "--json"]);
+    assert_eq!(with.code, 0, "{}", with.err);
+    let result = with.json();
+    assert_eq!(result["noise"], "noise");
+    assert_eq!(result["first_divergence"], Json::Null);
+    let notes = result["ranks"][0]["notes"].as_array().unwrap();
+    let floor = notes.iter().filter_map(Json::as_str).find(|note| note.contains("noise floor measured"));
+    assert!(floor.unwrap().contains("at 2 of 2 calls"), "{notes:?}");
+}
+
+#[test]
+fn a_noise_dump_that_does_not_fit_is_told() {
+    let place = wrong_mul();
+    let style = place.run(&["compare", "t", "g", "--noise", "g", "--style", "msprobe"]);
+    assert_eq!(style.code, 2);
+    assert!(style.err.contains("--noise is for the native style"), "{}", style.err);
+
+    let absent = place.run(&["compare", "t", "g", "--noise", "nowhere"]);
+    assert_eq!(absent.code, 2);
+    assert!(absent.err.contains("nowhere"), "{}", absent.err);
+
+    for (folder, side) in [("t", "two/target"), ("g", "two/golden")] {
+        for step in 0..2 {
+            std::fs::create_dir_all(place.path(&format!("{side}/step{step}"))).unwrap();
+            let calls: &[Call] = if folder == "t" { &[ADD, WRONG_MUL] } else { &[ADD, MUL] };
+            put_rank(&place, &format!("{side}/step{step}/rank0"), calls);
+        }
+    }
+    for step in [1, 7] {
+        put_rank(&place, &format!("two/noise/step{step}/rank0"), &[ADD, WRONG_MUL]);
+    }
+    for step in [8, 9] {
+        put_rank(&place, &format!("two/other/step{step}/rank0"), &[ADD, MUL]);
+    }
+    let partly = place.run(&["compare", "two/target", "two/golden", "--noise", "two/noise"]);
+    assert_eq!(partly.code, 1);
+    assert!(partly.err.contains("has nothing for step0/rank0"), "{}", partly.err);
+    assert!(!partly.err.contains("nothing for step1/rank0"), "{}", partly.err);
+    let other = place.run(&["compare", "two/golden", "two/golden", "--noise", "two/other"]);
+    assert_eq!(other.code, 2, "{}", other.err);
+    assert!(other.err.contains("two/other: none of its steps and ranks"), "{}", other.err);
 }

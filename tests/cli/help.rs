@@ -24,7 +24,7 @@ fn help_goes_to_stdout_and_tells_the_exit_codes() {
 
 #[test]
 fn every_subcommand_shows_examples() {
-    for command in ["compare", "stats", "diff", "convert", "merge", "ls", "show"] {
+    for command in ["compare", "explain", "stats", "diff", "convert", "merge", "ls", "show"] {
         for flag in ["-h", "--help"] {
             let ran = Workspace::new().run(&[command, flag]);
             assert_eq!(ran.code, 0);

@@ -4,6 +4,7 @@
 mod compare;
 mod convert;
 mod diff;
+mod explain;
 mod help;
 mod journal;
 mod ls;

@@ -82,6 +82,7 @@ class TestSettings:
             max_calls=None,
             strict=False,
             init_step=0,
+            jitter=None,
             custom_op_namespaces=("_C_ascend",),
         )
 
@@ -200,6 +201,7 @@ class TestConfig:
             "max_calls": 10,
             "strict": True,
             "init_step": 3,
+            "jitter": 0,
             "statistics": {
                 "scope": ["Torch.add.0.forward", "Module.fc.Linear.forward.0"],
                 "list": ["relu"],
@@ -226,6 +228,7 @@ class TestConfig:
             max_calls=10,
             strict=True,
             init_step=3,
+            jitter=0,
             custom_op_namespaces=("mine",),
         )
 

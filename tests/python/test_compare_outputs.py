@@ -123,12 +123,12 @@ class TestOutputs:
         ]
         assert rows[printed["first_divergence"]["line"] - 2] == failing[0]
 
-    def test_the_advisor_names_row_and_reason(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    def test_the_advisor_explains_and_names_the_row(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
         run("compare", *pair, "-o", tmp_path / "out")
         [path] = (tmp_path / "out").glob("advisor_*.txt")
         text = path.read_text()
-        assert "Suspect Nodes: Functional.linear.3.forward" in text
-        assert "Why: Functional.linear.3.forward.output.0" in text
+        assert text.startswith(ulpscope.compare(*pair).explain())
+        assert "Suspect Nodes: Functional.linear.3.forward.output.0\n" in text
 
     def test_pandas(self, pair: tuple[Path, Path]) -> None:
         result = ulpscope.compare(*pair)

@@ -41,6 +41,7 @@ pub(crate) struct Low {
 pub(crate) enum Command {
     Run(RunArgs),
     Compare(Box<CompareArgs>),
+    Explain(ExplainArgs),
     Stats(StatsArgs),
     Diff(DiffArgs),
     Convert(ConvertArgs),
@@ -58,6 +59,21 @@ pub(crate) struct RunArgs {
     /// Options, then -- and the script with its arguments; ulpscope run --help tells the options
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     pub(crate) arguments: Vec<OsString>,
+}
+
+/// Say in plain words what a comparison found, and what to do next
+///
+/// RESULT is the folder that ulpscope compare -o wrote to, or a result.json. The words were made when comparing: the dumps
+/// need not be there any more.
+#[derive(Debug, Args)]
+#[command(after_help = EXPLAIN_EXAMPLES)]
+pub(crate) struct ExplainArgs {
+    /// A result.json, or the folder that holds one; of several below it, the newest
+    pub(crate) result: PathBuf,
+
+    /// Print one JSON object: the words, the calls by class, and the calls that introduced an error
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Show shape, dtype, statistics and first values of tensors
@@ -219,6 +235,15 @@ Examples:
   ulpscope stats out.pt
   ulpscope stats dump/ --json > stats.json
   ulpscope stats out.npy --txt=text/ --first 100";
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  ulpscope explain result/       (after ulpscope compare npu_dump/ gpu_dump/ -o result/)
+  ulpscope explain result/result.json --json
+
+Exit codes:
+  0  explained, whatever was found
+  2  the result could not be read, or has no explanation";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:

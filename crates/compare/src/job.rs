@@ -5,7 +5,7 @@ use std::io;
 use rayon::prelude::*;
 use ulpscope_dump::{Dump, RankPlace, Step};
 
-use crate::run::{CompareError, Counts, Progress, RankOutcome, Sink, compare_ranks};
+use crate::run::{CompareError, Counts, Known, Progress, RankOutcome, Sink, compare_ranks_knowing};
 use crate::style::{Side, Style};
 
 /// A rank of the target and the rank of the golden it is held against.
@@ -17,6 +17,8 @@ pub struct RankPair<'a> {
     pub target: &'a RankPlace,
     /// The golden's.
     pub golden: &'a RankPlace,
+    /// That of a second golden run, by which noise is measured.
+    pub noise: Option<&'a RankPlace>,
     /// Whether there are several ranks, so that their names tell results apart.
     pub several_ranks: bool,
     /// Likewise for steps.
@@ -50,11 +52,33 @@ pub fn pair_ranks<'a>(target: &'a Dump, golden: &'a Dump) -> RankPairs<'a> {
             step: one.number,
             target,
             golden,
+            noise: None,
             several_ranks,
             several_steps,
         }));
     }
     found
+}
+
+impl<'a> RankPairs<'a> {
+    /// Gives each pair the rank of a second golden run that goes with its golden. Returns what is left without, in words;
+    /// where that is every pair, the dump is another's.
+    pub fn with_noise(&mut self, noise: &'a Dump, golden: &'a Dump) -> Vec<String> {
+        let found = pair_ranks(noise, golden).pairs;
+        let mut without = Vec::new();
+        for pair in &mut self.pairs {
+            let partner = found.iter().find(|known| std::ptr::eq(known.golden, pair.golden));
+            pair.noise = partner.map(|known| known.target);
+            if pair.noise.is_none() {
+                let step = pair.step.map(|step| format!("step{step}/")).unwrap_or_default();
+                without.push(format!(
+                    "--noise: the noise dump has nothing for {step}{} of the golden, which is judged without it",
+                    pair.golden.name
+                ));
+            }
+        }
+        without
+    }
 }
 
 fn only_in(side: Side, name: &str) -> String {
@@ -127,8 +151,16 @@ pub fn compare_dumps<O: Outputs>(
         let result = || {
             let (target, golden) = rayon::join(|| pair.target.open(), || pair.golden.open());
             let (target, golden) = (target?, golden?);
+            // A noise dump that cannot be read leaves the comparison what it is without.
+            let noise = pair.noise.map(RankPlace::open).transpose();
+            let (noise, unread) = match noise {
+                Ok(noise) => (noise, None),
+                Err(error) => (None, Some(error)),
+            };
+            let known = Known { noise: noise.as_ref(), step: pair.step };
             let mut sink = outputs.open(pair)?;
-            let outcome = compare_ranks(style, &target, &golden, &mut sink, progress)?;
+            let mut outcome = compare_ranks_knowing(style, &target, &golden, known, &mut sink, progress)?;
+            unread.into_iter().for_each(|error| outcome.problems.note(format!("--noise: {error}")));
             Ok((outcome, sink))
         };
         RankResult {
@@ -167,7 +199,9 @@ pub fn agreement<S>(results: &[RankResult<S>], lone_ranks: usize, damaged: bool)
     if unread || counts.rows == 0 || outcomes().any(|outcome| !outcome.problems.is_empty()) {
         return Agreement::Incomplete;
     }
-    if lone_ranks > 0 || outcomes().any(|outcome| !outcome.partnerless.is_empty()) {
+    // Where calls are judged, what only one side has is followed, and if what was computed from it agrees, nothing is amiss.
+    let is_unseen = |outcome: &RankOutcome| outcome.partnerless.iter().any(|lone| !lone.is_joined);
+    if lone_ranks > 0 || outcomes().any(is_unseen) {
         return Agreement::Differ;
     }
     let undecided = counts.passed == 0 || outcomes().any(|outcome| outcome.undecided > 0);

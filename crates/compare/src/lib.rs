@@ -11,6 +11,8 @@
 //! the others reproduce the older tools' rows to the digit. Rows are made, handed on and forgotten, so that memory
 //! does not grow with the dump.
 
+mod exhibit;
+mod held;
 mod job;
 mod ledgers;
 mod mapping;
@@ -22,16 +24,19 @@ mod run;
 mod stack;
 mod style;
 pub mod styles;
+mod verdict;
 
+pub use exhibit::Exhibit;
 pub use job::{Agreement, Outputs, RankPair, RankPairs, RankResult, agreement, compare_dumps, pair_ranks};
 pub use mapping::Mapping;
-pub use native::{COLUMNS, Native};
+pub use native::{COLUMNS, Native, Observed};
 pub use pairing::{
     CallPair, EntryHow, EntryPair, EntryReason, EntryUnit, How, Matching, PairCounts, PairOptions, Pairing,
     Reason, Unit, UnknownMatching, pair, pair_entries,
 };
 pub use run::{
-    CompareError, Counts, FailingCall, FirstDivergence, NoProgress, Paired, Progress, RankOutcome, Sink,
-    compare_ranks,
+    CompareError, Counts, FailingCall, Known, NoProgress, Paired, Progress, RankOutcome, Sink, compare_ranks,
+    compare_ranks_knowing,
 };
-pub use style::{Finding, FindingKind, Judged, Partnerless, Plan, Row, Side, Style, Verdict};
+pub use style::{Finding, FindingKind, Judged, Measure, Partnerless, Plan, Row, Side, Style, Verdict};
+pub use verdict::{Class, ClassCounts, Divergence};

@@ -5,15 +5,22 @@ use std::io;
 use rayon::prelude::*;
 use ulpscope_dump::{Error, Problems, Rank};
 
+use crate::exhibit::Exhibit;
+use crate::held::HeldRows;
 use crate::ledgers;
+use crate::native::Observed;
 use crate::stack::own_line;
 use crate::style::{Finding, FindingKind, Judged, Partnerless, Plan, Row, Side, Style, Verdict};
+use crate::verdict::{ClassCounts, Divergence};
 
 /// Units measured before their rows are handed on: enough to keep all cores busy, few enough to forget.
 const BATCH: usize = 512;
 
 /// Failing calls kept by name; further ones are only counted.
 const MAX_FAILING_CALLS: usize = 10_000;
+
+/// Calls that introduced an error, kept with their evidence; further ones are only counted.
+const MAX_DIVERGENCES: usize = 1_000;
 
 /// Takes the rows of a comparison, in order.
 pub trait Sink {
@@ -110,25 +117,6 @@ pub struct FailingCall {
     pub rows: u64,
 }
 
-/// The first call at which the two runs stop agreeing.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FirstDivergence {
-    /// Its name in the target, or in the golden where the target lacks it.
-    pub call: String,
-    /// Its name in the golden, where it has a partner.
-    pub golden_call: Option<String>,
-    /// The module it was made in.
-    pub module: Option<String>,
-    /// The line of the user's code that made it.
-    pub code: Option<String>,
-    /// The whole stack, innermost frame first.
-    pub stack: Vec<String>,
-    /// The line of the result's csv; the header is line 1.
-    pub line: u64,
-    /// What happened there, on which evidence.
-    pub finding: Finding,
-}
-
 /// What came of comparing two ranks, once the rows have been handed on.
 #[derive(Clone, Debug, Default)]
 pub struct RankOutcome {
@@ -144,8 +132,12 @@ pub struct RankOutcome {
     pub failing: Vec<FailingCall>,
     /// How many there are in all.
     pub failing_calls: u64,
-    /// The first divergence, if there is any.
-    pub first_divergence: Option<FirstDivergence>,
+    /// The calls that introduced an error, in order; of an older tool's style the first with a failing row.
+    pub divergences: Vec<Divergence>,
+    /// How many there are in all.
+    pub divergence_count: u64,
+    /// Calls by class, for styles that judge calls.
+    pub classes: Option<ClassCounts>,
     /// What could not be read, on either side.
     pub problems: Problems,
     /// What the user should know of how it was done.
@@ -159,6 +151,11 @@ pub struct RankOutcome {
 }
 
 impl RankOutcome {
+    /// The first call at which the two stop agreeing.
+    pub fn first_divergence(&self) -> Option<&Divergence> {
+        self.divergences.first()
+    }
+
     /// How many calls or entries only that side has.
     pub fn only_in(&self, side: Side) -> usize {
         self.partnerless.iter().filter(|lone| lone.side == side).count()
@@ -184,7 +181,34 @@ pub fn compare_ranks(
     sink: &mut (dyn Sink + Send),
     progress: &dyn Progress,
 ) -> Result<RankOutcome, CompareError> {
+    compare_ranks_knowing(style, target, golden, Known::default(), sink, progress)
+}
+
+/// What is known beside two ranks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known<'a> {
+    /// A second run of the golden, which shows how large noise is.
+    pub noise: Option<&'a Rank>,
+    /// The number of the step.
+    pub step: Option<u64>,
+}
+
+/// Likewise, with a second golden run that shows how far apart healthy runs are.
+pub fn compare_ranks_knowing(
+    style: &dyn Style,
+    target: &Rank,
+    golden: &Rank,
+    known: Known<'_>,
+    sink: &mut (dyn Sink + Send),
+    progress: &dyn Progress,
+) -> Result<RankOutcome, CompareError> {
     let plan = style.plan(target, golden)?;
+    if let Some(noise) = known.noise {
+        plan.measure_noise(noise, progress)?;
+    }
+    if let Some(step) = known.step {
+        plan.place_at_step(step);
+    }
     sink.columns(&plan.columns())?;
     let units = plan.units();
     progress.start(units as u64);
@@ -199,20 +223,15 @@ pub fn compare_ranks(
         sink,
         outcome: RankOutcome::default(),
         advised: None,
-        coarsest: 0.0,
         lone_before: None,
     };
-    // While one batch is measured, the rows of the one before are written.
-    let mut measured = Vec::new();
-    for start in (0..units).step_by(BATCH) {
-        let batch = start..units.min(start + BATCH);
-        let before = std::mem::take(&mut measured);
-        let (judged, written) =
-            rayon::join(|| batch.into_par_iter().map(judge).collect::<Vec<Judged>>(), || record.take(before));
-        written?;
-        measured = judged;
+    if plan.has_hindsight() {
+        let mut waiting = Waiting::default();
+        in_batches(units, judge, |judged| waiting.take(judged))?;
+        waiting.conclude(&mut record)?;
+    } else {
+        in_batches(units, judge, |judged| record.take(judged))?;
     }
-    record.take(measured)?;
     let Record { mut outcome, advised, .. } = record;
     outcome.partnerless.extend(plan.partnerless());
     outcome.notes = plan.notes();
@@ -228,6 +247,54 @@ pub fn compare_ranks(
     Ok(outcome)
 }
 
+/// Judges all units on all cores, and hands them on in order: while one batch is judged, the one before is taken.
+fn in_batches(
+    units: usize,
+    judge: impl Fn(usize) -> Judged + Sync,
+    mut take: impl FnMut(Judged) -> io::Result<()> + Send,
+) -> io::Result<()> {
+    let mut judged = Vec::new();
+    for start in (0..units).step_by(BATCH) {
+        let batch = start..units.min(start + BATCH);
+        let before = std::mem::take(&mut judged);
+        let (now, taken) = rayon::join(
+            || batch.into_par_iter().map(&judge).collect::<Vec<Judged>>(),
+            || before.into_iter().try_for_each(&mut take),
+        );
+        taken?;
+        judged = now;
+    }
+    judged.into_iter().try_for_each(take)
+}
+
+/// Units that wait until all are known.
+#[derive(Default)]
+struct Waiting {
+    rows: HeldRows,
+    units: Vec<Judged>,
+    observed: Vec<Observed>,
+}
+
+impl Waiting {
+    fn take(&mut self, mut unit: Judged) -> io::Result<()> {
+        self.rows.push(&std::mem::take(&mut unit.rows))?;
+        self.observed.extend(unit.observed.take());
+        self.units.push(unit);
+        Ok(())
+    }
+
+    fn conclude(self, record: &mut Record<'_>) -> io::Result<()> {
+        record.plan.conclude(self.observed);
+        let mut rows = self.rows.give_back()?;
+        for (number, mut unit) in self.units.into_iter().enumerate() {
+            unit.rows = rows.next_unit()?;
+            record.plan.settle(number, &mut unit);
+            record.take(unit)?;
+        }
+        Ok(())
+    }
+}
+
 /// What has been found so far, and where rows go.
 struct Record<'a> {
     plan: &'a dyn Plan,
@@ -236,20 +303,13 @@ struct Record<'a> {
     outcome: RankOutcome,
     /// Line and name of the row that advice is given on.
     advised: Option<(u64, String)>,
-    /// The coarsest limit of any dtype so far.
-    coarsest: f64,
     /// The call just before, if it has no partner.
     lone_before: Option<String>,
 }
 
 impl Record<'_> {
-    /// Takes the next units in.
-    fn take(&mut self, units: Vec<Judged>) -> io::Result<()> {
-        units.into_iter().try_for_each(|unit| self.take_unit(unit))
-    }
-
-    fn take_unit(&mut self, mut unit: Judged) -> io::Result<()> {
-        self.plan.settle(&mut unit, &mut self.coarsest);
+    /// Takes the next unit in.
+    fn take(&mut self, mut unit: Judged) -> io::Result<()> {
         let outcome = &mut self.outcome;
         outcome.bytes = outcome.bytes.saturating_add(unit.bytes);
         outcome.undecided += unit.undecided;
@@ -260,6 +320,10 @@ impl Record<'_> {
         for problem in std::mem::take(&mut unit.problems) {
             outcome.problems.note(problem);
         }
+        if let Some(class) = unit.class {
+            outcome.classes.get_or_insert_default().count(class);
+        }
+        let before = outcome.counts.rows;
         let mut first_failing: Option<(u64, String)> = None;
         let mut failing = 0;
         for row in std::mem::take(&mut unit.rows) {
@@ -279,16 +343,25 @@ impl Record<'_> {
         let name = if is_lone { call_name(&unit, target, golden) } else { None };
         let here = name.map(|name| format!("just before it, {name} is only in the {}", side.word()));
         let lone_before = std::mem::replace(&mut self.lone_before, here);
+        let has_hindsight = self.plan.has_hindsight();
+        if let Some(finding) = &unit.finding {
+            self.advised.get_or_insert_with(|| (before + 2 + finding.row as u64, finding.entry.clone()));
+            outcome.divergence_count += 1;
+            if outcome.divergences.len() < MAX_DIVERGENCES {
+                let line = before + 2 + finding.row as u64;
+                let mut divergence = divergence_at(&unit, line, "", target, golden);
+                divergence.finding.why.extend(lone_before.iter().flat_map(|before| ["; ", before]));
+                outcome.divergences.push(divergence);
+            }
+        }
         let Some((line, row_name)) = first_failing else { return Ok(()) };
-        self.advised.get_or_insert_with(|| {
-            (line, unit.findings.first().map_or(&row_name, |finding| &finding.entry).clone())
-        });
-        let divergence = || {
-            let mut first = first_divergence(&unit, line, &row_name, target, golden);
-            first.finding.why.extend(lone_before.iter().flat_map(|before| ["; ", before]));
-            first
-        };
-        outcome.first_divergence.get_or_insert_with(divergence);
+        if !has_hindsight {
+            self.advised.get_or_insert_with(|| (line, row_name.clone()));
+            outcome.divergence_count += 1;
+            if outcome.divergences.is_empty() {
+                outcome.divergences.push(divergence_at(&unit, line, &row_name, target, golden));
+            }
+        }
         outcome.failing_calls += 1;
         if outcome.failing.len() < MAX_FAILING_CALLS {
             let name = call_name(&unit, target, golden).unwrap_or(row_name);
@@ -322,25 +395,29 @@ fn call_name(unit: &Judged, target: &Rank, golden: &Rank) -> Option<String> {
     named.or_else(|| unit.golden.map(|call| golden.name(call)))
 }
 
-fn first_divergence(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Rank) -> FirstDivergence {
+fn divergence_at(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Rank) -> Divergence {
     let stack = unit.target.and_then(|call| target.stack(call));
     let stack = stack.or_else(|| unit.golden.and_then(|call| golden.stack(call))).unwrap_or_default();
     let module = unit.target.and_then(|call| target.parent(call));
-    FirstDivergence {
+    let entry = unit.finding.as_ref().map_or(row, |finding| finding.entry.as_str());
+    Divergence {
         call: call_name(unit, target, golden).unwrap_or_else(|| row.to_owned()),
         golden_call: unit.golden.map(|call| golden.name(call)),
         module: module.or_else(|| unit.golden.and_then(|call| golden.parent(call))),
         code: own_line(&stack),
+        golden_code: unit.golden.and_then(|call| golden.stack(call)).and_then(|stack| own_line(&stack)),
+        exhibit: Exhibit::of(entry, (target, unit.target), (golden, unit.golden)),
         stack,
         line,
-        finding: unit.findings.first().cloned().unwrap_or_else(|| Finding {
+        finding: unit.finding.clone().unwrap_or_else(|| Finding {
             row: 0,
-            needed: None,
-            limit: 0.0,
             kind: FindingKind::FailedRule,
             entry: row.to_owned(),
             why: "the first row that fails by the rule of this style".to_owned(),
             confidence: 0.0,
+            measure: None,
+            downstream: 0,
+            in_backward: false,
         }),
     }
 }

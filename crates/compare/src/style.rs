@@ -1,7 +1,15 @@
 //! What a way of comparing has to say: columns, pairs, rows, verdicts.
 
 use ulpscope_dump::{Error, Rank};
+use ulpscope_formats::Fault;
 use ulpscope_report::{Cell, Emphasis};
+
+use crate::native::Observed;
+use crate::run::Progress;
+use crate::verdict::Class;
+
+/// What an older tool's style says to a measured noise floor.
+const NO_NOISE: &str = "--noise is for the native style: the older tools judge each row by fixed limits; use --style native, or leave it out";
 
 /// A way of comparing two ranks.
 pub trait Style: Sync {
@@ -25,9 +33,25 @@ pub trait Plan: Sync {
     /// Measures and judges a unit. Called on any thread, in any order, once.
     fn judge(&self, unit: usize) -> Judged;
 
-    /// Called for every unit in order, after [`Plan::judge`], for what follows from the units before it: `coarsest` is
-    /// the coarsest limit so far, for styles that know limits.
-    fn settle(&self, _judged: &mut Judged, _coarsest: &mut f64) {}
+    /// Measures a second golden run, so that what a healthy run is off by is no finding. Called once, before
+    /// [`Plan::conclude`]. The rules of the older tools have no place for it.
+    fn measure_noise(&self, _noise: &Rank, _progress: &dyn Progress) -> Result<(), Error> {
+        Err(Error::whole(Fault::Unsupported(NO_NOISE.to_owned())))
+    }
+
+    /// Told before anything is judged which step this is, where it has a number.
+    fn place_at_step(&self, _step: u64) {}
+
+    /// Whether rows wait until all units are known: see [`Plan::conclude`].
+    fn has_hindsight(&self) -> bool {
+        false
+    }
+
+    /// Takes what every unit left for it in [`Judged::observed`], in order, once all have been judged.
+    fn conclude(&self, _observed: Vec<Observed>) {}
+
+    /// Called for every unit in order, after [`Plan::conclude`], for what follows from the other units.
+    fn settle(&self, _unit: usize, _judged: &mut Judged) {}
 
     /// What has no partner, on either side, beside what [`Judged::partnerless`] tells.
     fn partnerless(&self) -> Vec<Partnerless> {
@@ -73,6 +97,8 @@ pub struct Partnerless {
     pub name: String,
     /// Why nothing was found for it.
     pub reason: String,
+    /// Whether calls that both sides have work on what it gave, so that nothing is left unseen.
+    pub is_joined: bool,
 }
 
 /// The rows of a unit.
@@ -94,21 +120,19 @@ pub struct Judged {
     pub bytes: u64,
     /// What could not be read, in words, with file and place.
     pub problems: Vec<String>,
-    /// What is wrong with the call, for styles that judge calls: one for each failing row, in order.
-    pub findings: Vec<Finding>,
-    /// The coarsest limit among the dtypes of the call, for styles that know limits.
-    pub coarsest: f64,
+    /// What the style wants to know of the unit when it concludes.
+    pub(crate) observed: Option<Observed>,
+    /// What became of the call, for styles that judge calls.
+    pub class: Option<Class>,
+    /// How the call introduced an error, for styles that judge calls.
+    pub finding: Option<Finding>,
 }
 
 /// What is wrong with a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// The failing row, by its number in [`Judged::rows`].
+    /// The row that shows it, by its number in [`Judged::rows`].
     pub row: usize,
-    /// The limit with which the row would not fail, for styles that know limits; nothing, where none is wide enough.
-    pub needed: Option<f64>,
-    /// The limit of the row's own dtypes.
-    pub limit: f64,
     /// What happened.
     pub kind: FindingKind,
     /// The entry that shows it, by its name in the target, or in the golden where the target lacks it.
@@ -117,6 +141,23 @@ pub struct Finding {
     pub why: String,
     /// How sure this is, from 0 to 1.
     pub confidence: f64,
+    /// How large the error is, where it was measured.
+    pub measure: Option<Measure>,
+    /// How many later calls inherited the error.
+    pub downstream: u64,
+    /// Whether the error came up in the backward pass.
+    pub in_backward: bool,
+}
+
+/// The size of an error, relative.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measure {
+    /// The error.
+    pub error: f64,
+    /// What rounding and the arguments explain.
+    pub floor: f64,
+    /// The largest error among the arguments.
+    pub arguments: f64,
 }
 
 /// What happened at a call.

@@ -210,6 +210,14 @@ impl Rank {
             .map_err(|error| error.in_file(&path))
     }
 
+    /// The file that the elements of a tensor are in, where they have one of their own. It may be missing.
+    pub fn tensor_file(&self, entry: &TensorEntry) -> Option<PathBuf> {
+        match &entry.data {
+            Data::File(name) => Some(self.source.data_folder()?.join(name)),
+            _ => None,
+        }
+    }
+
     /// What the run says of its own capture; nothing of a dump of another tool. A ledger that cannot be read is among
     /// the problems once it was asked for.
     pub fn ledger(&self) -> Option<Ledger> {

@@ -7,6 +7,7 @@ use pyo3::exceptions::{PyImportError, PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
+use ulpscope_cli::compare::explanation;
 use ulpscope_cli::compare::result_json::{RankExtras, agreement_word, document, summary_value};
 use ulpscope_cli::compare::{Compared, MappingFiles, MemoryOutputs, MemorySink, Request, execute};
 use ulpscope_compare::{Agreement, CompareError, NoProgress, RankResult, Row};
@@ -27,9 +28,9 @@ pub(crate) struct Comparison {
     rows: PyOnceLock<Py<PyList>>,
 }
 
-/// The first call at which two runs stop agreeing.
+/// A call that introduced an error.
 #[pyclass(frozen, module = "ulpscope", get_all)]
-pub(crate) struct FirstDivergence {
+pub(crate) struct Divergence {
     call: String,
     golden_call: Option<String>,
     module: Option<String>,
@@ -42,14 +43,19 @@ pub(crate) struct FirstDivergence {
     stack: Vec<String>,
     step: Option<u64>,
     rank: String,
+    error: Option<f64>,
+    floor: Option<f64>,
+    downstream: u64,
+    direction: &'static str,
 }
 
 /// Compares two dumps: target, the side under suspicion, with golden, the side trusted. Each is the path of whatever
 /// a tool left: a dump's folder, a step or rank of it, a dump.json, a .pkl, a folder of tensors, a checkpoint.
+/// noise is a second golden run: what differs as much between it and golden is no finding.
 #[pyfunction]
 #[pyo3(signature = (
     target, golden, *, style = "native", r#match = None, step = None, rank = None, data_mapping = None,
-    cell_mapping = None, layer_mapping = None
+    cell_mapping = None, layer_mapping = None, noise = None
 ))]
 #[expect(clippy::too_many_arguments, reason = "one for each keyword of the Python function")]
 pub(crate) fn compare(
@@ -63,6 +69,7 @@ pub(crate) fn compare(
     data_mapping: Option<PathBuf>,
     cell_mapping: Option<PathBuf>,
     layer_mapping: Option<PathBuf>,
+    noise: Option<PathBuf>,
 ) -> PyResult<Comparison> {
     let wrong = |error: String| PyValueError::new_err(error);
     let request = Request {
@@ -72,6 +79,7 @@ pub(crate) fn compare(
         matching: r#match.map(|word| word.parse().map_err(|error| wrong(format!("{error}")))).transpose()?,
         mapping: MappingFiles { data: data_mapping, cell: cell_mapping.map(Some), layer: layer_mapping },
         stack_column: false,
+        noise,
         select: Select { steps: Numbers::list(step), ranks: Numbers::list(rank) },
     };
     let compared = py.detach(|| execute(request, &MemoryOutputs, &NoProgress)).map_err(to_python)?;
@@ -161,22 +169,17 @@ impl Comparison {
 
     /// The first call at which the two stop agreeing, if they do.
     #[getter]
-    fn first_divergence(&self) -> Option<FirstDivergence> {
+    fn first_divergence(&self) -> Option<Divergence> {
         let (rank, first) = self.compared.first_divergence()?;
-        Some(FirstDivergence {
-            call: first.call.clone(),
-            golden_call: first.golden_call.clone(),
-            module: first.module.clone(),
-            code: first.code.clone(),
-            kind: first.finding.kind.words().to_owned(),
-            entry: first.finding.entry.clone(),
-            why: first.finding.why.clone(),
-            confidence: first.finding.confidence,
-            line: first.line,
-            stack: first.stack.clone(),
-            step: rank.step,
-            rank: rank.target.clone(),
-        })
+        Some(Divergence::of(rank, first))
+    }
+
+    /// Every call that introduced an error, in order of steps, ranks and execution.
+    #[getter]
+    fn divergences(&self) -> Vec<Divergence> {
+        let ranks = self.compared.ranks.iter();
+        let found = ranks.filter_map(|rank| Some((rank, &rank.result.as_ref().ok()?.0.divergences)));
+        found.flat_map(|(rank, all)| all.iter().map(|one| Divergence::of(rank, one))).collect()
     }
 
     /// The numbers over all ranks.
@@ -212,6 +215,11 @@ impl Comparison {
     fn notes(&self) -> Vec<String> {
         let of_ranks = self.compared.outcomes().flat_map(|outcome| &outcome.notes);
         self.compared.notes.iter().chain(of_ranks).cloned().collect()
+    }
+
+    /// What broke, where, how large, what it did, how sure, what could not be seen and what to do next, in words.
+    fn explain(&self) -> String {
+        explanation::explain(&self.compared).to_string()
     }
 
     /// Writes the rows as .csv.
@@ -270,10 +278,34 @@ impl Comparison {
     }
 }
 
+impl Divergence {
+    fn of<S>(rank: &RankResult<S>, found: &ulpscope_compare::Divergence) -> Divergence {
+        let finding = &found.finding;
+        Divergence {
+            call: found.call.clone(),
+            golden_call: found.golden_call.clone(),
+            module: found.module.clone(),
+            code: found.code.clone(),
+            kind: finding.kind.words().to_owned(),
+            entry: finding.entry.clone(),
+            why: finding.why.clone(),
+            confidence: finding.confidence,
+            line: found.line,
+            stack: found.stack.clone(),
+            step: rank.step,
+            rank: rank.target.clone(),
+            error: finding.measure.map(|measure| measure.error),
+            floor: finding.measure.map(|measure| measure.floor),
+            downstream: finding.downstream,
+            direction: if finding.in_backward { "backward" } else { "forward" },
+        }
+    }
+}
+
 #[pymethods]
-impl FirstDivergence {
+impl Divergence {
     fn __repr__(&self) -> String {
-        format!("<FirstDivergence: {} at {}: {}>", self.kind, self.call, self.why)
+        format!("<Divergence: {} at {}: {}>", self.kind, self.call, self.why)
     }
 }
 

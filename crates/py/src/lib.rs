@@ -27,7 +27,7 @@ mod _core {
     #[pymodule_export]
     use crate::command::run_command;
     #[pymodule_export]
-    use crate::compare::{Comparison, FirstDivergence, compare};
+    use crate::compare::{Comparison, Divergence, compare};
     #[pymodule_export]
     use crate::diff::{Diff, ElementDiff, diff};
     #[pymodule_export]

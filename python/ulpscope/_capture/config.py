@@ -28,7 +28,9 @@ MAX_CONFIG_BYTES = 1 << 20
 
 # Common keys that are settings of ours by the same name; those of the second line are ours alone.
 _SAME = frozenset({"dump_path", "rank", "step", "level", "custom_op_namespaces"})
-_OURS = frozenset({"skip_scalars", "skip_ints", "layers", "max_bytes", "max_calls", "strict", "init_step"})
+_OURS = frozenset(
+    {"skip_scalars", "skip_ints", "layers", "max_bytes", "max_calls", "strict", "init_step", "jitter"}
+)
 _COMMON = (
     _SAME
     | _OURS

@@ -17,6 +17,7 @@ from torch.nn.parameter import is_lazy
 from ulpscope._capture import models, modes, wrappers
 from ulpscope._capture.collectives import add_collectives
 from ulpscope._capture.compiled import CompiledRegions
+from ulpscope._capture.jitter import Jitter
 from ulpscope._capture.operators import OperatorMode
 from ulpscope._capture.patches import Patches
 from ulpscope._capture.ranks import add_process_group
@@ -38,8 +39,15 @@ _OTHERS_UNSEEN = (
 class Installation:
     """Puts the recorder between a program and torch, and takes it away again."""
 
-    def __init__(self, settings: Settings, recorder: Recorder, on_rank: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        recorder: Recorder,
+        on_rank: Callable[[], None],
+        jitter: Jitter | None = None,
+    ) -> None:
         self._recorder = recorder
+        self._jitter = jitter
         self._on_rank = on_rank
         self._layers = settings.layers
         self._sees_apis = settings.level in ("L1", "mix")
@@ -77,6 +85,8 @@ class Installation:
         if self._tracks_modules:
             discover = self._discover if model is None else None
             wrappers.add_modules(self._patches, self._recorder, switch, discover)
+        if self._jitter is not None:
+            self._jitter.add_arguments(self._patches, discovers=model is None)
         if self._sees_apis:
             wrappers.add_operators(self._patches, self._recorder)
             wrappers.add_engine(self._patches, self._with_mode)

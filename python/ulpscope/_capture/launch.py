@@ -226,6 +226,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-bytes", metavar="SIZE", help="stop recording at this size, as in 500M or 10G")
     add("--max-calls", metavar="N", type=int, help="stop recording after this many calls")
     add = parser.add_argument_group("other").add_argument
+    add(
+        "--jitter",
+        metavar="SEED",
+        type=int,
+        help="measure noise: move parameters, buffers and inputs by one unit in the last place; "
+        "what the script learns meanwhile is thrown away",
+    )
     add("--config", metavar="FILE", help="a config.json as msprobe has it; the flags here count first")
     add(
         "--strict",

@@ -77,6 +77,11 @@ class Patches:
         """Has ``owner.name`` replaced from the next ``install`` on."""
         self._wanted.append((owner, name, replacement))
 
+    def standing(self, owner: Any, name: str) -> Any:
+        """What will be ``owner.name`` with everything added so far, for a replacement that calls it."""
+        added = [new for one, other, new in self._wanted if one is owner and other == name]
+        return added[-1] if added else getattr(owner, name)
+
     def add_everywhere(
         self, replacements: Iterable[tuple[Any, Any]], besides: Callable[[Any, Any], bool] | None = None
     ) -> None:

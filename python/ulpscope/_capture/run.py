@@ -21,6 +21,7 @@ from typing import Any
 from ulpscope._capture import folders, models, ranks, seed, stacks, tensors, turns, values
 from ulpscope._capture.functions import Functions
 from ulpscope._capture.installation import CustomApis, Installation
+from ulpscope._capture.jitter import Jitter
 from ulpscope._capture.saving import Savings
 from ulpscope._capture.settings import Settings, SettingsError
 from ulpscope._core import Recorder
@@ -64,7 +65,8 @@ class Run:
         self._settings = settings
         self._model = model
         self._recorder = Recorder(_Front(), settings)
-        self._installation = Installation(settings, self._recorder, self._joined_group)
+        self._jitter = None if settings.jitter is None else Jitter(settings.jitter, self._recorder.note)
+        self._installation = Installation(settings, self._recorder, self._joined_group, self._jitter)
         self._savings = Savings(self._recorder)
         self._custom: CustomApis = {}
         self._step = settings.init_step
@@ -231,7 +233,10 @@ class Run:
             try:
                 self.stop()
             finally:
-                self._end_recording()
+                try:
+                    self._end_recording()
+                finally:
+                    self._end_jitter()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -332,6 +337,7 @@ class Run:
         wanted = self._started and self._is_wanted()
         if wanted and self._aside is None:
             self._aim()
+            self._begin_jitter()
             if not self._installation.installed and self._settings.level != "debug":
                 self._install()
         elif self._installation.installed or self._aside is not None or self._settings.level == "debug":
@@ -353,7 +359,25 @@ class Run:
             self._started = False
             self._recorder.stop()
             turns.end(self)
+            self._end_jitter()
             raise
+
+    def _begin_jitter(self) -> None:
+        """Moves the inputs of the model, if that was asked for. They stay so until the capture is closed."""
+        if self._jitter is None:
+            return
+        try:
+            self._jitter.begin(self._model)
+        except BaseException:
+            self._started = False
+            self._recorder.stop()
+            turns.end(self)
+            self._end_jitter()
+            raise
+
+    def _end_jitter(self) -> None:
+        if self._jitter is not None:
+            self._jitter.end()
 
     def _reinstall(self) -> None:
         if self._installation.installed:

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
+from ulpscope._capture.seed import MAX_SEED
+
 Task = Literal["statistics", "tensor", "structure"]
 Level = Literal["L0", "L1", "mix", "L2", "debug"]
 Digest = Literal["md5", "xxh3"]
@@ -92,6 +94,8 @@ class Settings:
     strict: bool = False
     """Whether a failure to record raises instead of being noted in the ledger."""
     init_step: int = 0
+    jitter: int | None = None
+    """Moves the model's inputs by one unit in the last place, up or down as this seed says; None: not."""
     custom_op_namespaces: tuple[str, ...] = ("_C_ascend",)
 
     def __post_init__(self) -> None:
@@ -296,6 +300,14 @@ def _init_step(key: str, value: object) -> int:
     return value
 
 
+def _seed(key: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if not _is_int(value) or not 0 <= value <= MAX_SEED:
+        raise _wrong(key, value, f"a seed from 0 to {MAX_SEED}, or None")
+    return value
+
+
 _CHECKS: dict[str, Callable[[str, object], object]] = {
     "dump_path": _path,
     "task": _one_of(*TASKS),
@@ -316,5 +328,6 @@ _CHECKS: dict[str, Callable[[str, object], object]] = {
     "max_calls": _limit,
     "strict": _flag,
     "init_step": _init_step,
+    "jitter": _seed,
     "custom_op_namespaces": _namespaces,
 }

@@ -81,6 +81,11 @@ pub(crate) struct CompareArgs {
     #[arg(long = "match", value_name = "HOW")]
     pub(crate) matching: Option<Matching>,
 
+    /// A second golden run (other thread count, kernel or seed, or recorded with jitter): what differs as much
+    /// between it and GOLDEN is noise
+    #[arg(long, value_name = "DUMP")]
+    pub(crate) noise: Option<PathBuf>,
+
     /// Steps to compare, such as 0,2,4-6 [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) step: Option<Numbers>,
@@ -149,6 +154,7 @@ const EXAMPLES: &str = "\
 Examples:
   ulpscope compare npu_dump/ gpu_dump/ -o result/
   ulpscope compare npu_dump/step0 gpu_dump/step0 --rank 0-7 --format xlsx,json -o result/
+  ulpscope compare npu_dump/ gpu_dump/ --noise gpu_dump_again/
   ulpscope compare ported.safetensors original.safetensors
   ulpscope compare npu/dump.pkl cpu/dump.pkl --style ptdbg -o result/
   ulpscope compare -tp npu_dump/step0 -gp gpu_dump/step0 -o result/      (as msprobe)

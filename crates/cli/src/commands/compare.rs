@@ -76,6 +76,7 @@ impl From<CompareArgs> for Compare {
                     layer: args.layer_mapping,
                 },
                 stack_column: args.stack_mode,
+                noise: args.noise,
                 select: Select { steps: chosen(args.step), ranks: chosen(args.rank) },
             },
             output,
@@ -138,7 +139,7 @@ impl Compare {
         let several = compared.ranks.len() > 1;
         for rank in &compared.ranks {
             let Ok((outcome, _)) = &rank.result else { continue };
-            if let Some(text) = advisor::text(self.request.style, outcome) {
+            if let Some(text) = advisor::text(compared, rank, outcome) {
                 let label = rank_label(rank, several).replace(' ', "_");
                 let name = if label.is_empty() { "advisor".to_owned() } else { format!("advisor_{label}") };
                 write(outputs.path(&name, "txt"), text);

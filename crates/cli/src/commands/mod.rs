@@ -3,6 +3,7 @@
 pub(crate) mod compare;
 pub(crate) mod convert;
 pub(crate) mod diff;
+pub(crate) mod explain;
 pub(crate) mod ls;
 pub(crate) mod merge;
 pub(crate) mod run;

@@ -9,7 +9,7 @@ pub(crate) fn document<S>(compared: &Compared<S>) -> Value {
     let mut ranks = Map::new();
     for (position, rank) in compared.ranks.iter().enumerate() {
         let Ok((outcome, _)) = &rank.result else { continue };
-        let Some(first) = &outcome.first_divergence else { continue };
+        let Some(first) = outcome.first_divergence() else { continue };
         let number = rank.target.trim_start_matches(|c: char| !c.is_ascii_digit());
         let number = if number.is_empty() { position.to_string() } else { number.to_owned() };
         let step = rank.step.filter(|_| compared.ranks.len() > 1).map(|step| format!("step_{step}_"));

@@ -3,22 +3,26 @@
 //! ```text
 //! Request ──► Dump, Dump ──► pairs of ranks ──► Style ──► rows ──► Outputs (files, or memory)
 //!                                                    └──► Compared ──► terminal, result.json, advisor.txt
+//!                                                                 └──► explanation, in words, in all of these
 //! ```
 
 pub(crate) mod advisor;
 pub(crate) mod diff_analyze;
+mod experiment;
+pub mod explanation;
 pub(crate) mod files;
 mod memory;
 pub mod result_json;
 mod style_name;
 pub(crate) mod summary;
+mod unseen;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use ulpscope_compare::{
-    Agreement, CompareError, Counts, Matching, Outputs, Paired, Progress, RankResult, Side, agreement,
-    compare_dumps, pair_ranks,
+    Agreement, ClassCounts, CompareError, Counts, Matching, Outputs, Paired, Progress, RankResult, Side,
+    agreement, compare_dumps, pair_ranks,
 };
 use ulpscope_dump::{Dump, Error, Problems, Select};
 
@@ -40,6 +44,8 @@ pub struct Request {
     pub mapping: MappingFiles,
     /// Whether msprobe 1.x rows get a column with the stack.
     pub stack_column: bool,
+    /// A second golden run, by which noise is measured.
+    pub noise: Option<PathBuf>,
     /// Which steps and ranks.
     pub select: Select,
 }
@@ -72,10 +78,23 @@ pub fn execute<O: Outputs>(
     let target = Dump::open(&request.target, &request.select)?;
     let golden = Dump::open(&request.golden, &request.select)?;
     let style = request.style()?;
-    let pairs = pair_ranks(&target, &golden);
+    let noise = request.noise.as_ref().map(|path| Dump::open(path, &request.select)).transpose()?;
+    let mut pairs = pair_ranks(&target, &golden);
+    let mut unmeasured = noise.as_ref().map(|noise| pairs.with_noise(noise, &golden)).unwrap_or_default();
     let ranks = compare_dumps(style.as_ref(), &pairs.pairs, outputs, progress);
     let mut problems = target.problems.clone();
     problems.extend(golden.problems.clone());
+    if let (Some(noise), Some(path)) = (&noise, &request.noise) {
+        problems.extend(noise.problems.clone());
+        if !unmeasured.is_empty() && pairs.pairs.iter().all(|pair| pair.noise.is_none()) {
+            problems.note(format!(
+                "--noise {}: none of its steps and ranks is one of the golden's that were compared: expected a second run \
+                 of the same steps and ranks; verdicts are drawn without it",
+                path.display()
+            ));
+        }
+        unmeasured.extend(noise.notes.clone());
+    }
     let verdict = agreement(&ranks, pairs.lone.len(), !problems.is_empty());
     Ok(Compared {
         request,
@@ -83,7 +102,7 @@ pub fn execute<O: Outputs>(
         ranks,
         lone_ranks: pairs.lone,
         problems,
-        notes: [target.notes, golden.notes].concat(),
+        notes: [target.notes, golden.notes, unmeasured].concat(),
         seconds: start.elapsed().as_secs_f64(),
     })
 }
@@ -107,11 +126,21 @@ impl<S> Compared<S> {
     }
 
     /// The first divergence of the first rank that has one.
-    pub fn first_divergence(&self) -> Option<(&RankResult<S>, &ulpscope_compare::FirstDivergence)> {
+    pub fn first_divergence(&self) -> Option<(&RankResult<S>, &ulpscope_compare::Divergence)> {
         self.ranks.iter().find_map(|rank| {
             let (outcome, _) = rank.result.as_ref().ok()?;
-            Some((rank, outcome.first_divergence.as_ref()?))
+            Some((rank, outcome.first_divergence()?))
         })
+    }
+
+    /// Calls by class, over all ranks; nothing in a style that judges rows.
+    pub fn classes(&self) -> Option<ClassCounts> {
+        let mut of_ranks = self.outcomes().filter_map(|outcome| outcome.classes);
+        let first = of_ranks.next()?;
+        Some(of_ranks.fold(first, |mut all, more| {
+            all.add(&more);
+            all
+        }))
     }
 
     /// How calls were put together, over all ranks.

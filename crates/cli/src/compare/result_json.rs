@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 use ulpscope_compare::{
-    Agreement, Counts, FirstDivergence, Matching, Partnerless, RankOutcome, RankResult, Row, Side,
+    Agreement, ClassCounts, Counts, Divergence, Matching, Partnerless, RankOutcome, RankResult, Row, Side,
 };
 
+use super::explanation::explain;
 use super::{Compared, StyleName};
 
 /// Changes when a program that reads the file would have to.
@@ -40,6 +41,8 @@ pub fn document<'a, S>(compared: &'a Compared<S>, extras: impl Fn(usize, &'a S) 
         },
         "target": request.target.display().to_string(),
         "golden": request.golden.display().to_string(),
+        "explanation": explain(compared).to_string(),
+        "noise": request.noise.as_ref().map(|path| path.display().to_string()),
         "summary": summary_value(compared),
         "first_divergence": compared.first_divergence().map(|(rank, first)| {
             let mut value = divergence_value(first);
@@ -84,7 +87,13 @@ pub fn summary_value<S>(compared: &Compared<S>) -> Value {
         json!(compared.outcomes().fold(0u64, |sum, one| sum.saturating_add(one.bytes))),
     );
     summary.insert("ranks".to_owned(), json!(compared.ranks.len()));
+    summary.insert("classes".to_owned(), json!(compared.classes().as_ref().map(classes_map)));
     Value::Object(summary)
+}
+
+/// Calls by class, each by its name.
+fn classes_map(classes: &ClassCounts) -> Map<String, Value> {
+    classes.iter().map(|(class, calls)| (class.words().to_owned(), json!(calls))).collect()
 }
 
 fn counts_map(counts: &Counts) -> Map<String, Value> {
@@ -98,19 +107,26 @@ fn counts_map(counts: &Counts) -> Map<String, Value> {
     fields.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
 }
 
-/// A first divergence.
-pub fn divergence_value(first: &FirstDivergence) -> Map<String, Value> {
+/// A divergence.
+pub fn divergence_value(first: &Divergence) -> Map<String, Value> {
     let value = json!({
         "call": first.call,
         "golden_call": first.golden_call,
         "module": first.module,
         "code": first.code,
+        "golden_code": first.golden_code,
         "kind": first.finding.kind.words(),
         "entry": first.finding.entry,
+        "source": first.exhibit.source,
         "why": first.finding.why,
         "confidence": first.finding.confidence,
         "line": first.line,
         "stack": first.stack,
+        "direction": if first.finding.in_backward { "backward" } else { "forward" },
+        "error": first.finding.measure.map(|measure| measure.error),
+        "floor": first.finding.measure.map(|measure| measure.floor),
+        "arguments": first.finding.measure.map(|measure| measure.arguments),
+        "downstream": first.finding.downstream,
     });
     match value {
         Value::Object(fields) => fields,
@@ -147,9 +163,12 @@ fn outcome_map(outcome: &RankOutcome) -> Map<String, Value> {
     let lone =
         |lone: &Partnerless| json!({ "side": lone.side.word(), "name": lone.name, "reason": lone.reason });
     let failing = outcome.failing.iter().map(|call| json!({ "call": call.name, "rows": call.rows }));
-    let first = outcome.first_divergence.as_ref().map(|first| Value::Object(divergence_value(first)));
+    let divergences: Vec<Map<String, Value>> = outcome.divergences.iter().map(divergence_value).collect();
     fields.insert("bytes".to_owned(), json!(outcome.bytes));
-    fields.insert("first_divergence".to_owned(), json!(first));
+    fields.insert("first_divergence".to_owned(), json!(divergences.first()));
+    fields.insert("divergences".to_owned(), json!(divergences));
+    fields.insert("divergence_count".to_owned(), json!(outcome.divergence_count));
+    fields.insert("classes".to_owned(), json!(outcome.classes.as_ref().map(classes_map)));
     fields.insert("failing_calls".to_owned(), json!(outcome.failing_calls));
     fields.insert("failing".to_owned(), failing.collect());
     fields.insert("partnerless".to_owned(), outcome.partnerless.iter().map(lone).collect());

@@ -141,6 +141,14 @@ impl Request {
             );
             Err(Error::whole(Fault::Unsupported(fault)))
         };
+        if self.noise.is_some() {
+            let fault = format!(
+                "--noise is for the native style, and {} judges each row by the fixed limits of its tool; use --style \
+                 native, or leave --noise out",
+                self.style
+            );
+            return Err(Error::whole(Fault::Unsupported(fault)));
+        }
         if let Some(matching) = self.matching.filter(|matching| !ways.contains(matching)) {
             let ways: Vec<String> = ways.iter().map(ToString::to_string).collect();
             return refused(format!("--match {matching}"), format!("--match {} or none", ways.join(" or ")));

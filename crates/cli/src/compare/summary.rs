@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 
-use ulpscope_compare::{Agreement, FirstDivergence, Side};
-use ulpscope_report::{Align, Cell, Emphasis, Record, Table, format_number};
+use ulpscope_compare::{Agreement, ClassCounts, Side};
+use ulpscope_report::{Align, Cell, Emphasis, Record, Table};
 
+use super::explanation::explain;
 use super::{Compared, StyleName, rank_label};
 use crate::output::Output;
 
@@ -18,6 +19,7 @@ pub(crate) fn show<S>(compared: &Compared<S>, files: &[PathBuf], output: &mut Ou
     let mut lines = vec![("verdict", Cell::text(verdict(compared)))];
     lines.push(("rows", Cell::text(rows(compared))));
     lines.push(("calls", Cell::text(calls(compared))));
+    lines.extend(compared.classes().map(|classes| ("classes", Cell::text(by_class(&classes)))));
     let bytes: u64 = compared.outcomes().fold(0, |sum: u64, outcome| sum.saturating_add(outcome.bytes));
     lines.push(("time", Cell::text(time(compared.seconds, bytes))));
     if compared.problem_count() > 0 {
@@ -28,9 +30,11 @@ pub(crate) fn show<S>(compared: &Compared<S>, files: &[PathBuf], output: &mut Ou
         lines.push(("problems", Cell::text(text)));
     }
     output.table(&Table::of_record("", &Record::new(lines)))?;
-    if let Some((rank, first)) = compared.first_divergence() {
-        let label = rank_label(rank, compared.ranks.len() > 1);
-        output.table(&divergence(&label, first))?;
+    // What agrees in full needs no words; what could not be seen is told on standard error.
+    if compared.first_divergence().is_some() {
+        for line in explain(compared).lines(false) {
+            output.line(&line)?;
+        }
     }
     if compared.ranks.len() > 1 {
         output.table(&ranks(compared))?;
@@ -106,34 +110,19 @@ fn calls<S>(compared: &Compared<S>) -> String {
     format!("{paired}; only in target {target}, only in golden {golden}")
 }
 
+/// The classes that occur.
+fn by_class(classes: &ClassCounts) -> String {
+    let occurring = classes.iter().filter(|(_, calls)| *calls > 0);
+    let words: Vec<String> = occurring.map(|(class, calls)| format!("{calls} {}", class.words())).collect();
+    words.join(", ")
+}
+
 fn time(seconds: f64, bytes: u64) -> String {
     if bytes == 0 {
         return format!("{seconds:.2} s");
     }
     let gigabytes = bytes as f64 / 1e9;
     format!("{seconds:.2} s, {gigabytes:.3} GB of tensors, {:.2} GB/s", gigabytes / seconds.max(1e-9))
-}
-
-fn divergence(label: &str, first: &FirstDivergence) -> Table {
-    let title =
-        if label.is_empty() { "first divergence".to_owned() } else { format!("first divergence ({label})") };
-    let mut fields = vec![("call", Cell::text(first.call.as_str()))];
-    if first.golden_call.as_deref().is_some_and(|golden| golden != first.call) {
-        fields.push(("in golden", Cell::maybe(first.golden_call.as_deref(), Cell::text)));
-    }
-    fields.push(("kind", Cell::text(first.finding.kind.words())));
-    fields.push(("entry", Cell::text(first.finding.entry.as_str())));
-    fields.push(("why", Cell::text(first.finding.why.as_str())));
-    if first.finding.confidence > 0.0 {
-        fields.push((
-            "confidence",
-            Cell::text(format_number((first.finding.confidence * 100.0).round() / 100.0)),
-        ));
-    }
-    fields.extend(first.module.as_deref().map(|module| ("module", Cell::text(module))));
-    fields.extend(first.code.as_deref().map(|code| ("code", Cell::text(code))));
-    fields.push(("csv line", Cell::count(first.line)));
-    Table::of_record(title, &Record::new(fields))
 }
 
 /// The ranks, worst first.
@@ -165,7 +154,7 @@ fn ranks<S>(compared: &Compared<S>) -> Table {
                 table.push(cells.collect(), Emphasis::Bad);
             }
             Ok((outcome, _)) => {
-                let first = outcome.first_divergence.as_ref().map(|first| first.call.as_str());
+                let first = outcome.first_divergence().map(|first| first.call.as_str());
                 let emphasis = if outcome.counts.failed > 0 { Emphasis::Bad } else { Emphasis::Plain };
                 let cells = vec![
                     label,

@@ -8,11 +8,21 @@ use super::verdict::emphasis;
 use crate::style::{Row, Verdict};
 
 /// Heading and meaning of each column, in order.
-pub const COLUMNS: [(&str, &str); 46] = [
+pub const COLUMNS: [(&str, &str); 48] = [
     ("call", "the call, by its name in the target"),
     ("entry", "the argument or result: role and position"),
-    ("verdict", "equal, close, differs, not finite, both NaN, only in target, only in golden, not compared"),
+    (
+        "verdict",
+        "equal, noise, inherited, differs, not finite, both NaN, only in target, only in golden, not compared; on the \
+         row that shows that its call introduced an error, the call's class",
+    ),
     ("why", "the reason of the verdict"),
+    (
+        "class",
+        "what became of the call: equal, noise, inherited, diverged here, origin differs, non-finite born here, \
+         different program, not comparable",
+    ),
+    ("expected", "the rel_l2 that rounding and the arguments explain; on the row that shows most"),
     ("basis", "what was compared: elements, statistics, digest or value"),
     ("how", "how the two were put together: exact, shape, fuzzy, aligned, mapped or order of arguments"),
     ("target_name", "the entry's name in the target"),
@@ -57,6 +67,15 @@ pub const COLUMNS: [(&str, &str); 46] = [
     ("code", "the line of code that made the call; on the first row of a call"),
 ];
 
+/// Where in a row stands what is said of it in the end.
+pub(super) const ENTRY: usize = 1;
+pub(super) const VERDICT: usize = 2;
+pub(super) const WHY: usize = 3;
+pub(super) const CLASS: usize = 4;
+pub(super) const EXPECTED: usize = 5;
+pub(super) const TARGET_NAME: usize = 8;
+pub(super) const GOLDEN_NAME: usize = 9;
+
 /// What a row is made of.
 #[derive(Default)]
 pub(super) struct Line<'a> {
@@ -79,6 +98,8 @@ impl Line<'_> {
             entry.map_or(Cell::Missing, |entry| Cell::text(position(entry))),
             Cell::text(word),
             text(why),
+            Cell::Missing,
+            Cell::Missing,
             self.measured.map_or(Cell::Missing, |measured| Cell::text(measured.basis.word())),
             text(self.how),
         ]);

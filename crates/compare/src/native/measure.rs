@@ -62,37 +62,23 @@ pub(super) struct Measured {
     pub(super) problems: Vec<String>,
 }
 
-/// Where the norm stands among [`Numbers`].
-const NORM: usize = 3;
-
-/// Whether two entries agree.
+/// How two entries are related, before it is judged.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum State {
     /// The same, bit by bit or as recorded.
     Equal,
-    /// Within what rounding explains; how much of the limit was used.
-    Close(f64),
-    /// Beyond it.
-    Far(Miss),
-    /// Not to be laid over each other, or another value: why.
-    Different(String),
+    /// Numbers that are not the same.
+    Apart,
+    /// Exact values that are not the same: in what.
+    Differs(String),
+    /// Not to be laid over each other: why.
+    Unlike(String),
     /// NaN or infinite on one side only; how many elements.
     NonFinite(u64),
-    /// In agreement, as far as there is anything to say: NaN at the same places on both sides; how many elements.
+    /// NaN at the same places on both sides, and all else equal; how many elements.
     BothNan(u64),
     /// Nothing to compare: why.
     Unknown(String),
-}
-
-/// By how much two tensors miss each other.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Miss {
-    /// How many times the limit.
-    pub(super) times: f64,
-    /// The error as a whole, per element.
-    pub(super) error: f64,
-    /// The error of the worst element, beyond what its own size allows.
-    pub(super) element: f64,
 }
 
 /// Measures two entries.
@@ -104,36 +90,6 @@ pub(super) fn measure(target: (&Rank, &Entry), golden: (&Rank, &Entry)) -> Measu
 }
 
 impl Measured {
-    /// The size of golden's elements, as far as it was recorded or measured.
-    pub(super) fn golden_size(&self, count: Option<u64>) -> f64 {
-        let measured = self.comparison.as_ref().map(|comparison| {
-            let distances = &comparison.distances;
-            if distances.rel_l2 > 0.0 && distances.rel_l2.is_finite() {
-                distances.euclid / distances.rel_l2 / (distances.finite as f64).sqrt()
-            } else {
-                0.0
-            }
-        });
-        let recorded = match (self.golden[NORM], count) {
-            (Some(norm), Some(count)) if count > 0 && norm.is_finite() => norm / (count as f64).sqrt(),
-            _ => 0.0,
-        };
-        measured.unwrap_or(0.0).max(recorded)
-    }
-
-    /// Takes an error for rounding that is no larger than that of the other gradients of a module's parameters. What
-    /// cancels out, as the gradient of a bias in front of a normalisation does, is as far off as what it was computed
-    /// from.
-    pub(super) fn allow_for(&mut self, size: f64) {
-        let allowed = size * self.limit;
-        if let State::Far(Miss { error, element, .. }) = self.state
-            && error <= allowed
-            && element <= ELEMENT_FACTOR * allowed
-        {
-            self.state = State::Close(1.0);
-        }
-    }
-
     /// Whether nothing can be said of a tensor that should have been judged.
     pub(super) fn is_undecided(&self, entry: &Entry) -> bool {
         let is_tensor = matches!(entry.content, Content::Tensor(_));
@@ -184,7 +140,7 @@ fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry))
         let shapes = format!("shape {one:?} against {other:?}");
         // Statistics of a transposed tensor are those of the tensor, and would hide it.
         if target.1.count() != golden.1.count() || is_permuted(one, other) {
-            measured.state = State::Different(shapes);
+            measured.state = State::Unlike(shapes);
             return measured;
         }
         measured.reshaped = Some(shapes);
@@ -204,11 +160,11 @@ fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry))
         measured.state =
             match (one == other, measured.target == [None; 4], measured.target == measured.golden) {
                 (true, ..) => State::Equal,
-                (false, true, _) => State::Different("digest".to_owned()),
+                (false, true, _) => State::Differs("digest".to_owned()),
                 (false, false, true) => {
                     State::Unknown("digests differ and statistics do not: dump tensors".to_owned())
                 }
-                (false, false, false) => return measured.by_statistics(dtypes, golden.1.count()),
+                (false, false, false) => return measured.by_statistics(dtypes),
             };
         return measured;
     }
@@ -222,7 +178,7 @@ fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry))
         };
         return measured;
     }
-    measured.by_statistics(dtypes, golden.1.count())
+    measured.by_statistics(dtypes)
 }
 
 /// Whether two different shapes have the same dimensions in another order.
@@ -255,13 +211,13 @@ fn nonsense(rank: &Rank, entry: &TensorEntry) -> Vec<String> {
 }
 
 impl Measured {
-    fn by_statistics(mut self, dtypes: (Option<DType>, Option<DType>), count: Option<u64>) -> Measured {
+    fn by_statistics(mut self, dtypes: (Option<DType>, Option<DType>)) -> Measured {
         self.basis = Basis::Statistics;
         if dtypes.0.is_none() || dtypes.1.is_none() {
             // A dtype we cannot read is taken for the commonest: its statistics are numbers like any other.
             self.limit = limit(DType::F32, DType::F32);
         }
-        self.state = compare_statistics(&self.target, &self.golden, self.limit, count);
+        self.state = compare_statistics(&self.target, &self.golden, self.limit);
         self
     }
 
@@ -276,7 +232,7 @@ impl Measured {
             reading::read(tensors.0, tensors.1, |reading| errors(&target, &golden, tolerance, reading));
         match measured {
             Ok(comparison) => {
-                self.state = judge_elements(&comparison, limit);
+                self.state = relation(&comparison, limit);
                 self.comparison = Some(Box::new(comparison));
             }
             Err(mismatch) => {
@@ -287,56 +243,32 @@ impl Measured {
                         self.reshaped = Some(shapes);
                         self.compare_elements((&one, &other));
                     }
-                    _ => self.state = State::Different(shapes),
+                    _ => self.state = State::Unlike(shapes),
                 }
             }
         }
     }
 }
 
-/// Near as a whole, and in every element: a norm alone misses a single wrong element, and the largest error alone
-/// says nothing about many small ones.
-fn judge_elements(comparison: &Comparison, limit: f64) -> State {
+fn relation(comparison: &Comparison, limit: f64) -> State {
     let distances = &comparison.distances;
     let non_finite = &distances.non_finite;
     if non_finite.mismatched > 0 {
         return State::NonFinite(non_finite.mismatched);
     }
-    // Infinities at the same places are values like any other: a mask of attention is full of them. NaN is not.
-    let state = judge_finite(comparison, limit);
-    match state {
-        State::Equal | State::Close(_) if non_finite.both_nan > 0 => State::BothNan(non_finite.both_nan),
-        state => state,
+    if distances.max_abs > 0.0 && limit == 0.0 {
+        return State::Differs(format!("{} of {} elements", comparison.over_tolerance, distances.count));
+    }
+    match distances.max_abs > 0.0 {
+        true => State::Apart,
+        // Infinities at the same places are values like any other: a mask of attention is full of them. NaN is not.
+        false if non_finite.both_nan > 0 => State::BothNan(non_finite.both_nan),
+        false => State::Equal,
     }
 }
 
-/// The same for the elements that are finite on both sides.
-fn judge_finite(comparison: &Comparison, limit: f64) -> State {
-    let distances = &comparison.distances;
-    if distances.max_abs == 0.0 {
-        return State::Equal;
-    }
-    if limit == 0.0 {
-        return State::Different(format!("{} of {} elements", comparison.over_tolerance, distances.count));
-    }
-    // Elements that are large may be off by their share of the limit; all others by the tensor's.
-    let golden_norm = distances.euclid / distances.rel_l2;
-    let rms = golden_norm / (distances.finite as f64).sqrt();
-    let used = (distances.rel_l2 / limit).max(comparison.needed_atol / (ELEMENT_FACTOR * limit * rms));
-    within(used, distances.rmse, comparison.needed_atol)
-}
-
-fn within(used: f64, error: f64, element: f64) -> State {
-    if used <= 1.0 {
-        return State::Close(used);
-    }
-    // Not a number: both the error and what it is held against left the range of doubles.
-    State::Far(Miss { times: if used.is_nan() { f64::INFINITY } else { used }, error, element })
-}
-
-/// By max, min, mean and norm. Each is held against the size of the tensor, not against itself: a mean near zero
-/// is mostly rounding.
-fn compare_statistics(target: &Numbers, golden: &Numbers, limit: f64, count: Option<u64>) -> State {
+/// By max, min, mean and norm.
+fn compare_statistics(target: &Numbers, golden: &Numbers, limit: f64) -> State {
     let has_nan = |numbers: &Numbers| numbers.iter().flatten().any(|number| number.is_nan());
     match (has_nan(target), has_nan(golden)) {
         (true, true) => return State::BothNan(0),
@@ -347,37 +279,13 @@ fn compare_statistics(target: &Numbers, golden: &Numbers, limit: f64, count: Opt
         return State::Equal;
     }
     if limit == 0.0 {
-        return State::Different("statistics of an exact dtype".to_owned());
+        return State::Differs("statistics of an exact dtype".to_owned());
     }
     let infinite = |numbers: &Numbers| numbers.map(|number| number.filter(|number| number.is_infinite()));
     if infinite(target) != infinite(golden) {
         return State::NonFinite(0);
     }
-    // What is infinite on both sides has been found equal.
-    let [max, min, mean, norm] = golden.map(|number| number.filter(|number| number.is_finite()));
-    let extent = max.unwrap_or(0.0).abs().max(min.unwrap_or(0.0).abs());
-    let rms = match (norm, count) {
-        (Some(norm), Some(count)) if count > 0 => norm / (count as f64).sqrt(),
-        _ => extent,
-    };
-    let sizes = [
-        ELEMENT_FACTOR * extent,
-        ELEMENT_FACTOR * extent,
-        rms.max(mean.unwrap_or(0.0).abs()),
-        norm.unwrap_or(0.0).abs(),
-    ];
-    let mut used = 0.0f64;
-    let mut missed = [0.0f64; 4];
-    for (stat, size) in sizes.into_iter().enumerate() {
-        if let (Some(target), Some(golden)) = (target[stat], golden[stat])
-            && target != golden
-        {
-            missed[stat] = (target - golden).abs();
-            used = used.max(missed[stat] / (limit * size));
-        }
-    }
-    let per_element = missed[NORM] / (count.unwrap_or(1).max(1) as f64).sqrt();
-    within(used, missed[2].max(per_element), missed[0].max(missed[1]))
+    State::Apart
 }
 
 /// The statistics a dump recorded, as numbers.

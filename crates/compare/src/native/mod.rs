@@ -1,32 +1,49 @@
-//! Our own way of comparing: every metric, and verdicts that know the dtype.
+//! Our own way of comparing: every metric, and verdicts on calls.
 //!
 //! ```text
-//! pairing ──► unit (two calls) ──► entries paired by role and position ──► measure ──► row, verdict
-//!                                                                               └──► finding of the call
+//! pairing ──► unit (two calls) ──► entries paired by role and position ──► measure ──► row, its verdict open
+//!                                                                               └──► observed: what is kept of it
+//! all observed ──► flow: who made what ──► expect: how large errors should be ──► siblings: how large they are
+//!              ──► conclude: a class for each call, who introduced an error ──► settle: the verdicts of its rows
 //! ```
-//! A limit is that of the coarsest dtype so far, not only of the pair: errors of bfloat16 stay in what is computed from it.
-//! A call's finding is drawn from its first failing entry: a failing argument of a call before which nothing failed
-//! came from outside; a failing result of a call whose arguments agree was made here.
+//! Limits on rows know neither the dtype nor the depth nor whether an error was made here or came along, so rows are
+//! not judged by themselves. A call is: by what it was given, by what other calls of its kind do, and by what a second golden
+//! run does, where there is one (noise).
 
+mod blame;
 mod columns;
+mod conclude;
+mod expect;
+mod flow;
 mod limit;
 mod measure;
+mod noise;
+mod observed;
+mod rounding;
+mod saved;
+mod sensitivity;
+mod siblings;
 mod values;
 mod verdict;
 
-use ulpscope_dump::{CallKind, Content, Entry, Error, Rank, Role, Task};
+use std::sync::OnceLock;
+
+use ulpscope_dump::{Content, Entry, Error, Rank, Task};
 
 use crate::pairing::{
     CallPair, EntryHow, EntryPair, EntryUnit, PairOptions, Pairing, Unit, pair, pair_entries,
 };
+use crate::run::Progress;
 use crate::style::{Judged, Partnerless, Plan, Side, Style, Verdict};
 pub use columns::COLUMNS;
 use columns::Line;
-use measure::{Measured, State, measure};
-use verdict::{finding, verdict_of, why};
-
-/// Elements from which on a tensor counts as one that others are computed from.
-const MANY: u64 = 32;
+use conclude::{Conclusion, conclude};
+use flow::{Calls, Flow};
+use measure::measure;
+use noise::{Floor, Noise};
+pub use observed::Observed;
+use observed::{Seen, Source};
+use verdict::why;
 
 /// The native style.
 #[derive(Debug, Default)]
@@ -38,7 +55,15 @@ pub struct Native {
 impl Style for Native {
     fn plan<'a>(&'a self, target: &'a Rank, golden: &'a Rank) -> Result<Box<dyn Plan + 'a>, Error> {
         let pairing = pair(target, golden, &self.pairing);
-        Ok(Box::new(NativePlan { target, golden, pairing, options: &self.pairing }))
+        Ok(Box::new(NativePlan {
+            target: Calls::of(target),
+            golden: Calls::of(golden),
+            pairing,
+            options: &self.pairing,
+            floor: OnceLock::new(),
+            step: OnceLock::new(),
+            hindsight: OnceLock::new(),
+        }))
     }
 
     fn advice(&self, first_failing: Option<(u64, &str)>) -> Option<String> {
@@ -47,10 +72,24 @@ impl Style for Native {
 }
 
 struct NativePlan<'a> {
-    target: &'a Rank,
-    golden: &'a Rank,
+    target: Calls<'a>,
+    golden: Calls<'a>,
     pairing: Pairing,
     options: &'a PairOptions,
+    /// What a second golden run tells, where there is one.
+    floor: OnceLock<Floor>,
+    step: OnceLock<u64>,
+    hindsight: OnceLock<Hindsight>,
+}
+
+/// What is known once all units are.
+struct Hindsight {
+    observed: Vec<Observed>,
+    conclusions: Vec<Conclusion>,
+    /// How many units inherited the error that a unit introduced.
+    downstream: Vec<u64>,
+    /// Whether what units without partner gave went into calls that both sides have.
+    joined: Vec<bool>,
 }
 
 impl Plan for NativePlan<'_> {
@@ -70,16 +109,59 @@ impl Plan for NativePlan<'_> {
         }
     }
 
-    fn settle(&self, judged: &mut Judged, coarsest: &mut f64) {
-        *coarsest = coarsest.max(judged.coarsest);
-        // Tensors of a checkpoint are not computed from one another.
-        let saved = judged.target.is_some_and(|call| self.target.calls()[call].kind == CallKind::Saved);
-        verdict::settle(judged, if saved { 0.0 } else { *coarsest });
+    fn place_at_step(&self, step: u64) {
+        // Called once, by whoever runs the plan.
+        let _ = self.step.set(step);
+    }
+
+    fn has_hindsight(&self) -> bool {
+        true
+    }
+
+    fn measure_noise(&self, noise: &Rank, progress: &dyn Progress) -> Result<(), Error> {
+        let floor = Floor::measure(noise, self.golden.rank, self.options.matching, progress);
+        // Called once, by whoever runs the plan.
+        let _ = self.floor.set(floor);
+        Ok(())
+    }
+
+    fn conclude(&self, mut observed: Vec<Observed>) {
+        let flow = Flow::of(&mut observed, (&self.target, &self.golden));
+        let noise = self.floor.get().map_or_else(Noise::default, |floor| floor.of_units(&observed));
+        let has_trained = self.step.get().is_some_and(|&step| step > 0);
+        let conclusions = conclude(&observed, &flow, &noise, has_trained);
+        let mut downstream = vec![0; observed.len()];
+        for from in conclusions.iter().filter_map(|conclusion| conclusion.from) {
+            downstream[from] += 1;
+        }
+        // Called once, by whoever runs the plan.
+        let _ = self.hindsight.set(Hindsight {
+            joined: flow.joined(&observed),
+            observed,
+            conclusions,
+            downstream,
+        });
+    }
+
+    fn settle(&self, unit: usize, judged: &mut Judged) {
+        let Some(known) = self.hindsight.get() else { return };
+        let conclusion = &known.conclusions[unit];
+        let from = conclusion.from.map(|from| self.name(&known.observed[from]));
+        let observed = &known.observed[unit];
+        let settling = verdict::Settling { conclusion, observed, from, name: self.name(observed) };
+        settling.settle(judged);
+        if observed.is_lone() {
+            judged.partnerless.iter_mut().for_each(|lone| lone.is_joined = known.joined[unit]);
+        }
+        if let Some(finding) = &mut judged.finding {
+            finding.downstream = known.downstream[unit];
+        }
     }
 
     fn notes(&self) -> Vec<String> {
         let mut notes = self.pairing.notes.clone();
-        notes.extend(match (self.target.task, self.golden.task) {
+        notes.extend(self.floor.get().into_iter().flat_map(|floor| floor.notes.iter().cloned()));
+        notes.extend(match (self.target.rank.task, self.golden.rank.task) {
             (Task::Tensor, Task::Tensor) => None,
             (Task::Structure, _) | (_, Task::Structure) => {
                 Some("a dump of structure holds no values: only the calls were compared".to_owned())
@@ -92,19 +174,41 @@ impl Plan for NativePlan<'_> {
         });
         notes
     }
+
+    fn problems(&self) -> Vec<String> {
+        self.floor.get().map(Floor::problems).unwrap_or_default()
+    }
 }
 
 impl NativePlan<'_> {
     fn judge_pair(&self, pair: &CallPair) -> Judged {
+        let (target, golden) = (self.target.rank, self.golden.rank);
         let mut judged = Judged { target: Some(pair.target), golden: Some(pair.golden), ..Judged::default() };
-        let name = self.target.name(pair.target);
+        let mut observed = Observed {
+            target: judged.target,
+            golden: judged.golden,
+            kind: target.calls()[pair.target].kind,
+            entries: Vec::new(),
+        };
+        let name = target.name(pair.target);
         let how = pair.how.word();
         judged.how = Some(how);
-        let entries = (self.target.entries(pair.target), self.golden.entries(pair.golden));
-        let (target, golden) = match entries {
-            (Ok(target), Ok(golden)) => (target, golden),
-            (target, golden) => {
-                for error in [target.err(), golden.err()].into_iter().flatten() {
+        match (target.entries(pair.target), golden.entries(pair.golden)) {
+            (Ok(one), Ok(other)) => {
+                let (module, code) = self.place(pair);
+                for (number, unit) in
+                    pair_entries(&one, &other, &self.options.mapping).into_iter().enumerate()
+                {
+                    let mut line = Line { call: &name, how, ..Line::default() };
+                    if number == 0 {
+                        line.module = module.as_deref();
+                        line.code = code.as_deref();
+                    }
+                    observed.entries.push(self.judge_entry(line, unit, &mut judged));
+                }
+            }
+            (one, other) => {
+                for error in [one.err(), other.err()].into_iter().flatten() {
                     judged.problems.push(error.to_string());
                 }
                 let line = Line { call: &name, how, ..Line::default() };
@@ -113,81 +217,61 @@ impl NativePlan<'_> {
                     "the call could not be read",
                     Verdict::NotCompared,
                 ));
-                return judged;
-            }
-        };
-        let units = pair_entries(&target, &golden, &self.options.mapping);
-        let mut measured: Vec<Option<Measured>> = units.iter().map(|unit| self.measure(unit)).collect();
-        self.allow_for_size(pair, &units, &mut measured);
-        let (module, code) = self.place(pair);
-        for (number, (unit, measured)) in units.iter().zip(measured).enumerate() {
-            let mut line = Line { call: &name, how, ..Line::default() };
-            if number == 0 {
-                line.module = module.as_deref();
-                line.code = code.as_deref();
-            }
-            match (*unit, measured) {
-                (EntryUnit::TargetOnly { entry, reason }, _) => {
-                    line.target = Some(entry);
-                    judge_lone_entry(&line, Side::Target, entry, reason.to_string(), &mut judged);
-                }
-                (EntryUnit::GoldenOnly { entry, reason }, _) => {
-                    line.golden = Some(entry);
-                    judge_lone_entry(&line, Side::Golden, entry, reason.to_string(), &mut judged);
-                }
-                (EntryUnit::Pair(EntryPair { target: one, golden: other, how }), Some(measured)) => {
-                    match how {
-                        EntryHow::Place => {}
-                        EntryHow::Order => line.how = "order of arguments",
-                        EntryHow::Mapped => line.how = "mapped",
-                    }
-                    line.target = Some(one);
-                    line.golden = Some(other);
-                    judge_entries(line, one, measured, &mut judged);
-                }
-                (EntryUnit::Pair(_), None) => {}
             }
         }
+        judged.observed = Some(observed);
         judged
     }
 
-    fn measure(&self, unit: &EntryUnit<'_>) -> Option<Measured> {
+    /// The row of an entry, and what is kept of it.
+    fn judge_entry<'e>(&self, mut line: Line<'e>, unit: EntryUnit<'e>, judged: &mut Judged) -> Seen {
+        let row = judged.rows.len();
         match unit {
-            EntryUnit::Pair(pair) => Some(measure((self.target, pair.target), (self.golden, pair.golden))),
-            _ => None,
+            EntryUnit::TargetOnly { entry, reason } => {
+                line.target = Some(entry);
+                judge_lone_entry(&line, Side::Target, entry, reason.to_string(), judged);
+                Seen::lone(row, Side::Target, entry, source(&self.target, entry))
+            }
+            EntryUnit::GoldenOnly { entry, reason } => {
+                line.golden = Some(entry);
+                judge_lone_entry(&line, Side::Golden, entry, reason.to_string(), judged);
+                Seen::lone(row, Side::Golden, entry, source(&self.golden, entry))
+            }
+            EntryUnit::Pair(EntryPair { target, golden, how }) => {
+                match how {
+                    EntryHow::Place => {}
+                    EntryHow::Order => line.how = "order of arguments",
+                    EntryHow::Mapped => line.how = "mapped",
+                }
+                line.target = Some(target);
+                line.golden = Some(golden);
+                let mut measured = measure((self.target.rank, target), (self.golden.rank, golden));
+                judged.bytes = judged.bytes.saturating_add(measured.bytes);
+                judged.problems.append(&mut measured.problems);
+                judged.undecided += u64::from(measured.is_undecided(target));
+                let row_text = why(&measured);
+                let (word, verdict) = verdict::open(&measured, target);
+                judged.rows.push(Line { measured: Some(&measured), ..line }.row(word, &row_text, verdict));
+                let sources = [source(&self.target, target), source(&self.golden, golden)];
+                Seen::pair(row, target, golden, &measured, sources)
+            }
         }
-    }
-
-    /// Holds errors of parameters' gradients also against the size of the largest: see [`Measured::allow_for`].
-    fn allow_for_size(&self, pair: &CallPair, units: &[EntryUnit<'_>], measured: &mut [Option<Measured>]) {
-        if self.target.calls()[pair.target].kind != CallKind::ParametersGrad {
-            return;
-        }
-        let count = |unit: &EntryUnit<'_>| match unit {
-            EntryUnit::Pair(EntryPair { golden, .. }) => match &golden.content {
-                Content::Tensor(tensor) => tensor.count(),
-                _ => None,
-            },
-            _ => None,
-        };
-        let sizes = units.iter().zip(measured.iter());
-        let sizes = sizes.filter_map(|(unit, one)| Some(one.as_ref()?.golden_size(count(unit))));
-        let largest = sizes.fold(0.0, f64::max);
-        measured.iter_mut().flatten().for_each(|one| one.allow_for(largest));
     }
 
     /// The module a call was made in, and the line of code.
     fn place(&self, pair: &CallPair) -> (Option<String>, Option<String>) {
-        let module = self.target.parent(pair.target).or_else(|| self.golden.parent(pair.golden));
-        let stack = self.target.stack(pair.target).or_else(|| self.golden.stack(pair.golden));
+        let (target, golden) = (self.target.rank, self.golden.rank);
+        let module = target.parent(pair.target).or_else(|| golden.parent(pair.golden));
+        let stack = target.stack(pair.target).or_else(|| golden.stack(pair.golden));
         (module, stack.and_then(|stack| crate::stack::own_line(&stack)))
     }
 
     fn judge_lone(&self, side: Side, call: usize, reason: &str) -> Judged {
-        let rank = match side {
-            Side::Target => self.target,
-            Side::Golden => self.golden,
+        let calls = match side {
+            Side::Target => &self.target,
+            Side::Golden => &self.golden,
         };
+        let rank = calls.rank;
         let name = rank.name(call);
         let mut judged = Judged::default();
         match side {
@@ -198,40 +282,34 @@ impl NativePlan<'_> {
         let module = rank.parent(call);
         let line = Line { call: &name, module: module.as_deref(), code: stack.as_deref(), ..Line::default() };
         judged.rows.push(line.row(only_in(side), reason, Verdict::Warn));
-        judged.partnerless.push(Partnerless { side, name, reason: reason.to_owned() });
+        judged.partnerless.push(Partnerless { side, name, reason: reason.to_owned(), is_joined: false });
+        let entries = match rank.entries(call) {
+            Ok(entries) => entries,
+            Err(error) => {
+                judged.problems.push(error.to_string());
+                Vec::new()
+            }
+        };
+        judged.observed = Some(Observed {
+            target: judged.target,
+            golden: judged.golden,
+            kind: rank.calls()[call].kind,
+            entries: entries.iter().map(|entry| Seen::lone(0, side, entry, source(calls, entry))).collect(),
+        });
         judged
+    }
+
+    fn name(&self, unit: &Observed) -> String {
+        let golden = || unit.golden.map(|call| self.golden.rank.name(call));
+        unit.target.map(|call| self.target.rank.name(call)).or_else(golden).unwrap_or_default()
     }
 }
 
-/// The row of a pair, and what follows from it for the call.
-fn judge_entries(line: Line<'_>, entry: &Entry, mut measured: Measured, judged: &mut Judged) {
-    judged.bytes = judged.bytes.saturating_add(measured.bytes);
-    judged.problems.append(&mut measured.problems);
-    judged.undecided += u64::from(measured.is_undecided(entry));
-    // Coarse tensors that are equal have made no errors that could go on, and a few elements are a flag or a scale, not
-    // what everything else is computed from.
-    let large = matches!(&entry.content, Content::Tensor(tensor) if tensor.count() >= Some(MANY));
-    if large && matches!(measured.state, State::Close(_) | State::Far(_)) {
-        judged.coarsest = judged.coarsest.max(measured.limit);
+fn source(calls: &Calls<'_>, entry: &Entry) -> Source {
+    match &entry.content {
+        Content::Tensor(tensor) => calls.source(tensor.source.as_deref()),
+        _ => Source::Unsaid,
     }
-    let (word, mut verdict) = verdict_of(&measured.state);
-    if measured.is_undecided(entry) {
-        verdict = Verdict::Warn;
-    }
-    let mut why = why(&measured);
-    let row = Line { measured: Some(&measured), ..line }.row(word, &why, verdict);
-    if verdict == Verdict::Fail {
-        let unseen = entry.role == Role::Output && judged.undecided > 0;
-        if unseen {
-            why += "; not all arguments could be compared";
-        }
-        let mut finding = finding(judged.rows.len(), entry, &measured, why);
-        if unseen {
-            finding.confidence /= 2.0;
-        }
-        judged.findings.push(finding);
-    }
-    judged.rows.push(row);
 }
 
 /// An entry that one side lacks: a difference if it is a tensor. Plain values are left out and filled in at will.
@@ -240,7 +318,7 @@ fn judge_lone_entry(line: &Line<'_>, side: Side, entry: &Entry, reason: String, 
     let verdict = if is_tensor { Verdict::Warn } else { Verdict::NotCompared };
     judged.rows.push(line.row(only_in(side), &reason, verdict));
     if is_tensor {
-        judged.partnerless.push(Partnerless { side, name: entry.name.clone(), reason });
+        judged.partnerless.push(Partnerless { side, name: entry.name.clone(), reason, is_joined: false });
     }
 }
 

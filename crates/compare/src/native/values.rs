@@ -15,13 +15,13 @@ pub(super) fn compare_values(target: &Content, golden: &Content) -> State {
             } else if kind == "torch.device" && other_kind == "torch.device" {
                 State::Unknown("devices".to_owned())
             } else {
-                State::Different(format!("{} against {}", shown(value), shown(other)))
+                State::Differs(format!("{} against {}", shown(value), shown(other)))
             }
         }
         // Groups, streams, memory formats: numbers of another run.
         (Content::Other(one), Content::Other(other)) if one == other => State::Equal,
         (Content::Other(_), Content::Other(_)) => State::Unknown("objects that are no tensors".to_owned()),
-        (one, other) => State::Different(format!("{} against {}", kind_of(one), kind_of(other))),
+        (one, other) => State::Unlike(format!("{} against {}", kind_of(one), kind_of(other))),
     }
 }
 

@@ -1,37 +1,38 @@
-//! What is to be thought of what was measured.
+//! The words: verdicts of rows, and what is said of a call that introduced an error.
 
-use ulpscope_dump::{Entry, Role};
+use ulpscope_dump::{CallKind, Content, Entry};
+use ulpscope_kernels::Comparison;
 use ulpscope_report::{Cell, Emphasis, format_number};
 
-use super::measure::{Basis, Measured, Miss, State};
-use crate::style::{Finding, FindingKind, Judged, Row, Verdict};
+use super::columns::{CLASS, EXPECTED, VERDICT, WHY};
+use super::conclude::{Cause, Conclusion};
+use super::measure::{Measured, State};
+use super::observed::{Observed, Seeing, Seen};
+use crate::style::{Finding, FindingKind, Judged, Measure, Row, Verdict};
+use crate::verdict::Class;
 
-/// The verdict in a word, and what it counts as.
-pub(super) fn verdict_of(state: &State) -> (&'static str, Verdict) {
-    match state {
+/// The verdict of a row before anything is concluded: final for what is equal or cannot be compared.
+pub(super) fn open(measured: &Measured, entry: &Entry) -> (&'static str, Verdict) {
+    match measured.state {
         State::Equal => ("equal", Verdict::Pass),
-        State::Close(_) => ("close", Verdict::Pass),
-        State::Far(_) | State::Different(_) => ("differs", Verdict::Fail),
-        State::NonFinite(_) => ("not finite", Verdict::Fail),
+        State::Apart => ("noise", Verdict::Pass),
+        State::Differs(_) | State::Unlike(_) => ("differs", Verdict::Warn),
+        State::NonFinite(_) => ("not finite", Verdict::Warn),
         State::BothNan(_) => ("both NaN", Verdict::Warn),
+        State::Unknown(_) if matches!(entry.content, Content::Tensor(_)) => ("not compared", Verdict::Warn),
         State::Unknown(_) => ("not compared", Verdict::NotCompared),
     }
 }
 
-/// The reason of a verdict, for a person. Of a miss it is the evidence: how it compares to the limit is known once
-/// the calls before are.
+/// What was measured, for a person.
 pub(super) fn why(measured: &Measured) -> String {
     let reason = match &measured.state {
-        State::Equal | State::Close(_) => String::new(),
-        State::Far(_) => match &measured.comparison {
-            Some(comparison) => {
-                let distances = &comparison.distances;
-                let (distance, error) = (format_number(distances.rel_l2), format_number(distances.max_abs));
-                format!("relative distance {distance}, largest error {error}")
-            }
+        State::Equal => String::new(),
+        State::Apart => match &measured.comparison {
+            Some(comparison) => elements(measured, comparison),
             None => "by statistics".to_owned(),
         },
-        State::Different(how) | State::Unknown(how) => how.clone(),
+        State::Differs(how) | State::Unlike(how) | State::Unknown(how) => how.clone(),
         State::NonFinite(0) => "NaN or infinite statistics on one side only".to_owned(),
         State::NonFinite(count) => format!("{count} elements are NaN or infinite on one side only"),
         State::BothNan(0) => "NaN among the statistics of both sides: nothing can be said".to_owned(),
@@ -44,62 +45,206 @@ pub(super) fn why(measured: &Measured) -> String {
     }
 }
 
-/// What a failing entry says of its call.
-pub(super) fn finding(row: usize, entry: &Entry, measured: &Measured, why: String) -> Finding {
-    let made_here = entry.role == Role::Output;
-    let kind = match (&measured.state, made_here) {
-        (State::Different(_), _) if measured.basis != Basis::Digest && measured.comparison.is_none() => {
-            FindingKind::DifferentProgram
-        }
-        (State::NonFinite(_), true) => FindingKind::NonFiniteBornHere,
-        (_, true) => FindingKind::DivergedHere,
-        (_, false) => FindingKind::OriginDiffers,
-    };
-    // What the dump does not hold cannot make one sure.
-    let confidence = match measured.basis {
-        Basis::Elements | Basis::Value => 0.95,
-        Basis::Statistics => 0.7,
-        Basis::Digest | Basis::Nothing => 0.5,
-    };
-    let needed = match measured.state {
-        State::Far(Miss { times, .. }) => Some(times * measured.limit),
-        _ => None,
-    };
-    Finding { row, needed, limit: measured.limit, kind, entry: entry.name.clone(), why, confidence }
+/// Distance and largest error, and what the error looks like where it looks like something.
+fn elements(measured: &Measured, comparison: &Comparison) -> String {
+    let distances = &comparison.distances;
+    let (distance, error) = (format_number(distances.rel_l2), format_number(distances.max_abs));
+    let text = format!("relative distance {distance}, largest error {error}");
+    match likeness(measured, comparison) {
+        Some(likeness) => format!("{text}, {likeness}"),
+        None => text,
+    }
 }
 
-/// Holds misses against the coarsest limit so far: what was rounded to bfloat16 once is no better for being float32
-/// afterwards.
-pub(super) fn settle(judged: &mut Judged, coarsest: f64) {
-    let rows = &mut judged.rows;
-    judged.findings.retain_mut(|finding| {
-        let Some(needed) = finding.needed else { return true };
-        let limit = finding.limit.max(coarsest);
-        if needed <= limit {
-            forgive(&mut rows[finding.row]);
-            return false;
-        }
-        let times = needed / limit;
-        finding.why = format!("{} × the limit: {}", format_number(times), finding.why);
-        rows[finding.row].cells[WHY] = Cell::text(finding.why.as_str());
-        // An error that barely passes the limit makes nobody sure.
-        if times.is_finite() {
-            finding.confidence *= times / (1.0 + times);
-        }
-        true
-    });
+/// What kind of mistake would give this error.
+fn likeness(measured: &Measured, comparison: &Comparison) -> Option<String> {
+    let distances = &comparison.distances;
+    // Noise looks like nothing.
+    if distances.rel_l2 < 1e-3 {
+        return None;
+    }
+    let few = distances.count / 100;
+    if (1..=few.max(1)).contains(&comparison.over_tolerance) && distances.count >= 16 {
+        return Some(format!("in {} of {} elements", comparison.over_tolerance, distances.count));
+    }
+    let (target, golden) = (measured.target[3]?, measured.golden[3]?);
+    if target == 0.0 && golden > 0.0 {
+        return Some("as if it were zero".to_owned());
+    }
+    let cosine = distances.cosine.filter(|cosine| 1.0 - cosine.abs() < 1e-6)?;
+    let factor = cosine.signum() * target / golden;
+    if (factor + 1.0).abs() < 1e-3 {
+        return Some("as if its sign were flipped".to_owned());
+    }
+    Some(format!("as if multiplied by {}", format_number((factor * 1e4).round() / 1e4)))
 }
 
-/// Where the verdict stands in a row, and its reason.
-const VERDICT: usize = 2;
-const WHY: usize = 3;
+/// A unit about to get its verdicts.
+pub(super) struct Settling<'a> {
+    pub(super) conclusion: &'a Conclusion,
+    pub(super) observed: &'a Observed,
+    /// The name of the call that its error comes from.
+    pub(super) from: Option<String>,
+    /// Its own name.
+    pub(super) name: String,
+}
 
-/// Takes a failing verdict back: the row is within the limit of what went before.
-fn forgive(row: &mut Row) {
-    row.cells[VERDICT] = Cell::text("close");
-    row.cells[WHY] = Cell::Missing;
-    row.verdict = Verdict::Pass;
-    row.emphasis = emphasis(row.verdict);
+impl Settling<'_> {
+    pub(super) fn settle(&self, judged: &mut Judged) {
+        judged.class = Some(self.conclusion.class);
+        let shown = self.conclusion.entry.map(|entry| self.observed.entries[entry].row as usize);
+        for seen in &self.observed.entries {
+            if let Some(row) = judged.rows.get_mut(seen.row as usize)
+                && !matches!(seen.state, Seeing::Lone(_))
+            {
+                self.settle_row(seen, row, shown == Some(seen.row as usize));
+            }
+        }
+        if let Some(cause) = self.conclusion.cause {
+            judged.finding = Some(self.finding(cause, shown.unwrap_or(0), judged));
+        }
+        for (number, row) in judged.rows.iter_mut().enumerate() {
+            row.cells[CLASS] = Cell::text(self.conclusion.class.words());
+            if self.conclusion.expected.whole > 0.0 && shown == Some(number) {
+                row.cells[EXPECTED] = Cell::Exact(self.conclusion.expected.whole);
+            }
+            if let Some(finding) = judged.finding.as_ref().filter(|finding| finding.row == number) {
+                row.cells[VERDICT] = Cell::text(self.conclusion.class.words());
+                row.cells[WHY] = Cell::text(finding.why.as_str());
+                row.verdict = Verdict::Fail;
+            }
+            row.emphasis = emphasis(row.verdict);
+        }
+    }
+
+    fn settle_row(&self, seen: &Seen, row: &mut Row, is_shown: bool) {
+        if is_shown && self.conclusion.cause.is_some() || seen.state == Seeing::Equal {
+            return;
+        }
+        let differs = !matches!(seen.state, Seeing::Unknown | Seeing::Missing);
+        let (word, verdict) = match self.conclusion.class {
+            // Of no error that anybody introduced: a decision that fell the other way within the noise.
+            Class::Inherited if differs && self.from.is_none() => ("inherited", Verdict::Warn),
+            Class::Inherited if differs => ("inherited", Verdict::Fail),
+            Class::DivergedHere
+            | Class::NonFiniteBornHere
+            | Class::OriginDiffers
+            | Class::DifferentProgram
+                if differs && !seen.is_taken() =>
+            {
+                ("differs", Verdict::Fail)
+            }
+            Class::NotComparable if differs => ("not compared", Verdict::NotCompared),
+            _ => return self.clear(seen, row),
+        };
+        row.cells[VERDICT] = Cell::text(word);
+        row.verdict = verdict;
+        if let (Class::Inherited, Some(from)) = (self.conclusion.class, &self.from) {
+            row.cells[WHY] = Cell::text(format!("from {from}"));
+        }
+    }
+
+    /// What is noise needs no reason.
+    fn clear(&self, seen: &Seen, row: &mut Row) {
+        if seen.state == Seeing::Apart && row.verdict == Verdict::Pass {
+            row.cells[WHY] = Cell::Missing;
+        }
+    }
+
+    fn finding(&self, cause: Cause, row: usize, judged: &Judged) -> Finding {
+        let conclusion = self.conclusion;
+        let shown = judged.rows.get(row);
+        let cell = |column: usize| match shown.map(|row| &row.cells[column]) {
+            Some(Cell::Text(text)) => text.clone(),
+            _ => String::new(),
+        };
+        let seen = cell(WHY);
+        let target_name = cell(super::columns::TARGET_NAME);
+        let entry = [target_name, cell(super::columns::GOLDEN_NAME), self.name.clone()];
+        let entry = entry.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+        let why = self.words(cause, &seen, judged);
+        Finding {
+            row,
+            kind: match conclusion.class {
+                Class::OriginDiffers => FindingKind::OriginDiffers,
+                Class::NonFiniteBornHere => FindingKind::NonFiniteBornHere,
+                Class::DifferentProgram => FindingKind::DifferentProgram,
+                _ => FindingKind::DivergedHere,
+            },
+            entry,
+            why,
+            confidence: conclusion.confidence * self.trust(),
+            measure: (conclusion.error.whole > 0.0).then_some(Measure {
+                error: conclusion.error.whole,
+                floor: conclusion.expected.whole,
+                arguments: conclusion.taken,
+            }),
+            downstream: 0,
+            in_backward: matches!(self.observed.kind, CallKind::Backward | CallKind::ParametersGrad),
+        }
+    }
+
+    /// What the dump does not hold cannot make one sure.
+    fn trust(&self) -> f64 {
+        let extent = self.conclusion.entry.and_then(|entry| self.observed.entries[entry].numbers.as_ref());
+        if extent.is_some_and(|extent| !extent.by_elements) { 0.8 } else { 1.0 }
+    }
+
+    fn words(&self, cause: Cause, seen: &str, judged: &Judged) -> String {
+        let conclusion = self.conclusion;
+        let (error, expected) = (conclusion.error, conclusion.expected);
+        let times = |part: f64, whole: f64| format_number(part / whole);
+        match cause {
+            Cause::Made | Cause::Argument => {
+                let as_a_whole = error.whole * expected.peak >= error.peak * expected.whole;
+                let excess = if expected.whole == 0.0 || expected.peak == 0.0 {
+                    "its arguments agree".to_owned()
+                } else if as_a_whole {
+                    format!(
+                        "{} × what rounding and its arguments explain",
+                        times(error.whole, expected.whole)
+                    )
+                } else {
+                    format!(
+                        "its worst element is off {} × what rounding and its arguments explain",
+                        times(error.peak, expected.peak)
+                    )
+                };
+                let excess = if seen.is_empty() { excess } else { format!("{excess}: {seen}") };
+                match self.other_arguments(judged) {
+                    Some(arguments) if cause == Cause::Argument => format!("{arguments}; {excess}"),
+                    _ => excess,
+                }
+            }
+            Cause::Origin => format!("it comes from outside and is another: {seen}"),
+            Cause::Between => format!(
+                "whoever made it agrees, so it was changed on the way by something that was not recorded: {seen}"
+            ),
+            Cause::Lone => "only one side has this call, and what is computed from it is another".to_owned(),
+            Cause::Wiring => format!("the two runs take it from different calls: {seen}"),
+            Cause::Shape => format!("its arguments have the same shapes, its result has not: {seen}"),
+            Cause::NonFinite => format!("everything it works on is finite: {seen}"),
+            Cause::BothNan => {
+                format!("everything it works on is finite, and both runs go wrong the same way: {seen}")
+            }
+        }
+    }
+
+    /// The plain arguments that differ, in words.
+    fn other_arguments(&self, judged: &Judged) -> Option<String> {
+        let others = self.observed.entries.iter().filter(|seen| {
+            seen.is_taken() && !seen.is_tensor && matches!(seen.state, Seeing::Differs | Seeing::Unlike)
+        });
+        let text = |cell: &Cell| match cell {
+            Cell::Text(text) => text.clone(),
+            _ => String::new(),
+        };
+        let named: Vec<String> = others
+            .filter_map(|seen| judged.rows.get(seen.row as usize))
+            .map(|row| format!("{} is {}", text(&row.cells[super::columns::ENTRY]), text(&row.cells[WHY])))
+            .collect();
+        (!named.is_empty()).then(|| named.join(", "))
+    }
 }
 
 /// Colour for a verdict.

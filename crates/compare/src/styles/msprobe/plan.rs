@@ -237,6 +237,7 @@ impl<'a> MsprobePlan<'a> {
                 side: Side::Golden,
                 name: entry.name.clone(),
                 reason: "target has no entry of that name".to_owned(),
+                is_joined: false,
             })
             .collect()
     }
@@ -254,6 +255,7 @@ impl<'a> MsprobePlan<'a> {
             side: Side::Golden,
             name,
             reason: format!("target has no such {what}"),
+            is_joined: false,
         };
         match &self.pairing {
             Pairing::Calls(calls) => {
@@ -309,7 +311,12 @@ impl Plan for MsprobePlan<'_> {
         let mut drafts = Vec::with_capacity(partners.entries.len());
         let mut first_is_shown = false;
         for (position, entry) in partners.entries.iter().enumerate() {
-            let alone = |reason: String| Partnerless { side: Side::Target, name: entry.name.clone(), reason };
+            let alone = |reason: String| Partnerless {
+                side: Side::Target,
+                name: entry.name.clone(),
+                reason,
+                is_joined: false,
+            };
             let Some(item) = self.row_of(&partners, position, entry) else {
                 if partners.fates.get(position) == Some(&Fate::Dropped) {
                     lone.push(alone("golden had run out of rows".to_owned()));
@@ -354,6 +361,7 @@ impl Plan for MsprobePlan<'_> {
                 side: Side::Target,
                 name: self.target.rank.name(unit),
                 reason: "golden has no such call".to_owned(),
+                is_joined: false,
             });
         } else {
             lone.extend(self.golden_left_in(&partners));
@@ -379,6 +387,7 @@ impl Plan for MsprobePlan<'_> {
                 side: Side::Target,
                 name: self.target.rank.name(call),
                 reason: "the name says neither forward nor backward".to_owned(),
+                is_joined: false,
             })
             .collect();
         let lone = self.lone_entries.lock().unwrap_or_else(PoisonError::into_inner);

@@ -152,7 +152,7 @@ impl<'a> Plan1<'a> {
 }
 
 fn lone(side: Side, name: String, reason: &str) -> Partnerless {
-    Partnerless { side, name, reason: reason.to_owned() }
+    Partnerless { side, name, reason: reason.to_owned(), is_joined: false }
 }
 
 /// Where every entry is, by name. Notes the calls that cannot be read.

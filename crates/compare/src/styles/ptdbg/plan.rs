@@ -176,7 +176,12 @@ impl<'a> PtdbgPlan<'a> {
             Side::Golden => self.items.iter().filter_map(|item| item.golden).collect(),
         };
         let mut note = |name: &str, reason: &str| {
-            found.push(Partnerless { side, name: name.to_owned(), reason: reason.to_owned() });
+            found.push(Partnerless {
+                side,
+                name: name.to_owned(),
+                reason: reason.to_owned(),
+                is_joined: false,
+            });
         };
         for (number, op) in own.ops.iter().enumerate() {
             if partnered.contains(&(number as u32)) {

@@ -67,7 +67,12 @@ impl<'a> HooksPlan<'a> {
             Side::Golden => (self.found.golden_read, self.found.pairs.iter().map(|pair| pair.1).collect()),
         };
         let mut note = |name: &str, reason: &str| {
-            found.push(Partnerless { side, name: name.to_owned(), reason: reason.to_owned() });
+            found.push(Partnerless {
+                side,
+                name: name.to_owned(),
+                reason: reason.to_owned(),
+                is_joined: false,
+            });
         };
         for (number, op) in own.ops.iter().enumerate() {
             if partnered.binary_search(&number).is_ok() {

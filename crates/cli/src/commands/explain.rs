@@ -1,0 +1,130 @@
+//! `ulpscope explain`: the words that a comparison left in its `result.json`.
+
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+
+use crate::args::ExplainArgs;
+use crate::exit::Exit;
+use crate::output::{Output, unless_broken_pipe};
+
+/// The name under which `compare` leaves its result.
+const RESULT: &str = "result.json";
+
+/// What every version's documents begin their schema with.
+const SCHEMA: &str = "ulpscope.compare/";
+
+/// What `explain` has been asked for.
+pub(crate) struct Explain {
+    args: ExplainArgs,
+}
+
+impl From<ExplainArgs> for Explain {
+    fn from(args: ExplainArgs) -> Explain {
+        Explain { args }
+    }
+}
+
+impl Explain {
+    pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
+        let path = result_at(&self.args.result)?;
+        let document = read(&path)?;
+        let Some(words) = document["explanation"].as_str() else {
+            bail!(
+                "{}: it was written by ulpscope {}, which did not explain its results; compare again: {}",
+                path.display(),
+                document["ulpscope"].as_str().unwrap_or("of an unknown version"),
+                compare_again(&document)
+            );
+        };
+        let shown = if self.args.json {
+            output.json(&for_programs(&path, &document))
+        } else {
+            words.lines().try_for_each(|line| output.line(line))
+        };
+        unless_broken_pipe(shown)?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The result that was named: a file, or the newest below a folder, which may hold one for each comparison.
+fn result_at(named: &Path) -> anyhow::Result<PathBuf> {
+    let kind = fs::metadata(named).with_context(|| format!("cannot read {}", named.display()))?;
+    if !kind.is_dir() {
+        return Ok(named.to_owned());
+    }
+    let own = named.join(RESULT);
+    if own.is_file() {
+        return Ok(own);
+    }
+    let listed = fs::read_dir(named).with_context(|| format!("cannot list {}", named.display()))?;
+    let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
+    for folder in listed {
+        let path = folder.with_context(|| format!("cannot list {}", named.display()))?.path().join(RESULT);
+        if let Ok(kind) = fs::metadata(&path)
+            && kind.is_file()
+        {
+            found.push((kind.modified().unwrap_or(SystemTime::UNIX_EPOCH), path));
+        }
+    }
+    let newest = found.into_iter().max();
+    newest.map(|(_, path)| path).with_context(|| {
+        format!(
+            "{}: expected a {RESULT} in it or in a folder of it, found none; `ulpscope compare TARGET GOLDEN -o {}` \
+             writes one",
+            named.display(),
+            named.display()
+        )
+    })
+}
+
+fn read(path: &Path) -> anyhow::Result<Value> {
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let document: Value = serde_json::from_reader(BufReader::new(file)).with_context(|| {
+        format!("{}: expected the JSON document that ulpscope compare writes", path.display())
+    })?;
+    match document["schema"].as_str() {
+        Some(schema) if schema.starts_with(SCHEMA) => Ok(document),
+        found => bail!(
+            "{}: expected a document of the schema {SCHEMA}1, found {}; name the {RESULT} that `ulpscope compare \
+             TARGET GOLDEN -o DIR` writes",
+            path.display(),
+            found.map_or_else(|| "no schema".to_owned(), |found| format!("{found:?}"))
+        ),
+    }
+}
+
+/// The command that made a document.
+fn compare_again(document: &Value) -> String {
+    let side = |name: &str| document[name].as_str().unwrap_or(name).to_owned();
+    format!("ulpscope compare {} {} -o DIR", side("target"), side("golden"))
+}
+
+/// What the words were made of.
+fn for_programs(path: &Path, document: &Value) -> Value {
+    let none = Vec::new();
+    let ranks = document["ranks"].as_array().unwrap_or(&none).iter().map(|rank| {
+        json!({
+            "step": rank["step"],
+            "rank": rank["target"],
+            "classes": rank["classes"],
+            "divergence_count": rank["divergence_count"],
+            "divergences": rank["divergences"],
+        })
+    });
+    json!({
+        "result": path.display().to_string(),
+        "target": document["target"],
+        "golden": document["golden"],
+        "style": document["style"],
+        "agreement": document["agreement"],
+        "explanation": document["explanation"],
+        "classes": document["summary"]["classes"],
+        "first_divergence": document["first_divergence"],
+        "ranks": ranks.collect::<Vec<Value>>(),
+    })
+}

@@ -1,0 +1,270 @@
+//! The one thing to do next, with the command or the code for it.
+//!
+//! Chosen by what is least known: elements where there are only statistics, the floor where it is doubtful, else the
+//! place itself.
+
+use std::path::Path;
+
+use ulpscope_compare::{Divergence, FindingKind, RankResult, Side};
+
+use super::Compared;
+
+/// From this confidence on a finding is taken for true.
+pub(super) const SURE: f64 = 0.7;
+
+/// What to do about a divergence.
+pub(super) fn next<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<String> {
+    let files = match &first.exhibit.files {
+        [Some(target), Some(golden)] => Some((target.as_path(), golden.as_path())),
+        _ => None,
+    };
+    match first.finding.kind {
+        FindingKind::DivergedHere | FindingKind::OriginDiffers if is_changed_between(first) => {
+            between(compared, rank, first)
+        }
+        FindingKind::OriginDiffers => origin(first, files),
+        FindingKind::NonFiniteBornHere => non_finite(compared, rank, first),
+        FindingKind::DifferentProgram => program(compared, rank, first),
+        FindingKind::DivergedHere | FindingKind::FailedRule => match files {
+            None => dump_tensors(rank, first),
+            Some(_) if first.finding.confidence < SURE => vec![
+                "Measure the floor. Run the golden once more in a way that should not matter (other thread count, \
+                 other kernel), and compare with that as the noise:"
+                    .to_owned(),
+                compare_again(compared, " --noise SECOND_GOLDEN"),
+            ],
+            Some((target, golden)) => vec![
+                "See which elements are off, and how:".to_owned(),
+                format!("  ulpscope diff {} {}", quoted(target), quoted(golden)),
+            ],
+        },
+    }
+}
+
+/// What to do where no call introduced an error.
+pub(super) fn when_nothing_broke<S>(compared: &Compared<S>) -> Vec<String> {
+    let only_statistics = compared.outcomes().all(|outcome| outcome.bytes == 0);
+    let lone = compared.outcomes().find_map(|outcome| outcome.partnerless.first());
+    if let Some((_, error)) = compared.errors().next() {
+        return vec![format!("Make the dump readable, and compare again: {error}")];
+    }
+    if let Some(lone) = lone {
+        let dump = match lone.side {
+            Side::Target => &compared.request.target,
+            Side::Golden => &compared.request.golden,
+        };
+        return vec![
+            "See whether the calls without partner matter, beginning with the first:".to_owned(),
+            format!("  ulpscope show {} {}", quoted(dump), quoted(Path::new(&lone.name))),
+        ];
+    }
+    if only_statistics && compared.counts().rows > 0 {
+        return vec![
+            "If the runs still end in different places, dump the tensors on both sides, and compare again:"
+                .to_owned(),
+            "  ulpscope run --dump-path NEW_DUMP --level mix --task tensor -- YOUR_SCRIPT.py".to_owned(),
+        ];
+    }
+    Vec::new()
+}
+
+/// The command that compares the same once more, in our own style.
+pub(super) fn compare_again<S>(compared: &Compared<S>, options: &str) -> String {
+    let request = &compared.request;
+    let chosen = |flag: &str, numbers: &[u64]| {
+        let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+        if numbers.is_empty() { String::new() } else { format!(" {flag} {}", numbers.join(",")) }
+    };
+    let select = &request.select;
+    let options = format!("{}{}{options}", chosen("--step", &select.steps), chosen("--rank", &select.ranks));
+    format!("  ulpscope compare {} {}{options} -o RESULT", quoted(&request.target), quoted(&request.golden))
+}
+
+/// Whether a tensor is another than the one its maker gave.
+pub(super) fn is_changed_between(first: &Divergence) -> bool {
+    let by_a_call = first.exhibit.source.as_deref().is_some_and(|source| origin_of(source).is_none());
+    match first.finding.kind {
+        FindingKind::OriginDiffers => by_a_call,
+        FindingKind::DivergedHere => first.exhibit.is_taken,
+        _ => false,
+    }
+}
+
+/// What comes from outside, by its kind and name.
+fn origin_of(source: &str) -> Option<(&str, &str)> {
+    match source.split_once(':') {
+        Some((kind @ ("parameter" | "buffer" | "gradient"), name)) => Some((kind, name)),
+        _ if source == "outside" => Some(("outside", "")),
+        _ => None,
+    }
+}
+
+/// What differs from the start, for a sentence.
+pub(super) fn origin_words(first: &Divergence) -> String {
+    let entry = &first.finding.entry;
+    match first.exhibit.source.as_deref().and_then(origin_of) {
+        Some(("parameter", name)) => format!("The parameter {name} ({entry})"),
+        Some(("buffer", name)) => format!("The buffer {name} ({entry})"),
+        Some(("gradient", name)) => format!("The gradient of {name} ({entry})"),
+        Some(_) => format!("The input {entry}"),
+        None => entry.clone(),
+    }
+}
+
+fn origin(first: &Divergence, files: Option<(&Path, &Path)>) -> Vec<String> {
+    let mut lines = match first.exhibit.source.as_deref().and_then(origin_of) {
+        Some((kind @ ("parameter" | "buffer"), name)) => {
+            let getter = if kind == "parameter" { "get_parameter" } else { "get_buffer" };
+            let also = if kind == "buffer" { ", and from the same mode, train or eval" } else { "" };
+            vec![
+                format!(
+                    "Check that both runs start from the same checkpoint{also}. Print this {kind} in both, before the first step:"
+                ),
+                format!("  print(model.{getter}(\"{name}\").double().norm())"),
+            ]
+        }
+        Some(("gradient", name)) => vec![
+            "Check that both runs clear or accumulate gradients alike. Print in both, before the first step:"
+                .to_owned(),
+            format!("  print(model.get_parameter(\"{name}\").grad)"),
+        ],
+        _ => vec![
+            "Check that both runs get the same batch and the same random numbers. Put this first in both:"
+                .to_owned(),
+            "  ulpscope.seed_all(seed=1234)".to_owned(),
+        ],
+    };
+    if let Some((target, golden)) = files {
+        lines.insert(0, format!("  ulpscope diff {} {}", quoted(target), quoted(golden)));
+        lines.insert(0, "See which elements are other ones:".to_owned());
+    }
+    lines
+}
+
+fn non_finite<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<String> {
+    let dtype = first.exhibit.dtypes[0].as_deref().unwrap_or("");
+    let end = match dtype {
+        "float16" => " float16 ends at 65504.",
+        "bfloat16" | "float32" => " It ends near 3.4e38.",
+        _ => "",
+    };
+    let scale = match (dtype, first.finding.in_backward) {
+        ("float16", true) => "If they are, use a smaller loss scale, or run this call in float32.",
+        ("float16", false) => "If they are, run this call in float32 or bfloat16, or scale its input down.",
+        _ => "If they are not, look for a division by zero, or a root or logarithm of what is not positive.",
+    };
+    vec![
+        format!("See whether the largest values of its arguments are near the end of the dtype.{end}"),
+        show(compared, rank, first, Side::Target),
+        scale.to_owned(),
+    ]
+}
+
+fn program<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(side) = lone_side(compared, first) {
+        let side_word = side.word();
+        lines.push(format!(
+            "Only the {side_word} makes this call. See what it does there, and whether it should:"
+        ));
+        lines.push(show(compared, rank, first, side));
+        return lines;
+    }
+    match (&first.code, &first.golden_code) {
+        (Some(code), Some(golden)) if code != golden => {
+            lines.push("Hold these two lines of code against each other:".to_owned());
+            lines.push(format!("  target  {code}"));
+            lines.push(format!("  golden  {golden}"));
+            return lines;
+        }
+        (Some(code), _) => {
+            lines
+                .push(format!("Look at what leads the two runs to do different things at this line: {code}"));
+        }
+        _ => {}
+    }
+    lines.push("Hold what the two sides recorded against each other:".to_owned());
+    lines.push(show(compared, rank, first, Side::Target));
+    lines.push(show(compared, rank, first, Side::Golden));
+    lines
+}
+
+/// The side that has the call, where the other has not.
+fn lone_side<S>(compared: &Compared<S>, first: &Divergence) -> Option<Side> {
+    let mut lone = compared.outcomes().flat_map(|outcome| &outcome.partnerless);
+    lone.find(|lone| lone.name == first.call).map(|lone| lone.side)
+}
+
+fn between<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(source) = &first.exhibit.source {
+        lines.push(format!("The tensor was made as {source}."));
+    }
+    lines.push("Record every operator of that step on both sides, and compare these dumps:".to_owned());
+    lines.push(format!(
+        "  ulpscope run --dump-path NEW_DUMP --level L2 --task tensor{} -- YOUR_SCRIPT.py",
+        step(rank)
+    ));
+    lines.push(
+        "Kernels that write into a tensor without torch are not seen there either: look for them at"
+            .to_owned(),
+    );
+    match &first.code {
+        Some(code) => lines.push(format!("  {code}")),
+        None => lines.push(show(compared, rank, first, Side::Target)),
+    }
+    lines
+}
+
+/// Records the tensors of the module at fault, or of the call where its module is not known.
+fn dump_tensors<S>(rank: &RankResult<S>, first: &Divergence) -> Vec<String> {
+    let part = scope_of(first.module.as_deref().unwrap_or(&first.call));
+    let step_setting = rank.step.map(|step| format!(", step={step}")).unwrap_or_default();
+    vec![
+        "Dump the tensors of this place alone, once on each side, and compare the two new dumps:".to_owned(),
+        format!(
+            "  ulpscope run --dump-path NEW_DUMP --level mix --task tensor{} --list {} -- YOUR_SCRIPT.py",
+            step(rank),
+            quoted(Path::new(&part))
+        ),
+        "or in your own loop:".to_owned(),
+        format!(
+            "  ulpscope.capture(\"NEW_DUMP\", model=model, level=\"mix\", task=\"tensor\"{step_setting}, list=[\"{part}\"])"
+        ),
+    ]
+}
+
+/// The part of a name that all passes of a call or module have, and no other: `Functional.linear.3.`.
+fn scope_of(call: &str) -> String {
+    let end = [".forward", ".backward", ".parameters_grad"].iter().filter_map(|word| call.rfind(word)).min();
+    format!("{}.", &call[..end.unwrap_or(call.len())])
+}
+
+fn step<S>(rank: &RankResult<S>) -> String {
+    rank.step.map(|step| format!(" --step {step}")).unwrap_or_default()
+}
+
+fn show<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence, side: Side) -> String {
+    let (dump, call, name) = match side {
+        Side::Target => (&compared.request.target, &first.call, &rank.target),
+        Side::Golden => {
+            (&compared.request.golden, first.golden_call.as_ref().unwrap_or(&first.call), &rank.golden)
+        }
+    };
+    let number = name.strip_prefix("rank").filter(|digits| digits.parse::<u64>().is_ok());
+    let number = number.filter(|_| compared.ranks.len() > 1);
+    let number = number.map(|number| format!(" --rank {number}")).unwrap_or_default();
+    let at = if compared.ranks.len() > 1 { step(rank) } else { String::new() };
+    format!("  ulpscope show {} {}{at}{number}", quoted(dump), quoted(Path::new(call)))
+}
+
+/// For a shell: as it is where nothing in it means anything there.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@=".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}

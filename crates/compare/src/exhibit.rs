@@ -1,0 +1,53 @@
+//! What the two dumps hold of the entry that shows a divergence: where it comes from, in which dtype, in which files.
+//!
+//! Looked up only for calls that introduced an error, so that whoever explains them can name the next thing to look at.
+
+use std::path::PathBuf;
+
+use ulpscope_dump::{Content, Entry, Rank, Role};
+
+/// The entry that shows a divergence. The first of two is the target's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Exhibit {
+    /// Whether the call takes it, rather than gives it.
+    pub is_taken: bool,
+    /// Where it comes from, as the dump says: `parameter:fc.weight`, `buffer:bn.running_mean`, `outside`, an entry of
+    /// another call.
+    pub source: Option<String>,
+    /// The dtypes.
+    pub dtypes: [Option<String>; 2],
+    /// The files with the elements.
+    pub files: [Option<PathBuf>; 2],
+}
+
+/// A call in a dump.
+pub(crate) type Place<'a> = (&'a Rank, Option<usize>);
+
+impl Exhibit {
+    /// Looks an entry up by its name, in the target or else in the golden, and its partner by role and position.
+    pub(crate) fn of(name: &str, target: Place<'_>, golden: Place<'_>) -> Exhibit {
+        let entries = [target, golden].map(|(rank, call)| {
+            // What cannot be read was told when it was compared.
+            call.and_then(|call| rank.entries(call).ok()).unwrap_or_default()
+        });
+        let Some(named) = entries.iter().flatten().find(|entry| entry.name == name) else {
+            return Exhibit::default();
+        };
+        let same = |entry: &&Entry| entry.role == named.role && entry.path == named.path;
+        let found = [0, 1].map(|side| entries[side].iter().find(same));
+        let tensors = found.map(|entry| match entry.map(|entry| &entry.content) {
+            Some(Content::Tensor(tensor)) => Some(tensor),
+            _ => None,
+        });
+        let short = |dtype: &str| dtype.strip_prefix("torch.").unwrap_or(dtype).to_owned();
+        Exhibit {
+            is_taken: matches!(named.role, Role::Input | Role::Parameter),
+            source: tensors.iter().flatten().find_map(|tensor| tensor.source.clone()),
+            dtypes: tensors.map(|tensor| tensor.map(|tensor| short(&tensor.dtype))),
+            files: [0, 1].map(|side| {
+                let rank = [target, golden][side].0;
+                tensors[side].and_then(|tensor| rank.tensor_file(tensor)).filter(|path| path.is_file())
+            }),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Rows that wait for the end of a comparison, because what is thought of them depends on calls that come later.
+//!
+//! They wait packed in a file without a name, so that memory does not grow with the dump: a row takes half a kilobyte
+//! packed and some three unpacked.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+
+use ulpscope_report::{Cell, Emphasis};
+
+use crate::style::{Row, Verdict};
+
+/// Packed rows up to this many bytes wait in memory.
+const IN_MEMORY: usize = 32 << 20;
+
+/// Rows of units, in order.
+#[derive(Debug, Default)]
+pub(crate) struct HeldRows {
+    packed: Vec<u8>,
+    file: Option<File>,
+}
+
+impl HeldRows {
+    /// Adds the rows of the next unit.
+    pub(crate) fn push(&mut self, rows: &[Row]) -> io::Result<()> {
+        pack_count(rows.len(), &mut self.packed);
+        for row in rows {
+            self.packed.push(row.verdict as u8);
+            pack_count(row.cells.len(), &mut self.packed);
+            row.cells.iter().for_each(|cell| pack(cell, &mut self.packed));
+        }
+        if self.packed.len() > IN_MEMORY {
+            let file = match &mut self.file {
+                Some(file) => file,
+                none => none.insert(tempfile::tempfile()?),
+            };
+            file.write_all(&self.packed)?;
+            self.packed.clear();
+        }
+        Ok(())
+    }
+
+    /// Gives the rows back, unit by unit.
+    pub(crate) fn give_back(self) -> io::Result<GivenBack> {
+        let reader: Box<dyn Read + Send> = match self.file {
+            None => Box::new(io::Cursor::new(self.packed)),
+            Some(mut file) => {
+                file.seek(SeekFrom::Start(0))?;
+                Box::new(io::BufReader::with_capacity(1 << 20, file).chain(io::Cursor::new(self.packed)))
+            }
+        };
+        Ok(GivenBack { reader })
+    }
+}
+
+/// Rows of units on their way back.
+pub(crate) struct GivenBack {
+    reader: Box<dyn Read + Send>,
+}
+
+impl GivenBack {
+    /// The rows of the next unit, without colour: that follows from the verdict still to come.
+    pub(crate) fn next_unit(&mut self) -> io::Result<Vec<Row>> {
+        let reader = &mut self.reader;
+        let rows = count(reader)?;
+        (0..rows)
+            .map(|_| {
+                let verdict = match byte(reader)? {
+                    0 => Verdict::Pass,
+                    1 => Verdict::NotCompared,
+                    2 => Verdict::Warn,
+                    _ => Verdict::Fail,
+                };
+                let cells = count(reader)?;
+                let cells = (0..cells).map(|_| unpack(reader)).collect::<io::Result<Vec<Cell>>>()?;
+                Ok(Row { cells, emphasis: Emphasis::Plain, verdict })
+            })
+            .collect()
+    }
+}
+
+const MISSING: u8 = 0;
+const TEXT: u8 = 1;
+const INT: u8 = 2;
+const NUMBER: u8 = 3;
+const EXACT: u8 = 4;
+const EXACT_SINGLE: u8 = 5;
+const SHARE: u8 = 6;
+const COMPLEX: u8 = 7;
+const FLAG: u8 = 8;
+const LIST: u8 = 9;
+
+fn pack(cell: &Cell, packed: &mut Vec<u8>) {
+    match cell {
+        Cell::Missing => packed.push(MISSING),
+        Cell::Text(text) => pack_text(text, packed),
+        Cell::Int(value) => pack_bytes(INT, &value.to_le_bytes(), packed),
+        Cell::Number(value) => pack_bytes(NUMBER, &value.to_le_bytes(), packed),
+        Cell::Exact(value) => pack_bytes(EXACT, &value.to_le_bytes(), packed),
+        Cell::ExactSingle(value) => pack_bytes(EXACT_SINGLE, &value.to_le_bytes(), packed),
+        Cell::Share(value) => pack_bytes(SHARE, &value.to_le_bytes(), packed),
+        Cell::Complex(re, im) => {
+            pack_bytes(COMPLEX, &re.to_le_bytes(), packed);
+            packed.extend(im.to_le_bytes());
+        }
+        Cell::Flag(flag) => packed.extend([FLAG, u8::from(*flag)]),
+        Cell::List(cells) => {
+            packed.push(LIST);
+            pack_count(cells.len(), packed);
+            cells.iter().for_each(|cell| pack(cell, packed));
+        }
+        // No column holds these; as text they would at least be read.
+        Cell::Index { .. } | Cell::Record(_) => pack_text(&cell.to_string(), packed),
+    }
+}
+
+fn pack_text(text: &str, packed: &mut Vec<u8>) {
+    packed.push(TEXT);
+    pack_count(text.len(), packed);
+    packed.extend(text.as_bytes());
+}
+
+fn pack_bytes(kind: u8, bytes: &[u8], packed: &mut Vec<u8>) {
+    packed.push(kind);
+    packed.extend(bytes);
+}
+
+fn pack_count(count: usize, packed: &mut Vec<u8>) {
+    packed.extend((count as u64).to_le_bytes());
+}
+
+fn unpack(reader: &mut impl Read) -> io::Result<Cell> {
+    Ok(match byte(reader)? {
+        MISSING => Cell::Missing,
+        TEXT => {
+            let mut text = vec![0; count(reader)?];
+            reader.read_exact(&mut text)?;
+            Cell::Text(String::from_utf8(text).map_err(io::Error::other)?)
+        }
+        INT => Cell::Int(i128::from_le_bytes(bytes(reader)?)),
+        NUMBER => Cell::Number(f64::from_le_bytes(bytes(reader)?)),
+        EXACT => Cell::Exact(f64::from_le_bytes(bytes(reader)?)),
+        EXACT_SINGLE => Cell::ExactSingle(f32::from_le_bytes(bytes(reader)?)),
+        SHARE => Cell::Share(f64::from_le_bytes(bytes(reader)?)),
+        COMPLEX => Cell::Complex(f64::from_le_bytes(bytes(reader)?), f64::from_le_bytes(bytes(reader)?)),
+        FLAG => Cell::Flag(byte(reader)? != 0),
+        _ => {
+            let cells = count(reader)?;
+            Cell::List((0..cells).map(|_| unpack(reader)).collect::<io::Result<_>>()?)
+        }
+    })
+}
+
+fn byte(reader: &mut impl Read) -> io::Result<u8> {
+    let [byte] = bytes(reader)?;
+    Ok(byte)
+}
+
+fn count(reader: &mut impl Read) -> io::Result<usize> {
+    Ok(u64::from_le_bytes(bytes(reader)?) as usize)
+}
+
+fn bytes<const N: usize>(reader: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    reader.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn rows_come_back_as_they_went() {
+        let cells = vec![
+            Cell::Missing,
+            Cell::text("Functional.linear.0.forward — ρ"),
+            Cell::Int(-(1 << 100)),
+            Cell::Number(0.1),
+            Cell::Exact(-0.0),
+            Cell::ExactSingle(1e-40),
+            Cell::Share(0.5),
+            Cell::Complex(1.0, -2.0),
+            Cell::Flag(true),
+            Cell::List(vec![Cell::Int(3), Cell::List(vec![Cell::Missing])]),
+        ];
+        let row = Row { cells, emphasis: Emphasis::Plain, verdict: Verdict::Warn };
+        let mut held = HeldRows::default();
+        // Enough to go to the file and leave something in memory.
+        let units = IN_MEMORY / 100;
+        (0..units).for_each(|_| held.push(std::slice::from_ref(&row)).unwrap());
+        held.push(&[]).unwrap();
+        assert!(held.file.is_some());
+        let mut back = held.give_back().unwrap();
+        (0..units).for_each(|_| assert_eq!(back.next_unit().unwrap(), std::slice::from_ref(&row)));
+        assert!(back.next_unit().unwrap().is_empty());
+        assert!(back.next_unit().is_err());
+    }
+}

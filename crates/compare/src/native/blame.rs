@@ -1,0 +1,263 @@
+//! Arguments that differ although whoever made them agrees: they came from outside, were changed on the way, or were made
+//! by a call that only one side has.
+
+use ulpscope_dump::CallKind;
+
+use super::conclude::{Cause, Conclusion, Walk, found};
+use super::expect::{Apart, Expectations, shared_part};
+use super::flow::Flow;
+use super::noise::Heard;
+use super::observed::{Extent, Observed, Seeing, Seen, Source};
+use super::rounding::ACCUMULATOR;
+use crate::style::Side;
+use crate::verdict::Class;
+
+/// Origins that all differ by more than this are other origins, not the same after some noisy steps.
+const OTHER_ORIGINS: f64 = 1e-2;
+
+/// A worst element is ordinarily within this many times the root of the mean square.
+const ELEMENT_SPREAD: f64 = 6.0;
+
+/// Results of earlier steps that are further apart than so many times what nine in ten are stand out.
+const STANDS_OUT: f64 = 64.0;
+
+/// How far apart origins are in this run.
+pub(super) struct Origins {
+    /// The relative error that is ordinary among them.
+    ordinary: f64,
+    /// The size of an element of an ordinary one, and the error per element that one in ten exceeds; nothing in a first
+    /// step, where origins are what they are.
+    trained: Option<(f64, f64)>,
+}
+
+impl Origins {
+    pub(super) fn of(units: &[Observed], has_trained: bool) -> Origins {
+        let origins = units.iter().flat_map(|unit| &unit.entries).filter(|entry| is_origin(entry));
+        let origins: Vec<&Extent> = origins.filter_map(|entry| entry.numbers.as_ref()).collect();
+        let sorted = |of: &dyn Fn(&Extent) -> f64| {
+            let mut all: Vec<f64> = origins.iter().map(|extent| of(extent)).collect();
+            all.sort_by(f64::total_cmp);
+            all
+        };
+        let at =
+            |sorted: Vec<f64>, tenth: usize| sorted.get(sorted.len() * tenth / 10).copied().unwrap_or(0.0);
+        let median = at(sorted(&Extent::relative), 5);
+        let per_element = |extent: &Extent| extent.error / extent.count.max(1.0).sqrt();
+        let trained = has_trained.then(|| (at(sorted(&Extent::rms), 5), at(sorted(&per_element), 9)));
+        Origins { ordinary: if median > OTHER_ORIGINS { 0.0 } else { median }, trained }
+    }
+
+    /// Whether an origin is as near as the others are, as its dtype lets it be, or as it is in a second golden run.
+    fn is_ordinary(&self, extent: &Extent, heard: Heard) -> bool {
+        // Weights that were trained are results of earlier steps. What began as zero is no better than what it was
+        // trained with, so errors are held against the size of all.
+        if let Some((size, error)) = self.trained {
+            let size = size.max(extent.rms());
+            let allowed = (STANDS_OUT * error).max(OTHER_ORIGINS * size) * extent.count.max(1.0).sqrt();
+            if extent.error <= allowed {
+                return true;
+            }
+        }
+        // Another dtype rounds every element by itself.
+        let of_dtype = if extent.unit > ACCUMULATOR { 2.0 * extent.unit } else { 0.0 };
+        let allowed = heard.allowed();
+        let whole = of_dtype.max(8.0 * self.ordinary).max(allowed.whole);
+        let peak = (of_dtype * extent.largest).max((64.0 * self.ordinary).max(allowed.peak) * extent.rms());
+        extent.error <= whole * extent.norm && extent.peak <= peak
+    }
+}
+
+fn is_origin(entry: &Seen) -> bool {
+    entry.is_tensor
+        && entry.is_taken()
+        && entry.sources.iter().all(|source| matches!(source, Source::Origin | Source::Outside))
+}
+
+impl Walk<'_> {
+    /// What to blame for an argument that differs, if not whoever made it.
+    pub(super) fn blame(&mut self, at: usize, unit: &Observed) -> Option<Conclusion> {
+        let differs = |entry: &Seen| {
+            !matches!(entry.state, Seeing::Equal | Seeing::Unknown | Seeing::Missing | Seeing::Lone(_))
+        };
+        let arguments =
+            unit.entries.iter().enumerate().filter(|(_, entry)| entry.is_taken() && entry.is_tensor);
+        arguments.filter(|(_, entry)| differs(entry)).find_map(|(number, entry)| match entry.sources {
+            [Source::Origin | Source::Outside, Source::Origin | Source::Outside] => {
+                self.of_origin(at, number, entry)
+            }
+            [Source::Call(..), _] | [_, Source::Call(..)] => self.of_made(at, number, entry),
+            _ if unit.kind == CallKind::Backward => self.of_gradient(at, number, entry),
+            _ => self.of_unsaid(at, number, entry),
+        })
+    }
+
+    fn of_origin(&self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
+        // Runs that were given other shapes have nothing to be compared, and nothing wrong with them.
+        if entry.state == Seeing::Unlike {
+            return None;
+        }
+        let extent = entry.numbers.as_ref();
+        let heard = self.noise.of(at, number);
+        let is_ordinary = |extent: &Extent| extent.mismatched == 0 && self.origins.is_ordinary(extent, heard);
+        if entry.state == Seeing::Apart && extent.is_some_and(is_ordinary) {
+            return None;
+        }
+        // Drawn anew in every run, or computed outside by a decision that is not always the same.
+        if entry.state == Seeing::Differs && heard.differs {
+            return None;
+        }
+        // Behind an error that is known, what nobody is seen to have made may have been made of it all the same, as what a
+        // backward pass hands to a user's function.
+        let error = extent.map_or(Apart::default(), Apart::relative);
+        if self.first_cause.is_some()
+            && entry.sources.contains(&Source::Outside)
+            && entry.state == Seeing::Apart
+            && self.is_explained(error, self.so_far)
+        {
+            let inherited = Conclusion::of(Class::Inherited);
+            return Some(Conclusion { from: self.first_cause, entry: Some(number), error, ..inherited });
+        }
+        let mut conclusion = found(Class::OriginDiffers, Cause::Origin, number, 0.95);
+        conclusion.error = error;
+        conclusion.expected.whole = self.origins.ordinary.max(heard.allowed().whole);
+        Some(conclusion)
+    }
+
+    /// An argument that an earlier call made, on either side.
+    fn of_made(&mut self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
+        let extent = entry.numbers.as_ref()?;
+        let makers = [Side::Target, Side::Golden].map(|side| self.flow.maker(side, entry));
+        let own = 4.0 * extent.unit;
+        let mut brought =
+            Apart { whole: own, peak: own * (extent.largest / extent.rms()).max(1.0), drift: 0.0 };
+        for maker in makers.into_iter().flatten() {
+            brought = brought.max(self.regions.brought[maker]);
+        }
+        brought = brought.max(self.noise.of(at, number).allowed());
+        brought.peak = brought.peak.max(ELEMENT_SPREAD * brought.whole);
+        brought.drift += shared_part(brought.whole, extent.count);
+        let error = Apart::relative(extent);
+        if self.is_explained(error, brought) {
+            return None;
+        }
+        let lone = makers.into_iter().flatten().find(|&maker| self.units[maker].is_lone());
+        let mut conclusion = match (lone, makers) {
+            (Some(lone), _) => {
+                let first = self.regions.first[lone];
+                let blamed = found(Class::DifferentProgram, Cause::Lone, 0, 0.8);
+                self.done[first] = Some(Conclusion { entry: None, error, expected: brought, ..blamed });
+                let inherited = Conclusion::of(Class::Inherited);
+                return Some(Conclusion { from: Some(first), entry: Some(number), ..inherited });
+            }
+            (None, [Some(one), Some(other)]) if one != other => {
+                found(Class::DifferentProgram, Cause::Wiring, number, 0.8)
+            }
+            _ => found(Class::OriginDiffers, Cause::Between, number, 0.6),
+        };
+        conclusion.error = error;
+        conclusion.expected = brought;
+        Some(conclusion)
+    }
+
+    /// A gradient that arrives comes from those who took the result.
+    fn of_gradient(&self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
+        let extent = entry.numbers.as_ref()?;
+        let forward = self.flow.forward[at]?;
+        let takers: Vec<usize> = self.flow.takers[forward].iter().map(|&(taker, _)| taker as usize).collect();
+        let heard = self.noise.of(at, number).allowed();
+        let mut brought = Apart { whole: heard.whole.max(4.0 * extent.unit), ..Apart::default() };
+        let mut scale = extent.norm;
+        let mut is_known = !takers.is_empty();
+        for taker in takers.into_iter().filter(|&taker| !self.flow.is_composite(taker)) {
+            let backward = self.flow.backward[taker].filter(|&backward| !self.units[backward].is_lone());
+            is_known &= backward.is_some();
+            for (_, given) in backward.into_iter().flat_map(|backward| self.expectations.results(backward)) {
+                brought = brought.max(Apart::relative(given));
+                scale = scale.max(given.norm);
+            }
+        }
+        if !is_known {
+            brought.whole = brought.whole.max(self.so_far.whole);
+        }
+        // Gradients that meet are added up and may cancel: their error is as large as the largest of them makes it.
+        if extent.error <= self.siblings[0].allowed_in_run() * brought.whole * scale {
+            return None;
+        }
+        let mut conclusion = found(Class::DivergedHere, Cause::Between, number, 0.6);
+        conclusion.error = Apart::relative(extent);
+        conclusion.expected = brought;
+        Some(conclusion)
+    }
+
+    /// An argument of which nothing is known comes from what was computed before, if anything there is as far apart.
+    fn of_unsaid(&self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
+        let heard = self.noise.of(at, number);
+        let error = match (entry.state, &entry.numbers) {
+            (Seeing::Apart, Some(extent)) => {
+                let own = 4.0 * extent.unit;
+                let own = Apart { whole: own, peak: ELEMENT_SPREAD * own, drift: own };
+                let error = Apart::relative(extent);
+                if extent.mismatched == 0
+                    && self.is_explained(error, own.max(heard.allowed()).max(self.so_far))
+                {
+                    return None;
+                }
+                error
+            }
+            (Seeing::Differs, _) if self.so_far == Apart::default() && !heard.differs => Apart::default(),
+            _ => return None,
+        };
+        let found = found(Class::OriginDiffers, Cause::Origin, number, 0.6);
+        Some(Conclusion { error, expected: self.so_far, ..found })
+    }
+
+    /// Whether an error is as large as errors of this run may be, given what is expected.
+    fn is_explained(&self, error: Apart, expected: Apart) -> bool {
+        let pairs =
+            [(error.whole, expected.whole), (error.peak, expected.peak), (error.drift, expected.drift)];
+        self.siblings
+            .iter()
+            .zip(pairs)
+            .all(|(siblings, (error, expected))| error <= siblings.allowed_in_run() * expected)
+    }
+}
+
+/// Calls without partner that follow one another: what goes into them, and where they begin.
+pub(super) struct Regions {
+    /// The largest relative errors that come out of a unit; of one without partner, that go into its region.
+    brought: Vec<Apart>,
+    /// The first call of the region, in the target if it has any there.
+    first: Vec<usize>,
+}
+
+impl Regions {
+    pub(super) fn of(units: &[Observed], flow: &Flow, expectations: &Expectations<'_>) -> Regions {
+        let mut regions =
+            Regions { brought: Vec::with_capacity(units.len()), first: (0..units.len()).collect() };
+        for (at, unit) in units.iter().enumerate() {
+            if !unit.is_lone() {
+                let results = expectations.results(at).map(|(_, extent)| Apart::relative(extent));
+                regions.brought.push(results.fold(expectations.inside(at), Apart::max));
+                continue;
+            }
+            let taken = unit.entries.iter().filter(|entry| entry.is_taken());
+            let makers =
+                taken.flat_map(|entry| [Side::Target, Side::Golden].map(|side| flow.maker(side, entry)));
+            let mut brought = Apart::default();
+            // Only a damaged dump has makers that come later.
+            for maker in makers.flatten().filter(|&maker| maker < at) {
+                brought = brought.max(regions.brought[maker]);
+                if units[maker].is_lone() {
+                    let first = [regions.first[at], regions.first[maker]];
+                    regions.first[at] = match first.map(|first| units[first].target.is_none()) {
+                        [false, true] => first[0],
+                        [true, false] => first[1],
+                        _ => first[0].min(first[1]),
+                    };
+                }
+            }
+            regions.brought.push(brought);
+        }
+        regions
+    }
+}

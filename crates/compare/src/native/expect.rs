@@ -1,0 +1,299 @@
+//! The error that a call is expected to have: what it makes itself by rounding, and what its arguments bring.
+//!
+//! Three errors are followed, since none sees everything: that of a tensor as a whole, which a single wrong element hardly
+//! moves; the largest of an element, which says nothing of many small ones; and the part that all elements share, which
+//! rounding hardly has: a factor of 1.01 stands out where everything else is off by as much at random.
+
+use ulpscope_dump::CallKind;
+
+use super::flow::Flow;
+use super::noise::Noise;
+use super::observed::{Extent, Observed, Seen, ratio};
+use super::rounding::own_error;
+use super::sensitivity::{Family, terms};
+use crate::style::Side;
+
+/// Elements of an ordinary error lie within this many standard deviations, in a tensor of any size that fits a machine.
+const ELEMENT_SPREAD: f64 = 6.0;
+
+/// The part of a random error that all elements share. Rows or columns share theirs, so it is that of as many independent
+/// elements as the root of the count; and a second-order part of any error lies in the direction of the tensor itself.
+pub(super) fn shared_part(whole: f64, count: f64) -> f64 {
+    whole / count.max(1.0).sqrt().sqrt() + whole * whole
+}
+
+/// An error, or an expected one: of the whole tensor, of its worst element, and what all elements share. Relative to the
+/// norm, to the root of the mean square, and to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Apart {
+    pub(super) whole: f64,
+    pub(super) peak: f64,
+    pub(super) drift: f64,
+}
+
+impl Apart {
+    pub(super) fn relative(of: &Extent) -> Apart {
+        Apart { whole: of.relative(), peak: of.relative_peak(), drift: of.drift }
+    }
+
+    pub(super) fn max(self, other: Apart) -> Apart {
+        Apart {
+            whole: self.whole.max(other.whole),
+            peak: self.peak.max(other.peak),
+            drift: self.drift.max(other.drift),
+        }
+    }
+
+    /// How many times `expected` this is.
+    fn over(self, expected: Apart) -> Apart {
+        Apart {
+            whole: ratio(self.whole, expected.whole),
+            peak: ratio(self.peak, expected.peak),
+            drift: ratio(self.drift, expected.drift),
+        }
+    }
+}
+
+/// How a result compares to what was expected.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Excess {
+    /// The number of the entry among those of its call.
+    pub(super) entry: usize,
+    /// How many times what was expected.
+    pub(super) times: Apart,
+    /// What was expected, relative.
+    pub(super) expected: Apart,
+}
+
+/// What the units of a comparison bring along.
+pub(super) struct Expectations<'a> {
+    units: &'a [Observed],
+    flow: &'a Flow,
+    noise: &'a Noise,
+    /// Relative errors that one in ten results of the run exceeds: for calls of which it is not known what they work on.
+    usual: Apart,
+    /// The largest relative errors among the results of the calls inside a module.
+    inner: Vec<Apart>,
+    /// The largest relative error that statistics have shown on the way to a unit's results.
+    shown: Vec<Apart>,
+}
+
+impl<'a> Expectations<'a> {
+    pub(super) fn of(units: &'a [Observed], flow: &'a Flow, noise: &'a Noise) -> Expectations<'a> {
+        let none = vec![Apart::default(); units.len()];
+        let usual = usual(units);
+        let mut all = Expectations { units, flow, noise, usual, inner: none.clone(), shown: none };
+        for &at in &flow.order {
+            let results = all.results(at).map(|(_, extent)| Apart::relative(extent));
+            let largest = results.fold(all.inner[at], Apart::max);
+            if let Some(parent) = flow.parent[at] {
+                all.inner[parent] = all.inner[parent].max(largest);
+            }
+        }
+        for (at, unit) in units.iter().enumerate() {
+            let own = unit.entries.iter().filter_map(|entry| entry.numbers.as_ref());
+            let own = own.filter(|extent| !extent.by_elements).map(Apart::relative);
+            all.shown[at] = own.fold(all.shown_before(at), Apart::max);
+        }
+        all
+    }
+
+    /// The largest errors among what is inside a module.
+    pub(super) fn inside(&self, at: usize) -> Apart {
+        self.inner[at]
+    }
+
+    /// A unit's results that have numbers.
+    pub(super) fn results(&self, at: usize) -> impl Iterator<Item = (usize, &'a Extent)> + use<'a> {
+        numbers(&self.units[at], |entry| !entry.is_taken())
+    }
+
+    /// What a unit works on: its arguments, and of a backward call what its forward call took and gave.
+    pub(super) fn taken(&self, at: usize) -> Vec<&'a Extent> {
+        let own = numbers(&self.units[at], Seen::is_taken);
+        let forward = self.flow.forward[at].into_iter();
+        let forward = forward.flat_map(|forward| numbers(&self.units[forward], |_| true));
+        own.chain(forward).map(|(_, extent)| extent).collect()
+    }
+
+    /// How far each result that is apart is beyond what was expected.
+    pub(super) fn excesses(&self, at: usize) -> Vec<Excess> {
+        let apart = self.results(at).filter(|(_, extent)| extent.error > 0.0 || extent.peak > 0.0);
+        // Where one side gives a gradient to another of the calls that share it, each gives another amount.
+        let entries = &self.units[at].entries;
+        apart
+            .filter(|(entry, _)| !self.flow.shared.contains(&(self.flow.kinds[at], entries[*entry].place)))
+            .map(|(entry, result)| {
+                let expected = self.expected(at, entry, result);
+                Excess { entry, times: Apart::relative(result).over(expected), expected }
+            })
+            .collect()
+    }
+
+    /// What one result is made of, and by how much absolute errors of each show in it.
+    fn parts(&self, at: usize, entry: usize, result: &Extent) -> Vec<(&'a Extent, Option<&'a Extent>)> {
+        let family = self.flow.families[at];
+        let own: Vec<(usize, &Extent)> = numbers(&self.units[at], Seen::is_taken).collect();
+        let Some(forward) = self.flow.forward[at].map(|forward| &self.units[forward]) else {
+            // Of three, the smallest is added to the product of the others.
+            let factors = |of: usize| largest(own.iter().filter(|(other, _)| *other != of), 1);
+            let is_added =
+                |extent: &Extent| own.len() > 2 && own.iter().all(|(_, one)| extent.count <= one.count);
+            let partner = |number: usize, extent: &Extent| {
+                if is_added(extent) { None } else { factors(number).into_iter().next() }
+            };
+            return own.iter().map(|&(number, extent)| (extent, partner(number, extent))).collect();
+        };
+        let path = self.units[at].entries[entry].path;
+        let arguments: Vec<(usize, &Extent)> = numbers(forward, Seen::is_taken).collect();
+        let others = arguments.iter().filter(|(number, _)| forward.entries[*number].path != path);
+        let given = || own.iter().map(|&(_, extent)| extent);
+        match family {
+            Family::Sum => given().map(|extent| (extent, None)).collect(),
+            Family::Contraction | Family::Product => {
+                let is_added =
+                    arguments.len() > 2 && arguments.iter().all(|(_, one)| result.count <= one.count);
+                let partner = if is_added { None } else { largest(others, 1).into_iter().next() };
+                let through = given().map(|extent| (extent, partner));
+                let back =
+                    partner.into_iter().flat_map(|partner| given().map(move |given| (partner, Some(given))));
+                through.chain(back).collect()
+            }
+            Family::Mild | Family::Other => {
+                let all = numbers(forward, |_| true).map(|(_, extent)| (extent, None));
+                given().map(|extent| (extent, None)).chain(all).collect()
+            }
+        }
+    }
+
+    /// The relative errors that a result may have.
+    fn expected(&self, at: usize, entry: usize, result: &Extent) -> Apart {
+        let family = self.flow.families[at];
+        let parts = self.parts(at, entry, result);
+        let spread = result.count.max(1.0).sqrt();
+        let (mut natural, mut length, mut unit) = (0.0f64, 1.0f64, result.unit);
+        let (mut inherited, mut inherited_peak, mut drift) = (0.0f64, 0.0f64, 0.0f64);
+        for (number, (from, partner)) in parts.iter().enumerate() {
+            unit = unit.max(from.unit);
+            // What a backward call takes from its forward call is no gradient, and says nothing of the size of one.
+            let is_given = self.flow.forward[at].is_none() || number == 0 || family == Family::Sum;
+            let slope =
+                if is_given || partner.is_some() { family.slope(from, result, *partner) } else { 0.0 };
+            natural += slope * from.norm;
+            // Most sums are over one dimension, or over all but one.
+            length = length.max(from.count / result.count.max(1.0)).max(from.count.sqrt());
+            if let (Family::Contraction, Some(partner)) = (family, partner) {
+                length = length.max(terms(from, partner, result));
+            }
+            let gain = slope.max(if from.norm > 0.0 { result.norm / from.norm } else { 0.0 });
+            inherited += (gain * from.error).powi(2);
+            let relative = result.rms() * from.relative_peak();
+            inherited_peak = inherited_peak.max(relative).max(slope * from.peak);
+            drift += from.drift * from.drift;
+            // Where an argument of the forward call is near its threshold, the whole gradient passes or does not: of an
+            // argument that is off by a share, as large a share of the elements may be.
+            if self.flow.gates[at] && number > 0 && from.error > 0.0 {
+                inherited_peak = inherited_peak.max(parts[0].0.largest);
+                inherited += 2.0 * from.relative() * result.norm * result.norm;
+            }
+        }
+        let natural = natural.max(result.norm).max(self.beside(at) * spread);
+        let mut within = self.within(at).max(self.shown_before(at));
+        if parts.is_empty() && !self.flow.is_composite(at) {
+            within = within.max(self.usual);
+        }
+        // Statistics show some part of an error, of the arguments as of the result: how large a part is chance.
+        let unseen = if result.by_elements { 1.0 } else { 2.0 };
+        let inherited = unseen * (inherited.sqrt() + within.whole * result.norm);
+        let inherited_peak = inherited_peak.max(within.peak * result.rms());
+        let own = own_error(unit, length);
+        let heard = self.noise.of(at, entry).allowed();
+        let whole = own * natural + inherited + heard.whole * result.norm;
+        let peak = own * result.largest.max(ELEMENT_SPREAD * natural / spread)
+            + inherited_peak
+            + ELEMENT_SPREAD * inherited / spread
+            + heard.peak * result.rms();
+        let whole = ratio(whole, result.norm);
+        Apart {
+            whole,
+            peak: ratio(peak, result.rms()),
+            drift: drift.sqrt() + within.drift + shared_part(whole, result.count) + heard.drift,
+        }
+    }
+
+    /// What statistics have shown on the way to a unit. Errors do not go away, but statistics may fail to show them, so
+    /// those of a dump without elements are remembered.
+    pub(super) fn shown_before(&self, at: usize) -> Apart {
+        let mut shown = Apart::default();
+        for entry in self.units[at].entries.iter().filter(|entry| entry.is_taken()) {
+            let makers = [Side::Target, Side::Golden].map(|side| self.flow.maker(side, entry));
+            shown = makers.into_iter().flatten().map(|maker| self.shown[maker]).fold(shown, Apart::max);
+        }
+        if let Some(forward) = self.flow.forward[at] {
+            shown = shown.max(self.shown[forward]);
+            let takers = self.flow.takers[forward].iter();
+            for backward in takers.filter_map(|&(taker, _)| self.flow.backward[taker as usize]) {
+                shown = shown.max(self.shown[backward]);
+            }
+        }
+        shown
+    }
+
+    /// The size of an element in the largest of the gradients of a module's parameters. What cancels out, as the gradient
+    /// of a bias in front of a normalisation does, is as far off as what it was computed from.
+    fn beside(&self, at: usize) -> f64 {
+        if self.units[at].kind != CallKind::ParametersGrad {
+            return 0.0;
+        }
+        self.results(at).map(|(_, extent)| extent.rms()).fold(0.0, f64::max)
+    }
+
+    /// What is inside a module; of gradients of parameters, what is inside its backward call.
+    fn within(&self, at: usize) -> Apart {
+        let inner = self.inner[at];
+        if self.units[at].kind != CallKind::ParametersGrad {
+            return inner;
+        }
+        let backward = self.flow.forward[at].and_then(|forward| self.flow.backward[forward]);
+        backward.map_or(inner, |backward| {
+            let entries = numbers(&self.units[backward], |_| true);
+            entries
+                .map(|(_, extent)| Apart::relative(extent))
+                .fold(inner.max(self.inner[backward]), Apart::max)
+        })
+    }
+}
+
+/// The largest by count.
+fn largest<'a: 'b, 'b>(
+    extents: impl Iterator<Item = &'b (usize, &'a Extent)>,
+    how_many: usize,
+) -> Vec<&'a Extent> {
+    let mut sorted: Vec<&'a Extent> = extents.map(|(_, extent)| *extent).collect();
+    sorted.sort_by(|one, other| other.count.total_cmp(&one.count));
+    sorted.truncate(how_many);
+    sorted
+}
+
+fn usual(units: &[Observed]) -> Apart {
+    let results = units.iter().flat_map(|unit| numbers(unit, |entry| !entry.is_taken()));
+    let errors: Vec<Apart> = results.map(|(_, extent)| Apart::relative(extent)).collect();
+    let exceeded = |of: fn(&Apart) -> f64| {
+        let mut errors: Vec<f64> = errors.iter().map(of).collect();
+        errors.sort_by(f64::total_cmp);
+        errors.get(errors.len() * 9 / 10).copied().unwrap_or(0.0)
+    };
+    Apart {
+        whole: exceeded(|apart| apart.whole),
+        peak: exceeded(|apart| apart.peak),
+        drift: exceeded(|apart| apart.drift),
+    }
+}
+
+fn numbers<'a>(
+    unit: &'a Observed,
+    wanted: impl Fn(&Seen) -> bool + 'a,
+) -> impl Iterator<Item = (usize, &'a Extent)> {
+    let entries = unit.entries.iter().enumerate().filter(move |(_, entry)| wanted(entry));
+    entries.filter_map(|(number, entry)| Some((number, entry.numbers.as_ref()?)))
+}

@@ -1,0 +1,236 @@
+//! Which call made what another took: the edges along which errors travel.
+//!
+//! ```text
+//! arguments        named in our own dumps; else the last result before with the same digest, or the same statistics
+//! gradients        of a call come from the gradients of those who took its results
+//! backward calls   use what their forward call took and gave
+//! modules          are made of the calls inside them
+//! ```
+
+use std::collections::{HashMap, HashSet};
+
+use ulpscope_dump::{CallKind, Rank, Role};
+
+use super::observed::{Observed, Seeing, Seen, Source, place};
+use super::sensitivity::{Family, is_gate, is_steep};
+use crate::style::Side;
+
+/// Calls of a rank by name, for looking up where entries came from.
+pub(super) struct Calls<'a> {
+    pub(super) rank: &'a Rank,
+    by_name: HashMap<String, usize>,
+}
+
+impl<'a> Calls<'a> {
+    pub(super) fn of(rank: &'a Rank) -> Calls<'a> {
+        let by_name = (0..rank.calls().len()).map(|call| (rank.name(call), call)).collect();
+        Calls { rank, by_name }
+    }
+
+    /// Where a dump says that an entry came from.
+    pub(super) fn source(&self, said: Option<&str>) -> Source {
+        let Some(said) = said else { return Source::Unsaid };
+        for (word, role) in [(".output.", Role::Output), (".input.", Role::Input)] {
+            if let Some((call, path)) = said.rsplit_once(word)
+                && let Some(&call) = self.by_name.get(call)
+            {
+                return Source::Call(call, place(role, path));
+            }
+        }
+        // What lies in `.grad` was made by the backward pass, by many calls together.
+        match said.split_once(':') {
+            Some(("gradient", _)) => Source::Unsaid,
+            Some(_) => Source::Origin,
+            None => Source::Outside,
+        }
+    }
+
+    fn named(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+}
+
+/// What belongs to what among the units of a comparison.
+#[derive(Debug)]
+pub(super) struct Flow {
+    /// The unit of each call, of the target and of the golden.
+    pub(super) unit_of: [Vec<Option<usize>>; 2],
+    /// Of a backward call, and of the gradients of parameters: the unit of its forward call.
+    pub(super) forward: Vec<Option<usize>>,
+    /// Of a forward call: the unit of its backward call.
+    pub(super) backward: Vec<Option<usize>>,
+    /// The unit of the module a call was made in.
+    pub(super) parent: Vec<Option<usize>>,
+    /// The units of the calls inside a module.
+    pub(super) children: Vec<Vec<usize>>,
+    /// Units in an order in which what is inside a module comes before it.
+    pub(super) order: Vec<usize>,
+    /// How errors are handed on.
+    pub(super) families: Vec<Family>,
+    /// Backward calls that let a gradient pass or not, by what their forward call was given.
+    pub(super) gates: Vec<bool>,
+    /// Calls that make large errors of small ones where they divide by next to nothing.
+    pub(super) is_steep: Vec<bool>,
+    /// Calls of the same kind: same operation, same direction.
+    pub(super) kinds: Vec<u64>,
+    /// Gradients that one side gives at one call and the other at another, as mixed precision does with a weight that many
+    /// calls use: kind of the call, and place.
+    pub(super) shared: HashSet<(u64, u64)>,
+    /// Who took a result of the unit, on either side: unit and number of the entry.
+    pub(super) takers: Vec<Vec<(u32, u32)>>,
+}
+
+impl Flow {
+    pub(super) fn of(units: &mut [Observed], calls: (&Calls<'_>, &Calls<'_>)) -> Flow {
+        let (target, golden) = calls;
+        let mut unit_of = [vec![None; target.rank.calls().len()], vec![None; golden.rank.calls().len()]];
+        for (at, unit) in units.iter().enumerate() {
+            for (side, call) in [unit.target, unit.golden].into_iter().enumerate() {
+                if let Some(call) = call {
+                    unit_of[side][call] = Some(at);
+                }
+            }
+        }
+        find_sources(units);
+        let mut flow = Flow {
+            unit_of,
+            forward: vec![None; units.len()],
+            backward: vec![None; units.len()],
+            parent: vec![None; units.len()],
+            children: vec![Vec::new(); units.len()],
+            order: Vec::new(),
+            families: Vec::with_capacity(units.len()),
+            kinds: Vec::with_capacity(units.len()),
+            gates: Vec::with_capacity(units.len()),
+            is_steep: Vec::with_capacity(units.len()),
+            shared: HashSet::new(),
+            takers: vec![Vec::new(); units.len()],
+        };
+        for (at, unit) in units.iter().enumerate() {
+            // A pair is asked in the target; what only the golden has, there.
+            let (side, call, calls) = match (unit.target, unit.golden) {
+                (Some(call), _) => (0, call, target),
+                (None, Some(call)) => (1, call, golden),
+                (None, None) => continue,
+            };
+            flow.place(at, side, call, unit.kind, calls);
+        }
+        flow.find_takers(units);
+        for (at, unit) in units.iter().enumerate().filter(|(_, unit)| unit.kind == CallKind::Backward) {
+            let missing = unit.entries.iter().filter(|entry| entry.state == Seeing::Missing);
+            flow.shared.extend(missing.map(|entry| (flow.kinds[at], entry.place)));
+        }
+        flow.order = flow.inside_out();
+        flow
+    }
+
+    fn place(&mut self, at: usize, side: usize, call: usize, kind: CallKind, calls: &Calls<'_>) {
+        let rank = calls.rank;
+        let base = rank.base(rank.calls()[call].base);
+        let is_module = base.starts_with("Module.") || base.starts_with("Cell.");
+        self.families.push(if is_module {
+            Family::Other
+        } else {
+            Family::of(base, kind == CallKind::Backward)
+        });
+        let operation = base.rsplit('.').next().unwrap_or(base);
+        self.is_steep.push(is_steep(operation));
+        self.gates.push(kind == CallKind::Backward && is_gate(operation));
+        self.kinds.push(place(if kind == CallKind::Forward { Role::Input } else { Role::Output }, operation));
+        let unit = |call: Option<usize>| call.and_then(|call| self.unit_of[side][call]);
+        self.parent[at] = unit(rank.parent(call).and_then(|name| calls.named(&name)));
+        if matches!(kind, CallKind::Backward | CallKind::ParametersGrad) {
+            let name = rank.name(call).replace(kind.word(), CallKind::Forward.word());
+            self.forward[at] = unit(calls.named(&name));
+            if let (Some(forward), CallKind::Backward) = (self.forward[at], kind) {
+                self.backward[forward] = Some(at);
+            }
+        }
+        if let Some(parent) = self.parent[at] {
+            self.children[parent].push(at);
+        }
+    }
+
+    /// Whether calls inside it were recorded.
+    pub(super) fn is_composite(&self, at: usize) -> bool {
+        !self.children[at].is_empty()
+    }
+
+    /// The unit that made an entry, on a side.
+    pub(super) fn maker(&self, side: Side, entry: &Seen) -> Option<usize> {
+        match entry.sources[side as usize] {
+            Source::Call(call, _) => self.unit_of[side as usize].get(call).copied().flatten(),
+            _ => None,
+        }
+    }
+
+    fn find_takers(&mut self, units: &[Observed]) {
+        for (at, unit) in units.iter().enumerate() {
+            for (number, entry) in unit.entries.iter().enumerate() {
+                let mut makers = [Side::Target, Side::Golden].map(|side| self.maker(side, entry));
+                if makers[0] == makers[1] {
+                    makers[1] = None;
+                }
+                for made_by in makers.into_iter().flatten() {
+                    self.takers[made_by].push((at as u32, number as u32));
+                }
+            }
+        }
+    }
+
+    /// Whether what units without partner gave went into calls that both sides have.
+    pub(super) fn joined(&self, units: &[Observed]) -> Vec<bool> {
+        let mut joined: Vec<bool> = units.iter().map(|unit| !unit.is_lone()).collect();
+        for at in (0..units.len()).rev().filter(|&at| units[at].is_lone()) {
+            let taken = self.takers[at].iter().any(|&(taker, _)| joined[taker as usize]);
+            // What a module gave was given by a call inside it.
+            joined[at] = taken || self.is_composite(at);
+        }
+        // Gradients go back the way that results came.
+        for (at, unit) in units.iter().enumerate().filter(|(_, unit)| unit.kind == CallKind::Backward) {
+            joined[at] |= unit.is_lone() && self.forward[at].is_some_and(|forward| joined[forward]);
+        }
+        joined
+    }
+
+    /// Execution order, but a module behind everything inside it.
+    fn inside_out(&self) -> Vec<usize> {
+        let depth = |mut at: usize| {
+            let mut depth = 0;
+            // A chain longer than there are units is a circle, which only a damaged dump has.
+            while let Some(parent) = self.parent[at].filter(|_| depth <= self.parent.len()) {
+                at = parent;
+                depth += 1;
+            }
+            depth
+        };
+        let mut composites: Vec<(usize, usize)> =
+            (0..self.parent.len()).filter(|&at| self.is_composite(at)).map(|at| (depth(at), at)).collect();
+        composites.sort_by_key(|&(depth, at)| (std::cmp::Reverse(depth), at));
+        let leaves = (0..self.parent.len()).filter(|&at| !self.is_composite(at));
+        leaves.chain(composites.into_iter().map(|(_, at)| at)).collect()
+    }
+}
+
+/// Of entries whose dump does not say where they came from: the last result before that looks the same.
+fn find_sources(units: &mut [Observed]) {
+    for side in [Side::Target, Side::Golden] {
+        let at = side as usize;
+        let says = |unit: &Observed| unit.entries.iter().any(|entry| entry.sources[at] != Source::Unsaid);
+        if units.iter().any(says) {
+            continue;
+        }
+        let mut made: HashMap<u64, Source> = HashMap::new();
+        for unit in units.iter_mut() {
+            let Some(call) = [unit.target, unit.golden][at] else { continue };
+            for entry in unit.entries.iter_mut().filter(|entry| entry.prints[at] != 0) {
+                if entry.is_taken() {
+                    // What no recorded call made came from outside, as far as one can see.
+                    entry.sources[at] = made.get(&entry.prints[at]).copied().unwrap_or(Source::Outside);
+                } else {
+                    made.insert(entry.prints[at], Source::Call(call, entry.place));
+                }
+            }
+        }
+    }
+}

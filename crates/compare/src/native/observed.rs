@@ -1,0 +1,312 @@
+//! What is kept of a call once its rows are made: how far apart its entries are, how large they are, and where they
+//! came from.
+//!
+//! Verdicts need the whole run: whether an error was made at a call or came with its arguments, and whether calls of the
+//! same kind have one as large. Rows are too big to keep until then; this is some hundred bytes an entry.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use ulpscope_dump::{CallKind, Content, Entry, Role, TensorEntry};
+
+use super::measure::{Basis, Measured, Numbers, State};
+use super::rounding::{ACCUMULATOR, unit_roundoff};
+use crate::style::Side;
+
+/// A call of either side, or of both.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The number of the call in the target.
+    pub(super) target: Option<usize>,
+    /// Likewise in the golden.
+    pub(super) golden: Option<usize>,
+    pub(super) kind: CallKind,
+    /// Its entries, in the order of its rows.
+    pub(super) entries: Vec<Seen>,
+}
+
+/// An entry of either side, or of both.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    /// The number of its row among those of its call.
+    pub(super) row: u32,
+    pub(super) role: Role,
+    /// Names role and path, so that edges find it.
+    pub(super) place: u64,
+    /// Likewise in the golden, where noise is measured.
+    pub(super) golden_place: u64,
+    /// Names the path alone: the gradient of an argument stands at the path of the argument.
+    pub(super) path: u64,
+    pub(super) is_tensor: bool,
+    pub(super) state: Seeing,
+    /// Its size and its error, where it is a tensor whose numbers both sides have.
+    pub(super) numbers: Option<Extent>,
+    /// Where it came from, on either side.
+    pub(super) sources: [Source; 2],
+    /// What tells its value from others, where the dump does not say where it came from; 0 for none.
+    pub(super) prints: [u64; 2],
+}
+
+/// How two entries are related.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seeing {
+    /// Bit for bit the same, or as far as recorded.
+    Equal,
+    /// Numbers apart: see [`Extent`].
+    Apart,
+    /// Exact values apart: integers, truth values, plain values, digests.
+    Differs,
+    /// Another shape, or another kind of thing.
+    Unlike,
+    /// A tensor on one side and `None` on the other, as gradients may be.
+    Missing,
+    /// Nothing to compare by.
+    Unknown,
+    /// Only one side has it.
+    Lone(Side),
+}
+
+/// How large a tensor is, and how far the two sides are apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// Elements.
+    pub(super) count: f64,
+    /// L2 norm: the larger of the two, so that a tensor that became zero is off by 1.
+    pub(super) norm: f64,
+    /// Largest absolute value of golden.
+    pub(super) largest: f64,
+    /// L2 norm of the difference, or what statistics show of it.
+    pub(super) error: f64,
+    /// Largest difference of an element, or what statistics show of it.
+    pub(super) peak: f64,
+    /// The part of the error that all elements share, relative: by how much the target is the golden times a factor other
+    /// than 1.
+    pub(super) drift: f64,
+    /// Half a unit in the last place of the coarser dtype, relative.
+    pub(super) unit: f64,
+    /// What two tensors of these dtypes may be apart if nothing at all is known of how they were made.
+    pub(super) limit: f64,
+    /// Elements that are NaN or infinite, in the target and in the golden.
+    pub(super) broken: [bool; 2],
+    /// Likewise NaN.
+    pub(super) nan: [bool; 2],
+    /// Elements that are NaN or infinite on one side only.
+    pub(super) mismatched: u64,
+    /// Whether elements were compared, and not statistics.
+    pub(super) by_elements: bool,
+}
+
+/// Where an entry came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The dump does not say.
+    #[default]
+    Unsaid,
+    /// A parameter or a buffer.
+    Origin,
+    /// Nothing that was recorded made it.
+    Outside,
+    /// An entry of an earlier call: the number of the call, and the place.
+    Call(usize, u64),
+}
+
+impl Extent {
+    /// The error, relative to the size.
+    pub(super) fn relative(&self) -> f64 {
+        ratio(self.error, self.norm)
+    }
+
+    /// The root of the mean square.
+    pub(super) fn rms(&self) -> f64 {
+        self.norm / self.count.max(1.0).sqrt()
+    }
+
+    /// The largest error of an element, relative to the size of an ordinary one.
+    pub(super) fn relative_peak(&self) -> f64 {
+        ratio(self.peak, self.rms())
+    }
+}
+
+/// 0 of 0 is 0: nothing is off.
+pub(super) fn ratio(part: f64, whole: f64) -> f64 {
+    if part == 0.0 { 0.0 } else { part / whole }
+}
+
+/// Names an entry within its call.
+pub(super) fn place(role: Role, path: &str) -> u64 {
+    hashed(&(role, path))
+}
+
+/// The same number for the same thing, in every run.
+fn hashed(thing: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    thing.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Observed {
+    /// Whether only one side has the call.
+    pub(super) fn is_lone(&self) -> bool {
+        self.target.is_none() || self.golden.is_none()
+    }
+}
+
+impl Seen {
+    /// An entry that only one side has.
+    pub(super) fn lone(row: usize, side: Side, entry: &Entry, source: Source) -> Seen {
+        let mut seen = Seen::at(row, entry, Seeing::Lone(side));
+        seen.sources[side as usize] = source;
+        seen.prints[side as usize] = match &entry.content {
+            Content::Tensor(tensor) => print_of(tensor, None),
+            _ => 0,
+        };
+        seen
+    }
+
+    /// Two entries and what was measured on them.
+    pub(super) fn pair(
+        row: usize,
+        target: &Entry,
+        golden: &Entry,
+        measured: &Measured,
+        sources: [Source; 2],
+    ) -> Seen {
+        let state = match &measured.state {
+            State::Equal | State::BothNan(_) => Seeing::Equal,
+            State::Apart | State::NonFinite(_) => Seeing::Apart,
+            State::Differs(_) => Seeing::Differs,
+            State::Unlike(_) if is_missing(target) != is_missing(golden) => Seeing::Missing,
+            State::Unlike(_) => Seeing::Unlike,
+            State::Unknown(_) => Seeing::Unknown,
+        };
+        let mut seen = Seen::at(row, target, state);
+        seen.golden_place = place(golden.role, &golden.path);
+        seen.sources = sources;
+        if let (Content::Tensor(one), Content::Tensor(other)) = (&target.content, &golden.content) {
+            seen.prints = [print_of(one, Some(&measured.target)), print_of(other, Some(&measured.golden))];
+            seen.numbers = extent(one, other, measured);
+        }
+        seen
+    }
+
+    fn at(row: usize, entry: &Entry, state: Seeing) -> Seen {
+        let place = place(entry.role, &entry.path);
+        Seen {
+            row: row as u32,
+            role: entry.role,
+            place,
+            path: hashed(&entry.path),
+            golden_place: place,
+            is_tensor: matches!(entry.content, Content::Tensor(_)) || state == Seeing::Missing,
+            state,
+            numbers: None,
+            sources: [Source::Unsaid; 2],
+            prints: [0; 2],
+        }
+    }
+
+    /// Whether a call takes this, rather than gives it.
+    pub(super) fn is_taken(&self) -> bool {
+        matches!(self.role, Role::Input | Role::Parameter)
+    }
+}
+
+fn is_missing(entry: &Entry) -> bool {
+    matches!(entry.content, Content::None)
+}
+
+/// A digest, or else all the statistics, stand for the value; a tensor of one or two elements is like too many others.
+fn print_of(tensor: &TensorEntry, numbers: Option<&Numbers>) -> u64 {
+    const TELLING: u64 = 4;
+    let Some(count) = tensor.count().filter(|&count| count >= TELLING) else { return 0 };
+    let mut hasher = DefaultHasher::new();
+    count.hash(&mut hasher);
+    match (&tensor.digest, numbers) {
+        (Some(digest), _) => digest.hash(&mut hasher),
+        (None, Some(numbers)) if numbers.iter().any(Option::is_some) => {
+            numbers.iter().for_each(|number| number.map(f64::to_bits).hash(&mut hasher));
+        }
+        _ => return 0,
+    }
+    hasher.finish()
+}
+
+fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Measured) -> Option<Extent> {
+    let [max, min, mean, norm] = measured.golden;
+    let count = golden.count()? as f64;
+    let largest = max.unwrap_or(0.0).abs().max(min.unwrap_or(0.0).abs());
+    let units = [target, golden].map(|entry| entry.dtype().map_or(ACCUMULATOR, unit_roundoff));
+    // Exact values have no small errors: they are the same or not.
+    if units == [0.0; 2] {
+        return None;
+    }
+    let mut extent = Extent {
+        count,
+        norm: norm.unwrap_or(0.0).max(measured.target[3].unwrap_or(0.0)),
+        largest,
+        error: 0.0,
+        peak: 0.0,
+        drift: 0.0,
+        unit: units[0].max(units[1]),
+        limit: measured.limit,
+        broken: [broken(target, &measured.target), broken(golden, &measured.golden)],
+        nan: [nan(target, &measured.target), nan(golden, &measured.golden)],
+        mismatched: 0,
+        by_elements: measured.basis == Basis::Elements,
+    };
+    if let Some(comparison) = &measured.comparison {
+        let distances = &comparison.distances;
+        let bad = &distances.non_finite;
+        extent.error = distances.euclid;
+        extent.peak = distances.max_abs;
+        // The golden's share in the target is cos |t|; of the golden in itself, |g|.
+        if let (Some(cosine), Some(target), Some(golden)) = (distances.cosine, measured.target[3], norm)
+            && target.is_finite()
+            && golden.is_finite()
+        {
+            let drift = ratio((cosine * target - golden).abs(), target.max(golden));
+            extent.drift = drift.min(distances.rel_l2);
+        }
+        extent.mismatched = bad.mismatched;
+        extent.nan = [bad.target_nan > 0, bad.golden_nan > 0];
+        extent.broken = [
+            bad.target_nan + bad.target_pos_inf + bad.target_neg_inf > 0,
+            bad.golden_nan + bad.golden_pos_inf + bad.golden_neg_inf > 0,
+        ];
+        if !extent.norm.is_finite() || norm.is_none() || extent.broken != [false; 2] {
+            extent.norm = ratio(distances.euclid, distances.rel_l2);
+        }
+    } else {
+        if let State::NonFinite(count) = measured.state {
+            extent.mismatched = count.max(1);
+        }
+        let apart = |stat: usize| match (measured.target[stat], measured.golden[stat]) {
+            (Some(one), Some(other)) if (one - other).is_finite() => (one - other).abs(),
+            _ => 0.0,
+        };
+        // A mean and a norm tell what all elements have in common, the extremes what single ones do.
+        extent.error = apart(3).max(apart(2) * count.sqrt());
+        extent.peak = apart(0).max(apart(1));
+        extent.drift = ratio(apart(3), extent.norm);
+        if norm.is_none() {
+            extent.norm = mean.unwrap_or(0.0).abs().max(largest) * count.sqrt();
+        }
+    }
+    if !extent.norm.is_finite() {
+        extent.norm = 0.0;
+    }
+    if !extent.largest.is_finite() {
+        extent.largest = 0.0;
+    }
+    Some(extent)
+}
+
+fn broken(entry: &TensorEntry, numbers: &Numbers) -> bool {
+    entry.non_finite.is_some() || numbers.iter().flatten().any(|number| !number.is_finite())
+}
+
+fn nan(entry: &TensorEntry, numbers: &Numbers) -> bool {
+    match &entry.non_finite {
+        Some(counts) => counts.nan > 0,
+        None => numbers.iter().flatten().any(|number| number.is_nan()),
+    }
+}

@@ -1,0 +1,143 @@
+//! What is ordinary: the other calls of the same kind in the same run.
+//!
+//! How many times the expected error a call has is a number, and its logarithm is scattered about some middle. Before
+//! anything is known, the middle is 0 and the spread a factor of [`PRIOR_SPREAD`]. All calls of the run make both more
+//! certain, and then the calls of the same kind, by medians, which a few faulty calls do not move. A
+//! call is held against the others, not against itself. Middle and spread stay near the prior: a kernel that is wrong
+//! everywhere must not become what is ordinary, and where all is well by luck, a little less luck is no fault.
+//!
+//! A run has thousands of calls, and none of a healthy one is to be accused: a call stands out when a value as large has
+//! a chance of less than [`ALARM`] to come up anywhere in the run.
+
+use std::collections::HashMap;
+
+/// The chance of one false alarm in a whole healthy run.
+const ALARM: f64 = 0.01;
+
+/// Before anything is known, two calls in three are within a factor of 2 of what is expected. Logarithms, all of these.
+const PRIOR_SPREAD: f64 = std::f64::consts::LN_2;
+
+/// How many calls the prior counts as, and then the run.
+const PRIOR_CALLS: f64 = 4.0;
+
+/// However alike the others are: no two computations are alike to better than a factor of 1.6.
+const LEAST_SPREAD: f64 = 0.47;
+
+/// However far off or scattered the others are: beyond a factor of 4 nothing is ordinary.
+const MOST: f64 = 2.0 * std::f64::consts::LN_2;
+
+/// However near the others are to nothing: an expected error is itself known to no better than a factor of 3.
+const LEAST_ALLOWED: f64 = 3.0;
+
+/// Among so many a single call does not count, and need not be left out.
+const MANY: usize = 64;
+
+/// The spread of a normal distribution, in terms of its median deviation.
+const DEVIATION: f64 = 1.4826;
+
+/// How many times its expected error each call has, by kind.
+#[derive(Debug)]
+pub(super) struct Siblings {
+    /// Logarithms, in order of size.
+    kinds: HashMap<u64, Vec<f64>>,
+    /// Of kinds with many calls.
+    known: HashMap<u64, Ordinary>,
+    /// Of all calls.
+    run: Ordinary,
+    /// How many spreads from the middle stand out.
+    far: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ordinary {
+    middle: f64,
+    spread: f64,
+}
+
+impl Siblings {
+    /// From the kind of each call and how many times its error is what was expected; calls that are equal bit for bit say
+    /// nothing and are not among them. `calls` is how many are judged in all.
+    pub(super) fn of(excesses: impl Iterator<Item = (u64, f64)>, calls: usize) -> Siblings {
+        let mut kinds: HashMap<u64, Vec<f64>> = HashMap::new();
+        for (kind, excess) in excesses.filter(|(_, excess)| *excess > 0.0 && excess.is_finite()) {
+            kinds.entry(kind).or_default().push(libm::log(excess));
+        }
+        kinds.values_mut().for_each(|logs| logs.sort_by(f64::total_cmp));
+        let mut all: Vec<f64> = kinds.values().flatten().copied().collect();
+        all.sort_by(f64::total_cmp);
+        let run = Ordinary::PRIOR.learn(&all);
+        let many = kinds.iter().filter(|(_, logs)| logs.len() > MANY);
+        let known = many.map(|(kind, logs)| (*kind, run.learn(logs))).collect();
+        Siblings { kinds, known, run, far: quantile(ALARM / calls.max(1) as f64) }
+    }
+
+    /// How many times further off than what would just not stand out; and how sure it is that it is no accident, from 0
+    /// to 1.
+    pub(super) fn judge(&self, kind: u64, excess: f64) -> (f64, f64) {
+        let Ordinary { middle, spread } = self.others(kind, excess);
+        let times = excess / libm::exp(middle + self.far * spread).max(LEAST_ALLOWED);
+        // As sure as half at the edge, and nearly so at four times as far.
+        (times, 1.0 - 0.5 / times.max(1.0))
+    }
+
+    /// How many times what is expected anything in this run may be off.
+    pub(super) fn allowed_in_run(&self) -> f64 {
+        libm::exp(self.run.middle + self.far * self.run.spread).max(LEAST_ALLOWED)
+    }
+
+    fn others(&self, kind: u64, excess: f64) -> Ordinary {
+        if let Some(known) = self.known.get(&kind) {
+            return *known;
+        }
+        let Some(logs) = self.kinds.get(&kind) else { return self.run };
+        let mut others = logs.clone();
+        let own = libm::log(excess);
+        if let Ok(at) = others.binary_search_by(|log| log.total_cmp(&own)) {
+            others.remove(at);
+        }
+        self.run.learn(&others)
+    }
+}
+
+impl Ordinary {
+    const PRIOR: Ordinary = Ordinary { middle: 0.0, spread: PRIOR_SPREAD };
+
+    /// What is ordinary among calls, if this was before they were seen: of logarithms in order of size.
+    fn learn(self, logs: &[f64]) -> Ordinary {
+        let calls = logs.len() as f64;
+        let seen = median(logs);
+        // Of those above the middle: how far some are below what is expected says nothing of the others.
+        let above = &logs[logs.len() / 2..];
+        let deviations: Vec<f64> = above.iter().map(|log| log - seen).collect();
+        let spread = (DEVIATION * median(&deviations)).clamp(LEAST_SPREAD, MOST);
+        let known = PRIOR_CALLS + calls;
+        Ordinary {
+            middle: (PRIOR_CALLS * self.middle + calls * seen.min(MOST)) / known,
+            spread: ((PRIOR_CALLS * self.spread * self.spread + calls * spread * spread) / known).sqrt(),
+        }
+    }
+}
+
+/// Of values in order of size; 0 of none.
+fn median(values: &[f64]) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    let half = values.len() / 2;
+    if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) }
+}
+
+/// How many standard deviations above the mean a normal value is with this chance.
+fn quantile(chance: f64) -> f64 {
+    // Bisection: once a run.
+    let (mut low, mut high) = (0.0, 40.0);
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if 0.5 * libm::erfc(middle * std::f64::consts::FRAC_1_SQRT_2) > chance {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}

@@ -1,0 +1,102 @@
+//! What is thought of calls, rather than of rows: one class each, and the calls that introduced an error.
+
+use crate::exhibit::Exhibit;
+use crate::style::Finding;
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Class {
+    /// Bit for bit the same.
+    Equal,
+    /// As far apart as rounding explains.
+    Noise,
+    /// What it works on differs already, and its results are what that explains.
+    Inherited,
+    /// What it works on agrees, and its results do not.
+    DivergedHere,
+    /// A weight, a buffer, an input or a random draw is another one.
+    OriginDiffers,
+    /// Finite in, NaN or infinite out, on one side or on both.
+    NonFiniteBornHere,
+    /// On one side only, or with another shape, dtype or plain argument.
+    DifferentProgram,
+    /// Nothing can be said: the dumps hold too little, or what it works on has another shape.
+    NotComparable,
+}
+
+impl Class {
+    /// In the order of [`ClassCounts`].
+    pub const ALL: [Class; 8] = [
+        Class::Equal,
+        Class::Noise,
+        Class::Inherited,
+        Class::DivergedHere,
+        Class::OriginDiffers,
+        Class::NonFiniteBornHere,
+        Class::DifferentProgram,
+        Class::NotComparable,
+    ];
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Class::Equal => "equal",
+            Class::Noise => "noise",
+            Class::Inherited => "inherited",
+            Class::DivergedHere => "diverged here",
+            Class::OriginDiffers => "origin differs",
+            Class::NonFiniteBornHere => "non-finite born here",
+            Class::DifferentProgram => "different program",
+            Class::NotComparable => "not comparable",
+        }
+    }
+}
+
+/// Calls by class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassCounts([u64; 8]);
+
+impl ClassCounts {
+    /// One more call of a class.
+    pub(crate) fn count(&mut self, class: Class) {
+        self.0[class as usize] += 1;
+    }
+
+    /// How many calls are of a class.
+    pub fn of(&self, class: Class) -> u64 {
+        self.0[class as usize]
+    }
+
+    /// Every class with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (Class, u64)> + '_ {
+        Class::ALL.into_iter().map(|class| (class, self.of(class)))
+    }
+
+    /// The counts of both.
+    pub fn add(&mut self, more: &ClassCounts) {
+        self.0.iter_mut().zip(more.0).for_each(|(count, more)| *count += more);
+    }
+}
+
+/// A call that introduced an error, or the first whose row fails by the rule of an older tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Divergence {
+    /// Its name in the target, or in the golden where the target lacks it.
+    pub call: String,
+    /// Its name in the golden, where it has a partner.
+    pub golden_call: Option<String>,
+    /// The module it was made in.
+    pub module: Option<String>,
+    /// The line of the user's code that made it.
+    pub code: Option<String>,
+    /// The line that made its partner in the golden.
+    pub golden_code: Option<String>,
+    /// The whole stack, innermost frame first.
+    pub stack: Vec<String>,
+    /// The line of the result's csv; the header is line 1.
+    pub line: u64,
+    /// What happened there, on which evidence.
+    pub finding: Finding,
+    /// The entry that shows it.
+    pub exhibit: Exhibit,
+}

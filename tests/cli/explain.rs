@@ -1,0 +1,285 @@
+//! `ulpscope explain`.
+
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value as Json, json};
+
+use crate::compare::{ADD, Call, MUL, WRONG_MUL, put_rank, wrong_mul};
+use crate::workspace::Workspace;
+
+/// Compares `t` with `g`, and explains the result.
+fn explained(place: &Workspace) -> String {
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    let ran = place.run(&["explain", "out"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    ran.out
+}
+
+fn assert_tells(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "expected {part:?} in {text}");
+    }
+}
+
+/// The command that is to be run next.
+fn next_command(text: &str) -> Vec<&str> {
+    let (_, next) = text.split_once("\nNext:\n").unwrap();
+    let command = next.lines().find_map(|line| line.strip_prefix("    ulpscope ")).unwrap();
+    command.split(' ').collect()
+}
+
+/// Changes the dump of a side.
+fn change(place: &Workspace, side: &str, change: impl FnOnce(&mut Json)) {
+    let file = format!("{side}/dump.json");
+    let mut dump: Json = serde_json::from_str(&place.text(&file)).unwrap();
+    change(&mut dump);
+    place.put_text(&file, &dump.to_string());
+}
+
+/// Leaves a side with statistics alone.
+fn drop_tensors(place: &Workspace, side: &str) {
+    change(place, side, |dump| {
+        dump["task"] = json!("statistics");
+        for call in dump["data"].as_object_mut().unwrap().values_mut() {
+            for part in ["input_args", "output"] {
+                call[part][0].as_object_mut().unwrap().remove("data_name");
+            }
+        }
+    });
+    std::fs::remove_dir_all(place.path(&format!("{side}/dump_tensor_data"))).unwrap();
+}
+
+#[test]
+fn a_fault_is_told_with_the_command_to_look_at_it() {
+    let place = wrong_mul();
+    let text = explained(&place);
+    assert_tells(
+        &text,
+        &[
+            "What broke:\n  Torch.mul.0.forward gives another result in the target than in the golden, though what it \
+             works on agrees.\n",
+            "Where:\n  call    Torch.mul.0.forward (forward pass)\n",
+            "  entry   Torch.mul.0.forward.output.0 (csv line 5)\n",
+            "as if multiplied by 1.5.\n",
+            "  No difference was seen in what it works on.\n",
+            "Downstream:\n  No later call was seen to inherit it.\n",
+            "How sure:\n  ",
+            "Next:\n  See which elements are off, and how:\n",
+        ],
+    );
+    assert!(!text.contains("Not seen"), "{text}");
+    let command = next_command(&text);
+    assert_eq!(command[0], "diff");
+    let ran = place.run(&command);
+    assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{}", ran.out);
+    assert!(ran.out.contains("1.5") || ran.out.contains('8'), "{}", ran.out);
+}
+
+#[test]
+fn the_words_are_those_of_the_other_files() {
+    let place = wrong_mul();
+    let text = explained(&place);
+    let result: Json = serde_json::from_str(&place.text("out/result.json")).unwrap();
+    assert_eq!(result["explanation"], json!(text));
+    let files = place.files();
+    let advisor = files.iter().find(|name| name.starts_with("out/advisor_")).unwrap();
+    assert_eq!(
+        place.text(advisor),
+        format!(
+            "{text}\nLine: 5\nSuspect Nodes: Torch.mul.0.forward.output.0\n\
+             Expert Advice: This is a forward API computation error. Check the computation implementation.\n"
+        )
+    );
+    for named in ["out", "out/result.json"] {
+        assert_eq!(place.run(&["explain", named]).out, text);
+    }
+}
+
+#[test]
+fn what_inherited_the_error_is_counted() {
+    const LOSS: Call = ("Functional.mse_loss.0.forward", &[4.0, 16.0], &[4.0, 16.0]);
+    const WRONG_LOSS: Call = ("Functional.mse_loss.0.forward", &[6.0, 24.0], &[6.0, 24.0]);
+    let place = Workspace::new();
+    put_rank(&place, "t", &[ADD, WRONG_MUL, WRONG_LOSS]);
+    put_rank(&place, "g", &[ADD, MUL, LOSS]);
+    for side in ["t", "g"] {
+        change(&place, side, |dump| {
+            dump["data"]["Functional.mse_loss.0.forward"]["input_args"][0]["source"] =
+                json!("Torch.mul.0.forward.output.0");
+        });
+    }
+    assert_tells(
+        &explained(&place),
+        &[
+            "Downstream:\n  1 call inherits the error: 1 forward, 0 backward.\n",
+            "  It reaches the loss (Functional.mse_loss.0.forward).\n",
+        ],
+    );
+}
+
+#[test]
+fn agreement_is_told_with_what_was_compared() {
+    let place = Workspace::new();
+    put_rank(&place, "t", &[ADD, MUL]);
+    put_rank(&place, "g", &[ADD, MUL]);
+    assert_eq!(
+        explained(&place),
+        "What broke:\n  Nothing. The two runs agree.\nCompared:\n  2 calls; no difference was seen in them.\n"
+    );
+}
+
+#[test]
+fn statistics_alone_are_said_to_be_so() {
+    let place = wrong_mul();
+    drop_tensors(&place, "t");
+    drop_tensors(&place, "g");
+    let text = explained(&place);
+    assert_tells(
+        &text,
+        &["Not seen:\n  No elements were compared, only what the dumps say of their tensors"],
+    );
+    let command = next_command(&text).join(" ");
+    assert_eq!(
+        command,
+        "run --dump-path NEW_DUMP --level mix --task tensor --list Torch.mul.0. -- YOUR_SCRIPT.py"
+    );
+    assert_tells(&text, &["level=\"mix\", task=\"tensor\", list=[\"Torch.mul.0.\"])"]);
+}
+
+#[test]
+fn another_weight_is_named() {
+    let place = wrong_mul();
+    put_rank(&place, "t", &[ADD, ("Torch.mul.0.forward", &[2.0, 5.0], &[4.0, 25.0])]);
+    for side in ["t", "g"] {
+        change(&place, side, |dump| {
+            dump["data"]["Torch.mul.0.forward"]["input_args"][0]["source"] = json!("parameter:fc.weight");
+        });
+    }
+    assert_tells(
+        &explained(&place),
+        &[
+            "The parameter fc.weight (Torch.mul.0.forward.input.0) is not the same in the two runs.\n",
+            "Check that both runs start from the same checkpoint.",
+            "    print(model.get_parameter(\"fc.weight\").double().norm())\n",
+        ],
+    );
+}
+
+#[test]
+fn values_that_are_not_finite_are_held_against_the_dtype() {
+    let place = wrong_mul();
+    put_rank(&place, "t", &[ADD, ("Torch.mul.0.forward", &[2.0, 4.0], &[4.0, f32::NAN])]);
+    let text = explained(&place);
+    assert_tells(
+        &text,
+        &["Torch.mul.0.forward makes NaN or infinite values (float32) out of finite ones.\n"],
+    );
+    let command = next_command(&text);
+    assert_eq!(command, ["show", "t", "Torch.mul.0.forward"]);
+    assert_eq!(place.run(&command).code, 0);
+}
+
+#[test]
+fn what_has_no_partner_is_said_not_to_be_seen() {
+    let place = Workspace::new();
+    put_rank(&place, "t", &[ADD]);
+    put_rank(&place, "g", &[ADD, MUL]);
+    let text = explained(&place);
+    assert_tells(
+        &text,
+        &[
+            "No call was found that introduced an error.",
+            "Without partner, so not compared: 0 calls or entries of the target, 1 of the golden. \
+             The first: Torch.mul.0.forward, only in the golden.\n",
+        ],
+    );
+    let command = next_command(&text);
+    assert_eq!(command, ["show", "g", "Torch.mul.0.forward"]);
+    assert_eq!(place.run(&command).code, 0);
+}
+
+#[test]
+fn the_first_rank_that_differs_is_explained() {
+    let place = Workspace::new();
+    for (rank, calls) in [("rank0", [ADD, MUL]), ("rank1", [ADD, WRONG_MUL]), ("rank2", [ADD, WRONG_MUL])] {
+        put_rank(&place, &format!("t/step0/{rank}"), &calls);
+        put_rank(&place, &format!("g/step0/{rank}"), &[ADD, MUL]);
+    }
+    assert_tells(
+        &explained(&place),
+        &[
+            "  step    0\n  rank    rank1\n",
+            "Later:\n  step0 rank2 begins with Torch.mul.0.forward (diverged here)\n",
+        ],
+    );
+}
+
+#[test]
+fn json_has_classes_and_divergences() {
+    let place = wrong_mul();
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    let ran = place.run(&["explain", "out", "--json"]);
+    let json = ran.json();
+    assert_eq!((ran.code, &json["agreement"]), (0, &json!("differ")));
+    assert_eq!((&json["classes"]["equal"], &json["classes"]["diverged here"]), (&json!(1), &json!(1)));
+    let first = &json["ranks"][0]["divergences"][0];
+    assert_eq!((&first["call"], &first["kind"]), (&json!("Torch.mul.0.forward"), &json!("diverged here")));
+    assert_eq!(json["ranks"][0]["classes"], json["classes"]);
+}
+
+#[test]
+fn of_several_results_the_newest_is_taken() {
+    let place = wrong_mul();
+    place.run(&["compare", "t", "t", "-o", "results/second"]);
+    place.run(&["compare", "t", "g", "-o", "results/first"]);
+    let file = std::fs::File::options().write(true).open(place.path("results/second/result.json")).unwrap();
+    file.set_modified(SystemTime::now() + Duration::from_secs(60)).unwrap();
+    let ran = place.run(&["explain", "results"]);
+    assert_eq!(ran.code, 0);
+    assert_tells(&ran.out, &["Nothing. The two runs agree."]);
+}
+
+#[test]
+fn an_older_rule_is_said_to_explain_nothing() {
+    let place = wrong_mul();
+    place.run(&["compare", "t", "g", "--style", "msprobe", "-o", "out"]);
+    let ran = place.run(&["explain", "out"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_tells(&ran.out, &["the rule of msprobe", "    ulpscope compare t g -o RESULT\n"]);
+}
+
+#[test]
+fn what_cannot_be_read_is_told_with_what_to_do() {
+    let place = Workspace::new();
+    place.put_text("empty/note.txt", "");
+    place.put_text("torn.json", "{\"schema\": ");
+    place.put_text("other.json", "{\"data\": {}}");
+    place.put_text("list.json", "[1]");
+    let old = json!({ "schema": "ulpscope.compare/1", "ulpscope": "0.0.9", "target": "a", "golden": "b" });
+    place.put_text("old.json", &old.to_string());
+    for (named, told) in [
+        ("nowhere", "error: cannot read nowhere: "),
+        ("empty", "empty: expected a result.json in it or in a folder of it, found none"),
+        ("torn.json", "torn.json: expected the JSON document that ulpscope compare writes"),
+        ("other.json", "found no schema"),
+        ("list.json", "found no schema"),
+        (
+            "old.json",
+            "written by ulpscope 0.0.9, which did not explain its results; compare again: ulpscope compare a b -o DIR",
+        ),
+    ] {
+        let ran = place.run(&["explain", named]);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{named}");
+        assert!(ran.err.contains(told), "{told:?} in {}", ran.err);
+    }
+}
+
+#[test]
+fn words_out_of_a_file_cannot_move_the_cursor() {
+    let place = Workspace::new();
+    let hostile = json!({ "schema": "ulpscope.compare/1", "explanation": "What broke:\n  \u{1b}[2Jnothing" });
+    place.put_text("result.json", &hostile.to_string());
+    let ran = place.run(&["explain", "result.json"]);
+    assert_eq!(ran.code, 0);
+    assert!(!ran.out.contains('\u{1b}') && ran.out.contains("nothing"), "{}", ran.out);
+}
