@@ -97,7 +97,7 @@ def sample(found: list[Case]) -> list[Case]:
 
 def chosen_cases(options: argparse.Namespace) -> list[Case]:
     """The cases that the options ask for."""
-    found = cases(options.held_out)
+    found = cases(options.held_out, everything=options.all)
     for option, text, attribute in (
         ("--model", options.model, "model"),
         ("--fault", options.fault, "fault"),

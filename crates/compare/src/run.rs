@@ -273,17 +273,20 @@ struct Waiting {
     rows: HeldRows,
     units: Vec<Judged>,
     observed: Vec<Observed>,
+    problems: Problems,
 }
 
 impl Waiting {
     fn take(&mut self, mut unit: Judged) -> io::Result<()> {
         self.rows.push(&std::mem::take(&mut unit.rows))?;
         self.observed.extend(unit.observed.take());
+        std::mem::take(&mut unit.problems).into_iter().for_each(|problem| self.problems.note(problem));
         self.units.push(unit);
         Ok(())
     }
 
     fn conclude(self, record: &mut Record<'_>) -> io::Result<()> {
+        record.outcome.problems.extend(self.problems);
         record.plan.conclude(self.observed);
         let mut rows = self.rows.give_back()?;
         for (number, mut unit) in self.units.into_iter().enumerate() {

@@ -137,7 +137,10 @@ impl Walk<'_> {
         brought.peak = brought.peak.max(ELEMENT_SPREAD * brought.whole);
         brought.drift += shared_part(brought.whole, extent.count);
         let error = Apart::relative(extent);
-        if self.is_explained(error, brought) {
+        let gives_broken =
+            |maker: usize| self.expectations.results(maker).any(|(_, extent)| extent.mismatched > 0);
+        let is_broken_here = extent.mismatched > 0 && !makers.into_iter().flatten().any(gives_broken);
+        if !is_broken_here && self.is_explained(error, brought) {
             return None;
         }
         let lone = makers.into_iter().flatten().find(|&maker| self.units[maker].is_lone());
@@ -145,7 +148,11 @@ impl Walk<'_> {
             (Some(lone), _) => {
                 let first = self.regions.first[lone];
                 let blamed = found(Class::DifferentProgram, Cause::Lone, 0, 0.8);
-                self.done[first] = Some(Conclusion { entry: None, error, expected: brought, ..blamed });
+                // The first who took of it tells.
+                if self.done[first].as_ref().is_none_or(|known| known.cause.is_none()) {
+                    self.done[first] = Some(Conclusion { entry: None, error, expected: brought, ..blamed });
+                }
+                self.first_cause = self.first_cause.or(Some(first));
                 let inherited = Conclusion::of(Class::Inherited);
                 return Some(Conclusion { from: Some(first), entry: Some(number), ..inherited });
             }

@@ -1,7 +1,7 @@
 //! One class for each call, and the calls that introduced an error.
 //!
 //! ```text
-//! in execution order, modules behind what is inside them:
+//! calls in execution order, then modules from inside out:
 //!   an argument that differs   from outside ──► origin differs
 //!                              and whoever made it agrees ──► changed on the way; made by a call without partner ──► blame it
 //!   a result that is not finite, of finite arguments ──► non-finite born here
@@ -23,6 +23,13 @@ use crate::verdict::Class;
 
 /// From this relative error on nothing is linear any more, and a call may do anything with it.
 const BEYOND_LINEAR: f64 = 0.05;
+
+/// Decisions that an error of the size of a share of the values may turn: of as many values as lie that near to each other,
+/// in a choice among some dozen.
+const NEAR_A_TIE: f64 = 16.0;
+
+/// Ties that a run of any precision may have.
+const FEW_TIES: f64 = 0.05;
 
 /// What was concluded of a unit.
 #[derive(Clone, Debug)]
@@ -198,9 +205,16 @@ impl Walk<'_> {
             let untouched = self.taken(at) == 0.0
                 && known.from.is_none()
                 && self.expectations.shown_before(at) == Apart::default();
-            // Between floats that are not the same, another decision may be right: a tie, a threshold.
-            if untouched && (entry.is_tensor || !argument_differs(unit)) {
-                return found(Class::DivergedHere, Cause::Made, number, 0.9);
+            // Between floats that are not the same, another decision may be right: a tie, a threshold. But not more of
+            // them than are that near to one.
+            let undecided = NEAR_A_TIE * self.taken(at);
+            let is_too_many = entry.share.is_some_and(|share| share > undecided.max(FEW_TIES));
+            let made_here = untouched || is_too_many && known.from.is_none();
+            if made_here && entry.is_tensor {
+                return match argument_differs(unit) {
+                    true => found(Class::DifferentProgram, Cause::Argument, number, 0.9),
+                    false => found(Class::DivergedHere, Cause::Made, number, 0.9),
+                };
             }
         }
         let kind = self.flow.kinds[at];
@@ -241,10 +255,10 @@ impl Walk<'_> {
             }
         }
         let mut states = unit.entries.iter().filter(|entry| entry.is_tensor).map(|entry| entry.state);
-        known.class = if known.from.is_some() && self.excesses[at].iter().any(|_| true) || loose {
-            Class::Inherited
-        } else if states.clone().all(|state| state == Seeing::Equal) {
+        known.class = if states.clone().all(|state| state == Seeing::Equal) {
             Class::Equal
+        } else if known.from.is_some() && !self.excesses[at].is_empty() || loose {
+            Class::Inherited
         } else if states.all(|state| matches!(state, Seeing::Unknown | Seeing::Missing | Seeing::Lone(_))) {
             Class::NotComparable
         } else {
@@ -321,7 +335,10 @@ impl Walk<'_> {
             ask(forward);
             let takers = &self.flow.takers[forward];
             takers.iter().filter_map(|&(taker, _)| self.flow.backward[taker as usize]).for_each(&mut ask);
-            self.flow.backward[forward].filter(|&backward| backward != at).into_iter().for_each(&mut ask);
+            if let Some(backward) = self.flow.backward[forward].filter(|&backward| backward != at) {
+                ask(backward);
+                self.flow.children[backward].iter().copied().for_each(&mut ask);
+            }
         }
         self.flow.children[at].iter().copied().for_each(&mut ask);
         from

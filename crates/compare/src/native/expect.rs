@@ -16,6 +16,9 @@ use crate::style::Side;
 /// Elements of an ordinary error lie within this many standard deviations, in a tensor of any size that fits a machine.
 const ELEMENT_SPREAD: f64 = 6.0;
 
+/// Results from which on a run has usual ones.
+const FEW: usize = 20;
+
 /// The part of a random error that all elements share. Rows or columns share theirs, so it is that of as many independent
 /// elements as the root of the count; and a second-order part of any error lies in the direction of the tensor itself.
 pub(super) fn shared_part(whole: f64, count: f64) -> f64 {
@@ -135,6 +138,9 @@ impl<'a> Expectations<'a> {
         let family = self.flow.families[at];
         let own: Vec<(usize, &Extent)> = numbers(&self.units[at], Seen::is_taken).collect();
         let Some(forward) = self.flow.forward[at].map(|forward| &self.units[forward]) else {
+            if !matches!(family, Family::Contraction | Family::Product) {
+                return own.into_iter().map(|(_, extent)| (extent, None)).collect();
+            }
             // Of three, the smallest is added to the product of the others.
             let factors = |of: usize| largest(own.iter().filter(|(other, _)| *other != of), 1);
             let is_added =
@@ -278,6 +284,10 @@ fn largest<'a: 'b, 'b>(
 fn usual(units: &[Observed]) -> Apart {
     let results = units.iter().flat_map(|unit| numbers(unit, |entry| !entry.is_taken()));
     let errors: Vec<Apart> = results.map(|(_, extent)| Apart::relative(extent)).collect();
+    // A few have nothing usual.
+    if errors.len() < FEW {
+        return Apart::default();
+    }
     let exceeded = |of: fn(&Apart) -> f64| {
         let mut errors: Vec<f64> = errors.iter().map(of).collect();
         errors.sort_by(f64::total_cmp);

@@ -41,6 +41,7 @@ impl<'a> Calls<'a> {
         match said.split_once(':') {
             Some(("gradient", _)) => Source::Unsaid,
             Some(_) => Source::Origin,
+            None if matches!(said, "parameter" | "buffer") => Source::Origin,
             None => Source::Outside,
         }
     }
@@ -63,7 +64,7 @@ pub(super) struct Flow {
     pub(super) parent: Vec<Option<usize>>,
     /// The units of the calls inside a module.
     pub(super) children: Vec<Vec<usize>>,
-    /// Units in an order in which what is inside a module comes before it.
+    /// Calls in execution order, and behind all of them the modules, each behind everything inside it.
     pub(super) order: Vec<usize>,
     /// How errors are handed on.
     pub(super) families: Vec<Family>,
@@ -99,10 +100,10 @@ impl Flow {
             parent: vec![None; units.len()],
             children: vec![Vec::new(); units.len()],
             order: Vec::new(),
-            families: Vec::with_capacity(units.len()),
-            kinds: Vec::with_capacity(units.len()),
-            gates: Vec::with_capacity(units.len()),
-            is_steep: Vec::with_capacity(units.len()),
+            families: vec![Family::Other; units.len()],
+            kinds: vec![0; units.len()],
+            gates: vec![false; units.len()],
+            is_steep: vec![false; units.len()],
             shared: HashSet::new(),
             takers: vec![Vec::new(); units.len()],
         };
@@ -120,7 +121,7 @@ impl Flow {
             let missing = unit.entries.iter().filter(|entry| entry.state == Seeing::Missing);
             flow.shared.extend(missing.map(|entry| (flow.kinds[at], entry.place)));
         }
-        flow.order = flow.inside_out();
+        flow.order = flow.inside_out(units);
         flow
     }
 
@@ -128,20 +129,21 @@ impl Flow {
         let rank = calls.rank;
         let base = rank.base(rank.calls()[call].base);
         let is_module = base.starts_with("Module.") || base.starts_with("Cell.");
-        self.families.push(if is_module {
-            Family::Other
-        } else {
-            Family::of(base, kind == CallKind::Backward)
-        });
+        if !is_module {
+            self.families[at] = Family::of(base, kind == CallKind::Backward);
+        }
         let operation = base.rsplit('.').next().unwrap_or(base);
-        self.is_steep.push(is_steep(operation));
-        self.gates.push(kind == CallKind::Backward && is_gate(operation));
-        self.kinds.push(place(if kind == CallKind::Forward { Role::Input } else { Role::Output }, operation));
+        self.is_steep[at] = is_steep(operation);
+        self.gates[at] = kind == CallKind::Backward && is_gate(operation);
+        self.kinds[at] = place(if kind == CallKind::Forward { Role::Input } else { Role::Output }, operation);
         let unit = |call: Option<usize>| call.and_then(|call| self.unit_of[side][call]);
         self.parent[at] = unit(rank.parent(call).and_then(|name| calls.named(&name)));
         if matches!(kind, CallKind::Backward | CallKind::ParametersGrad) {
-            let name = rank.name(call).replace(kind.word(), CallKind::Forward.word());
-            self.forward[at] = unit(calls.named(&name));
+            // The last of such words is the direction; a module may be called by the same word.
+            let name = rank.name(call);
+            let forward = name.rsplit_once(kind.word());
+            let forward = forward.map(|(base, rest)| format!("{base}{}{rest}", CallKind::Forward.word()));
+            self.forward[at] = unit(forward.and_then(|forward| calls.named(&forward)));
             if let (Some(forward), CallKind::Backward) = (self.forward[at], kind) {
                 self.backward[forward] = Some(at);
             }
@@ -193,26 +195,39 @@ impl Flow {
         joined
     }
 
-    /// Execution order, but a module behind everything inside it.
-    fn inside_out(&self) -> Vec<usize> {
-        let depth = |mut at: usize| {
-            let mut depth = 0;
-            // A chain longer than there are units is a circle, which only a damaged dump has.
-            while let Some(parent) = self.parent[at].filter(|_| depth <= self.parent.len()) {
-                at = parent;
-                depth += 1;
+    /// How many modules each unit is inside of. In a circle, which only a damaged dump has, one is the outermost.
+    fn depths(&self) -> Vec<usize> {
+        let mut depths: Vec<Option<usize>> = vec![None; self.parent.len()];
+        for start in 0..self.parent.len() {
+            let (mut path, mut above) = (Vec::new(), Some(start));
+            while let Some(at) = above.filter(|&at| depths[at].is_none()) {
+                depths[at] = Some(0);
+                path.push(at);
+                above = self.parent[at];
             }
-            depth
-        };
+            let outermost = above.and_then(|at| depths[at]).map_or(0, |depth| depth + 1);
+            for (inside, at) in path.into_iter().rev().enumerate() {
+                depths[at] = Some(outermost + inside);
+            }
+        }
+        depths.into_iter().map(Option::unwrap_or_default).collect()
+    }
+
+    /// Calls in execution order, behind them the gradients of parameters, which are sums of what calls gave, and behind all
+    /// of them the modules, each behind everything inside it.
+    fn inside_out(&self, units: &[Observed]) -> Vec<usize> {
+        let depths = self.depths();
         let mut composites: Vec<(usize, usize)> =
-            (0..self.parent.len()).filter(|&at| self.is_composite(at)).map(|at| (depth(at), at)).collect();
+            (0..self.parent.len()).filter(|&at| self.is_composite(at)).map(|at| (depths[at], at)).collect();
         composites.sort_by_key(|&(depth, at)| (std::cmp::Reverse(depth), at));
+        let is_sum = |at: usize| units[at].kind == CallKind::ParametersGrad;
         let leaves = (0..self.parent.len()).filter(|&at| !self.is_composite(at));
-        leaves.chain(composites.into_iter().map(|(_, at)| at)).collect()
+        let (sums, leaves): (Vec<usize>, Vec<usize>) = leaves.partition(|&at| is_sum(at));
+        leaves.into_iter().chain(sums).chain(composites.into_iter().map(|(_, at)| at)).collect()
     }
 }
 
-/// Of entries whose dump does not say where they came from: the last result before that looks the same.
+/// Of entries whose dump does not say where they came from: the first result before that looks the same.
 fn find_sources(units: &mut [Observed]) {
     for side in [Side::Target, Side::Golden] {
         let at = side as usize;
@@ -226,9 +241,13 @@ fn find_sources(units: &mut [Observed]) {
             for entry in unit.entries.iter_mut().filter(|entry| entry.prints[at] != 0) {
                 if entry.is_taken() {
                     // What no recorded call made came from outside, as far as one can see.
-                    entry.sources[at] = made.get(&entry.prints[at]).copied().unwrap_or(Source::Outside);
+                    // A gradient comes from those who took the result, found or not.
+                    let unknown =
+                        if unit.kind == CallKind::Backward { Source::Unsaid } else { Source::Outside };
+                    entry.sources[at] = made.get(&entry.prints[at]).copied().unwrap_or(unknown);
                 } else {
-                    made.insert(entry.prints[at], Source::Call(call, entry.place));
+                    // A module is listed behind the call inside it that made the same.
+                    made.entry(entry.prints[at]).or_insert(Source::Call(call, entry.place));
                 }
             }
         }

@@ -35,6 +35,7 @@ use crate::pairing::{
 };
 use crate::run::Progress;
 use crate::style::{Judged, Partnerless, Plan, Side, Style, Verdict};
+use crate::verdict::Class;
 pub use columns::COLUMNS;
 use columns::Line;
 use conclude::{Conclusion, conclude};
@@ -131,7 +132,8 @@ impl Plan for NativePlan<'_> {
         let has_trained = self.step.get().is_some_and(|&step| step > 0);
         let conclusions = conclude(&observed, &flow, &noise, has_trained);
         let mut downstream = vec![0; observed.len()];
-        for from in conclusions.iter().filter_map(|conclusion| conclusion.from) {
+        let inherited = conclusions.iter().filter(|conclusion| conclusion.class == Class::Inherited);
+        for from in inherited.filter_map(|conclusion| conclusion.from) {
             downstream[from] += 1;
         }
         // Called once, by whoever runs the plan.

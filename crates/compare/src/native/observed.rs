@@ -38,6 +38,8 @@ pub(super) struct Seen {
     pub(super) path: u64,
     pub(super) is_tensor: bool,
     pub(super) state: Seeing,
+    /// Of exact values that were compared one by one: the share that differs.
+    pub(super) share: Option<f64>,
     /// Its size and its error, where it is a tensor whose numbers both sides have.
     pub(super) numbers: Option<Extent>,
     /// Where it came from, on either side.
@@ -184,6 +186,8 @@ impl Seen {
         if let (Content::Tensor(one), Content::Tensor(other)) = (&target.content, &golden.content) {
             seen.prints = [print_of(one, Some(&measured.target)), print_of(other, Some(&measured.golden))];
             seen.numbers = extent(one, other, measured);
+            let exact = measured.comparison.as_ref().filter(|_| state == Seeing::Differs);
+            seen.share = exact.map(|exact| ratio(exact.over_tolerance as f64, exact.distances.count as f64));
         }
         seen
     }
@@ -198,6 +202,7 @@ impl Seen {
             golden_place: place,
             is_tensor: matches!(entry.content, Content::Tensor(_)) || state == Seeing::Missing,
             state,
+            share: None,
             numbers: None,
             sources: [Source::Unsaid; 2],
             prints: [0; 2],
@@ -232,6 +237,8 @@ fn print_of(tensor: &TensorEntry, numbers: Option<&Numbers>) -> u64 {
 
 fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Measured) -> Option<Extent> {
     let [max, min, mean, norm] = measured.golden;
+    // The norm of a single number is recorded with its sign.
+    let [norm, target_norm] = [norm, measured.target[3]].map(|norm| norm.map(f64::abs));
     let count = golden.count()? as f64;
     let largest = max.unwrap_or(0.0).abs().max(min.unwrap_or(0.0).abs());
     let units = [target, golden].map(|entry| entry.dtype().map_or(ACCUMULATOR, unit_roundoff));
@@ -241,7 +248,7 @@ fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Measured) -> Op
     }
     let mut extent = Extent {
         count,
-        norm: norm.unwrap_or(0.0).max(measured.target[3].unwrap_or(0.0)),
+        norm: norm.unwrap_or(0.0).max(target_norm.unwrap_or(0.0)),
         largest,
         error: 0.0,
         peak: 0.0,
@@ -259,7 +266,7 @@ fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Measured) -> Op
         extent.error = distances.euclid;
         extent.peak = distances.max_abs;
         // The golden's share in the target is cos |t|; of the golden in itself, |g|.
-        if let (Some(cosine), Some(target), Some(golden)) = (distances.cosine, measured.target[3], norm)
+        if let (Some(cosine), Some(target), Some(golden)) = (distances.cosine, target_norm, norm)
             && target.is_finite()
             && golden.is_finite()
         {
@@ -291,8 +298,9 @@ fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Measured) -> Op
             extent.norm = mean.unwrap_or(0.0).abs().max(largest) * count.sqrt();
         }
     }
+    // Against infinite statistics nothing can be measured.
     if !extent.norm.is_finite() {
-        extent.norm = 0.0;
+        (extent.norm, extent.error, extent.peak, extent.drift) = (0.0, 0.0, 0.0, 0.0);
     }
     if !extent.largest.is_finite() {
         extent.largest = 0.0;

@@ -103,7 +103,7 @@ const MILD: [&str; 12] = [
     "dropout",
     "hardtanh",
 ];
-const PRODUCTS: [&str; 7] = ["mul", "imul", "rmul", "multiply", "div", "truediv", "itruediv"];
+const PRODUCTS: [&str; 4] = ["mul", "imul", "rmul", "multiply"];
 const CONTRACTIONS: [&str; 19] = [
     "linear",
     "matmul",
@@ -143,10 +143,11 @@ const GATES: [&str; 14] = [
     "amin",
 ];
 
-/// Whether an operation divides by what may be next to nothing, as optimizers do: no error of a result is too large then.
+/// Whether an operation is the step of an optimizer that divides by the root of what may be next to nothing: no error of
+/// a result is too large then.
 pub(super) fn is_steep(operation: &str) -> bool {
     let name = operation.trim_matches('_').trim_start_matches("foreach_");
-    matches!(name, "addcdiv" | "rsqrt" | "reciprocal" | "log") || name.starts_with("fused_ad")
+    matches!(name, "addcdiv" | "fused_adam" | "fused_adamw" | "fused_adagrad")
 }
 
 /// Whether the derivative of an operation jumps.

@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-/// The chance of one false alarm in a whole healthy run.
+/// The chance of a false alarm in a healthy run by one of the three errors that are followed, if every call had one result.
 const ALARM: f64 = 0.01;
 
 /// Before anything is known, two calls in three are within a factor of 2 of what is expected. Logarithms, all of these.
