@@ -12,9 +12,9 @@ from ulpscope._capture import PrecisionDebugger, SettingsError, capture, seed_al
 from ulpscope._core import (
     Comparison,
     Diff,
+    Divergence,
     ElementDiff,
     FileTensor,
-    Divergence,
     FormatError,
     Stats,
     Unread,
@@ -28,9 +28,9 @@ from ulpscope._files import load, save
 __all__ = [
     "Comparison",
     "Diff",
+    "Divergence",
     "ElementDiff",
     "FileTensor",
-    "Divergence",
     "FormatError",
     "PrecisionDebugger",
     "SettingsError",

@@ -7,9 +7,9 @@ from typing import Any, final, overload
 __all__ = [
     "Comparison",
     "Diff",
+    "Divergence",
     "ElementDiff",
     "FileTensor",
-    "Divergence",
     "FormatError",
     "OpenCall",
     "Recorder",
