@@ -144,6 +144,10 @@ impl Walk<'_> {
             return None;
         }
         let lone = makers.into_iter().flatten().find(|&maker| self.units[maker].is_lone());
+        // By another route to the same result: what one side reorders and the other does not may meet in this very call.
+        if lone.is_some() && !is_broken_here && self.meets_again(at, brought) {
+            return None;
+        }
         let mut conclusion = match (lone, makers) {
             (Some(lone), _) => {
                 let first = self.regions.first[lone];
@@ -164,6 +168,13 @@ impl Walk<'_> {
         conclusion.error = error;
         conclusion.expected = brought;
         Some(conclusion)
+    }
+
+    /// Whether a unit's results are as near as what its arguments were once made of.
+    fn meets_again(&self, at: usize, brought: Apart) -> bool {
+        let allowed = self.siblings[0].allowed_in_run() * brought.whole;
+        let mut results = self.expectations.results(at).peekable();
+        results.peek().is_some() && results.all(|(_, result)| result.relative() <= allowed)
     }
 
     /// A gradient that arrives comes from those who took the result.

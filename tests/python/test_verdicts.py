@@ -1,0 +1,150 @@
+"""Verdicts on programs of their own: what healthy runs do, and kernels that are wrong."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import ulpscope
+
+
+def captured(path: Path, program: Callable[[], object], task: str = "tensor") -> Path:
+    torch.manual_seed(0)
+    with ulpscope.capture(path, level="mix", task=task):
+        program()
+    return path
+
+
+class Wrong(TorchDispatchMode):
+    """A kernel that gives something else than it should."""
+
+    def __init__(self, operator: Any, change: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self._operator, self._change = operator, change
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        return self._change(result) if func is self._operator else result
+
+
+def noisy() -> Tensor:
+    """A matrix product, summed up in another order if asked to."""
+    return torch.randn(64, 256) @ torch.randn(256, 32)
+
+
+def in_another_order() -> Tensor:
+    a, b = torch.randn(64, 256), torch.randn(256, 32)
+    return torch.flip(a, (1,)) @ torch.flip(b, (0,))
+
+
+def train(dtype: torch.dtype) -> Callable[[Path], Path]:
+    def run(path: Path) -> Path:
+        torch.manual_seed(0)
+        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+        model = nn.Sequential(nn.Linear(16, 32), layer, nn.Linear(32, 8)).to(dtype)
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+        x, y = torch.randn(4, 12, 16).to(dtype), torch.randint(0, 8, (48,))
+        with ulpscope.capture(path, model=model, level="mix", task="tensor") as capture:
+            for _ in range(3):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x).flatten(0, 1), y).backward()
+                optimizer.step()
+                capture.step()
+        return path
+
+    return run
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_training_in_another_precision_raises_nothing(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Adam divides noise by noise, and weights of later steps are results of earlier ones."""
+    compared = ulpscope.compare(train(torch.float32)(tmp_path / "a"), train(dtype)(tmp_path / "b"))
+    assert compared.divergences == []
+
+
+def test_the_sign_of_a_single_number_is_no_error(tmp_path: Path) -> None:
+    """The dumps record the norm of a single number with its sign."""
+    golden = captured(tmp_path / "golden", lambda: -0.5 * noisy().mean())
+    target = captured(tmp_path / "target", lambda: -0.5 * in_another_order().mean())
+    assert [one.call for one in ulpscope.compare(target, golden).divergences] == []
+
+
+ATEN = torch.ops.aten
+WRONG: dict[str, tuple[Callable[[Tensor], Tensor], Any, Callable[[Tensor], Tensor]]] = {
+    "Torch.rsqrt.0.forward": (lambda x: torch.rsqrt(x * x + 1), ATEN.rsqrt.default, lambda y: y * 1.5),
+    "Torch.log.0.forward": (lambda x: torch.log(x * x + 1), ATEN.log.default, lambda y: y * 1.5),
+    "Torch.argmax.0.forward": (lambda x: torch.argmax(x, -1), ATEN.argmax.default, lambda y: (y + 1) % 32),
+    "Tensor.__truediv__.0.forward": (lambda x: x / (1000 + x.abs()), ATEN.div.Tensor, lambda y: y * 1.05),
+}
+
+
+@pytest.mark.parametrize("call", WRONG)
+def test_a_wrong_kernel_behind_noise_is_found(tmp_path: Path, call: str) -> None:
+    program, operator, change = WRONG[call]
+    golden = captured(tmp_path / "golden", lambda: program(noisy()))
+    healthy = captured(tmp_path / "healthy", lambda: program(in_another_order()))
+    with Wrong(operator, change):
+        target = captured(tmp_path / "target", lambda: program(in_another_order()))
+    assert [one.call for one in ulpscope.compare(healthy, golden).divergences] == []
+    found = ulpscope.compare(target, golden).divergences
+    assert [one.call for one in found] == [call]
+    assert found[0].kind == "diverged here"
+
+
+class WrongDerivative(torch.autograd.Function):
+    """A fused kernel with the right result and the wrong gradient, as a port may have it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return F.silu(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return gradient * torch.sigmoid(x)
+
+
+def test_a_wrong_gradient_of_a_replaced_function_is_found(tmp_path: Path) -> None:
+    def run(path: Path, activation: Callable[[Tensor], Tensor]) -> Path:
+        torch.manual_seed(0)
+        layers = nn.ModuleList([nn.Linear(32, 32) for _ in range(4)])
+        x = torch.randn(16, 32)
+        with ulpscope.capture(path, model=layers, level="mix", task="tensor"):
+            for number, layer in enumerate(layers):
+                x = (activation if number == 2 else F.silu)(layer(x))
+            x.square().mean().backward()
+        return path
+
+    golden = run(tmp_path / "golden", F.silu)
+    compared = ulpscope.compare(run(tmp_path / "target", WrongDerivative.apply), golden)
+    assert compared.first_divergence is not None
+    # The gradient that arrives at the layer in front is wrong, and nothing behind the function is.
+    assert compared.first_divergence.call in (
+        "Autograd.WrongDerivative.0.backward",
+        "Functional.linear.2.backward",
+    )
+    assert compared.first_divergence.direction == "backward"
+
+
+def test_nan_made_by_a_call_of_one_side_is_blamed_on_it(tmp_path: Path) -> None:
+    golden = captured(tmp_path / "golden", lambda: torch.exp(noisy().sigmoid()).sum())
+    target = captured(
+        tmp_path / "target", lambda: torch.exp(torch.mul(noisy().sigmoid(), float("nan"))).sum()
+    )
+    found = ulpscope.compare(target, golden).divergences
+    assert found[0].call == "Torch.mul.0.forward"
+
+
+def test_the_same_nan_on_both_sides_is_named(tmp_path: Path) -> None:
+    def program() -> Tensor:
+        return torch.sqrt(noisy()).sum()
+
+    dumps = [captured(tmp_path / name, program) for name in ("target", "golden")]
+    found = ulpscope.compare(*dumps).divergences
+    assert (found[0].call, found[0].kind) == ("Torch.sqrt.0.forward", "non-finite born here")
