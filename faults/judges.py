@@ -89,11 +89,9 @@ def judgement(named: Iterable[tuple[int, Rank, str, str]]) -> Judgement:
 def ulpscope_says(target: Path, golden: Path) -> Judgement:
     """The verdict of this project."""
     compared = ulpscope.compare(target, golden)
-    first = compared.first_divergence
-    divergences = getattr(compared, "divergences", [first] if first else [])
     answers = []
-    for one in divergences:
-        names = (one.call, one.golden_call, one.entry, getattr(one, "origin", None))
+    for one in compared.divergences:
+        names = (one.call, one.golden_call, one.entry)
         known = tuple(str(name) for name in names if name)
         answers.append(Answer(one.call, known, one.module, one.kind, one.confidence))
     return Judgement(tuple(answers[:KEPT]), len(answers))

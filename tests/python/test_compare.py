@@ -285,7 +285,7 @@ def test_digests_that_differ_are_followed_by_statistics(tmp_path: Path) -> None:
     x = torch.linspace(1, 2, 50)
     golden = dump(tmp_path / "golden", x, "00000001")
     assert ulpscope.compare(dump(tmp_path / "same", x, "00000001"), golden).ok
-    assert ulpscope.compare(dump(tmp_path / "close", x * (1 + 1e-7), "00000002"), golden).ok
+    assert ulpscope.compare(dump(tmp_path / "close", x * (1 + 2e-6), "00000002"), golden).ok
     assert ulpscope.compare(dump(tmp_path / "far", x * 1.01, "00000003"), golden).agreement == "differ"
     # Reordered: nothing but the digest can tell, and it does not say how much.
     assert (

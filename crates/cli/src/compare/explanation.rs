@@ -11,6 +11,7 @@
 use std::fmt;
 
 use ulpscope_compare::{Agreement, Class, ClassCounts, Divergence, FindingKind, RankOutcome, RankResult};
+use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_report::format_number;
 
 use super::{Compared, StyleName, experiment, rank_label, unseen};
@@ -256,7 +257,8 @@ fn downstream(outcome: &RankOutcome, first: &Divergence) -> Vec<String> {
             ),
         }];
     }
-    let is_backward = |name: &&&str| name.contains("backward") || name.contains("parameters_grad");
+    let kind = |name: &str| parse_key(name).2;
+    let is_backward = |name: &&&str| matches!(kind(name), CallKind::Backward | CallKind::ParametersGrad);
     let backward = heirs.iter().filter(is_backward).count();
     let inherit = if first.finding.downstream == 1 { "inherits" } else { "inherit" };
     let mut line = format!("{} {inherit} the error", calls(first.finding.downstream));
@@ -268,13 +270,14 @@ fn downstream(outcome: &RankOutcome, first: &Divergence) -> Vec<String> {
     // With several divergences it is not told whose error arrived.
     let it = if is_all { "It" } else { "An error" };
     let is_loss = |name: &&&str| {
+        let is_forward = kind(name) == CallKind::Forward;
         let name = name.to_lowercase();
-        name.contains("forward") && (name.contains("loss") || name.contains("cross_entropy"))
+        is_forward && (name.contains("loss") || name.contains("cross_entropy"))
     };
     if let Some(loss) = heirs.iter().find(is_loss) {
         lines.push(format!("{it} reaches the loss ({loss})."));
     }
-    let gradients = heirs.iter().filter(|name| name.contains("parameters_grad")).count();
+    let gradients = heirs.iter().filter(|name| kind(name) == CallKind::ParametersGrad).count();
     if gradients > 0 {
         let modules = if gradients == 1 { "1 module".to_owned() } else { format!("{gradients} modules") };
         lines.push(format!("{it} reaches the parameter gradients of {modules}."));

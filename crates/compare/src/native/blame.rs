@@ -3,8 +3,9 @@
 
 use ulpscope_dump::CallKind;
 
-use super::conclude::{Cause, Conclusion, Walk, found};
-use super::expect::{Apart, Expectations, shared_part};
+use super::conclude::Walk;
+use super::conclusion::{Cause, Conclusion, found};
+use super::expect::{Apart, ELEMENT_SPREAD, Expectations, shared_part};
 use super::flow::Flow;
 use super::noise::Heard;
 use super::observed::{Extent, Observed, Seeing, Seen, Source};
@@ -14,9 +15,6 @@ use crate::verdict::Class;
 
 /// Origins that all differ by more than this are other origins, not the same after some noisy steps.
 const OTHER_ORIGINS: f64 = 1e-2;
-
-/// A worst element is ordinarily within this many times the root of the mean square.
-const ELEMENT_SPREAD: f64 = 6.0;
 
 /// Results of earlier steps that are further apart than so many times what nine in ten are stand out.
 const STANDS_OUT: f64 = 64.0;

@@ -12,6 +12,7 @@
 use ulpscope_dump::{CallKind, Role};
 
 use super::blame::{Origins, Regions};
+use super::conclusion::{Cause, Conclusion, found};
 use super::expect::{Apart, Excess, Expectations};
 use super::flow::Flow;
 use super::noise::Noise;
@@ -24,54 +25,9 @@ use crate::verdict::Class;
 /// From this relative error on nothing is linear any more, and a call may do anything with it.
 const BEYOND_LINEAR: f64 = 0.05;
 
-/// Decisions that an error of the size of a share of the values may turn: of as many values as lie that near to each other,
-/// in a choice among some dozen.
+/// How many decisions an error turns, in terms of its relative size: values that are compared lie some sixteenth of their
+/// size apart, as the largest of some thousand do.
 const NEAR_A_TIE: f64 = 16.0;
-
-/// Ties that a run of any precision may have.
-const FEW_TIES: f64 = 0.05;
-
-/// What was concluded of a unit.
-#[derive(Clone, Debug)]
-pub(crate) struct Conclusion {
-    pub(super) class: Class,
-    /// The entry that shows it, by its number in the unit.
-    pub(super) entry: Option<usize>,
-    /// Whether the unit introduced an error, and if so how.
-    pub(super) cause: Option<Cause>,
-    /// How sure it is, from 0 to 1.
-    pub(super) confidence: f64,
-    /// The relative error of the entry, and what was expected.
-    pub(super) error: Apart,
-    pub(super) expected: Apart,
-    /// The largest relative error among what the unit works on.
-    pub(super) taken: f64,
-    /// The first unit with a cause that this one's error comes from.
-    pub(super) from: Option<usize>,
-}
-
-/// How an error came in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// The result is not what the arguments explain.
-    Made,
-    /// A plain argument is another.
-    Argument,
-    /// An argument from outside is another.
-    Origin,
-    /// An argument is not what its maker gave.
-    Between,
-    /// One side has this call, the other not, and what follows is another.
-    Lone,
-    /// The two take their argument from different calls.
-    Wiring,
-    /// Results have another shape.
-    Shape,
-    /// NaN or infinite on one side.
-    NonFinite,
-    /// NaN on both sides.
-    BothNan,
-}
 
 /// Concludes all units.
 ///
@@ -79,12 +35,13 @@ pub(super) enum Cause {
 pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &Noise, has_trained: bool) -> Vec<Conclusion> {
     let expectations = Expectations::of(units, flow, noise);
     let excesses: Vec<Vec<Excess>> = (0..units.len()).map(|at| expectations.excesses(at)).collect();
-    let siblings =
-        [|times: Apart| times.whole, |times: Apart| times.peak, |times: Apart| times.drift].map(|of| {
-            let worst = |all: &Vec<Excess>| all.iter().map(|excess| of(excess.times)).fold(0.0, f64::max);
-            let by_kind = excesses.iter().enumerate().map(|(at, all)| (flow.kinds[at], worst(all)));
-            Siblings::of(by_kind, units.len())
-        });
+    let channels = [|times: Apart| times.whole, |times: Apart| times.peak, |times: Apart| times.drift];
+    let tests = channels.len() * (0..units.len()).map(|at| expectations.results(at).count()).sum::<usize>();
+    let siblings = channels.map(|of| {
+        let worst = |all: &Vec<Excess>| all.iter().map(|excess| of(excess.times)).fold(0.0, f64::max);
+        let by_kind = excesses.iter().enumerate().map(|(at, all)| (flow.kinds[at], worst(all)));
+        Siblings::of(by_kind, tests)
+    });
     let mut walk = Walk {
         units,
         flow,
@@ -111,21 +68,6 @@ pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &Noise, has_train
         }
     }
     walk.done.into_iter().map(|done| done.unwrap_or_else(|| Conclusion::of(Class::NotComparable))).collect()
-}
-
-impl Conclusion {
-    pub(super) fn of(class: Class) -> Conclusion {
-        Conclusion {
-            class,
-            entry: None,
-            cause: None,
-            confidence: 0.0,
-            error: Apart::default(),
-            expected: Apart::default(),
-            taken: 0.0,
-            from: None,
-        }
-    }
 }
 
 /// Units on the way to their conclusions.
@@ -205,10 +147,12 @@ impl Walk<'_> {
             let untouched = self.taken(at) == 0.0
                 && known.from.is_none()
                 && self.expectations.shown_before(at) == Apart::default();
-            // Between floats that are not the same, another decision may be right: a tie, a threshold. But not more of
-            // them than are that near to one.
-            let undecided = NEAR_A_TIE * self.taken(at);
-            let is_too_many = entry.share.is_some_and(|share| share > undecided.max(FEW_TIES));
+            // Between floats that are not the same, another decision may be right: a tie, a threshold. But not many more
+            // than are that near to one: four standard deviations of a count, and three where nearly none is expected.
+            let is_too_many = entry.turned.is_some_and(|(turned, of)| {
+                let expected = NEAR_A_TIE * self.taken(at) * of;
+                turned > expected + 4.0 * expected.sqrt() + 3.0 && !self.flow.is_ranking[at]
+            });
             let made_here = untouched || is_too_many && known.from.is_none();
             if made_here && entry.is_tensor {
                 return match argument_differs(unit) {
@@ -395,9 +339,4 @@ fn is_other_argument(entry: &Seen) -> bool {
 
 fn argument_differs(unit: &Observed) -> bool {
     unit.entries.iter().any(is_other_argument)
-}
-
-/// A unit that introduced an error.
-pub(super) fn found(class: Class, cause: Cause, entry: usize, confidence: f64) -> Conclusion {
-    Conclusion { cause: Some(cause), entry: Some(entry), confidence, ..Conclusion::of(class) }
 }

@@ -7,17 +7,15 @@
 use ulpscope_dump::CallKind;
 
 use super::flow::Flow;
+use super::limit::ELEMENT_FACTOR;
 use super::noise::Noise;
 use super::observed::{Extent, Observed, Seen, ratio};
 use super::rounding::own_error;
 use super::sensitivity::{Family, terms};
 use crate::style::Side;
 
-/// Elements of an ordinary error lie within this many standard deviations, in a tensor of any size that fits a machine.
-const ELEMENT_SPREAD: f64 = 6.0;
-
-/// Results from which on a run has usual ones.
-const FEW: usize = 20;
+/// Elements of an ordinary error lie within this many standard deviations: one in a thousand million does not.
+pub(super) const ELEMENT_SPREAD: f64 = 6.0;
 
 /// The part of a random error that all elements share. Rows or columns share theirs, so it is that of as many independent
 /// elements as the root of the count; and a second-order part of any error lies in the direction of the tensor itself.
@@ -73,8 +71,6 @@ pub(super) struct Expectations<'a> {
     units: &'a [Observed],
     flow: &'a Flow,
     noise: &'a Noise,
-    /// Relative errors that one in ten results of the run exceeds: for calls of which it is not known what they work on.
-    usual: Apart,
     /// The largest relative errors among the results of the calls inside a module.
     inner: Vec<Apart>,
     /// The largest relative error that statistics have shown on the way to a unit's results.
@@ -84,8 +80,7 @@ pub(super) struct Expectations<'a> {
 impl<'a> Expectations<'a> {
     pub(super) fn of(units: &'a [Observed], flow: &'a Flow, noise: &'a Noise) -> Expectations<'a> {
         let none = vec![Apart::default(); units.len()];
-        let usual = usual(units);
-        let mut all = Expectations { units, flow, noise, usual, inner: none.clone(), shown: none };
+        let mut all = Expectations { units, flow, noise, inner: none.clone(), shown: none };
         for &at in &flow.order {
             let results = all.results(at).map(|(_, extent)| Apart::relative(extent));
             let largest = results.fold(all.inner[at], Apart::max);
@@ -133,7 +128,7 @@ impl<'a> Expectations<'a> {
             .collect()
     }
 
-    /// What one result is made of, and by how much absolute errors of each show in it.
+    /// What one result is made of, each with the other factor where it is one of a product.
     fn parts(&self, at: usize, entry: usize, result: &Extent) -> Vec<(&'a Extent, Option<&'a Extent>)> {
         let family = self.flow.families[at];
         let own: Vec<(usize, &Extent)> = numbers(&self.units[at], Seen::is_taken).collect();
@@ -142,11 +137,11 @@ impl<'a> Expectations<'a> {
                 return own.into_iter().map(|(_, extent)| (extent, None)).collect();
             }
             // Of three, the smallest is added to the product of the others.
-            let factors = |of: usize| largest(own.iter().filter(|(other, _)| *other != of), 1);
+            let factor = |of: usize| largest(own.iter().filter(|(other, _)| *other != of));
             let is_added =
                 |extent: &Extent| own.len() > 2 && own.iter().all(|(_, one)| extent.count <= one.count);
             let partner = |number: usize, extent: &Extent| {
-                if is_added(extent) { None } else { factors(number).into_iter().next() }
+                if is_added(extent) { None } else { factor(number) }
             };
             return own.iter().map(|&(number, extent)| (extent, partner(number, extent))).collect();
         };
@@ -159,7 +154,7 @@ impl<'a> Expectations<'a> {
             Family::Contraction | Family::Product => {
                 let is_added =
                     arguments.len() > 2 && arguments.iter().all(|(_, one)| result.count <= one.count);
-                let partner = if is_added { None } else { largest(others, 1).into_iter().next() };
+                let partner = if is_added { None } else { largest(others) };
                 let through = given().map(|extent| (extent, partner));
                 let back =
                     partner.into_iter().flat_map(|partner| given().map(move |given| (partner, Some(given))));
@@ -206,7 +201,9 @@ impl<'a> Expectations<'a> {
         let natural = natural.max(result.norm).max(self.beside(at) * spread);
         let mut within = self.within(at).max(self.shown_before(at));
         if parts.is_empty() && !self.flow.is_composite(at) {
-            within = within.max(self.usual);
+            // Nothing is known of how it was made but its dtype.
+            let peak = ELEMENT_FACTOR * result.limit;
+            within = within.max(Apart { whole: result.limit, peak, drift: result.limit });
         }
         // Statistics show some part of an error, of the arguments as of the result: how large a part is chance.
         let unseen = if result.by_elements { 1.0 } else { 2.0 };
@@ -270,34 +267,11 @@ impl<'a> Expectations<'a> {
     }
 }
 
-/// The largest by count.
-fn largest<'a: 'b, 'b>(
-    extents: impl Iterator<Item = &'b (usize, &'a Extent)>,
-    how_many: usize,
-) -> Vec<&'a Extent> {
-    let mut sorted: Vec<&'a Extent> = extents.map(|(_, extent)| *extent).collect();
-    sorted.sort_by(|one, other| other.count.total_cmp(&one.count));
-    sorted.truncate(how_many);
-    sorted
-}
-
-fn usual(units: &[Observed]) -> Apart {
-    let results = units.iter().flat_map(|unit| numbers(unit, |entry| !entry.is_taken()));
-    let errors: Vec<Apart> = results.map(|(_, extent)| Apart::relative(extent)).collect();
-    // A few have nothing usual.
-    if errors.len() < FEW {
-        return Apart::default();
-    }
-    let exceeded = |of: fn(&Apart) -> f64| {
-        let mut errors: Vec<f64> = errors.iter().map(of).collect();
-        errors.sort_by(f64::total_cmp);
-        errors.get(errors.len() * 9 / 10).copied().unwrap_or(0.0)
-    };
-    Apart {
-        whole: exceeded(|apart| apart.whole),
-        peak: exceeded(|apart| apart.peak),
-        drift: exceeded(|apart| apart.drift),
-    }
+/// The largest by count; of equals the first.
+fn largest<'a: 'b, 'b>(extents: impl Iterator<Item = &'b (usize, &'a Extent)>) -> Option<&'a Extent> {
+    extents
+        .map(|(_, extent)| *extent)
+        .reduce(|most, extent| if extent.count > most.count { extent } else { most })
 }
 
 fn numbers<'a>(

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use ulpscope_dump::{CallKind, Rank, Role};
 
 use super::observed::{Observed, Seeing, Seen, Source, place};
-use super::sensitivity::{Family, is_gate, is_steep};
+use super::sensitivity::{Family, is_gate, is_ranking, is_steep};
 use crate::style::Side;
 
 /// Calls of a rank by name, for looking up where entries came from.
@@ -72,6 +72,8 @@ pub(super) struct Flow {
     pub(super) gates: Vec<bool>,
     /// Calls that make large errors of small ones where they divide by next to nothing.
     pub(super) is_steep: Vec<bool>,
+    /// Calls that put values in order.
+    pub(super) is_ranking: Vec<bool>,
     /// Calls of the same kind: same operation, same direction.
     pub(super) kinds: Vec<u64>,
     /// Gradients that one side gives at one call and the other at another, as mixed precision does with a weight that many
@@ -104,6 +106,7 @@ impl Flow {
             kinds: vec![0; units.len()],
             gates: vec![false; units.len()],
             is_steep: vec![false; units.len()],
+            is_ranking: vec![false; units.len()],
             shared: HashSet::new(),
             takers: vec![Vec::new(); units.len()],
         };
@@ -134,6 +137,7 @@ impl Flow {
         }
         let operation = base.rsplit('.').next().unwrap_or(base);
         self.is_steep[at] = is_steep(operation);
+        self.is_ranking[at] = is_ranking(operation);
         self.gates[at] = kind == CallKind::Backward && is_gate(operation);
         self.kinds[at] = place(if kind == CallKind::Forward { Role::Input } else { Role::Output }, operation);
         let unit = |call: Option<usize>| call.and_then(|call| self.unit_of[side][call]);

@@ -13,6 +13,7 @@
 mod blame;
 mod columns;
 mod conclude;
+mod conclusion;
 mod expect;
 mod flow;
 mod limit;
@@ -38,7 +39,8 @@ use crate::style::{Judged, Partnerless, Plan, Side, Style, Verdict};
 use crate::verdict::Class;
 pub use columns::COLUMNS;
 use columns::Line;
-use conclude::{Conclusion, conclude};
+use conclude::conclude;
+use conclusion::Conclusion;
 use flow::{Calls, Flow};
 use measure::measure;
 use noise::{Floor, Noise};

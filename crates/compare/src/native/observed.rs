@@ -38,8 +38,8 @@ pub(super) struct Seen {
     pub(super) path: u64,
     pub(super) is_tensor: bool,
     pub(super) state: Seeing,
-    /// Of exact values that were compared one by one: the share that differs.
-    pub(super) share: Option<f64>,
+    /// Of exact values that were compared one by one: how many differ, of how many.
+    pub(super) turned: Option<(f64, f64)>,
     /// Its size and its error, where it is a tensor whose numbers both sides have.
     pub(super) numbers: Option<Extent>,
     /// Where it came from, on either side.
@@ -187,7 +187,7 @@ impl Seen {
             seen.prints = [print_of(one, Some(&measured.target)), print_of(other, Some(&measured.golden))];
             seen.numbers = extent(one, other, measured);
             let exact = measured.comparison.as_ref().filter(|_| state == Seeing::Differs);
-            seen.share = exact.map(|exact| ratio(exact.over_tolerance as f64, exact.distances.count as f64));
+            seen.turned = exact.map(|exact| (exact.over_tolerance as f64, exact.distances.count as f64));
         }
         seen
     }
@@ -202,7 +202,7 @@ impl Seen {
             golden_place: place,
             is_tensor: matches!(entry.content, Content::Tensor(_)) || state == Seeing::Missing,
             state,
-            share: None,
+            turned: None,
             numbers: None,
             sources: [Source::Unsaid; 2],
             prints: [0; 2],

@@ -1,6 +1,6 @@
 //! Tensors and variables saved under a name, and checkpoints: they come from nowhere, and all that is known is their dtype.
 
-use super::conclude::{Cause, Conclusion, found};
+use super::conclusion::{Cause, Conclusion, found};
 use super::expect::Apart;
 use super::limit::ELEMENT_FACTOR;
 use super::noise::Heard;

@@ -150,6 +150,11 @@ pub(super) fn is_steep(operation: &str) -> bool {
     matches!(name, "addcdiv" | "fused_adam" | "fused_adamw" | "fused_adagrad")
 }
 
+/// Whether an operation puts values in order: where two change places, all between them move.
+pub(super) fn is_ranking(operation: &str) -> bool {
+    operation.contains("sort") || operation.contains("unique")
+}
+
 /// Whether the derivative of an operation jumps.
 pub(super) fn is_gate(operation: &str) -> bool {
     let name = operation.trim_matches('_');

@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-/// The chance of a false alarm in a healthy run by one of the three errors that are followed, if every call had one result.
+/// The chance of one false alarm among all calls of a healthy rank and step.
 const ALARM: f64 = 0.01;
 
 /// Before anything is known, two calls in three are within a factor of 2 of what is expected. Logarithms, all of these.
@@ -23,7 +23,7 @@ const PRIOR_CALLS: f64 = 4.0;
 /// However alike the others are: no two computations are alike to better than a factor of 1.6.
 const LEAST_SPREAD: f64 = 0.47;
 
-/// However far off or scattered the others are: beyond a factor of 4 nothing is ordinary.
+/// However far off or scattered the others are: neither their middle nor their spread counts as more than a factor of 4.
 const MOST: f64 = 2.0 * std::f64::consts::LN_2;
 
 /// However near the others are to nothing: an expected error is itself known to no better than a factor of 3.
@@ -56,8 +56,8 @@ struct Ordinary {
 
 impl Siblings {
     /// From the kind of each call and how many times its error is what was expected; calls that are equal bit for bit say
-    /// nothing and are not among them. `calls` is how many are judged in all.
-    pub(super) fn of(excesses: impl Iterator<Item = (u64, f64)>, calls: usize) -> Siblings {
+    /// nothing and are not among them. `tests` is how many errors of how many results are held against what is ordinary.
+    pub(super) fn of(excesses: impl Iterator<Item = (u64, f64)>, tests: usize) -> Siblings {
         let mut kinds: HashMap<u64, Vec<f64>> = HashMap::new();
         for (kind, excess) in excesses.filter(|(_, excess)| *excess > 0.0 && excess.is_finite()) {
             kinds.entry(kind).or_default().push(libm::log(excess));
@@ -68,7 +68,7 @@ impl Siblings {
         let run = Ordinary::PRIOR.learn(&all);
         let many = kinds.iter().filter(|(_, logs)| logs.len() > MANY);
         let known = many.map(|(kind, logs)| (*kind, run.learn(logs))).collect();
-        Siblings { kinds, known, run, far: quantile(ALARM / calls.max(1) as f64) }
+        Siblings { kinds, known, run, far: quantile(ALARM / tests.max(1) as f64) }
     }
 
     /// How many times further off than what would just not stand out; and how sure it is that it is no accident, from 0
@@ -76,7 +76,7 @@ impl Siblings {
     pub(super) fn judge(&self, kind: u64, excess: f64) -> (f64, f64) {
         let Ordinary { middle, spread } = self.others(kind, excess);
         let times = excess / libm::exp(middle + self.far * spread).max(LEAST_ALLOWED);
-        // As sure as half at the edge, and nearly so at four times as far.
+        // As sure as half at the edge; 7 in 8 at four times as far.
         (times, 1.0 - 0.5 / times.max(1.0))
     }
 

@@ -5,7 +5,7 @@ use ulpscope_kernels::Comparison;
 use ulpscope_report::{Cell, Emphasis, format_number};
 
 use super::columns::{CLASS, EXPECTED, VERDICT, WHY};
-use super::conclude::{Cause, Conclusion};
+use super::conclusion::{Cause, Conclusion};
 use super::measure::{Measured, State};
 use super::observed::{Observed, Seeing, Seen};
 use crate::style::{Finding, FindingKind, Judged, Measure, Row, Verdict};
