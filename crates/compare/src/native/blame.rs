@@ -10,7 +10,6 @@ use super::flow::Flow;
 use super::noise::Heard;
 use super::observed::{Extent, Observed, Seeing, Seen, Source};
 use super::rounding::ACCUMULATOR;
-use crate::style::Side;
 use crate::verdict::Class;
 
 /// Origins that all differ by more than this are other origins, not the same after some noisy steps.
@@ -79,6 +78,9 @@ impl Walk<'_> {
         };
         let arguments =
             unit.entries.iter().enumerate().filter(|(_, entry)| entry.is_taken() && entry.is_tensor);
+        if self.routes.meet_at(at) {
+            return None;
+        }
         arguments.filter(|(_, entry)| differs(entry)).find_map(|(number, entry)| match entry.sources {
             [Source::Origin | Source::Outside, Source::Origin | Source::Outside] => {
                 self.of_origin(at, number, entry)
@@ -124,16 +126,10 @@ impl Walk<'_> {
     /// An argument that an earlier call made, on either side.
     fn of_made(&mut self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
         let extent = entry.numbers.as_ref()?;
-        let makers = [Side::Target, Side::Golden].map(|side| self.flow.maker(side, entry));
-        let own = 4.0 * extent.unit;
-        let mut brought =
-            Apart { whole: own, peak: own * (extent.largest / extent.rms()).max(1.0), drift: 0.0 };
-        for maker in makers.into_iter().flatten() {
-            brought = brought.max(self.regions.brought[maker]);
-        }
-        brought = brought.max(self.noise.of(at, number).allowed());
-        brought.peak = brought.peak.max(ELEMENT_SPREAD * brought.whole);
-        brought.drift += shared_part(brought.whole, extent.count);
+        let makers = self.flow.makers(entry);
+        let known = makers.into_iter().flatten().map(|maker| self.regions.brought[maker]);
+        let known = known.fold(self.noise.of(at, number).allowed(), Apart::max);
+        let brought = self.carried(extent, known);
         let error = Apart::relative(extent);
         let gives_broken =
             |maker: usize| self.expectations.results(maker).any(|(_, extent)| extent.mismatched > 0);
@@ -142,22 +138,8 @@ impl Walk<'_> {
             return None;
         }
         let lone = makers.into_iter().flatten().find(|&maker| self.units[maker].is_lone());
-        // By another route to the same result: what one side reorders and the other does not may meet in this very call.
-        if lone.is_some() && !is_broken_here && self.meets_again(at, brought) {
-            return None;
-        }
         let mut conclusion = match (lone, makers) {
-            (Some(lone), _) => {
-                let first = self.regions.first[lone];
-                let blamed = found(Class::DifferentProgram, Cause::Lone, 0, 0.8);
-                // The first who took of it tells.
-                if self.done[first].as_ref().is_none_or(|known| known.cause.is_none()) {
-                    self.done[first] = Some(Conclusion { entry: None, error, expected: brought, ..blamed });
-                }
-                self.first_cause = self.first_cause.or(Some(first));
-                let inherited = Conclusion::of(Class::Inherited);
-                return Some(Conclusion { from: Some(first), entry: Some(number), ..inherited });
-            }
+            (Some(lone), _) => return Some(self.blame_lone(lone, number, error, brought)),
             (None, [Some(one), Some(other)]) if one != other => {
                 found(Class::DifferentProgram, Cause::Wiring, number, 0.8)
             }
@@ -168,23 +150,31 @@ impl Walk<'_> {
         Some(conclusion)
     }
 
-    /// Whether a unit's results are as near as what its arguments were once made of.
-    fn meets_again(&self, at: usize, brought: Apart) -> bool {
-        let allowed = self.siblings[0].allowed_in_run() * brought.whole;
-        let mut results = self.expectations.results(at).peekable();
-        results.peek().is_some() && results.all(|(_, result)| result.relative() <= allowed)
+    /// Blames the first of the calls without partner that one belongs to; who took of it inherits.
+    fn blame_lone(&mut self, lone: usize, number: usize, error: Apart, expected: Apart) -> Conclusion {
+        let first = self.regions.first[lone];
+        // The first who took of it tells.
+        if self.done[first].as_ref().is_none_or(|known| known.cause.is_none()) {
+            let blamed = found(Class::DifferentProgram, Cause::Lone, 0, 0.8);
+            self.done[first] = Some(Conclusion { entry: None, error, expected, ..blamed });
+        }
+        self.first_cause = self.first_cause.or(Some(first));
+        Conclusion { from: Some(first), entry: Some(number), ..Conclusion::of(Class::Inherited) }
     }
 
     /// A gradient that arrives comes from those who took the result.
-    fn of_gradient(&self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
+    fn of_gradient(&mut self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
         let extent = entry.numbers.as_ref()?;
         let forward = self.flow.forward[at]?;
-        let takers: Vec<usize> = self.flow.takers[forward].iter().map(|&(taker, _)| taker as usize).collect();
+        let takers = self.flow.takers[forward].iter().map(|&(taker, _)| taker as usize);
+        let takers: Vec<usize> = takers.filter(|&taker| !self.flow.is_composite(taker)).collect();
+        let mut lone = takers.iter().filter(|&&taker| self.units[taker].is_lone());
+        let lone = lone.find_map(|&taker| self.flow.backward[taker]);
         let heard = self.noise.of(at, number).allowed();
         let mut brought = Apart { whole: heard.whole.max(4.0 * extent.unit), ..Apart::default() };
         let mut scale = extent.norm;
         let mut is_known = !takers.is_empty();
-        for taker in takers.into_iter().filter(|&taker| !self.flow.is_composite(taker)) {
+        for taker in takers {
             let backward = self.flow.backward[taker].filter(|&backward| !self.units[backward].is_lone());
             is_known &= backward.is_some();
             for (_, given) in backward.into_iter().flat_map(|backward| self.expectations.results(backward)) {
@@ -195,14 +185,19 @@ impl Walk<'_> {
         if !is_known {
             brought.whole = brought.whole.max(self.so_far.whole);
         }
+        let error = Apart::relative(extent);
+        // What came back through calls of one side may be scaled by them.
+        let shared = self.siblings[2].allowed_in_run() * self.carried(extent, self.so_far).drift;
+        let is_scaled = lone.is_some() && error.drift > shared;
         // Gradients that meet are added up and may cancel: their error is as large as the largest of them makes it.
-        if extent.error <= self.siblings[0].allowed_in_run() * brought.whole * scale {
+        if extent.error <= self.siblings[0].allowed_in_run() * brought.whole * scale && !is_scaled {
             return None;
         }
-        let mut conclusion = found(Class::DivergedHere, Cause::Between, number, 0.6);
-        conclusion.error = Apart::relative(extent);
-        conclusion.expected = brought;
-        Some(conclusion)
+        if let Some(lone) = lone {
+            return Some(self.blame_lone(lone, number, error, brought));
+        }
+        let between = found(Class::DivergedHere, Cause::Between, number, 0.6);
+        Some(Conclusion { error, expected: brought, ..between })
     }
 
     /// An argument of which nothing is known comes from what was computed before, if anything there is as far apart.
@@ -227,8 +222,16 @@ impl Walk<'_> {
         Some(Conclusion { error, expected: self.so_far, ..found })
     }
 
+    /// The relative errors that a tensor may have if those of what it was made of are known.
+    pub(super) fn carried(&self, extent: &Extent, known: Apart) -> Apart {
+        let own = 4.0 * extent.unit;
+        let whole = known.whole.max(own);
+        let peak = known.peak.max(own * (extent.largest / extent.rms()).max(1.0)).max(ELEMENT_SPREAD * whole);
+        Apart { whole, peak, drift: known.drift + shared_part(whole, extent.count) }
+    }
+
     /// Whether an error is as large as errors of this run may be, given what is expected.
-    fn is_explained(&self, error: Apart, expected: Apart) -> bool {
+    pub(super) fn is_explained(&self, error: Apart, expected: Apart) -> bool {
         let pairs =
             [(error.whole, expected.whole), (error.peak, expected.peak), (error.drift, expected.drift)];
         self.siblings
@@ -247,6 +250,11 @@ pub(super) struct Regions {
 }
 
 impl Regions {
+    /// The largest relative errors that come out of a unit.
+    pub(super) fn brought(&self, at: usize) -> Apart {
+        self.brought[at]
+    }
+
     pub(super) fn of(units: &[Observed], flow: &Flow, expectations: &Expectations<'_>) -> Regions {
         let mut regions =
             Regions { brought: Vec::with_capacity(units.len()), first: (0..units.len()).collect() };
@@ -257,8 +265,7 @@ impl Regions {
                 continue;
             }
             let taken = unit.entries.iter().filter(|entry| entry.is_taken());
-            let makers =
-                taken.flat_map(|entry| [Side::Target, Side::Golden].map(|side| flow.maker(side, entry)));
+            let makers = taken.flat_map(|entry| flow.makers(entry));
             let mut brought = Apart::default();
             // Only a damaged dump has makers that come later.
             for maker in makers.flatten().filter(|&maker| maker < at) {

@@ -17,9 +17,9 @@ use super::expect::{Apart, Excess, Expectations};
 use super::flow::Flow;
 use super::noise::Noise;
 use super::observed::{Observed, Seeing, Seen};
+use super::routes::Routes;
 use super::saved::of_saved;
 use super::siblings::Siblings;
-use crate::style::Side;
 use crate::verdict::Class;
 
 /// From this relative error on nothing is linear any more, and a call may do anything with it.
@@ -32,7 +32,12 @@ const NEAR_A_TIE: f64 = 16.0;
 /// Concludes all units.
 ///
 /// `has_trained` says that steps went before: what is no result of this one is one of theirs.
-pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &Noise, has_trained: bool) -> Vec<Conclusion> {
+pub(super) fn conclude(
+    units: &[Observed],
+    flow: &Flow,
+    noise: &Noise,
+    has_trained: bool,
+) -> (Vec<Conclusion>, Routes) {
     let expectations = Expectations::of(units, flow, noise);
     let excesses: Vec<Vec<Excess>> = (0..units.len()).map(|at| expectations.excesses(at)).collect();
     let channels = [|times: Apart| times.whole, |times: Apart| times.peak, |times: Apart| times.drift];
@@ -49,25 +54,22 @@ pub(super) fn conclude(units: &[Observed], flow: &Flow, noise: &Noise, has_train
         siblings,
         origins: Origins::of(units, has_trained),
         regions: Regions::of(units, flow, &expectations),
-        done: vec![None; units.len()],
+        routes: Routes::default(),
+        done: Vec::new(),
         expectations: &expectations,
         excesses: &excesses,
         so_far: Apart::default(),
         first_cause: None,
     };
-    for &at in &flow.order {
-        let conclusion = walk.conclude(at);
-        let errors = expectations.results(at).map(|(_, extent)| Apart::relative(extent));
-        walk.so_far = errors.fold(walk.so_far, Apart::max);
-        // A lone call may have been blamed already, by who took what it gave.
-        if walk.done[at].as_ref().is_none_or(|known| known.cause.is_none()) {
-            if conclusion.cause.is_some() {
-                walk.first_cause = walk.first_cause.or(Some(at));
-            }
-            walk.done[at] = Some(conclusion);
-        }
+    walk.conclude_all();
+    // What seemed a cause may be the begin of another route to the same results, and hide what lies behind.
+    while let Some(routes) = walk.new_routes() {
+        walk.routes = routes;
+        walk.conclude_all();
     }
-    walk.done.into_iter().map(|done| done.unwrap_or_else(|| Conclusion::of(Class::NotComparable))).collect()
+    let none = || Conclusion::of(Class::NotComparable);
+    let conclusions = walk.done.into_iter().map(|done| done.unwrap_or_else(none)).collect();
+    (conclusions, walk.routes)
 }
 
 /// Units on the way to their conclusions.
@@ -79,9 +81,11 @@ pub(super) struct Walk<'a> {
     pub(super) siblings: [Siblings; 3],
     pub(super) origins: Origins,
     pub(super) regions: Regions,
+    /// Other routes to the same results.
+    pub(super) routes: Routes,
     pub(super) done: Vec<Option<Conclusion>>,
     pub(super) expectations: &'a Expectations<'a>,
-    excesses: &'a [Vec<Excess>],
+    pub(super) excesses: &'a [Vec<Excess>],
     /// The first unit that introduced an error.
     pub(super) first_cause: Option<usize>,
     /// The largest relative errors of results up to here.
@@ -89,8 +93,35 @@ pub(super) struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    fn conclude_all(&mut self) {
+        self.done = vec![None; self.units.len()];
+        self.so_far = Apart::default();
+        self.first_cause = None;
+        for &at in &self.flow.order {
+            let conclusion = self.conclude(at);
+            if !self.routes.is_on(at) {
+                let errors = self.expectations.results(at).map(|(_, extent)| Apart::relative(extent));
+                self.so_far = errors.fold(self.so_far, Apart::max);
+            }
+            // A lone call may have been blamed already, by who took what it gave.
+            if self.done[at].as_ref().is_none_or(|known| known.cause.is_none()) {
+                if conclusion.cause.is_some() {
+                    self.first_cause = self.first_cause.or(Some(at));
+                }
+                self.done[at] = Some(conclusion);
+            }
+        }
+    }
+
     fn conclude(&mut self, at: usize) -> Conclusion {
         let unit = &self.units[at];
+        if self.routes.is_on(at) {
+            return Conclusion::of(if unit.is_lone() {
+                Class::DifferentProgram
+            } else {
+                Class::NotComparable
+            });
+        }
         if unit.is_lone() {
             let mut lone = Conclusion::of(Class::DifferentProgram);
             lone.from = self.comes_from(at);
@@ -138,7 +169,7 @@ impl Walk<'_> {
     }
 
     fn look_at_results(&self, at: usize, unit: &Observed, mut known: Conclusion) -> Conclusion {
-        let loose = self.works_on_differing(at) || self.flow.is_steep[at] && self.taken(at) > 0.0;
+        let loose = self.works_on_differing(at) || self.flow.operations[at].is_steep && self.taken(at) > 0.0;
         let exact = results(unit).find(|(_, entry)| entry.state == Seeing::Differs);
         if let Some((number, entry)) =
             exact.filter(|(number, _)| !loose && !self.noise.of(at, *number).differs)
@@ -151,14 +182,12 @@ impl Walk<'_> {
             // than are that near to one: four standard deviations of a count, and three where nearly none is expected.
             let is_too_many = entry.turned.is_some_and(|(turned, of)| {
                 let expected = NEAR_A_TIE * self.taken(at) * of;
-                turned > expected + 4.0 * expected.sqrt() + 3.0 && !self.flow.is_ranking[at]
+                turned > expected + 4.0 * expected.sqrt() + 3.0 && !self.flow.operations[at].is_ranking
             });
             let made_here = untouched || is_too_many && known.from.is_none();
             if made_here && entry.is_tensor {
-                return match argument_differs(unit) {
-                    true => found(Class::DifferentProgram, Cause::Argument, number, 0.9),
-                    false => found(Class::DivergedHere, Cause::Made, number, 0.9),
-                };
+                let (class, cause) = self.introduced(at, true);
+                return found(class, cause, number, 0.9);
             }
         }
         let kind = self.flow.kinds[at];
@@ -189,9 +218,10 @@ impl Walk<'_> {
             }
             if stands_out && !loose {
                 known.confidence = confidence;
-                let argument = unit.entries.iter().position(is_other_argument);
-                known.cause = Some(if argument.is_some() { Cause::Argument } else { Cause::Made });
-                known.class = if argument.is_some() { Class::DifferentProgram } else { Class::DivergedHere };
+                // What is but scaled was not drawn anew.
+                let is_new = known.error.whole > BEYOND_LINEAR && known.error.drift < known.error.whole / 2.0;
+                let (class, cause) = self.introduced(at, is_new);
+                (known.class, known.cause) = (class, Some(cause));
                 if self.has_unknown_arguments(unit) {
                     known.confidence /= 2.0;
                 }
@@ -211,51 +241,17 @@ impl Walk<'_> {
         known
     }
 
-    fn look_for_non_finite(&self, at: usize, unit: &Observed, from: Option<usize>) -> Option<Conclusion> {
-        let taken = self.expectations.taken(at);
-        let own = || {
-            unit.entries.iter().filter(|entry| entry.is_taken()).filter_map(|entry| entry.numbers.as_ref())
-        };
-        // Infinities in a mask are meant; what makes NaN of them is not.
-        let nan_before =
-            |side: usize| taken.iter().any(|extent| extent.nan[side]) || self.inside_is_broken(at, side);
-        let infinite_before =
-            |side: usize| own().any(|extent| extent.broken[side]) || self.inside_is_broken(at, side);
-        for (number, entry) in results(unit) {
-            let Some(extent) = &entry.numbers else { continue };
-            let one_sided = extent.mismatched > 0;
-            let both_nan = extent.nan == [true, true];
-            if !one_sided && !both_nan {
-                continue;
-            }
-            if from.is_some() || self.works_on_differing(at) {
-                let mut inherited = Conclusion::of(Class::Inherited);
-                inherited.from = from;
-                inherited.entry = Some(number);
-                return Some(inherited);
-            }
-            let sides = [0, 1].map(|side| {
-                extent.nan[side] && !nan_before(side) || extent.broken[side] && !infinite_before(side)
-            });
-            if one_sided && sides != [false, false] && own().all(|extent| extent.mismatched == 0) {
-                return Some(found(Class::NonFiniteBornHere, Cause::NonFinite, number, 0.95));
-            }
-            if both_nan && sides == [true, true] {
-                return Some(found(Class::NonFiniteBornHere, Cause::BothNan, number, 0.9));
-            }
-            if one_sided {
-                let mut inherited = Conclusion::of(Class::Inherited);
-                inherited.entry = Some(number);
-                return Some(inherited);
-            }
+    /// How an error came in at a call whose arguments do not explain it; `is_new` says that its results have little in
+    /// common.
+    fn introduced(&self, at: usize, is_new: bool) -> (Class, Cause) {
+        let mut entries = self.units[at].entries.iter();
+        if entries.any(|entry| entry.is_other_argument() || entry.is_own_argument()) {
+            (Class::DifferentProgram, Cause::Argument)
+        } else if is_new && self.flow.operations[at].is_draw {
+            (Class::OriginDiffers, Cause::Draw)
+        } else {
+            (Class::DivergedHere, Cause::Made)
         }
-        None
-    }
-
-    fn inside_is_broken(&self, at: usize, side: usize) -> bool {
-        // A module is looked at after everything inside it, and asked only where nothing inside is at fault.
-        let mut children = self.flow.children[at].iter();
-        children.any(|&child| self.expectations.results(child).any(|(_, extent)| extent.broken[side]))
     }
 
     /// The first unit with a cause that a unit's arguments come from.
@@ -271,9 +267,7 @@ impl Walk<'_> {
             }
         };
         for entry in &self.units[at].entries {
-            for side in [Side::Target, Side::Golden] {
-                self.flow.maker(side, entry).into_iter().for_each(&mut ask);
-            }
+            self.flow.makers(entry).into_iter().flatten().for_each(&mut ask);
         }
         if let Some(forward) = self.flow.forward[at] {
             ask(forward);
@@ -294,7 +288,7 @@ impl Walk<'_> {
     }
 
     /// Whether a unit works on tensors of exact values that differ: indices, masks.
-    fn works_on_differing(&self, at: usize) -> bool {
+    pub(super) fn works_on_differing(&self, at: usize) -> bool {
         let differs = |unit: &Observed| {
             unit.entries
                 .iter()
@@ -309,7 +303,7 @@ impl Walk<'_> {
             let known = self.done[maker].as_ref();
             known.is_some_and(|known| known.class == Class::NotComparable)
         };
-        let makers = |entry: &Seen| [Side::Target, Side::Golden].map(|side| self.flow.maker(side, entry));
+        let makers = |entry: &Seen| self.flow.makers(entry);
         let mut entries = self.units[at].entries.iter().flat_map(makers).flatten();
         let forward = self.flow.forward[at];
         entries.any(unlike) || forward.is_some_and(|at| unlike(at) || argument_differs(&self.units[at]))
@@ -329,14 +323,10 @@ impl Walk<'_> {
     }
 }
 
-fn results(unit: &Observed) -> impl Iterator<Item = (usize, &Seen)> {
+pub(super) fn results(unit: &Observed) -> impl Iterator<Item = (usize, &Seen)> {
     unit.entries.iter().enumerate().filter(|(_, entry)| !entry.is_taken() && entry.role != Role::Saved)
 }
 
-fn is_other_argument(entry: &Seen) -> bool {
-    entry.is_taken() && !entry.is_tensor && matches!(entry.state, Seeing::Differs | Seeing::Unlike)
-}
-
-fn argument_differs(unit: &Observed) -> bool {
-    unit.entries.iter().any(is_other_argument)
+pub(super) fn argument_differs(unit: &Observed) -> bool {
+    unit.entries.iter().any(Seen::is_other_argument)
 }

@@ -41,8 +41,10 @@ pub(super) enum Cause {
     Shape,
     /// NaN or infinite on one side.
     NonFinite,
-    /// NaN on both sides.
-    BothNan,
+    /// NaN or infinite on both sides.
+    BothBroken,
+    /// Random numbers are other ones.
+    Draw,
 }
 
 impl Conclusion {

@@ -12,7 +12,6 @@ use super::noise::Noise;
 use super::observed::{Extent, Observed, Seen, ratio};
 use super::rounding::own_error;
 use super::sensitivity::{Family, terms};
-use crate::style::Side;
 
 /// Elements of an ordinary error lie within this many standard deviations: one in a thousand million does not.
 pub(super) const ELEMENT_SPREAD: f64 = 6.0;
@@ -129,32 +128,34 @@ impl<'a> Expectations<'a> {
     }
 
     /// What one result is made of, each with the other factor where it is one of a product.
-    fn parts(&self, at: usize, entry: usize, result: &Extent) -> Vec<(&'a Extent, Option<&'a Extent>)> {
-        let family = self.flow.families[at];
+    fn parts(&self, at: usize, entry: usize) -> Vec<(&'a Extent, Option<&'a Extent>)> {
+        let operation = &self.flow.operations[at];
+        let family = operation.family;
         let own: Vec<(usize, &Extent)> = numbers(&self.units[at], Seen::is_taken).collect();
         let Some(forward) = self.flow.forward[at].map(|forward| &self.units[forward]) else {
             if !matches!(family, Family::Contraction | Family::Product) {
                 return own.into_iter().map(|(_, extent)| (extent, None)).collect();
             }
-            // Of three, the smallest is added to the product of the others.
-            let factor = |of: usize| largest(own.iter().filter(|(other, _)| *other != of));
-            let is_added =
-                |extent: &Extent| own.len() > 2 && own.iter().all(|(_, one)| extent.count <= one.count);
-            let partner = |number: usize, extent: &Extent| {
-                if is_added(extent) { None } else { factor(number) }
+            let is_added = |number: usize| operation.is_added(self.units[at].entries[number].path);
+            let is_other_factor = |of: usize, other: usize| other != of && !is_added(other);
+            let partner = |number: usize| match is_added(number) {
+                true => None,
+                false => largest(own.iter().filter(|(other, _)| is_other_factor(number, *other))),
             };
-            return own.iter().map(|&(number, extent)| (extent, partner(number, extent))).collect();
+            return own.iter().map(|&(number, extent)| (extent, partner(number))).collect();
         };
         let path = self.units[at].entries[entry].path;
         let arguments: Vec<(usize, &Extent)> = numbers(forward, Seen::is_taken).collect();
-        let others = arguments.iter().filter(|(number, _)| forward.entries[*number].path != path);
+        let is_other_factor = |number: usize| {
+            let other = forward.entries[number].path;
+            other != path && !operation.is_added(other)
+        };
+        let others = arguments.iter().filter(|(number, _)| is_other_factor(*number));
         let given = || own.iter().map(|&(_, extent)| extent);
         match family {
             Family::Sum => given().map(|extent| (extent, None)).collect(),
             Family::Contraction | Family::Product => {
-                let is_added =
-                    arguments.len() > 2 && arguments.iter().all(|(_, one)| result.count <= one.count);
-                let partner = if is_added { None } else { largest(others) };
+                let partner = if operation.is_added(path) { None } else { largest(others) };
                 let through = given().map(|extent| (extent, partner));
                 let back =
                     partner.into_iter().flat_map(|partner| given().map(move |given| (partner, Some(given))));
@@ -169,8 +170,9 @@ impl<'a> Expectations<'a> {
 
     /// The relative errors that a result may have.
     fn expected(&self, at: usize, entry: usize, result: &Extent) -> Apart {
-        let family = self.flow.families[at];
-        let parts = self.parts(at, entry, result);
+        let family = self.flow.operations[at].family;
+        let is_gate = self.flow.forward[at].is_some() && self.flow.operations[at].is_gate;
+        let parts = self.parts(at, entry);
         let spread = result.count.max(1.0).sqrt();
         let (mut natural, mut length, mut unit) = (0.0f64, 1.0f64, result.unit);
         let (mut inherited, mut inherited_peak, mut drift) = (0.0f64, 0.0f64, 0.0f64);
@@ -193,7 +195,7 @@ impl<'a> Expectations<'a> {
             drift += from.drift * from.drift;
             // Where an argument of the forward call is near its threshold, the whole gradient passes or does not: of an
             // argument that is off by a share, as large a share of the elements may be.
-            if self.flow.gates[at] && number > 0 && from.error > 0.0 {
+            if is_gate && number > 0 && from.error > 0.0 {
                 inherited_peak = inherited_peak.max(parts[0].0.largest);
                 inherited += 2.0 * from.relative() * result.norm * result.norm;
             }
@@ -229,7 +231,7 @@ impl<'a> Expectations<'a> {
     pub(super) fn shown_before(&self, at: usize) -> Apart {
         let mut shown = Apart::default();
         for entry in self.units[at].entries.iter().filter(|entry| entry.is_taken()) {
-            let makers = [Side::Target, Side::Golden].map(|side| self.flow.maker(side, entry));
+            let makers = self.flow.makers(entry);
             shown = makers.into_iter().flatten().map(|maker| self.shown[maker]).fold(shown, Apart::max);
         }
         if let Some(forward) = self.flow.forward[at] {

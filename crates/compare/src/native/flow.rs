@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use ulpscope_dump::{CallKind, Rank, Role};
 
 use super::observed::{Observed, Seeing, Seen, Source, place};
-use super::sensitivity::{Family, is_gate, is_ranking, is_steep};
+use super::operation::Operation;
 use crate::style::Side;
 
 /// Calls of a rank by name, for looking up where entries came from.
@@ -66,14 +66,8 @@ pub(super) struct Flow {
     pub(super) children: Vec<Vec<usize>>,
     /// Calls in execution order, and behind all of them the modules, each behind everything inside it.
     pub(super) order: Vec<usize>,
-    /// How errors are handed on.
-    pub(super) families: Vec<Family>,
-    /// Backward calls that let a gradient pass or not, by what their forward call was given.
-    pub(super) gates: Vec<bool>,
-    /// Calls that make large errors of small ones where they divide by next to nothing.
-    pub(super) is_steep: Vec<bool>,
-    /// Calls that put values in order.
-    pub(super) is_ranking: Vec<bool>,
+    /// What is known of the operation of each.
+    pub(super) operations: Vec<Operation>,
     /// Calls of the same kind: same operation, same direction.
     pub(super) kinds: Vec<u64>,
     /// Gradients that one side gives at one call and the other at another, as mixed precision does with a weight that many
@@ -102,11 +96,8 @@ impl Flow {
             parent: vec![None; units.len()],
             children: vec![Vec::new(); units.len()],
             order: Vec::new(),
-            families: vec![Family::Other; units.len()],
+            operations: vec![Operation::of("", false); units.len()],
             kinds: vec![0; units.len()],
-            gates: vec![false; units.len()],
-            is_steep: vec![false; units.len()],
-            is_ranking: vec![false; units.len()],
             shared: HashSet::new(),
             takers: vec![Vec::new(); units.len()],
         };
@@ -131,14 +122,8 @@ impl Flow {
     fn place(&mut self, at: usize, side: usize, call: usize, kind: CallKind, calls: &Calls<'_>) {
         let rank = calls.rank;
         let base = rank.base(rank.calls()[call].base);
-        let is_module = base.starts_with("Module.") || base.starts_with("Cell.");
-        if !is_module {
-            self.families[at] = Family::of(base, kind == CallKind::Backward);
-        }
+        self.operations[at] = Operation::of(base, kind == CallKind::Backward);
         let operation = base.rsplit('.').next().unwrap_or(base);
-        self.is_steep[at] = is_steep(operation);
-        self.is_ranking[at] = is_ranking(operation);
-        self.gates[at] = kind == CallKind::Backward && is_gate(operation);
         self.kinds[at] = place(if kind == CallKind::Forward { Role::Input } else { Role::Output }, operation);
         let unit = |call: Option<usize>| call.and_then(|call| self.unit_of[side][call]);
         self.parent[at] = unit(rank.parent(call).and_then(|name| calls.named(&name)));
@@ -170,10 +155,15 @@ impl Flow {
         }
     }
 
+    /// The units that made an entry, on either side.
+    pub(super) fn makers(&self, entry: &Seen) -> [Option<usize>; 2] {
+        [Side::Target, Side::Golden].map(|side| self.maker(side, entry))
+    }
+
     fn find_takers(&mut self, units: &[Observed]) {
         for (at, unit) in units.iter().enumerate() {
             for (number, entry) in unit.entries.iter().enumerate() {
-                let mut makers = [Side::Target, Side::Golden].map(|side| self.maker(side, entry));
+                let mut makers = self.makers(entry);
                 if makers[0] == makers[1] {
                     makers[1] = None;
                 }
@@ -187,14 +177,25 @@ impl Flow {
     /// Whether what units without partner gave went into calls that both sides have.
     pub(super) fn joined(&self, units: &[Observed]) -> Vec<bool> {
         let mut joined: Vec<bool> = units.iter().map(|unit| !unit.is_lone()).collect();
-        for at in (0..units.len()).rev().filter(|&at| units[at].is_lone()) {
-            let taken = self.takers[at].iter().any(|&(taker, _)| joined[taker as usize]);
+        let lone: Vec<usize> = (0..units.len()).filter(|&at| units[at].is_lone()).collect();
+        let is_taken = |joined: &[bool], at: usize| {
             // What a module gave was given by a call inside it.
-            joined[at] = taken || self.is_composite(at);
+            self.is_composite(at) || self.takers[at].iter().any(|&(taker, _)| joined[taker as usize])
+        };
+        for &at in lone.iter().rev() {
+            joined[at] = is_taken(&joined, at);
         }
-        // Gradients go back the way that results came.
-        for (at, unit) in units.iter().enumerate().filter(|(_, unit)| unit.kind == CallKind::Backward) {
-            joined[at] |= unit.is_lone() && self.forward[at].is_some_and(|forward| joined[forward]);
+        // Of a result that nobody took, such as a loss, gradients alone go on, back the way that results came.
+        for &at in lone.iter().filter(|&&at| self.backward[at].is_some()) {
+            let makers = units[at].entries.iter().flat_map(|entry| self.makers(entry)).flatten();
+            let goes_back = |maker: usize| joined[maker] && self.backward[maker].is_some();
+            joined[at] |= makers.collect::<Vec<usize>>().into_iter().any(goes_back);
+        }
+        for &at in lone.iter().rev() {
+            joined[at] |= is_taken(&joined, at);
+        }
+        for &at in &lone {
+            joined[at] |= self.forward[at].is_some_and(|forward| joined[forward]);
         }
         joined
     }

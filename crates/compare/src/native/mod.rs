@@ -19,8 +19,12 @@ mod flow;
 mod limit;
 mod measure;
 mod noise;
+mod non_finite;
 mod observed;
+mod operation;
+mod remarks;
 mod rounding;
+mod routes;
 mod saved;
 mod sensitivity;
 mod siblings;
@@ -46,6 +50,7 @@ use measure::measure;
 use noise::{Floor, Noise};
 pub use observed::Observed;
 use observed::{Seen, Source};
+use values::kind_of;
 use verdict::why;
 
 /// The native style.
@@ -91,6 +96,8 @@ struct Hindsight {
     conclusions: Vec<Conclusion>,
     /// How many units inherited the error that a unit introduced.
     downstream: Vec<u64>,
+    /// Other routes to the same results: where they begin and end.
+    routes: Vec<(usize, usize)>,
     /// Whether what units without partner gave went into calls that both sides have.
     joined: Vec<bool>,
 }
@@ -132,7 +139,7 @@ impl Plan for NativePlan<'_> {
         let flow = Flow::of(&mut observed, (&self.target, &self.golden));
         let noise = self.floor.get().map_or_else(Noise::default, |floor| floor.of_units(&observed));
         let has_trained = self.step.get().is_some_and(|&step| step > 0);
-        let conclusions = conclude(&observed, &flow, &noise, has_trained);
+        let (conclusions, routes) = conclude(&observed, &flow, &noise, has_trained);
         let mut downstream = vec![0; observed.len()];
         let inherited = conclusions.iter().filter(|conclusion| conclusion.class == Class::Inherited);
         for from in inherited.filter_map(|conclusion| conclusion.from) {
@@ -144,6 +151,7 @@ impl Plan for NativePlan<'_> {
             observed,
             conclusions,
             downstream,
+            routes: routes.ends,
         });
     }
 
@@ -165,6 +173,7 @@ impl Plan for NativePlan<'_> {
     fn notes(&self) -> Vec<String> {
         let mut notes = self.pairing.notes.clone();
         notes.extend(self.floor.get().into_iter().flat_map(|floor| floor.notes.iter().cloned()));
+        notes.extend(self.hindsight.get().into_iter().flat_map(|known| remarks::remarks(self, known)));
         notes.extend(match (self.target.rank.task, self.golden.rank.task) {
             (Task::Tensor, Task::Tensor) => None,
             (Task::Structure, _) | (_, Task::Structure) => {
@@ -319,10 +328,12 @@ fn source(calls: &Calls<'_>, entry: &Entry) -> Source {
 /// An entry that one side lacks: a difference if it is a tensor. Plain values are left out and filled in at will.
 fn judge_lone_entry(line: &Line<'_>, side: Side, entry: &Entry, reason: String, judged: &mut Judged) {
     let is_tensor = matches!(entry.content, Content::Tensor(_));
-    let verdict = if is_tensor { Verdict::Warn } else { Verdict::NotCompared };
-    judged.rows.push(line.row(only_in(side), &reason, verdict));
     if is_tensor {
+        judged.rows.push(line.row(only_in(side), &reason, Verdict::Warn));
         judged.partnerless.push(Partnerless { side, name: entry.name.clone(), reason, is_joined: false });
+    } else {
+        let value = format!("{} in the {} only", kind_of(&entry.content), side.word());
+        judged.rows.push(line.row(only_in(side), &value, Verdict::NotCompared));
     }
 }
 

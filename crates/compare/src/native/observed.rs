@@ -10,6 +10,7 @@ use ulpscope_dump::{CallKind, Content, Entry, Role, TensorEntry};
 
 use super::measure::{Basis, Measured, Numbers, State};
 use super::rounding::{ACCUMULATOR, unit_roundoff};
+use super::values::is_infinite;
 use crate::style::Side;
 
 /// A call of either side, or of both.
@@ -37,6 +38,10 @@ pub(super) struct Seen {
     /// Names the path alone: the gradient of an argument stands at the path of the argument.
     pub(super) path: u64,
     pub(super) is_tensor: bool,
+    /// Whether it is a plain number that is infinite: what is made of it is meant to be.
+    pub(super) is_infinite: bool,
+    /// Whether it is a tensor of another dtype on the other side.
+    pub(super) is_recast: bool,
     pub(super) state: Seeing,
     /// Of exact values that were compared one by one: how many differ, of how many.
     pub(super) turned: Option<(f64, f64)>,
@@ -139,7 +144,7 @@ pub(super) fn place(role: Role, path: &str) -> u64 {
 }
 
 /// The same number for the same thing, in every run.
-fn hashed(thing: &impl Hash) -> u64 {
+pub(super) fn hashed(thing: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     thing.hash(&mut hasher);
     hasher.finish()
@@ -155,7 +160,9 @@ impl Observed {
 impl Seen {
     /// An entry that only one side has.
     pub(super) fn lone(row: usize, side: Side, entry: &Entry, source: Source) -> Seen {
-        let mut seen = Seen::at(row, entry, Seeing::Lone(side));
+        // To give nothing is to leave it out.
+        let state = if is_missing(entry) { Seeing::Unknown } else { Seeing::Lone(side) };
+        let mut seen = Seen::at(row, entry, state);
         seen.sources[side as usize] = source;
         seen.prints[side as usize] = match &entry.content {
             Content::Tensor(tensor) => print_of(tensor, None),
@@ -186,6 +193,7 @@ impl Seen {
         if let (Content::Tensor(one), Content::Tensor(other)) = (&target.content, &golden.content) {
             seen.prints = [print_of(one, Some(&measured.target)), print_of(other, Some(&measured.golden))];
             seen.numbers = extent(one, other, measured);
+            seen.is_recast = one.dtype() != other.dtype();
             let exact = measured.comparison.as_ref().filter(|_| state == Seeing::Differs);
             seen.turned = exact.map(|exact| (exact.over_tolerance as f64, exact.distances.count as f64));
         }
@@ -201,12 +209,24 @@ impl Seen {
             path: hashed(&entry.path),
             golden_place: place,
             is_tensor: matches!(entry.content, Content::Tensor(_)) || state == Seeing::Missing,
+            is_infinite: is_infinite(&entry.content),
+            is_recast: false,
             state,
             turned: None,
             numbers: None,
             sources: [Source::Unsaid; 2],
             prints: [0; 2],
         }
+    }
+
+    /// Whether it is a plain argument that is another on the other side.
+    pub(super) fn is_other_argument(&self) -> bool {
+        self.is_taken() && !self.is_tensor && matches!(self.state, Seeing::Differs | Seeing::Unlike)
+    }
+
+    /// Whether it is an argument, plain or not, that only one side gives. That may be a default written out.
+    pub(super) fn is_own_argument(&self) -> bool {
+        self.is_taken() && matches!(self.state, Seeing::Missing | Seeing::Lone(_))
     }
 
     /// Whether a call takes this, rather than gives it.

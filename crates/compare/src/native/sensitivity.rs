@@ -126,41 +126,6 @@ const CONTRACTIONS: [&str; 19] = [
     "outer",
 ];
 
-const GATES: [&str; 14] = [
-    "relu",
-    "relu6",
-    "leaky_relu",
-    "prelu",
-    "hardtanh",
-    "hardswish",
-    "hardsigmoid",
-    "threshold",
-    "clamp",
-    "abs",
-    "max",
-    "min",
-    "amax",
-    "amin",
-];
-
-/// Whether an operation is the step of an optimizer that divides by the root of what may be next to nothing: no error of
-/// a result is too large then.
-pub(super) fn is_steep(operation: &str) -> bool {
-    let name = operation.trim_matches('_').trim_start_matches("foreach_");
-    matches!(name, "addcdiv" | "fused_adam" | "fused_adamw" | "fused_adagrad")
-}
-
-/// Whether an operation puts values in order: where two change places, all between them move.
-pub(super) fn is_ranking(operation: &str) -> bool {
-    operation.contains("sort") || operation.contains("unique")
-}
-
-/// Whether the derivative of an operation jumps.
-pub(super) fn is_gate(operation: &str) -> bool {
-    let name = operation.trim_matches('_');
-    GATES.contains(&name) || name.contains("max_pool")
-}
-
 impl Family {
     /// The family of a call, by its base: `Functional.linear`, `Tensor.__add__`, `Tensor.mul_`.
     pub(super) fn of(base: &str, is_backward: bool) -> Family {

@@ -32,13 +32,19 @@ fn numbers_equal(one: &Json, other: &Json) -> bool {
     }
 }
 
-fn kind_of(content: &Content) -> String {
+/// What stands in an entry, in a word or two.
+pub(super) fn kind_of(content: &Content) -> String {
     match content {
         Content::None => "None".to_owned(),
         Content::Tensor(tensor) => format!("a tensor of {}", tensor.dtype),
         Content::Scalar { kind, value } => format!("{kind} {}", shown(value)),
         Content::Other(_) => "an object".to_owned(),
     }
+}
+
+/// Whether a plain value is an infinite number.
+pub(super) fn is_infinite(content: &Content) -> bool {
+    matches!(content, Content::Scalar { value, .. } if value.as_f64().is_some_and(f64::is_infinite))
 }
 
 /// A value short enough for a cell.

@@ -4,11 +4,11 @@ use ulpscope_dump::{CallKind, Content, Entry};
 use ulpscope_kernels::Comparison;
 use ulpscope_report::{Cell, Emphasis, format_number};
 
-use super::columns::{CLASS, EXPECTED, VERDICT, WHY};
+use super::columns::{CLASS, ENTRY, EXPECTED, GOLDEN_NAME, TARGET_NAME, VERDICT, WHY};
 use super::conclusion::{Cause, Conclusion};
 use super::measure::{Measured, State};
 use super::observed::{Observed, Seeing, Seen};
-use crate::style::{Finding, FindingKind, Judged, Measure, Row, Verdict};
+use crate::style::{Finding, FindingKind, Judged, Measure, Row, Side, Verdict};
 use crate::verdict::Class;
 
 /// The verdict of a row before anything is concluded: final for what is equal or cannot be compared.
@@ -33,8 +33,7 @@ pub(super) fn why(measured: &Measured) -> String {
             None => "by statistics".to_owned(),
         },
         State::Differs(how) | State::Unlike(how) | State::Unknown(how) => how.clone(),
-        State::NonFinite(0) => "NaN or infinite statistics on one side only".to_owned(),
-        State::NonFinite(count) => format!("{count} elements are NaN or infinite on one side only"),
+        State::NonFinite(count) => non_finite(*count, measured),
         State::BothNan(0) => "NaN among the statistics of both sides: nothing can be said".to_owned(),
         State::BothNan(count) => format!("{count} elements are NaN on both sides; all others agree"),
     };
@@ -43,6 +42,27 @@ pub(super) fn why(measured: &Measured) -> String {
         Some(shapes) if reason.is_empty() => format!("{shapes}, compared in order"),
         Some(shapes) => format!("{reason}; {shapes}, compared in order"),
     }
+}
+
+/// On which side, and what.
+fn non_finite(count: u64, measured: &Measured) -> String {
+    let Some(comparison) = &measured.comparison else {
+        let is_broken = measured.target.iter().flatten().any(|number| !number.is_finite());
+        let side = if is_broken { Side::Target } else { Side::Golden };
+        return format!("NaN or infinite statistics in the {} only", side.word());
+    };
+    let bad = &comparison.distances.non_finite;
+    let counted = |nan: u64, infinite: u64| match (nan, infinite) {
+        (0, 0) => "none".to_owned(),
+        (nan, 0) => format!("{nan} NaN"),
+        (0, infinite) => format!("{infinite} infinite"),
+        (nan, infinite) => format!("{nan} NaN and {infinite} infinite"),
+    };
+    let target = counted(bad.target_nan, bad.target_pos_inf + bad.target_neg_inf);
+    let golden = counted(bad.golden_nan, bad.golden_pos_inf + bad.golden_neg_inf);
+    format!(
+        "{count} elements are NaN or infinite on one side only: {target} in the target, {golden} in the golden"
+    )
 }
 
 /// Distance and largest error, and what the error looks like where it looks like something.
@@ -159,8 +179,8 @@ impl Settling<'_> {
             _ => String::new(),
         };
         let seen = cell(WHY);
-        let target_name = cell(super::columns::TARGET_NAME);
-        let entry = [target_name, cell(super::columns::GOLDEN_NAME), self.name.clone()];
+        let target_name = cell(TARGET_NAME);
+        let entry = [target_name, cell(GOLDEN_NAME), self.name.clone()];
         let entry = entry.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
         let why = self.words(cause, &seen, judged);
         Finding {
@@ -197,7 +217,9 @@ impl Settling<'_> {
         match cause {
             Cause::Made | Cause::Argument => {
                 let as_a_whole = error.whole * expected.peak >= error.peak * expected.whole;
-                let excess = if expected.whole == 0.0 || expected.peak == 0.0 {
+                let excess = if error.whole == 0.0 {
+                    String::new()
+                } else if expected.whole == 0.0 || expected.peak == 0.0 {
                     "its arguments agree".to_owned()
                 } else if as_a_whole {
                     format!(
@@ -210,13 +232,15 @@ impl Settling<'_> {
                         times(error.peak, expected.peak)
                     )
                 };
-                let excess = if seen.is_empty() { excess } else { format!("{excess}: {seen}") };
+                let excess = [excess, seen.to_owned()].into_iter().filter(|text| !text.is_empty());
+                let excess = excess.collect::<Vec<String>>().join(": ");
                 match self.other_arguments(judged) {
                     Some(arguments) if cause == Cause::Argument => format!("{arguments}; {excess}"),
                     _ => excess,
                 }
             }
             Cause::Origin => format!("it comes from outside and is another: {seen}"),
+            Cause::Draw => format!("it draws other random numbers: {seen}"),
             Cause::Between => format!(
                 "whoever made it agrees, so it was changed on the way by something that was not recorded: {seen}"
             ),
@@ -224,7 +248,7 @@ impl Settling<'_> {
             Cause::Wiring => format!("the two runs take it from different calls: {seen}"),
             Cause::Shape => format!("its arguments have the same shapes, its result has not: {seen}"),
             Cause::NonFinite => format!("everything it works on is finite: {seen}"),
-            Cause::BothNan => {
+            Cause::BothBroken => {
                 format!("everything it works on is finite, and both runs go wrong the same way: {seen}")
             }
         }
@@ -232,16 +256,21 @@ impl Settling<'_> {
 
     /// The plain arguments that differ, in words.
     fn other_arguments(&self, judged: &Judged) -> Option<String> {
-        let others = self.observed.entries.iter().filter(|seen| {
-            seen.is_taken() && !seen.is_tensor && matches!(seen.state, Seeing::Differs | Seeing::Unlike)
-        });
+        let entries = self.observed.entries.iter();
+        let others = entries.filter(|seen| seen.is_other_argument() || seen.is_own_argument());
         let text = |cell: &Cell| match cell {
             Cell::Text(text) => text.clone(),
             _ => String::new(),
         };
         let named: Vec<String> = others
-            .filter_map(|seen| judged.rows.get(seen.row as usize))
-            .map(|row| format!("{} is {}", text(&row.cells[super::columns::ENTRY]), text(&row.cells[WHY])))
+            .filter_map(|seen| Some((seen, judged.rows.get(seen.row as usize)?)))
+            .map(|(seen, row)| {
+                let entry = text(&row.cells[ENTRY]);
+                match seen.state {
+                    Seeing::Lone(side) if seen.is_tensor => format!("{entry} is in the {} only", side.word()),
+                    _ => format!("{entry} is {}", text(&row.cells[WHY])),
+                }
+            })
             .collect();
         (!named.is_empty()).then(|| named.join(", "))
     }

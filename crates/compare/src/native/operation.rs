@@ -1,0 +1,103 @@
+//! What the name of an operation tells about it, beyond how it hands errors on (sensitivity).
+
+use super::observed::hashed;
+use super::sensitivity::Family;
+
+/// What is known of the operation of a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operation {
+    /// How errors are handed on.
+    pub(super) family: Family,
+    /// Whether its derivative jumps: an error next to nothing lets a gradient pass or not.
+    pub(super) is_gate: bool,
+    /// Whether it is the step of an optimizer that divides by the root of what may be next to nothing: no error of a result
+    /// is too large then.
+    pub(super) is_steep: bool,
+    /// Whether it puts values in order: where two change places, all between them move.
+    pub(super) is_ranking: bool,
+    /// Whether it draws random numbers.
+    pub(super) is_draw: bool,
+    /// Whether it puts something else in the place of elements.
+    pub(super) is_cover: bool,
+    /// The argument that is added to a product, by position.
+    added: Option<&'static str>,
+}
+
+const GATES: [&str; 14] = [
+    "relu",
+    "relu6",
+    "leaky_relu",
+    "prelu",
+    "hardtanh",
+    "hardswish",
+    "hardsigmoid",
+    "threshold",
+    "clamp",
+    "abs",
+    "max",
+    "min",
+    "amax",
+    "amin",
+];
+
+const DRAWS: [&str; 24] = [
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "rand_like",
+    "randn_like",
+    "randint_like",
+    "random",
+    "bernoulli",
+    "multinomial",
+    "normal",
+    "log_normal",
+    "poisson",
+    "binomial",
+    "uniform",
+    "exponential",
+    "geometric",
+    "cauchy",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "alpha_dropout",
+    "gumbel_softmax",
+];
+
+impl Operation {
+    /// Of a call by its base: `Functional.linear`, `Tensor.__add__`, `Tensor.mul_`. A module may do anything.
+    pub(super) fn of(base: &str, is_backward: bool) -> Operation {
+        let name = base.rsplit('.').next().unwrap_or(base).trim_matches('_');
+        let is_module = base.starts_with("Module.") || base.starts_with("Cell.");
+        let step = name.trim_start_matches("foreach_");
+        Operation {
+            family: if is_module { Family::Other } else { Family::of(base, is_backward) },
+            is_gate: GATES.contains(&name) || name.contains("max_pool"),
+            is_steep: matches!(step, "addcdiv" | "fused_adam" | "fused_adamw" | "fused_adagrad"),
+            is_ranking: name.contains("sort") || name.contains("unique"),
+            is_draw: DRAWS.contains(&name) && !is_backward,
+            is_cover: matches!(name, "masked_fill" | "where" | "masked_scatter" | "dropout"),
+            added: match name {
+                "addmm" | "addbmm" | "baddbmm" => Some("0"),
+                "bilinear" => Some("3"),
+                "linear" => Some("2"),
+                name if name.starts_with("conv") => Some("2"),
+                _ => None,
+            },
+        }
+    }
+
+    /// Whether an argument, by the hash of its path, is added to a product and no factor of it.
+    pub(super) fn is_added(&self, path: u64) -> bool {
+        let keyword = if self.added == Some("0") { "input" } else { "bias" };
+        self.added.is_some_and(|position| path == hashed(&position) || path == hashed(&keyword))
+    }
+
+    /// Whether it may give the same for arguments that are not: it picks, cuts off or covers up.
+    pub(super) fn may_hide(&self) -> bool {
+        self.is_gate || self.is_ranking || self.is_draw || self.is_cover
+    }
+}

@@ -1,0 +1,84 @@
+//! What there is to know of two runs beyond which call is at fault: where they take different ways to the same results,
+//! where only their arguments or their dtypes differ.
+
+use ulpscope_dump::{Content, Rank, Role};
+
+use super::conclude::argument_differs;
+use super::observed::{Observed, Seen};
+use super::{Hindsight, NativePlan};
+use crate::verdict::Class;
+
+/// Routes that are named; the others are counted.
+const SHOWN: usize = 3;
+
+/// One note for each thing.
+pub(super) fn remarks(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<String> {
+    let mut notes = Vec::new();
+    notes.extend(routes(plan, known));
+    notes.extend(arguments(plan, known));
+    notes.extend(dtypes(plan, known));
+    notes
+}
+
+fn routes(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<String> {
+    let name = |unit: usize| plan.name(&known.observed[unit]);
+    let mut notes: Vec<String> = known
+        .routes
+        .iter()
+        .take(SHOWN)
+        .map(|&(begin, end)| {
+            format!(
+                "the two runs compute the same in different ways from {} on, and agree again at {}: what lies between was \
+                 not judged",
+                name(begin),
+                name(end)
+            )
+        })
+        .collect();
+    let more = known.routes.len().saturating_sub(SHOWN);
+    if more > 0 {
+        notes.push(format!("{more} more such places"));
+    }
+    notes
+}
+
+/// Plain arguments that change no result, as far as was seen: a buffer that a call writes into is none.
+fn arguments(plan: &NativePlan<'_>, known: &Hindsight) -> Option<String> {
+    let calls = known.observed.iter().zip(&known.conclusions);
+    let without_effect = calls.filter(|(unit, conclusion)| {
+        matches!(conclusion.class, Class::Equal | Class::Noise) && argument_differs(unit)
+    });
+    let units: Vec<&Observed> = without_effect.map(|(unit, _)| unit).collect();
+    let first = plan.name(units.first()?);
+    Some(format!(
+        "calls that get other plain arguments, and give the same all the same: {}; the first is {first}",
+        units.len()
+    ))
+}
+
+fn dtypes(plan: &NativePlan<'_>, known: &Hindsight) -> Option<String> {
+    let recast = |unit: &&Observed| unit.entries.iter().any(|entry| entry.is_recast && !entry.is_taken());
+    let units: Vec<&Observed> = known.observed.iter().filter(recast).collect();
+    let first = units.first()?;
+    // Where one run alone changes its dtype is told apart from two runs of different ones.
+    let is_change = |unit: &&&Observed| !unit.entries.iter().any(|entry| entry.is_recast && entry.is_taken());
+    let first = units.iter().find(is_change).unwrap_or(first);
+    let dtype = |rank: &Rank, call: Option<usize>| {
+        let entries = call.and_then(|call| rank.entries(call).ok()).unwrap_or_default();
+        let number =
+            first.entries.iter().filter(|entry| !entry.is_taken()).position(|entry: &Seen| entry.is_recast);
+        let results = entries.iter().filter(|entry| !matches!(entry.role, Role::Input | Role::Parameter));
+        match results.map(|entry| &entry.content).nth(number.unwrap_or(0)) {
+            Some(Content::Tensor(tensor)) => tensor.dtype.clone(),
+            _ => "another dtype".to_owned(),
+        }
+    };
+    Some(format!(
+        "calls that give another dtype than their partner: {}, such as {} ({} against {}); their errors are held against \
+         the coarser one",
+        units.len(),
+        plan.name(first),
+        dtype(plan.target.rank, first.target),
+        dtype(plan.golden.rank, first.golden)
+    ))
+}

@@ -1,0 +1,259 @@
+//! Other routes to the same results.
+//!
+//! ```text
+//! target   q ──► mul ──► matmul ───────────► softmax
+//! golden   q ───────────► matmul ──► mul ──► softmax
+//!              └─ on the route ─┘            └─ where they meet
+//! ```
+//! Two programs that compute the same in different ways are far apart in between, and agree again behind. What is wrong does
+//! not become right by itself, so where everything that was computed from another program's results agrees, nothing is wrong
+//! with them. They are followed from where the programs part, over whoever took what was made there: to calls whose
+//! arguments or results agree, which end the route, or to results that nobody took and gradients that were handed out,
+//! which are other ones. Calls that pick, cut off or saturate may hide an error, and end no route.
+
+use std::collections::{BTreeSet, HashSet};
+
+use ulpscope_dump::{CallKind, Role};
+
+use super::conclude::Walk;
+use super::conclusion::Cause;
+use super::expect::Apart;
+use super::observed::{Extent, Observed, Seeing, Seen, Source};
+
+/// An error that is less than this share of what its arguments explain was undone. Those of healthy calls scatter about what
+/// is expected by a factor of 2 (siblings); this is four such factors below.
+const UNDONE: f64 = 1.0 / 16.0;
+
+/// Routes that were found so far, by unit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Routes {
+    /// Units that compute something else.
+    on: HashSet<usize>,
+    /// Units that compute the same from it.
+    meeting: HashSet<usize>,
+    /// Where each begins, and where it first ends.
+    pub(super) ends: Vec<(usize, usize)>,
+}
+
+impl Routes {
+    pub(super) fn is_on(&self, at: usize) -> bool {
+        self.on.contains(&at)
+    }
+
+    pub(super) fn meet_at(&self, at: usize) -> bool {
+        self.meeting.contains(&at)
+    }
+}
+
+impl Walk<'_> {
+    /// The routes that begin at units with a cause, beside those that were known.
+    pub(super) fn new_routes(&self) -> Option<Routes> {
+        let mut routes = self.routes.clone();
+        let known = routes.ends.len();
+        for (at, conclusion) in self.done.iter().enumerate() {
+            let Some(cause) = conclusion.as_ref().and_then(|conclusion| conclusion.cause) else { continue };
+            let programs_part = matches!(cause, Cause::Lone | Cause::Wiring | Cause::Argument);
+            if !programs_part || routes.is_on(at) || routes.meet_at(at) {
+                continue;
+            }
+            let mut route = Route {
+                walk: self,
+                level: Apart::default(),
+                on: HashSet::new(),
+                meeting: HashSet::new(),
+                mended: HashSet::new(),
+                first: None,
+            };
+            if let Some(first) = route.follow(at) {
+                routes.on.extend(route.on);
+                routes.meeting.extend(route.meeting);
+                routes.ends.push((at, first));
+            }
+        }
+        (routes.ends.len() > known).then_some(routes)
+    }
+}
+
+/// A route that is being followed.
+struct Route<'w, 'a> {
+    walk: &'w Walk<'a>,
+    /// The largest relative errors of what goes into it.
+    level: Apart,
+    on: HashSet<usize>,
+    meeting: HashSet<usize>,
+    /// Results of units on it that agree: unit with place, and unit with path.
+    mended: HashSet<(usize, u64)>,
+    /// The first unit found where the programs meet again.
+    first: Option<usize>,
+}
+
+impl Route<'_, '_> {
+    /// Follows a route from a unit on: where it ends, if all of it ends well.
+    fn follow(&mut self, start: usize) -> Option<usize> {
+        let flow = self.walk.flow;
+        // In execution order: whether a maker is on the route is known before it is asked who took what it made.
+        let mut waiting = BTreeSet::from([start]);
+        while let Some(at) = waiting.pop_first() {
+            if self.on.contains(&at) || self.meeting.contains(&at) || flow.is_composite(at) {
+                continue;
+            }
+            self.bring_in(at);
+            let is_lone = self.walk.units[at].is_lone();
+            if !is_lone && at != start && self.arguments_agree(at) {
+                self.meet(at);
+                continue;
+            }
+            // Its gradients depend on what it was given, whatever it made of it.
+            waiting.extend(flow.backward[at]);
+            let undone: Vec<&Seen> = self.undone(at).collect();
+            if !undone.is_empty() && undone.len() == results(&self.walk.units[at]).count() {
+                if self.may_hide(at) {
+                    return None;
+                }
+                self.meeting.insert(at);
+                self.meet(at);
+                continue;
+            }
+            let undone: Vec<(usize, u64)> =
+                undone.into_iter().flat_map(|result| [(at, result.place), (at, result.path)]).collect();
+            self.mended.extend(undone);
+            if self.ends_open(at) {
+                return None;
+            }
+            self.on.insert(at);
+            waiting.extend(self.next(at));
+        }
+        self.first
+    }
+
+    fn meet(&mut self, at: usize) {
+        self.first = Some(self.first.map_or(at, |first| first.min(at)));
+    }
+
+    /// Errors that come with the arguments stay.
+    fn bring_in(&mut self, at: usize) {
+        for entry in &self.walk.units[at].entries {
+            for maker in self.walk.flow.makers(entry).into_iter().flatten() {
+                if !self.on.contains(&maker) && !self.walk.units[maker].is_lone() {
+                    self.level = self.level.max(self.walk.regions.brought(maker));
+                }
+            }
+        }
+    }
+
+    /// Who took what a unit gave; of a backward call, the backward calls of who made what its forward call took.
+    fn next(&self, at: usize) -> Vec<usize> {
+        let flow = self.walk.flow;
+        let takers = flow.takers[at].iter().map(|&(taker, _)| taker as usize);
+        let forward = flow.forward[at].filter(|_| self.walk.units[at].kind == CallKind::Backward);
+        let back = forward.into_iter().flat_map(|forward| self.makers_of(forward, |_| true));
+        takers.chain(back.filter_map(|maker| flow.backward[maker])).collect()
+    }
+
+    fn makers_of(&self, at: usize, wanted: impl Fn(&Seen) -> bool) -> Vec<usize> {
+        let taken = self.walk.units[at].entries.iter().filter(|entry| entry.is_taken() && wanted(entry));
+        let makers = taken.flat_map(|entry| self.walk.flow.makers(entry));
+        makers.flatten().collect()
+    }
+
+    fn arguments_agree(&self, at: usize) -> bool {
+        let flow = self.walk.flow;
+        let agree = |unit: &Observed| {
+            let mut taken = unit.entries.iter().filter(|entry| entry.is_taken() && entry.is_tensor);
+            taken.all(|entry| self.agrees(entry) && (entry.state == Seeing::Equal || !self.is_thinned(entry)))
+        };
+        // Of a gradient that arrives, those who took the result are the makers.
+        let forward = flow.forward[at];
+        let is_thinned = |&(taker, number): &(u32, u32)| {
+            let path = self.walk.units[taker as usize].entries[number as usize].path;
+            let back = flow.backward[taker as usize];
+            back.is_some_and(|back| self.on.contains(&back) && !self.mended.contains(&(back, path)))
+        };
+        let takers = || forward.into_iter().flat_map(|at| &flow.takers[at]);
+        let is_joined = takers().any(|&(taker, _)| self.walk.units[taker as usize].is_lone())
+            || !takers().any(is_thinned);
+        is_joined && agree(&self.walk.units[at]) && forward.is_none_or(|at| agree(&self.walk.units[at]))
+    }
+
+    /// Whether an argument comes from one call of both sides that is on the route and did not undo the error: if that is
+    /// small, it is so beside something large.
+    fn is_thinned(&self, entry: &Seen) -> bool {
+        let (makers, Source::Call(_, place)) = (self.walk.flow.makers(entry), entry.sources[0]) else {
+            return false;
+        };
+        match makers {
+            [Some(one), Some(other)] => {
+                one == other && self.on.contains(&one) && !self.mended.contains(&(one, place))
+            }
+            _ => false,
+        }
+    }
+
+    /// The results of a unit that agree because it undoes the errors of its arguments.
+    fn undone(&self, at: usize) -> impl Iterator<Item = &Seen> {
+        let unit = &self.walk.units[at];
+        let mut taken = unit.entries.iter().filter(|entry| entry.is_taken());
+        let is_mismatched =
+            taken.any(|entry| entry.numbers.as_ref().is_some_and(|extent| extent.mismatched > 0));
+        let excesses = &self.walk.excesses[at];
+        let is_undone = move |number: usize| {
+            let excess = excesses.iter().find(|excess| excess.entry == number);
+            is_mismatched || excess.is_none_or(|excess| excess.times.whole < UNDONE)
+        };
+        let results = unit.entries.iter().enumerate().filter(|(_, entry)| is_result(entry));
+        results
+            .filter(move |(number, entry)| self.agrees(entry) && is_undone(*number))
+            .map(|(_, entry)| entry)
+    }
+
+    /// Whether agreement of a unit's results says nothing of its arguments. Exact results are decisions.
+    fn may_hide(&self, at: usize) -> bool {
+        self.walk.flow.operations[at].may_hide()
+            || results(&self.walk.units[at]).any(|entry| entry.numbers.is_none())
+    }
+
+    fn agrees(&self, entry: &Seen) -> bool {
+        let is_near = |extent: &Extent| {
+            let allowed = self.walk.carried(extent, self.level);
+            extent.mismatched == 0 && self.walk.is_explained(Apart::relative(extent), allowed)
+        };
+        match entry.state {
+            Seeing::Equal | Seeing::Missing => true,
+            Seeing::Apart => entry.numbers.as_ref().is_some_and(is_near),
+            _ => false,
+        }
+    }
+
+    /// Whether something that a unit gave is another and was computed on with by nobody.
+    fn ends_open(&self, at: usize) -> bool {
+        let (unit, flow) = (&self.walk.units[at], self.walk.flow);
+        if unit.is_lone() {
+            return flow.takers[at].is_empty() && flow.backward[at].is_none() && flow.forward[at].is_none();
+        }
+        let is_handed_on = |result: &Seen| {
+            match flow.forward[at] {
+            Some(forward) => {
+                let makers = self.makers_of(forward, |entry| entry.path == result.path);
+                makers.into_iter().any(|maker| flow.backward[maker].is_some())
+            }
+            None => flow.takers[at].iter().any(|&(taker, number)| {
+                let sources = self.walk.units[taker as usize].entries[number as usize].sources;
+                let comes_from = |source: Source, call: Option<usize>, place: u64| {
+                    matches!(source, Source::Call(maker, made_at) if Some(maker) == call && made_at == place)
+                };
+                comes_from(sources[0], unit.target, result.place)
+                    || comes_from(sources[1], unit.golden, result.golden_place)
+            }),
+        }
+        };
+        results(unit).any(|result| !self.agrees(result) && !is_handed_on(result))
+    }
+}
+
+fn results(unit: &Observed) -> impl Iterator<Item = &Seen> {
+    unit.entries.iter().filter(|entry| is_result(entry))
+}
+
+fn is_result(entry: &Seen) -> bool {
+    !entry.is_taken() && entry.role != Role::Saved && entry.is_tensor
+}
