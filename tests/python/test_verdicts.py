@@ -148,3 +148,77 @@ def test_the_same_nan_on_both_sides_is_named(tmp_path: Path) -> None:
     dumps = [captured(tmp_path / name, program) for name in ("target", "golden")]
     found = ulpscope.compare(*dumps).divergences
     assert (found[0].call, found[0].kind) == ("Torch.sqrt.0.forward", "non-finite born here")
+
+
+@pytest.mark.parametrize(
+    "draw", [F.dropout, torch.randn_like, torch.bernoulli], ids=lambda draw: draw.__name__
+)
+def test_other_random_numbers_are_an_origin(tmp_path: Path, draw: Callable[[Tensor], Tensor]) -> None:
+    def run(name: str, seed: int) -> Path:
+        def program() -> Tensor:
+            x = noisy().sigmoid()
+            torch.manual_seed(seed)
+            return (x * draw(x)).sum()
+
+        return captured(tmp_path / name, program)
+
+    compared = ulpscope.compare(run("target", 2), run("golden", 1))
+    found = compared.divergences
+    assert [(one.call.split(".")[1], one.kind) for one in found] == [(draw.__name__, "origin differs")]
+    assert f"The random numbers that {found[0].call} draws are not the same" in compared.explain()
+
+
+def test_a_wrong_dropout_is_no_draw(tmp_path: Path) -> None:
+    def program() -> Tensor:
+        return F.dropout(noisy().sigmoid(), 0.5).sum()
+
+    golden = captured(tmp_path / "golden", program)
+    with Wrong(torch.ops.aten.mul.Tensor, lambda result: result * 1.5):
+        target = captured(tmp_path / "target", program)
+    found = ulpscope.compare(target, golden).divergences
+    assert [(one.call, one.kind) for one in found] == [("Functional.dropout.0.forward", "diverged here")]
+
+
+def test_infinities_of_both_sides_are_named_where_they_reach_the_end(tmp_path: Path) -> None:
+    def harmful() -> Tensor:
+        return ((noisy() > 0).float().log() + 1).sum()
+
+    def harmless() -> Tensor:
+        return ((noisy() > 0).float().log() + 1).softmax(-1).sum()
+
+    for program, expected in ((harmful, ["Tensor.log.0.forward"]), (harmless, [])):
+        dumps = [captured(tmp_path / program.__name__ / side, program) for side in ("target", "golden")]
+        found = ulpscope.compare(*dumps).divergences
+        assert [one.call for one in found] == expected
+        assert all(one.kind == "non-finite born here" for one in found)
+
+
+def test_a_scaled_loss_is_named(tmp_path: Path) -> None:
+    def run(name: str, scale: float | None) -> Path:
+        torch.manual_seed(0)
+        model, x = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 1)), torch.randn(8, 16)
+        with ulpscope.capture(tmp_path / name, model=model, level="mix", task="tensor"):
+            loss = model(x).square().mean()
+            (loss if scale is None else torch.mul(loss, scale)).backward()
+        return tmp_path / name
+
+    found = ulpscope.compare(run("target", 128.0), run("golden", None)).divergences
+    assert [one.call for one in found] == ["Torch.mul.0.backward"]
+
+
+def test_what_differs_without_effect_is_noted(tmp_path: Path) -> None:
+    def run(name: str, momentum: float, dtype: torch.dtype) -> Path:
+        def program() -> Tensor:
+            x = F.batch_norm(noisy(), torch.zeros(32), torch.ones(32), training=True, momentum=momentum)
+            return x.to(dtype).sigmoid().float().sum()
+
+        return captured(tmp_path / name, program)
+
+    compared = ulpscope.compare(run("target", 0.5, torch.bfloat16), run("golden", 0.1, torch.float32))
+    assert compared.divergences == []
+    notes = "\n".join(compared.notes)
+    assert (
+        "other plain arguments, and give the same all the same: 2; the first is Functional.batch_norm.0"
+        in notes
+    )
+    assert "Tensor.to.0.forward (torch.bfloat16 against torch.float32)" in notes

@@ -22,6 +22,7 @@ pub(super) fn next<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Dive
         FindingKind::DivergedHere | FindingKind::OriginDiffers if is_changed_between(first) => {
             between(compared, rank, first)
         }
+        FindingKind::OriginDiffers if was_trained(rank.step, first) => trained(compared, rank, first),
         FindingKind::OriginDiffers => origin(first, files),
         FindingKind::NonFiniteBornHere => non_finite(compared, rank, first),
         FindingKind::DifferentProgram => program(compared, rank, first),
@@ -90,6 +91,12 @@ pub(super) fn is_changed_between(first: &Divergence) -> bool {
     }
 }
 
+/// Whether what differs is a parameter or a buffer at a later step, which the steps before may have changed.
+pub(super) fn was_trained(step: Option<u64>, first: &Divergence) -> bool {
+    let origin = first.exhibit.source.as_deref().and_then(origin_of);
+    step.is_some_and(|step| step > 0) && matches!(origin, Some(("parameter" | "buffer", _)))
+}
+
 /// What comes from outside, by its kind and name.
 fn origin_of(source: &str) -> Option<(&str, &str)> {
     match source.split_once(':') {
@@ -109,6 +116,32 @@ pub(super) fn origin_words(first: &Divergence) -> String {
         Some(_) => format!("The input {entry}"),
         None => entry.clone(),
     }
+}
+
+fn trained<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<String> {
+    let was_compared = compared.ranks.iter().any(|other| other.step < rank.step && other.step.is_some());
+    if was_compared {
+        let mut lines = vec![
+            "The steps that were compared before are listed above or agree. Record what happens between them and this \
+             step, the optimizer and whatever else writes into it:"
+                .to_owned(),
+        ];
+        lines.push(format!(
+            "  ulpscope run --dump-path NEW_DUMP --level L2 --task tensor{} -- YOUR_SCRIPT.py",
+            rank.step.map(|step| format!(" --step {}", step - 1)).unwrap_or_default()
+        ));
+        return lines;
+    }
+    let mut lines = vec!["Dump the steps before on both sides, and compare these:".to_owned()];
+    let last = rank.step.unwrap_or(1) - 1;
+    let steps = if last == 0 { "0".to_owned() } else { format!("0-{last}") };
+    lines.push(format!(
+        "  ulpscope run --dump-path NEW_DUMP --level mix --task tensor --step {steps} -- YOUR_SCRIPT.py"
+    ));
+    if let Some((_, name)) = first.exhibit.source.as_deref().and_then(origin_of) {
+        lines.push(format!("If they agree, look at what writes into {name}: the optimizer, a schedule, a checkpoint that is loaded."));
+    }
+    lines
 }
 
 fn origin(first: &Divergence, files: Option<(&Path, &Path)>) -> Vec<String> {
@@ -134,7 +167,7 @@ fn origin(first: &Divergence, files: Option<(&Path, &Path)>) -> Vec<String> {
             "  ulpscope.seed_all(seed=1234)".to_owned(),
         ],
     };
-    if let Some((target, golden)) = files {
+    if let Some((target, golden)) = files.filter(|_| first.exhibit.is_taken) {
         lines.insert(0, format!("  ulpscope diff {} {}", quoted(target), quoted(golden)));
         lines.insert(0, "See which elements are other ones:".to_owned());
     }

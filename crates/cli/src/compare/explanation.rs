@@ -104,7 +104,7 @@ impl Explanation {
         outcome: &RankOutcome,
         first: &Divergence,
     ) {
-        self.add("What broke", what(first));
+        self.add("What broke", what(rank.step, first));
         self.add("Where", place(compared, rank, first));
         self.add("How large", size(first));
         self.add("Downstream", downstream(outcome, first));
@@ -171,7 +171,7 @@ pub(super) fn calls(count: u64) -> String {
 }
 
 /// What happened, in a sentence or two.
-fn what(first: &Divergence) -> Vec<String> {
+fn what(step: Option<u64>, first: &Divergence) -> Vec<String> {
     let (call, finding, exhibit) = (&first.call, &first.finding, &first.exhibit);
     match finding.kind {
         FindingKind::DivergedHere | FindingKind::OriginDiffers if experiment::is_changed_between(first) => {
@@ -184,10 +184,20 @@ fn what(first: &Divergence) -> Vec<String> {
         FindingKind::DivergedHere => vec![format!(
             "{call} gives another result in the target than in the golden, though what it works on agrees."
         )],
-        FindingKind::OriginDiffers => vec![
-            format!("{} is not the same in the two runs.", experiment::origin_words(first)),
-            format!("No recorded call made it, so no call is to blame. {call} is the first that shows it."),
-        ],
+        FindingKind::OriginDiffers if !exhibit.is_taken => {
+            vec![format!("The random numbers that {call} draws are not the same in the two runs.")]
+        }
+        FindingKind::OriginDiffers => {
+            let differs = format!("{} is not the same in the two runs.", experiment::origin_words(first));
+            let shown = format!("{call} is the first that shows it.");
+            vec![
+                differs,
+                match experiment::was_trained(step, first) {
+                    true => format!("It was so when this step began: the steps before made it. {shown}"),
+                    false => format!("No recorded call made it, so no call is to blame. {shown}"),
+                },
+            ]
+        }
         FindingKind::NonFiniteBornHere => {
             let dtype = exhibit.dtypes[0].as_deref().map(|dtype| format!(" ({dtype})")).unwrap_or_default();
             vec![format!("{call} makes NaN or infinite values{dtype} out of finite ones.")]
@@ -198,7 +208,11 @@ fn what(first: &Divergence) -> Vec<String> {
 }
 
 fn place<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<String> {
-    let pass = if first.finding.in_backward { "backward pass" } else { "forward pass" };
+    let pass = match first.module.as_deref() {
+        _ if first.finding.in_backward => "backward pass",
+        Some("optimizer") => "optimizer's step",
+        _ => "forward pass",
+    };
     let mut lines = vec![format!("call    {} ({pass})", first.call)];
     if compared.ranks.len() > 1 {
         lines.extend(rank.step.map(|step| format!("step    {step}")));
@@ -221,14 +235,19 @@ fn size(first: &Divergence) -> Vec<String> {
     let mut lines = vec![format!("{}.", first.finding.why)];
     if let Some(measure) = first.finding.measure {
         let (error, floor) = (short(measure.error), short(measure.floor));
+        if first.finding.kind == FindingKind::OriginDiffers && !first.exhibit.is_taken {
+            return lines;
+        }
         if first.finding.kind == FindingKind::OriginDiffers {
-            lines.push(format!("Its relative error is {error}; that of others from outside is {floor}."));
+            lines.push(format!(
+                "Its relative distance is {error}; ordinary among what comes from outside is {floor}."
+            ));
             return lines;
         }
         // The evidence has the error of elements, over the golden's norm; that of statistics it has not.
         let found =
             if first.finding.why.contains("distance") { String::new() } else { format!("; it is {error}") };
-        lines.push(format!("Rounding and its arguments explain a relative error of {floor}{found}."));
+        lines.push(format!("Rounding and its arguments explain a relative distance of {floor}{found}."));
         lines.push(if measure.arguments == 0.0 {
             "No difference was seen in what it works on.".to_owned()
         } else {

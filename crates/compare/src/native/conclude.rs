@@ -219,7 +219,8 @@ impl Walk<'_> {
             if stands_out && !loose {
                 known.confidence = confidence;
                 // What is but scaled was not drawn anew.
-                let is_new = known.error.whole > BEYOND_LINEAR && known.error.drift < known.error.whole / 2.0;
+                let Apart { whole, drift, .. } = known.error;
+                let is_new = (whole * whole - drift * drift).max(0.0).sqrt() > BEYOND_LINEAR;
                 let (class, cause) = self.introduced(at, is_new);
                 (known.class, known.cause) = (class, Some(cause));
                 if self.has_unknown_arguments(unit) {

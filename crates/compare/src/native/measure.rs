@@ -4,6 +4,7 @@ use ulpscope_dump::{Content, Data, Entry, Rank, TensorEntry, Tool};
 use ulpscope_formats::Tensor;
 use ulpscope_formats::json::Json;
 use ulpscope_kernels::{Comparison, Stats, Threads, Tolerance, errors, stats};
+use ulpscope_report::format_number;
 use ulpscope_tensor::DType;
 
 use crate::reading;
@@ -279,13 +280,25 @@ fn compare_statistics(target: &Numbers, golden: &Numbers, limit: f64) -> State {
         return State::Equal;
     }
     if limit == 0.0 {
-        return State::Differs("statistics of an exact dtype".to_owned());
+        return State::Differs(statistics_apart(target, golden));
     }
     let infinite = |numbers: &Numbers| numbers.map(|number| number.filter(|number| number.is_infinite()));
     if infinite(target) != infinite(golden) {
         return State::NonFinite(0);
     }
     State::Apart
+}
+
+/// The statistics that are not the same, in words.
+pub(super) fn statistics_apart(target: &Numbers, golden: &Numbers) -> String {
+    let pairs = ["max", "min", "mean", "norm"].into_iter().zip(target.iter().zip(golden));
+    let apart = pairs.filter_map(|(name, pair)| match pair {
+        (Some(one), Some(other)) if one != other => {
+            Some(format!("{name} {} against {}", format_number(*one), format_number(*other)))
+        }
+        _ => None,
+    });
+    format!("by statistics: {}", apart.collect::<Vec<String>>().join(", "))
 }
 
 /// The statistics a dump recorded, as numbers.

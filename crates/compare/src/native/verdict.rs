@@ -6,7 +6,7 @@ use ulpscope_report::{Cell, Emphasis, format_number};
 
 use super::columns::{CLASS, ENTRY, EXPECTED, GOLDEN_NAME, TARGET_NAME, VERDICT, WHY};
 use super::conclusion::{Cause, Conclusion};
-use super::measure::{Measured, State};
+use super::measure::{Measured, State, statistics_apart};
 use super::observed::{Observed, Seeing, Seen};
 use crate::style::{Finding, FindingKind, Judged, Measure, Row, Side, Verdict};
 use crate::verdict::Class;
@@ -30,11 +30,12 @@ pub(super) fn why(measured: &Measured) -> String {
         State::Equal => String::new(),
         State::Apart => match &measured.comparison {
             Some(comparison) => elements(measured, comparison),
-            None => "by statistics".to_owned(),
+            None => statistics_apart(&measured.target, &measured.golden),
         },
         State::Differs(how) | State::Unlike(how) | State::Unknown(how) => how.clone(),
         State::NonFinite(count) => non_finite(*count, measured),
         State::BothNan(0) => "NaN among the statistics of both sides: nothing can be said".to_owned(),
+        State::BothNan(1) => "1 element is NaN on both sides; all others agree".to_owned(),
         State::BothNan(count) => format!("{count} elements are NaN on both sides; all others agree"),
     };
     match &measured.reshaped {
@@ -60,9 +61,8 @@ fn non_finite(count: u64, measured: &Measured) -> String {
     };
     let target = counted(bad.target_nan, bad.target_pos_inf + bad.target_neg_inf);
     let golden = counted(bad.golden_nan, bad.golden_pos_inf + bad.golden_neg_inf);
-    format!(
-        "{count} elements are NaN or infinite on one side only: {target} in the target, {golden} in the golden"
-    )
+    let elements = if count == 1 { "1 element is".to_owned() } else { format!("{count} elements are") };
+    format!("{elements} NaN or infinite on one side only: {target} in the target, {golden} in the golden")
 }
 
 /// Distance and largest error, and what the error looks like where it looks like something.
@@ -239,7 +239,7 @@ impl Settling<'_> {
                     _ => excess,
                 }
             }
-            Cause::Origin => format!("it comes from outside and is another: {seen}"),
+            Cause::Origin => format!("it is not the same in the two runs: {seen}"),
             Cause::Draw => format!("it draws other random numbers: {seen}"),
             Cause::Between => format!(
                 "whoever made it agrees, so it was changed on the way by something that was not recorded: {seen}"
@@ -249,7 +249,8 @@ impl Settling<'_> {
             Cause::Shape => format!("its arguments have the same shapes, its result has not: {seen}"),
             Cause::NonFinite => format!("everything it works on is finite: {seen}"),
             Cause::BothBroken => {
-                format!("everything it works on is finite, and both runs go wrong the same way: {seen}")
+                let both = "everything it works on is finite, and both runs go wrong the same way";
+                if seen.is_empty() { both.to_owned() } else { format!("{both}: {seen}") }
             }
         }
     }

@@ -1,0 +1,202 @@
+"""Programs that compute the same in different ways raise nothing; those that only look alike do."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+import ulpscope
+
+WIDTH, HEADS, LENGTH, BATCH, WORDS = 32, 4, 12, 3, 20
+
+
+class Block(nn.Module):
+    """A layer of a transformer that is written in one way or another."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+        self.query, self.key, self.value, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.before, self.between = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        attended = self.out(self.attend(*self.project(self.normalise(x))))
+        x = attended + x if self.way == "summands swapped" else x + attended
+        return x + self.down(self.activate(self.up(self.between(x))))
+
+    def normalise(self, x: Tensor) -> Tensor:
+        if self.way != "layer norm by hand":
+            return self.before(x)
+        spread = torch.rsqrt(x.var(-1, unbiased=False, keepdim=True) + 1e-5)
+        return (x - x.mean(-1, keepdim=True)) * spread * self.before.weight + self.before.bias
+
+    def project(self, x: Tensor) -> list[Tensor]:
+        parts = [self.query, self.key, self.value]
+        if self.way == "one projection":
+            weight = torch.cat([part.weight for part in parts])
+            projected = F.linear(x, weight, torch.cat([part.bias for part in parts])).chunk(3, -1)
+        elif self.way == "linear by matmul":
+            projected = tuple(x @ part.weight.t() + part.bias for part in parts)
+        else:
+            projected = tuple(part(x) for part in parts)
+        return [one.view(BATCH, LENGTH, HEADS, -1).transpose(1, 2) for one in projected]
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        hidden = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+        if self.way == "fused attention":
+            mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=~hidden)
+        else:
+            mixed = self.weigh(self.hide(self.score(query, key), hidden)) @ value
+        return mixed.transpose(1, 2).reshape(BATCH, LENGTH, WIDTH)
+
+    def score(self, query: Tensor, key: Tensor) -> Tensor:
+        scale = 1 / math.sqrt(WIDTH // HEADS)
+        match self.way:
+            case "query scaled":
+                return (query * scale) @ key.transpose(-1, -2)
+            case "query scaled wrongly":
+                return (query * (1.05 * scale)) @ key.transpose(-1, -2)
+            case "key scaled":
+                return query @ (key * scale).transpose(-1, -2)
+            case "both scaled":
+                return (query * math.sqrt(scale)) @ (key * math.sqrt(scale)).transpose(-1, -2)
+            case "reordered":
+                order = torch.arange(WIDTH // HEADS).flip(0)
+                return query[..., order] @ key[..., order].transpose(-1, -2) * scale
+            case "einsum":
+                return torch.einsum("bhqd,bhkd->bhqk", query, key) * scale
+            case "divided":
+                return (query @ key.transpose(-1, -2)) / math.sqrt(WIDTH // HEADS)
+        return (query @ key.transpose(-1, -2)) * scale
+
+    def hide(self, scores: Tensor, hidden: Tensor) -> Tensor:
+        match self.way:
+            case "hidden by -1e4":
+                return scores.masked_fill(hidden, -1e4)
+            case "hidden by the smallest":
+                return scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+            case "mask added":
+                return scores + torch.zeros(LENGTH, LENGTH).masked_fill(hidden, -math.inf)
+            case "hidden by where":
+                return torch.where(hidden, torch.tensor(-math.inf), scores)
+            case "not hidden":
+                return scores
+        return scores.masked_fill(hidden, -math.inf)
+
+    def weigh(self, scores: Tensor) -> Tensor:
+        match self.way:
+            case "softmax by hand":
+                powers = (scores - scores.amax(-1, keepdim=True)).exp()
+                return powers / powers.sum(-1, keepdim=True)
+            case "shifted":
+                return (scores - scores.amax(-1, keepdim=True).detach()).softmax(-1)
+        return scores.softmax(-1)
+
+    def activate(self, x: Tensor) -> Tensor:
+        match self.way:
+            case "GELU by hand":
+                return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+            case "GELU by tanh":
+                return F.gelu(x, approximate="tanh")
+        return F.gelu(x)
+
+
+def loss(way: str, scores: Tensor, words: Tensor) -> Tensor:
+    match way:
+        case "loss in two calls":
+            return F.nll_loss(F.log_softmax(scores, -1), words)
+        case "loss summed and divided":
+            return F.cross_entropy(scores, words, reduction="sum") / len(words)
+        case "loss by hand":
+            return -(F.one_hot(words, WORDS) * scores.log_softmax(-1)).sum(-1).mean()
+        case "loss summed":
+            return F.cross_entropy(scores, words, reduction="sum")
+    return F.cross_entropy(scores, words)
+
+
+def trained(path: Path, way: str, task: str, dtype: torch.dtype = torch.float32) -> Path:
+    torch.manual_seed(0)
+    blocks = [Block(""), Block(way), Block("")]
+    model = nn.Sequential(nn.Embedding(WORDS, WIDTH), *blocks, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS))
+    model = model.to(dtype)
+    text, words = torch.randint(0, WORDS, (2, BATCH, LENGTH))
+    with ulpscope.capture(path, model=model, level="mix", task=task):
+        loss(way, model(text).flatten(0, 1), words.flatten()).backward()
+    return path
+
+
+SAME = [
+    "summands swapped",
+    "layer norm by hand",
+    "one projection",
+    "linear by matmul",
+    "fused attention",
+    "query scaled",
+    "key scaled",
+    "both scaled",
+    "reordered",
+    "einsum",
+    "divided",
+    "hidden by -1e4",
+    "hidden by the smallest",
+    "mask added",
+    "hidden by where",
+    "softmax by hand",
+    "shifted",
+    "GELU by hand",
+    "loss in two calls",
+    "loss summed and divided",
+    "loss by hand",
+]
+# The call that is to be named, and a word of why.
+OTHER = {
+    "query scaled wrongly": ("Tensor.__mul__.1.forward", "only one side"),
+    "not hidden": ("Tensor.masked_fill.1.forward", "only one side"),
+    "GELU by tanh": ("Functional.gelu.1.forward", 'input.approximate is str "tanh" in the target only'),
+    "loss summed": ("Functional.cross_entropy.0.forward", 'input.reduction is str "sum" in the target only'),
+}
+
+
+@pytest.fixture(scope="module", params=["tensor", "statistics"])
+def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    return trained(tmp_path_factory.mktemp("golden") / "dump", "", request.param), request.param
+
+
+@pytest.mark.parametrize("way", SAME)
+def test_another_way_to_the_same_results_raises_nothing(
+    golden: tuple[Path, str], way: str, tmp_path: Path
+) -> None:
+    path, task = golden
+    compared = ulpscope.compare(trained(tmp_path / "target", way, task), path)
+    assert compared.divergences == []
+    assert compared.ok
+
+
+@pytest.mark.parametrize("way", ["query scaled", "one projection", "hidden by -1e4", "loss by hand"])
+def test_another_way_in_another_precision_raises_nothing(way: str, tmp_path: Path) -> None:
+    golden = trained(tmp_path / "golden", "", "tensor", torch.bfloat16)
+    compared = ulpscope.compare(trained(tmp_path / "target", way, "tensor"), golden)
+    assert compared.divergences == []
+
+
+@pytest.mark.parametrize("way", OTHER)
+def test_another_program_is_named(golden: tuple[Path, str], way: str, tmp_path: Path) -> None:
+    path, task = golden
+    call, why = OTHER[way]
+    found = ulpscope.compare(trained(tmp_path / "target", way, task), path).divergences
+    assert found[0].call == call
+    assert found[0].kind == "different program"
+    assert why in found[0].why
+
+
+def test_where_two_ways_part_and_meet_is_said(tmp_path: Path) -> None:
+    dumps = [trained(tmp_path / name, way, "tensor") for name, way in (("a", "hidden by -1e4"), ("b", ""))]
+    notes = ulpscope.compare(*dumps).notes
+    assert any(
+        "from Tensor.masked_fill.1.forward on, and agree again at Tensor.softmax.1.forward" in note
+        for note in notes
+    ), notes
