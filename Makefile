@@ -35,7 +35,7 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-rust test-python test-torch-versions lint format bench bench-compare bench-capture faults fuzz clean
+.PHONY: help setup demo test test-rust test-python test-torch-versions lint format bench bench-compare bench-capture bench-verdict faults fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ bench-compare: setup ## Compare the same dumps with mindstudio-probe from PyPI (
 
 bench-capture: setup ## Measure what capture costs, against mindstudio-probe from PyPI (half an hour)
 	PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python benches/capture.py target/bench-capture
+
+bench-verdict: ## Measure what judging calls costs, as a share of the comparison (some minutes)
+	cargo bench --package ulpscope-compare --bench verdict --locked
 
 faults: setup ## Plant faults in small models; who finds them? (half an hour; ALL=1: every case, some hours)
 	mkdir -p target

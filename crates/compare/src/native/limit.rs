@@ -27,3 +27,26 @@ fn of_dtype(dtype: DType) -> f64 {
         _ => 0.0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_thirds_of_the_digits_are_kept() {
+        let digits =
+            [(DType::F64, 52), (DType::F32, 23), (DType::F16, 10), (DType::BF16, 7), (DType::F8E4M3FN, 3)];
+        for (dtype, bits) in digits {
+            let kept = libm::exp2(-2.0 / 3.0 * f64::from(bits));
+            assert!((limit(dtype, dtype) / kept - 1.0).abs() < 0.02, "{dtype:?}: {kept}");
+        }
+    }
+
+    #[test]
+    fn the_coarser_dtype_sets_the_limit_and_exact_values_have_none() {
+        let [coarse, fine] = [DType::BF16, DType::F32];
+        assert_eq!(limit(coarse, fine), limit(coarse, coarse));
+        assert_eq!(limit(fine, coarse), limit(coarse, coarse));
+        assert_eq!(limit(DType::I64, DType::Bool), 0.0);
+    }
+}

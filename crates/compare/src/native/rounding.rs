@@ -27,3 +27,72 @@ pub(super) fn own_error(unit: f64, terms: f64) -> f64 {
     // Both sides are rounded, and a kernel may round some intermediate results too: four roundings.
     4.0 * unit + ACCUMULATOR.min(unit) * terms.max(1.0).sqrt()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers from 0 to 1, always the same for a seed.
+    fn uniform(seed: u64) -> impl Iterator<Item = f32> {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        std::iter::repeat_with(move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 24) as f32
+        })
+    }
+
+    /// A number is rounded by up to a unit of roundoff, and some by nearly as much.
+    #[test]
+    fn roundoff_is_what_rounding_does() {
+        let largest = |round: fn(f64) -> f64| {
+            let values =
+                uniform(1).zip(uniform(2)).map(|(one, other)| 1.0 + f64::from(one) + f64::from(other) * 1e-8);
+            values.take(20_000).map(|value| (round(value) / value - 1.0).abs()).fold(0.0, f64::max)
+        };
+        let rounded = [
+            (DType::F32, largest(|value| f64::from(value as f32))),
+            (DType::F16, largest(|value| half::f16::from_f64(value).to_f64())),
+            (DType::BF16, largest(|value| half::bf16::from_f64(value).to_f64())),
+        ];
+        for (dtype, largest) in rounded {
+            let share = largest / unit_roundoff(dtype);
+            assert!((0.9..=1.0).contains(&share), "{dtype:?}: {share}");
+        }
+        assert_eq!(unit_roundoff(DType::I32), 0.0);
+    }
+
+    /// The error of sums in float32, one term after the other, in the mean square of many and how often it is larger than
+    /// expected; relative to what is summed up.
+    fn of_sums(terms: usize, middle: f32) -> (f64, f64) {
+        const SUMS: u64 = 200;
+        let expected = own_error(ACCUMULATOR, terms as f64);
+        let (mut squares, mut larger) = (0.0, 0.0);
+        for seed in 0..SUMS {
+            let (mut sum, mut exact, mut size) = (0.0f32, 0.0f64, 0.0f64);
+            for term in uniform(seed).take(terms).map(|term| term - middle) {
+                sum += term;
+                exact += f64::from(term);
+                size += f64::from(term) * f64::from(term);
+            }
+            let error = (f64::from(sum) - exact).abs() / size.sqrt().max(exact.abs());
+            squares += error * error;
+            larger += f64::from(u8::from(error > expected));
+        }
+        ((squares / SUMS as f64).sqrt() / expected, larger / SUMS as f64)
+    }
+
+    /// A bound for nearly all sums that is not far from what they have: no lower than the mean square, and no more than
+    /// eight times that where the length of the sum is what matters.
+    #[test]
+    fn sums_are_off_by_a_random_walk() {
+        for terms in [4, 64, 1_024, 16_384] {
+            // Terms of both signs, which nearly cancel, and of one.
+            for middle in [0.5, 0.0] {
+                let (usual, larger) = of_sums(terms, middle);
+                let least = if terms > 16 * 16 { 1.0 / 8.0 } else { 0.0 };
+                assert!((least..=1.0).contains(&usual), "{terms} terms about {middle}: {usual}");
+                assert!(larger <= 0.01, "{terms} terms about {middle}: {larger} of them are larger");
+            }
+        }
+    }
+}

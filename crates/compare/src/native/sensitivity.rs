@@ -166,3 +166,157 @@ impl Family {
 pub(super) fn terms(one: &Extent, other: &Extent, product: &Extent) -> f64 {
     (one.count * other.count / product.count.max(1.0)).sqrt().max(1.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers from -1 to 1, always the same for a seed.
+    fn uniform(seed: u64, count: usize) -> Vec<f64> {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    /// A tensor, and the same with small errors that know nothing of each other.
+    fn disturbed(seed: u64, count: usize) -> [Vec<f64>; 2] {
+        let golden = uniform(seed, count);
+        let errors = uniform(seed + 1_000, count);
+        let target = golden.iter().zip(errors).map(|(value, error)| value + 1e-7 * error).collect();
+        [golden, target]
+    }
+
+    fn norm(values: impl Iterator<Item = f64>) -> f64 {
+        values.map(|value| value * value).sum::<f64>().sqrt()
+    }
+
+    fn extent([golden, target]: &[Vec<f64>; 2]) -> Extent {
+        let differences = || golden.iter().zip(target).map(|(one, other)| other - one);
+        Extent {
+            count: golden.len() as f64,
+            norm: norm(golden.iter().copied()),
+            largest: golden.iter().fold(0.0, |most, value| value.abs().max(most)),
+            error: norm(differences()),
+            peak: differences().fold(0.0, |most, error| error.abs().max(most)),
+            drift: 0.0,
+            unit: 0.0,
+            limit: 0.0,
+            broken: [false; 2],
+            nan: [false; 2],
+            mismatched: 0,
+            by_elements: true,
+        }
+    }
+
+    /// The error of what a function makes of disturbed tensors, over what the slopes of its arguments tell: together, and of
+    /// each alone.
+    fn told(
+        family: Family,
+        arguments: &[[Vec<f64>; 2]],
+        of: impl Fn(&[&[f64]]) -> Vec<f64>,
+    ) -> (f64, Vec<f64>) {
+        let made = |disturbed: &dyn Fn(usize) -> usize| {
+            let taken: Vec<&[f64]> =
+                arguments.iter().enumerate().map(|(at, sides)| sides[disturbed(at)].as_slice()).collect();
+            of(&taken)
+        };
+        let golden = made(&|_| 0);
+        let extents: Vec<Extent> = arguments.iter().map(extent).collect();
+        let told_of = |at: usize| {
+            let partner =
+                extents.iter().enumerate().find(|(other, _)| *other != at).map(|(_, extent)| extent);
+            let result = extent(&[golden.clone(), golden.clone()]);
+            family.slope(&extents[at], &result, partner) * extents[at].error
+        };
+        let error = |disturbed: &dyn Fn(usize) -> usize| extent(&[golden.clone(), made(disturbed)]).error;
+        let all = (0..arguments.len()).map(told_of).sum::<f64>();
+        let each = (0..arguments.len()).map(|at| error(&|of| usize::from(of == at)) / told_of(at));
+        (error(&|_| 1) / all, each.collect())
+    }
+
+    /// What rounding in double precision and errors of second order add to a bound.
+    const BARELY: f64 = 1.0 + 1e-6;
+
+    #[test]
+    fn sums_and_copies_hand_on_no_more_than_they_are_given() {
+        for seed in 0..20 {
+            let arguments = [disturbed(seed, 600), disturbed(seed + 50, 600)];
+            let add = |x: &[&[f64]]| x[0].iter().zip(x[1]).map(|(one, other)| one + other).collect();
+            let (all, each) = told(Family::Sum, &arguments, add);
+            assert!(all <= BARELY && each.iter().all(|one| (one - 1.0).abs() < 1e-6), "{all} {each:?}");
+            // Each element seven times; and sums of thirty, whose errors know nothing of each other.
+            let (expanded, _) = told(Family::Sum, &arguments[..1], |x| x[0].repeat(7));
+            assert!((expanded - 1.0).abs() < 1e-6, "{expanded}");
+            let sums = |x: &[&[f64]]| x[0].chunks(30).map(|terms| terms.iter().sum()).collect();
+            let (summed, _) = told(Family::Sum, &arguments[..1], sums);
+            assert!((0.5..=2.0).contains(&summed), "{summed}");
+        }
+    }
+
+    /// Of statistics only what all elements share is seen, and that adds up.
+    #[test]
+    fn a_sum_hands_on_all_of_what_its_terms_share() {
+        let golden = uniform(7, 600);
+        let shifted: Vec<f64> = golden.iter().map(|value| value + 1e-7).collect();
+        let sums = |values: &[f64]| values.chunks(30).map(|terms| terms.iter().sum()).collect::<Vec<f64>>();
+        let result = extent(&[sums(&golden), sums(&shifted)]);
+        let mut from = extent(&[golden, shifted]);
+        assert!(result.error > 5.0 * Family::Sum.slope(&from, &result, None) * from.error);
+        from.by_elements = false;
+        let told = Family::Sum.slope(&from, &result, None) * from.error;
+        assert!((result.error / told - 1.0).abs() < 1e-6, "{}", result.error / told);
+    }
+
+    #[test]
+    fn mild_functions_are_nowhere_steeper_than_gelu() {
+        let gelu = |x: f64| 0.5 * x * (1.0 + libm::erf(x * std::f64::consts::FRAC_1_SQRT_2));
+        let silu = |x: f64| x / (1.0 + libm::exp(-x));
+        let sigmoid = |x: f64| 1.0 / (1.0 + libm::exp(-x));
+        let functions: [&dyn Fn(f64) -> f64; 7] =
+            [&gelu, &silu, &sigmoid, &libm::tanh, &f64::abs, &|x| x.max(0.01 * x), &|x| x.clamp(-0.5, 0.5)];
+        for at in [-1.4, 0.0, 1.4] {
+            // All elements near one place, so that the slope there shows.
+            let near = disturbed(3, 400).map(|side| side.iter().map(|x| at + 0.01 * x).collect::<Vec<f64>>());
+            for function in functions {
+                let by_element = |x: &[&[f64]]| x[0].iter().map(|&x| function(x)).collect();
+                let (all, _) = told(Family::Mild, std::slice::from_ref(&near), by_element);
+                assert!(all <= 1.0, "{all} at {at}");
+            }
+        }
+        let steepest = disturbed(4, 400).map(|side| side.iter().map(|x| 1.41 + 0.01 * x).collect());
+        let (all, _) = told(Family::Mild, &[steepest], |x| x[0].iter().map(|&x| gelu(x)).collect());
+        assert!((0.995..=1.0).contains(&all), "{all}");
+    }
+
+    #[test]
+    fn products_by_element_stay_below_the_largest_factor() {
+        for seed in 0..20 {
+            // One row for all: its errors are repeated in each.
+            let arguments = [disturbed(seed, 40 * 25), disturbed(seed + 50, 25)];
+            let multiply =
+                |x: &[&[f64]]| x[0].iter().zip(x[1].iter().cycle()).map(|(one, other)| one * other).collect();
+            let (all, each) = told(Family::Product, &arguments, multiply);
+            // Uniform factors are 0.58 of the largest in the mean square.
+            let is_bound = |one: &f64| (0.3..=BARELY).contains(one);
+            assert!(is_bound(&all) && each.iter().all(is_bound), "{all} {each:?}");
+        }
+    }
+
+    #[test]
+    fn products_of_matrices_hand_on_what_is_typical() {
+        for (seed, (m, k, n)) in (0..).zip([(1, 512, 8), (16, 16, 16), (64, 8, 3), (5, 300, 40), (40, 1, 30)])
+        {
+            let arguments = [disturbed(seed, m * k), disturbed(seed + 50, k * n)];
+            let multiply = |x: &[&[f64]]| {
+                let element =
+                    |at: usize| (0..k).map(move |term| x[0][at / n * k + term] * x[1][term * n + at % n]);
+                (0..m * n).map(|at| element(at).sum()).collect()
+            };
+            let (_, each) = told(Family::Contraction, &arguments, multiply);
+            assert!(each.iter().all(|one| (0.5..=2.0).contains(one)), "{m} {k} {n}: {each:?}");
+        }
+    }
+}

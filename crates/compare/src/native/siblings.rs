@@ -141,3 +141,122 @@ fn quantile(chance: f64) -> f64 {
     }
     low
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values of a standard normal distribution, always the same for a seed.
+    fn normals(seed: u64) -> impl Iterator<Item = f64> {
+        let mut state = seed;
+        let mut uniform = move || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        };
+        std::iter::repeat_with(move || {
+            let (size, turn) = (1.0 - uniform(), uniform());
+            (-2.0 * libm::log(size)).sqrt() * libm::cos(std::f64::consts::TAU * turn)
+        })
+    }
+
+    /// Calls of a run in which all is well: scattered as the prior says, the kinds in turn.
+    fn healthy(seed: u64, calls: usize, kinds: u64) -> Vec<(u64, f64)> {
+        let excesses = normals(seed).map(|normal| libm::exp(PRIOR_SPREAD * normal));
+        (0..kinds).cycle().zip(excesses).take(calls).collect()
+    }
+
+    fn learnt(calls: &[(u64, f64)], tests: usize) -> Siblings {
+        Siblings::of(calls.iter().copied(), tests)
+    }
+
+    #[test]
+    fn one_call_far_off_stands_out_from_its_siblings() {
+        let mut calls = healthy(1, 48, 1);
+        calls.push((0, 50.0));
+        let siblings = learnt(&calls, calls.len());
+        let (times, confidence) = siblings.judge(0, 50.0);
+        assert!(times > 2.0 && confidence > 0.75, "{times} {confidence}");
+        let alarms = calls.iter().filter(|(kind, excess)| siblings.judge(*kind, *excess).0 > 1.0);
+        assert_eq!(alarms.count(), 1);
+    }
+
+    #[test]
+    fn what_is_wrong_everywhere_does_not_become_ordinary() {
+        let calls = vec![(0, 50.0); 49];
+        let siblings = learnt(&calls, calls.len());
+        assert!(siblings.judge(0, 50.0).0 > 1.0, "{siblings:?}");
+        // However far off and scattered: a factor of 4 for the middle, and as much for each spread.
+        let wild: Vec<(u64, f64)> =
+            normals(2).take(20_000).map(|normal| (0, libm::exp(20.0 + 9.0 * normal))).collect();
+        let siblings = learnt(&wild, wild.len());
+        let most = libm::exp(MOST + siblings.far * MOST);
+        assert!((0.99..=1.0).contains(&(siblings.allowed_in_run() / most)), "{siblings:?}");
+        // However near: an expected error is not known any better.
+        let near = learnt(&[(0, 1e-9); 500], 1);
+        assert!(near.judge(0, 2.99).0 < 1.0 && near.judge(0, 3.01).0 > 1.0, "{near:?}");
+    }
+
+    /// As often as [`ALARM`] says, where each call has many of its kind: 5 runs in 500 are expected to be accused, and
+    /// three standard deviations more are 11.
+    #[test]
+    fn a_healthy_run_is_hardly_ever_accused() {
+        let accused = |tests: usize| {
+            let is_accused = |seed: &u64| {
+                let calls = healthy(*seed, 10_000, 1);
+                let siblings = learnt(&calls, tests);
+                calls.iter().any(|&(kind, excess)| siblings.judge(kind, excess).0 > 1.0)
+            };
+            (0..500).filter(is_accused).count()
+        };
+        let (all, few) = (accused(10_000), accused(100));
+        assert!((1..=11).contains(&all), "{all} in 500");
+        // Held against what is rare among a hundred, ten thousand have a rare one nearly always.
+        assert!(few > 250, "{few} in 500");
+    }
+
+    #[test]
+    fn a_call_is_held_against_the_others_and_not_itself() {
+        let with = |own: f64| {
+            let mut calls = healthy(3, 1_000, 1);
+            calls.extend([(1, 0.5), (1, 1.0), (1, 2.0), (1, own)]);
+            learnt(&calls, calls.len())
+        };
+        let logs = [0.5f64, 1.0, 2.0].map(libm::log);
+        for own in [0.1, 1.5, 2.0, 40.0] {
+            let siblings = with(own);
+            let (others, expected) = (siblings.others(1, own), siblings.run.learn(&logs));
+            assert_eq!((others.middle, others.spread), (expected.middle, expected.spread), "{own}");
+        }
+    }
+
+    /// Where a call is left out, that of those beyond the middle of its kind: to leave out one from below it moves the middle.
+    #[test]
+    fn further_off_is_never_judged_nearer() {
+        for seed in 0..500 {
+            let few = 3 + (seed as usize) % (MANY - 3);
+            let (mut calls, many) = (healthy(seed, few, 1), healthy(seed + 1, 500, 1));
+            calls.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+            let known = calls.iter().copied().chain(many.iter().map(|(_, excess)| (1, *excess)));
+            let siblings = Siblings::of(known, 1_000);
+            let rises = |kind: u64, excesses: &[(u64, f64)]| {
+                let times: Vec<f64> =
+                    excesses.iter().map(|(_, excess)| siblings.judge(kind, *excess).0).collect();
+                times.windows(2).all(|pair| pair[0] <= pair[1])
+            };
+            assert!(rises(0, &calls[few / 2 + 1..]), "among few, seed {seed}: {calls:?}");
+            assert!(rises(1, &calls), "among many, seed {seed}: {calls:?}");
+            assert!(rises(2, &calls), "of a kind never seen, seed {seed}: {calls:?}");
+        }
+    }
+
+    #[test]
+    fn the_chance_of_an_alarm_is_shared_by_all_tests() {
+        for (tests, far) in [(10, 3.0902), (10_000_000, 5.9978)] {
+            let siblings = learnt(&[], tests);
+            assert!((siblings.far - far).abs() < 1e-4, "{tests}: {}", siblings.far);
+            assert_eq!(siblings.far, quantile(ALARM / tests as f64));
+        }
+    }
+}
