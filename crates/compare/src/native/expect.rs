@@ -10,6 +10,7 @@ use super::flow::Flow;
 use super::limit::ELEMENT_FACTOR;
 use super::noise::Noise;
 use super::observed::{Extent, Observed, Seen, ratio};
+use super::parts::{Part, Parts};
 use super::rounding::own_error;
 use super::sensitivity::{Family, terms};
 
@@ -118,61 +119,21 @@ impl<'a> Expectations<'a> {
         let apart = self.results(at).filter(|(_, extent)| extent.error > 0.0 || extent.peak > 0.0);
         // Where one side gives a gradient to another of the calls that share it, each gives another amount.
         let entries = &self.units[at].entries;
+        let forward = self.flow.forward[at].map(|forward| &self.units[forward]);
+        let parts = Parts::of(&self.units[at], forward, self.flow.operations[at]);
         apart
             .filter(|(entry, _)| !self.flow.shared.contains(&(self.flow.kinds[at], entries[*entry].place)))
             .map(|(entry, result)| {
-                let expected = self.expected(at, entry, result);
+                let expected = self.expected(at, entry, result, &parts.of_result(&entries[entry]));
                 Excess { entry, times: Apart::relative(result).over(expected), expected }
             })
             .collect()
     }
 
-    /// What one result is made of, each with the other factor where it is one of a product.
-    fn parts(&self, at: usize, entry: usize) -> Vec<(&'a Extent, Option<&'a Extent>)> {
-        let operation = &self.flow.operations[at];
-        let family = operation.family;
-        let own: Vec<(usize, &Extent)> = numbers(&self.units[at], Seen::is_taken).collect();
-        let Some(forward) = self.flow.forward[at].map(|forward| &self.units[forward]) else {
-            if !matches!(family, Family::Contraction | Family::Product) {
-                return own.into_iter().map(|(_, extent)| (extent, None)).collect();
-            }
-            let is_added = |number: usize| operation.is_added(self.units[at].entries[number].path);
-            let is_other_factor = |of: usize, other: usize| other != of && !is_added(other);
-            let partner = |number: usize| match is_added(number) {
-                true => None,
-                false => largest(own.iter().filter(|(other, _)| is_other_factor(number, *other))),
-            };
-            return own.iter().map(|&(number, extent)| (extent, partner(number))).collect();
-        };
-        let path = self.units[at].entries[entry].path;
-        let arguments: Vec<(usize, &Extent)> = numbers(forward, Seen::is_taken).collect();
-        let is_other_factor = |number: usize| {
-            let other = forward.entries[number].path;
-            other != path && !operation.is_added(other)
-        };
-        let others = arguments.iter().filter(|(number, _)| is_other_factor(*number));
-        let given = || own.iter().map(|&(_, extent)| extent);
-        match family {
-            Family::Sum => given().map(|extent| (extent, None)).collect(),
-            Family::Contraction | Family::Product => {
-                let partner = if operation.is_added(path) { None } else { largest(others) };
-                let through = given().map(|extent| (extent, partner));
-                let back =
-                    partner.into_iter().flat_map(|partner| given().map(move |given| (partner, Some(given))));
-                through.chain(back).collect()
-            }
-            Family::Mild | Family::Other => {
-                let all = numbers(forward, |_| true).map(|(_, extent)| (extent, None));
-                given().map(|extent| (extent, None)).chain(all).collect()
-            }
-        }
-    }
-
     /// The relative errors that a result may have.
-    fn expected(&self, at: usize, entry: usize, result: &Extent) -> Apart {
+    fn expected(&self, at: usize, entry: usize, result: &Extent, parts: &[Part<'_>]) -> Apart {
         let family = self.flow.operations[at].family;
         let is_gate = self.flow.forward[at].is_some() && self.flow.operations[at].is_gate;
-        let parts = self.parts(at, entry);
         let spread = result.count.max(1.0).sqrt();
         let (mut natural, mut length, mut unit) = (0.0f64, 1.0f64, result.unit);
         let (mut inherited, mut inherited_peak, mut drift) = (0.0f64, 0.0f64, 0.0f64);
@@ -267,13 +228,6 @@ impl<'a> Expectations<'a> {
                 .fold(inner.max(self.inner[backward]), Apart::max)
         })
     }
-}
-
-/// The largest by count; of equals the first.
-fn largest<'a: 'b, 'b>(extents: impl Iterator<Item = &'b (usize, &'a Extent)>) -> Option<&'a Extent> {
-    extents
-        .map(|(_, extent)| *extent)
-        .reduce(|most, extent| if extent.count > most.count { extent } else { most })
 }
 
 fn numbers<'a>(

@@ -23,6 +23,8 @@ fn of_dtype(dtype: DType) -> f64 {
         DType::F32 | DType::C64 => 2.4e-5,
         DType::F16 => 9.8e-3,
         DType::BF16 => 3.9e-2,
+        DType::F8E5M2 | DType::F8E5M2FNUZ => 0.4,
+        DType::F8E8M0 => 1.0,
         dtype if dtype.is_float() => 0.25,
         _ => 0.0,
     }
@@ -34,8 +36,15 @@ mod tests {
 
     #[test]
     fn two_thirds_of_the_digits_are_kept() {
-        let digits =
-            [(DType::F64, 52), (DType::F32, 23), (DType::F16, 10), (DType::BF16, 7), (DType::F8E4M3FN, 3)];
+        let digits = [
+            (DType::F64, 52),
+            (DType::F32, 23),
+            (DType::F16, 10),
+            (DType::BF16, 7),
+            (DType::F8E4M3FN, 3),
+            (DType::F8E5M2, 2),
+            (DType::F8E8M0, 0),
+        ];
         for (dtype, bits) in digits {
             let kept = libm::exp2(-2.0 / 3.0 * f64::from(bits));
             assert!((limit(dtype, dtype) / kept - 1.0).abs() < 0.02, "{dtype:?}: {kept}");

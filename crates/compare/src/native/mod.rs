@@ -22,6 +22,7 @@ mod noise;
 mod non_finite;
 mod observed;
 mod operation;
+mod parts;
 mod remarks;
 mod rounding;
 mod routes;

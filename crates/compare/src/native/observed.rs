@@ -37,6 +37,8 @@ pub(super) struct Seen {
     pub(super) golden_place: u64,
     /// Names the path alone: the gradient of an argument stands at the path of the argument.
     pub(super) path: u64,
+    /// Its place in a list, if it is in one; results may be a list of their own.
+    pub(super) element: Option<u32>,
     pub(super) is_tensor: bool,
     /// Whether it is a plain number that is infinite: what is made of it is meant to be.
     pub(super) is_infinite: bool,
@@ -207,6 +209,7 @@ impl Seen {
             role: entry.role,
             place,
             path: hashed(&entry.path),
+            element: element(entry),
             golden_place: place,
             is_tensor: matches!(entry.content, Content::Tensor(_)) || state == Seeing::Missing,
             is_infinite: is_infinite(&entry.content),
@@ -233,6 +236,16 @@ impl Seen {
     pub(super) fn is_taken(&self) -> bool {
         matches!(self.role, Role::Input | Role::Parameter)
     }
+}
+
+fn element(entry: &Entry) -> Option<u32> {
+    let is_taken = matches!(entry.role, Role::Input | Role::Parameter);
+    let last = match entry.path.rsplit_once('.') {
+        Some((_, last)) => last,
+        None if is_taken => return None,
+        None => &entry.path,
+    };
+    last.parse().ok()
 }
 
 fn is_missing(entry: &Entry) -> bool {

@@ -17,6 +17,9 @@ pub(super) fn unit_roundoff(dtype: DType) -> f64 {
         DType::F32 | DType::C64 => ACCUMULATOR,
         DType::F16 => 1.0 / 2048.0,
         DType::BF16 => 1.0 / 256.0,
+        DType::F8E5M2 | DType::F8E5M2FNUZ => 1.0 / 8.0,
+        // Powers of two.
+        DType::F8E8M0 => 1.0 / 2.0,
         dtype if dtype.is_float() => 1.0 / 16.0,
         _ => 0.0,
     }

@@ -129,7 +129,7 @@ const CONTRACTIONS: [&str; 19] = [
 impl Family {
     /// The family of a call, by its base: `Functional.linear`, `Tensor.__add__`, `Tensor.mul_`.
     pub(super) fn of(base: &str, is_backward: bool) -> Family {
-        let name = base.rsplit('.').next().unwrap_or(base).trim_matches('_');
+        let name = base.rsplit('.').next().unwrap_or(base).trim_matches('_').trim_start_matches("foreach_");
         if SUMS.contains(&name) {
             Family::Sum
         } else if MILD.contains(&name) || is_backward && name.ends_with("softmax") {

@@ -1,0 +1,144 @@
+//! What a result is made of: the arguments whose errors it may have, each with the other factor where it is one of a product.
+//!
+//! Asked for every result, so what all results of a call share is looked up once: calls on lists have thousands of both.
+
+use std::collections::HashMap;
+
+use super::observed::{Extent, Observed, Seen};
+use super::operation::Operation;
+use super::sensitivity::Family;
+
+/// Arguments that are looked at for one result; of more, those with the largest errors. No operation of torch has as many but
+/// on lists, where element goes with element.
+const MOST_ARGUMENTS: usize = 256;
+
+/// An argument, and the other factor of its product.
+pub(super) type Part<'a> = (&'a Extent, Option<&'a Extent>);
+
+/// What the results of a call are made of.
+pub(super) struct Parts<'a> {
+    operation: Operation,
+    taken: Arguments<'a>,
+    /// Of a backward call: what its forward call took, and gave.
+    forward: Option<(Arguments<'a>, Vec<&'a Extent>)>,
+}
+
+/// Arguments that have numbers.
+struct Arguments<'a> {
+    all: Vec<Argument<'a>>,
+    /// The two largest factors, by number.
+    factors: [Option<usize>; 2],
+    /// Those that stand at the same place of lists.
+    elements: HashMap<u32, Vec<usize>>,
+}
+
+struct Argument<'a> {
+    path: u64,
+    element: Option<u32>,
+    extent: &'a Extent,
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn of(unit: &'a Observed, forward: Option<&'a Observed>, operation: Operation) -> Parts<'a> {
+        let given = |unit: &'a Observed| {
+            let results = unit.entries.iter().filter(|entry| !entry.is_taken());
+            results.filter_map(|entry| entry.numbers.as_ref()).take(MOST_ARGUMENTS).collect()
+        };
+        Parts {
+            operation,
+            taken: Arguments::of(unit, operation),
+            forward: forward.map(|forward| (Arguments::of(forward, operation), given(forward))),
+        }
+    }
+
+    /// Those of one result.
+    pub(super) fn of_result(&self, result: &Seen) -> Vec<Part<'a>> {
+        let family = self.operation.family;
+        let is_product = matches!(family, Family::Contraction | Family::Product);
+        let Some((arguments, given)) = &self.forward else {
+            let taken = self.taken.of_element(result.element.filter(|_| self.operation.is_foreach));
+            let partner =
+                |argument: &Argument<'a>| match is_product && !self.operation.is_added(argument.path) {
+                    true if self.operation.is_foreach => largest_other(&taken, argument.path),
+                    true => self.taken.factor_beside(argument.path),
+                    false => None,
+                };
+            return taken.iter().map(|argument| (argument.extent, partner(argument))).collect();
+        };
+        let gradients = || self.taken.all.iter().map(|gradient| gradient.extent);
+        if is_product {
+            let partner = match self.operation.is_added(result.path) {
+                true => None,
+                false => arguments.factor_beside(result.path),
+            };
+            let through = gradients().map(|gradient| (gradient, partner));
+            let back = partner
+                .into_iter()
+                .flat_map(|partner| gradients().map(move |gradient| (partner, Some(gradient))));
+            return through.chain(back).collect();
+        }
+        let alone = gradients().map(|gradient| (gradient, None));
+        if family == Family::Sum {
+            return alone.collect();
+        }
+        let taken = arguments.all.iter().map(|argument| argument.extent);
+        alone.chain(taken.chain(given.iter().copied()).map(|extent| (extent, None))).collect()
+    }
+}
+
+impl<'a> Arguments<'a> {
+    fn of(unit: &'a Observed, operation: Operation) -> Arguments<'a> {
+        let taken = unit.entries.iter().filter(|entry| entry.is_taken());
+        let mut all: Vec<Argument<'a>> = taken
+            .filter_map(|entry| {
+                Some(Argument { path: entry.path, element: entry.element, extent: entry.numbers.as_ref()? })
+            })
+            .collect();
+        if all.len() > MOST_ARGUMENTS && !operation.is_foreach {
+            all.sort_by(|one, other| other.extent.error.total_cmp(&one.extent.error));
+            all.truncate(MOST_ARGUMENTS);
+        }
+        let mut elements: HashMap<u32, Vec<usize>> = HashMap::new();
+        let mut factors: [Option<usize>; 2] = [None; 2];
+        for (number, argument) in all.iter().enumerate() {
+            if let Some(element) = argument.element {
+                elements.entry(element).or_default().push(number);
+            }
+            let is_larger =
+                |than: Option<usize>| than.is_none_or(|than| argument.extent.count > all[than].extent.count);
+            if operation.is_added(argument.path) {
+                continue;
+            }
+            if is_larger(factors[0]) {
+                factors = [Some(number), factors[0]];
+            } else if is_larger(factors[1]) {
+                factors[1] = Some(number);
+            }
+        }
+        Arguments { all, factors, elements }
+    }
+
+    /// Those at one place of their lists, and those that are in none; without a place all of them.
+    fn of_element(&self, element: Option<u32>) -> Vec<&Argument<'a>> {
+        match element.and_then(|element| self.elements.get(&element)) {
+            Some(numbers) => {
+                let single =
+                    self.all.iter().take(MOST_ARGUMENTS).filter(|argument| argument.element.is_none());
+                numbers.iter().map(|&number| &self.all[number]).chain(single).collect()
+            }
+            None => self.all.iter().take(MOST_ARGUMENTS).collect(),
+        }
+    }
+
+    /// The largest factor but the one at a path.
+    fn factor_beside(&self, path: u64) -> Option<&'a Extent> {
+        let mut factors = self.factors.into_iter().flatten().map(|number| &self.all[number]);
+        factors.find(|factor| factor.path != path).map(|factor| factor.extent)
+    }
+}
+
+/// The largest by count but the one at a path; of equals the first.
+fn largest_other<'a>(arguments: &[&Argument<'a>], path: u64) -> Option<&'a Extent> {
+    let others = arguments.iter().filter(|argument| argument.path != path).map(|argument| argument.extent);
+    others.reduce(|most, extent| if extent.count > most.count { extent } else { most })
+}
