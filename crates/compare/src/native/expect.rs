@@ -66,6 +66,14 @@ pub(super) struct Excess {
     pub(super) expected: Apart,
 }
 
+/// What all results of a unit share.
+struct Around {
+    /// The largest errors of what is inside, and of what statistics have shown before.
+    within: Apart,
+    /// The size of an element in the largest of the gradients that stand together.
+    beside: f64,
+}
+
 /// What the units of a comparison bring along.
 pub(super) struct Expectations<'a> {
     units: &'a [Observed],
@@ -121,17 +129,24 @@ impl<'a> Expectations<'a> {
         let entries = &self.units[at].entries;
         let forward = self.flow.forward[at].map(|forward| &self.units[forward]);
         let parts = Parts::of(&self.units[at], forward, self.flow.operations[at]);
+        let around = Around { within: self.within(at).max(self.shown_before(at)), beside: self.beside(at) };
         apart
             .filter(|(entry, _)| !self.flow.shared.contains(&(self.flow.kinds[at], entries[*entry].place)))
             .map(|(entry, result)| {
-                let expected = self.expected(at, entry, result, &parts.of_result(&entries[entry]));
+                let expected = self.expected(at, (entry, result), &parts.of_result(&entries[entry]), &around);
                 Excess { entry, times: Apart::relative(result).over(expected), expected }
             })
             .collect()
     }
 
     /// The relative errors that a result may have.
-    fn expected(&self, at: usize, entry: usize, result: &Extent, parts: &[Part<'_>]) -> Apart {
+    fn expected(
+        &self,
+        at: usize,
+        (entry, result): (usize, &Extent),
+        parts: &[Part<'_>],
+        around: &Around,
+    ) -> Apart {
         let family = self.flow.operations[at].family;
         let is_gate = self.flow.forward[at].is_some() && self.flow.operations[at].is_gate;
         let spread = result.count.max(1.0).sqrt();
@@ -161,8 +176,8 @@ impl<'a> Expectations<'a> {
                 inherited += 2.0 * from.relative() * result.norm * result.norm;
             }
         }
-        let natural = natural.max(result.norm).max(self.beside(at) * spread);
-        let mut within = self.within(at).max(self.shown_before(at));
+        let natural = natural.max(result.norm).max(around.beside * spread);
+        let mut within = around.within;
         if parts.is_empty() && !self.flow.is_composite(at) {
             // Nothing is known of how it was made but its dtype.
             let peak = ELEMENT_FACTOR * result.limit;

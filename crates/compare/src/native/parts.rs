@@ -28,8 +28,9 @@ struct Arguments<'a> {
     all: Vec<Argument<'a>>,
     /// The two largest factors, by number.
     factors: [Option<usize>; 2],
-    /// Those that stand at the same place of lists.
+    /// Those that stand at the same place of lists, and those that stand in none.
     elements: HashMap<u32, Vec<usize>>,
+    single: Vec<usize>,
 }
 
 struct Argument<'a> {
@@ -99,10 +100,12 @@ impl<'a> Arguments<'a> {
             all.truncate(MOST_ARGUMENTS);
         }
         let mut elements: HashMap<u32, Vec<usize>> = HashMap::new();
+        let mut single = Vec::new();
         let mut factors: [Option<usize>; 2] = [None; 2];
         for (number, argument) in all.iter().enumerate() {
-            if let Some(element) = argument.element {
-                elements.entry(element).or_default().push(number);
+            match argument.element {
+                Some(element) => elements.entry(element).or_default().push(number),
+                None => single.push(number),
             }
             let is_larger =
                 |than: Option<usize>| than.is_none_or(|than| argument.extent.count > all[than].extent.count);
@@ -115,17 +118,13 @@ impl<'a> Arguments<'a> {
                 factors[1] = Some(number);
             }
         }
-        Arguments { all, factors, elements }
+        Arguments { all, factors, elements, single }
     }
 
     /// Those at one place of their lists, and those that are in none; without a place all of them.
     fn of_element(&self, element: Option<u32>) -> Vec<&Argument<'a>> {
         match element.and_then(|element| self.elements.get(&element)) {
-            Some(numbers) => {
-                let single =
-                    self.all.iter().take(MOST_ARGUMENTS).filter(|argument| argument.element.is_none());
-                numbers.iter().map(|&number| &self.all[number]).chain(single).collect()
-            }
+            Some(numbers) => numbers.iter().chain(&self.single).map(|&number| &self.all[number]).collect(),
             None => self.all.iter().take(MOST_ARGUMENTS).collect(),
         }
     }
