@@ -7,6 +7,7 @@
 //! A line is the system's as soon as it is whole, and a tensor file is whole before the line that names it is
 //! written: whatever a line says is there, also when the process dies right after it.
 
+mod folder;
 mod journal;
 mod outgoing;
 mod promise;
@@ -14,4 +15,4 @@ mod tensor_files;
 
 pub use journal::Journal;
 pub(crate) use tensor_files::DATA_FOLDER;
-pub use tensor_files::{Content, TensorFiles};
+pub use tensor_files::{Fingerprint, TensorFiles};

@@ -16,6 +16,7 @@ use ulpscope_formats::{Error, Fault, Tensor, Value};
 use ulpscope_kernels::{Digest, DigestKind, digest};
 use ulpscope_tensor::{DType, View};
 
+use super::folder::Folder;
 use super::outgoing::Outgoing;
 
 /// The folder beside `dump.json`.
@@ -33,19 +34,20 @@ const MAX_NAMESAKES: u32 = 1000;
 /// Where tensors of a rank go.
 #[derive(Debug)]
 pub struct TensorFiles {
-    folder: PathBuf,
+    path: PathBuf,
+    /// Made with the first file.
+    folder: Option<Folder>,
     format: Format,
     suffix: &'static str,
-    known: HashMap<Content, Box<str>>,
+    known: HashMap<Fingerprint, Box<str>>,
     written: u64,
-    made: bool,
     /// Memory for parts of files, used again and again.
     waiting: Vec<u8>,
 }
 
 /// What a tensor is known by.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Content {
+pub struct Fingerprint {
     digest: Digest,
     dtype: DType,
     shape: Vec<usize>,
@@ -59,21 +61,23 @@ impl TensorFiles {
             Format::Safetensors => "safetensors",
             _ => "pt",
         };
-        let folder = rank_folder.join(DATA_FOLDER);
         TensorFiles {
-            folder,
+            path: rank_folder.join(DATA_FOLDER),
+            folder: None,
             format,
             suffix,
             known: HashMap::new(),
             written: 0,
-            made: false,
             waiting: Vec::new(),
         }
     }
 
     /// Says that the folder of the rank is another now.
     pub fn moved_to(&mut self, rank_folder: &Path) {
-        self.folder = rank_folder.join(DATA_FOLDER);
+        self.path = rank_folder.join(DATA_FOLDER);
+        if let Some(folder) = &mut self.folder {
+            folder.moved_to(&self.path);
+        }
     }
 
     /// Bytes of tensors written so far; links cost none.
@@ -81,73 +85,82 @@ impl TensorFiles {
         self.written
     }
 
-    /// Gives the file of a tensor with this content a further name, if there is such a file, and tells the name: `stem` and
+    /// Gives the file of a tensor with this fingerprint a further name, if there is such a file, and tells the name: `stem` and
     /// the format's suffix, as far as a file can be called so.
-    pub fn link(&mut self, stem: &str, content: &Content) -> Option<String> {
-        let twin = self.folder.join(self.known.get(content)?.as_ref());
-        let link = |_: &mut TensorFiles, path: &Path| fs::hard_link(&twin, path).map_err(Error::whole);
+    pub fn link(&mut self, stem: &str, fingerprint: &Fingerprint) -> Option<String> {
+        let (folder, twin) = (self.folder.as_ref()?, self.known.get(fingerprint)?);
         // Where the file system has no links, or no more of them for this file, it is written anew.
-        self.under_free_name(&file_stem(stem), link).ok()
+        self.under_free_name(&file_stem(stem), |name| folder.link(twin, name).map_err(Error::whole)).ok()
     }
 
     /// Makes a tensor's file and tells its name, which is found as for a link.
-    pub fn save(&mut self, stem: &str, content: Content, tensor: &Tensor) -> Result<String, Error> {
+    pub fn save(&mut self, stem: &str, fingerprint: Fingerprint, tensor: &Tensor) -> Result<String, Error> {
+        if self.folder.is_none() {
+            let folder = Folder::make(&self.path).map_err(|error| Error::whole(error).in_file(&self.path))?;
+            self.folder = Some(folder);
+        }
         let stem = file_stem(stem);
-        let name = self.under_free_name(&stem, |files, path| files.write(path, &stem, tensor))?;
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let name = self.under_free_name(&stem, |name| {
+            write(&self.path.join(name), self.format, &stem, tensor, &mut waiting)
+        });
+        self.waiting = waiting;
+        let name = name?;
         self.written += tensor.view().packed_size() as u64;
         if self.known.len() < MAX_KNOWN {
-            self.known.insert(content, name.as_str().into());
+            self.known.insert(fingerprint, name.as_str().into());
         }
         Ok(name)
     }
 
     /// Makes a file under the first name that no other has.
     fn under_free_name(
-        &mut self,
+        &self,
         stem: &str,
-        mut make: impl FnMut(&mut TensorFiles, &Path) -> Result<(), Error>,
+        mut make: impl FnMut(&str) -> Result<(), Error>,
     ) -> Result<String, Error> {
         let mut name = [stem, ".", self.suffix].concat();
         for again in 2.. {
-            let path = self.folder.join(&name);
-            match make(self, &path) {
+            match make(&name) {
                 Ok(()) => break,
                 // Another entry has this name, as keys 1 and "1" of a dictionary do.
                 Err(error) if is_taken(&error) && again <= MAX_NAMESAKES => {
                     name = format!("{stem}~{again}.{}", self.suffix);
                 }
-                Err(error) => return Err(error.in_file(&path)),
+                Err(error) => return Err(error.in_file(&self.path.join(&name))),
             }
         }
         Ok(name)
     }
-
-    fn write(&mut self, path: &Path, stem: &str, tensor: &Tensor) -> Result<(), Error> {
-        if !self.made {
-            fs::create_dir_all(&self.folder).map_err(Error::whole)?;
-            self.made = true;
-        }
-        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(Error::whole)?;
-        // Elements that lie on each other, or far apart, may be written as they lie or packed.
-        let size = tensor.view().packed_size().min(tensor.storage().len());
-        let written =
-            Outgoing::new(&file, &mut self.waiting, size).map_err(Error::whole).and_then(|mut out| {
-                encode(self.format, &Value::Tensor(tensor.clone()), stem, &mut out)?;
-                out.finish().map_err(Error::whole)
-            });
-        if written.is_err() {
-            // A torn file is named nowhere; what matters is why it is torn.
-            let _: io::Result<()> = fs::remove_file(path);
-        }
-        written
-    }
 }
 
-impl Content {
-    /// The content of a tensor.
-    pub fn of(view: &View<'_>) -> Content {
+/// Makes one file.
+fn write(
+    path: &Path,
+    format: Format,
+    stem: &str,
+    tensor: &Tensor,
+    waiting: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(Error::whole)?;
+    // Elements that lie on each other, or far apart, may be written as they lie or packed.
+    let size = tensor.view().packed_size().min(tensor.storage().len());
+    let written = Outgoing::new(&file, waiting, size).map_err(Error::whole).and_then(|mut out| {
+        encode(format, &Value::Tensor(tensor.clone()), stem, &mut out)?;
+        out.finish().map_err(Error::whole)
+    });
+    if written.is_err() {
+        // A torn file is named nowhere; what matters is why it is torn.
+        let _: io::Result<()> = fs::remove_file(path);
+    }
+    written
+}
+
+impl Fingerprint {
+    /// That of a tensor.
+    pub fn of(view: &View<'_>) -> Fingerprint {
         let digest = digest(view, DigestKind::Xxh3);
-        Content { digest, dtype: view.dtype(), shape: view.shape().to_vec() }
+        Fingerprint { digest, dtype: view.dtype(), shape: view.shape().to_vec() }
     }
 }
 
