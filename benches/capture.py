@@ -3,7 +3,7 @@
 Ulpscope and mindstudio-probe 26.2, the latter in an environment of its own, on an 8-layer GPT of 10 M
 parameters (batch 2 x 64) and on a net of 200 modules with 6 element-wise calls on 8 x 64. SGD, one thread.
 Every number is the median over processes; each process measures with and without, so that a ratio compares
-like with like.
+like with like. "files alone" is what plain calls take to make the same tensor files: the floor of that row.
 
     python benches/capture.py FOLDER [--row TEXT] [--workload NAME] [--tool NAME] [--processes N] [--steps N]
 """
@@ -11,6 +11,7 @@ like with like.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shutil
 import statistics
@@ -38,7 +39,6 @@ Measured = dict[str, Any]
 
 def measure(python: Path, tool: str, workload: str, row: str, folder: Path, steps: int) -> Measured:
     """One process."""
-    shutil.rmtree(folder, ignore_errors=True)
     script = Path(__file__).with_name("capture_workload.py")
     command = [str(python), str(script), tool, workload, row, str(folder), str(steps)]
     ended = subprocess.run(command, capture_output=True, text=True)
@@ -62,9 +62,10 @@ def text(value: float | None, form: str) -> str:
 def print_costs(results: dict[tuple[str, str, str], list[Measured]]) -> None:
     """The table of ratios."""
     print(
-        "| setting | workload | tool | CPU s/step | without | ratio | goal | us/call | calls | MB | peak MB |"
+        "| setting | workload | tool | CPU s/step | without | ratio | goal | files alone | us/call | calls "
+        "| MB | peak MB |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     for (row, workload, tool), measured in results.items():
         goal = GOALS[row][WORKLOADS.index(workload)] if tool == "ulpscope" else None
         size = median(measured, "bytes")
@@ -76,6 +77,7 @@ def print_costs(results: dict[tuple[str, str, str], list[Measured]]) -> None:
             text(median(measured, "base_cpu"), "{:.4f}"),
             text(median(measured, "ratio"), "{:.2f} x"),
             text(goal, "{:.2f} x"),
+            text(median(measured, "files_cpu"), "{:.4f}"),
             text(median(measured, "us_per_call"), "{:.1f}"),
             text(median(measured, "calls"), "{:.0f}"),
             text(size and size / 1e6, "{:.1f}"),
@@ -125,15 +127,15 @@ def main() -> None:
         for tool in tools
     }
     speeds: dict[str, list[Measured]] = {tool: [] for tool in tools if "L1 tensor" in rows}
+    shutil.rmtree(options.folder / "dumps", ignore_errors=True)
+    folders = (options.folder / "dumps" / str(number) for number in itertools.count())
     # Round by round, so that a noisy quarter of an hour falls on all of them.
     for _ in range(options.processes):
         for (row, workload, tool), measured in results.items():
-            folder = options.folder / "dump"
-            measured.append(measure(pythons[tool], tool, workload, row, folder, options.steps))
+            measured.append(measure(pythons[tool], tool, workload, row, next(folders), options.steps))
         for tool, measured in speeds.items():
-            folder = options.folder / "dump"
-            measured.append(measure(pythons[tool], tool, "large", "L1 tensor", folder, options.steps))
-    shutil.rmtree(options.folder / "dump", ignore_errors=True)
+            measured.append(measure(pythons[tool], tool, "large", "L1 tensor", next(folders), options.steps))
+    shutil.rmtree(options.folder / "dumps")
 
     print(f"CPU seconds per step, median of {options.processes} processes; mindstudio-probe {VERSION}\n")
     print_costs(results)

@@ -3,15 +3,16 @@
     python capture_workload.py TOOL WORKLOAD ROW FOLDER STEPS    prints a JSON object
 
 The same process runs the steps first without and then with the tool, so that both see the same machine. CPU
-time is that of the process with all its threads. What the tool wrote is counted and deleted between steps,
-off the clock.
+time is that of the process with all its threads. What the tool wrote is counted and emptied between steps,
+off the clock; whoever started this deletes it at the end. (An ext4 without a journal looks at every file that
+was deleted in the last minutes before it makes one: what is deleted here would be paid for in the next step.)
+With whole tensors the same files are made again by plain calls, to see what the file system takes of it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import statistics
 import sys
 import time
@@ -176,16 +177,49 @@ class Written:
 
     def __init__(self) -> None:
         self.bytes, self.calls = 0, 0
+        self.seen: set[Path] = set()
+        # Of the last step: the names of each tensor file, and its size.
+        self.tensors: list[tuple[list[str], int]] = []
 
-    def count_and_delete(self, folder: Path) -> None:
-        for step in folder.glob("step*"):
-            files = {
-                (found := file.stat()).st_ino: found.st_size for file in step.rglob("*") if file.is_file()
-            }
-            self.bytes = sum(files.values())
+    def count_and_empty(self, folder: Path) -> None:
+        for step in sorted(set(folder.glob("step*")) - self.seen):
+            self.seen.add(step)
+            files: dict[int, list[Path]] = {}
+            for file in sorted(file for file in step.rglob("*") if file.is_file()):
+                files.setdefault(file.stat().st_ino, []).append(file)
+            sizes = [same[0].stat().st_size for same in files.values()]
+            self.bytes = sum(sizes)
+            self.tensors = [
+                ([file.name for file in same], size)
+                for same, size in zip(files.values(), sizes, strict=True)
+                if same[0].parent.name == "dump_tensor_data"
+            ]
             for dump in step.glob("*/dump.json"):
                 self.calls = len(json.loads(dump.read_text())["data"])
-            shutil.rmtree(step)
+            for same in files.values():
+                os.truncate(same[0], 0)
+
+    def made_plainly(self, folder: Path, times: int) -> list[Lap]:
+        """The same tensor files, by as few calls as they can be made with."""
+        content = memoryview(os.urandom(max(size for _, size in self.tensors)))
+        made = []
+        for number in range(WARM_UP + times):
+            again = folder / f"plain{number}"
+            again.mkdir()
+            files = [([str(again / name) for name in names], size) for names, size in self.tensors]
+
+            def make(files: list[tuple[list[str], int]] = files) -> None:
+                for (first, *others), size in files:
+                    file = os.open(first, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+                    os.write(file, content[:size])
+                    os.close(file)
+                    for other in others:
+                        os.link(first, other)
+
+            made.append(Lap(make))
+            for (first, *_), _ in files:
+                os.truncate(first, 0)
+        return made[WARM_UP:]
 
 
 def sequential_write_speed(folder: Path, size: int) -> dict[str, float]:
@@ -224,7 +258,7 @@ def main() -> None:
     written = Written()
     recorder = {"ulpscope": Ulpscope, "mindstudio": MindStudio}[tool](folder, row)
     around = step if ROWS[row] is None else lambda: recorder.around(model, step)
-    wall, cpu = middle(laps(around, steps, lambda: written.count_and_delete(folder)))
+    wall, cpu = middle(laps(around, steps, lambda: written.count_and_empty(folder)))
     peak = peak_mb()
     result = {
         "ratio": cpu / base_cpu,
@@ -238,6 +272,7 @@ def main() -> None:
         result["us_per_call"] = (cpu - base_cpu) / written.calls * 1e6
     if ROWS[row] is not None and ROWS[row][1] == "tensor":
         result["dump_speed"] = written.bytes / max(wall - base_wall, 1e-9) / 1e9
+        result["files_cpu"] = middle(written.made_plainly(folder, steps))[1]
         result["disk_speed"] = sequential_write_speed(folder, written.bytes)
     print(json.dumps(result))
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use memmap2::MmapMut;
 
+use super::promise::{none_is_fine, promised};
 use super::tensor_files::DATA_FOLDER;
 use crate::journal::JOURNAL_FILE;
 
@@ -148,32 +149,6 @@ impl Journal {
         self.file.write_all(lines)?;
         self.written += lines.len() as u64;
         Ok(())
-    }
-}
-
-/// Has the file system promise blocks.
-#[cfg(target_os = "linux")]
-fn promised(file: &File, start: u64, length: usize) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
-
-    let offset = libc::off64_t::try_from(start).map_err(io::Error::other)?;
-    let length = libc::off64_t::try_from(length).map_err(io::Error::other)?;
-    // SAFETY: the descriptor is that of an open file, and the call touches no memory of ours.
-    #[expect(unsafe_code)]
-    let status = unsafe { libc::fallocate64(file.as_raw_fd(), 0, offset, length) };
-    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn promised(_file: &File, _start: u64, _length: usize) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// A file system that makes no promises is written to as far as it goes.
-fn none_is_fine(error: io::Error) -> io::Result<()> {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Err(error),
-        _ => Ok(()),
     }
 }
 

@@ -2,14 +2,17 @@
 //!
 //! ```text
 //! call ──► line of JSON ──► Journal (a mapped window)       ──► dump.json, … at the end of the step
-//!      └─► tensors ──► TensorFiles (named, linked when known already)
+//!      └─► tensors ──► TensorFiles (named, linked when known already) ──► Outgoing (few large writes)
 //! ```
 //! A line is the system's as soon as it is whole, and a tensor file is whole before the line that names it is
 //! written: whatever a line says is there, also when the process dies right after it.
 
+mod folder;
 mod journal;
+mod outgoing;
+mod promise;
 mod tensor_files;
 
 pub use journal::Journal;
 pub(crate) use tensor_files::DATA_FOLDER;
-pub use tensor_files::TensorFiles;
+pub use tensor_files::{Fingerprint, TensorFiles};

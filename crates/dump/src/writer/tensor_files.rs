@@ -5,15 +5,19 @@
 //! that was changed behind the framework's back (a kernel of one's own, numpy over the same memory) has another
 //! content and gets a file of its own.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ulpscope_formats::file::{Format, encode};
 use ulpscope_formats::{Error, Fault, Tensor, Value};
 use ulpscope_kernels::{Digest, DigestKind, digest};
 use ulpscope_tensor::{DType, View};
+
+use super::folder::Folder;
+use super::outgoing::Outgoing;
 
 /// The folder beside `dump.json`.
 pub(crate) const DATA_FOLDER: &str = "dump_tensor_data";
@@ -27,22 +31,23 @@ const MAX_STEM: usize = 200;
 /// Entries of one name that get files.
 const MAX_NAMESAKES: u32 = 1000;
 
-/// Small files go out in one write, large payloads past the buffer.
-const BUFFER: usize = 32 << 10;
-
 /// Where tensors of a rank go.
 #[derive(Debug)]
 pub struct TensorFiles {
-    folder: PathBuf,
+    path: PathBuf,
+    /// Made with the first file.
+    folder: Option<Folder>,
     format: Format,
     suffix: &'static str,
-    known: HashMap<Content, Box<str>>,
+    known: HashMap<Fingerprint, Box<str>>,
     written: u64,
-    made: bool,
+    /// Memory for parts of files, used again and again.
+    waiting: Vec<u8>,
 }
 
+/// What a tensor is known by.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Content {
+pub struct Fingerprint {
     digest: Digest,
     dtype: DType,
     shape: Vec<usize>,
@@ -56,13 +61,23 @@ impl TensorFiles {
             Format::Safetensors => "safetensors",
             _ => "pt",
         };
-        let folder = rank_folder.join(DATA_FOLDER);
-        TensorFiles { folder, format, suffix, known: HashMap::new(), written: 0, made: false }
+        TensorFiles {
+            path: rank_folder.join(DATA_FOLDER),
+            folder: None,
+            format,
+            suffix,
+            known: HashMap::new(),
+            written: 0,
+            waiting: Vec::new(),
+        }
     }
 
     /// Says that the folder of the rank is another now.
     pub fn moved_to(&mut self, rank_folder: &Path) {
-        self.folder = rank_folder.join(DATA_FOLDER);
+        self.path = rank_folder.join(DATA_FOLDER);
+        if let Some(folder) = &mut self.folder {
+            folder.moved_to(&self.path);
+        }
     }
 
     /// Bytes of tensors written so far; links cost none.
@@ -70,68 +85,98 @@ impl TensorFiles {
         self.written
     }
 
-    /// Makes a tensor's file and tells its name: `stem` and the format's suffix, as far as a file can be called so.
-    pub fn save(&mut self, stem: &str, tensor: &Tensor) -> Result<String, Error> {
+    /// Gives the file of a tensor with this fingerprint a further name, if there is such a file, and tells the name: `stem` and
+    /// the format's suffix, as far as a file can be called so.
+    pub fn link(&mut self, stem: &str, fingerprint: &Fingerprint) -> Option<String> {
+        let (folder, twin) = (self.folder.as_ref()?, self.known.get(fingerprint)?);
+        // Where the file system has no links, or no more of them for this file, it is written anew.
+        self.under_free_name(&file_stem(stem), |name| folder.link(twin, name).map_err(Error::whole)).ok()
+    }
+
+    /// Makes a tensor's file and tells its name, which is found as for a link.
+    pub fn save(&mut self, stem: &str, fingerprint: Fingerprint, tensor: &Tensor) -> Result<String, Error> {
+        if self.folder.is_none() {
+            let folder = Folder::make(&self.path).map_err(|error| Error::whole(error).in_file(&self.path))?;
+            self.folder = Some(folder);
+        }
         let stem = file_stem(stem);
-        let mut name = format!("{stem}.{}", self.suffix);
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let name = self.under_free_name(&stem, |name| {
+            write(&self.path.join(name), self.format, &stem, tensor, &mut waiting)
+        });
+        self.waiting = waiting;
+        let name = name?;
+        self.written += tensor.view().packed_size() as u64;
+        if self.known.len() < MAX_KNOWN {
+            self.known.insert(fingerprint, name.as_str().into());
+        }
+        Ok(name)
+    }
+
+    /// Makes a file under the first name that no other has.
+    fn under_free_name(
+        &self,
+        stem: &str,
+        mut make: impl FnMut(&str) -> Result<(), Error>,
+    ) -> Result<String, Error> {
+        let mut name = [stem, ".", self.suffix].concat();
         for again in 2.. {
-            let path = self.folder.join(&name);
-            match self.save_at(&path, &name, &stem, tensor) {
+            match make(&name) {
                 Ok(()) => break,
                 // Another entry has this name, as keys 1 and "1" of a dictionary do.
                 Err(error) if is_taken(&error) && again <= MAX_NAMESAKES => {
                     name = format!("{stem}~{again}.{}", self.suffix);
                 }
-                Err(error) => return Err(error.in_file(&path)),
+                Err(error) => return Err(error.in_file(&self.path.join(&name))),
             }
         }
         Ok(name)
     }
+}
 
-    fn save_at(&mut self, path: &Path, name: &str, stem: &str, tensor: &Tensor) -> Result<(), Error> {
-        if !self.made {
-            fs::create_dir_all(&self.folder).map_err(Error::whole)?;
-            self.made = true;
-        }
-        let view = tensor.view();
-        let content = Content {
-            digest: digest(&view, DigestKind::Xxh3),
-            dtype: view.dtype(),
-            shape: view.shape().to_vec(),
-        };
-        if let Some(twin) = self.known.get(&content)
-            && fs::hard_link(self.folder.join(twin.as_ref()), path).is_ok()
-        {
-            return Ok(());
-        }
-        // Written anew where the file system has no links, or no more of them for this file.
-        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(Error::whole)?;
-        let mut out = BufWriter::with_capacity(BUFFER, file);
-        let written: Result<(), Error> = encode(self.format, &Value::Tensor(tensor.clone()), stem, &mut out)
-            .and_then(|()| out.flush().map_err(Error::whole));
-        if let Err(error) = written {
-            // A torn file is named nowhere; what matters is why it is torn.
-            drop(out);
-            let _: io::Result<()> = fs::remove_file(path);
-            return Err(error);
-        }
-        self.written += view.packed_size() as u64;
-        if self.known.len() < MAX_KNOWN {
-            self.known.insert(content, name.into());
-        }
-        Ok(())
+/// Makes one file.
+fn write(
+    path: &Path,
+    format: Format,
+    stem: &str,
+    tensor: &Tensor,
+    waiting: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(Error::whole)?;
+    // Elements that lie on each other, or far apart, may be written as they lie or packed.
+    let size = tensor.view().packed_size().min(tensor.storage().len());
+    let written = Outgoing::new(&file, waiting, size).map_err(Error::whole).and_then(|mut out| {
+        encode(format, &Value::Tensor(tensor.clone()), stem, &mut out)?;
+        out.finish().map_err(Error::whole)
+    });
+    if written.is_err() {
+        // A torn file is named nowhere; what matters is why it is torn.
+        let _: io::Result<()> = fs::remove_file(path);
+    }
+    written
+}
+
+impl Fingerprint {
+    /// That of a tensor.
+    pub fn of(view: &View<'_>) -> Fingerprint {
+        let digest = digest(view, DigestKind::Xxh3);
+        Fingerprint { digest, dtype: view.dtype(), shape: view.shape().to_vec() }
     }
 }
 
 /// What a file can be called: names come from programs, and may hold anything. What would leave the folder or not be
 /// a name becomes `_`; what is too long ends in a digest of the whole.
-fn file_stem(stem: &str) -> String {
+fn file_stem(stem: &str) -> Cow<'_, str> {
     let is_unfit = |character: char| character.is_control() || matches!(character, '/' | '\\' | ':');
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    if stem.len() <= MAX_STEM && stem.bytes().all(is_plain) && stem.bytes().any(|byte| byte != b'.') {
+        return Cow::Borrowed(stem);
+    }
     let fit: String =
         stem.chars().map(|character| if is_unfit(character) { '_' } else { character }).collect();
     let fit = if fit.trim_matches('.').is_empty() { format!("_{fit}") } else { fit };
     if fit.len() <= MAX_STEM {
-        return fit;
+        return Cow::Owned(fit);
     }
     let mut end = MAX_STEM - 9;
     while !fit.is_char_boundary(end) {
@@ -139,7 +184,7 @@ fn file_stem(stem: &str) -> String {
     }
     let view = View::contiguous(DType::U8, vec![stem.len()], stem.as_bytes());
     let whole = view.map(|view| digest(&view, DigestKind::Crc32).to_string()).unwrap_or_default();
-    format!("{}~{whole}", &fit[..end])
+    Cow::Owned(format!("{}~{whole}", &fit[..end]))
 }
 
 fn is_taken(error: &Error) -> bool {

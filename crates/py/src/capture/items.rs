@@ -213,8 +213,8 @@ impl<'a> Walk<'a> {
             None => self.part == "output" && is_blank(self.call),
         };
         let stem = (self.saves && !is_blank).then(|| match self.path.as_str() {
-            "" => format!("{}.{}", self.call, self.part),
-            path => format!("{}.{}.{path}", self.call, self.part),
+            "" => [self.call, ".", self.part].concat(),
+            path => [self.call, ".", self.part, ".", path].concat(),
         });
         let describe = Describe {
             recorder: self.recorder,

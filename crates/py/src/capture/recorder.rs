@@ -9,6 +9,7 @@ use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use ulpscope_dump::writer::Fingerprint;
 
 use super::arriving::Started;
 use super::call::{Arguments, Begun, Kind};
@@ -356,10 +357,15 @@ impl Recorder {
         appended.map_err(|error| PyOSError::new_err(error.to_string()))
     }
 
-    /// Makes the file of a tensor and tells its name; nothing if the step is over.
+    /// Makes the file of a tensor, or a link to that of an equal one, and tells its name; nothing if the step is over.
     pub(super) fn save_tensor(&self, step: StepId, stem: &str, input: Input<'_>) -> PyResult<Option<String>> {
+        let fingerprint = input.looked_at(Fingerprint::of)?;
+        match self.append(step, |state| Ok(state.link(stem, &fingerprint)))? {
+            Some(None) => {}
+            linked_or_over => return Ok(linked_or_over.flatten()),
+        }
         let tensor = input.into_lone_tensor()?;
-        self.append(step, |state| Ok(state.save(stem, &tensor)))?
+        self.append(step, |state| Ok(state.save(stem, fingerprint, &tensor)))?
             .transpose()
             .map_err(|error| PyOSError::new_err(error.to_string()))
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ulpscope_dump::journal::JOURNAL_FILE;
-use ulpscope_dump::writer::{Journal, TensorFiles};
+use ulpscope_dump::writer::{Fingerprint, Journal, TensorFiles};
 use ulpscope_formats::json::push_text;
 use ulpscope_formats::{Error, Fault, Tensor};
 
@@ -205,10 +205,20 @@ impl State {
         }
     }
 
+    /// Gives the file of an equal tensor a further name, and tells it; nothing if there is no such file.
+    pub(super) fn link(&mut self, stem: &str, fingerprint: &Fingerprint) -> Option<String> {
+        self.step.as_mut()?.files.link(stem, fingerprint)
+    }
+
     /// Makes the file of a tensor and tells its name.
-    pub(super) fn save(&mut self, stem: &str, tensor: &Tensor) -> Result<String, Error> {
+    pub(super) fn save(
+        &mut self,
+        stem: &str,
+        fingerprint: Fingerprint,
+        tensor: &Tensor,
+    ) -> Result<String, Error> {
         let Some(step) = &mut self.step else { return Ok(String::new()) };
-        let result = step.files.save(stem, tensor);
+        let result = step.files.save(stem, fingerprint, tensor);
         if let Err(error) = &result
             && let Fault::Io(cause) = &error.fault
             && is_final(cause)

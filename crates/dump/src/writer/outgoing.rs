@@ -1,0 +1,92 @@
+//! The bytes of one tensor file on their way into it.
+//!
+//! An encoder hands them over in pieces: a head of some hundred bytes, the payload, a tail. A write call for each costs
+//! more than it need: the system keeps a file in groups of pages, each as large as the write and its place in the file
+//! allow, so that after a write that ends within a page the groups are small ones again. Small pieces therefore wait for
+//! what follows them, and a write ends where a group of pages may end. Blocks of a large file are promised
+//! beforehand, all at once instead of page by page.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+
+use super::promise::{none_is_fine, promised};
+
+/// Pieces that are shorter together wait; whole files below this size go out in one write.
+const MAX_WAITING: usize = 32 << 10;
+
+/// Where writes end: at a multiple of the first if there is one ahead, else of the second.
+const GROUP: u64 = 256 << 10;
+const PAGE: u64 = 4 << 10;
+
+/// A promise pays from this many bytes on.
+const MIN_PROMISE: usize = 512 << 10;
+
+/// A file that is being filled from its start.
+pub(super) struct Outgoing<'a> {
+    file: &'a File,
+    /// What comes before the next bytes, and is not in the file yet.
+    waiting: &'a mut Vec<u8>,
+    written: u64,
+    /// The length that the file has already.
+    length: u64,
+}
+
+impl<'a> Outgoing<'a> {
+    /// An empty file that will hold about `size` bytes. Small pieces wait in `memory`.
+    pub(super) fn new(file: &'a File, memory: &'a mut Vec<u8>, size: usize) -> io::Result<Outgoing<'a>> {
+        memory.clear();
+        let mut length = 0;
+        if size >= MIN_PROMISE {
+            match promised(file, 0, size) {
+                Ok(()) => length = size as u64,
+                Err(error) => none_is_fine(error)?,
+            }
+        }
+        Ok(Outgoing { file, waiting: memory, written: 0, length })
+    }
+
+    /// Writes what waits, and cuts off what was promised in excess.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.flush()?;
+        if self.length > self.written { self.file.set_len(self.written) } else { Ok(()) }
+    }
+
+    /// Of `count` bytes behind those that wait, how many go out now.
+    fn up_to_boundary(&self, count: usize) -> usize {
+        let start = self.written + self.waiting.len() as u64;
+        let end = start + count as u64;
+        let last = |step: u64| end / step * step;
+        let boundary = [last(GROUP), last(PAGE)].into_iter().find(|&boundary| boundary > start);
+        // Within `count`, as the boundary is not behind the end.
+        boundary.map_or(count, |boundary| (boundary - start) as usize)
+    }
+}
+
+impl Write for Outgoing<'_> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        if self.waiting.len() + data.len() < MAX_WAITING {
+            self.waiting.extend_from_slice(data);
+            return Ok(data.len());
+        }
+        let data = &data[..self.up_to_boundary(data.len())];
+        loop {
+            let count = self.file.write_vectored(&[IoSlice::new(self.waiting), IoSlice::new(data)])?;
+            if count == 0 && !data.is_empty() {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.written += count as u64;
+            let waited = self.waiting.len().min(count);
+            self.waiting.drain(..waited);
+            if self.waiting.is_empty() && (count > waited || data.is_empty()) {
+                return Ok(count - waited);
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_all(self.waiting)?;
+        self.written += self.waiting.len() as u64;
+        self.waiting.clear();
+        Ok(())
+    }
+}
