@@ -26,11 +26,11 @@ class CausalAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         query, key, value = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=-1))
-        turns = torch.index_select(self.turns, 0, torch.arange(x.shape[1]))
+        turns = torch.index_select(self.turns, 0, torch.arange(x.shape[1], device=x.device))
         query, key = rotated(query, turns), rotated(key, turns)
         scores = query @ key.transpose(-2, -1)
         scores = scores * (1 / self.scale) if self.other_formula else scores / self.scale
-        later = torch.triu(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool), diagonal=1)
+        later = torch.triu(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device), diagonal=1)
         weights = F.softmax(scores.masked_fill(later, float("-inf")), dim=-1)
         return cast(Tensor, self.out(join_heads(weights @ value)))
 

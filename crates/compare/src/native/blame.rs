@@ -151,7 +151,13 @@ impl Walk<'_> {
     }
 
     /// Blames the first of the calls without partner that one belongs to; who took of it inherits.
-    fn blame_lone(&mut self, lone: usize, number: usize, error: Apart, expected: Apart) -> Conclusion {
+    pub(super) fn blame_lone(
+        &mut self,
+        lone: usize,
+        number: usize,
+        error: Apart,
+        expected: Apart,
+    ) -> Conclusion {
         let first = self.regions.first[lone];
         // The first who took of it tells.
         if self.done[first].as_ref().is_none_or(|known| known.cause.is_none()) {
@@ -227,7 +233,7 @@ impl Walk<'_> {
         let own = 4.0 * extent.unit;
         let whole = known.whole.max(own);
         let peak = known.peak.max(own * (extent.largest / extent.rms()).max(1.0)).max(ELEMENT_SPREAD * whole);
-        Apart { whole, peak, drift: known.drift + shared_part(whole, extent.count) }
+        Apart { whole, peak, drift: known.drift + shared_part(extent, whole, own) }
     }
 
     /// Whether an error is as large as errors of this run may be, given what is expected.

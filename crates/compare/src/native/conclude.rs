@@ -19,7 +19,7 @@ use super::noise::Noise;
 use super::observed::{Observed, Seeing, Seen};
 use super::routes::Routes;
 use super::saved::of_saved;
-use super::siblings::Siblings;
+use super::siblings::{LEAST_ALLOWED, Siblings};
 use crate::verdict::Class;
 
 /// From this relative error on nothing is linear any more, and a call may do anything with it.
@@ -165,7 +165,15 @@ impl Walk<'_> {
             }
             return found(Class::DifferentProgram, Cause::Shape, number, 0.9);
         }
-        self.look_at_results(at, unit, known)
+        let concluded = self.look_at_results(at, unit, known);
+        // What nothing inside a module explains was done by whoever could not be compared.
+        let lone = self.flow.children[at].iter().copied().find(|&child| self.units[child].is_lone());
+        match (lone, concluded.cause, concluded.entry) {
+            (Some(lone), Some(Cause::Made), Some(entry)) => {
+                self.blame_lone(lone, entry, concluded.error, concluded.expected)
+            }
+            _ => concluded,
+        }
     }
 
     fn look_at_results(&self, at: usize, unit: &Observed, mut known: Conclusion) -> Conclusion {
@@ -211,7 +219,10 @@ impl Walk<'_> {
             let taken = self.taken(at);
             // Behind an error that is known, another has to stand out from it.
             let may_be_its = known.from.is_some() && taken > 0.0;
-            let stands_out = if may_be_its { times > 10.0 && taken < BEYOND_LINEAR } else { times > 1.0 };
+            let stands_out = match may_be_its {
+                true => times > 10.0 && taken < BEYOND_LINEAR,
+                false => times > 1.0 || self.is_gone(at, excess),
+            };
             if stands_out && !loose && self.follows_unlike(at) {
                 known.class = Class::NotComparable;
                 return known;
@@ -240,6 +251,15 @@ impl Walk<'_> {
             Class::Noise
         };
         known
+    }
+
+    /// Whether a result is gone that its arguments say is there: no noise makes zeros of all elements.
+    fn is_gone(&self, at: usize, excess: &Excess) -> bool {
+        let result = self.units[at].entries[excess.entry].numbers.as_ref();
+        excess.times.whole > LEAST_ALLOWED
+            && result.is_some_and(|result| result.is_gone)
+            && !self.flow.operations[at].may_hide()
+            && !self.expectations.taken(at).iter().any(|taken| taken.is_gone)
     }
 
     /// How an error came in at a call whose arguments do not explain it; `is_new` says that its results have little in

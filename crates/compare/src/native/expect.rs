@@ -17,10 +17,21 @@ use super::sensitivity::{Family, terms};
 /// Elements of an ordinary error lie within this many standard deviations: one in a thousand million does not.
 pub(super) const ELEMENT_SPREAD: f64 = 6.0;
 
-/// The part of a random error that all elements share. Rows or columns share theirs, so it is that of as many independent
-/// elements as the root of the count; and a second-order part of any error lies in the direction of the tensor itself.
-pub(super) fn shared_part(whole: f64, count: f64) -> f64 {
-    whole / count.max(1.0).sqrt().sqrt() + whole * whole
+/// Among fewer elements a random error may be much like a factor.
+const FEW_ELEMENTS: f64 = 64.0;
+
+/// The part of a random error that all elements share, of one that is expected to be `whole` and at least `own`. Rows or
+/// columns share theirs, so it is that of as many independent elements as the root of the count; and a second-order part of any
+/// error lies in the direction of the tensor itself. Where elements were compared, what they do not share was seen: if that is
+/// small, so is the share of it.
+pub(super) fn shared_part(of: &Extent, whole: f64, own: f64) -> f64 {
+    let seen = if of.by_elements && of.count >= FEW_ELEMENTS {
+        let (error, drift) = (of.relative(), of.drift);
+        (error * error - drift * drift).max(0.0).sqrt().max(own).min(whole)
+    } else {
+        whole
+    };
+    seen / of.count.max(1.0).sqrt().sqrt() + whole * whole
 }
 
 /// An error, or an expected one: of the whole tensor, of its worst element, and what all elements share. Relative to the
@@ -195,11 +206,8 @@ impl<'a> Expectations<'a> {
             + ELEMENT_SPREAD * inherited / spread
             + heard.peak * result.rms();
         let whole = ratio(whole, result.norm);
-        Apart {
-            whole,
-            peak: ratio(peak, result.rms()),
-            drift: drift.sqrt() + within.drift + shared_part(whole, result.count) + heard.drift,
-        }
+        let drift = drift.sqrt() + within.drift + shared_part(result, whole, own) + heard.drift;
+        Apart { whole, peak: ratio(peak, result.rms()), drift }
     }
 
     /// What statistics have shown on the way to a unit. Errors do not go away, but statistics may fail to show them, so

@@ -7,6 +7,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ulpscope_dump::{CallKind, Content, Entry, Role, TensorEntry};
+use ulpscope_tensor::DType;
 
 use super::measure::{Basis, Measured, Numbers, State};
 use super::rounding::{ACCUMULATOR, unit_roundoff};
@@ -102,6 +103,8 @@ pub(super) struct Extent {
     pub(super) mismatched: u64,
     /// Whether elements were compared, and not statistics.
     pub(super) by_elements: bool,
+    /// Whether it is nothing but zeros on one side only, and not for being too small for its dtype.
+    pub(super) is_gone: bool,
 }
 
 /// Where an entry came from.
@@ -292,7 +295,14 @@ fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Measured) -> Op
         nan: [nan(target, &measured.target), nan(golden, &measured.golden)],
         mismatched: 0,
         by_elements: measured.basis == Basis::Elements,
+        is_gone: false,
     };
+    if let (Some(one), Some(other)) = (target_norm, norm) {
+        // The smallest number of float16 is 6e-8.
+        let smallest = if extent.unit == unit_roundoff(DType::F16) { 1e-6 } else { 1e-36 };
+        let is_large = one.max(other) > smallest * count.sqrt() && one.max(other).is_finite();
+        extent.is_gone = (one == 0.0) != (other == 0.0) && is_large;
+    }
     if let Some(comparison) = &measured.comparison {
         let distances = &comparison.distances;
         let bad = &distances.non_finite;

@@ -208,6 +208,7 @@ mod tests {
             nan: [false; 2],
             mismatched: 0,
             by_elements: true,
+            is_gone: false,
         }
     }
 

@@ -20,21 +20,19 @@ const PRIOR_SPREAD: f64 = std::f64::consts::LN_2;
 /// How many calls the prior counts as, and then the run.
 const PRIOR_CALLS: f64 = 4.0;
 
-/// However alike the others are: no two computations are alike to better than a factor of 1.6.
+/// However alike the others are: no two computations are alike to better than a factor of 1.6. In healthy runs (bfloat16 against
+/// float32, split sums), nine kinds of calls in ten have less, and half of them a third of it: of few calls a smaller spread
+/// is not believed, as it may be chance, and there are many kinds for that to happen in.
 const LEAST_SPREAD: f64 = 0.47;
 
 /// However far off or scattered the others are: neither their middle nor their spread counts as more than a factor of 4.
 const MOST: f64 = 2.0 * std::f64::consts::LN_2;
 
 /// However near the others are to nothing: an expected error is itself known to no better than a factor of 3.
-const LEAST_ALLOWED: f64 = 3.0;
+pub(super) const LEAST_ALLOWED: f64 = 3.0;
 
 /// Among so many a single call does not count, and need not be left out.
 const MANY: usize = 64;
-
-/// From so many calls on the spread of a kind is known to a percent, and may be less than that of the run. Of a thousand it is
-/// known to four: held against it, three runs in a hundred would be accused.
-const TELLING: usize = 10_000;
 
 /// The spread of a normal distribution, in terms of its median deviation.
 const DEVIATION: f64 = 1.4826;
@@ -71,7 +69,7 @@ impl Siblings {
         all.sort_by(f64::total_cmp);
         let run = Ordinary::PRIOR.learn(&all);
         let many = kinds.iter().filter(|(_, logs)| logs.len() > MANY);
-        let known = many.map(|(kind, logs)| (*kind, run.learn_kind(logs))).collect();
+        let known = many.map(|(kind, logs)| (*kind, run.learn(logs))).collect();
         Siblings { kinds, known, run, far: quantile(ALARM / tests.max(1) as f64) }
     }
 
@@ -99,22 +97,12 @@ impl Siblings {
         if let Ok(at) = others.binary_search_by(|log| log.total_cmp(&own)) {
             others.remove(at);
         }
-        self.run.learn_kind(&others)
+        self.run.learn(&others)
     }
 }
 
 impl Ordinary {
     const PRIOR: Ordinary = Ordinary { middle: 0.0, spread: PRIOR_SPREAD };
-
-    /// Likewise among calls of one kind, if this is so in the run. That they are more alike than others is believed of many
-    /// only: the spread of few may be small by chance, and there are many kinds for that to happen in.
-    fn learn_kind(self, logs: &[f64]) -> Ordinary {
-        let mut kind = self.learn(logs);
-        if logs.len() < TELLING {
-            kind.spread = kind.spread.max(self.spread);
-        }
-        kind
-    }
 
     /// What is ordinary among calls, if this was before they were seen: of logarithms in order of size.
     fn learn(self, logs: &[f64]) -> Ordinary {
@@ -175,9 +163,11 @@ mod tests {
         })
     }
 
-    /// Calls of a run in which all is well: scattered as the prior says, the kinds in turn.
+    /// Calls of a run in which all is well, the kinds in turn: one kind scattered as the prior says, several as little as
+    /// is believed.
     fn healthy(seed: u64, calls: usize, kinds: u64) -> Vec<(u64, f64)> {
-        let excesses = normals(seed).map(|normal| libm::exp(PRIOR_SPREAD * normal));
+        let spread = if kinds == 1 { PRIOR_SPREAD } else { LEAST_SPREAD };
+        let excesses = normals(seed).map(|normal| libm::exp(spread * normal));
         (0..kinds).cycle().zip(excesses).take(calls).collect()
     }
 
@@ -222,13 +212,13 @@ mod tests {
         (0..500).filter(is_accused).count()
     }
 
-    /// As often as [`ALARM`] says, whether calls have many of their kind or few: 5 runs in 500 are expected to be accused,
-    /// and three standard deviations more are 11.
+    /// No more often than [`ALARM`] says, whether calls have many of their kind or few: 5 runs in 500 are expected to be
+    /// accused, and three standard deviations more are 11.
     #[test]
     fn a_healthy_run_is_hardly_ever_accused() {
         for (calls, kinds) in [(10_000, 1), (10_000, 10), (10_000, 100), (10_000, 1_000), (300, 10)] {
             let all = accused(calls, kinds, calls);
-            assert!((1..=11).contains(&all), "{calls} calls of {kinds} kinds: {all} in 500");
+            assert!(all <= 11, "{calls} calls of {kinds} kinds: {all} in 500");
         }
         // Held against what is rare among a hundred, ten thousand have a rare one nearly always.
         let few = accused(10_000, 1, 100);
@@ -245,7 +235,7 @@ mod tests {
         let logs = [0.5f64, 1.0, 2.0].map(libm::log);
         for own in [0.1, 1.5, 2.0, 40.0] {
             let siblings = with(own);
-            let (others, expected) = (siblings.others(1, own), siblings.run.learn_kind(&logs));
+            let (others, expected) = (siblings.others(1, own), siblings.run.learn(&logs));
             assert_eq!((others.middle, others.spread), (expected.middle, expected.spread), "{own}");
         }
     }

@@ -6,6 +6,7 @@ use ulpscope_report::{Cell, Emphasis, format_number};
 
 use super::columns::{CLASS, ENTRY, EXPECTED, GOLDEN_NAME, TARGET_NAME, VERDICT, WHY};
 use super::conclusion::{Cause, Conclusion};
+use super::expect::Apart;
 use super::measure::{Measured, State, statistics_apart};
 use super::observed::{Observed, Seeing, Seen};
 use crate::style::{Finding, FindingKind, Judged, Measure, Row, Side, Verdict};
@@ -213,25 +214,9 @@ impl Settling<'_> {
     fn words(&self, cause: Cause, seen: &str, judged: &Judged) -> String {
         let conclusion = self.conclusion;
         let (error, expected) = (conclusion.error, conclusion.expected);
-        let times = |part: f64, whole: f64| format_number(part / whole);
         match cause {
             Cause::Made | Cause::Argument => {
-                let as_a_whole = error.whole * expected.peak >= error.peak * expected.whole;
-                let excess = if error.whole == 0.0 {
-                    String::new()
-                } else if expected.whole == 0.0 || expected.peak == 0.0 {
-                    "its arguments agree".to_owned()
-                } else if as_a_whole {
-                    format!(
-                        "{} × what rounding and its arguments explain",
-                        times(error.whole, expected.whole)
-                    )
-                } else {
-                    format!(
-                        "its worst element is off {} × what rounding and its arguments explain",
-                        times(error.peak, expected.peak)
-                    )
-                };
+                let excess = if error.whole == 0.0 { String::new() } else { excess(error, expected) };
                 let excess = [excess, seen.to_owned()].into_iter().filter(|text| !text.is_empty());
                 let excess = excess.collect::<Vec<String>>().join(": ");
                 match self.other_arguments(judged) {
@@ -275,6 +260,21 @@ impl Settling<'_> {
             .collect();
         (!named.is_empty()).then(|| named.join(", "))
     }
+}
+
+/// How far an error is beyond what was expected, by what shows it best.
+fn excess(error: Apart, expected: Apart) -> String {
+    if expected.whole == 0.0 || expected.peak == 0.0 {
+        return "its arguments agree".to_owned();
+    }
+    let shown = [
+        (error.whole / expected.whole, ""),
+        (error.peak / expected.peak, "its worst element is off "),
+        (error.drift / expected.drift, "what all its elements share is off "),
+    ];
+    let (times, what) =
+        shown.into_iter().reduce(|most, one| if one.0 > most.0 { one } else { most }).unwrap_or_default();
+    format!("{what}{} × what rounding and its arguments explain", format_number(times))
 }
 
 /// Colour for a verdict.
