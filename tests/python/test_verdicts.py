@@ -222,3 +222,15 @@ def test_what_differs_without_effect_is_noted(tmp_path: Path) -> None:
         in notes
     )
     assert "Tensor.to.0.forward (torch.bfloat16 against torch.float32)" in notes
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_product_in_coarser_precision_is_recognised(tmp_path: Path, dtype: torch.dtype) -> None:
+    golden = captured(tmp_path / "golden", lambda: noisy().sigmoid())
+    with Wrong(torch.ops.aten.mm.default, lambda result: result.to(dtype).to(result.dtype)):
+        target = captured(tmp_path / "target", lambda: noisy().sigmoid())
+    compared = ulpscope.compare(target, golden)
+    name = "bfloat16" if dtype is torch.bfloat16 else "TF32 or float16"
+    assert [one.call for one in compared.divergences] == ["Tensor.__matmul__.0.forward"]
+    assert f"as much as if it were computed in {name}" in compared.divergences[0].why
+    assert "allow_tf32 = False" in compared.explain()

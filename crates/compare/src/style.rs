@@ -139,6 +139,8 @@ pub struct Finding {
     pub entry: String,
     /// The evidence, in words.
     pub why: String,
+    /// The precision that the error looks like, where it looks like one that is coarser than the dtype.
+    pub looks_like: Option<&'static str>,
     /// How sure this is, from 0 to 1.
     pub confidence: f64,
     /// How large the error is, where it was measured.

@@ -26,6 +26,7 @@ pub(super) fn next<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Dive
         FindingKind::OriginDiffers => origin(first, files),
         FindingKind::NonFiniteBornHere => non_finite(compared, rank, first),
         FindingKind::DifferentProgram => program(compared, rank, first),
+        FindingKind::DivergedHere if first.finding.looks_like.is_some() => precision(first),
         FindingKind::DivergedHere | FindingKind::FailedRule => match files {
             None => dump_tensors(rank, first),
             Some(_) if first.finding.confidence < SURE => vec![
@@ -247,6 +248,22 @@ fn between<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) 
         None => lines.push(show(compared, rank, first, Side::Target)),
     }
     lines
+}
+
+/// Has what was computed in a coarser precision computed in that of its dtype.
+fn precision(first: &Divergence) -> Vec<String> {
+    let where_from = match first.finding.looks_like {
+        Some("bfloat16") => "an autocast region, a cast, or a kernel that sums up in bfloat16",
+        _ => "TF32 of a GPU, an autocast region, or a cast",
+    };
+    vec![
+        format!(
+            "Look whether something computes this in less than its dtype: {where_from}. TF32 is turned off by"
+        ),
+        "  torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False".to_owned(),
+        "in the run that has it. If it is meant to be so, compare with a golden that does the same."
+            .to_owned(),
+    ]
 }
 
 /// Records the tensors of the module at fault, or of the call where its module is not known.

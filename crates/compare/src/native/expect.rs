@@ -17,6 +17,10 @@ use super::sensitivity::{Family, terms};
 /// Elements of an ordinary error lie within this many standard deviations: one in a thousand million does not.
 pub(super) const ELEMENT_SPREAD: f64 = 6.0;
 
+/// How many times the rounding of one operation a recurrent network has: a step has some 16 roundings in a row, gates and their
+/// functions, and remembers some four steps before. `√(16 · 4)`.
+const LOOP: f64 = 8.0;
+
 /// Among fewer elements a random error may be much like a factor.
 const FEW_ELEMENTS: f64 = 64.0;
 
@@ -198,7 +202,8 @@ impl<'a> Expectations<'a> {
         let unseen = if result.by_elements { 1.0 } else { 2.0 };
         let inherited = unseen * (inherited.sqrt() + within.whole * result.norm);
         let inherited_peak = inherited_peak.max(within.peak * result.rms());
-        let own = own_error(unit, length);
+        let loops = if self.flow.operations[at].is_loop { LOOP } else { 1.0 };
+        let own = loops * own_error(unit, length);
         let heard = self.noise.of(at, entry).allowed();
         let whole = own * natural + inherited + heard.whole * result.norm;
         let peak = own * result.largest.max(ELEMENT_SPREAD * natural / spread)

@@ -17,6 +17,8 @@ pub(super) struct Operation {
     pub(super) is_ranking: bool,
     /// Whether it draws random numbers.
     pub(super) is_draw: bool,
+    /// Whether it computes step after step, each from the one before.
+    pub(super) is_loop: bool,
     /// Whether it does the same to every element of lists.
     pub(super) is_foreach: bool,
     /// Whether it puts something else in the place of elements.
@@ -81,6 +83,7 @@ impl Operation {
             is_steep: matches!(step, "addcdiv" | "fused_adam" | "fused_adamw" | "fused_adagrad"),
             is_ranking: name.contains("sort") || name.contains("unique"),
             is_draw: DRAWS.contains(&name) && !is_backward,
+            is_loop: matches!(name, "lstm" | "gru" | "rnn_tanh" | "rnn_relu"),
             is_foreach: name.starts_with("foreach_"),
             is_cover: matches!(name, "masked_fill" | "where" | "masked_scatter" | "dropout"),
             added: match name {

@@ -31,6 +31,20 @@ pub(super) fn own_error(unit: f64, terms: f64) -> f64 {
     4.0 * unit + ACCUMULATOR.min(unit) * terms.max(1.0).sqrt()
 }
 
+/// The precision that an error of this relative size, spread over all elements, looks like.
+///
+/// Rounded to `p` bits behind the point, numbers whose sizes are spread evenly on a logarithmic scale are off by
+/// `0.735 · 2^-(p+1) / √3` in the root of the mean square; a product of two such factors, rounded itself, by up to `√3` of it.
+pub(super) fn looks_like(relative: f64) -> Option<&'static str> {
+    let precisions = [(1.0 / 2048.0, "TF32 or float16"), (1.0 / 256.0, "bfloat16")];
+    let root = 3f64.sqrt();
+    let is_like = |unit: f64| {
+        let rounded = 0.735 * unit / root;
+        (rounded / 1.25..=rounded * root * 1.25).contains(&relative)
+    };
+    precisions.into_iter().find(|(unit, _)| is_like(*unit)).map(|(_, name)| name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,5 +111,31 @@ mod tests {
                 assert!(larger <= 0.01, "{terms} terms about {middle}: {larger} of them are larger");
             }
         }
+    }
+
+    /// Products of factors that are rounded, or not, and are rounded themselves, or not.
+    #[test]
+    fn rounded_products_look_like_their_precision() {
+        let round = |value: f64, bits: i32| {
+            (value * libm::exp2(f64::from(bits))).round() / libm::exp2(f64::from(bits))
+        };
+        for (bits, name) in [(10, "TF32 or float16"), (7, "bfloat16")] {
+            for (factors, result) in [(true, false), (false, true), (true, true)] {
+                let (mut errors, mut squares) = (0.0, 0.0);
+                for (one, other) in uniform(5).zip(uniform(6)).take(10_000) {
+                    // From 1 to 2, spread evenly on a logarithmic scale.
+                    let [one, other] = [one, other].map(|power| libm::exp2(f64::from(power)));
+                    let [a, b] =
+                        [one, other].map(|factor| if factors { round(factor, bits) } else { factor });
+                    // Products from 2 to 4 have one bit less behind the point.
+                    let last = if a * b >= 2.0 { bits - 1 } else { bits };
+                    let product = if result { round(a * b, last) } else { a * b };
+                    errors += (product - one * other).powi(2);
+                    squares += (one * other).powi(2);
+                }
+                assert_eq!(looks_like((errors / squares).sqrt()), Some(name), "{bits} {factors} {result}");
+            }
+        }
+        assert_eq!([1e-6, 1e-2, 0.5].map(looks_like), [None; 3]);
     }
 }

@@ -9,6 +9,7 @@ use super::conclusion::{Cause, Conclusion};
 use super::expect::Apart;
 use super::measure::{Measured, State, statistics_apart};
 use super::observed::{Observed, Seeing, Seen};
+use super::rounding::{ACCUMULATOR, looks_like};
 use crate::style::{Finding, FindingKind, Judged, Measure, Row, Side, Verdict};
 use crate::verdict::Class;
 
@@ -183,7 +184,11 @@ impl Settling<'_> {
         let target_name = cell(TARGET_NAME);
         let entry = [target_name, cell(GOLDEN_NAME), self.name.clone()];
         let entry = entry.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
-        let why = self.words(cause, &seen, judged);
+        let mut why = self.words(cause, &seen, judged);
+        let looks_like = self.looks_like().filter(|_| cause == Cause::Made);
+        if let Some(precision) = looks_like {
+            why = format!("{why}; as much as if it were computed in {precision}");
+        }
         Finding {
             row,
             kind: match conclusion.class {
@@ -194,6 +199,7 @@ impl Settling<'_> {
             },
             entry,
             why,
+            looks_like,
             confidence: conclusion.confidence * self.trust(),
             measure: (conclusion.error.whole > 0.0).then_some(Measure {
                 error: conclusion.error.whole,
@@ -203,6 +209,16 @@ impl Settling<'_> {
             downstream: 0,
             in_backward: matches!(self.observed.kind, CallKind::Backward | CallKind::ParametersGrad),
         }
+    }
+
+    /// The precision that the error looks like: one of all elements alike, of a dtype that is finer.
+    fn looks_like(&self) -> Option<&'static str> {
+        let (error, expected) = (self.conclusion.error, self.conclusion.expected);
+        let extent = self.observed.entries[self.conclusion.entry?].numbers.as_ref()?;
+        let is_even = error.drift < error.whole / 4.0
+            && error.peak * expected.whole <= 2.0 * error.whole * expected.peak;
+        let is_fine = extent.by_elements && extent.unit <= ACCUMULATOR;
+        if is_even && is_fine { looks_like(error.whole) } else { None }
     }
 
     /// What the dump does not hold cannot make one sure.
