@@ -57,6 +57,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True)
+def small_numbers() -> None:
+    """Code that torch 2.1 compiles leaves the processor flushing small numbers to zero for good."""
+    torch.set_flush_denormal(False)
+
+
 @functools.cache
 def alone(name: str) -> dict[str, Any]:
     """A program without capture. The first run is thrown away: torch loads and caches things in it."""

@@ -97,3 +97,10 @@ def test_a_healthy_pair_is_said_to_agree(tmp_path: Path) -> None:
     assert text == (
         "What broke:\n  Nothing. The two runs agree.\nCompared:\n  7 calls; no difference was seen in them.\n"
     )
+
+
+def test_a_checkpoint_that_differs_is_no_random_draw(tmp_path: Path) -> None:
+    torch.save({"w": torch.ones(8)}, tmp_path / "target.pt")
+    torch.save({"w": torch.full((8,), 1.5)}, tmp_path / "golden.pt")
+    text = ulpscope.compare(tmp_path / "target.pt", tmp_path / "golden.pt").explain()
+    assert "random" not in text.split("Next:")[0]

@@ -2,11 +2,13 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import ulpscope
 
@@ -191,6 +193,124 @@ def test_another_program_is_named(golden: tuple[Path, str], way: str, tmp_path: 
     assert found[0].call == call
     assert found[0].kind == "different program"
     assert why in found[0].why
+
+
+class Changed(TorchDispatchMode):
+    """A kernel that is off by a factor."""
+
+    def __init__(self, operator: Any, factor: float) -> None:
+        super().__init__()
+        self._operator, self._factor = operator, factor
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        return result.mul(self._factor) if func is self._operator else result
+
+
+def products(path: Path, is_target: bool, operator: Any = None, factor: float = 1.0) -> Path:
+    """Products of two projections, scaled before or after."""
+    torch.manual_seed(0)
+    one, other, x = torch.randn(3, 24, 24).unbind()
+    with Changed(operator, factor), ulpscope.capture(path, level="L1", task="tensor"):
+        query, key = torch.tanh(x @ one), torch.tanh(x @ other)
+        for _ in range(4):
+            scores = (query * 0.3) @ key.t() if is_target else (query @ key.t()) * 0.3
+            query = torch.sin(scores)
+        torch.square(query).sum()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("operator", "factor", "calls"),
+    [
+        (None, 1.0, []),
+        # Right behind a route, and at its beginning.
+        (torch.ops.aten.sin.default, 1.01, ["Torch.sin.0.forward"]),
+        (torch.ops.aten.sin.default, 1.5, ["Torch.sin.0.forward"]),
+        (torch.ops.aten.tanh.default, 1.01, ["Torch.tanh.0.forward", "Torch.tanh.1.forward"]),
+    ],
+)
+def test_a_fault_beside_a_route_is_named(
+    operator: Any, factor: float, calls: list[str], tmp_path: Path
+) -> None:
+    golden = products(tmp_path / "golden", is_target=False)
+    target = products(tmp_path / "target", True, operator, factor)
+    found = [one.call for one in ulpscope.compare(target, golden).divergences]
+    assert found[: len(calls)] == calls
+    assert len(found) <= len(calls) + 3
+
+
+def branches(path: Path, count: int, factor: float | None, last: Any) -> Path:
+    """Many branches that are put together, each with a factor or not."""
+    torch.manual_seed(0)
+    parts = torch.randn(count, 8, 8).unbind()
+    with ulpscope.capture(path, level="L1", task="tensor"):
+        made = [last(torch.tanh(part if factor is None else part * factor)) for part in parts]
+        torch.cat(made).square().mean()
+    return path
+
+
+@pytest.mark.parametrize("count", [2, 300])
+def test_wrong_branches_do_not_vouch_for_each_other(count: int, tmp_path: Path) -> None:
+    golden = branches(tmp_path / "golden", count, None, torch.sigmoid)
+    compared = ulpscope.compare(branches(tmp_path / "target", count, 1.3, torch.sigmoid), golden)
+    assert compared.divergences[0].call == "Tensor.__mul__.0.forward"
+    assert compared.agreement == "differ"
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        lambda x: torch.maximum(x, torch.full_like(x, 2.0)),
+        lambda x: x.clip(2.0, 3.0),
+        lambda x: x.clamp_min(2.0),
+        lambda x: x.clamp(2.0, 3.0),
+        lambda x: F.relu(x - 2),
+        lambda x: torch.round(x / 9),
+    ],
+    ids=["maximum", "clip", "clamp_min", "clamp", "relu", "round"],
+)
+def test_what_hides_an_error_proves_nothing(hide: Any, tmp_path: Path) -> None:
+    golden = branches(tmp_path / "golden", 2, None, hide)
+    found = ulpscope.compare(branches(tmp_path / "target", 2, 1.3, hide), golden).divergences
+    assert found[0].call == "Tensor.__mul__.0.forward"
+
+
+def heads(x: Tensor) -> Tensor:
+    return x.view(4, 12, 4, 8).transpose(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("target", "golden", "call"),
+    [
+        (
+            lambda x: heads(x).reshape(4, 12, 32),
+            lambda x: heads(x).transpose(1, 2).reshape(4, 12, 32),
+            "Tensor.reshape.0.forward",
+        ),
+        (
+            lambda x: x / x.std(1, keepdim=True),
+            lambda x: x / x.std(-1, keepdim=True),
+            "Tensor.std.0.forward",
+        ),
+        (
+            lambda x: torch.cat([F.silu(x[..., 16:]) * x[..., :16]] * 2, -1),
+            lambda x: torch.cat([F.silu(x[..., :16]) * x[..., 16:]] * 2, -1),
+            "Tensor.__getitem__.0.forward",
+        ),
+    ],
+    ids=["transpose forgotten", "wrong dimension", "halves swapped"],
+)
+def test_other_shapes_hide_nothing(target: Any, golden: Any, call: str, tmp_path: Path) -> None:
+    def run(name: str, inner: Any) -> Path:
+        torch.manual_seed(0)
+        before, after, x = nn.Linear(32, 32), nn.Linear(32, 32), torch.randn(4, 12, 32)
+        with ulpscope.capture(tmp_path / name, level="mix", task="tensor"):
+            after(inner(before(x))).square().mean().backward()
+        return tmp_path / name
+
+    found = ulpscope.compare(run("target", target), run("golden", golden)).divergences
+    assert (found[0].call, found[0].kind) == (call, "different program")
 
 
 def test_where_two_ways_part_and_meet_is_said(tmp_path: Path) -> None:

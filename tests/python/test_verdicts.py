@@ -233,4 +233,63 @@ def test_a_product_in_coarser_precision_is_recognised(tmp_path: Path, dtype: tor
     name = "bfloat16" if dtype is torch.bfloat16 else "TF32 or float16"
     assert [one.call for one in compared.divergences] == ["Tensor.__matmul__.0.forward"]
     assert f"as much as if it were computed in {name}" in compared.divergences[0].why
-    assert "allow_tf32 = False" in compared.explain()
+    assert ("allow_tf32 = False" in compared.explain()) == (dtype is torch.float16)
+
+
+def trained_on(path: Path, steps: list[Tensor], betas: tuple[float, float] = (0.9, 0.999)) -> Path:
+    torch.manual_seed(0)
+    model = nn.Linear(8, 8)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01, betas)
+    with ulpscope.capture(path, model=model, level="mix", task="tensor") as capture:
+        for x in steps:
+            model(x).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            capture.step()
+    return path
+
+
+def test_later_steps_are_judged(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    steps = list(torch.randn(3, 16, 8).unbind())
+    golden = trained_on(tmp_path / "golden", steps)
+    other = trained_on(tmp_path / "other", [steps[0], steps[1] * 1.02, steps[2]])
+    found = ulpscope.compare(other, golden).divergences
+    assert (found[0].call, found[0].kind) == ("Functional.linear.0.forward", "origin differs")
+    assert found[0].entry == "Functional.linear.0.forward.input.0"
+    # Corrected for its beginning, the first step is the same; what is kept of it is not.
+    for betas in ((0.5, 0.999), (0.9, 0.5)):
+        target = trained_on(tmp_path / f"betas{betas[0]}", steps, betas)
+        assert ulpscope.compare(target, golden).divergences[0].kind == "different program"
+
+
+def test_weights_that_all_differ_are_other_weights(tmp_path: Path) -> None:
+    def run(name: str, change: Callable[[Tensor], Tensor]) -> Path:
+        torch.manual_seed(0)
+        model, x = nn.Sequential(*[nn.Linear(32, 32) for _ in range(4)]), torch.randn(8, 32)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(change(parameter))
+        with ulpscope.capture(tmp_path / name, model=model, level="mix", task="tensor"):
+            model(x).square().mean().backward()
+        return tmp_path / name
+
+    golden = run("golden", lambda parameter: parameter)
+    found = ulpscope.compare(run("target", lambda parameter: parameter * 1.01), golden).divergences
+    assert (found[0].kind, found[0].entry) == ("origin differs", "Functional.linear.0.forward.input.1")
+    # Out of a checkpoint of half the size.
+    assert ulpscope.compare(run("stored", lambda parameter: parameter.bfloat16().float()), golden).ok
+
+
+def test_modules_alone_agree_in_another_precision(tmp_path: Path) -> None:
+    """What happens between modules is not recorded at L0."""
+
+    def run(name: str, dtype: torch.dtype) -> Path:
+        torch.manual_seed(0)
+        before, after, x = nn.Linear(32, 32), nn.Linear(32, 32), torch.randn(4, 12, 32)
+        model = nn.ModuleList([before, after]).to(dtype)
+        with ulpscope.capture(tmp_path / name, model=model, level="L0", task="tensor"):
+            after(F.gelu(before(x.to(dtype)))).square().mean().backward()
+        return tmp_path / name
+
+    assert ulpscope.compare(run("target", torch.float64), run("golden", torch.float32)).divergences == []

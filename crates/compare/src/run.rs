@@ -417,6 +417,7 @@ fn divergence_at(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Ra
             kind: FindingKind::FailedRule,
             entry: row.to_owned(),
             why: "the first row that fails by the rule of this style".to_owned(),
+            is_drawn: false,
             looks_like: None,
             confidence: 0.0,
             measure: None,

@@ -139,6 +139,8 @@ pub struct Finding {
     pub entry: String,
     /// The evidence, in words.
     pub why: String,
+    /// Whether random numbers are other ones.
+    pub is_drawn: bool,
     /// The precision that the error looks like, where it looks like one that is coarser than the dtype.
     pub looks_like: Option<&'static str>,
     /// How sure this is, from 0 to 1.

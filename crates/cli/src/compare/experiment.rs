@@ -120,27 +120,21 @@ pub(super) fn origin_words(first: &Divergence) -> String {
 }
 
 fn trained<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<String> {
-    let was_compared = compared.ranks.iter().any(|other| other.step < rank.step && other.step.is_some());
-    if was_compared {
-        let mut lines = vec![
-            "The steps that were compared before are listed above or agree. Record what happens between them and this \
-             step, the optimizer and whatever else writes into it:"
-                .to_owned(),
-        ];
-        lines.push(format!(
-            "  ulpscope run --dump-path NEW_DUMP --level L2 --task tensor{} -- YOUR_SCRIPT.py",
-            rank.step.map(|step| format!(" --step {}", step - 1)).unwrap_or_default()
-        ));
-        return lines;
-    }
-    let mut lines = vec!["Dump the steps before on both sides, and compare these:".to_owned()];
-    let last = rank.step.unwrap_or(1) - 1;
-    let steps = if last == 0 { "0".to_owned() } else { format!("0-{last}") };
+    let this = rank.step.unwrap_or_default();
+    let before = compared.ranks.iter().filter(|other| other.target == rank.target);
+    // What was compared before agrees, or is listed.
+    let begin = before.filter_map(|other| other.step).filter(|&step| step < this).max().unwrap_or_default();
+    let last = this.saturating_sub(1);
+    let steps = if begin >= last { last.to_string() } else { format!("{begin}-{last}") };
+    let mut lines =
+        vec!["Record what happens before this step on both sides, and compare these dumps:".to_owned()];
     lines.push(format!(
         "  ulpscope run --dump-path NEW_DUMP --level mix --task tensor --step {steps} -- YOUR_SCRIPT.py"
     ));
     if let Some((_, name)) = first.exhibit.source.as_deref().and_then(origin_of) {
-        lines.push(format!("If they agree, look at what writes into {name}: the optimizer, a schedule, a checkpoint that is loaded."));
+        lines.push(format!(
+            "If they agree, look at what writes into {name}: the optimizer, a schedule, a checkpoint that is loaded."
+        ));
     }
     lines
 }
@@ -168,7 +162,7 @@ fn origin(first: &Divergence, files: Option<(&Path, &Path)>) -> Vec<String> {
             "  ulpscope.seed_all(seed=1234)".to_owned(),
         ],
     };
-    if let Some((target, golden)) = files.filter(|_| first.exhibit.is_taken) {
+    if let Some((target, golden)) = files.filter(|_| !first.finding.is_drawn) {
         lines.insert(0, format!("  ulpscope diff {} {}", quoted(target), quoted(golden)));
         lines.insert(0, "See which elements are other ones:".to_owned());
     }
@@ -252,17 +246,17 @@ fn between<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) 
 
 /// Has what was computed in a coarser precision computed in that of its dtype.
 fn precision(first: &Divergence) -> Vec<String> {
-    let where_from = match first.finding.looks_like {
-        Some("bfloat16") => "an autocast region, a cast, or a kernel that sums up in bfloat16",
-        _ => "TF32 of a GPU, an autocast region, or a cast",
-    };
+    let end = "If it is meant to be so, compare with a golden that does the same.";
+    if first.finding.looks_like == Some("bfloat16") {
+        return vec![format!(
+            "Look whether something computes this in bfloat16: an autocast region, a cast, a kernel that sums up in it. {end}"
+        )];
+    }
     vec![
-        format!(
-            "Look whether something computes this in less than its dtype: {where_from}. TF32 is turned off by"
-        ),
-        "  torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False".to_owned(),
-        "in the run that has it. If it is meant to be so, compare with a golden that does the same."
+        "Look whether something computes this in less than its dtype: an autocast region, a cast, or TF32, which is turned off by"
             .to_owned(),
+        "  torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False".to_owned(),
+        format!("in the run that has it. {end}"),
     ]
 }
 

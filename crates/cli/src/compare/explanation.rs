@@ -158,9 +158,11 @@ fn compared_words(classes: &ClassCounts) -> String {
     let (equal, noise) = (classes.of(Class::Equal), classes.of(Class::Noise));
     match (equal, noise) {
         (equal, 0) => format!("{}; no difference was seen in them.", calls(equal)),
-        (0, noise) => format!("{}, as far apart as rounding explains.", calls(noise)),
+        (0, noise) => {
+            format!("{}, no further apart than rounding and their arguments explain.", calls(noise))
+        }
         (equal, noise) => format!(
-            "{}: no difference was seen in {equal}, {noise} are as far apart as rounding explains.",
+            "{}: no difference was seen in {equal}; {noise} no further apart than rounding and their arguments explain.",
             calls(equal + noise)
         ),
     }
@@ -184,7 +186,7 @@ fn what(step: Option<u64>, first: &Divergence) -> Vec<String> {
         FindingKind::DivergedHere => vec![format!(
             "{call} gives another result in the target than in the golden, though what it works on agrees."
         )],
-        FindingKind::OriginDiffers if !exhibit.is_taken => {
+        FindingKind::OriginDiffers if finding.is_drawn => {
             vec![format!("The random numbers that {call} draws are not the same in the two runs.")]
         }
         FindingKind::OriginDiffers => {
@@ -235,7 +237,7 @@ fn size(first: &Divergence) -> Vec<String> {
     let mut lines = vec![format!("{}.", first.finding.why)];
     if let Some(measure) = first.finding.measure {
         let (error, floor) = (short(measure.error), short(measure.floor));
-        if first.finding.kind == FindingKind::OriginDiffers && !first.exhibit.is_taken {
+        if first.finding.is_drawn {
             return lines;
         }
         if first.finding.kind == FindingKind::OriginDiffers {

@@ -3,7 +3,7 @@
 
 use ulpscope_dump::CallKind;
 
-use super::conclude::Walk;
+use super::conclude::{Walk, argument_differs};
 use super::conclusion::{Cause, Conclusion, found};
 use super::expect::{Apart, ELEMENT_SPREAD, Expectations, shared_part};
 use super::flow::Flow;
@@ -14,6 +14,10 @@ use crate::verdict::Class;
 
 /// Origins that all differ by more than this are other origins, not the same after some noisy steps.
 const OTHER_ORIGINS: f64 = 1e-2;
+
+/// Origins of a first step that all differ by more than one rounding to bfloat16 are other origins, not the same out of a
+/// checkpoint of coarser dtype.
+const STORED: f64 = 1.0 / 256.0;
 
 /// Results of earlier steps that are further apart than so many times what nine in ten are stand out.
 const STANDS_OUT: f64 = 64.0;
@@ -29,19 +33,21 @@ pub(super) struct Origins {
 
 impl Origins {
     pub(super) fn of(units: &[Observed], has_trained: bool) -> Origins {
-        let origins = units.iter().flat_map(|unit| &unit.entries).filter(|entry| is_origin(entry));
-        let origins: Vec<&Extent> = origins.filter_map(|entry| entry.numbers.as_ref()).collect();
-        let sorted = |of: &dyn Fn(&Extent) -> f64| {
-            let mut all: Vec<f64> = origins.iter().map(|extent| of(extent)).collect();
-            all.sort_by(f64::total_cmp);
-            all
+        let origins = || units.iter().flat_map(|unit| &unit.entries).filter(|entry| is_origin(entry));
+        // Of what was trained, parameters and buffers are the measure, and not an input that may be wrong.
+        let kept = origins().filter(|entry| entry.sources == [Source::Origin; 2]);
+        let kept: Vec<&Extent> = kept.filter_map(|entry| entry.numbers.as_ref()).collect();
+        let all: Vec<&Extent> = origins().filter_map(|entry| entry.numbers.as_ref()).collect();
+        let at = |tenth: usize, of: &[&Extent], size: &dyn Fn(&Extent) -> f64| {
+            let mut sorted: Vec<f64> = of.iter().map(|extent| size(extent)).collect();
+            sorted.sort_by(f64::total_cmp);
+            sorted.get(sorted.len() * tenth / 10).copied().unwrap_or(0.0)
         };
-        let at =
-            |sorted: Vec<f64>, tenth: usize| sorted.get(sorted.len() * tenth / 10).copied().unwrap_or(0.0);
-        let median = at(sorted(&Extent::relative), 5);
+        let median = at(5, &all, &Extent::relative);
         let per_element = |extent: &Extent| extent.error / extent.count.max(1.0).sqrt();
-        let trained = has_trained.then(|| (at(sorted(&Extent::rms), 5), at(sorted(&per_element), 9)));
-        Origins { ordinary: if median > OTHER_ORIGINS { 0.0 } else { median }, trained }
+        let trained = has_trained.then(|| (at(5, &kept, &Extent::rms), at(9, &kept, &per_element)));
+        let most = if has_trained { OTHER_ORIGINS } else { STORED };
+        Origins { ordinary: if median > most { 0.0 } else { median }, trained }
     }
 
     /// Whether an origin is as near as the others are, as its dtype lets it be, or as it is in a second golden run.
@@ -81,7 +87,13 @@ impl Walk<'_> {
         if self.routes.meet_at(at) {
             return None;
         }
-        arguments.filter(|(_, entry)| differs(entry)).find_map(|(number, entry)| match entry.sources {
+        // What lies on another route is no other for being made there.
+        let is_on_route = |entry: &Seen| {
+            self.flow.makers(entry).into_iter().flatten().any(|maker| self.routes.is_on(maker))
+        };
+        let mut arguments: Vec<(usize, &Seen)> =
+            arguments.filter(|(_, entry)| differs(entry) && !is_on_route(entry)).collect();
+        arguments.drain(..).find_map(|(number, entry)| match entry.sources {
             [Source::Origin | Source::Outside, Source::Origin | Source::Outside] => {
                 self.of_origin(at, number, entry)
             }
@@ -137,9 +149,12 @@ impl Walk<'_> {
         if !is_broken_here && self.is_explained(error, brought) {
             return None;
         }
-        let lone = makers.into_iter().flatten().find(|&maker| self.units[maker].is_lone());
+        let lone = makers.into_iter().flatten().find(|&maker| self.regions.is_part(maker));
+        if lone.is_some_and(|part| self.regions.is_excused[part]) {
+            return None;
+        }
         let mut conclusion = match (lone, makers) {
-            (Some(lone), _) => return Some(self.blame_lone(lone, number, error, brought)),
+            (Some(lone), _) => return Some(self.blame_region(lone, number, error, brought)),
             (None, [Some(one), Some(other)]) if one != other => {
                 found(Class::DifferentProgram, Cause::Wiring, number, 0.8)
             }
@@ -150,21 +165,25 @@ impl Walk<'_> {
         Some(conclusion)
     }
 
-    /// Blames the first of the calls without partner that one belongs to; who took of it inherits.
-    pub(super) fn blame_lone(
+    /// Blames the first of the calls that cannot be held against each other, which one belongs to; who took of it inherits.
+    pub(super) fn blame_region(
         &mut self,
-        lone: usize,
+        part: usize,
         number: usize,
         error: Apart,
         expected: Apart,
     ) -> Conclusion {
-        let first = self.regions.first[lone];
+        let first = self.regions.first[part];
         // The first who took of it tells.
         if self.done[first].as_ref().is_none_or(|known| known.cause.is_none()) {
-            let blamed = found(Class::DifferentProgram, Cause::Lone, 0, 0.8);
+            let cause = match &self.units[first] {
+                unit if unit.is_lone() => Cause::Lone,
+                unit if argument_differs(unit) => Cause::Argument,
+                _ => Cause::Shape,
+            };
+            let blamed = found(Class::DifferentProgram, cause, 0, 0.8);
             self.done[first] = Some(Conclusion { entry: None, error, expected, ..blamed });
         }
-        self.first_cause = self.first_cause.or(Some(first));
         Conclusion { from: Some(first), entry: Some(number), ..Conclusion::of(Class::Inherited) }
     }
 
@@ -174,6 +193,11 @@ impl Walk<'_> {
         let forward = self.flow.forward[at]?;
         let takers = self.flow.takers[forward].iter().map(|&(taker, _)| taker as usize);
         let takers: Vec<usize> = takers.filter(|&taker| !self.flow.is_composite(taker)).collect();
+        let is_back_on_route =
+            |taker: usize| self.flow.backward[taker].is_some_and(|back| self.routes.is_on(back));
+        if takers.iter().any(|&taker| is_back_on_route(taker)) {
+            return None;
+        }
         let mut lone = takers.iter().filter(|&&taker| self.units[taker].is_lone());
         let lone = lone.find_map(|&taker| self.flow.backward[taker]);
         let heard = self.noise.of(at, number).allowed();
@@ -200,7 +224,7 @@ impl Walk<'_> {
             return None;
         }
         if let Some(lone) = lone {
-            return Some(self.blame_lone(lone, number, error, brought));
+            return Some(self.blame_region(lone, number, error, brought));
         }
         let between = found(Class::DivergedHere, Cause::Between, number, 0.6);
         Some(Conclusion { error, expected: brought, ..between })
@@ -247,12 +271,18 @@ impl Walk<'_> {
     }
 }
 
-/// Calls without partner that follow one another: what goes into them, and where they begin.
+/// Calls that follow one another and cannot be held against a partner, as they have none or one that works on other shapes:
+/// what goes into them, and where they begin.
 pub(super) struct Regions {
-    /// The largest relative errors that come out of a unit; of one without partner, that go into its region.
+    /// The largest relative errors that come out of a unit; of one of these, that go into its region.
     brought: Vec<Apart>,
     /// The first call of the region, in the target if it has any there.
     first: Vec<usize>,
+    is_part: Vec<bool>,
+    /// The last unit on the way to each at which the programs may part: one of these, or one with another plain argument.
+    last_parting: Vec<Option<usize>>,
+    /// Whether a region has other shapes for having been given them, or by decisions that fell otherwise.
+    is_excused: Vec<bool>,
 }
 
 impl Regions {
@@ -261,11 +291,34 @@ impl Regions {
         self.brought[at]
     }
 
+    /// Whether a unit cannot be held against a partner.
+    pub(super) fn is_part(&self, at: usize) -> bool {
+        self.is_part[at]
+    }
+
+    /// Whether the programs may part on the way to a unit, at another unit or a later one.
+    pub(super) fn may_part_from(&self, at: usize, from: usize) -> bool {
+        self.last_parting[at].is_some_and(|parting| parting >= from)
+    }
+
     pub(super) fn of(units: &[Observed], flow: &Flow, expectations: &Expectations<'_>) -> Regions {
-        let mut regions =
-            Regions { brought: Vec::with_capacity(units.len()), first: (0..units.len()).collect() };
+        let is_unlike = |unit: &Observed| {
+            unit.entries.iter().any(|entry| entry.is_tensor && entry.state == Seeing::Unlike)
+        };
+        let is_part = |at: usize| units[at].is_lone() || is_unlike(&units[at]) && !flow.is_composite(at);
+        let mut regions = Regions {
+            brought: Vec::with_capacity(units.len()),
+            first: (0..units.len()).collect(),
+            is_part: (0..units.len()).map(is_part).collect(),
+            last_parting: Vec::with_capacity(units.len()),
+            is_excused: units.iter().map(is_given_other).collect(),
+        };
         for (at, unit) in units.iter().enumerate() {
-            if !unit.is_lone() {
+            let parts = regions.is_part[at] || argument_differs(unit);
+            let before = flow.upstream(at, unit).into_iter().filter(|&before| before < at);
+            let before = before.filter_map(|before| regions.last_parting[before]).max();
+            regions.last_parting.push(if parts { Some(at) } else { before });
+            if !regions.is_part[at] {
                 let results = expectations.results(at).map(|(_, extent)| Apart::relative(extent));
                 regions.brought.push(results.fold(expectations.inside(at), Apart::max));
                 continue;
@@ -276,7 +329,8 @@ impl Regions {
             // Only a damaged dump has makers that come later.
             for maker in makers.flatten().filter(|&maker| maker < at) {
                 brought = brought.max(regions.brought[maker]);
-                if units[maker].is_lone() {
+                if regions.is_part[maker] {
+                    regions.is_excused[at] |= regions.is_excused[maker];
                     let first = [regions.first[at], regions.first[maker]];
                     regions.first[at] = match first.map(|first| units[first].target.is_none()) {
                         [false, true] => first[0],
@@ -289,4 +343,12 @@ impl Regions {
         }
         regions
     }
+}
+
+/// Whether a unit takes what has another shape from the start, or exact values that are other ones.
+fn is_given_other(unit: &Observed) -> bool {
+    let is_outside =
+        |entry: &Seen| entry.sources.iter().all(|source| matches!(source, Source::Origin | Source::Outside));
+    let mut taken = unit.entries.iter().filter(|entry| entry.is_taken() && entry.is_tensor);
+    taken.any(|entry| entry.state == Seeing::Differs || entry.state == Seeing::Unlike && is_outside(entry))
 }

@@ -55,18 +55,14 @@ pub(super) fn conclude(
         origins: Origins::of(units, has_trained),
         regions: Regions::of(units, flow, &expectations),
         routes: Routes::default(),
-        done: Vec::new(),
+        done: vec![None; units.len()],
         expectations: &expectations,
         excesses: &excesses,
         so_far: Apart::default(),
+        at: 0,
         first_cause: None,
     };
     walk.conclude_all();
-    // What seemed a cause may be the begin of another route to the same results, and hide what lies behind.
-    while let Some(routes) = walk.new_routes() {
-        walk.routes = routes;
-        walk.conclude_all();
-    }
     let none = || Conclusion::of(Class::NotComparable);
     let conclusions = walk.done.into_iter().map(|done| done.unwrap_or_else(none)).collect();
     (conclusions, walk.routes)
@@ -86,6 +82,8 @@ pub(super) struct Walk<'a> {
     pub(super) done: Vec<Option<Conclusion>>,
     pub(super) expectations: &'a Expectations<'a>,
     pub(super) excesses: &'a [Vec<Excess>],
+    /// The unit that is being concluded.
+    pub(super) at: usize,
     /// The first unit that introduced an error.
     pub(super) first_cause: Option<usize>,
     /// The largest relative errors of results up to here.
@@ -94,33 +92,51 @@ pub(super) struct Walk<'a> {
 
 impl Walk<'_> {
     fn conclude_all(&mut self) {
-        self.done = vec![None; self.units.len()];
-        self.so_far = Apart::default();
-        self.first_cause = None;
         for &at in &self.flow.order {
-            let conclusion = self.conclude(at);
+            self.at = at;
+            let mut conclusion = self.conclude(at);
+            // What seems a cause may be the beginning of another route to the same results.
+            while let Some((start, cause)) = self.cause_of(at, &conclusion)
+                && self.is_route(start, cause)
+            {
+                self.done[start] = Some(self.on_route(start));
+                conclusion = self.conclude(at);
+            }
             if !self.routes.is_on(at) {
                 let errors = self.expectations.results(at).map(|(_, extent)| Apart::relative(extent));
                 self.so_far = errors.fold(self.so_far, Apart::max);
             }
             // A lone call may have been blamed already, by who took what it gave.
+            if let Some((start, _)) = self.cause_of(at, &conclusion) {
+                self.first_cause = self.first_cause.or(Some(start));
+            }
             if self.done[at].as_ref().is_none_or(|known| known.cause.is_none()) {
-                if conclusion.cause.is_some() {
-                    self.first_cause = self.first_cause.or(Some(at));
-                }
                 self.done[at] = Some(conclusion);
             }
         }
+        for at in (0..self.units.len()).filter(|&at| self.routes.is_on(at)) {
+            self.done[at] = Some(self.on_route(at));
+        }
+    }
+
+    /// The unit that a conclusion blames, and why.
+    fn cause_of(&self, at: usize, conclusion: &Conclusion) -> Option<(usize, Cause)> {
+        let blamed = || {
+            let from = conclusion.from?;
+            Some((from, self.done[from].as_ref()?.cause?))
+        };
+        conclusion.cause.map(|cause| (at, cause)).or_else(blamed)
+    }
+
+    fn on_route(&self, at: usize) -> Conclusion {
+        let class = if self.units[at].is_lone() { Class::DifferentProgram } else { Class::NotComparable };
+        Conclusion { from: self.comes_from(at), ..Conclusion::of(class) }
     }
 
     fn conclude(&mut self, at: usize) -> Conclusion {
         let unit = &self.units[at];
         if self.routes.is_on(at) {
-            return Conclusion::of(if unit.is_lone() {
-                Class::DifferentProgram
-            } else {
-                Class::NotComparable
-            });
+            return self.on_route(at);
         }
         if unit.is_lone() {
             let mut lone = Conclusion::of(Class::DifferentProgram);
@@ -167,10 +183,11 @@ impl Walk<'_> {
         }
         let concluded = self.look_at_results(at, unit, known);
         // What nothing inside a module explains was done by whoever could not be compared.
-        let lone = self.flow.children[at].iter().copied().find(|&child| self.units[child].is_lone());
+        let is_unseen = |child: &usize| self.units[*child].is_lone() && !self.routes.is_on(*child);
+        let lone = self.flow.children[at].iter().copied().find(is_unseen);
         match (lone, concluded.cause, concluded.entry) {
             (Some(lone), Some(Cause::Made), Some(entry)) => {
-                self.blame_lone(lone, entry, concluded.error, concluded.expected)
+                self.blame_region(lone, entry, concluded.error, concluded.expected)
             }
             _ => concluded,
         }
@@ -322,7 +339,7 @@ impl Walk<'_> {
     fn follows_unlike(&self, at: usize) -> bool {
         let unlike = |maker: usize| {
             let known = self.done[maker].as_ref();
-            known.is_some_and(|known| known.class == Class::NotComparable)
+            !self.routes.is_on(maker) && known.is_some_and(|known| known.class == Class::NotComparable)
         };
         let makers = |entry: &Seen| self.flow.makers(entry);
         let mut entries = self.units[at].entries.iter().flat_map(makers).flatten();

@@ -29,13 +29,13 @@ const FEW_ELEMENTS: f64 = 64.0;
 /// error lies in the direction of the tensor itself. Where elements were compared, what they do not share was seen: if that is
 /// small, so is the share of it.
 pub(super) fn shared_part(of: &Extent, whole: f64, own: f64) -> f64 {
-    let seen = if of.by_elements && of.count >= FEW_ELEMENTS {
-        let (error, drift) = (of.relative(), of.drift);
-        (error * error - drift * drift).max(0.0).sqrt().max(own).min(whole)
-    } else {
-        whole
-    };
-    seen / of.count.max(1.0).sqrt().sqrt() + whole * whole
+    if of.count < FEW_ELEMENTS {
+        return whole;
+    }
+    let (error, drift) = (of.relative(), of.drift);
+    let unshared = (error * error - drift * drift).max(0.0).sqrt();
+    let seen = if of.by_elements { unshared.max(own).min(whole) } else { whole };
+    seen / of.count.sqrt().sqrt() + whole * whole
 }
 
 /// An error, or an expected one: of the whole tensor, of its worst element, and what all elements share. Relative to the

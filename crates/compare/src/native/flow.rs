@@ -42,6 +42,8 @@ impl<'a> Calls<'a> {
             Some(("gradient", _)) => Source::Unsaid,
             Some(_) => Source::Origin,
             None if matches!(said, "parameter" | "buffer") => Source::Origin,
+            // Where only modules were recorded, what happens between them was not: nobody can say that nobody made it.
+            None if self.rank.level.as_deref() == Some("L0") => Source::Unsaid,
             None => Source::Outside,
         }
     }
@@ -158,6 +160,18 @@ impl Flow {
     /// The units that made an entry, on either side.
     pub(super) fn makers(&self, entry: &Seen) -> [Option<usize>; 2] {
         [Side::Target, Side::Golden].map(|side| self.maker(side, entry))
+    }
+
+    /// The units that a unit's arguments come from; of a backward call also its forward call.
+    pub(super) fn upstream(&self, at: usize, unit: &Observed) -> Vec<usize> {
+        let mut all: Vec<usize> =
+            unit.entries.iter().flat_map(|entry| self.makers(entry)).flatten().collect();
+        if let Some(forward) = self.forward[at] {
+            all.push(forward);
+            let takers = self.takers[forward].iter();
+            all.extend(takers.filter_map(|&(taker, _)| self.backward[taker as usize]));
+        }
+        all
     }
 
     fn find_takers(&mut self, units: &[Observed]) {

@@ -251,6 +251,16 @@ fn element(entry: &Entry) -> Option<u32> {
     last.parse().ok()
 }
 
+/// The smallest number above zero, about.
+fn smallest(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 6e-8,
+        DType::F8E4M3FN | DType::F8E4M3FNUZ => 2e-3,
+        DType::F8E5M2 | DType::F8E5M2FNUZ | DType::HiF8 => 2e-5,
+        _ => 1e-38,
+    }
+}
+
 fn is_missing(entry: &Entry) -> bool {
     matches!(entry.content, Content::None)
 }
@@ -298,8 +308,8 @@ fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Measured) -> Op
         is_gone: false,
     };
     if let (Some(one), Some(other)) = (target_norm, norm) {
-        // The smallest number of float16 is 6e-8.
-        let smallest = if extent.unit == unit_roundoff(DType::F16) { 1e-6 } else { 1e-36 };
+        let smallest = [target, golden].map(|entry| entry.dtype().map_or(0.0, smallest));
+        let smallest = 16.0 * smallest[0].max(smallest[1]);
         let is_large = one.max(other) > smallest * count.sqrt() && one.max(other).is_finite();
         extent.is_gone = (one == 0.0) != (other == 0.0) && is_large;
     }

@@ -17,17 +17,21 @@ pub(super) struct Operation {
     pub(super) is_ranking: bool,
     /// Whether it draws random numbers.
     pub(super) is_draw: bool,
+    /// Whether it writes its result into an argument, where it stays.
+    pub(super) is_in_place: bool,
     /// Whether it computes step after step, each from the one before.
     pub(super) is_loop: bool,
     /// Whether it does the same to every element of lists.
     pub(super) is_foreach: bool,
+    /// Whether of many values one comes out.
+    picks: bool,
     /// Whether it puts something else in the place of elements.
     pub(super) is_cover: bool,
     /// The argument that is added to a product, by position.
     added: Option<&'static str>,
 }
 
-const GATES: [&str; 14] = [
+const GATES: [&str; 21] = [
     "relu",
     "relu6",
     "leaky_relu",
@@ -42,6 +46,31 @@ const GATES: [&str; 14] = [
     "min",
     "amax",
     "amin",
+    "maximum",
+    "minimum",
+    "fmax",
+    "fmin",
+    "clip",
+    "clamp_min",
+    "clamp_max",
+];
+
+/// Of many values one comes out, or of a range of them.
+const HIDING: [&str; 14] = [
+    "topk",
+    "median",
+    "nanmedian",
+    "kthvalue",
+    "mode",
+    "cummax",
+    "cummin",
+    "round",
+    "floor",
+    "ceil",
+    "trunc",
+    "sign",
+    "sgn",
+    "nan_to_num",
 ];
 
 const DRAWS: [&str; 24] = [
@@ -74,7 +103,8 @@ const DRAWS: [&str; 24] = [
 impl Operation {
     /// Of a call by its base: `Functional.linear`, `Tensor.__add__`, `Tensor.mul_`. A module may do anything.
     pub(super) fn of(base: &str, is_backward: bool) -> Operation {
-        let name = base.rsplit('.').next().unwrap_or(base).trim_matches('_');
+        let last = base.rsplit('.').next().unwrap_or(base);
+        let name = last.trim_matches('_');
         let is_module = base.starts_with("Module.") || base.starts_with("Cell.");
         let step = name.trim_start_matches("foreach_");
         Operation {
@@ -83,8 +113,10 @@ impl Operation {
             is_steep: matches!(step, "addcdiv" | "fused_adam" | "fused_adamw" | "fused_adagrad"),
             is_ranking: name.contains("sort") || name.contains("unique"),
             is_draw: DRAWS.contains(&name) && !is_backward,
+            is_in_place: last.ends_with('_') && !last.ends_with("__"),
             is_loop: matches!(name, "lstm" | "gru" | "rnn_tanh" | "rnn_relu"),
             is_foreach: name.starts_with("foreach_"),
+            picks: HIDING.contains(&name),
             is_cover: matches!(name, "masked_fill" | "where" | "masked_scatter" | "dropout"),
             added: match name {
                 "addmm" | "addbmm" | "baddbmm" => Some("0"),
@@ -104,6 +136,6 @@ impl Operation {
 
     /// Whether it may give the same for arguments that are not: it picks, cuts off or covers up.
     pub(super) fn may_hide(&self) -> bool {
-        self.is_gate || self.is_ranking || self.is_draw || self.is_cover
+        self.is_gate || self.is_ranking || self.is_draw || self.is_cover || self.picks
     }
 }

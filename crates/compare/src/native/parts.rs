@@ -8,8 +8,7 @@ use super::observed::{Extent, Observed, Seen};
 use super::operation::Operation;
 use super::sensitivity::Family;
 
-/// Arguments that are looked at for one result; of more, those with the largest errors. No operation of torch has as many but
-/// on lists, where element goes with element.
+/// Arguments that are looked at for one result; of more, those with the largest errors, and at one place of lists the first.
 const MOST_ARGUMENTS: usize = 256;
 
 /// An argument, and the other factor of its product.
@@ -66,7 +65,7 @@ impl<'a> Parts<'a> {
                 };
             return taken.iter().map(|argument| (argument.extent, partner(argument))).collect();
         };
-        let gradients = || self.taken.all.iter().map(|gradient| gradient.extent);
+        let gradients = || self.taken.all.iter().take(MOST_ARGUMENTS).map(|gradient| gradient.extent);
         if is_product {
             let partner = match self.operation.is_added(result.path) {
                 true => None,
@@ -124,7 +123,10 @@ impl<'a> Arguments<'a> {
     /// Those at one place of their lists, and those that are in none; without a place all of them.
     fn of_element(&self, element: Option<u32>) -> Vec<&Argument<'a>> {
         match element.and_then(|element| self.elements.get(&element)) {
-            Some(numbers) => numbers.iter().chain(&self.single).map(|&number| &self.all[number]).collect(),
+            Some(numbers) => {
+                let numbers = numbers.iter().chain(&self.single).take(MOST_ARGUMENTS);
+                numbers.map(|&number| &self.all[number]).collect()
+            }
             None => self.all.iter().take(MOST_ARGUMENTS).collect(),
         }
     }

@@ -9,9 +9,10 @@
 //! not become right by itself, so where everything that was computed from another program's results agrees, nothing is wrong
 //! with them. They are followed from where the programs part, over whoever took what was made there: to calls whose
 //! arguments or results agree, which end the route, or to results that nobody took and gradients that were handed out,
-//! which are other ones. Calls that pick, cut off or saturate may hide an error, and end no route.
+//! which are other ones, as is what stays in a tensor that was written into. Calls that pick, cut off or cover up may hide an
+//! error, and end no route.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use ulpscope_dump::{CallKind, Role};
 
@@ -25,12 +26,14 @@ use super::observed::{Extent, Observed, Seeing, Seen, Source};
 const UNDONE: f64 = 1.0 / 16.0;
 
 /// Routes that were found so far, by unit.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Routes {
     /// Units that compute something else.
     on: HashSet<usize>,
     /// Units that compute the same from it.
     meeting: HashSet<usize>,
+    /// Units from which one was looked for.
+    tried: HashSet<usize>,
     /// Where each begins, and where it first ends.
     pub(super) ends: Vec<(usize, usize)>,
 }
@@ -46,39 +49,34 @@ impl Routes {
 }
 
 impl Walk<'_> {
-    /// The routes that begin at units with a cause, beside those that were known.
-    pub(super) fn new_routes(&self) -> Option<Routes> {
-        let mut routes = self.routes.clone();
-        let known = routes.ends.len();
-        for (at, conclusion) in self.done.iter().enumerate() {
-            let Some(cause) = conclusion.as_ref().and_then(|conclusion| conclusion.cause) else { continue };
-            let programs_part = matches!(cause, Cause::Lone | Cause::Wiring | Cause::Argument);
-            if !programs_part || routes.is_on(at) || routes.meet_at(at) {
-                continue;
-            }
-            let mut route = Route {
-                walk: self,
-                level: Apart::default(),
-                on: HashSet::new(),
-                meeting: HashSet::new(),
-                mended: HashSet::new(),
-                first: None,
-            };
-            if let Some(first) = route.follow(at) {
-                routes.on.extend(route.on);
-                routes.meeting.extend(route.meeting);
-                routes.ends.push((at, first));
-            }
+    /// Looks for a route that begins at a unit, for a cause that may be one. Whether there is.
+    pub(super) fn is_route(&mut self, start: usize, cause: Cause) -> bool {
+        let programs_part = matches!(cause, Cause::Lone | Cause::Wiring | Cause::Argument | Cause::Shape);
+        if !programs_part || !self.routes.tried.insert(start) {
+            return false;
         }
-        (routes.ends.len() > known).then_some(routes)
+        let mut route = Route {
+            walk: self,
+            levels: HashMap::new(),
+            on: HashSet::new(),
+            meeting: HashSet::new(),
+            mended: HashSet::new(),
+            first: None,
+        };
+        let Some(first) = route.follow(start) else { return false };
+        let Route { on, meeting, .. } = route;
+        self.routes.on.extend(on);
+        self.routes.meeting.extend(meeting);
+        self.routes.ends.push((start, first));
+        true
     }
 }
 
 /// A route that is being followed.
 struct Route<'w, 'a> {
     walk: &'w Walk<'a>,
-    /// The largest relative errors of what goes into it.
-    level: Apart,
+    /// The largest relative errors of what goes into it on the way to a unit.
+    levels: HashMap<usize, Apart>,
     on: HashSet<usize>,
     meeting: HashSet<usize>,
     /// Results of units on it that agree: unit with place, and unit with path.
@@ -98,6 +96,9 @@ impl Route<'_, '_> {
                 continue;
             }
             self.bring_in(at);
+            if self.gets_other_gradients(at) {
+                continue;
+            }
             let is_lone = self.walk.units[at].is_lone();
             if !is_lone && at != start && self.arguments_agree(at) {
                 self.meet(at);
@@ -130,15 +131,40 @@ impl Route<'_, '_> {
         self.first = Some(self.first.map_or(at, |first| first.min(at)));
     }
 
-    /// Errors that come with the arguments stay.
+    /// Errors that come with the arguments stay; but not those of a cause that is known, or of another place where the
+    /// programs part.
     fn bring_in(&mut self, at: usize) {
-        for entry in &self.walk.units[at].entries {
-            for maker in self.walk.flow.makers(entry).into_iter().flatten() {
-                if !self.on.contains(&maker) && !self.walk.units[maker].is_lone() {
-                    self.level = self.level.max(self.walk.regions.brought(maker));
-                }
+        let walk = self.walk;
+        let mut level = Apart::default();
+        for maker in walk.flow.upstream(at, &walk.units[at]) {
+            let is_clean = match &walk.done[maker] {
+                Some(known) => known.cause.is_none() && known.from.is_none(),
+                None => !walk.regions.may_part_from(maker, walk.at),
+            };
+            if let Some(&known) = self.levels.get(&maker) {
+                level = level.max(known);
+            } else if is_clean && !walk.regions.is_part(maker) {
+                level = level.max(walk.regions.brought(maker));
             }
         }
+        self.levels.insert(at, level);
+    }
+
+    /// Whether gradients arrive at a backward call that are others already for what happened behind the route: nothing can be
+    /// told by what becomes of them.
+    fn gets_other_gradients(&self, at: usize) -> bool {
+        let flow = self.walk.flow;
+        let Some(forward) = flow.forward[at] else { return false };
+        flow.takers[forward].iter().any(|&(taker, number)| {
+            let path = self.walk.units[taker as usize].entries[number as usize].path;
+            let back = flow.backward[taker as usize]
+                .filter(|&back| !self.on.contains(&back) && !flow.is_composite(back));
+            let is_other = |back: usize| {
+                let unit = &self.walk.units[back];
+                !unit.is_lone() && results(unit).any(|given| given.path == path && !self.agrees(at, given))
+            };
+            back.is_some_and(is_other)
+        })
     }
 
     /// Who took what a unit gave; of a backward call, the backward calls of who made what its forward call took.
@@ -160,7 +186,9 @@ impl Route<'_, '_> {
         let flow = self.walk.flow;
         let agree = |unit: &Observed| {
             let mut taken = unit.entries.iter().filter(|entry| entry.is_taken() && entry.is_tensor);
-            taken.all(|entry| self.agrees(entry) && (entry.state == Seeing::Equal || !self.is_thinned(entry)))
+            taken.all(|entry| {
+                self.agrees(at, entry) && (entry.state == Seeing::Equal || !self.is_thinned(entry))
+            })
         };
         // Of a gradient that arrives, those who took the result are the makers.
         let forward = flow.forward[at];
@@ -202,7 +230,7 @@ impl Route<'_, '_> {
         };
         let results = unit.entries.iter().enumerate().filter(|(_, entry)| is_result(entry));
         results
-            .filter(move |(number, entry)| self.agrees(entry) && is_undone(*number))
+            .filter(move |(number, entry)| self.agrees(at, entry) && is_undone(*number))
             .map(|(_, entry)| entry)
     }
 
@@ -212,9 +240,10 @@ impl Route<'_, '_> {
             || results(&self.walk.units[at]).any(|entry| entry.numbers.is_none())
     }
 
-    fn agrees(&self, entry: &Seen) -> bool {
+    fn agrees(&self, at: usize, entry: &Seen) -> bool {
         let is_near = |extent: &Extent| {
-            let allowed = self.walk.carried(extent, self.level);
+            let level = self.levels.get(&at).copied().unwrap_or_default();
+            let allowed = self.walk.carried(extent, level);
             extent.mismatched == 0 && self.walk.is_explained(Apart::relative(extent), allowed)
         };
         match entry.state {
@@ -246,7 +275,8 @@ impl Route<'_, '_> {
             }),
         }
         };
-        results(unit).any(|result| !self.agrees(result) && !is_handed_on(result))
+        let stays = flow.operations[at].is_in_place;
+        results(unit).any(|result| !self.agrees(at, result) && (stays || !is_handed_on(result)))
     }
 }
 

@@ -199,6 +199,7 @@ impl Settling<'_> {
             },
             entry,
             why,
+            is_drawn: cause == Cause::Draw,
             looks_like,
             confidence: conclusion.confidence * self.trust(),
             measure: (conclusion.error.whole > 0.0).then_some(Measure {
@@ -247,6 +248,9 @@ impl Settling<'_> {
             ),
             Cause::Lone => "only one side has this call, and what is computed from it is another".to_owned(),
             Cause::Wiring => format!("the two runs take it from different calls: {seen}"),
+            Cause::Shape if self.works_on_unlike() => {
+                format!("it works on another shape, and what is computed from it is another: {seen}")
+            }
             Cause::Shape => format!("its arguments have the same shapes, its result has not: {seen}"),
             Cause::NonFinite => format!("everything it works on is finite: {seen}"),
             Cause::BothBroken => {
@@ -254,6 +258,13 @@ impl Settling<'_> {
                 if seen.is_empty() { both.to_owned() } else { format!("{both}: {seen}") }
             }
         }
+    }
+
+    fn works_on_unlike(&self) -> bool {
+        self.observed
+            .entries
+            .iter()
+            .any(|seen| seen.is_taken() && seen.is_tensor && seen.state == Seeing::Unlike)
     }
 
     /// The plain arguments that differ, in words.
