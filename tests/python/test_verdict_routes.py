@@ -28,7 +28,19 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         attended = self.out(self.attend(*self.project(self.normalise(x))))
         x = attended + x if self.way == "summands swapped" else x + attended
-        return x + self.down(self.activate(self.up(self.between(x))))
+        return x + self.expand(self.between(x))
+
+    def expand(self, x: Tensor) -> Tensor:
+        match self.way:
+            case "in chunks":
+                return torch.cat(
+                    [self.down(self.activate(self.up(part))) for part in x.split(LENGTH // 2, 1)], 1
+                )
+            case "doubled and halved":
+                return self.down(self.activate(self.up(x)) * 2) * 0.5 + self.down.bias * 0.5
+            case "doubled and halved wrongly":
+                return self.down(self.activate(self.up(x)) * 2) * 0.5
+        return self.down(self.activate(self.up(x)))
 
     def normalise(self, x: Tensor) -> Tensor:
         if self.way != "layer norm by hand":
@@ -150,6 +162,8 @@ SAME = [
     "softmax by hand",
     "shifted",
     "GELU by hand",
+    "in chunks",
+    "doubled and halved",
     "loss in two calls",
     "loss summed and divided",
     "loss by hand",
@@ -157,6 +171,7 @@ SAME = [
 # The call that is to be named, and a word of why.
 OTHER = {
     "query scaled wrongly": ("Tensor.__mul__.1.forward", "only one side"),
+    "doubled and halved wrongly": ("Tensor.__mul__.2.forward", "only one side"),
     "not hidden": ("Tensor.masked_fill.1.forward", "only one side"),
     "GELU by tanh": ("Functional.gelu.1.forward", 'input.approximate is str "tanh" in the target only'),
     "loss summed": ("Functional.cross_entropy.0.forward", 'input.reduction is str "sum" in the target only'),

@@ -75,6 +75,8 @@ pub(super) struct Flow {
     /// Gradients that one side gives at one call and the other at another, as mixed precision does with a weight that many
     /// calls use: kind of the call, and place.
     pub(super) shared: HashSet<(u64, u64)>,
+    /// The gradients of a module's parameters, by the unit of the module.
+    pub(super) gradients: HashMap<usize, usize>,
     /// Who took a result of the unit, on either side: unit and number of the entry.
     pub(super) takers: Vec<Vec<(u32, u32)>>,
 }
@@ -101,6 +103,7 @@ impl Flow {
             operations: vec![Operation::of("", false); units.len()],
             kinds: vec![0; units.len()],
             shared: HashSet::new(),
+            gradients: HashMap::new(),
             takers: vec![Vec::new(); units.len()],
         };
         for (at, unit) in units.iter().enumerate() {
@@ -135,8 +138,12 @@ impl Flow {
             let forward = name.rsplit_once(kind.word());
             let forward = forward.map(|(base, rest)| format!("{base}{}{rest}", CallKind::Forward.word()));
             self.forward[at] = unit(forward.and_then(|forward| calls.named(&forward)));
-            if let (Some(forward), CallKind::Backward) = (self.forward[at], kind) {
-                self.backward[forward] = Some(at);
+            match self.forward[at] {
+                Some(forward) if kind == CallKind::Backward => self.backward[forward] = Some(at),
+                Some(module) => {
+                    self.gradients.insert(module, at);
+                }
+                None => {}
             }
         }
         if let Some(parent) = self.parent[at] {

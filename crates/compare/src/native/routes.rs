@@ -263,7 +263,7 @@ impl Route<'_, '_> {
             match flow.forward[at] {
             Some(forward) => {
                 let makers = self.makers_of(forward, |entry| entry.path == result.path);
-                makers.into_iter().any(|maker| flow.backward[maker].is_some())
+                makers.into_iter().any(|maker| flow.backward[maker].is_some()) || self.sums_agree(at, forward)
             }
             None => flow.takers[at].iter().any(|&(taker, number)| {
                 let sources = self.walk.units[taker as usize].entries[number as usize].sources;
@@ -277,6 +277,15 @@ impl Route<'_, '_> {
         };
         let stays = flow.operations[at].is_in_place;
         results(unit).any(|result| !self.agrees(at, result) && (stays || !is_handed_on(result)))
+    }
+
+    /// Whether the gradients of the parameters of a call's module agree, of which each call gives its portion.
+    fn sums_agree(&self, at: usize, forward: usize) -> bool {
+        let sums = self.walk.flow.parent[forward].and_then(|module| self.walk.flow.gradients.get(&module));
+        sums.map(|&sums| &self.walk.units[sums]).is_some_and(|sums| {
+            let mut gradients = results(sums).peekable();
+            gradients.peek().is_some() && gradients.all(|gradient| self.agrees(at, gradient))
+        })
     }
 }
 
