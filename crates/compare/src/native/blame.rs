@@ -291,6 +291,11 @@ impl Regions {
         self.brought[at]
     }
 
+    /// The first call of the region that a unit belongs to.
+    pub(super) fn first(&self, at: usize) -> usize {
+        self.first[at]
+    }
+
     /// Whether a unit cannot be held against a partner.
     pub(super) fn is_part(&self, at: usize) -> bool {
         self.is_part[at]

@@ -95,8 +95,10 @@ impl Walk<'_> {
         for &at in &self.flow.order {
             self.at = at;
             let mut conclusion = self.conclude(at);
-            // What seems a cause may be the beginning of another route to the same results.
+            // What seems a cause may be the beginning of another route to the same results; but not where a module, of which
+            // everything inside was looked at, says otherwise.
             while let Some((start, cause)) = self.cause_of(at, &conclusion)
+                && !self.flow.is_composite(at)
                 && self.is_route(start, cause)
             {
                 self.done[start] = Some(self.on_route(start));
@@ -183,10 +185,10 @@ impl Walk<'_> {
         }
         let concluded = self.look_at_results(at, unit, known);
         // What nothing inside a module explains was done by whoever could not be compared.
-        let is_unseen = |child: &usize| self.units[*child].is_lone() && !self.routes.is_on(*child);
-        let lone = self.flow.children[at].iter().copied().find(is_unseen);
+        let lone = self.flow.children[at].iter().copied().find(|&child| self.units[child].is_lone());
         match (lone, concluded.cause, concluded.entry) {
             (Some(lone), Some(Cause::Made), Some(entry)) => {
+                self.leave_route(lone);
                 self.blame_region(lone, entry, concluded.error, concluded.expected)
             }
             _ => concluded,

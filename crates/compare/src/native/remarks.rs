@@ -37,7 +37,7 @@ fn routes(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<String> {
         .collect();
     let more = known.routes.len().saturating_sub(SHOWN);
     if more > 0 {
-        notes.push(format!("{more} more such places"));
+        notes.push(format!("and in {more} more places the two runs compute the same in different ways"));
     }
     notes
 }
@@ -51,7 +51,8 @@ fn arguments(plan: &NativePlan<'_>, known: &Hindsight) -> Option<String> {
     let units: Vec<&Observed> = without_effect.map(|(unit, _)| unit).collect();
     let first = plan.name(units.first()?);
     Some(format!(
-        "calls that get other plain arguments, and give the same all the same: {}; the first is {first}",
+        "calls that get other plain arguments, with results no further apart than rounding and arguments explain: {}; the first \
+         is {first}",
         units.len()
     ))
 }

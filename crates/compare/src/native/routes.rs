@@ -49,6 +49,13 @@ impl Routes {
 }
 
 impl Walk<'_> {
+    /// Takes back that a route begins where a unit belongs.
+    pub(super) fn leave_route(&mut self, part: usize) {
+        let first = self.regions.first(part);
+        self.routes.on.remove(&first);
+        self.routes.ends.retain(|&(start, _)| start != first);
+    }
+
     /// Looks for a route that begins at a unit, for a cause that may be one. Whether there is.
     pub(super) fn is_route(&mut self, start: usize, cause: Cause) -> bool {
         let programs_part = matches!(cause, Cause::Lone | Cause::Wiring | Cause::Argument | Cause::Shape);
