@@ -153,16 +153,31 @@ impl Walk<'_> {
         if lone.is_some_and(|part| self.regions.is_excused[part]) {
             return None;
         }
-        let mut conclusion = match (lone, makers) {
-            (Some(lone), _) => return Some(self.blame_region(lone, number, error, brought)),
-            (None, [Some(one), Some(other)]) if one != other => {
+        let mut conclusion = match lone {
+            Some(lone) => return Some(self.blame_region(lone, number, error, brought)),
+            None if self.is_wired_otherwise(entry) => {
                 found(Class::DifferentProgram, Cause::Wiring, number, 0.8)
             }
-            _ => found(Class::OriginDiffers, Cause::Between, number, 0.6),
+            None => found(Class::OriginDiffers, Cause::Between, number, 0.6),
         };
         conclusion.error = error;
         conclusion.expected = brought;
         Some(conclusion)
+    }
+
+    /// Whether the two runs take an argument from different calls, from different results of one, or one of them from no
+    /// call.
+    fn is_wired_otherwise(&self, entry: &Seen) -> bool {
+        match (entry.sources, self.flow.makers(entry)) {
+            ([Source::Call(_, target), Source::Call(_, golden)], [Some(one), Some(other)]) => {
+                let mut made = self.units[one].entries.iter();
+                let partner = made.find(|made| made.place == target).map(|made| made.golden_place);
+                one != other || partner.is_some_and(|partner| partner != golden)
+            }
+            ([Source::Call(..), Source::Origin | Source::Outside], _)
+            | ([Source::Origin | Source::Outside, Source::Call(..)], _) => true,
+            _ => false,
+        }
     }
 
     /// Blames the first of the calls that cannot be held against each other, which one belongs to; who took of it inherits.

@@ -242,7 +242,7 @@ impl Walk<'_> {
                 true => times > 10.0 && taken < BEYOND_LINEAR,
                 false => times > 1.0 || self.is_gone(at, excess),
             };
-            if stands_out && !loose && self.follows_unlike(at) {
+            if stands_out && !loose && (self.follows_unlike(at) || self.flow.rearranged.contains(&at)) {
                 known.class = Class::NotComparable;
                 return known;
             }
@@ -277,7 +277,7 @@ impl Walk<'_> {
         let result = self.units[at].entries[excess.entry].numbers.as_ref();
         excess.times.whole > LEAST_ALLOWED
             && result.is_some_and(|result| result.is_gone)
-            && !self.flow.operations[at].may_hide()
+            && !self.flow.operations[at].may_hide
             && !self.expectations.taken(at).iter().any(|taken| taken.is_gone)
     }
 

@@ -162,7 +162,11 @@ impl<'a> Expectations<'a> {
         parts: &[Part<'_>],
         around: &Around,
     ) -> Apart {
-        let family = self.flow.operations[at].family;
+        let operation = &self.flow.operations[at];
+        // The gradient of what was added is the sum of what arrives.
+        let is_sum =
+            self.flow.forward[at].is_some() && operation.is_added(self.units[at].entries[entry].path);
+        let family = if is_sum { Family::Sum } else { operation.family };
         let is_gate = self.flow.forward[at].is_some() && self.flow.operations[at].is_gate;
         let spread = result.count.max(1.0).sqrt();
         let (mut natural, mut length, mut unit) = (0.0f64, 1.0f64, result.unit);
@@ -192,12 +196,11 @@ impl<'a> Expectations<'a> {
             }
         }
         let natural = natural.max(result.norm).max(around.beside * spread);
-        let mut within = around.within;
-        if parts.is_empty() && !self.flow.is_composite(at) {
-            // Nothing is known of how it was made but its dtype.
-            let peak = ELEMENT_FACTOR * result.limit;
-            within = within.max(Apart { whole: result.limit, peak, drift: result.limit });
-        }
+        // Where nothing is known of how it was made, its dtype tells, and how large it is among what it stands with.
+        let is_unknown = !self.flow.is_composite(at) && (parts.is_empty() || self.is_unseen_sum(at));
+        let unknown = if is_unknown { result.limit * ratio(natural, result.norm) } else { 0.0 };
+        let unknown = Apart { whole: unknown, peak: ELEMENT_FACTOR * unknown, drift: unknown };
+        let within = around.within.max(unknown);
         // Statistics show some part of an error, of the arguments as of the result: how large a part is chance.
         let unseen = if result.by_elements { 1.0 } else { 2.0 };
         let inherited = unseen * (inherited.sqrt() + within.whole * result.norm);
@@ -235,11 +238,18 @@ impl<'a> Expectations<'a> {
 
     /// The size of an element in the largest of the gradients of a module's parameters. What cancels out, as the gradient
     /// of a bias in front of a normalisation does, is as far off as what it was computed from.
-    fn beside(&self, at: usize) -> f64 {
+    pub(super) fn beside(&self, at: usize) -> f64 {
         if self.units[at].kind != CallKind::ParametersGrad {
             return 0.0;
         }
         self.results(at).map(|(_, extent)| extent.rms()).fold(0.0, f64::max)
+    }
+
+    /// Whether a unit is the gradients of parameters of a module in whose backward pass no call was recorded.
+    fn is_unseen_sum(&self, at: usize) -> bool {
+        let backward = self.flow.forward[at].and_then(|forward| self.flow.backward[forward]);
+        self.units[at].kind == CallKind::ParametersGrad
+            && !backward.is_some_and(|backward| self.flow.is_composite(backward))
     }
 
     /// What is inside a module; of gradients of parameters, what is inside its backward call.

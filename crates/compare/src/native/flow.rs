@@ -15,6 +15,9 @@ use super::observed::{Observed, Seeing, Seen, Source, place};
 use super::operation::Operation;
 use crate::style::Side;
 
+/// Modules within modules that are looked through.
+const MOST_MODULES: usize = 64;
+
 /// Calls of a rank by name, for looking up where entries came from.
 pub(super) struct Calls<'a> {
     pub(super) rank: &'a Rank,
@@ -64,6 +67,8 @@ pub(super) struct Flow {
     pub(super) backward: Vec<Option<usize>>,
     /// The unit of the module a call was made in.
     pub(super) parent: Vec<Option<usize>>,
+    /// Modules that do not have the same calls inside on both sides.
+    pub(super) rearranged: HashSet<usize>,
     /// The units of the calls inside a module.
     pub(super) children: Vec<Vec<usize>>,
     /// Calls in execution order, and behind all of them the modules, each behind everything inside it.
@@ -98,6 +103,7 @@ impl Flow {
             forward: vec![None; units.len()],
             backward: vec![None; units.len()],
             parent: vec![None; units.len()],
+            rearranged: HashSet::new(),
             children: vec![Vec::new(); units.len()],
             order: Vec::new(),
             operations: vec![Operation::of("", false); units.len()],
@@ -114,6 +120,9 @@ impl Flow {
                 (None, None) => continue,
             };
             flow.place(at, side, call, unit.kind, calls);
+            if let (Some(_), Some(call)) = (unit.target, unit.golden) {
+                flow.place_in_golden(at, call, golden);
+            }
         }
         flow.find_takers(units);
         for (at, unit) in units.iter().enumerate().filter(|(_, unit)| unit.kind == CallKind::Backward) {
@@ -148,6 +157,19 @@ impl Flow {
         }
         if let Some(parent) = self.parent[at] {
             self.children[parent].push(at);
+        }
+    }
+
+    /// Where a pair stands in the golden: what a target without modules does not say, and whether it says otherwise.
+    fn place_in_golden(&mut self, at: usize, call: usize, golden: &Calls<'_>) {
+        let parent = golden.rank.parent(call).and_then(|name| golden.named(&name));
+        match (self.parent[at], parent.and_then(|parent| self.unit_of[1][parent])) {
+            (None, Some(parent)) => {
+                self.parent[at] = Some(parent);
+                self.children[parent].push(at);
+            }
+            (Some(here), Some(there)) if here != there => self.rearranged.extend([here, there]),
+            _ => {}
         }
     }
 
@@ -201,7 +223,10 @@ impl Flow {
         let lone: Vec<usize> = (0..units.len()).filter(|&at| units[at].is_lone()).collect();
         let is_taken = |joined: &[bool], at: usize| {
             // What a module gave was given by a call inside it.
-            self.is_composite(at) || self.takers[at].iter().any(|&(taker, _)| joined[taker as usize])
+            self.is_composite(at)
+                || units[at].adds_nothing
+                || self.is_answered_for(at, units)
+                || self.takers[at].iter().any(|&(taker, _)| joined[taker as usize])
         };
         for &at in lone.iter().rev() {
             joined[at] = is_taken(&joined, at);
@@ -219,6 +244,20 @@ impl Flow {
             joined[at] |= self.forward[at].is_some_and(|forward| joined[forward]);
         }
         joined
+    }
+
+    /// Whether the results of a module that both sides have show what a call inside it is good for: unless that stays in a
+    /// tensor that the call wrote into.
+    pub(super) fn is_answered_for(&self, at: usize, units: &[Observed]) -> bool {
+        let mut above = self.parent[at];
+        // In a circle, which only a damaged dump has, nothing is outside.
+        for _ in 0..MOST_MODULES {
+            match above {
+                Some(module) if units[module].is_lone() => above = self.parent[module],
+                found => return found.is_some() && !self.operations[at].is_in_place,
+            }
+        }
+        false
     }
 
     /// How many modules each unit is inside of. In a circle, which only a damaged dump has, one is the outermost.

@@ -302,7 +302,7 @@ pub(super) fn statistics_apart(target: &Numbers, golden: &Numbers) -> String {
 }
 
 /// The statistics a dump recorded, as numbers.
-fn recorded(entry: &TensorEntry) -> Numbers {
+pub(super) fn recorded(entry: &TensorEntry) -> Numbers {
     let number = |json: &Json| match json {
         Json::Bool(flag) => Some(f64::from(u8::from(*flag))),
         json => json.as_f64(),

@@ -163,8 +163,15 @@ impl Plan for NativePlan<'_> {
         let observed = &known.observed[unit];
         let settling = verdict::Settling { conclusion, observed, from, name: self.name(observed) };
         settling.settle(judged);
-        if observed.is_lone() {
-            judged.partnerless.iter_mut().for_each(|lone| lone.is_joined = known.joined[unit]);
+        // An argument more or less is no difference where nothing comes of it.
+        let is_harmless = matches!(conclusion.class, Class::Equal | Class::Noise | Class::NotComparable);
+        let entries = observed.entries.iter().filter(|entry| entry.is_tensor);
+        let mut lone = entries.filter(|entry| matches!(entry.state, observed::Seeing::Lone(_)));
+        for partnerless in &mut judged.partnerless {
+            partnerless.is_joined = match observed.is_lone() {
+                true => known.joined[unit],
+                false => is_harmless && lone.next().is_some_and(Seen::is_taken),
+            };
         }
         if let Some(finding) = &mut judged.finding {
             finding.downstream = known.downstream[unit];
@@ -203,6 +210,7 @@ impl NativePlan<'_> {
             golden: judged.golden,
             kind: target.calls()[pair.target].kind,
             entries: Vec::new(),
+            adds_nothing: false,
         };
         let name = target.name(pair.target);
         let how = pair.how.word();
@@ -308,6 +316,7 @@ impl NativePlan<'_> {
             target: judged.target,
             golden: judged.golden,
             kind: rank.calls()[call].kind,
+            adds_nothing: observed::adds_nothing(&entries),
             entries: entries.iter().map(|entry| Seen::lone(0, side, entry, source(calls, entry))).collect(),
         });
         judged

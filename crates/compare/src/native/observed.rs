@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use ulpscope_dump::{CallKind, Content, Entry, Role, TensorEntry};
 use ulpscope_tensor::DType;
 
-use super::measure::{Basis, Measured, Numbers, State};
+use super::measure::{Basis, Measured, Numbers, State, recorded};
 use super::rounding::{ACCUMULATOR, unit_roundoff};
 use super::values::is_infinite;
 use crate::style::Side;
@@ -24,6 +24,8 @@ pub struct Observed {
     pub(super) kind: CallKind,
     /// Its entries, in the order of its rows.
     pub(super) entries: Vec<Seen>,
+    /// Whether it repeats an earlier call for the backward pass, or gives nothing that was not there.
+    pub(super) adds_nothing: bool,
 }
 
 /// An entry of either side, or of both.
@@ -153,6 +155,26 @@ pub(super) fn hashed(thing: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     thing.hash(&mut hasher);
     hasher.finish()
+}
+
+/// Whether a call repeats an earlier one for the backward pass, or all its results have no elements or are arguments of it.
+pub(super) fn adds_nothing(entries: &[Entry]) -> bool {
+    let tensors = |role: Role| {
+        let entries = entries.iter().filter(move |entry| entry.role == role);
+        entries.filter_map(|entry| match &entry.content {
+            Content::Tensor(tensor) => Some(&**tensor),
+            _ => None,
+        })
+    };
+    let is_argument = |result: &TensorEntry| {
+        let print_of = |tensor: &TensorEntry| print_of(tensor, Some(&recorded(tensor)));
+        let print = print_of(result);
+        let is_same = |argument: &TensorEntry| argument.shape == result.shape && print_of(argument) == print;
+        print != 0 && tensors(Role::Input).any(is_same)
+    };
+    let mut results = tensors(Role::Output).peekable();
+    tensors(Role::Input).chain(tensors(Role::Output)).any(|tensor| tensor.recompute)
+        || results.peek().is_some() && results.all(|result| result.count() == Some(0) || is_argument(result))
 }
 
 impl Observed {

@@ -23,11 +23,11 @@ pub(super) struct Operation {
     pub(super) is_loop: bool,
     /// Whether it does the same to every element of lists.
     pub(super) is_foreach: bool,
-    /// Whether of many values one comes out.
-    picks: bool,
+    /// Whether it may give the same for arguments that are not: it picks, cuts off or covers up.
+    pub(super) may_hide: bool,
     /// Whether it puts something else in the place of elements.
     pub(super) is_cover: bool,
-    /// The argument that is added to a product, by position.
+    /// The argument that is added to a product or to what was normalised, by position.
     added: Option<&'static str>,
 }
 
@@ -55,23 +55,12 @@ const GATES: [&str; 21] = [
     "clamp_max",
 ];
 
-/// Of many values one comes out, or of a range of them.
-const HIDING: [&str; 14] = [
-    "topk",
-    "median",
-    "nanmedian",
-    "kthvalue",
-    "mode",
-    "cummax",
-    "cummin",
-    "round",
-    "floor",
-    "ceil",
-    "trunc",
-    "sign",
-    "sgn",
-    "nan_to_num",
-];
+/// Of many values one comes out.
+const PICKS: [&str; 11] =
+    ["max", "min", "amax", "amin", "topk", "median", "nanmedian", "kthvalue", "mode", "cummax", "cummin"];
+
+/// Of a range of values one comes out.
+const ROUNDS: [&str; 7] = ["round", "floor", "ceil", "trunc", "sign", "sgn", "nan_to_num"];
 
 const DRAWS: [&str; 24] = [
     "rand",
@@ -107,35 +96,43 @@ impl Operation {
         let name = last.trim_matches('_');
         let is_module = base.starts_with("Module.") || base.starts_with("Cell.");
         let step = name.trim_start_matches("foreach_");
+        let is_gate = GATES.contains(&name) || name.contains("max_pool");
+        let is_ranking = name.contains("sort") || name.contains("unique");
+        let is_draw = DRAWS.contains(&name);
+        let is_cover = matches!(name, "masked_fill" | "where" | "masked_scatter" | "dropout");
+        // What was picked of many gets all of the gradient: nothing of that is lost on the way back.
+        let picks = is_ranking || PICKS.contains(&name);
         Operation {
             family: if is_module { Family::Other } else { Family::of(base, is_backward) },
-            is_gate: GATES.contains(&name) || name.contains("max_pool"),
+            is_gate,
             is_steep: matches!(step, "addcdiv" | "fused_adam" | "fused_adamw" | "fused_adagrad"),
-            is_ranking: name.contains("sort") || name.contains("unique"),
-            is_draw: DRAWS.contains(&name) && !is_backward,
+            is_ranking,
+            is_draw: is_draw && !is_backward,
             is_in_place: last.ends_with('_') && !last.ends_with("__"),
             is_loop: matches!(name, "lstm" | "gru" | "rnn_tanh" | "rnn_relu"),
             is_foreach: name.starts_with("foreach_"),
-            picks: HIDING.contains(&name),
-            is_cover: matches!(name, "masked_fill" | "where" | "masked_scatter" | "dropout"),
+            is_cover,
+            may_hide: if picks {
+                !is_backward
+            } else {
+                is_gate || is_cover || is_draw && !is_backward || ROUNDS.contains(&name)
+            },
             added: match name {
                 "addmm" | "addbmm" | "baddbmm" => Some("0"),
                 "bilinear" => Some("3"),
                 "linear" => Some("2"),
                 name if name.starts_with("conv") => Some("2"),
+                // Gradients are numbered by tensor, and shapes and sizes are none.
+                "layer_norm" | "group_norm" | "instance_norm" if is_backward => Some("2"),
+                "batch_norm" if is_backward => Some("4"),
                 _ => None,
             },
         }
     }
 
-    /// Whether an argument, by the hash of its path, is added to a product and no factor of it.
+    /// Whether an argument, by the hash of its path, is added to what the others make and no factor of it.
     pub(super) fn is_added(&self, path: u64) -> bool {
         let keyword = if self.added == Some("0") { "input" } else { "bias" };
         self.added.is_some_and(|position| path == hashed(&position) || path == hashed(&keyword))
-    }
-
-    /// Whether it may give the same for arguments that are not: it picks, cuts off or covers up.
-    pub(super) fn may_hide(&self) -> bool {
-        self.is_gate || self.is_ranking || self.is_draw || self.is_cover || self.picks
     }
 }

@@ -66,20 +66,17 @@ impl<'a> Parts<'a> {
             return taken.iter().map(|argument| (argument.extent, partner(argument))).collect();
         };
         let gradients = || self.taken.all.iter().take(MOST_ARGUMENTS).map(|gradient| gradient.extent);
+        let alone = gradients().map(|gradient| (gradient, None));
+        if family == Family::Sum || self.operation.is_added(result.path) {
+            return alone.collect();
+        }
         if is_product {
-            let partner = match self.operation.is_added(result.path) {
-                true => None,
-                false => arguments.factor_beside(result.path),
-            };
+            let partner = arguments.factor_beside(result.path);
             let through = gradients().map(|gradient| (gradient, partner));
             let back = partner
                 .into_iter()
                 .flat_map(|partner| gradients().map(move |gradient| (partner, Some(gradient))));
             return through.chain(back).collect();
-        }
-        let alone = gradients().map(|gradient| (gradient, None));
-        if family == Family::Sum {
-            return alone.collect();
         }
         let taken = arguments.all.iter().map(|argument| argument.extent);
         alone.chain(taken.chain(given.iter().copied()).map(|extent| (extent, None))).collect()

@@ -19,7 +19,7 @@ use ulpscope_dump::{CallKind, Role};
 use super::conclude::Walk;
 use super::conclusion::Cause;
 use super::expect::Apart;
-use super::observed::{Extent, Observed, Seeing, Seen, Source};
+use super::observed::{Extent, Observed, Seeing, Seen, Source, ratio};
 
 /// An error that is less than this share of what its arguments explain was undone. Those of healthy calls scatter about what
 /// is expected by a factor of 2 (siblings); this is four such factors below.
@@ -127,6 +127,9 @@ impl Route<'_, '_> {
             self.mended.extend(undone);
             if self.ends_open(at) {
                 return None;
+            }
+            if let Some(sums) = flow.forward[at].and_then(|forward| self.agreeing_sums(at, forward)) {
+                self.meet(sums);
             }
             self.on.insert(at);
             waiting.extend(self.next(at));
@@ -243,7 +246,7 @@ impl Route<'_, '_> {
 
     /// Whether agreement of a unit's results says nothing of its arguments. Exact results are decisions.
     fn may_hide(&self, at: usize) -> bool {
-        self.walk.flow.operations[at].may_hide()
+        self.walk.flow.operations[at].may_hide
             || results(&self.walk.units[at]).any(|entry| entry.numbers.is_none())
     }
 
@@ -264,14 +267,17 @@ impl Route<'_, '_> {
     fn ends_open(&self, at: usize) -> bool {
         let (unit, flow) = (&self.walk.units[at], self.walk.flow);
         if unit.is_lone() {
-            return flow.takers[at].is_empty() && flow.backward[at].is_none() && flow.forward[at].is_none();
+            let is_used = !flow.takers[at].is_empty() || flow.backward[at].or(flow.forward[at]).is_some();
+            return !is_used && !flow.is_answered_for(at, self.walk.units);
         }
         let is_handed_on = |result: &Seen| {
             match flow.forward[at] {
             Some(forward) => {
                 let makers = self.makers_of(forward, |entry| entry.path == result.path);
-                makers.into_iter().any(|maker| flow.backward[maker].is_some()) || self.sums_agree(at, forward)
+                makers.into_iter().any(|maker| flow.backward[maker].is_some()) || self.agreeing_sums(at, forward).is_some()
             }
+            // A call that gives back its argument has no takers of its own.
+            None if flow.takers[at].is_empty() => flow.is_answered_for(at, self.walk.units),
             None => flow.takers[at].iter().any(|&(taker, number)| {
                 let sources = self.walk.units[taker as usize].entries[number as usize].sources;
                 let comes_from = |source: Source, call: Option<usize>, place: u64| {
@@ -286,13 +292,23 @@ impl Route<'_, '_> {
         results(unit).any(|result| !self.agrees(at, result) && (stays || !is_handed_on(result)))
     }
 
-    /// Whether the gradients of the parameters of a call's module agree, of which each call gives its portion.
-    fn sums_agree(&self, at: usize, forward: usize) -> bool {
-        let sums = self.walk.flow.parent[forward].and_then(|module| self.walk.flow.gradients.get(&module));
-        sums.map(|&sums| &self.walk.units[sums]).is_some_and(|sums| {
-            let mut gradients = results(sums).peekable();
-            gradients.peek().is_some() && gradients.all(|gradient| self.agrees(at, gradient))
-        })
+    /// The gradients of the parameters of a call's module, of which each call gives its portion, if all of them agree. What
+    /// cancels out is held against what it stands with.
+    fn agreeing_sums(&self, at: usize, forward: usize) -> Option<usize> {
+        let module = self.walk.flow.parent[forward]?;
+        let sums = *self.walk.flow.gradients.get(&module)?;
+        let beside = self.walk.expectations.beside(sums);
+        let agrees = |gradient: &Seen| {
+            let mut gradient = gradient.clone();
+            if let Some(extent) = &mut gradient.numbers {
+                let beside = extent.norm.max(beside * extent.count.sqrt());
+                extent.drift *= ratio(extent.norm, beside);
+                extent.norm = beside;
+            }
+            self.agrees(at, &gradient)
+        };
+        let mut gradients = results(&self.walk.units[sums]).peekable();
+        (gradients.peek().is_some() && gradients.all(agrees)).then_some(sums)
     }
 }
 

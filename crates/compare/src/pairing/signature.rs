@@ -1,4 +1,4 @@
-//! What a call takes and gives, as one number: the shapes of its tensors, in order.
+//! What a call takes and gives: the shapes of its tensors, in order, as one number.
 //!
 //! The dtype is left out, so that a run in bf16 pairs with one in fp32. So are plain values, which tools describe
 //! differently, and parameters, which older releases do not record.
@@ -9,16 +9,21 @@ use rayon::prelude::*;
 use ulpscope_dump::{Content, Entry, Rank, Role};
 use ulpscope_formats::json::Json;
 
-/// The signature of calls whose entries cannot be read.
-const UNREADABLE: u64 = 0;
+/// What a call takes and gives. All calls whose entries cannot be read have the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Signature {
+    shapes: u64,
+    /// Whether the call was made again for the backward pass, and the dump says so.
+    pub(super) is_recompute: bool,
+}
 
 /// The signature of a call.
-pub(super) fn of(rank: &Rank, call: usize) -> u64 {
-    rank.entries(call).map_or(UNREADABLE, |entries| of_entries(&entries))
+pub(super) fn of(rank: &Rank, call: usize) -> Signature {
+    rank.entries(call).map_or(Signature::default(), |entries| of_entries(&entries))
 }
 
 /// The signatures of all calls of a rank.
-pub(super) fn of_all(rank: &Rank) -> Vec<u64> {
+pub(super) fn of_all(rank: &Rank) -> Vec<Signature> {
     (0..rank.calls().len()).into_par_iter().map(|call| of(rank, call)).collect()
 }
 
@@ -41,7 +46,8 @@ pub(super) fn same_results(target: &Rank, target_call: usize, golden: &Rank, gol
     }
 }
 
-fn of_entries(entries: &[Entry]) -> u64 {
+fn of_entries(entries: &[Entry]) -> Signature {
+    let mut is_recompute = false;
     let mut hasher = DefaultHasher::new();
     for entry in entries {
         let side = match entry.role {
@@ -52,7 +58,8 @@ fn of_entries(entries: &[Entry]) -> u64 {
         };
         if let Content::Tensor(tensor) = &entry.content {
             (side, &tensor.shape).hash(&mut hasher);
+            is_recompute |= tensor.recompute;
         }
     }
-    hasher.finish()
+    Signature { shapes: hasher.finish(), is_recompute }
 }

@@ -20,7 +20,7 @@ use super::backward;
 use super::by_name;
 use super::links::Links;
 use super::names::{Names, SideNames};
-use super::signature;
+use super::signature::{self, Signature};
 
 /// Calls whose shapes are looked at before equal names are trusted without looking at all.
 const SAMPLES: usize = 4096;
@@ -62,7 +62,7 @@ fn same_calls(names: &Names, links: &Links) -> bool {
 fn names_hold(target: &Rank, golden: &Rank, names: &SideNames) -> bool {
     let stride = names.len().div_ceil(SAMPLES).max(1);
     let samples: Vec<usize> = (0..names.len()).step_by(stride).collect();
-    let shapes: Vec<(u64, u64)> =
+    let shapes: Vec<(Signature, Signature)> =
         samples.par_iter().map(|&call| (signature::of(target, call), signature::of(golden, call))).collect();
     let name = |place: usize| (names.key[samples[place]], names.kind[samples[place]]);
     let differing: Vec<usize> =
@@ -77,7 +77,7 @@ fn names_hold(target: &Rank, golden: &Rank, names: &SideNames) -> bool {
 struct Aligned {
     /// Pairs of calls, in the order of both sides.
     pairs: Vec<(usize, usize)>,
-    signatures: [Vec<u64>; 2],
+    signatures: [Vec<Signature>; 2],
 }
 
 impl Aligned {
@@ -91,7 +91,7 @@ impl Aligned {
         let theirs: Vec<usize> = (0..names.golden.len())
             .filter(|&call| links.target(call).is_none() && !names.golden.is_running(call))
             .collect();
-        let tokens = |side: &SideNames, calls: &[usize], signatures: &[u64], grain| -> Vec<u64> {
+        let tokens = |side: &SideNames, calls: &[usize], signatures: &[Signature], grain| -> Vec<u64> {
             calls.par_iter().map(|&call| token(names, side, call, signatures[call], grain)).collect()
         };
         let mut found: Vec<(u32, u32)> = Vec::new();
@@ -180,7 +180,9 @@ impl Aligned {
             .collect();
         for (target, golden) in by_name::equal_names(names, links) {
             let (key, kind) = (names.target.key[target], names.target.kind[target]);
+            let parents_agree = names.target.parent[target] == names.golden.parent[golden];
             if kind != CallKind::Backward
+                && (!ours[target].is_recompute || parents_agree)
                 && !shifted.contains(&(key, kind))
                 && (!shapes_count || alike(&(target, golden)))
             {
@@ -203,9 +205,12 @@ enum Grain {
     Operation,
 }
 
-fn token(names: &Names, side: &SideNames, call: usize, signature: u64, grain: Grain) -> u64 {
+fn token(names: &Names, side: &SideNames, call: usize, signature: Signature, grain: Grain) -> u64 {
     let (key, kind) = (side.key[call], side.kind[call]);
     let mut hasher = DefaultHasher::new();
+    // What is computed again stands where the backward pass came to it, in an order of its own: only its module tells
+    // which call it repeats.
+    signature.is_recompute.then_some(side.parent[call]).hash(&mut hasher);
     match grain {
         Grain::Place => (key, kind, signature, side.parent[call]).hash(&mut hasher),
         Grain::Shapes => (key, kind, signature).hash(&mut hasher),
