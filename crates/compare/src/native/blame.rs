@@ -3,7 +3,7 @@
 
 use ulpscope_dump::CallKind;
 
-use super::conclude::{Walk, argument_differs};
+use super::conclude::{Walk, argument_differs, turns_too_many};
 use super::conclusion::{Cause, Conclusion, found};
 use super::expect::{Apart, ELEMENT_SPREAD, Expectations, shared_part};
 use super::flow::Flow;
@@ -137,8 +137,8 @@ impl Walk<'_> {
 
     /// An argument that an earlier call made, on either side.
     fn of_made(&mut self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
-        let extent = entry.numbers.as_ref()?;
         let makers = self.flow.makers(entry);
+        let Some(extent) = &entry.numbers else { return self.of_decided(at, number, entry) };
         let known = makers.into_iter().flatten().map(|maker| self.regions.brought[maker]);
         let known = known.fold(self.noise.of(at, number).allowed(), Apart::max);
         let brought = self.carried(extent, known);
@@ -163,6 +163,32 @@ impl Walk<'_> {
         conclusion.error = error;
         conclusion.expected = brought;
         Some(conclusion)
+    }
+
+    /// An argument of exact values that an earlier call made, which may have fallen otherwise for errors that go into it.
+    fn of_decided(&mut self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
+        let makers = self.flow.makers(entry).into_iter().flatten();
+        let brought =
+            makers.clone().map(|maker| self.regions.brought[maker]).fold(Apart::default(), Apart::max);
+        let may_fall_otherwise = match entry.turned {
+            Some(turned) => !turns_too_many(turned, brought.whole),
+            None => brought != Apart::default(),
+        };
+        let lone = makers.clone().find(|&maker| self.regions.is_part(maker));
+        let is_other = entry.state == Seeing::Differs && !may_fall_otherwise;
+        if !is_other
+            || self.noise.of(at, number).differs
+            || lone.is_some_and(|lone| self.regions.is_excused[lone])
+        {
+            return None;
+        }
+        match lone {
+            Some(lone) => Some(self.blame_region(lone, number, Apart::default(), Apart::default())),
+            None if self.is_wired_otherwise(entry) => {
+                Some(found(Class::DifferentProgram, Cause::Wiring, number, 0.8))
+            }
+            None => None,
+        }
     }
 
     /// Whether the two runs take an argument from different calls, from different results of one, or one of them from no
@@ -215,6 +241,7 @@ impl Walk<'_> {
         }
         let mut lone = takers.iter().filter(|&&taker| self.units[taker].is_lone());
         let lone = lone.find_map(|&taker| self.flow.backward[taker]);
+        let cut = self.where_gradients_end(&takers);
         let heard = self.noise.of(at, number).allowed();
         let mut brought = Apart { whole: heard.whole.max(4.0 * extent.unit), ..Apart::default() };
         let mut scale = extent.norm;
@@ -238,6 +265,9 @@ impl Walk<'_> {
         if extent.error <= self.siblings[0].allowed_in_run() * brought.whole * scale && !is_scaled {
             return None;
         }
+        if let Some(cut) = cut {
+            return Some(self.blame_cut(cut, number, error, brought));
+        }
         if let Some(lone) = lone {
             return Some(self.blame_region(lone, number, error, brought));
         }
@@ -246,7 +276,7 @@ impl Walk<'_> {
     }
 
     /// An argument of which nothing is known comes from what was computed before, if anything there is as far apart.
-    fn of_unsaid(&self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
+    fn of_unsaid(&mut self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
         let heard = self.noise.of(at, number);
         let error = match (entry.state, &entry.numbers) {
             (Seeing::Apart, Some(extent)) => {
@@ -263,6 +293,9 @@ impl Walk<'_> {
             (Seeing::Differs, _) if self.so_far == Apart::default() && !heard.differs => Apart::default(),
             _ => return None,
         };
+        if let Some(changed) = self.who_changed_gradient(at, entry) {
+            return Some(self.blame_region(changed, number, error, self.so_far));
+        }
         let found = found(Class::OriginDiffers, Cause::Origin, number, 0.6);
         Some(Conclusion { error, expected: self.so_far, ..found })
     }
@@ -273,6 +306,19 @@ impl Walk<'_> {
         let whole = known.whole.max(own);
         let peak = known.peak.max(own * (extent.largest / extent.rms()).max(1.0)).max(ELEMENT_SPREAD * whole);
         Apart { whole, peak, drift: known.drift + shared_part(extent, whole, own) }
+    }
+
+    /// Whether two tensors are as near as one rounding leaves them.
+    pub(super) fn is_near(&self, entry: &Seen) -> bool {
+        let is_near = |extent: &Extent| {
+            let rounded = self.carried(extent, Apart::default());
+            extent.mismatched == 0 && self.is_explained(Apart::relative(extent), rounded)
+        };
+        match entry.state {
+            Seeing::Equal => true,
+            Seeing::Apart => entry.numbers.as_ref().is_some_and(is_near),
+            _ => false,
+        }
     }
 
     /// Whether an error is as large as errors of this run may be, given what is expected.
@@ -314,6 +360,11 @@ impl Regions {
     /// Whether a unit cannot be held against a partner.
     pub(super) fn is_part(&self, at: usize) -> bool {
         self.is_part[at]
+    }
+
+    /// Whether a unit has another shape for having been given it, or by a decision that fell otherwise.
+    pub(super) fn is_excused(&self, at: usize) -> bool {
+        self.is_excused[at]
     }
 
     /// Whether the programs may part on the way to a unit, at another unit or a later one.

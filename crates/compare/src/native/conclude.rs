@@ -16,7 +16,7 @@ use super::conclusion::{Cause, Conclusion, found};
 use super::expect::{Apart, Excess, Expectations};
 use super::flow::Flow;
 use super::noise::Noise;
-use super::observed::{Observed, Seeing, Seen};
+use super::observed::{Extent, Observed, Seeing, Seen};
 use super::routes::Routes;
 use super::saved::of_saved;
 use super::siblings::{LEAST_ALLOWED, Siblings};
@@ -184,6 +184,24 @@ impl Walk<'_> {
             return found(Class::DifferentProgram, Cause::Shape, number, 0.9);
         }
         let concluded = self.look_at_results(at, unit, known);
+        if concluded.cause.is_none()
+            && let Some(frozen) = self.find_frozen(at, unit)
+        {
+            return frozen;
+        }
+        if concluded.class == Class::NotComparable
+            && concluded.from.is_none()
+            && let Some(inherited) = self.blame_forward(at, &concluded)
+        {
+            return inherited;
+        }
+        let is_open = concluded.class == Class::NotComparable || concluded.cause == Some(Cause::Made);
+        if is_open
+            && concluded.from.is_none()
+            && let (Some(part), Some(entry)) = (self.who_reordered(at), concluded.entry)
+        {
+            return self.blame_reordered(part, entry, concluded.error, concluded.expected);
+        }
         // What nothing inside a module explains was done by whoever could not be compared.
         let lone = self.flow.children[at].iter().copied().find(|&child| self.units[child].is_lone());
         match (lone, concluded.cause, concluded.entry) {
@@ -196,6 +214,13 @@ impl Walk<'_> {
     }
 
     fn look_at_results(&self, at: usize, unit: &Observed, mut known: Conclusion) -> Conclusion {
+        // What a user's own backward function gives, the calls inside it made.
+        if known.from.is_some() && self.flow.inside_backward.contains_key(&at) {
+            let differs = |(_, entry): &(usize, &Seen)| entry.state != Seeing::Equal;
+            known.class =
+                if results(unit).any(|result| differs(&result)) { Class::Inherited } else { Class::Equal };
+            return known;
+        }
         let loose = self.works_on_differing(at) || self.flow.operations[at].is_steep && self.taken(at) > 0.0;
         let exact = results(unit).find(|(_, entry)| entry.state == Seeing::Differs);
         if let Some((number, entry)) =
@@ -205,12 +230,8 @@ impl Walk<'_> {
             let untouched = self.taken(at) == 0.0
                 && known.from.is_none()
                 && self.expectations.shown_before(at) == Apart::default();
-            // Between floats that are not the same, another decision may be right: a tie, a threshold. But not many more
-            // than are that near to one: four standard deviations of a count, and three where nearly none is expected.
-            let is_too_many = entry.turned.is_some_and(|(turned, of)| {
-                let expected = NEAR_A_TIE * self.taken(at) * of;
-                turned > expected + 4.0 * expected.sqrt() + 3.0 && !self.flow.operations[at].is_ranking
-            });
+            let is_too_many = entry.turned.is_some_and(|turned| turns_too_many(turned, self.taken(at)))
+                && !self.flow.operations[at].is_ranking;
             let made_here = untouched || is_too_many && known.from.is_none();
             if made_here && entry.is_tensor {
                 let (class, cause) = self.introduced(at, true);
@@ -297,9 +318,15 @@ impl Walk<'_> {
     /// The first unit with a cause that a unit's arguments come from.
     fn comes_from(&self, at: usize) -> Option<usize> {
         let mut from: Option<usize> = None;
+        let is_back = matches!(self.units[at].kind, CallKind::Backward | CallKind::ParametersGrad);
         let mut ask = |unit: usize| {
             if let Some(Some(known)) = self.done.get(unit) {
-                let cause = if known.cause.is_some() { Some(unit) } else { known.from };
+                let cause = match known.cause {
+                    // These show in gradients alone.
+                    Some(Cause::Cut | Cause::ArgumentInBackward) if !is_back => known.from,
+                    Some(_) => Some(unit),
+                    None => known.from,
+                };
                 from = match (from, cause) {
                     (Some(one), Some(other)) => Some(one.min(other)),
                     (one, other) => one.or(other),
@@ -319,12 +346,15 @@ impl Walk<'_> {
             }
         }
         self.flow.children[at].iter().copied().for_each(&mut ask);
+        self.flow.inside_backward.get(&at).into_iter().flatten().copied().for_each(&mut ask);
         from
     }
 
+    /// The largest relative error of what a unit works on; of what is finite on one side only, all of it.
     fn taken(&self, at: usize) -> f64 {
         let taken = self.expectations.taken(at);
-        taken.iter().map(|extent| extent.relative()).fold(self.expectations.inside(at).whole, f64::max)
+        let error = |extent: &&Extent| if extent.mismatched > 0 { 1.0 } else { extent.relative() };
+        taken.iter().map(error).fold(self.expectations.inside(at).whole, f64::max)
     }
 
     /// Whether a unit works on tensors of exact values that differ: indices, masks.
@@ -365,6 +395,14 @@ impl Walk<'_> {
 
 pub(super) fn results(unit: &Observed) -> impl Iterator<Item = (usize, &Seen)> {
     unit.entries.iter().enumerate().filter(|(_, entry)| !entry.is_taken() && entry.role != Role::Saved)
+}
+
+/// Whether more decisions fell otherwise than an error of what was decided on makes: between floats that are not the same,
+/// another decision may be right, at a tie or a threshold, but not many more than are that near to one. Four standard
+/// deviations of a count, and three where nearly none is expected.
+pub(super) fn turns_too_many((turned, of): (f64, f64), error: f64) -> bool {
+    let expected = NEAR_A_TIE * error * of;
+    turned > expected + if error > 0.0 { 4.0 * expected.sqrt() + 3.0 } else { 0.0 }
 }
 
 pub(super) fn argument_differs(unit: &Observed) -> bool {

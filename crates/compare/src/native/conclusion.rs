@@ -45,6 +45,10 @@ pub(super) enum Cause {
     BothBroken,
     /// Random numbers are other ones.
     Draw,
+    /// On one side no gradient passes.
+    Cut,
+    /// A plain argument is another, which shows in gradients alone.
+    ArgumentInBackward,
 }
 
 impl Conclusion {

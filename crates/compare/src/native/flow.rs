@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 
 use ulpscope_dump::{CallKind, Rank, Role};
 
-use super::observed::{Observed, Seeing, Seen, Source, place};
+use super::observed::{Observed, Seeing, Seen, Source, hashed, place};
 use super::operation::Operation;
 use crate::style::Side;
 
@@ -40,9 +40,8 @@ impl<'a> Calls<'a> {
                 return Source::Call(call, place(role, path));
             }
         }
-        // What lies in `.grad` was made by the backward pass, by many calls together.
         match said.split_once(':') {
-            Some(("gradient", _)) => Source::Unsaid,
+            Some(("gradient", of)) => Source::Gradient(hashed(&of)),
             Some(_) => Source::Origin,
             None if matches!(said, "parameter" | "buffer") => Source::Origin,
             // Where only modules were recorded, what happens between them was not: nobody can say that nobody made it.
@@ -84,6 +83,12 @@ pub(super) struct Flow {
     pub(super) gradients: HashMap<usize, usize>,
     /// Who took a result of the unit, on either side: unit and number of the entry.
     pub(super) takers: Vec<Vec<(u32, u32)>>,
+    /// The calls that a user's own backward function makes, by the unit of its backward call.
+    pub(super) inside_backward: HashMap<usize, Vec<usize>>,
+    /// Of what lies in the `.grad` of a parameter: the first call of one side alone that writes into it.
+    pub(super) rewritten: HashMap<u64, usize>,
+    /// The first gradients of parameters from a backward pass that one side alone makes.
+    pub(super) other_pass: Option<usize>,
 }
 
 impl Flow {
@@ -111,6 +116,9 @@ impl Flow {
             shared: HashSet::new(),
             gradients: HashMap::new(),
             takers: vec![Vec::new(); units.len()],
+            inside_backward: HashMap::new(),
+            rewritten: HashMap::new(),
+            other_pass: None,
         };
         for (at, unit) in units.iter().enumerate() {
             // A pair is asked in the target; what only the golden has, there.
@@ -125,12 +133,56 @@ impl Flow {
             }
         }
         flow.find_takers(units);
+        flow.find_inside_backward(units, calls);
         for (at, unit) in units.iter().enumerate().filter(|(_, unit)| unit.kind == CallKind::Backward) {
             let missing = unit.entries.iter().filter(|entry| entry.state == Seeing::Missing);
             flow.shared.extend(missing.map(|entry| (flow.kinds[at], entry.place)));
         }
         flow.order = flow.inside_out(units);
+        flow.find_rewritten(units);
+        flow.other_pass =
+            units.iter().position(|unit| unit.is_lone() && unit.kind == CallKind::ParametersGrad);
         flow
+    }
+
+    /// A user's own backward function is recorded behind the calls that it makes, which are forward calls in the middle of
+    /// the backward pass, in no module.
+    fn find_inside_backward(&mut self, units: &[Observed], (target, golden): (&Calls<'_>, &Calls<'_>)) {
+        let mut begun: Option<Vec<usize>> = None;
+        for (at, unit) in units.iter().enumerate() {
+            if unit.kind == CallKind::Forward && self.parent[at].is_none() && !unit.adds_nothing {
+                begun.iter_mut().for_each(|inside| inside.push(at));
+                continue;
+            }
+            let base =
+                |calls: &Calls<'_>, call: usize| calls.rank.base(calls.rank.calls()[call].base).to_owned();
+            let base = match (unit.target, unit.golden) {
+                (Some(call), _) => base(target, call),
+                (None, Some(call)) => base(golden, call),
+                (None, None) => String::new(),
+            };
+            let inside = begun.replace(Vec::new()).unwrap_or_default();
+            if unit.kind == CallKind::Backward && base.starts_with("Autograd.") && !inside.is_empty() {
+                self.inside_backward.insert(at, inside);
+            }
+            // Behind the backward pass come calls of another kind: those of an optimizer, or of the next batch.
+            if !matches!(unit.kind, CallKind::Backward | CallKind::ParametersGrad) {
+                begun = None;
+            }
+        }
+    }
+
+    fn find_rewritten(&mut self, units: &[Observed]) {
+        let writes = |&(at, unit): &(usize, &Observed)| unit.is_lone() && self.operations[at].is_in_place;
+        let lone: Vec<(usize, &Observed)> = units.iter().enumerate().filter(writes).collect();
+        for (at, unit) in lone {
+            for source in unit.entries.iter().filter(|entry| entry.is_taken()).flat_map(|entry| entry.sources)
+            {
+                if let Source::Gradient(of) = source {
+                    self.rewritten.entry(of).or_insert(at);
+                }
+            }
+        }
     }
 
     fn place(&mut self, at: usize, side: usize, call: usize, kind: CallKind, calls: &Calls<'_>) {

@@ -16,6 +16,7 @@ mod conclude;
 mod conclusion;
 mod expect;
 mod flow;
+mod gradients;
 mod limit;
 mod measure;
 mod noise;
@@ -24,6 +25,7 @@ mod observed;
 mod operation;
 mod parts;
 mod remarks;
+mod reordered;
 mod rounding;
 mod routes;
 mod saved;
@@ -32,6 +34,7 @@ mod siblings;
 mod values;
 mod verdict;
 
+use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use ulpscope_dump::{Content, Entry, Error, Rank, Task};
@@ -51,6 +54,7 @@ use measure::measure;
 use noise::{Floor, Noise};
 pub use observed::Observed;
 use observed::{Seen, Source};
+use routes::Routes;
 use values::kind_of;
 use verdict::why;
 
@@ -97,10 +101,12 @@ struct Hindsight {
     conclusions: Vec<Conclusion>,
     /// How many units inherited the error that a unit introduced.
     downstream: Vec<u64>,
-    /// Other routes to the same results: where they begin and end.
-    routes: Vec<(usize, usize)>,
+    /// Other routes to the same results.
+    routes: Routes,
     /// Whether what units without partner gave went into calls that both sides have.
     joined: Vec<bool>,
+    /// Forward calls that were made in the backward pass.
+    in_backward: HashSet<usize>,
 }
 
 impl Plan for NativePlan<'_> {
@@ -149,10 +155,11 @@ impl Plan for NativePlan<'_> {
         // Called once, by whoever runs the plan.
         let _ = self.hindsight.set(Hindsight {
             joined: flow.joined(&observed),
+            in_backward: flow.inside_backward.into_values().flatten().collect(),
             observed,
             conclusions,
             downstream,
-            routes: routes.ends,
+            routes,
         });
     }
 
@@ -163,18 +170,24 @@ impl Plan for NativePlan<'_> {
         let observed = &known.observed[unit];
         let settling = verdict::Settling { conclusion, observed, from, name: self.name(observed) };
         settling.settle(judged);
-        // An argument more or less is no difference where nothing comes of it.
-        let is_harmless = matches!(conclusion.class, Class::Equal | Class::Noise | Class::NotComparable);
+        // An argument more or less is no difference where nothing comes of it, and what lies on another route is vouched for
+        // by where it ends.
+        let is_harmless = |entry: &Seen| {
+            known.routes.is_on(unit)
+                || entry.is_taken()
+                    && matches!(conclusion.class, Class::Equal | Class::Noise | Class::NotComparable)
+        };
         let entries = observed.entries.iter().filter(|entry| entry.is_tensor);
         let mut lone = entries.filter(|entry| matches!(entry.state, observed::Seeing::Lone(_)));
         for partnerless in &mut judged.partnerless {
             partnerless.is_joined = match observed.is_lone() {
                 true => known.joined[unit],
-                false => is_harmless && lone.next().is_some_and(Seen::is_taken),
+                false => lone.next().is_some_and(is_harmless),
             };
         }
         if let Some(finding) = &mut judged.finding {
             finding.downstream = known.downstream[unit];
+            finding.in_backward |= known.in_backward.contains(&unit);
         }
     }
 
@@ -217,6 +230,7 @@ impl NativePlan<'_> {
         judged.how = Some(how);
         match (target.entries(pair.target), golden.entries(pair.golden)) {
             (Ok(one), Ok(other)) => {
+                observed.adds_nothing = observed::adds_nothing(&one) && observed::adds_nothing(&other);
                 let (module, code) = self.place(pair);
                 for (number, unit) in
                     pair_entries(&one, &other, &self.options.mapping).into_iter().enumerate()

@@ -10,7 +10,7 @@ use ulpscope_dump::CallKind;
 
 use super::conclude::{Walk, argument_differs, results};
 use super::conclusion::{Cause, Conclusion, found};
-use super::observed::Observed;
+use super::observed::{Observed, Seeing};
 use crate::verdict::Class;
 
 impl Walk<'_> {
@@ -47,6 +47,11 @@ impl Walk<'_> {
                     continue;
                 }
                 return Some(found(Class::NonFiniteBornHere, Cause::BothBroken, number, 0.9));
+            }
+            // Beside what is NaN on both sides, the rest may be off for another reason.
+            let is_beside = !one_sided && entry.state == Seeing::Apart;
+            if from.is_some() && is_beside {
+                continue;
             }
             if from.is_some() || self.works_on_differing(at) {
                 let mut inherited = Conclusion::of(Class::Inherited);

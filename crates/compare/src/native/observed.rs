@@ -7,6 +7,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ulpscope_dump::{CallKind, Content, Entry, Role, TensorEntry};
+use ulpscope_formats::json::Json;
 use ulpscope_tensor::DType;
 
 use super::measure::{Basis, Measured, Numbers, State, recorded};
@@ -48,12 +49,16 @@ pub(super) struct Seen {
     /// Whether it is a tensor of another dtype on the other side.
     pub(super) is_recast: bool,
     pub(super) state: Seeing,
+    /// Whether only statistics were compared, which stay the same where elements change places.
+    pub(super) is_blurred: bool,
     /// Of exact values that were compared one by one: how many differ, of how many.
     pub(super) turned: Option<(f64, f64)>,
     /// Its size and its error, where it is a tensor whose numbers both sides have.
     pub(super) numbers: Option<Extent>,
     /// Where it came from, on either side.
     pub(super) sources: [Source; 2],
+    /// Whether it requires a gradient, on either side, where the dump says.
+    pub(super) wants_gradient: [Option<bool>; 2],
     /// What tells its value from others, where the dump does not say where it came from; 0 for none.
     pub(super) prints: [u64; 2],
 }
@@ -119,6 +124,8 @@ pub(super) enum Source {
     Origin,
     /// Nothing that was recorded made it.
     Outside,
+    /// What lies in the `.grad` of a parameter, named by a number: made by the backward pass, by many calls together.
+    Gradient(u64),
     /// An entry of an earlier call: the number of the call, and the place.
     Call(usize, u64),
 }
@@ -221,6 +228,11 @@ impl Seen {
             seen.prints = [print_of(one, Some(&measured.target)), print_of(other, Some(&measured.golden))];
             seen.numbers = extent(one, other, measured);
             seen.is_recast = one.dtype() != other.dtype();
+            seen.is_blurred = measured.basis == Basis::Statistics;
+            seen.wants_gradient = [one, other].map(|tensor| match tensor.requires_grad {
+                Json::Bool(wants) => Some(wants),
+                _ => None,
+            });
             let exact = measured.comparison.as_ref().filter(|_| state == Seeing::Differs);
             seen.turned = exact.map(|exact| (exact.over_tolerance as f64, exact.distances.count as f64));
         }
@@ -240,9 +252,11 @@ impl Seen {
             is_infinite: is_infinite(&entry.content),
             is_recast: false,
             state,
+            is_blurred: false,
             turned: None,
             numbers: None,
             sources: [Source::Unsaid; 2],
+            wants_gradient: [None; 2],
             prints: [0; 2],
         }
     }
@@ -255,6 +269,17 @@ impl Seen {
     /// Whether it is an argument, plain or not, that only one side gives. That may be a default written out.
     pub(super) fn is_own_argument(&self) -> bool {
         self.is_taken() && matches!(self.state, Seeing::Missing | Seeing::Lone(_))
+    }
+
+    /// Whether it stands, among the results of a backward call, for an argument of its forward call. Gradients of lists are
+    /// numbered by element.
+    pub(super) fn is_gradient_of(&self, argument: &Seen) -> bool {
+        self.path == argument.path || argument.element.is_some() && self.element == argument.element
+    }
+
+    /// Whether it requires a gradient on one side only.
+    pub(super) fn is_cut_off(&self) -> bool {
+        matches!(self.wants_gradient, [Some(one), Some(other)] if one != other)
     }
 
     /// Whether a call takes this, rather than gives it.

@@ -25,6 +25,14 @@ pub(super) struct Operation {
     pub(super) is_foreach: bool,
     /// Whether it may give the same for arguments that are not: it picks, cuts off or covers up.
     pub(super) may_hide: bool,
+    /// Whether each result comes from elements at many places, so that statistics tell when they changed places before.
+    pub(super) mixes: bool,
+    /// Whether it takes of its argument only what kind of tensor it is.
+    pub(super) ignores_values: bool,
+    /// Whether it makes one number, or few, of many.
+    pub(super) reduces: bool,
+    /// Whether it may put elements in another order.
+    pub(super) reorders: bool,
     /// Whether it puts something else in the place of elements.
     pub(super) is_cover: bool,
     /// The argument that is added to a product or to what was normalised, by position.
@@ -61,6 +69,27 @@ const PICKS: [&str; 11] =
 
 /// Of a range of values one comes out.
 const ROUNDS: [&str; 7] = ["round", "floor", "ceil", "trunc", "sign", "sgn", "nan_to_num"];
+
+/// Of the same elements, another order.
+const REORDERS: [&str; 17] = [
+    "view",
+    "reshape",
+    "flatten",
+    "unflatten",
+    "transpose",
+    "permute",
+    "movedim",
+    "swapaxes",
+    "t",
+    "T",
+    "mT",
+    "flip",
+    "roll",
+    "getitem",
+    "gather",
+    "index_select",
+    "cat",
+];
 
 const DRAWS: [&str; 24] = [
     "rand",
@@ -102,8 +131,16 @@ impl Operation {
         let is_cover = matches!(name, "masked_fill" | "where" | "masked_scatter" | "dropout");
         // What was picked of many gets all of the gradient: nothing of that is lost on the way back.
         let picks = is_ranking || PICKS.contains(&name);
+        let family = if is_module { Family::Other } else { Family::of(base, is_backward) };
+        let mixes = ["softmax", "norm", "attention", "pool", "loss", "entropy", "lstm", "gru"];
         Operation {
-            family: if is_module { Family::Other } else { Family::of(base, is_backward) },
+            family,
+            ignores_values: name.ends_with("_like") && !is_draw || name.starts_with("new_"),
+            reduces: matches!(name, "sum" | "mean" | "prod" | "norm" | "var" | "std" | "logsumexp")
+                || name.ends_with("loss")
+                || name.ends_with("entropy"),
+            reorders: REORDERS.contains(&name),
+            mixes: family == Family::Contraction || mixes.iter().any(|word| name.contains(word)),
             is_gate,
             is_steep: matches!(step, "addcdiv" | "fused_adam" | "fused_adamw" | "fused_adagrad"),
             is_ranking,

@@ -24,6 +24,7 @@ fn routes(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<String> {
     let name = |unit: usize| plan.name(&known.observed[unit]);
     let mut notes: Vec<String> = known
         .routes
+        .ends
         .iter()
         .take(SHOWN)
         .map(|&(begin, end)| {
@@ -35,7 +36,7 @@ fn routes(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<String> {
             )
         })
         .collect();
-    let more = known.routes.len().saturating_sub(SHOWN);
+    let more = known.routes.ends.len().saturating_sub(SHOWN);
     if more > 0 {
         notes.push(format!("and in {more} more places the two runs compute the same in different ways"));
     }

@@ -69,6 +69,7 @@ impl Walk<'_> {
             meeting: HashSet::new(),
             mended: HashSet::new(),
             first: None,
+            is_reordering: cause == Cause::Argument && self.flow.operations[start].reorders,
         };
         let Some(first) = route.follow(start) else { return false };
         let Route { on, meeting, .. } = route;
@@ -90,6 +91,9 @@ struct Route<'w, 'a> {
     mended: HashSet<(usize, u64)>,
     /// The first unit found where the programs meet again.
     first: Option<usize>,
+    /// Whether the programs part at a call that puts elements in another order: sums over all of them are the same then,
+    /// and prove nothing.
+    is_reordering: bool,
 }
 
 impl Route<'_, '_> {
@@ -99,7 +103,8 @@ impl Route<'_, '_> {
         // In execution order: whether a maker is on the route is known before it is asked who took what it made.
         let mut waiting = BTreeSet::from([start]);
         while let Some(at) = waiting.pop_first() {
-            if self.on.contains(&at) || self.meeting.contains(&at) || flow.is_composite(at) {
+            let is_known = self.on.contains(&at) || self.meeting.contains(&at);
+            if is_known || flow.is_composite(at) || at != start && flow.operations[at].ignores_values {
                 continue;
             }
             self.bring_in(at);
@@ -107,15 +112,16 @@ impl Route<'_, '_> {
                 continue;
             }
             let is_lone = self.walk.units[at].is_lone();
-            if !is_lone && at != start && self.arguments_agree(at) {
+            if !is_lone && at != start && self.arguments_agree(at) && self.is_clear(at) {
                 self.meet(at);
                 continue;
             }
             // Its gradients depend on what it was given, whatever it made of it.
             waiting.extend(flow.backward[at]);
             let undone: Vec<&Seen> = self.undone(at).collect();
-            if !undone.is_empty() && undone.len() == results(&self.walk.units[at]).count() {
-                if self.may_hide(at) {
+            let all_undone = undone.len() == results(&self.walk.units[at]).count();
+            if !undone.is_empty() && all_undone && self.is_clear(at) {
+                if self.may_hide(at) || self.is_reordering && flow.operations[at].reduces {
                     return None;
                 }
                 self.meeting.insert(at);
@@ -128,7 +134,9 @@ impl Route<'_, '_> {
             if self.ends_open(at) {
                 return None;
             }
-            if let Some(sums) = flow.forward[at].and_then(|forward| self.agreeing_sums(at, forward)) {
+            if let Some(sums) = flow.forward[at].and_then(|forward| self.agreeing_sums(at, forward))
+                && !self.is_reordering
+            {
                 self.meet(sums);
             }
             self.on.insert(at);
@@ -166,12 +174,13 @@ impl Route<'_, '_> {
         let flow = self.walk.flow;
         let Some(forward) = flow.forward[at] else { return false };
         flow.takers[forward].iter().any(|&(taker, number)| {
-            let path = self.walk.units[taker as usize].entries[number as usize].path;
+            let taken = &self.walk.units[taker as usize].entries[number as usize];
             let back = flow.backward[taker as usize]
                 .filter(|&back| !self.on.contains(&back) && !flow.is_composite(back));
             let is_other = |back: usize| {
                 let unit = &self.walk.units[back];
-                !unit.is_lone() && results(unit).any(|given| given.path == path && !self.agrees(at, given))
+                let mut given = results(unit).filter(|given| given.is_gradient_of(taken));
+                !unit.is_lone() && given.any(|given| !self.agrees(at, given))
             };
             back.is_some_and(is_other)
         })
@@ -203,9 +212,13 @@ impl Route<'_, '_> {
         // Of a gradient that arrives, those who took the result are the makers.
         let forward = flow.forward[at];
         let is_thinned = |&(taker, number): &(u32, u32)| {
-            let path = self.walk.units[taker as usize].entries[number as usize].path;
+            let taken = &self.walk.units[taker as usize].entries[number as usize];
+            let is_mended = |back: usize| {
+                let mut given = results(&self.walk.units[back]).filter(|given| given.is_gradient_of(taken));
+                given.any(|given| self.mended.contains(&(back, given.path)))
+            };
             let back = flow.backward[taker as usize];
-            back.is_some_and(|back| self.on.contains(&back) && !self.mended.contains(&(back, path)))
+            back.is_some_and(|back| self.on.contains(&back) && !is_mended(back))
         };
         let takers = || forward.into_iter().flat_map(|at| &flow.takers[at]);
         let is_joined = takers().any(|&(taker, _)| self.walk.units[taker as usize].is_lone())
@@ -225,6 +238,14 @@ impl Route<'_, '_> {
             }
             _ => false,
         }
+    }
+
+    /// Whether agreement at a unit means anything. Statistics stay the same where elements change places, until a
+    /// call computes something from many of them.
+    fn is_clear(&self, at: usize) -> bool {
+        let unit = &self.walk.units[at];
+        let agree = || results(unit).all(|entry| self.agrees(at, entry));
+        !unit.entries.iter().any(|entry| entry.is_blurred) || self.walk.flow.operations[at].mixes && agree()
     }
 
     /// The results of a unit that agree because it undoes the errors of its arguments.
@@ -267,18 +288,22 @@ impl Route<'_, '_> {
     fn ends_open(&self, at: usize) -> bool {
         let (unit, flow) = (&self.walk.units[at], self.walk.flow);
         if unit.is_lone() {
-            let is_used = !flow.takers[at].is_empty() || flow.backward[at].or(flow.forward[at]).is_some();
-            return !is_used && !flow.is_answered_for(at, self.walk.units);
+            let mut takers = flow.takers[at].iter();
+            let is_used = takers.any(|&(taker, _)| self.goes_on(taker as usize))
+                || flow.backward[at].or(flow.forward[at]).is_some();
+            return !is_used && !unit.adds_nothing && !flow.is_answered_for(at, self.walk.units);
         }
         let is_handed_on = |result: &Seen| {
             match flow.forward[at] {
             Some(forward) => {
-                let makers = self.makers_of(forward, |entry| entry.path == result.path);
+                let makers = self.makers_of(forward, |entry| result.is_gradient_of(entry));
                 makers.into_iter().any(|maker| flow.backward[maker].is_some()) || self.agreeing_sums(at, forward).is_some()
             }
             // A call that gives back its argument has no takers of its own.
-            None if flow.takers[at].is_empty() => flow.is_answered_for(at, self.walk.units),
-            None => flow.takers[at].iter().any(|&(taker, number)| {
+            None if flow.takers[at].is_empty() => {
+                unit.adds_nothing || flow.is_answered_for(at, self.walk.units)
+            }
+            None => flow.takers[at].iter().filter(|(taker, _)| self.goes_on(*taker as usize)).any(|&(taker, number)| {
                 let sources = self.walk.units[taker as usize].entries[number as usize].sources;
                 let comes_from = |source: Source, call: Option<usize>, place: u64| {
                     matches!(source, Source::Call(maker, made_at) if Some(maker) == call && made_at == place)
@@ -290,6 +315,11 @@ impl Route<'_, '_> {
         };
         let stays = flow.operations[at].is_in_place;
         results(unit).any(|result| !self.agrees(at, result) && (stays || !is_handed_on(result)))
+    }
+
+    /// Whether a unit does something with what it takes: a call that gives back its argument leaves that to others.
+    fn goes_on(&self, at: usize) -> bool {
+        !self.walk.units[at].adds_nothing || !self.walk.flow.takers[at].is_empty()
     }
 
     /// The gradients of the parameters of a call's module, of which each call gives its portion, if all of them agree. What

@@ -232,12 +232,15 @@ impl Settling<'_> {
         let conclusion = self.conclusion;
         let (error, expected) = (conclusion.error, conclusion.expected);
         match cause {
-            Cause::Made | Cause::Argument => {
+            Cause::Made | Cause::Argument | Cause::ArgumentInBackward => {
                 let excess = if error.whole == 0.0 { String::new() } else { excess(error, expected) };
                 let excess = [excess, seen.to_owned()].into_iter().filter(|text| !text.is_empty());
                 let excess = excess.collect::<Vec<String>>().join(": ");
                 match self.other_arguments(judged) {
                     Some(arguments) if cause == Cause::Argument => format!("{arguments}; {excess}"),
+                    Some(arguments) if cause == Cause::ArgumentInBackward => {
+                        format!("{arguments}, which shows in the gradients alone: {excess}")
+                    }
                     _ => excess,
                 }
             }
@@ -247,6 +250,10 @@ impl Settling<'_> {
                 "whoever made it agrees, so it was changed on the way by something that was not recorded: {seen}"
             ),
             Cause::Lone => "only one side has this call, and what is computed from it is another".to_owned(),
+            Cause::Cut => {
+                "no gradient passes here on one side: detached, under no_grad, or requires_grad is False"
+                    .to_owned()
+            }
             Cause::Wiring => format!("the two runs take it from different calls: {seen}"),
             Cause::Shape if self.works_on_unlike() => {
                 format!("it works on another shape, and what is computed from it is another: {seen}")

@@ -1,0 +1,93 @@
+//! Gradients that do not arrive, or arrive as others: cut off on one side, changed by a call of one side, or for a plain
+//! argument that only the backward pass uses.
+
+use ulpscope_dump::CallKind;
+
+use super::conclude::{Walk, argument_differs};
+use super::conclusion::{Cause, Conclusion, found};
+use super::expect::Apart;
+use super::observed::{Observed, Seeing, Seen, Source};
+use crate::verdict::Class;
+
+impl Walk<'_> {
+    /// Of those who took the result of a call, the one at which gradients end on one side: a call of one side alone whose
+    /// result is used in the backward pass of others, or one of which one side has no backward call for not wanting one.
+    pub(super) fn where_gradients_end(&self, takers: &[usize]) -> Option<usize> {
+        let is_used = |taker: usize| {
+            let mut takers = self.flow.takers[taker].iter();
+            takers.any(|&(next, _)| self.flow.backward[next as usize].is_some())
+        };
+        takers.iter().copied().find(|&taker| match self.flow.backward[taker] {
+            None => self.units[taker].is_lone() && is_used(taker),
+            Some(backward) => {
+                let mut results = self.units[taker].entries.iter().filter(|entry| !entry.is_taken());
+                self.units[backward].is_lone() && results.any(Seen::is_cut_off)
+            }
+        })
+    }
+
+    /// Blames a call for the gradients that do not pass it on one side; who misses them inherits.
+    pub(super) fn blame_cut(
+        &mut self,
+        cut: usize,
+        number: usize,
+        error: Apart,
+        expected: Apart,
+    ) -> Conclusion {
+        if self.done[cut].as_ref().is_none_or(|known| known.cause.is_none()) {
+            let entries = &self.units[cut].entries;
+            let entry = entries.iter().position(Seen::is_cut_off);
+            let blamed = found(Class::DifferentProgram, Cause::Cut, 0, 0.8);
+            self.done[cut] = Some(Conclusion { entry, error, expected, ..blamed });
+        }
+        Conclusion { from: Some(cut), entry: Some(number), ..Conclusion::of(Class::Inherited) }
+    }
+
+    /// A parameter that is trained on one side only: it requires a gradient there, and gets one.
+    pub(super) fn find_frozen(&self, at: usize, unit: &Observed) -> Option<Conclusion> {
+        let is_frozen =
+            |entry: &Seen| entry.is_taken() && entry.is_cut_off() && entry.sources == [Source::Origin; 2];
+        let number = unit.entries.iter().position(is_frozen)?;
+        let backward = &self.units[self.flow.backward[at]?];
+        let is_missing = |entry: &Seen| {
+            !entry.is_taken() && entry.is_tensor && matches!(entry.state, Seeing::Missing | Seeing::Lone(_))
+        };
+        let gets_one =
+            backward.is_lone() && self.both_have_gradients() || backward.entries.iter().any(is_missing);
+        (unit.kind == CallKind::Forward && gets_one)
+            .then(|| found(Class::DifferentProgram, Cause::Cut, number, 0.9))
+    }
+
+    /// Whether both runs have a backward pass.
+    fn both_have_gradients(&self) -> bool {
+        self.flow.backward.iter().flatten().any(|&backward| !self.units[backward].is_lone())
+    }
+
+    /// The call of one side alone that wrote into the gradient of a parameter before a unit takes it, or that makes the pass
+    /// that the other side does not make.
+    pub(super) fn who_changed_gradient(&self, at: usize, entry: &Seen) -> Option<usize> {
+        let of = entry.sources.iter().find_map(|source| match source {
+            Source::Gradient(of) => Some(*of),
+            _ => None,
+        })?;
+        let rewritten = self.flow.rewritten.get(&of).copied();
+        let other_pass = self.flow.other_pass.filter(|&sum| sum < at).and_then(|sum| self.flow.forward[sum]);
+        rewritten.filter(|&rewritten| rewritten < at).or(other_pass)
+    }
+
+    /// Blames the plain argument of a forward call for gradients that it does not explain otherwise; the backward call
+    /// inherits.
+    pub(super) fn blame_forward(&mut self, at: usize, known: &Conclusion) -> Option<Conclusion> {
+        let forward = self.flow.forward[at]?;
+        let unit = &self.units[forward];
+        let agree = unit.entries.iter().filter(|entry| entry.is_tensor).all(|entry| self.is_near(entry));
+        if !argument_differs(unit) || !agree {
+            return None;
+        }
+        let entry = unit.entries.iter().position(Seen::is_other_argument);
+        let blamed = found(Class::DifferentProgram, Cause::ArgumentInBackward, 0, known.confidence.max(0.8));
+        let (error, expected) = (known.error, known.expected);
+        self.done[forward] = Some(Conclusion { entry, error, expected, ..blamed });
+        Some(Conclusion { from: Some(forward), entry: known.entry, ..Conclusion::of(Class::Inherited) })
+    }
+}

@@ -1,0 +1,60 @@
+//! Elements that changed places on the way, where only statistics were compared: those of what was reordered agree, and those
+//! of the first call that computes something from many elements do not. It is not that call that is wrong.
+
+use std::collections::HashSet;
+
+use ulpscope_dump::CallKind;
+
+use super::conclude::{Walk, argument_differs};
+use super::conclusion::{Cause, Conclusion, found};
+use super::expect::Apart;
+use crate::verdict::Class;
+
+/// Calls that are looked at on the way back.
+const MOST_CALLS: usize = 64;
+
+impl Walk<'_> {
+    /// The last call on the way to a unit, over calls that mix nothing, that one side alone makes, or makes otherwise, and
+    /// that may put elements in another order.
+    pub(super) fn who_reordered(&self, at: usize) -> Option<usize> {
+        let taken = || self.units[at].entries.iter().filter(|entry| entry.is_taken() && entry.is_tensor);
+        let seem_to_agree = taken().any(|entry| entry.is_blurred) && taken().all(|entry| self.is_near(entry));
+        if self.units[at].kind != CallKind::Forward || !seem_to_agree {
+            return None;
+        }
+        let mut known = HashSet::new();
+        let mut waiting = vec![at];
+        while let Some(unit) = waiting.pop() {
+            for maker in self.units[unit].entries.iter().flat_map(|entry| self.flow.makers(entry)).flatten() {
+                let operation = &self.flow.operations[maker];
+                if known.len() >= MOST_CALLS || operation.mixes || !known.insert(maker) {
+                    continue;
+                }
+                let is_other = self.regions.is_part(maker) || argument_differs(&self.units[maker]);
+                if is_other && operation.reorders && !self.regions.is_excused(maker) {
+                    return Some(maker);
+                }
+                waiting.push(maker);
+            }
+        }
+        None
+    }
+
+    /// Blames who reordered; who shows it inherits.
+    pub(super) fn blame_reordered(
+        &mut self,
+        by: usize,
+        number: usize,
+        error: Apart,
+        expected: Apart,
+    ) -> Conclusion {
+        if self.regions.is_part(by) {
+            return self.blame_region(by, number, error, expected);
+        }
+        if self.done[by].as_ref().is_none_or(|known| known.cause.is_none()) {
+            let blamed = found(Class::DifferentProgram, Cause::Argument, 0, 0.8);
+            self.done[by] = Some(Conclusion { entry: None, error, expected, ..blamed });
+        }
+        Conclusion { from: Some(by), entry: Some(number), ..Conclusion::of(Class::Inherited) }
+    }
+}
