@@ -1,9 +1,11 @@
-//! Plain values as a person would write them: what a call is given on one side and on the other.
+//! What is said of a finding: the evidence in a row, and plain values as a person would write them.
 //!
 //! Files keep values as JSON, to the last digit. A sentence wants Python's spelling, and no more digits than it takes to
 //! tell the two apart.
 
-use ulpscope_report::format_apart;
+use ulpscope_report::{format_apart, format_short};
+
+use crate::style::{FindingCause, Measure, Part};
 
 /// Significant digits of a number that somebody typed in.
 const TYPED_DIGITS: usize = 6;
@@ -60,6 +62,57 @@ fn slice(list: &str) -> Option<String> {
         [start, stop, step] => Some(format!("{start}:{stop}:{step}")),
         _ => None,
     }
+}
+
+/// The evidence of a finding, for a row.
+pub(crate) fn evidence(cause: &FindingCause, seen: &str, measure: Option<&Measure>) -> String {
+    let told = |begin: &str| match seen {
+        "" => begin.to_owned(),
+        seen => format!("{begin}: {seen}"),
+    };
+    match cause {
+        FindingCause::Made | FindingCause::Arguments(_) => {
+            let called = match cause {
+                FindingCause::Arguments(arguments) => format!("called with {arguments}"),
+                _ => String::new(),
+            };
+            let excess = measure.map(excess).unwrap_or_default();
+            let parts = [called, seen.to_owned(), excess].into_iter().filter(|text| !text.is_empty());
+            parts.collect::<Vec<String>>().join("; ")
+        }
+        FindingCause::Origin => told("it is not the same in the two runs"),
+        FindingCause::Draw => told("it draws other random numbers"),
+        FindingCause::Between => {
+            told("whoever made it agrees, so it was changed on the way by something that was not recorded")
+        }
+        FindingCause::Lone(_) => {
+            "only one side has this call, and what is computed from it is another".to_owned()
+        }
+        FindingCause::Wiring => told("the two runs take it from different calls"),
+        FindingCause::GivenShape => {
+            told("it works on another shape, and what is computed from it is another")
+        }
+        FindingCause::Shape => told("its arguments have the same shapes, its result has not"),
+        FindingCause::NonFinite => told("everything it works on is finite"),
+        FindingCause::BothNonFinite => {
+            told("everything it works on is finite, and both runs go wrong the same way")
+        }
+        FindingCause::Rule => seen.to_owned(),
+    }
+}
+
+/// How far an error is beyond what was expected, in words.
+fn excess(measure: &Measure) -> String {
+    let (part, times) = measure.part;
+    if !times.is_finite() {
+        return "its arguments agree".to_owned();
+    }
+    let what = match part {
+        Part::Whole => "",
+        Part::WorstElement => "its worst element is off ",
+        Part::CommonFactor => "a common factor, which scales all its elements alike, is off ",
+    };
+    format!("{what}{} × what rounding and its arguments explain", format_short(times))
 }
 
 #[cfg(test)]

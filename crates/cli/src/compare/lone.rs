@@ -34,7 +34,10 @@ pub(super) fn by_operation<S>(compared: &Compared<S>) -> Vec<String> {
         let more = if operations.len() > SHOWN { ", …" } else { "" };
         // Stable: among equals, in the order of the run.
         operations.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let shown = operations.iter().take(SHOWN).map(|(base, count)| format!("{count} of {base}"));
+        let shown = operations.iter().take(SHOWN).map(|(base, count)| match count {
+            1 => (*base).to_owned(),
+            count => format!("{count} of {base}"),
+        });
         let shown = shown.collect::<Vec<String>>().join(", ");
         Some(format!("Only in the {}, and compared with nothing: {words} ({shown}{more}).", side.word()))
     });

@@ -11,7 +11,7 @@ use super::measure::{Basis, Measured, Numbers, State};
 use super::observed::{Observed, Seeing, Seen, Source, ratio};
 use super::rounding::{ACCUMULATOR, looks_like};
 use crate::origins::TakenOrigin;
-use crate::prose::Argument;
+use crate::prose::{Argument, evidence};
 use crate::style::{
     Finding, FindingCause, FindingKind, Judged, Measure, Part, Precision, Row, Side, Verdict,
 };
@@ -221,7 +221,7 @@ impl Settling<'_> {
             floor: expected.whole,
             arguments: conclusion.taken,
         });
-        let mut why = words(&cause, &seen, measure.as_ref());
+        let mut why = evidence(&cause, &seen, measure.as_ref());
         let looks_like = self.looks_like().filter(|_| cause == FindingCause::Made);
         if let Some(precision) = looks_like {
             why = format!("{why}; as much as if it were computed in {}", precision.words());
@@ -342,43 +342,6 @@ impl Settling<'_> {
     }
 }
 
-/// The evidence of a finding, for a row.
-fn words(cause: &FindingCause, seen: &str, measure: Option<&Measure>) -> String {
-    let told = |begin: &str| match seen {
-        "" => begin.to_owned(),
-        seen => format!("{begin}: {seen}"),
-    };
-    match cause {
-        FindingCause::Made | FindingCause::Arguments(_) => {
-            let called = match cause {
-                FindingCause::Arguments(arguments) => format!("called with {arguments}"),
-                _ => String::new(),
-            };
-            let excess = measure.map(excess).unwrap_or_default();
-            let parts = [called, seen.to_owned(), excess].into_iter().filter(|text| !text.is_empty());
-            parts.collect::<Vec<String>>().join("; ")
-        }
-        FindingCause::Origin => told("it is not the same in the two runs"),
-        FindingCause::Draw => told("it draws other random numbers"),
-        FindingCause::Between => {
-            told("whoever made it agrees, so it was changed on the way by something that was not recorded")
-        }
-        FindingCause::Lone(_) => {
-            "only one side has this call, and what is computed from it is another".to_owned()
-        }
-        FindingCause::Wiring => told("the two runs take it from different calls"),
-        FindingCause::GivenShape => {
-            told("it works on another shape, and what is computed from it is another")
-        }
-        FindingCause::Shape => told("its arguments have the same shapes, its result has not"),
-        FindingCause::NonFinite => told("everything it works on is finite"),
-        FindingCause::BothNonFinite => {
-            told("everything it works on is finite, and both runs go wrong the same way")
-        }
-        FindingCause::Rule => seen.to_owned(),
-    }
-}
-
 /// In what an error is furthest beyond what was expected, and by how much.
 fn part(error: Apart, expected: Apart) -> (Part, f64) {
     let parts = [
@@ -388,20 +351,6 @@ fn part(error: Apart, expected: Apart) -> (Part, f64) {
     ];
     let told = parts.into_iter().filter(|(_, times)| times.is_finite());
     told.reduce(|most, one| if one.1 > most.1 { one } else { most }).unwrap_or(parts[0])
-}
-
-/// How far an error is beyond what was expected, in words.
-fn excess(measure: &Measure) -> String {
-    let (part, times) = measure.part;
-    if !times.is_finite() {
-        return "its arguments agree".to_owned();
-    }
-    let what = match part {
-        Part::Whole => "",
-        Part::WorstElement => "its worst element is off ",
-        Part::CommonFactor => "a common factor, which scales all its elements alike, is off ",
-    };
-    format!("{what}{} × what rounding and its arguments explain", format_short(times))
 }
 
 /// The distance that a row tells.
