@@ -78,7 +78,7 @@ fn unlike(target: &Rank, golden: &Rank, ledgers: &[Option<Ledger>; 2]) -> Option
     })
 }
 
-/// Where the counts of two ledgers disagree: `120 against 118 calls seen`.
+/// Where the counts of two ledgers disagree: `calls seen 120 against 118`.
 fn differences(one: &Ledger, other: &Ledger) -> Vec<String> {
     let mut counts = vec![
         ("calls seen".to_owned(), (one.seen, other.seen)),
@@ -94,7 +94,7 @@ fn differences(one: &Ledger, other: &Ledger) -> Vec<String> {
     counts
         .extend(skipped.into_iter().map(|(reason, both)| (format!("skipped ({})", shortened(reason)), both)));
     let differ = counts.into_iter().filter(|(_, (one, other))| one != other);
-    differ.map(|(what, (one, other))| format!("{one} against {other} {what}")).collect()
+    differ.map(|(what, (one, other))| format!("{what} {one} against {other}")).collect()
 }
 
 /// The first few of a list, and how many more there are.
