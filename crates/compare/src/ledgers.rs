@@ -31,11 +31,13 @@ pub(crate) fn notes(target: &Rank, golden: &Rank) -> Vec<String> {
         }
         if !ledger.failed.is_empty() {
             let which = listed(ledger.failed.iter().map(|(call, _)| shortened(call)));
-            notes.push(format!("{path}: {} calls could not be recorded: {which}", ledger.failed_calls()));
+            let calls = counted(ledger.failed_calls(), "call");
+            notes.push(format!("{path}: {calls} could not be recorded: {which}"));
         }
         if !ledger.unread.is_empty() {
             let why = listed(ledger.unread.iter().map(|(why, _)| shortened(why)));
-            notes.push(format!("{path}: {} tensors could not be read: {why}", ledger.unread_tensors()));
+            let tensors = counted(ledger.unread_tensors(), "tensor");
+            notes.push(format!("{path}: {tensors} could not be read: {why}"));
         }
     }
     notes.extend(unlike(target, golden, &ledgers));
@@ -95,6 +97,10 @@ fn differences(one: &Ledger, other: &Ledger) -> Vec<String> {
         .extend(skipped.into_iter().map(|(reason, both)| (format!("skipped ({})", shortened(reason)), both)));
     let differ = counts.into_iter().filter(|(_, (one, other))| one != other);
     differ.map(|(what, (one, other))| format!("{what} {one} against {other}")).collect()
+}
+
+fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The first few of a list, and how many more there are.

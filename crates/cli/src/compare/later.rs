@@ -73,7 +73,7 @@ fn other_ranks<S>(compared: &Compared<S>, rank: &RankResult<S>) -> Vec<String> {
         };
         let label = rank_label(other, true).trim().to_owned();
         let same = |known: &&Divergence| known.call == first.call && alike(known) == alike(first);
-        match groups.iter_mut().find(|(known, _)| same(&known)) {
+        match groups.iter_mut().find(|(known, _)| same(known)) {
             Some((_, labels)) => labels.push(label),
             None => groups.push((first, vec![label])),
         }
@@ -91,7 +91,8 @@ fn other_ranks<S>(compared: &Compared<S>, rank: &RankResult<S>) -> Vec<String> {
         .collect();
     let more: usize = groups.iter().skip(SHOWN).map(|(_, labels)| labels.len()).sum();
     if more > 0 {
-        lines.push(format!("and {more} more steps or ranks"));
+        let steps = if more == 1 { "step or rank" } else { "steps or ranks" };
+        lines.push(format!("and {more} more {steps}"));
     }
     let steps_follow = compared.ranks.iter().any(|other| other.step > rank.step);
     if !groups.is_empty() && steps_follow {

@@ -76,7 +76,8 @@ fn notes<S>(compared: &Compared<S>) -> Vec<String> {
     let more = notes.len().saturating_sub(SHOWN);
     let mut lines: Vec<String> = notes.into_iter().take(SHOWN).map(|note| format!("Note: {note}")).collect();
     if more > 0 {
-        lines.push(format!("and {more} more notes in result.json"));
+        let notes = if more == 1 { "note" } else { "notes" };
+        lines.push(format!("and {more} more {notes} in result.json"));
     }
     lines
 }

@@ -53,7 +53,7 @@ fn arguments(plan: &NativePlan<'_>, known: &Hindsight) -> Option<String> {
     let calls =
         if units.len() == 1 { "1 call gets".to_owned() } else { format!("{} calls get", units.len()) };
     Some(format!(
-        "{calls} other plain arguments, with results no further apart than rounding and arguments explain: the first is {first}"
+        "{calls} other plain arguments, with results no further apart than rounding and arguments explain, beginning with {first}"
     ))
 }
 
