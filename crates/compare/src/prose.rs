@@ -110,6 +110,8 @@ fn excess(measure: &Measure) -> String {
     let what = match part {
         Part::Whole => "",
         Part::WorstElement => "its worst element is off ",
+        // Statistics cannot tell a factor from a few elements.
+        Part::CommonFactor if measure.distance.is_none() => "its norm is off ",
         Part::CommonFactor => "a common factor, which scales all its elements alike, is off ",
     };
     format!("{what}{} × what rounding and its arguments explain", format_short(times))

@@ -259,6 +259,8 @@ fn size(first: &Divergence) -> Vec<String> {
         let part = match part {
             Part::Whole => "the whole",
             Part::WorstElement => "its worst element",
+            // Statistics cannot tell a factor from a few elements.
+            Part::CommonFactor if measure.distance.is_none() => "its norm",
             Part::CommonFactor => "a common factor (all its elements are scaled alike)",
         };
         lines.push(format!("It shows most in {part}: {} × what they explain.", format_short(most)));
