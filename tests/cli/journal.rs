@@ -129,7 +129,8 @@ fn compare_warns_when_the_ledgers_disagree() {
         let expected = [
             "g/dump.json: capture ended early, so later calls are missing: out of space",
             "g/dump.json: 2 calls could not be recorded: Torch.x.0.forward: ValueError: no",
-            "t/dump.json and g/dump.json were not captured alike: 5 and 6 calls seen; 0 and 1 skipped (metadata)",
+            "t/dump.json and g/dump.json: the two runs did not make the same calls: calls seen 5 against 6; skipped \
+             (metadata) 0 against 1. See what has no partner, or whether both sides were captured with the same selection",
             "g/dump.json: its capture notes, and the other does not: 2 compiled regions",
         ];
         assert_eq!(noted(&ran), expected, "{style}");

@@ -28,7 +28,7 @@ class Halves(nn.Module):
 
 
 def trained(path: Path, inner: Callable[[Tensor], Tensor], **wishes: Any) -> Path:
-    """Two steps of training. Wishes: `frozen` layers, gradients that are `clipped`, `batches` for each step."""
+    """Two steps of training. Wishes: `frozen` layers, `clipped` gradients, `batches` for each step."""
     torch.manual_seed(0)
     model = Halves(inner)
     for name in wishes.get("frozen", []):

@@ -173,8 +173,8 @@ OTHER = {
     "query scaled wrongly": ("Tensor.__mul__.1.forward", "only one side"),
     "doubled and halved wrongly": ("Tensor.__mul__.2.forward", "only one side"),
     "not hidden": ("Tensor.masked_fill.1.forward", "only one side"),
-    "GELU by tanh": ("Functional.gelu.1.forward", 'input.approximate is str "tanh" in the target only'),
-    "loss summed": ("Functional.cross_entropy.0.forward", 'input.reduction is str "sum" in the target only'),
+    "GELU by tanh": ("Functional.gelu.1.forward", 'called with approximate="tanh" in the target only'),
+    "loss summed": ("Functional.cross_entropy.0.forward", 'called with reduction="sum" in the target only'),
 }
 
 

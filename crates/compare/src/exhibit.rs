@@ -14,6 +14,8 @@ pub struct Exhibit {
     /// Where it comes from, as the dump says: `parameter:fc.weight`, `buffer:bn.running_mean`, `outside`, an entry of
     /// another call.
     pub source: Option<String>,
+    /// Likewise of each side.
+    pub sources: [Option<String>; 2],
     /// The dtypes.
     pub dtypes: [Option<String>; 2],
     /// The files with the elements.
@@ -42,6 +44,7 @@ impl Exhibit {
         let short = |dtype: &str| dtype.strip_prefix("torch.").unwrap_or(dtype).to_owned();
         Exhibit {
             is_taken: matches!(named.role, Role::Input | Role::Parameter),
+            sources: tensors.map(|tensor| tensor.and_then(|tensor| tensor.source.clone())),
             source: tensors.iter().flatten().find_map(|tensor| tensor.source.clone()),
             dtypes: tensors.map(|tensor| tensor.map(|tensor| short(&tensor.dtype))),
             files: [0, 1].map(|side| {

@@ -1,4 +1,4 @@
-//! Whether two runs recorded alike: what their ledgers say of their capture, whatever the style of the comparison.
+//! Whether two runs recorded alike: what their levels and ledgers say of their capture, whatever the style of the comparison.
 //!
 //! A call that one run saw and left out reads like one that the other never made. So where the ledgers disagree, the
 //! user is told, before the rows are believed. Dumps of other tools have no ledger, and nothing is said of them.
@@ -31,20 +31,18 @@ pub(crate) fn notes(target: &Rank, golden: &Rank) -> Vec<String> {
         }
         if !ledger.failed.is_empty() {
             let which = listed(ledger.failed.iter().map(|(call, _)| shortened(call)));
-            notes.push(format!("{path}: {} calls could not be recorded: {which}", ledger.failed_calls()));
+            let calls = counted(ledger.failed_calls(), "call");
+            notes.push(format!("{path}: {calls} could not be recorded: {which}"));
         }
         if !ledger.unread.is_empty() {
             let why = listed(ledger.unread.iter().map(|(why, _)| shortened(why)));
-            notes.push(format!("{path}: {} tensors could not be read: {why}", ledger.unread_tensors()));
+            let tensors = counted(ledger.unread_tensors(), "tensor");
+            notes.push(format!("{path}: {tensors} could not be read: {why}"));
         }
     }
+    notes.extend(unlike(target, golden, &ledgers));
     if let [Some(one), Some(other)] = &ledgers {
         let paths = (target.path.display(), golden.path.display());
-        let differences = differences(one, other);
-        if !differences.is_empty() {
-            let differences = listed(differences.into_iter());
-            notes.push(format!("{} and {} were not captured alike: {differences}", paths.0, paths.1));
-        }
         for (path, own, others) in [(paths.0, one, other), (paths.1, other, one)] {
             let alone: Vec<&String> = own.notes.iter().filter(|note| !others.notes.contains(note)).collect();
             if !alone.is_empty() {
@@ -56,7 +54,33 @@ pub(crate) fn notes(target: &Rank, golden: &Rank) -> Vec<String> {
     notes
 }
 
-/// Where the counts of two ledgers disagree: `120 and 118 calls seen`.
+/// What is different about two captures, and what to do about it.
+fn unlike(target: &Rank, golden: &Rank, ledgers: &[Option<Ledger>; 2]) -> Option<String> {
+    let counts = match ledgers {
+        [Some(one), Some(other)] => differences(one, other),
+        _ => Vec::new(),
+    };
+    let paths = format!("{} and {}", target.path.display(), golden.path.display());
+    if let (Some(level), Some(other)) = (&target.level, &golden.level)
+        && level != other
+    {
+        let settings = [format!("level {level} against {other}")];
+        let told = listed(settings.into_iter().chain(counts).collect::<Vec<String>>().into_iter());
+        return Some(format!(
+            "{paths} were not captured alike: {told}. What one level leaves out has no partner: capture both sides with the \
+             same level"
+        ));
+    }
+    (!counts.is_empty()).then(|| {
+        format!(
+            "{paths}: the two runs did not make the same calls: {}. See what has no partner, or whether both sides were captured \
+             with the same selection",
+            listed(counts.into_iter())
+        )
+    })
+}
+
+/// Where the counts of two ledgers disagree: `calls seen 120 against 118`.
 fn differences(one: &Ledger, other: &Ledger) -> Vec<String> {
     let mut counts = vec![
         ("calls seen".to_owned(), (one.seen, other.seen)),
@@ -72,7 +96,11 @@ fn differences(one: &Ledger, other: &Ledger) -> Vec<String> {
     counts
         .extend(skipped.into_iter().map(|(reason, both)| (format!("skipped ({})", shortened(reason)), both)));
     let differ = counts.into_iter().filter(|(_, (one, other))| one != other);
-    differ.map(|(what, (one, other))| format!("{one} and {other} {what}")).collect()
+    differ.map(|(what, (one, other))| format!("{what} {one} against {other}")).collect()
+}
+
+fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The first few of a list, and how many more there are.

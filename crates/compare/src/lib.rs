@@ -17,7 +17,9 @@ mod job;
 mod ledgers;
 mod mapping;
 mod native;
+mod origins;
 mod pairing;
+mod prose;
 mod reading;
 pub mod results;
 mod run;
@@ -30,6 +32,7 @@ pub use exhibit::Exhibit;
 pub use job::{Agreement, Outputs, RankPair, RankPairs, RankResult, agreement, compare_dumps, pair_ranks};
 pub use mapping::Mapping;
 pub use native::{COLUMNS, Native, Observed};
+pub use origins::{OriginCounts, Share};
 pub use pairing::{
     CallPair, EntryHow, EntryPair, EntryReason, EntryUnit, How, Matching, PairCounts, PairOptions, Pairing,
     Reason, Unit, UnknownMatching, pair, pair_entries,
@@ -38,5 +41,8 @@ pub use run::{
     CompareError, Counts, FailingCall, Known, NoProgress, Paired, Progress, RankOutcome, Sink, compare_ranks,
     compare_ranks_knowing,
 };
-pub use style::{Finding, FindingKind, Judged, Measure, Partnerless, Plan, Row, Side, Style, Verdict};
-pub use verdict::{Class, ClassCounts, Divergence};
+pub use style::{
+    Finding, FindingCause, FindingKind, Judged, Measure, Part, Partnerless, Plan, Precision, Row, Side,
+    Style, Verdict,
+};
+pub use verdict::{Class, ClassCounts, Divergence, LoneCall};

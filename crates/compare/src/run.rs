@@ -9,9 +9,12 @@ use crate::exhibit::Exhibit;
 use crate::held::HeldRows;
 use crate::ledgers;
 use crate::native::Observed;
+use crate::origins::{OriginCounts, TakenOrigins};
 use crate::stack::own_line;
-use crate::style::{Finding, FindingKind, Judged, Partnerless, Plan, Row, Side, Style, Verdict};
-use crate::verdict::{ClassCounts, Divergence};
+use crate::style::{
+    Finding, FindingCause, FindingKind, Judged, Partnerless, Plan, Row, Side, Style, Verdict,
+};
+use crate::verdict::{ClassCounts, Divergence, LoneCall};
 
 /// Units measured before their rows are handed on: enough to keep all cores busy, few enough to forget.
 const BATCH: usize = 512;
@@ -138,6 +141,10 @@ pub struct RankOutcome {
     pub divergence_count: u64,
     /// Calls by class, for styles that judge calls.
     pub classes: Option<ClassCounts>,
+    /// How many parameters and buffers differ, where a call was found that takes one.
+    pub origins: Option<OriginCounts>,
+    /// The levels that the target and the golden were captured at, where recorded.
+    pub levels: [Option<String>; 2],
     /// What could not be read, on either side.
     pub problems: Problems,
     /// What the user should know of how it was done.
@@ -224,6 +231,7 @@ pub fn compare_ranks_knowing(
         outcome: RankOutcome::default(),
         advised: None,
         lone_before: None,
+        origins: TakenOrigins::default(),
     };
     if plan.has_hindsight() {
         let mut waiting = Waiting::default();
@@ -232,7 +240,14 @@ pub fn compare_ranks_knowing(
     } else {
         in_batches(units, judge, |judged| record.take(judged))?;
     }
-    let Record { mut outcome, advised, .. } = record;
+    let Record { mut outcome, advised, origins, .. } = record;
+    let mut found = outcome.divergences.iter().map(|one| &one.finding);
+    if let Some(first) = found.find(|one| one.kind == FindingKind::OriginDiffers) {
+        // Weights that were trained are as far apart as rounding made them; at first they are the same or not.
+        let ordinary = first.measure.filter(|_| known.step.is_some_and(|step| step > 0));
+        outcome.origins = Some(origins.count(target, ordinary.map_or(0.0, |measure| measure.floor)));
+    }
+    outcome.levels = [target.level.clone(), golden.level.clone()];
     outcome.partnerless.extend(plan.partnerless());
     outcome.notes = plan.notes();
     outcome.notes.extend(ledgers::notes(target, golden));
@@ -307,7 +322,9 @@ struct Record<'a> {
     /// Line and name of the row that advice is given on.
     advised: Option<(u64, String)>,
     /// The call just before, if it has no partner.
-    lone_before: Option<String>,
+    lone_before: Option<LoneCall>,
+    /// The parameters and buffers that were met.
+    origins: TakenOrigins,
 }
 
 impl Record<'_> {
@@ -320,6 +337,9 @@ impl Record<'_> {
             Paired { how, calls: 1, rows: unit.rows.len() as u64 }.add_to(&mut outcome.paired);
         }
         outcome.partnerless.append(&mut unit.partnerless);
+        if let Some(call) = unit.target {
+            self.origins.extend(call, std::mem::take(&mut unit.origins));
+        }
         for problem in std::mem::take(&mut unit.problems) {
             outcome.problems.note(problem);
         }
@@ -344,7 +364,7 @@ impl Record<'_> {
         let side = if unit.target.is_some() { Side::Target } else { Side::Golden };
         let is_lone = unit.target.is_some() != unit.golden.is_some();
         let name = if is_lone { call_name(&unit, target, golden) } else { None };
-        let here = name.map(|name| format!("just before it, {name} is only in the {}", side.word()));
+        let here = name.map(|name| LoneCall { name, side });
         let lone_before = std::mem::replace(&mut self.lone_before, here);
         let has_hindsight = self.plan.has_hindsight();
         if let Some(finding) = &unit.finding {
@@ -353,7 +373,11 @@ impl Record<'_> {
             if outcome.divergences.len() < MAX_DIVERGENCES {
                 let line = before + 2 + finding.row as u64;
                 let mut divergence = divergence_at(&unit, line, "", target, golden);
-                divergence.finding.why.extend(lone_before.iter().flat_map(|before| ["; ", before]));
+                if let Some(LoneCall { name, side }) = &lone_before {
+                    let before = format!("; just before it, {name} is only in the {}", side.word());
+                    divergence.finding.why.push_str(&before);
+                }
+                divergence.lone_before = lone_before;
                 outcome.divergences.push(divergence);
             }
         }
@@ -411,13 +435,15 @@ fn divergence_at(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Ra
         golden_code: unit.golden.and_then(|call| golden.stack(call)).and_then(|stack| own_line(&stack)),
         exhibit: Exhibit::of(entry, (target, unit.target), (golden, unit.golden)),
         stack,
+        lone_before: None,
         line,
         finding: unit.finding.clone().unwrap_or_else(|| Finding {
             row: 0,
             kind: FindingKind::FailedRule,
+            cause: FindingCause::Rule,
             entry: row.to_owned(),
             why: "the first row that fails by the rule of this style".to_owned(),
-            is_drawn: false,
+            seen: String::new(),
             looks_like: None,
             confidence: 0.0,
             measure: None,

@@ -5,6 +5,7 @@ use ulpscope_formats::Fault;
 use ulpscope_report::{Cell, Emphasis};
 
 use crate::native::Observed;
+use crate::origins::TakenOrigin;
 use crate::run::Progress;
 use crate::verdict::Class;
 
@@ -126,6 +127,8 @@ pub struct Judged {
     pub class: Option<Class>,
     /// How the call introduced an error, for styles that judge calls.
     pub finding: Option<Finding>,
+    /// The parameters and buffers that the call takes, and how far apart each is.
+    pub(crate) origins: Vec<TakenOrigin>,
 }
 
 /// What is wrong with a call.
@@ -135,14 +138,16 @@ pub struct Finding {
     pub row: usize,
     /// What happened.
     pub kind: FindingKind,
+    /// How the error came in.
+    pub cause: FindingCause,
     /// The entry that shows it, by its name in the target, or in the golden where the target lacks it.
     pub entry: String,
     /// The evidence, in words.
     pub why: String,
-    /// Whether random numbers are other ones.
-    pub is_drawn: bool,
+    /// What was measured at the entry, in words; nothing where nothing was.
+    pub seen: String,
     /// The precision that the error looks like, where it looks like one that is coarser than the dtype.
-    pub looks_like: Option<&'static str>,
+    pub looks_like: Option<Precision>,
     /// How sure this is, from 0 to 1.
     pub confidence: f64,
     /// How large the error is, where it was measured.
@@ -153,10 +158,79 @@ pub struct Finding {
     pub in_backward: bool,
 }
 
+/// How an error came in at a call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum FindingCause {
+    /// The result is not what the arguments explain.
+    Made,
+    /// A sum of gradients is not what the calls that give it their portions explain.
+    Sum,
+    /// Plain arguments are others, and gradients alone show it: which, in words.
+    ArgumentsInBackward(String),
+    /// No gradient passes on this side.
+    Cut(Side),
+    /// Plain arguments are others: which, in words, such as `approximate="tanh" in the target only`.
+    Arguments(String),
+    /// An argument from outside is another.
+    Origin,
+    /// Random numbers are others.
+    Draw,
+    /// An argument is not what its maker gave.
+    Between,
+    /// Only one side makes the call, and what is computed from it is another.
+    Lone(Side),
+    /// The two take an argument from different calls.
+    Wiring,
+    /// The result has another shape.
+    Shape,
+    /// It works on another shape, and what is computed from it is another.
+    GivenShape,
+    /// NaN or infinite on one side.
+    NonFinite,
+    /// NaN or infinite on both sides.
+    BothNonFinite,
+    /// The rule of an older tool, which knows no causes.
+    Rule,
+}
+
+/// A precision that errors of float32 and finer dtypes may look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// Ten bits behind the point: TF32, or float16.
+    Ten,
+    /// Seven: bfloat16.
+    Seven,
+}
+
+impl Precision {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Precision::Ten => "TF32 or float16",
+            Precision::Seven => "bfloat16",
+        }
+    }
+}
+
+/// In what an error shows most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// In all elements together.
+    Whole,
+    /// In the worst element.
+    WorstElement,
+    /// In a factor that scales all elements alike.
+    CommonFactor,
+}
+
 /// The size of an error, relative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measure {
-    /// The error.
+    /// The distance of the elements over the golden's norm: the row's `rel_l2`, where the row has one.
+    pub distance: Option<f64>,
+    /// In what the error shows most, and how many times as large as expected it is there.
+    pub part: (Part, f64),
+    /// The error, over the larger of the two norms.
     pub error: f64,
     /// What rounding and the arguments explain.
     pub floor: f64,

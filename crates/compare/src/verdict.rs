@@ -1,7 +1,7 @@
 //! What is thought of calls, rather than of rows: one class each, and the calls that introduced an error.
 
 use crate::exhibit::Exhibit;
-use crate::style::Finding;
+use crate::style::{Finding, Side};
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -78,6 +78,15 @@ impl ClassCounts {
     }
 }
 
+/// A call that only one side makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoneCall {
+    /// Its name.
+    pub name: String,
+    /// Who makes it.
+    pub side: Side,
+}
+
 /// A call that introduced an error, or the first whose row fails by the rule of an older tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Divergence {
@@ -93,6 +102,8 @@ pub struct Divergence {
     pub golden_code: Option<String>,
     /// The whole stack, innermost frame first.
     pub stack: Vec<String>,
+    /// The call just before it, where only one side makes that one.
+    pub lone_before: Option<LoneCall>,
     /// The line of the result's csv; the header is line 1.
     pub line: u64,
     /// What happened there, on which evidence.

@@ -27,6 +27,9 @@ pub mod xlsx;
 
 pub use bars::Bars;
 pub use cell::{Cell, Record};
-pub use number::{format_number, format_number_up, format_shortest, format_shortest_f32};
+pub use number::{
+    format_apart, format_digits, format_number, format_number_up, format_short, format_shortest,
+    format_shortest_f32,
+};
 pub use table::{Align, Column, Emphasis, Row, Table};
 pub use terminal::Terminal;

@@ -3,6 +3,9 @@
 /// Decimal digits a table shows of a number that is not an integer.
 const TABLE_DIGITS: usize = 6;
 
+/// Significant digits that tell any two doubles apart.
+const EXACT_DIGITS: usize = 17;
+
 /// Integers up to here are printed in full; every one of them is exact in a double.
 const MAX_PLAIN_INTEGER: f64 = 1e15;
 
@@ -13,6 +16,24 @@ pub fn format_number(value: f64) -> String {
         return format!("{:.0}", value + 0.0);
     }
     layout(&format!("{value:.*e}", TABLE_DIGITS - 1), TABLE_DIGITS as i32)
+}
+
+/// A number for a sentence: three significant digits say how large something is.
+pub fn format_short(value: f64) -> String {
+    format_digits(value, 3)
+}
+
+/// Two numbers for a sentence, with the fewest significant digits, `least` or more, at which they look different.
+pub fn format_apart(one: f64, other: f64, least: usize) -> (String, String) {
+    let written = |digits: usize| (format_digits(one, digits), format_digits(other, digits));
+    let told_apart = (least..EXACT_DIGITS).map(written).find(|(one, other)| one != other);
+    told_apart.unwrap_or_else(|| written(EXACT_DIGITS))
+}
+
+/// A number with so many significant digits, less the zeros at its end.
+pub fn format_digits(value: f64, digits: usize) -> String {
+    // Adding zero turns -0 into 0.
+    layout(&format!("{:.*e}", digits.max(1) - 1, value + 0.0), digits.max(TABLE_DIGITS) as i32)
 }
 
 /// As [`format_number`], but never less than the value: what is called enough is enough when it is typed in.

@@ -5,9 +5,11 @@
 
 use std::path::Path;
 
-use ulpscope_compare::{Divergence, FindingKind, RankResult, Side};
+use ulpscope_compare::{Divergence, FindingCause, FindingKind, Precision, RankOutcome, RankResult, Side};
+use ulpscope_dump::{CallKind, parse_key};
 
-use super::Compared;
+use super::cause::{entry_words, spoken};
+use super::{Compared, non_finite};
 
 /// From this confidence on a finding is taken for true.
 pub(super) const SURE: f64 = 0.7;
@@ -19,12 +21,22 @@ pub(super) fn next<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Dive
         _ => None,
     };
     match first.finding.kind {
-        FindingKind::DivergedHere | FindingKind::OriginDiffers if is_changed_between(first) => {
-            between(compared, rank, first)
-        }
+        _ if is_changed_between(first) => between(compared, rank, first),
         FindingKind::OriginDiffers if was_trained(rank.step, first) => trained(compared, rank, first),
+        FindingKind::OriginDiffers
+            if rank.result.as_ref().is_ok_and(|(outcome, _)| is_between_modules(outcome, first))
+                && first.finding.cause == FindingCause::Origin =>
+        {
+            vec![
+                "Record the calls between modules, too, on both sides, and compare these dumps:".to_owned(),
+                format!(
+                    "  ulpscope run --dump-path NEW_DUMP --level mix --task tensor{} -- YOUR_SCRIPT.py",
+                    step(rank)
+                ),
+            ]
+        }
         FindingKind::OriginDiffers => origin(first, files),
-        FindingKind::NonFiniteBornHere => non_finite(compared, rank, first),
+        FindingKind::NonFiniteBornHere => not_finite(compared, rank, first),
         FindingKind::DifferentProgram => program(compared, rank, first),
         FindingKind::DivergedHere if first.finding.looks_like.is_some() => precision(first),
         FindingKind::DivergedHere | FindingKind::FailedRule => match files {
@@ -35,10 +47,20 @@ pub(super) fn next<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Dive
                     .to_owned(),
                 compare_again(compared, " --noise SECOND_GOLDEN"),
             ],
-            Some((target, golden)) => vec![
-                "See which elements are off, and how:".to_owned(),
-                format!("  ulpscope diff {} {}", quoted(target), quoted(golden)),
-            ],
+            Some((target, golden)) => {
+                let mut lines = vec![
+                    "See which elements are off, and how:".to_owned(),
+                    format!("  ulpscope diff {} {}", quoted(target), quoted(golden)),
+                ];
+                if parse_key(&first.call).2 == CallKind::ParametersGrad {
+                    lines.push(
+                        "Look for what changes this gradient beside the backward pass: gradients that are not cleared, \
+                         hooks, a weight that only one side shares."
+                            .to_owned(),
+                    );
+                }
+                lines
+            }
         },
     }
 }
@@ -49,6 +71,13 @@ pub(super) fn when_nothing_broke<S>(compared: &Compared<S>) -> Vec<String> {
     let lone = compared.outcomes().find_map(|outcome| outcome.partnerless.first());
     if let Some((_, error)) = compared.errors().next() {
         return vec![format!("Make the dump readable, and compare again: {error}")];
+    }
+    if let Some([target, golden]) = other_levels(compared) {
+        let level = if target == "mix" || golden == "mix" { "mix" } else { target };
+        return vec![
+            "Capture both sides at the same level, and compare again:".to_owned(),
+            format!("  ulpscope run --dump-path NEW_DUMP --level {level} --task tensor -- YOUR_SCRIPT.py"),
+        ];
     }
     if let Some(lone) = lone {
         let dump = match lone.side {
@@ -70,6 +99,14 @@ pub(super) fn when_nothing_broke<S>(compared: &Compared<S>) -> Vec<String> {
     Vec::new()
 }
 
+/// The levels of the two sides, where they were captured at different ones.
+pub(super) fn other_levels<S>(compared: &Compared<S>) -> Option<[&str; 2]> {
+    compared.outcomes().find_map(|outcome| match &outcome.levels {
+        [Some(target), Some(golden)] if target != golden => Some([target.as_str(), golden.as_str()]),
+        _ => None,
+    })
+}
+
 /// The command that compares the same once more, in our own style.
 pub(super) fn compare_again<S>(compared: &Compared<S>, options: &str) -> String {
     let request = &compared.request;
@@ -83,19 +120,24 @@ pub(super) fn compare_again<S>(compared: &Compared<S>, options: &str) -> String 
 }
 
 /// Whether a tensor is another than the one its maker gave.
-pub(super) fn is_changed_between(first: &Divergence) -> bool {
-    let by_a_call = first.exhibit.source.as_deref().is_some_and(|source| origin_of(source).is_none());
-    match first.finding.kind {
-        FindingKind::OriginDiffers => by_a_call,
-        FindingKind::DivergedHere => first.exhibit.is_taken,
-        _ => false,
-    }
+fn is_changed_between(first: &Divergence) -> bool {
+    first.finding.cause == FindingCause::Between
 }
 
 /// Whether what differs is a parameter or a buffer at a later step, which the steps before may have changed.
 pub(super) fn was_trained(step: Option<u64>, first: &Divergence) -> bool {
-    let origin = first.exhibit.source.as_deref().and_then(origin_of);
-    step.is_some_and(|step| step > 0) && matches!(origin, Some(("parameter" | "buffer", _)))
+    step.is_some_and(|step| step > 0) && matches!(origin_kind(first), Some("parameter" | "buffer"))
+}
+
+/// What kind of thing differs from the start: `parameter`, `buffer`, `gradient`, `outside`.
+pub(super) fn origin_kind(first: &Divergence) -> Option<&str> {
+    first.exhibit.source.as_deref().and_then(origin_of).map(|(kind, _)| kind)
+}
+
+/// Whether a tensor that a module gets may have been made where nothing is recorded.
+pub(super) fn is_between_modules(outcome: &RankOutcome, first: &Divergence) -> bool {
+    let is_named = matches!(origin_kind(first), Some("parameter" | "buffer" | "gradient"));
+    !is_named && outcome.levels.iter().flatten().any(|level| level == "L0")
 }
 
 /// What comes from outside, by its kind and name.
@@ -109,14 +151,34 @@ fn origin_of(source: &str) -> Option<(&str, &str)> {
 
 /// What differs from the start, for a sentence.
 pub(super) fn origin_words(first: &Divergence) -> String {
-    let entry = &first.finding.entry;
+    let (entry, call) = (entry_words(first), spoken(&first.call));
+    let place = if entry == first.finding.entry { entry.to_owned() } else { format!("{entry} of {call}") };
     match first.exhibit.source.as_deref().and_then(origin_of) {
-        Some(("parameter", name)) => format!("The parameter {name} ({entry})"),
-        Some(("buffer", name)) => format!("The buffer {name} ({entry})"),
-        Some(("gradient", name)) => format!("The gradient of {name} ({entry})"),
-        Some(_) => format!("The input {entry}"),
-        None => entry.clone(),
+        Some(("parameter", name)) => format!("the parameter {name} ({place})"),
+        Some(("buffer", name)) => format!("the buffer {name} ({place})"),
+        Some(("gradient", name)) => format!("the gradient of {name} ({place})"),
+        _ => match argument_name(&first.call, entry) {
+            Some(name) => format!("the {name} of {call} ({entry})"),
+            None if entry == first.finding.entry => place,
+            None => format!("what {call} is given as {entry}"),
+        },
     }
+}
+
+/// What torch calls an argument that is a weight, where the dump does not name it.
+fn argument_name(call: &str, entry: &str) -> Option<&'static str> {
+    let (base, _, _) = parse_key(call);
+    let operation = base.rsplit('.').next().unwrap_or(base);
+    let names: &[&str] = match operation {
+        "linear" | "conv1d" | "conv2d" | "conv3d" | "conv_transpose1d" | "conv_transpose2d"
+        | "conv_transpose3d" => &["", "weight", "bias"],
+        "embedding" => &["", "weight"],
+        "layer_norm" => &["", "", "weight", "bias"],
+        "batch_norm" => &["", "running mean", "running variance", "weight", "bias"],
+        _ => &[],
+    };
+    let position: usize = entry.strip_prefix("input.")?.parse().ok()?;
+    names.get(position).copied().filter(|name| !name.is_empty())
 }
 
 fn trained<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<String> {
@@ -152,7 +214,7 @@ fn origin(first: &Divergence, files: Option<(&Path, &Path)>) -> Vec<String> {
             ]
         }
         Some(("gradient", name)) => vec![
-            "Check that both runs clear or accumulate gradients alike. Print in both, before the first step:"
+            "Check that both runs clear, accumulate, scale and clip gradients alike. Print in both, before the optimizer's step:"
                 .to_owned(),
             format!("  print(model.get_parameter(\"{name}\").grad)"),
         ],
@@ -162,35 +224,33 @@ fn origin(first: &Divergence, files: Option<(&Path, &Path)>) -> Vec<String> {
             "  ulpscope.seed_all(seed=1234)".to_owned(),
         ],
     };
-    if let Some((target, golden)) = files.filter(|_| !first.finding.is_drawn) {
+    if let Some((target, golden)) = files.filter(|_| first.finding.cause != FindingCause::Draw) {
         lines.insert(0, format!("  ulpscope diff {} {}", quoted(target), quoted(golden)));
         lines.insert(0, "See which elements are other ones:".to_owned());
     }
     lines
 }
 
-fn non_finite<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<String> {
+fn not_finite<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<String> {
     let dtype = first.exhibit.dtypes[0].as_deref().unwrap_or("");
-    let end = match dtype {
-        "float16" => " float16 ends at 65504.",
-        "bfloat16" | "float32" => " It ends near 3.4e38.",
-        _ => "",
-    };
-    let scale = match (dtype, first.finding.in_backward) {
-        ("float16", true) => "If they are, use a smaller loss scale, or run this call in float32.",
-        ("float16", false) => "If they are, run this call in float32 or bfloat16, or scale its input down.",
-        _ => "If they are not, look for a division by zero, or a root or logarithm of what is not positive.",
-    };
     vec![
-        format!("See whether the largest values of its arguments are near the end of the dtype.{end}"),
+        non_finite::advice(&first.call, dtype, first.finding.in_backward),
+        "See its arguments:".to_owned(),
         show(compared, rank, first, Side::Target),
-        scale.to_owned(),
     ]
 }
 
 fn program<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some(side) = lone_side(compared, first) {
+    if let (FindingCause::Lone(side), Some(before)) = (&first.finding.cause, &first.lone_before)
+        && *side != before.side
+    {
+        lines.push("Compare the two calls:".to_owned());
+        lines.push(show(compared, rank, first, *side));
+        lines.push(show_call(compared, rank, &before.name, before.side));
+        return lines;
+    }
+    if let FindingCause::Lone(side) = first.finding.cause {
         let side_word = side.word();
         lines.push(format!(
             "Only the {side_word} makes this call. See what it does there, and whether it should:"
@@ -200,7 +260,7 @@ fn program<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) 
     }
     match (&first.code, &first.golden_code) {
         (Some(code), Some(golden)) if code != golden => {
-            lines.push("Hold these two lines of code against each other:".to_owned());
+            lines.push("Compare these two lines of code:".to_owned());
             lines.push(format!("  target  {code}"));
             lines.push(format!("  golden  {golden}"));
             return lines;
@@ -211,16 +271,10 @@ fn program<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) 
         }
         _ => {}
     }
-    lines.push("Hold what the two sides recorded against each other:".to_owned());
+    lines.push("Compare what the two sides recorded:".to_owned());
     lines.push(show(compared, rank, first, Side::Target));
     lines.push(show(compared, rank, first, Side::Golden));
     lines
-}
-
-/// The side that has the call, where the other has not.
-fn lone_side<S>(compared: &Compared<S>, first: &Divergence) -> Option<Side> {
-    let mut lone = compared.outcomes().flat_map(|outcome| &outcome.partnerless);
-    lone.find(|lone| lone.name == first.call).map(|lone| lone.side)
 }
 
 fn between<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<String> {
@@ -247,7 +301,7 @@ fn between<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) 
 /// Has what was computed in a coarser precision computed in that of its dtype.
 fn precision(first: &Divergence) -> Vec<String> {
     let end = "If it is meant to be so, compare with a golden that does the same.";
-    if first.finding.looks_like == Some("bfloat16") {
+    if first.finding.looks_like == Some(Precision::Seven) {
         return vec![format!(
             "Look whether something computes this in bfloat16: an autocast region, a cast, a kernel that sums up in it. {end}"
         )];
@@ -289,11 +343,17 @@ fn step<S>(rank: &RankResult<S>) -> String {
 }
 
 fn show<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence, side: Side) -> String {
-    let (dump, call, name) = match side {
-        Side::Target => (&compared.request.target, &first.call, &rank.target),
-        Side::Golden => {
-            (&compared.request.golden, first.golden_call.as_ref().unwrap_or(&first.call), &rank.golden)
-        }
+    let call = match side {
+        Side::Target => &first.call,
+        Side::Golden => first.golden_call.as_ref().unwrap_or(&first.call),
+    };
+    show_call(compared, rank, call, side)
+}
+
+fn show_call<S>(compared: &Compared<S>, rank: &RankResult<S>, call: &str, side: Side) -> String {
+    let (dump, name) = match side {
+        Side::Target => (&compared.request.target, &rank.target),
+        Side::Golden => (&compared.request.golden, &rank.golden),
     };
     let number = name.strip_prefix("rank").filter(|digits| digits.parse::<u64>().is_ok());
     let number = number.filter(|_| compared.ranks.len() > 1);

@@ -10,17 +10,14 @@
 
 use std::fmt;
 
-use ulpscope_compare::{Agreement, Class, ClassCounts, Divergence, FindingKind, RankOutcome, RankResult};
+use ulpscope_compare::{
+    Agreement, Class, ClassCounts, Divergence, FindingCause, Part, RankOutcome, RankResult,
+};
 use ulpscope_dump::{CallKind, parse_key};
-use ulpscope_report::format_number;
+use ulpscope_report::format_short;
 
-use super::{Compared, StyleName, experiment, rank_label, unseen};
-
-/// Later divergences that are listed.
-const SHOWN: usize = 5;
-
-/// Characters of the reason that a later divergence is listed with.
-const REASON: usize = 100;
+use super::cause::capital;
+use super::{Compared, StyleName, cause, experiment, later, lone, unseen};
 
 /// A text of headed sections.
 #[derive(Clone, Debug, Default)]
@@ -104,12 +101,12 @@ impl Explanation {
         outcome: &RankOutcome,
         first: &Divergence,
     ) {
-        self.add("What broke", what(rank.step, first));
+        self.add("What broke", cause::sentences(rank.step, outcome, first));
         self.add("Where", place(compared, rank, first));
         self.add("How large", size(first));
         self.add("Downstream", downstream(outcome, first));
         self.add("How sure", vec![sureness(first.finding.confidence)]);
-        self.add("Later", later(compared, rank, outcome));
+        self.add("Later", later::lines(compared, rank, outcome));
         self.add(NOT_SEEN, unseen::lines(compared));
         self.add("Next", experiment::next(compared, rank, first));
     }
@@ -126,9 +123,15 @@ impl Explanation {
             _ if compared_calls(&classes) == 0 => {
                 "This cannot be said: no call could be compared.".to_owned()
             }
+            Agreement::Differ => {
+                "No call was found that introduced an error, but this is no clean bill of health:".to_owned()
+            }
             _ if unseen.is_empty() => "No call was found that introduced an error.".to_owned(),
             _ => "No call was found that introduced an error. But not all could be seen: read on.".to_owned(),
         });
+        if compared.agreement == Agreement::Differ {
+            lines.extend(reservations(compared));
+        }
         self.add("What broke", lines);
         self.add("Compared", vec![compared_words(&classes)]);
         if classes.of(Class::Noise) > 0 {
@@ -147,6 +150,24 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.lines(true).iter().try_for_each(|line| writeln!(f, "{line}"))
     }
+}
+
+/// Why two runs differ in which no call introduced an error.
+fn reservations<S>(compared: &Compared<S>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some([target, golden]) = experiment::other_levels(compared) {
+        lines.push(format!(
+            "The target was captured at level {target}, the golden at level {golden}: most calls of one have nothing to be \
+             compared with."
+        ));
+    }
+    lines.extend(lone::by_operation(compared));
+    match compared.lone_ranks.len() {
+        0 => {}
+        1 => lines.push("1 step or rank has no partner.".to_owned()),
+        count => lines.push(format!("{count} steps or ranks have no partner.")),
+    }
+    lines
 }
 
 fn compared_calls(classes: &ClassCounts) -> u64 {
@@ -170,43 +191,6 @@ fn compared_words(classes: &ClassCounts) -> String {
 
 pub(super) fn calls(count: u64) -> String {
     if count == 1 { "1 call".to_owned() } else { format!("{count} calls") }
-}
-
-/// What happened, in a sentence or two.
-fn what(step: Option<u64>, first: &Divergence) -> Vec<String> {
-    let (call, finding, exhibit) = (&first.call, &first.finding, &first.exhibit);
-    match finding.kind {
-        FindingKind::DivergedHere | FindingKind::OriginDiffers if experiment::is_changed_between(first) => {
-            vec![
-            format!("{call} gets another tensor in the target than in the golden: {}.", finding.entry),
-            "The call that made the tensor agrees. Something that was not recorded changed it in between."
-                .to_owned(),
-        ]
-        }
-        FindingKind::DivergedHere => vec![format!(
-            "{call} gives another result in the target than in the golden, though what it works on agrees."
-        )],
-        FindingKind::OriginDiffers if finding.is_drawn => {
-            vec![format!("The random numbers that {call} draws are not the same in the two runs.")]
-        }
-        FindingKind::OriginDiffers => {
-            let differs = format!("{} is not the same in the two runs.", experiment::origin_words(first));
-            let shown = format!("{call} is the first that shows it.");
-            vec![
-                differs,
-                match experiment::was_trained(step, first) {
-                    true => format!("It was so when this step began: the steps before made it. {shown}"),
-                    false => format!("No recorded call made it, so no call is to blame. {shown}"),
-                },
-            ]
-        }
-        FindingKind::NonFiniteBornHere => {
-            let dtype = exhibit.dtypes[0].as_deref().map(|dtype| format!(" ({dtype})")).unwrap_or_default();
-            vec![format!("{call} makes NaN or infinite values{dtype} out of finite ones.")]
-        }
-        FindingKind::DifferentProgram => vec![format!("The two runs do not do the same at {call}.")],
-        FindingKind::FailedRule => vec![format!("{call} has the first failing row.")],
-    }
 }
 
 fn place<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<String> {
@@ -233,35 +217,68 @@ fn place<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) ->
     lines
 }
 
+/// Errors up to here leave most of a tensor as it was.
+const FEW_PERCENT: f64 = 0.05;
+
+/// How large it is: one number for the error, and how many times what was expected that is.
 fn size(first: &Divergence) -> Vec<String> {
-    let mut lines = vec![format!("{}.", first.finding.why)];
-    if let Some(measure) = first.finding.measure {
-        let (error, floor) = (short(measure.error), short(measure.floor));
-        if first.finding.is_drawn {
-            return lines;
+    let finding = &first.finding;
+    let mut lines = Vec::new();
+    if !finding.seen.is_empty() {
+        lines.push(format!("{}.", capital(&finding.seen)));
+    }
+    if let Some(precision) = finding.looks_like {
+        lines.push(format!("It is as much as if it were computed in {}.", precision.words()));
+    }
+    let Some(measure) = finding.measure.filter(|_| finding.cause != FindingCause::Draw) else { return lines };
+    let floor = format_short(measure.floor);
+    if finding.cause == FindingCause::Origin {
+        if measure.floor > 0.0 {
+            lines.push(format!("Other things that come from outside are off by {floor}, as a rule."));
         }
-        if first.finding.kind == FindingKind::OriginDiffers {
+        return lines;
+    }
+    let distance = measure.distance.unwrap_or(measure.error);
+    let times = format_short(distance / measure.floor);
+    match (measure.distance, measure.floor > 0.0) {
+        (Some(_), true) => {
+            lines.push(format!("That is {times} × what rounding and its arguments explain ({floor})."));
+        }
+        (None, true) => {
+            let whose = match finding.cause {
+                FindingCause::Lone(_) => "What is computed from it is off by a relative distance of",
+                FindingCause::Cut(_) => "The gradients behind it are off by a relative distance of",
+                _ => "The relative distance is at least",
+            };
             lines.push(format!(
-                "Its relative distance is {error}; ordinary among what comes from outside is {floor}."
+                "{whose} {}: {times} × what rounding and its arguments explain ({floor}).",
+                format_short(distance)
             ));
-            return lines;
         }
-        // The evidence has the error of elements, over the golden's norm; that of statistics it has not.
-        let found =
-            if first.finding.why.contains("distance") { String::new() } else { format!("; it is {error}") };
-        lines.push(format!("Rounding and its arguments explain a relative distance of {floor}{found}."));
+        (_, false) => {}
+    }
+    let (part, most) = measure.part;
+    // Of what has little in common, a factor says nothing; and what it looks like was said.
+    let is_told = finding.seen.contains("as if") || part == Part::CommonFactor && distance > FEW_PERCENT;
+    let is_of_others = matches!(finding.cause, FindingCause::Lone(_) | FindingCause::Cut(_));
+    if most.is_finite() && most > distance / measure.floor && !is_told && !is_of_others {
+        let part = match part {
+            Part::Whole => "the whole",
+            Part::WorstElement => "its worst element",
+            // Statistics cannot tell a factor from a few elements.
+            Part::CommonFactor if measure.distance.is_none() => "its norm",
+            Part::CommonFactor => "a common factor (all its elements are scaled alike)",
+        };
+        lines.push(format!("It shows most in {part}: {} × what they explain.", format_short(most)));
+    }
+    if !first.exhibit.is_taken {
         lines.push(if measure.arguments == 0.0 {
             "No difference was seen in what it works on.".to_owned()
         } else {
-            format!("What it works on is off by {} at most.", short(measure.arguments))
+            format!("What it works on is off by {} at most.", format_short(measure.arguments))
         });
     }
     lines
-}
-
-/// Three digits say how large an error is.
-fn short(number: f64) -> String {
-    format_number(format!("{number:.2e}").parse().unwrap_or(number))
 }
 
 /// What inherited the error. The result counts this call's heirs; which they are it tells of all divergences together.
@@ -272,10 +289,10 @@ fn downstream(outcome: &RankOutcome, first: &Divergence) -> Vec<String> {
     if first.finding.downstream == 0 {
         return vec![match heirs.len() {
             0 => "No later call was seen to inherit it.".to_owned(),
-            count => format!(
-                "{} differ, too; the dumps do not tell whether they got it from here.",
-                calls(count as u64)
-            ),
+            1 => "1 call differs, too; the dumps do not tell whether it got that from here.".to_owned(),
+            count => {
+                format!("{count} calls differ, too; the dumps do not tell whether they got that from here.")
+            }
         }];
     }
     let kind = |name: &str| parse_key(name).2;
@@ -316,39 +333,4 @@ fn sureness(confidence: f64) -> String {
         _ => "A guess",
     };
     format!("{words} ({confidence:.2} of 1).")
-}
-
-/// The other divergences, shortly: those of the same rank, then the first of each other one.
-fn later<S>(compared: &Compared<S>, rank: &RankResult<S>, outcome: &RankOutcome) -> Vec<String> {
-    let brief = |one: &Divergence| format!("{} ({})", one.call, one.finding.kind.words());
-    let own = outcome.divergences.iter().skip(1).map(|one| format!("{}: {}", brief(one), reason(one)));
-    let mut lines: Vec<String> = own.take(SHOWN).collect();
-    let more = outcome.divergence_count.saturating_sub(1 + lines.len() as u64);
-    if more > 0 {
-        lines.push(format!("and {more} more in result.json"));
-    }
-    let others = compared.ranks.iter().filter(|other| !std::ptr::eq(*other, rank)).filter_map(|other| {
-        let (outcome, _) = other.result.as_ref().ok()?;
-        let first = outcome.first_divergence()?;
-        Some(format!("{} begins with {}", rank_label(other, true).trim(), brief(first)))
-    });
-    let others: Vec<String> = others.collect();
-    lines.extend(others.iter().take(SHOWN).cloned());
-    if others.len() > SHOWN {
-        lines.push(format!("and {} more steps or ranks", others.len() - SHOWN));
-    }
-    let steps_follow = compared.ranks.iter().any(|other| other.step > rank.step);
-    if !others.is_empty() && steps_follow {
-        lines.push("Later steps start from weights that the first error may have changed.".to_owned());
-    }
-    lines
-}
-
-/// Why, as much of it as fits into a list.
-fn reason(one: &Divergence) -> String {
-    let why = &one.finding.why;
-    match why.char_indices().nth(REASON) {
-        Some((end, _)) => format!("{}…", &why[..end]),
-        None => why.clone(),
-    }
 }

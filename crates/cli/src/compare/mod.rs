@@ -7,11 +7,15 @@
 //! ```
 
 pub(crate) mod advisor;
+mod cause;
 pub(crate) mod diff_analyze;
 mod experiment;
 pub mod explanation;
 pub(crate) mod files;
+mod later;
+mod lone;
 mod memory;
+mod non_finite;
 pub mod result_json;
 mod style_name;
 pub(crate) mod summary;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 use ulpscope_compare::{
-    Agreement, ClassCounts, Counts, Divergence, Matching, Partnerless, RankOutcome, RankResult, Row, Side,
+    Agreement, ClassCounts, Counts, Divergence, Matching, Partnerless, RankOutcome, RankResult, Row, Share,
+    Side,
 };
 
 use super::explanation::explain;
@@ -126,6 +127,7 @@ pub fn divergence_value(first: &Divergence) -> Map<String, Value> {
         "error": first.finding.measure.map(|measure| measure.error),
         "floor": first.finding.measure.map(|measure| measure.floor),
         "arguments": first.finding.measure.map(|measure| measure.arguments),
+        "distance": first.finding.measure.and_then(|measure| measure.distance),
         "downstream": first.finding.downstream,
     });
     match value {
@@ -169,6 +171,11 @@ fn outcome_map(outcome: &RankOutcome) -> Map<String, Value> {
     fields.insert("divergences".to_owned(), json!(divergences));
     fields.insert("divergence_count".to_owned(), json!(outcome.divergence_count));
     fields.insert("classes".to_owned(), json!(outcome.classes.as_ref().map(classes_map)));
+    let share = |share: Share| json!({ "differ": share.differ, "of": share.of });
+    let origins = outcome
+        .origins
+        .map(|counts| json!({ "parameters": share(counts.parameters), "buffers": share(counts.buffers) }));
+    fields.insert("origins".to_owned(), json!(origins));
     fields.insert("failing_calls".to_owned(), json!(outcome.failing_calls));
     fields.insert("failing".to_owned(), failing.collect());
     fields.insert("partnerless".to_owned(), outcome.partnerless.iter().map(lone).collect());

@@ -8,7 +8,7 @@ use ulpscope_compare::{Agreement, ClassCounts, Side};
 use ulpscope_report::{Align, Cell, Emphasis, Record, Table};
 
 use super::explanation::explain;
-use super::{Compared, StyleName, rank_label};
+use super::{Compared, StyleName, lone, rank_label};
 use crate::output::Output;
 
 /// Ranks, calls and the like shown of a long list.
@@ -31,7 +31,8 @@ pub(crate) fn show<S>(compared: &Compared<S>, files: &[PathBuf], output: &mut Ou
     }
     output.table(&Table::of_record("", &Record::new(lines)))?;
     // What agrees in full needs no words; what could not be seen is told on standard error.
-    if compared.first_divergence().is_some() {
+    let is_native = compared.request.style == StyleName::Native;
+    if compared.first_divergence().is_some() || is_native && compared.agreement == Agreement::Differ {
         for line in explain(compared).lines(false) {
             output.line(&line)?;
         }
@@ -70,9 +71,10 @@ fn verdict<S>(compared: &Compared<S>) -> String {
         Agreement::Differ if counts.failed > 0 => {
             format!("DIFFER: {} of {} rows", counts.failed, counts.rows)
         }
-        Agreement::Differ if target + golden > 0 => format!(
-            "DIFFER: what was compared agrees, but {target} calls are only in the target and {golden} only in the golden"
-        ),
+        Agreement::Differ if target + golden > 0 => {
+            let counted = lone::counted(compared).unwrap_or_default();
+            format!("DIFFER: what was compared agrees, but not all has a partner ({counted})")
+        }
         Agreement::Differ => {
             "DIFFER: what was compared agrees, but some steps or ranks have no partner".to_owned()
         }

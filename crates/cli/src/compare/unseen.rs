@@ -1,9 +1,9 @@
 //! What a comparison could not see, in words: the limits within which its verdict holds.
 
-use ulpscope_compare::{Class, Side};
+use ulpscope_compare::Class;
 
 use super::explanation::calls;
-use super::{Compared, rank_label};
+use super::{Compared, lone, rank_label};
 
 /// Notes that are repeated; all of them are in `result.json`.
 const SHOWN: usize = 4;
@@ -55,11 +55,10 @@ pub(super) fn lines<S>(compared: &Compared<S>) -> Vec<String> {
 }
 
 fn partnerless<S>(compared: &Compared<S>) -> Option<String> {
-    let [target, golden] = [Side::Target, Side::Golden].map(|side| compared.only_in(side));
     let first = compared.outcomes().find_map(|outcome| outcome.partnerless.first())?;
+    let counted = lone::counted(compared)?;
     Some(format!(
-        "Without partner, so not compared: {target} calls or entries of the target, {golden} of the golden. \
-         The first: {}, only in the {}.",
+        "Without partner, so not compared: {counted}. The first: {} ({}).",
         first.name,
         first.side.word()
     ))
@@ -77,7 +76,8 @@ fn notes<S>(compared: &Compared<S>) -> Vec<String> {
     let more = notes.len().saturating_sub(SHOWN);
     let mut lines: Vec<String> = notes.into_iter().take(SHOWN).map(|note| format!("Note: {note}")).collect();
     if more > 0 {
-        lines.push(format!("and {more} more notes in result.json"));
+        let notes = if more == 1 { "note" } else { "notes" };
+        lines.push(format!("and {more} more {notes} in result.json"));
     }
     lines
 }

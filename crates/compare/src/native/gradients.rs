@@ -17,11 +17,20 @@ impl Walk<'_> {
             let mut takers = self.flow.takers[taker].iter();
             takers.any(|&(next, _)| self.flow.backward[next as usize].is_some())
         };
+        // Where another call takes the same and hands its gradients back, they pass there.
+        let is_replaced =
+            takers.iter().any(|&taker| self.units[taker].is_lone() && self.flow.backward[taker].is_some());
         takers.iter().copied().find(|&taker| match self.flow.backward[taker] {
+            _ if is_replaced => false,
             None => self.units[taker].is_lone() && is_used(taker),
+            // A function of the user's own may hand gradients back that a call inside it does not.
             Some(backward) => {
                 let mut results = self.units[taker].entries.iter().filter(|entry| !entry.is_taken());
-                self.units[backward].is_lone() && results.any(Seen::is_cut_off)
+                let mut next = self.flow.takers[taker].iter();
+                let is_cut_off = |&(next, number): &(u32, u32)| {
+                    self.units[next as usize].entries[number as usize].is_cut_off()
+                };
+                self.units[backward].is_lone() && results.any(Seen::is_cut_off) && next.any(is_cut_off)
             }
         })
     }

@@ -1,10 +1,10 @@
 //! What there is to know of two runs beyond which call is at fault: where they take different ways to the same results,
 //! where only their arguments or their dtypes differ.
 
-use ulpscope_dump::{Content, Rank, Role};
+use ulpscope_dump::{Content, Rank};
 
 use super::conclude::argument_differs;
-use super::observed::{Observed, Seen};
+use super::observed::{Observed, place};
 use super::{Hindsight, NativePlan};
 use crate::verdict::Class;
 
@@ -51,10 +51,10 @@ fn arguments(plan: &NativePlan<'_>, known: &Hindsight) -> Option<String> {
     });
     let units: Vec<&Observed> = without_effect.map(|(unit, _)| unit).collect();
     let first = plan.name(units.first()?);
+    let calls =
+        if units.len() == 1 { "1 call gets".to_owned() } else { format!("{} calls get", units.len()) };
     Some(format!(
-        "calls that get other plain arguments, with results no further apart than rounding and arguments explain: {}; the first \
-         is {first}",
-        units.len()
+        "{calls} other plain arguments, with results no further apart than rounding and arguments explain, beginning with {first}"
     ))
 }
 
@@ -65,22 +65,24 @@ fn dtypes(plan: &NativePlan<'_>, known: &Hindsight) -> Option<String> {
     // Where one run alone changes its dtype is told apart from two runs of different ones.
     let is_change = |unit: &&&Observed| !unit.entries.iter().any(|entry| entry.is_recast && entry.is_taken());
     let first = units.iter().find(is_change).unwrap_or(first);
-    let dtype = |rank: &Rank, call: Option<usize>| {
+    let recast = first.entries.iter().find(|entry| entry.is_recast && !entry.is_taken())?;
+    let dtype = |rank: &Rank, call: Option<usize>, at: u64| {
         let entries = call.and_then(|call| rank.entries(call).ok()).unwrap_or_default();
-        let number =
-            first.entries.iter().filter(|entry| !entry.is_taken()).position(|entry: &Seen| entry.is_recast);
-        let results = entries.iter().filter(|entry| !matches!(entry.role, Role::Input | Role::Parameter));
-        match results.map(|entry| &entry.content).nth(number.unwrap_or(0)) {
-            Some(Content::Tensor(tensor)) => tensor.dtype.clone(),
+        match entries
+            .into_iter()
+            .find(|entry| place(entry.role, &entry.path) == at)
+            .map(|entry| entry.content)
+        {
+            Some(Content::Tensor(tensor)) => tensor.dtype,
             _ => "another dtype".to_owned(),
         }
     };
     Some(format!(
-        "calls that give another dtype than their partner: {}, such as {} ({} against {}); their errors are held against \
-         the coarser one",
-        units.len(),
+        "{} another dtype than in the golden, such as {} ({} against {}); errors are compared \
+         with the rounding of the coarser one",
+        if units.len() == 1 { "1 call gives".to_owned() } else { format!("{} calls give", units.len()) },
         plan.name(first),
-        dtype(plan.target.rank, first.target),
-        dtype(plan.golden.rank, first.golden)
+        dtype(plan.target.rank, first.target, recast.place),
+        dtype(plan.golden.rank, first.golden, recast.golden_place)
     ))
 }

@@ -7,6 +7,8 @@
 
 use ulpscope_tensor::DType;
 
+use crate::style::Precision;
+
 /// The roundoff of float32, in which kernels sum up.
 pub(super) const ACCUMULATOR: f64 = 1.0 / 16_777_216.0;
 
@@ -35,14 +37,14 @@ pub(super) fn own_error(unit: f64, terms: f64) -> f64 {
 ///
 /// Rounded to `p` bits behind the point, numbers whose sizes are spread evenly on a logarithmic scale are off by
 /// `0.735 · 2^-(p+1) / √3` in the root of the mean square; a product of two such factors, rounded itself, by up to `√3` of it.
-pub(super) fn looks_like(relative: f64) -> Option<&'static str> {
-    let precisions = [(1.0 / 2048.0, "TF32 or float16"), (1.0 / 256.0, "bfloat16")];
+pub(super) fn looks_like(relative: f64) -> Option<Precision> {
+    let precisions = [(1.0 / 2048.0, Precision::Ten), (1.0 / 256.0, Precision::Seven)];
     let root = 3f64.sqrt();
     let is_like = |unit: f64| {
         let rounded = 0.735 * unit / root;
         (rounded / 1.25..=rounded * root * 1.25).contains(&relative)
     };
-    precisions.into_iter().find(|(unit, _)| is_like(*unit)).map(|(_, name)| name)
+    precisions.into_iter().find(|(unit, _)| is_like(*unit)).map(|(_, precision)| precision)
 }
 
 #[cfg(test)]
@@ -119,7 +121,7 @@ mod tests {
         let round = |value: f64, bits: i32| {
             (value * libm::exp2(f64::from(bits))).round() / libm::exp2(f64::from(bits))
         };
-        for (bits, name) in [(10, "TF32 or float16"), (7, "bfloat16")] {
+        for (bits, precision) in [(10, Precision::Ten), (7, Precision::Seven)] {
             for (factors, result) in [(true, false), (false, true), (true, true)] {
                 let (mut errors, mut squares) = (0.0, 0.0);
                 for (one, other) in uniform(5).zip(uniform(6)).take(10_000) {
@@ -133,7 +135,11 @@ mod tests {
                     errors += (product - one * other).powi(2);
                     squares += (one * other).powi(2);
                 }
-                assert_eq!(looks_like((errors / squares).sqrt()), Some(name), "{bits} {factors} {result}");
+                assert_eq!(
+                    looks_like((errors / squares).sqrt()),
+                    Some(precision),
+                    "{bits} {factors} {result}"
+                );
             }
         }
         assert_eq!([1e-6, 1e-2, 0.5].map(looks_like), [None; 3]);

@@ -2,16 +2,23 @@
 
 use ulpscope_dump::{CallKind, Content, Entry};
 use ulpscope_kernels::Comparison;
-use ulpscope_report::{Cell, Emphasis, format_number};
+use ulpscope_report::{Cell, Emphasis, format_apart, format_digits, format_short};
 
-use super::columns::{CLASS, ENTRY, EXPECTED, GOLDEN_NAME, TARGET_NAME, VERDICT, WHY};
+use super::columns::{CLASS, COLUMNS, ENTRY, EXPECTED, GOLDEN_NAME, TARGET_NAME, VERDICT, WHY};
 use super::conclusion::{Cause, Conclusion};
 use super::expect::Apart;
-use super::measure::{Measured, State, statistics_apart};
-use super::observed::{Observed, Seeing, Seen};
+use super::measure::{Basis, Measured, Numbers, State};
+use super::observed::{Observed, Seeing, Seen, Source, ratio};
 use super::rounding::{ACCUMULATOR, looks_like};
-use crate::style::{Finding, FindingKind, Judged, Measure, Row, Side, Verdict};
+use crate::origins::TakenOrigin;
+use crate::prose::{Argument, evidence};
+use crate::style::{
+    Finding, FindingCause, FindingKind, Judged, Measure, Part, Precision, Row, Side, Verdict,
+};
 use crate::verdict::Class;
+
+/// The columns with what kind of value each side has.
+const TYPES: [usize; 2] = [10, 11];
 
 /// The verdict of a row before anything is concluded: final for what is equal or cannot be compared.
 pub(super) fn open(measured: &Measured, entry: &Entry) -> (&'static str, Verdict) {
@@ -34,6 +41,10 @@ pub(super) fn why(measured: &Measured) -> String {
             Some(comparison) => elements(measured, comparison),
             None => statistics_apart(&measured.target, &measured.golden),
         },
+        State::Differs(_) if measured.basis == Basis::Statistics => {
+            statistics_apart(&measured.target, &measured.golden)
+        }
+        State::Differs(how) if measured.basis == Basis::Elements => format!("{how} differ"),
         State::Differs(how) | State::Unlike(how) | State::Unknown(how) => how.clone(),
         State::NonFinite(count) => non_finite(*count, measured),
         State::BothNan(0) => "NaN among the statistics of both sides: nothing can be said".to_owned(),
@@ -70,7 +81,7 @@ fn non_finite(count: u64, measured: &Measured) -> String {
 /// Distance and largest error, and what the error looks like where it looks like something.
 fn elements(measured: &Measured, comparison: &Comparison) -> String {
     let distances = &comparison.distances;
-    let (distance, error) = (format_number(distances.rel_l2), format_number(distances.max_abs));
+    let (distance, error) = (format_short(distances.rel_l2), format_short(distances.max_abs));
     let text = format!("relative distance {distance}, largest error {error}");
     match likeness(measured, comparison) {
         Some(likeness) => format!("{text}, {likeness}"),
@@ -98,7 +109,23 @@ fn likeness(measured: &Measured, comparison: &Comparison) -> Option<String> {
     if (factor + 1.0).abs() < 1e-3 {
         return Some("as if its sign were flipped".to_owned());
     }
-    Some(format!("as if multiplied by {}", format_number((factor * 1e4).round() / 1e4)))
+    // Of a factor near 1, how far it is from 1 is what tells.
+    let digits = if (factor - 1.0).abs() < 0.1 { 4 } else { 3 };
+    Some(format!("as if multiplied by {}", format_apart(factor, 1.0, digits).0))
+}
+
+/// The statistics that look different, with as few digits as show a difference at all.
+fn statistics_apart(target: &Numbers, golden: &Numbers) -> String {
+    let pairs = || ["max", "min", "mean", "norm"].into_iter().zip(target.iter().zip(golden));
+    let apart = |digits: usize| -> Vec<String> {
+        let shown = pairs().filter_map(|(name, (one, other))| Some((name, one.as_ref()?, other.as_ref()?)));
+        let shown = shown
+            .map(|(name, one, other)| (name, format_digits(*one, digits), format_digits(*other, digits)));
+        let differ = shown.filter(|(_, one, other)| one != other);
+        differ.map(|(name, one, other)| format!("{name} {one} against {other}")).collect()
+    };
+    let apart = (3..=17).map(apart).find(|apart| !apart.is_empty()).unwrap_or_default();
+    format!("by statistics: {}", apart.join(", "))
 }
 
 /// A unit about to get its verdicts.
@@ -122,6 +149,7 @@ impl Settling<'_> {
                 self.settle_row(seen, row, shown == Some(seen.row as usize));
             }
         }
+        judged.origins = self.origins(judged);
         if let Some(cause) = self.conclusion.cause {
             judged.finding = Some(self.finding(cause, shown.unwrap_or(0), judged));
         }
@@ -184,11 +212,22 @@ impl Settling<'_> {
         let target_name = cell(TARGET_NAME);
         let entry = [target_name, cell(GOLDEN_NAME), self.name.clone()];
         let entry = entry.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
-        let mut why = self.words(cause, &seen, judged);
-        let looks_like = self.looks_like().filter(|_| cause == Cause::Made);
+        let cause = self.cause(cause, judged);
+        let (error, expected) = (conclusion.error, conclusion.expected);
+        let measure = (error.whole > 0.0).then_some(Measure {
+            distance: shown.filter(|_| conclusion.entry.is_some()).and_then(rel_l2),
+            part: part(error, expected),
+            error: error.whole,
+            floor: expected.whole,
+            arguments: conclusion.taken,
+        });
+        let mut why = evidence(&cause, &seen, measure.as_ref());
+        let looks_like = self.looks_like().filter(|_| cause == FindingCause::Made);
         if let Some(precision) = looks_like {
-            why = format!("{why}; as much as if it were computed in {precision}");
+            why = format!("{why}; as much as if it were computed in {}", precision.words());
         }
+        // Nothing was measured on a call that one side lacks.
+        let seen = if matches!(cause, FindingCause::Lone(_)) { String::new() } else { seen };
         Finding {
             row,
             kind: match conclusion.class {
@@ -197,23 +236,20 @@ impl Settling<'_> {
                 Class::DifferentProgram => FindingKind::DifferentProgram,
                 _ => FindingKind::DivergedHere,
             },
+            cause,
             entry,
             why,
-            is_drawn: cause == Cause::Draw,
+            seen,
             looks_like,
             confidence: conclusion.confidence * self.trust(),
-            measure: (conclusion.error.whole > 0.0).then_some(Measure {
-                error: conclusion.error.whole,
-                floor: conclusion.expected.whole,
-                arguments: conclusion.taken,
-            }),
+            measure,
             downstream: 0,
             in_backward: matches!(self.observed.kind, CallKind::Backward | CallKind::ParametersGrad),
         }
     }
 
     /// The precision that the error looks like: one of all elements alike, of a dtype that is finer.
-    fn looks_like(&self) -> Option<&'static str> {
+    fn looks_like(&self) -> Option<Precision> {
         let (error, expected) = (self.conclusion.error, self.conclusion.expected);
         let extent = self.observed.entries[self.conclusion.entry?].numbers.as_ref()?;
         let is_even = error.drift < error.whole / 4.0
@@ -228,42 +264,65 @@ impl Settling<'_> {
         if extent.is_some_and(|extent| !extent.by_elements) { 0.8 } else { 1.0 }
     }
 
-    fn words(&self, cause: Cause, seen: &str, judged: &Judged) -> String {
-        let conclusion = self.conclusion;
-        let (error, expected) = (conclusion.error, conclusion.expected);
+    fn cause(&self, cause: Cause, judged: &Judged) -> FindingCause {
         match cause {
-            Cause::Made | Cause::Argument | Cause::ArgumentInBackward => {
-                let excess = if error.whole == 0.0 { String::new() } else { excess(error, expected) };
-                let excess = [excess, seen.to_owned()].into_iter().filter(|text| !text.is_empty());
-                let excess = excess.collect::<Vec<String>>().join(": ");
-                match self.other_arguments(judged) {
-                    Some(arguments) if cause == Cause::Argument => format!("{arguments}; {excess}"),
-                    Some(arguments) if cause == Cause::ArgumentInBackward => {
-                        format!("{arguments}, which shows in the gradients alone: {excess}")
-                    }
-                    _ => excess,
+            Cause::Made if self.observed.kind == CallKind::ParametersGrad => FindingCause::Sum,
+            Cause::Made => FindingCause::Made,
+            Cause::Argument => {
+                self.other_arguments(judged).map_or(FindingCause::Made, FindingCause::Arguments)
+            }
+            Cause::ArgumentInBackward => {
+                let arguments = self.other_arguments(judged);
+                arguments.map_or(FindingCause::Made, FindingCause::ArgumentsInBackward)
+            }
+            Cause::Cut => FindingCause::Cut(self.cut_side()),
+            Cause::Origin => FindingCause::Origin,
+            Cause::Draw => FindingCause::Draw,
+            Cause::Between => FindingCause::Between,
+            Cause::Lone if self.observed.target.is_some() => FindingCause::Lone(Side::Target),
+            Cause::Lone => FindingCause::Lone(Side::Golden),
+            Cause::Wiring => FindingCause::Wiring,
+            Cause::Shape if self.works_on_unlike() => FindingCause::GivenShape,
+            Cause::Shape => FindingCause::Shape,
+            Cause::NonFinite => FindingCause::NonFinite,
+            Cause::BothBroken => FindingCause::BothNonFinite,
+        }
+    }
+
+    /// The parameters and buffers among its arguments, of a call that both sides make.
+    fn origins(&self, judged: &Judged) -> Vec<TakenOrigin> {
+        if self.observed.is_lone() || self.observed.kind != CallKind::Forward {
+            return Vec::new();
+        }
+        let entries = self.observed.entries.iter();
+        let taken = entries.filter(|seen| seen.is_taken() && seen.sources == [Source::Origin; 2]);
+        let named = taken.filter_map(|seen| {
+            let apart = match (seen.state, &seen.numbers) {
+                (Seeing::Equal, _) => 0.0,
+                (Seeing::Apart, Some(extent)) if extent.mismatched > 0 => f64::INFINITY,
+                (Seeing::Apart, Some(extent)) => {
+                    // Rounded once on either side.
+                    Some(extent.relative()).filter(|apart| *apart > 4.0 * extent.unit).unwrap_or(0.0)
                 }
+                (Seeing::Differs | Seeing::Unlike, _) => f64::INFINITY,
+                _ => return None,
+            };
+            match judged.rows.get(seen.row as usize).map(|row| &row.cells[TARGET_NAME]) {
+                Some(Cell::Text(entry)) => Some(TakenOrigin { entry: entry.clone(), apart }),
+                _ => None,
             }
-            Cause::Origin => format!("it is not the same in the two runs: {seen}"),
-            Cause::Draw => format!("it draws other random numbers: {seen}"),
-            Cause::Between => format!(
-                "whoever made it agrees, so it was changed on the way by something that was not recorded: {seen}"
-            ),
-            Cause::Lone => "only one side has this call, and what is computed from it is another".to_owned(),
-            Cause::Cut => {
-                "no gradient passes here on one side: detached, under no_grad, or requires_grad is False"
-                    .to_owned()
-            }
-            Cause::Wiring => format!("the two runs take it from different calls: {seen}"),
-            Cause::Shape if self.works_on_unlike() => {
-                format!("it works on another shape, and what is computed from it is another: {seen}")
-            }
-            Cause::Shape => format!("its arguments have the same shapes, its result has not: {seen}"),
-            Cause::NonFinite => format!("everything it works on is finite: {seen}"),
-            Cause::BothBroken => {
-                let both = "everything it works on is finite, and both runs go wrong the same way";
-                if seen.is_empty() { both.to_owned() } else { format!("{both}: {seen}") }
-            }
+        });
+        named.collect()
+    }
+
+    /// The side on which no gradient passes.
+    fn cut_side(&self) -> Side {
+        let wants =
+            self.observed.entries.iter().find(|entry| entry.is_cut_off()).map(|entry| entry.wants_gradient);
+        match wants {
+            Some([_, Some(false)]) => Side::Golden,
+            None if self.observed.target.is_none() => Side::Golden,
+            _ => Side::Target,
         }
     }
 
@@ -286,29 +345,38 @@ impl Settling<'_> {
             .filter_map(|seen| Some((seen, judged.rows.get(seen.row as usize)?)))
             .map(|(seen, row)| {
                 let entry = text(&row.cells[ENTRY]);
-                match seen.state {
-                    Seeing::Lone(side) if seen.is_tensor => format!("{entry} is in the {} only", side.word()),
-                    _ => format!("{entry} is {}", text(&row.cells[WHY])),
+                if let Seeing::Lone(side) = seen.state
+                    && seen.is_tensor
+                {
+                    return format!("{entry}, a tensor, in the {} only", side.word());
                 }
+                let said = text(&row.cells[WHY]);
+                let kinds = TYPES.map(|kind| text(&row.cells[kind]));
+                Argument { entry: &entry, said: &said, kinds: [&kinds[0], &kinds[1]] }.words()
             })
             .collect();
         (!named.is_empty()).then(|| named.join(", "))
     }
 }
 
-/// How far an error is beyond what was expected, by what shows it best.
-fn excess(error: Apart, expected: Apart) -> String {
-    if expected.whole == 0.0 || expected.peak == 0.0 {
-        return "its arguments agree".to_owned();
-    }
-    let shown = [
-        (error.whole / expected.whole, ""),
-        (error.peak / expected.peak, "its worst element is off "),
-        (error.drift / expected.drift, "what all its elements share is off "),
+/// In what an error is furthest beyond what was expected, and by how much.
+fn part(error: Apart, expected: Apart) -> (Part, f64) {
+    let parts = [
+        (Part::Whole, ratio(error.whole, expected.whole)),
+        (Part::WorstElement, ratio(error.peak, expected.peak)),
+        (Part::CommonFactor, ratio(error.drift, expected.drift)),
     ];
-    let (times, what) =
-        shown.into_iter().reduce(|most, one| if one.0 > most.0 { one } else { most }).unwrap_or_default();
-    format!("{what}{} × what rounding and its arguments explain", format_number(times))
+    let told = parts.into_iter().filter(|(_, times)| times.is_finite());
+    told.reduce(|most, one| if one.1 > most.1 { one } else { most }).unwrap_or(parts[0])
+}
+
+/// The distance that a row tells.
+fn rel_l2(row: &Row) -> Option<f64> {
+    let column = COLUMNS.iter().position(|(name, _)| *name == "rel_l2")?;
+    match row.cells.get(column) {
+        Some(Cell::Exact(distance)) if distance.is_finite() => Some(*distance),
+        _ => None,
+    }
 }
 
 /// Colour for a verdict.

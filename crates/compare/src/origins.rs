@@ -1,0 +1,82 @@
+//! How many of the parameters and buffers of a run are not the same on both sides.
+//!
+//! Once one weight is known to differ, what the others bring is taken for inherited: a verdict names the first few, and a
+//! checkpoint that is another one altogether would look like these. So every parameter is counted, where it is met
+//! first: calls later in the step may have changed it. Names are looked up in the end, and only where something of the
+//! kind was found.
+
+use std::collections::BTreeMap;
+
+use ulpscope_dump::{Content, Entry, Rank};
+
+/// A parameter or buffer among the arguments of a call.
+#[derive(Clone, Debug)]
+pub(crate) struct TakenOrigin {
+    /// The entry's name in the target.
+    pub(crate) entry: String,
+    /// How far apart the two sides are, relative; 0 where rounding to the dtype explains it.
+    pub(crate) apart: f64,
+}
+
+/// How many differ, of how many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Those that differ.
+    pub differ: u64,
+    /// All that were compared.
+    pub of: u64,
+}
+
+/// What comes from outside by its name, and whether it is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OriginCounts {
+    /// Parameters.
+    pub parameters: Share,
+    /// Buffers.
+    pub buffers: Share,
+}
+
+/// All that were met, with the call in the target that takes them.
+#[derive(Debug, Default)]
+pub(crate) struct TakenOrigins(Vec<(usize, TakenOrigin)>);
+
+impl TakenOrigins {
+    pub(crate) fn extend(&mut self, call: usize, taken: Vec<TakenOrigin>) {
+        self.0.extend(taken.into_iter().map(|origin| (call, origin)));
+    }
+
+    /// Counts those that are further apart than `ordinary`.
+    pub(crate) fn count(&self, target: &Rank, ordinary: f64) -> OriginCounts {
+        let mut first: BTreeMap<String, bool> = BTreeMap::new();
+        let mut read: Option<(usize, Vec<Entry>)> = None;
+        for (call, origin) in &self.0 {
+            if read.as_ref().is_none_or(|(known, _)| known != call) {
+                // What cannot be read was told when it was compared.
+                read = Some((*call, target.entries(*call).unwrap_or_default()));
+            }
+            let entries = read.iter().flat_map(|(_, entries)| entries);
+            let source = entries.filter(|entry| entry.name == origin.entry).find_map(source);
+            if let Some(source) = source {
+                first.entry(source).or_insert(origin.apart > ordinary);
+            }
+        }
+        let mut counts = OriginCounts::default();
+        for (source, differs) in first {
+            let share = match source.split_once(':') {
+                Some(("parameter", _)) => &mut counts.parameters,
+                Some(("buffer", _)) => &mut counts.buffers,
+                _ => continue,
+            };
+            share.of += 1;
+            share.differ += u64::from(differs);
+        }
+        counts
+    }
+}
+
+fn source(entry: &Entry) -> Option<String> {
+    match &entry.content {
+        Content::Tensor(tensor) => tensor.source.clone(),
+        _ => None,
+    }
+}
