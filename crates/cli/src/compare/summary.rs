@@ -67,6 +67,10 @@ fn verdict<S>(compared: &Compared<S>) -> String {
         };
     }
     match compared.agreement {
+        Agreement::Agree if target + golden > 0 => {
+            let counted = lone::counted(compared).unwrap_or_default();
+            format!("AGREE: nothing differs in what was compared, nor in what comes of the rest ({counted})")
+        }
         Agreement::Agree => "AGREE: everything was compared, nothing differs".to_owned(),
         Agreement::Differ if counts.failed > 0 => {
             format!("DIFFER: {} of {} rows", counts.failed, counts.rows)

@@ -5,10 +5,10 @@ use ulpscope_dump::CallKind;
 
 use super::conclude::{Walk, argument_differs, turns_too_many};
 use super::conclusion::{Cause, Conclusion, found};
-use super::expect::{Apart, ELEMENT_SPREAD, Expectations, shared_part};
-use super::flow::Flow;
+use super::expect::{Apart, ELEMENT_SPREAD, shared_part};
+use super::extent::Extent;
 use super::noise::Heard;
-use super::observed::{Extent, Observed, Seeing, Seen, Source};
+use super::observed::{Observed, Seeing, Seen, Source};
 use super::rounding::ACCUMULATOR;
 use crate::verdict::Class;
 
@@ -19,7 +19,8 @@ const OTHER_ORIGINS: f64 = 1e-2;
 /// checkpoint of coarser dtype.
 const STORED: f64 = 1.0 / 256.0;
 
-/// Results of earlier steps that are further apart than so many times what nine in ten are stand out.
+/// Results of earlier steps that are further apart than so many times what nine in ten are stand out: where errors of
+/// parameters scatter by a factor of 4, which is what those of calls do twice over, three such factors.
 const STANDS_OUT: f64 = 64.0;
 
 /// How far apart origins are in this run.
@@ -139,7 +140,7 @@ impl Walk<'_> {
     fn of_made(&mut self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
         let makers = self.flow.makers(entry);
         let Some(extent) = &entry.numbers else { return self.of_decided(at, number, entry) };
-        let known = makers.into_iter().flatten().map(|maker| self.regions.brought[maker]);
+        let known = makers.into_iter().flatten().map(|maker| self.regions.brought(maker));
         let known = known.fold(self.noise.of(at, number).allowed(), Apart::max);
         let brought = self.carried(extent, known);
         let error = Apart::relative(extent);
@@ -150,7 +151,7 @@ impl Walk<'_> {
             return None;
         }
         let lone = makers.into_iter().flatten().find(|&maker| self.regions.is_part(maker));
-        if lone.is_some_and(|part| self.regions.is_excused[part]) {
+        if lone.is_some_and(|part| self.regions.is_excused(part)) {
             return None;
         }
         let mut conclusion = match lone {
@@ -169,7 +170,7 @@ impl Walk<'_> {
     fn of_decided(&mut self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
         let makers = self.flow.makers(entry).into_iter().flatten();
         let brought =
-            makers.clone().map(|maker| self.regions.brought[maker]).fold(Apart::default(), Apart::max);
+            makers.clone().map(|maker| self.regions.brought(maker)).fold(Apart::default(), Apart::max);
         let may_fall_otherwise = match entry.turned {
             Some(turned) => !turns_too_many(turned, brought.whole),
             None => brought != Apart::default(),
@@ -178,7 +179,7 @@ impl Walk<'_> {
         let is_other = entry.state == Seeing::Differs && !may_fall_otherwise;
         if !is_other
             || self.noise.of(at, number).differs
-            || lone.is_some_and(|lone| self.regions.is_excused[lone])
+            || lone.is_some_and(|lone| self.regions.is_excused(lone))
         {
             return None;
         }
@@ -214,7 +215,7 @@ impl Walk<'_> {
         error: Apart,
         expected: Apart,
     ) -> Conclusion {
-        let first = self.regions.first[part];
+        let first = self.regions.first(part);
         // The first who took of it tells.
         if self.done[first].as_ref().is_none_or(|known| known.cause.is_none()) {
             let cause = match &self.units[first] {
@@ -330,96 +331,4 @@ impl Walk<'_> {
             .zip(pairs)
             .all(|(siblings, (error, expected))| error <= siblings.allowed_in_run() * expected)
     }
-}
-
-/// Calls that follow one another and cannot be held against a partner, as they have none or one that works on other shapes:
-/// what goes into them, and where they begin.
-pub(super) struct Regions {
-    /// The largest relative errors that come out of a unit; of one of these, that go into its region.
-    brought: Vec<Apart>,
-    /// The first call of the region, in the target if it has any there.
-    first: Vec<usize>,
-    is_part: Vec<bool>,
-    /// The last unit on the way to each at which the programs may part: one of these, or one with another plain argument.
-    last_parting: Vec<Option<usize>>,
-    /// Whether a region has other shapes for having been given them, or by decisions that fell otherwise.
-    is_excused: Vec<bool>,
-}
-
-impl Regions {
-    /// The largest relative errors that come out of a unit.
-    pub(super) fn brought(&self, at: usize) -> Apart {
-        self.brought[at]
-    }
-
-    /// The first call of the region that a unit belongs to.
-    pub(super) fn first(&self, at: usize) -> usize {
-        self.first[at]
-    }
-
-    /// Whether a unit cannot be held against a partner.
-    pub(super) fn is_part(&self, at: usize) -> bool {
-        self.is_part[at]
-    }
-
-    /// Whether a unit has another shape for having been given it, or by a decision that fell otherwise.
-    pub(super) fn is_excused(&self, at: usize) -> bool {
-        self.is_excused[at]
-    }
-
-    /// Whether the programs may part on the way to a unit, at another unit or a later one.
-    pub(super) fn may_part_from(&self, at: usize, from: usize) -> bool {
-        self.last_parting[at].is_some_and(|parting| parting >= from)
-    }
-
-    pub(super) fn of(units: &[Observed], flow: &Flow, expectations: &Expectations<'_>) -> Regions {
-        let is_unlike = |unit: &Observed| {
-            unit.entries.iter().any(|entry| entry.is_tensor && entry.state == Seeing::Unlike)
-        };
-        let is_part = |at: usize| units[at].is_lone() || is_unlike(&units[at]) && !flow.is_composite(at);
-        let mut regions = Regions {
-            brought: Vec::with_capacity(units.len()),
-            first: (0..units.len()).collect(),
-            is_part: (0..units.len()).map(is_part).collect(),
-            last_parting: Vec::with_capacity(units.len()),
-            is_excused: units.iter().map(is_given_other).collect(),
-        };
-        for (at, unit) in units.iter().enumerate() {
-            let parts = regions.is_part[at] || argument_differs(unit);
-            let before = flow.upstream(at, unit).into_iter().filter(|&before| before < at);
-            let before = before.filter_map(|before| regions.last_parting[before]).max();
-            regions.last_parting.push(if parts { Some(at) } else { before });
-            if !regions.is_part[at] {
-                let results = expectations.results(at).map(|(_, extent)| Apart::relative(extent));
-                regions.brought.push(results.fold(expectations.inside(at), Apart::max));
-                continue;
-            }
-            let taken = unit.entries.iter().filter(|entry| entry.is_taken());
-            let makers = taken.flat_map(|entry| flow.makers(entry));
-            let mut brought = Apart::default();
-            // Only a damaged dump has makers that come later.
-            for maker in makers.flatten().filter(|&maker| maker < at) {
-                brought = brought.max(regions.brought[maker]);
-                if regions.is_part[maker] {
-                    regions.is_excused[at] |= regions.is_excused[maker];
-                    let first = [regions.first[at], regions.first[maker]];
-                    regions.first[at] = match first.map(|first| units[first].target.is_none()) {
-                        [false, true] => first[0],
-                        [true, false] => first[1],
-                        _ => first[0].min(first[1]),
-                    };
-                }
-            }
-            regions.brought.push(brought);
-        }
-        regions
-    }
-}
-
-/// Whether a unit takes what has another shape from the start, or exact values that are other ones.
-fn is_given_other(unit: &Observed) -> bool {
-    let is_outside =
-        |entry: &Seen| entry.sources.iter().all(|source| matches!(source, Source::Origin | Source::Outside));
-    let mut taken = unit.entries.iter().filter(|entry| entry.is_taken() && entry.is_tensor);
-    taken.any(|entry| entry.state == Seeing::Differs || entry.state == Seeing::Unlike && is_outside(entry))
 }

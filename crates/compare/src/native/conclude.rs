@@ -11,12 +11,13 @@
 
 use ulpscope_dump::{CallKind, Role};
 
-use super::blame::{Origins, Regions};
+use super::blame::Origins;
 use super::conclusion::{Cause, Conclusion, found};
 use super::expect::{Apart, Excess, Expectations};
 use super::flow::Flow;
 use super::noise::Noise;
-use super::observed::{Extent, Observed, Seeing, Seen};
+use super::observed::{Observed, Seeing, Seen};
+use super::regions::Regions;
 use super::routes::Routes;
 use super::saved::of_saved;
 use super::siblings::{LEAST_ALLOWED, Siblings};
@@ -28,6 +29,10 @@ const BEYOND_LINEAR: f64 = 0.05;
 /// How many decisions an error turns, in terms of its relative size: values that are compared lie some sixteenth of their
 /// size apart, as the largest of some thousand do.
 const NEAR_A_TIE: f64 = 16.0;
+
+/// Behind an error that is known, another has to be so many times what may come of that: what is handed on is known within
+/// a factor of 2 for each of the three ways it is measured, and a quarter more.
+const BESIDE_KNOWN: f64 = 10.0;
 
 /// Concludes all units.
 ///
@@ -260,7 +265,7 @@ impl Walk<'_> {
             // Behind an error that is known, another has to stand out from it.
             let may_be_its = known.from.is_some() && taken > 0.0;
             let stands_out = match may_be_its {
-                true => times > 10.0 && taken < BEYOND_LINEAR,
+                true => times > BESIDE_KNOWN && taken < BEYOND_LINEAR,
                 false => times > 1.0 || self.is_gone(at, excess),
             };
             if stands_out && !loose && (self.follows_unlike(at) || self.flow.rearranged.contains(&at)) {
@@ -313,83 +318,6 @@ impl Walk<'_> {
         } else {
             (Class::DivergedHere, Cause::Made)
         }
-    }
-
-    /// The first unit with a cause that a unit's arguments come from.
-    fn comes_from(&self, at: usize) -> Option<usize> {
-        let mut from: Option<usize> = None;
-        let is_back = matches!(self.units[at].kind, CallKind::Backward | CallKind::ParametersGrad);
-        let mut ask = |unit: usize| {
-            if let Some(Some(known)) = self.done.get(unit) {
-                let cause = match known.cause {
-                    // These show in gradients alone.
-                    Some(Cause::Cut | Cause::ArgumentInBackward) if !is_back => known.from,
-                    Some(_) => Some(unit),
-                    None => known.from,
-                };
-                from = match (from, cause) {
-                    (Some(one), Some(other)) => Some(one.min(other)),
-                    (one, other) => one.or(other),
-                };
-            }
-        };
-        for entry in &self.units[at].entries {
-            self.flow.makers(entry).into_iter().flatten().for_each(&mut ask);
-        }
-        if let Some(forward) = self.flow.forward[at] {
-            ask(forward);
-            let takers = &self.flow.takers[forward];
-            takers.iter().filter_map(|&(taker, _)| self.flow.backward[taker as usize]).for_each(&mut ask);
-            if let Some(backward) = self.flow.backward[forward].filter(|&backward| backward != at) {
-                ask(backward);
-                self.flow.children[backward].iter().copied().for_each(&mut ask);
-            }
-        }
-        self.flow.children[at].iter().copied().for_each(&mut ask);
-        self.flow.inside_backward.get(&at).into_iter().flatten().copied().for_each(&mut ask);
-        from
-    }
-
-    /// The largest relative error of what a unit works on; of what is finite on one side only, all of it.
-    fn taken(&self, at: usize) -> f64 {
-        let taken = self.expectations.taken(at);
-        let error = |extent: &&Extent| if extent.mismatched > 0 { 1.0 } else { extent.relative() };
-        taken.iter().map(error).fold(self.expectations.inside(at).whole, f64::max)
-    }
-
-    /// Whether a unit works on tensors of exact values that differ: indices, masks.
-    pub(super) fn works_on_differing(&self, at: usize) -> bool {
-        let differs = |unit: &Observed| {
-            unit.entries
-                .iter()
-                .any(|entry| entry.is_tensor && entry.is_taken() && entry.state == Seeing::Differs)
-        };
-        differs(&self.units[at]) || self.flow.forward[at].is_some_and(|forward| differs(&self.units[forward]))
-    }
-
-    /// Whether what a unit works on, or what that was made of, has no counterpart on the other side.
-    fn follows_unlike(&self, at: usize) -> bool {
-        let unlike = |maker: usize| {
-            let known = self.done[maker].as_ref();
-            !self.routes.is_on(maker) && known.is_some_and(|known| known.class == Class::NotComparable)
-        };
-        let makers = |entry: &Seen| self.flow.makers(entry);
-        let mut entries = self.units[at].entries.iter().flat_map(makers).flatten();
-        let forward = self.flow.forward[at];
-        entries.any(unlike) || forward.is_some_and(|at| unlike(at) || argument_differs(&self.units[at]))
-    }
-
-    fn works_on_unlike(&self, at: usize) -> bool {
-        let unlike = |unit: &Observed| {
-            unit.entries
-                .iter()
-                .any(|entry| entry.is_tensor && entry.is_taken() && matches!(entry.state, Seeing::Unlike))
-        };
-        unlike(&self.units[at]) || self.flow.forward[at].is_some_and(|forward| unlike(&self.units[forward]))
-    }
-
-    fn has_unknown_arguments(&self, unit: &Observed) -> bool {
-        unit.entries.iter().any(|entry| entry.is_tensor && entry.is_taken() && entry.state == Seeing::Unknown)
     }
 }
 

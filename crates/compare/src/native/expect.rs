@@ -6,10 +6,11 @@
 
 use ulpscope_dump::CallKind;
 
+use super::extent::{Extent, ratio};
 use super::flow::Flow;
 use super::limit::ELEMENT_FACTOR;
 use super::noise::Noise;
-use super::observed::{Extent, Observed, Seen, ratio};
+use super::observed::{Observed, Seen};
 use super::parts::{Part, Parts};
 use super::rounding::own_error;
 use super::sensitivity::{Family, terms};

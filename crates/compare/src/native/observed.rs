@@ -8,10 +8,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ulpscope_dump::{CallKind, Content, Entry, Role, TensorEntry};
 use ulpscope_formats::json::Json;
-use ulpscope_tensor::DType;
 
+use super::extent::{Extent, extent};
 use super::measure::{Basis, Measured, Numbers, State, recorded};
-use super::rounding::{ACCUMULATOR, unit_roundoff};
 use super::values::is_infinite;
 use crate::style::Side;
 
@@ -82,38 +81,6 @@ pub(super) enum Seeing {
     Lone(Side),
 }
 
-/// How large a tensor is, and how far the two sides are apart.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
-    /// Elements.
-    pub(super) count: f64,
-    /// L2 norm: the larger of the two, so that a tensor that became zero is off by 1.
-    pub(super) norm: f64,
-    /// Largest absolute value of golden.
-    pub(super) largest: f64,
-    /// L2 norm of the difference, or what statistics show of it.
-    pub(super) error: f64,
-    /// Largest difference of an element, or what statistics show of it.
-    pub(super) peak: f64,
-    /// The part of the error that all elements share, relative: by how much the target is the golden times a factor other
-    /// than 1.
-    pub(super) drift: f64,
-    /// Half a unit in the last place of the coarser dtype, relative.
-    pub(super) unit: f64,
-    /// What two tensors of these dtypes may be apart if nothing at all is known of how they were made.
-    pub(super) limit: f64,
-    /// Elements that are NaN or infinite, in the target and in the golden.
-    pub(super) broken: [bool; 2],
-    /// Likewise NaN.
-    pub(super) nan: [bool; 2],
-    /// Elements that are NaN or infinite on one side only.
-    pub(super) mismatched: u64,
-    /// Whether elements were compared, and not statistics.
-    pub(super) by_elements: bool,
-    /// Whether it is nothing but zeros on one side only, and not for being too small for its dtype.
-    pub(super) is_gone: bool,
-}
-
 /// Where an entry came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Source {
@@ -128,28 +95,6 @@ pub(super) enum Source {
     Gradient(u64),
     /// An entry of an earlier call: the number of the call, and the place.
     Call(usize, u64),
-}
-
-impl Extent {
-    /// The error, relative to the size.
-    pub(super) fn relative(&self) -> f64 {
-        ratio(self.error, self.norm)
-    }
-
-    /// The root of the mean square.
-    pub(super) fn rms(&self) -> f64 {
-        self.norm / self.count.max(1.0).sqrt()
-    }
-
-    /// The largest error of an element, relative to the size of an ordinary one.
-    pub(super) fn relative_peak(&self) -> f64 {
-        ratio(self.peak, self.rms())
-    }
-}
-
-/// 0 of 0 is 0: nothing is off.
-pub(super) fn ratio(part: f64, whole: f64) -> f64 {
-    if part == 0.0 { 0.0 } else { part / whole }
 }
 
 /// Names an entry within its call.
@@ -298,16 +243,6 @@ fn element(entry: &Entry) -> Option<u32> {
     last.parse().ok()
 }
 
-/// The smallest number above zero, about.
-fn smallest(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => 6e-8,
-        DType::F8E4M3FN | DType::F8E4M3FNUZ => 2e-3,
-        DType::F8E5M2 | DType::F8E5M2FNUZ | DType::HiF8 => 2e-5,
-        _ => 1e-38,
-    }
-}
-
 fn is_missing(entry: &Entry) -> bool {
     matches!(entry.content, Content::None)
 }
@@ -326,95 +261,4 @@ fn print_of(tensor: &TensorEntry, numbers: Option<&Numbers>) -> u64 {
         _ => return 0,
     }
     hasher.finish()
-}
-
-fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Measured) -> Option<Extent> {
-    let [max, min, mean, norm] = measured.golden;
-    // The norm of a single number is recorded with its sign.
-    let [norm, target_norm] = [norm, measured.target[3]].map(|norm| norm.map(f64::abs));
-    let count = golden.count()? as f64;
-    let largest = max.unwrap_or(0.0).abs().max(min.unwrap_or(0.0).abs());
-    let units = [target, golden].map(|entry| entry.dtype().map_or(ACCUMULATOR, unit_roundoff));
-    // Exact values have no small errors: they are the same or not.
-    if units == [0.0; 2] {
-        return None;
-    }
-    let mut extent = Extent {
-        count,
-        norm: norm.unwrap_or(0.0).max(target_norm.unwrap_or(0.0)),
-        largest,
-        error: 0.0,
-        peak: 0.0,
-        drift: 0.0,
-        unit: units[0].max(units[1]),
-        limit: measured.limit,
-        broken: [broken(target, &measured.target), broken(golden, &measured.golden)],
-        nan: [nan(target, &measured.target), nan(golden, &measured.golden)],
-        mismatched: 0,
-        by_elements: measured.basis == Basis::Elements,
-        is_gone: false,
-    };
-    if let (Some(one), Some(other)) = (target_norm, norm) {
-        let smallest = [target, golden].map(|entry| entry.dtype().map_or(0.0, smallest));
-        let smallest = 16.0 * smallest[0].max(smallest[1]);
-        let is_large = one.max(other) > smallest * count.sqrt() && one.max(other).is_finite();
-        extent.is_gone = (one == 0.0) != (other == 0.0) && is_large;
-    }
-    if let Some(comparison) = &measured.comparison {
-        let distances = &comparison.distances;
-        let bad = &distances.non_finite;
-        extent.error = distances.euclid;
-        extent.peak = distances.max_abs;
-        // The golden's share in the target is cos |t|; of the golden in itself, |g|.
-        if let (Some(cosine), Some(target), Some(golden)) = (distances.cosine, target_norm, norm)
-            && target.is_finite()
-            && golden.is_finite()
-        {
-            let drift = ratio((cosine * target - golden).abs(), target.max(golden));
-            extent.drift = drift.min(distances.rel_l2);
-        }
-        extent.mismatched = bad.mismatched;
-        extent.nan = [bad.target_nan > 0, bad.golden_nan > 0];
-        extent.broken = [
-            bad.target_nan + bad.target_pos_inf + bad.target_neg_inf > 0,
-            bad.golden_nan + bad.golden_pos_inf + bad.golden_neg_inf > 0,
-        ];
-        if !extent.norm.is_finite() || norm.is_none() || extent.broken != [false; 2] {
-            extent.norm = ratio(distances.euclid, distances.rel_l2);
-        }
-    } else {
-        if let State::NonFinite(count) = measured.state {
-            extent.mismatched = count.max(1);
-        }
-        let apart = |stat: usize| match (measured.target[stat], measured.golden[stat]) {
-            (Some(one), Some(other)) if (one - other).is_finite() => (one - other).abs(),
-            _ => 0.0,
-        };
-        // A mean and a norm tell what all elements have in common, the extremes what single ones do.
-        extent.error = apart(3).max(apart(2) * count.sqrt());
-        extent.peak = apart(0).max(apart(1));
-        extent.drift = ratio(apart(3), extent.norm);
-        if norm.is_none() {
-            extent.norm = mean.unwrap_or(0.0).abs().max(largest) * count.sqrt();
-        }
-    }
-    // Against infinite statistics nothing can be measured.
-    if !extent.norm.is_finite() {
-        (extent.norm, extent.error, extent.peak, extent.drift) = (0.0, 0.0, 0.0, 0.0);
-    }
-    if !extent.largest.is_finite() {
-        extent.largest = 0.0;
-    }
-    Some(extent)
-}
-
-fn broken(entry: &TensorEntry, numbers: &Numbers) -> bool {
-    entry.non_finite.is_some() || numbers.iter().flatten().any(|number| !number.is_finite())
-}
-
-fn nan(entry: &TensorEntry, numbers: &Numbers) -> bool {
-    match &entry.non_finite {
-        Some(counts) => counts.nan > 0,
-        None => numbers.iter().flatten().any(|number| number.is_nan()),
-    }
 }

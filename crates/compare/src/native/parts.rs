@@ -4,7 +4,8 @@
 
 use std::collections::HashMap;
 
-use super::observed::{Extent, Observed, Seen};
+use super::extent::Extent;
+use super::observed::{Observed, Seen};
 use super::operation::Operation;
 use super::sensitivity::Family;
 

@@ -19,7 +19,8 @@ use ulpscope_dump::{CallKind, Role};
 use super::conclude::Walk;
 use super::conclusion::Cause;
 use super::expect::Apart;
-use super::observed::{Extent, Observed, Seeing, Seen, Source, ratio};
+use super::extent::{Extent, ratio};
+use super::observed::{Observed, Seeing, Seen, Source};
 
 /// An error that is less than this share of what its arguments explain was undone. Those of healthy calls scatter about what
 /// is expected by a factor of 2 (siblings); this is four such factors below.

@@ -2,9 +2,10 @@
 
 use super::conclusion::{Cause, Conclusion, found};
 use super::expect::Apart;
+use super::extent::Extent;
 use super::limit::ELEMENT_FACTOR;
 use super::noise::Heard;
-use super::observed::{Extent, Observed, Seeing};
+use super::observed::{Observed, Seeing};
 use crate::verdict::Class;
 
 /// Concludes a unit of saved entries; `noise` tells what was heard of each.

@@ -13,7 +13,7 @@
 //! ```
 //! Gradients are handed back in the same way; they use the arguments of the forward call as far as the family says.
 
-use super::observed::Extent;
+use super::extent::Extent;
 
 /// Operations that hand errors on in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

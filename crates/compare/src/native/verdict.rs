@@ -7,8 +7,9 @@ use ulpscope_report::{Cell, Emphasis, format_apart, format_digits, format_short}
 use super::columns::{CLASS, COLUMNS, ENTRY, EXPECTED, GOLDEN_NAME, TARGET_NAME, VERDICT, WHY};
 use super::conclusion::{Cause, Conclusion};
 use super::expect::Apart;
+use super::extent::ratio;
 use super::measure::{Basis, Measured, Numbers, State};
-use super::observed::{Observed, Seeing, Seen, Source, ratio};
+use super::observed::{Observed, Seeing, Seen, Source};
 use super::rounding::{ACCUMULATOR, looks_like};
 use crate::origins::TakenOrigin;
 use crate::prose::{Argument, evidence};

@@ -1,0 +1,98 @@
+//! Calls that cannot be held against a partner, one behind the other: where such a region begins, and what goes into it.
+
+use super::conclude::argument_differs;
+use super::expect::{Apart, Expectations};
+use super::flow::Flow;
+use super::observed::{Observed, Seeing, Seen, Source};
+
+/// Calls that follow one another and cannot be held against a partner, as they have none or one that works on other shapes:
+/// what goes into them, and where they begin.
+pub(super) struct Regions {
+    /// The largest relative errors that come out of a unit; of one of these, that go into its region.
+    brought: Vec<Apart>,
+    /// The first call of the region, in the target if it has any there.
+    first: Vec<usize>,
+    is_part: Vec<bool>,
+    /// The last unit on the way to each at which the programs may part: one of these, or one with another plain argument.
+    last_parting: Vec<Option<usize>>,
+    /// Whether a region has other shapes for having been given them, or by decisions that fell otherwise.
+    is_excused: Vec<bool>,
+}
+
+impl Regions {
+    /// The largest relative errors that come out of a unit.
+    pub(super) fn brought(&self, at: usize) -> Apart {
+        self.brought[at]
+    }
+
+    /// The first call of the region that a unit belongs to.
+    pub(super) fn first(&self, at: usize) -> usize {
+        self.first[at]
+    }
+
+    /// Whether a unit cannot be held against a partner.
+    pub(super) fn is_part(&self, at: usize) -> bool {
+        self.is_part[at]
+    }
+
+    /// Whether a unit has another shape for having been given it, or by a decision that fell otherwise.
+    pub(super) fn is_excused(&self, at: usize) -> bool {
+        self.is_excused[at]
+    }
+
+    /// Whether the programs may part on the way to a unit, at another unit or a later one.
+    pub(super) fn may_part_from(&self, at: usize, from: usize) -> bool {
+        self.last_parting[at].is_some_and(|parting| parting >= from)
+    }
+
+    pub(super) fn of(units: &[Observed], flow: &Flow, expectations: &Expectations<'_>) -> Regions {
+        let is_unlike = |unit: &Observed| {
+            unit.entries.iter().any(|entry| entry.is_tensor && entry.state == Seeing::Unlike)
+        };
+        let is_part = |at: usize| units[at].is_lone() || is_unlike(&units[at]) && !flow.is_composite(at);
+        let mut regions = Regions {
+            brought: Vec::with_capacity(units.len()),
+            first: (0..units.len()).collect(),
+            is_part: (0..units.len()).map(is_part).collect(),
+            last_parting: Vec::with_capacity(units.len()),
+            is_excused: units.iter().map(is_given_other).collect(),
+        };
+        for (at, unit) in units.iter().enumerate() {
+            let parts = regions.is_part[at] || argument_differs(unit);
+            let before = flow.upstream(at, unit).into_iter().filter(|&before| before < at);
+            let before = before.filter_map(|before| regions.last_parting[before]).max();
+            regions.last_parting.push(if parts { Some(at) } else { before });
+            if !regions.is_part[at] {
+                let results = expectations.results(at).map(|(_, extent)| Apart::relative(extent));
+                regions.brought.push(results.fold(expectations.inside(at), Apart::max));
+                continue;
+            }
+            let taken = unit.entries.iter().filter(|entry| entry.is_taken());
+            let makers = taken.flat_map(|entry| flow.makers(entry));
+            let mut brought = Apart::default();
+            // Only a damaged dump has makers that come later.
+            for maker in makers.flatten().filter(|&maker| maker < at) {
+                brought = brought.max(regions.brought[maker]);
+                if regions.is_part[maker] {
+                    regions.is_excused[at] |= regions.is_excused[maker];
+                    let first = [regions.first[at], regions.first[maker]];
+                    regions.first[at] = match first.map(|first| units[first].target.is_none()) {
+                        [false, true] => first[0],
+                        [true, false] => first[1],
+                        _ => first[0].min(first[1]),
+                    };
+                }
+            }
+            regions.brought.push(brought);
+        }
+        regions
+    }
+}
+
+/// Whether a unit takes what has another shape from the start, or exact values that are other ones.
+fn is_given_other(unit: &Observed) -> bool {
+    let is_outside =
+        |entry: &Seen| entry.sources.iter().all(|source| matches!(source, Source::Origin | Source::Outside));
+    let mut taken = unit.entries.iter().filter(|entry| entry.is_taken() && entry.is_tensor);
+    taken.any(|entry| entry.state == Seeing::Differs || entry.state == Seeing::Unlike && is_outside(entry))
+}
