@@ -522,3 +522,45 @@ def test_a_fault_beside_nan_of_both_sides_is_named(tmp_path: Path) -> None:
     calls = [one.call for one in ulpscope.compare(run("target", 1.01), run("golden", 1.0)).divergences]
     assert "Torch.log.0.forward" in calls
     assert "Torch.sin.0.forward" in calls
+
+
+@pytest.mark.parametrize(
+    ("target", "golden", "call"),
+    [
+        (
+            lambda x: F.layer_norm(F.relu(x), (32,)),
+            lambda x: F.relu(F.layer_norm(x, (32,))),
+            "Functional.relu.0.forward",
+        ),
+        (lambda x: torch.tanh(x) * 3, lambda x: torch.tanh(x * 3), "Torch.tanh.0.forward"),
+        (lambda x: x.softmax(-1) * 0.25, lambda x: (x * 0.25).softmax(-1), "Tensor.softmax.0.forward"),
+    ],
+    ids=["norm and ReLU", "tanh and scale", "softmax and scale"],
+)
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+def test_calls_that_changed_places_are_named(
+    target: Any, golden: Any, call: str, task: str, tmp_path: Path
+) -> None:
+    """Each is as far off as the other, which explains neither."""
+    paths = [
+        through(tmp_path / name, lambda _, x, way=way: way(x), task)
+        for name, way in [("target", target), ("golden", golden)]
+    ]
+    found = ulpscope.compare(*paths).divergences
+    assert (found[0].call, found[0].kind) == (call, "different program")
+
+
+def test_adding_in_place_raises_nothing(tmp_path: Path) -> None:
+    def added(inner: Weights, x: Tensor, *, in_place: bool) -> Tensor:
+        y = inner.expand(x)
+        if not in_place:
+            return x + y
+        y += x
+        return y
+
+    golden = through(tmp_path / "golden", lambda inner, x: added(inner, x, in_place=False))
+    compared = ulpscope.compare(
+        through(tmp_path / "target", lambda inner, x: added(inner, x, in_place=True)), golden
+    )
+    assert compared.divergences == []
+    assert compared.ok

@@ -292,3 +292,33 @@ def test_modules_alone_agree_in_another_precision(tmp_path: Path) -> None:
         return tmp_path / name
 
     assert ulpscope.compare(run("target", torch.float64), run("golden", torch.float32)).divergences == []
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+@pytest.mark.parametrize("fault", ["momentum", "scale", "skipped"])
+def test_what_a_step_left_behind_is_named_in_the_next(tmp_path: Path, fault: str, task: str) -> None:
+    """A buffer that moves too slowly, gradients of portions that were not averaged, an update left out."""
+
+    def run(name: str, is_wrong: bool) -> Path:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Linear(16, 4))
+        if fault == "momentum" and is_wrong:
+            model[1].momentum = 0.01
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        steps = [step.unbind() for step in torch.randn(2, 2, 8, 16).unbind()]
+        with ulpscope.capture(tmp_path / name, model=model, level="mix", task=task) as capture:
+            for number, batches in enumerate(steps):
+                model.train(number == 0)
+                for batch in batches:
+                    loss = model(batch).square().mean()
+                    (loss if fault == "scale" and is_wrong else loss / 2).backward()
+                if not (fault == "skipped" and is_wrong):
+                    optimizer.step()
+                optimizer.zero_grad()
+                capture.step()
+        return tmp_path / name
+
+    compared = ulpscope.compare(run("target", True), run("golden", False))
+    assert compared.agreement == "differ"
+    later = [one for one in compared.divergences if one.step == 1]
+    assert later[0].kind == "origin differs"

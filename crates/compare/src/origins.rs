@@ -5,7 +5,7 @@
 //! first: calls later in the step may have changed it. Names are looked up in the end, and only where something of the
 //! kind was found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use ulpscope_dump::{Content, Entry, Rank};
 
@@ -14,8 +14,8 @@ use ulpscope_dump::{Content, Entry, Rank};
 pub(crate) struct TakenOrigin {
     /// The entry's name in the target.
     pub(crate) entry: String,
-    /// How far apart the two sides are, relative; 0 where rounding to the dtype explains it.
-    pub(crate) apart: f64,
+    /// Whether it is another, and not as near as such things are in this run.
+    pub(crate) is_other: bool,
 }
 
 /// How many differ, of how many.
@@ -45,19 +45,18 @@ impl TakenOrigins {
         self.0.extend(taken.into_iter().map(|origin| (call, origin)));
     }
 
-    /// Counts those that are further apart than `ordinary`.
-    pub(crate) fn count(&self, target: &Rank, ordinary: f64) -> OriginCounts {
+    /// Counts those that are others.
+    pub(crate) fn count(&self, target: &Rank) -> OriginCounts {
         let mut first: BTreeMap<String, bool> = BTreeMap::new();
-        let mut read: Option<(usize, Vec<Entry>)> = None;
+        let mut read: Option<(usize, HashMap<String, String>)> = None;
         for (call, origin) in &self.0 {
             if read.as_ref().is_none_or(|(known, _)| known != call) {
                 // What cannot be read was told when it was compared.
-                read = Some((*call, target.entries(*call).unwrap_or_default()));
+                let entries = target.entries(*call).unwrap_or_default();
+                read = Some((*call, entries.into_iter().filter_map(source).collect()));
             }
-            let entries = read.iter().flat_map(|(_, entries)| entries);
-            let source = entries.filter(|entry| entry.name == origin.entry).find_map(source);
-            if let Some(source) = source {
-                first.entry(source).or_insert(origin.apart > ordinary);
+            if let Some(source) = read.as_ref().and_then(|(_, sources)| sources.get(&origin.entry)) {
+                first.entry(source.clone()).or_insert(origin.is_other);
             }
         }
         let mut counts = OriginCounts::default();
@@ -74,9 +73,10 @@ impl TakenOrigins {
     }
 }
 
-fn source(entry: &Entry) -> Option<String> {
-    match &entry.content {
-        Content::Tensor(tensor) => tensor.source.clone(),
+/// The name of an entry, and where it came from.
+fn source(entry: Entry) -> Option<(String, String)> {
+    match entry.content {
+        Content::Tensor(tensor) => Some((entry.name, tensor.source?)),
         _ => None,
     }
 }

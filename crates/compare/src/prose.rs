@@ -27,7 +27,9 @@ impl Argument<'_> {
         let name = name.unwrap_or(self.entry);
         if let Some((target, golden)) = self.said.split_once(" against ") {
             let (target, golden) = match (target.parse(), golden.parse()) {
-                (Ok(one), Ok(other)) if self.said.contains('.') => format_apart(one, other, TYPED_DIGITS),
+                (Ok(one), Ok(other)) if target.contains('.') && golden.contains('.') => {
+                    format_apart(one, other, TYPED_DIGITS)
+                }
                 _ => (value(target, self.kinds[0]), value(golden, self.kinds[1])),
             };
             return format!("{name}={target} against {golden} in the golden");
@@ -119,6 +121,7 @@ fn excess(measure: &Measure) -> String {
         return "its arguments agree".to_owned();
     }
     let what = match part {
+        _ if measure.is_behind => "what is computed from it is off ",
         Part::Whole => "",
         Part::WorstElement => "its worst element is off ",
         // Statistics cannot tell a factor from a few elements.

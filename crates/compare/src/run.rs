@@ -242,10 +242,8 @@ pub fn compare_ranks_knowing(
     }
     let Record { mut outcome, advised, origins, .. } = record;
     let mut found = outcome.divergences.iter().map(|one| &one.finding);
-    if let Some(first) = found.find(|one| one.kind == FindingKind::OriginDiffers) {
-        // Weights that were trained are as far apart as rounding made them; at first they are the same or not.
-        let ordinary = first.measure.filter(|_| known.step.is_some_and(|step| step > 0));
-        outcome.origins = Some(origins.count(target, ordinary.map_or(0.0, |measure| measure.floor)));
+    if found.any(|one| one.cause == FindingCause::Origin) {
+        outcome.origins = Some(origins.count(target));
     }
     outcome.levels = [target.level.clone(), golden.level.clone()];
     outcome.partnerless.extend(plan.partnerless());

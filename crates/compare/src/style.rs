@@ -234,6 +234,8 @@ pub struct Measure {
     pub error: f64,
     /// What rounding and the arguments explain.
     pub floor: f64,
+    /// Whether it was measured on what is computed from the call's results, and not on them.
+    pub is_behind: bool,
     /// The largest error among the arguments.
     pub arguments: f64,
 }

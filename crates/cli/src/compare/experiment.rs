@@ -250,7 +250,12 @@ fn program<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) 
         lines.push(show_call(compared, rank, &before.name, before.side));
         return lines;
     }
-    if let FindingCause::Lone(side) = first.finding.cause {
+    let lone = match first.finding.cause {
+        FindingCause::Lone(side) => Some(side),
+        FindingCause::Cut(_) if first.golden_call.is_none() => Some(Side::Target),
+        _ => None,
+    };
+    if let Some(side) = lone {
         let side_word = side.word();
         lines.push(format!(
             "Only the {side_word} makes this call. See what it does there, and whether it should:"

@@ -246,8 +246,10 @@ fn size(first: &Divergence) -> Vec<String> {
         }
         (None, true) => {
             let whose = match finding.cause {
-                FindingCause::Lone(_) => "What is computed from it is off by a relative distance of",
-                FindingCause::Cut(_) => "The gradients behind it are off by a relative distance of",
+                FindingCause::Cut(_) | FindingCause::ArgumentsInBackward(_) => {
+                    "The gradients behind it are off by a relative distance of"
+                }
+                _ if measure.is_behind => "What is computed from it is off by a relative distance of",
                 _ => "The relative distance is at least",
             };
             lines.push(format!(
@@ -260,8 +262,7 @@ fn size(first: &Divergence) -> Vec<String> {
     let (part, most) = measure.part;
     // Of what has little in common, a factor says nothing; and what it looks like was said.
     let is_told = finding.seen.contains("as if") || part == Part::CommonFactor && distance > FEW_PERCENT;
-    let is_of_others = matches!(finding.cause, FindingCause::Lone(_) | FindingCause::Cut(_));
-    if most.is_finite() && most > distance / measure.floor && !is_told && !is_of_others {
+    if most.is_finite() && most > distance / measure.floor && !is_told && !measure.is_behind {
         let part = match part {
             Part::Whole => "the whole",
             Part::WorstElement => "its worst element",

@@ -1,5 +1,7 @@
 //! Calls, and entries of calls, that only one side has: how many, and of what.
 
+use std::collections::HashMap;
+
 use ulpscope_compare::{Partnerless, Side};
 use ulpscope_dump::{CallKind, parse_key};
 
@@ -24,9 +26,11 @@ pub(super) fn by_operation<S>(compared: &Compared<S>) -> Vec<String> {
     let sides = [Side::Target, Side::Golden].into_iter().filter_map(|side| {
         let words = number_words(of(compared, side))?;
         let mut operations: Vec<(&str, usize)> = Vec::new();
+        let mut known: HashMap<&str, usize> = HashMap::new();
         for lone in of(compared, side) {
             let base = parse_key(&lone.name).0;
-            match operations.iter_mut().find(|(known, _)| *known == base) {
+            let at = *known.entry(base).or_insert(operations.len());
+            match operations.get_mut(at) {
                 Some((_, count)) => *count += 1,
                 None => operations.push((base, 1)),
             }

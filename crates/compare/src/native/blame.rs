@@ -12,8 +12,12 @@ use super::observed::{Observed, Seeing, Seen, Source};
 use super::rounding::ACCUMULATOR;
 use crate::verdict::Class;
 
-/// Origins that all differ by more than this are other origins, not the same after some noisy steps.
+/// Origins that all differ by more than this are other origins, not the same after some noisy steps in a coarse dtype.
 const OTHER_ORIGINS: f64 = 1e-2;
+
+/// Likewise in float32 or finer: a step changes weights by some hundredth at most, and rounding changes such a step by less
+/// than a tenth, even where an optimizer divides by next to nothing.
+const OTHER_FINE_ORIGINS: f64 = 1e-3;
 
 /// Origins of a first step that all differ by more than one rounding to bfloat16 are other origins, not the same out of a
 /// checkpoint of coarser dtype.
@@ -24,18 +28,21 @@ const STORED: f64 = 1.0 / 256.0;
 const STANDS_OUT: f64 = 64.0;
 
 /// How far apart origins are in this run.
+#[derive(Debug)]
 pub(super) struct Origins {
     /// The relative error that is ordinary among them.
     ordinary: f64,
     /// The size of an element of an ordinary one, and the error per element that one in ten exceeds; nothing in a first
     /// step, where origins are what they are.
     trained: Option<(f64, f64)>,
+    /// The relative error above which what was trained is another.
+    most: f64,
 }
 
 impl Origins {
     pub(super) fn of(units: &[Observed], has_trained: bool) -> Origins {
         let origins = || units.iter().flat_map(|unit| &unit.entries).filter(|entry| is_origin(entry));
-        // Of what was trained, parameters and buffers are the measure, and not an input that may be wrong.
+        // Of what was trained, parameters are the measure, and not an input or a buffer that may be wrong.
         let kept = origins().filter(|entry| entry.sources == [Source::Origin; 2]);
         let kept: Vec<&Extent> = kept.filter_map(|entry| entry.numbers.as_ref()).collect();
         let all: Vec<&Extent> = origins().filter_map(|entry| entry.numbers.as_ref()).collect();
@@ -46,18 +53,25 @@ impl Origins {
         };
         let median = at(5, &all, &Extent::relative);
         let per_element = |extent: &Extent| extent.error / extent.count.max(1.0).sqrt();
-        let trained = has_trained.then(|| (at(5, &kept, &Extent::rms), at(9, &kept, &per_element)));
-        let most = if has_trained { OTHER_ORIGINS } else { STORED };
-        Origins { ordinary: if median > most { 0.0 } else { median }, trained }
+        let is_fine = all.iter().all(|extent| extent.unit <= ACCUMULATOR);
+        let most = match (has_trained, is_fine) {
+            (false, _) => STORED,
+            (true, true) => OTHER_FINE_ORIGINS,
+            (true, false) => OTHER_ORIGINS,
+        };
+        // Where all are others, nothing can be learnt from them.
+        let is_learnt = has_trained && at(5, &kept, &Extent::relative) <= most;
+        let trained = is_learnt.then(|| (at(5, &kept, &Extent::rms), at(9, &kept, &per_element)));
+        Origins { ordinary: if median > most { 0.0 } else { median }, trained, most }
     }
 
     /// Whether an origin is as near as the others are, as its dtype lets it be, or as it is in a second golden run.
-    fn is_ordinary(&self, extent: &Extent, heard: Heard) -> bool {
+    pub(super) fn is_ordinary(&self, extent: &Extent, heard: Heard) -> bool {
         // Weights that were trained are results of earlier steps. What began as zero is no better than what it was
         // trained with, so errors are held against the size of all.
         if let Some((size, error)) = self.trained {
             let size = size.max(extent.rms());
-            let allowed = (STANDS_OUT * error).max(OTHER_ORIGINS * size) * extent.count.max(1.0).sqrt();
+            let allowed = (STANDS_OUT * error).max(self.most * size) * extent.count.max(1.0).sqrt();
             if extent.error <= allowed {
                 return true;
             }
@@ -72,9 +86,7 @@ impl Origins {
 }
 
 fn is_origin(entry: &Seen) -> bool {
-    entry.is_tensor
-        && entry.is_taken()
-        && entry.sources.iter().all(|source| matches!(source, Source::Origin | Source::Outside))
+    entry.is_tensor && entry.is_taken() && entry.sources.iter().all(Source::is_given)
 }
 
 impl Walk<'_> {
@@ -92,12 +104,10 @@ impl Walk<'_> {
         let is_on_route = |entry: &Seen| {
             self.flow.makers(entry).into_iter().flatten().any(|maker| self.routes.is_on(maker))
         };
-        let mut arguments: Vec<(usize, &Seen)> =
+        let arguments: Vec<(usize, &Seen)> =
             arguments.filter(|(_, entry)| differs(entry) && !is_on_route(entry)).collect();
-        arguments.drain(..).find_map(|(number, entry)| match entry.sources {
-            [Source::Origin | Source::Outside, Source::Origin | Source::Outside] => {
-                self.of_origin(at, number, entry)
-            }
+        arguments.into_iter().find_map(|(number, entry)| match entry.sources {
+            sources if sources.iter().all(Source::is_given) => self.of_origin(at, number, entry),
             [Source::Call(..), _] | [_, Source::Call(..)] => self.of_made(at, number, entry),
             _ if unit.kind == CallKind::Backward => self.of_gradient(at, number, entry),
             _ => self.of_unsaid(at, number, entry),
@@ -140,8 +150,13 @@ impl Walk<'_> {
     fn of_made(&mut self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
         let makers = self.flow.makers(entry);
         let Some(extent) = &entry.numbers else { return self.of_decided(at, number, entry) };
-        let known = makers.into_iter().flatten().map(|maker| self.regions.brought(maker));
-        let known = known.fold(self.noise.of(at, number).allowed(), Apart::max);
+        // Taken from different calls, it is as far apart as these two are, and not as each is from its partner: if that is made of
+        // this one, it explains nothing.
+        let is_other = makers[0] != makers[1];
+        let known = makers.into_iter().flatten().filter(|&maker| maker < at || !is_other);
+        let known = known
+            .map(|maker| self.regions.brought(maker))
+            .fold(self.noise.of(at, number).allowed(), Apart::max);
         let brought = self.carried(extent, known);
         let error = Apart::relative(extent);
         let gives_broken =
@@ -156,7 +171,7 @@ impl Walk<'_> {
         }
         let mut conclusion = match lone {
             Some(lone) => return Some(self.blame_region(lone, number, error, brought)),
-            None if self.is_wired_otherwise(entry) => {
+            None if self.flow.is_wired_otherwise(entry, self.units) => {
                 found(Class::DifferentProgram, Cause::Wiring, number, 0.8)
             }
             None => found(Class::OriginDiffers, Cause::Between, number, 0.6),
@@ -171,7 +186,9 @@ impl Walk<'_> {
         let makers = self.flow.makers(entry).into_iter().flatten();
         let brought =
             makers.clone().map(|maker| self.regions.brought(maker)).fold(Apart::default(), Apart::max);
+        let is_ranked = |maker: usize| self.flow.operations[maker].is_ranking;
         let may_fall_otherwise = match entry.turned {
+            _ if makers.clone().any(is_ranked) => brought != Apart::default(),
             Some(turned) => !turns_too_many(turned, brought.whole),
             None => brought != Apart::default(),
         };
@@ -185,25 +202,10 @@ impl Walk<'_> {
         }
         match lone {
             Some(lone) => Some(self.blame_region(lone, number, Apart::default(), Apart::default())),
-            None if self.is_wired_otherwise(entry) => {
+            None if self.flow.is_wired_otherwise(entry, self.units) => {
                 Some(found(Class::DifferentProgram, Cause::Wiring, number, 0.8))
             }
             None => None,
-        }
-    }
-
-    /// Whether the two runs take an argument from different calls, from different results of one, or one of them from no
-    /// call.
-    fn is_wired_otherwise(&self, entry: &Seen) -> bool {
-        match (entry.sources, self.flow.makers(entry)) {
-            ([Source::Call(_, target), Source::Call(_, golden)], [Some(one), Some(other)]) => {
-                let mut made = self.units[one].entries.iter();
-                let partner = made.find(|made| made.place == target).map(|made| made.golden_place);
-                one != other || partner.is_some_and(|partner| partner != golden)
-            }
-            ([Source::Call(..), Source::Origin | Source::Outside], _)
-            | ([Source::Origin | Source::Outside, Source::Call(..)], _) => true,
-            _ => false,
         }
     }
 
@@ -223,8 +225,9 @@ impl Walk<'_> {
                 unit if argument_differs(unit) => Cause::Argument,
                 _ => Cause::Shape,
             };
+            let entry = self.units[first].entries.iter().position(Seen::is_other_argument);
             let blamed = found(Class::DifferentProgram, cause, 0, 0.8);
-            self.done[first] = Some(Conclusion { entry: None, error, expected, ..blamed });
+            self.done[first] = Some(Conclusion { entry, error, expected, is_of_taker: true, ..blamed });
         }
         Conclusion { from: Some(first), entry: Some(number), ..Conclusion::of(Class::Inherited) }
     }
@@ -242,12 +245,11 @@ impl Walk<'_> {
         }
         let mut lone = takers.iter().filter(|&&taker| self.units[taker].is_lone());
         let lone = lone.find_map(|&taker| self.flow.backward[taker]);
-        let cut = self.where_gradients_end(&takers);
         let heard = self.noise.of(at, number).allowed();
         let mut brought = Apart { whole: heard.whole.max(4.0 * extent.unit), ..Apart::default() };
         let mut scale = extent.norm;
         let mut is_known = !takers.is_empty();
-        for taker in takers {
+        for &taker in &takers {
             let backward = self.flow.backward[taker].filter(|&backward| !self.units[backward].is_lone());
             is_known &= backward.is_some();
             for (_, given) in backward.into_iter().flat_map(|backward| self.expectations.results(backward)) {
@@ -266,7 +268,7 @@ impl Walk<'_> {
         if extent.error <= self.siblings[0].allowed_in_run() * brought.whole * scale && !is_scaled {
             return None;
         }
-        if let Some(cut) = cut {
+        if let Some(cut) = self.where_gradients_end(&takers) {
             return Some(self.blame_cut(cut, number, error, brought));
         }
         if let Some(lone) = lone {

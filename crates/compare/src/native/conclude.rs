@@ -42,7 +42,7 @@ pub(super) fn conclude(
     flow: &Flow,
     noise: &Noise,
     has_trained: bool,
-) -> (Vec<Conclusion>, Routes) {
+) -> (Vec<Conclusion>, Routes, Origins) {
     let expectations = Expectations::of(units, flow, noise);
     let excesses: Vec<Vec<Excess>> = (0..units.len()).map(|at| expectations.excesses(at)).collect();
     let channels = [|times: Apart| times.whole, |times: Apart| times.peak, |times: Apart| times.drift];
@@ -70,7 +70,7 @@ pub(super) fn conclude(
     walk.conclude_all();
     let none = || Conclusion::of(Class::NotComparable);
     let conclusions = walk.done.into_iter().map(|done| done.unwrap_or_else(none)).collect();
-    (conclusions, walk.routes)
+    (conclusions, walk.routes, walk.origins)
 }
 
 /// Units on the way to their conclusions.
@@ -188,7 +188,21 @@ impl Walk<'_> {
             }
             return found(Class::DifferentProgram, Cause::Shape, number, 0.9);
         }
-        let concluded = self.look_at_results(at, unit, known);
+        let mut concluded = self.look_at_results(at, unit, known);
+        // Sums of gradients have no makers that are known: behind an error, they may have it.
+        if concluded.cause == Some(Cause::Made)
+            && unit.kind == CallKind::ParametersGrad
+            && self.first_cause.is_some_and(|cause| cause < at)
+            && self.is_explained(concluded.error, self.so_far)
+        {
+            let inherited = Conclusion::of(Class::Inherited);
+            concluded = Conclusion {
+                from: self.first_cause,
+                entry: concluded.entry,
+                error: concluded.error,
+                ..inherited
+            };
+        }
         if concluded.cause.is_none()
             && let Some(frozen) = self.find_frozen(at, unit)
         {

@@ -16,6 +16,8 @@ pub(crate) struct Conclusion {
     /// The relative error of the entry, and what was expected.
     pub(super) error: Apart,
     pub(super) expected: Apart,
+    /// Whether the error is that of who takes what the unit gave.
+    pub(super) is_of_taker: bool,
     /// The largest relative error among what the unit works on.
     pub(super) taken: f64,
     /// The first unit with a cause that this one's error comes from.
@@ -60,6 +62,7 @@ impl Conclusion {
             confidence: 0.0,
             error: Apart::default(),
             expected: Apart::default(),
+            is_of_taker: false,
             taken: 0.0,
             from: None,
         }

@@ -149,7 +149,10 @@ impl<'a> Expectations<'a> {
         apart
             .filter(|(entry, _)| !self.flow.shared.contains(&(self.flow.kinds[at], entries[*entry].place)))
             .map(|(entry, result)| {
-                let expected = self.expected(at, (entry, result), &parts.of_result(&entries[entry]), &around);
+                let made_of = parts.of_result(&entries[entry]);
+                let is_of_added = parts.is_of_added(&entries[entry]);
+                let family = if is_of_added { Family::Sum } else { self.flow.operations[at].family };
+                let expected = self.expected(at, (entry, result), (family, &made_of), &around);
                 Excess { entry, times: Apart::relative(result).over(expected), expected }
             })
             .collect()
@@ -160,14 +163,9 @@ impl<'a> Expectations<'a> {
         &self,
         at: usize,
         (entry, result): (usize, &Extent),
-        parts: &[Part<'_>],
+        (family, parts): (Family, &[Part<'_>]),
         around: &Around,
     ) -> Apart {
-        let operation = &self.flow.operations[at];
-        // The gradient of what was added is the sum of what arrives.
-        let is_sum =
-            self.flow.forward[at].is_some() && operation.is_added(self.units[at].entries[entry].path);
-        let family = if is_sum { Family::Sum } else { operation.family };
         let is_gate = self.flow.forward[at].is_some() && self.flow.operations[at].is_gate;
         let spread = result.count.max(1.0).sqrt();
         let (mut natural, mut length, mut unit) = (0.0f64, 1.0f64, result.unit);

@@ -42,8 +42,10 @@ impl<'a> Calls<'a> {
         }
         match said.split_once(':') {
             Some(("gradient", of)) => Source::Gradient(hashed(&of)),
+            Some(("buffer", _)) => Source::Buffer,
             Some(_) => Source::Origin,
-            None if matches!(said, "parameter" | "buffer") => Source::Origin,
+            None if said == "parameter" => Source::Origin,
+            None if said == "buffer" => Source::Buffer,
             // Where only modules were recorded, what happens between them was not: nobody can say that nobody made it.
             None if self.rank.level.as_deref() == Some("L0") => Source::Unsaid,
             None => Source::Outside,
@@ -87,6 +89,10 @@ pub(super) struct Flow {
     pub(super) inside_backward: HashMap<usize, Vec<usize>>,
     /// Of what lies in the `.grad` of a parameter: the first call of one side alone that writes into it.
     pub(super) rewritten: HashMap<u64, usize>,
+    /// Whether both sides have a backward pass.
+    pub(super) has_gradients: bool,
+    /// The sides whose dump does not say where entries came from.
+    pub(super) is_guessed: [bool; 2],
     /// The first gradients of parameters from a backward pass that one side alone makes.
     pub(super) other_pass: Option<usize>,
 }
@@ -102,7 +108,7 @@ impl Flow {
                 }
             }
         }
-        find_sources(units);
+        let is_guessed = find_sources(units);
         let mut flow = Flow {
             unit_of,
             forward: vec![None; units.len()],
@@ -119,6 +125,8 @@ impl Flow {
             inside_backward: HashMap::new(),
             rewritten: HashMap::new(),
             other_pass: None,
+            has_gradients: units.iter().any(|unit| unit.kind == CallKind::Backward && !unit.is_lone()),
+            is_guessed,
         };
         for (at, unit) in units.iter().enumerate() {
             // A pair is asked in the target; what only the golden has, there.
@@ -151,7 +159,11 @@ impl Flow {
         let mut begun: Option<Vec<usize>> = None;
         for (at, unit) in units.iter().enumerate() {
             if unit.kind == CallKind::Forward && self.parent[at].is_none() && !unit.adds_nothing {
-                begun.iter_mut().for_each(|inside| inside.push(at));
+                // What has a backward call of its own belongs to the forward pass of another batch.
+                match self.backward[at] {
+                    Some(_) => begun = None,
+                    None => begun.iter_mut().for_each(|inside| inside.push(at)),
+                }
                 continue;
             }
             let base =
@@ -162,7 +174,9 @@ impl Flow {
                 (None, None) => String::new(),
             };
             let inside = begun.replace(Vec::new()).unwrap_or_default();
-            if unit.kind == CallKind::Backward && base.starts_with("Autograd.") && !inside.is_empty() {
+            let is_later = |first: &usize| self.forward[at].is_some_and(|forward| forward < *first);
+            let is_own = unit.kind == CallKind::Backward && base.starts_with("Autograd.");
+            if is_own && inside.first().is_some_and(is_later) {
                 self.inside_backward.insert(at, inside);
             }
             // Behind the backward pass come calls of another kind: those of an optimizer, or of the next batch.
@@ -241,6 +255,23 @@ impl Flow {
     /// The units that made an entry, on either side.
     pub(super) fn makers(&self, entry: &Seen) -> [Option<usize>; 2] {
         [Side::Target, Side::Golden].map(|side| self.maker(side, entry))
+    }
+
+    /// Whether the two runs take an argument from different calls, from different results of one, or one of them from no
+    /// call.
+    pub(super) fn is_wired_otherwise(&self, entry: &Seen, units: &[Observed]) -> bool {
+        match (entry.sources, self.makers(entry)) {
+            ([Source::Call(_, target), Source::Call(_, golden)], [Some(one), Some(other)]) => {
+                let mut made = units[one].entries.iter();
+                let partner = made.find(|made| made.place == target).map(|made| made.golden_place);
+                one != other || partner.is_some_and(|partner| partner != golden)
+            }
+            // What was looked for and not found may have been made all the same.
+            ([Source::Call(..), given], _) | ([given, Source::Call(..)], _) if given.is_given() => {
+                self.is_guessed == [false; 2]
+            }
+            _ => false,
+        }
     }
 
     /// The units that a unit's arguments come from; of a backward call also its forward call.
@@ -345,13 +376,16 @@ impl Flow {
 }
 
 /// Of entries whose dump does not say where they came from: the first result before that looks the same.
-fn find_sources(units: &mut [Observed]) {
+/// On which sides they were looked for.
+fn find_sources(units: &mut [Observed]) -> [bool; 2] {
+    let mut is_guessed = [false; 2];
     for side in [Side::Target, Side::Golden] {
         let at = side as usize;
         let says = |unit: &Observed| unit.entries.iter().any(|entry| entry.sources[at] != Source::Unsaid);
         if units.iter().any(says) {
             continue;
         }
+        is_guessed[at] = true;
         let mut made: HashMap<u64, Source> = HashMap::new();
         for unit in units.iter_mut() {
             let Some(call) = [unit.target, unit.golden][at] else { continue };
@@ -369,4 +403,5 @@ fn find_sources(units: &mut [Observed]) {
             }
         }
     }
+    is_guessed
 }

@@ -13,16 +13,23 @@ impl Walk<'_> {
     /// Of those who took the result of a call, the one at which gradients end on one side: a call of one side alone whose
     /// result is used in the backward pass of others, or one of which one side has no backward call for not wanting one.
     pub(super) fn where_gradients_end(&self, takers: &[usize]) -> Option<usize> {
+        // Where another call takes the same and hands its gradients back, they pass there.
+        if takers.iter().any(|&taker| self.units[taker].is_lone() && self.flow.backward[taker].is_some()) {
+            return None;
+        }
         let is_used = |taker: usize| {
             let mut takers = self.flow.takers[taker].iter();
             takers.any(|&(next, _)| self.flow.backward[next as usize].is_some())
         };
-        // Where another call takes the same and hands its gradients back, they pass there.
-        let is_replaced =
-            takers.iter().any(|&taker| self.units[taker].is_lone() && self.flow.backward[taker].is_some());
+        let ends = |taker: usize| {
+            let is =
+                |entry: &Seen, wanted: bool| entry.is_float && entry.wants_gradient.contains(&Some(wanted));
+            let mut entries = self.units[taker].entries.iter();
+            let takes = entries.clone().any(|entry| entry.is_taken() && is(entry, true));
+            takes && entries.any(|entry| !entry.is_taken() && is(entry, false))
+        };
         takers.iter().copied().find(|&taker| match self.flow.backward[taker] {
-            _ if is_replaced => false,
-            None => self.units[taker].is_lone() && is_used(taker),
+            None => self.units[taker].is_lone() && ends(taker) && is_used(taker),
             // A function of the user's own may hand gradients back that a call inside it does not.
             Some(backward) => {
                 let mut results = self.units[taker].entries.iter().filter(|entry| !entry.is_taken());
@@ -47,7 +54,7 @@ impl Walk<'_> {
             let entries = &self.units[cut].entries;
             let entry = entries.iter().position(Seen::is_cut_off);
             let blamed = found(Class::DifferentProgram, Cause::Cut, 0, 0.8);
-            self.done[cut] = Some(Conclusion { entry, error, expected, ..blamed });
+            self.done[cut] = Some(Conclusion { entry, error, expected, is_of_taker: true, ..blamed });
         }
         Conclusion { from: Some(cut), entry: Some(number), ..Conclusion::of(Class::Inherited) }
     }
@@ -59,17 +66,14 @@ impl Walk<'_> {
         let number = unit.entries.iter().position(is_frozen)?;
         let backward = &self.units[self.flow.backward[at]?];
         let is_missing = |entry: &Seen| {
-            !entry.is_taken() && entry.is_tensor && matches!(entry.state, Seeing::Missing | Seeing::Lone(_))
+            !entry.is_taken()
+                && matches!(entry.state, Seeing::Missing | Seeing::Lone(_))
+                && entry.is_gradient_of(&unit.entries[number])
         };
         let gets_one =
-            backward.is_lone() && self.both_have_gradients() || backward.entries.iter().any(is_missing);
+            backward.is_lone() && self.flow.has_gradients || backward.entries.iter().any(is_missing);
         (unit.kind == CallKind::Forward && gets_one)
             .then(|| found(Class::DifferentProgram, Cause::Cut, number, 0.9))
-    }
-
-    /// Whether both runs have a backward pass.
-    fn both_have_gradients(&self) -> bool {
-        self.flow.backward.iter().flatten().any(|&backward| !self.units[backward].is_lone())
     }
 
     /// The call of one side alone that wrote into the gradient of a parameter before a unit takes it, or that makes the pass
@@ -96,7 +100,7 @@ impl Walk<'_> {
         let entry = unit.entries.iter().position(Seen::is_other_argument);
         let blamed = found(Class::DifferentProgram, Cause::ArgumentInBackward, 0, known.confidence.max(0.8));
         let (error, expected) = (known.error, known.expected);
-        self.done[forward] = Some(Conclusion { entry, error, expected, ..blamed });
+        self.done[forward] = Some(Conclusion { entry, error, expected, is_of_taker: true, ..blamed });
         Some(Conclusion { from: Some(forward), entry: known.entry, ..Conclusion::of(Class::Inherited) })
     }
 }

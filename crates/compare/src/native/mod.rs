@@ -48,6 +48,7 @@ use crate::pairing::{
 use crate::run::Progress;
 use crate::style::{Judged, Partnerless, Plan, Side, Style, Verdict};
 use crate::verdict::Class;
+use blame::Origins;
 pub use columns::COLUMNS;
 use columns::Line;
 use conclude::conclude;
@@ -106,6 +107,7 @@ struct Hindsight {
     downstream: Vec<u64>,
     /// Other routes to the same results.
     routes: Routes,
+    origins: Origins,
     /// Whether what units without partner gave went into calls that both sides have.
     joined: Vec<bool>,
     /// Forward calls that were made in the backward pass.
@@ -149,7 +151,7 @@ impl Plan for NativePlan<'_> {
         let flow = Flow::of(&mut observed, (&self.target, &self.golden));
         let noise = self.floor.get().map_or_else(Noise::default, |floor| floor.of_units(&observed));
         let has_trained = self.step.get().is_some_and(|&step| step > 0);
-        let (conclusions, routes) = conclude(&observed, &flow, &noise, has_trained);
+        let (conclusions, routes, origins) = conclude(&observed, &flow, &noise, has_trained);
         let mut downstream = vec![0; observed.len()];
         let inherited = conclusions.iter().filter(|conclusion| conclusion.class == Class::Inherited);
         for from in inherited.filter_map(|conclusion| conclusion.from) {
@@ -163,6 +165,7 @@ impl Plan for NativePlan<'_> {
             conclusions,
             downstream,
             routes,
+            origins,
         });
     }
 
@@ -171,7 +174,8 @@ impl Plan for NativePlan<'_> {
         let conclusion = &known.conclusions[unit];
         let from = conclusion.from.map(|from| self.name(&known.observed[from]));
         let observed = &known.observed[unit];
-        let settling = verdict::Settling { conclusion, observed, from, name: self.name(observed) };
+        let origins = &known.origins;
+        let settling = verdict::Settling { conclusion, observed, origins, from, name: self.name(observed) };
         settling.settle(judged);
         // An argument more or less is no difference where nothing comes of it, and what lies on another route is vouched for
         // by where it ends.
@@ -245,6 +249,7 @@ impl NativePlan<'_> {
                     }
                     observed.entries.push(self.judge_entry(line, unit, &mut judged));
                 }
+                observed::number_arguments(&mut observed.entries);
             }
             (one, other) => {
                 for error in [one.err(), other.err()].into_iter().flatten() {
@@ -329,12 +334,15 @@ impl NativePlan<'_> {
                 Vec::new()
             }
         };
+        let mut seen: Vec<Seen> =
+            entries.iter().map(|entry| Seen::lone(0, side, entry, source(calls, entry))).collect();
+        observed::number_arguments(&mut seen);
         judged.observed = Some(Observed {
             target: judged.target,
             golden: judged.golden,
             kind: rank.calls()[call].kind,
             adds_nothing: observed::adds_nothing(&entries),
-            entries: entries.iter().map(|entry| Seen::lone(0, side, entry, source(calls, entry))).collect(),
+            entries: seen,
         });
         judged
     }

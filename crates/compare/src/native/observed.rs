@@ -11,6 +11,7 @@ use ulpscope_formats::json::Json;
 
 use super::extent::{Extent, extent};
 use super::measure::{Basis, Measured, Numbers, State, recorded};
+use super::rounding::unit_roundoff;
 use super::values::is_infinite;
 use crate::style::Side;
 
@@ -40,9 +41,16 @@ pub(super) struct Seen {
     pub(super) golden_place: u64,
     /// Names the path alone: the gradient of an argument stands at the path of the argument.
     pub(super) path: u64,
+    /// Of an argument: which of the tensors it is that the call takes. Of a result: its number. Gradients are numbered like
+    /// the tensors that they are the gradients of.
+    pub(super) ordinal: Option<u32>,
     /// Its place in a list, if it is in one; results may be a list of their own.
     pub(super) element: Option<u32>,
     pub(super) is_tensor: bool,
+    /// Whether it is a tensor on either side.
+    is_numbered: bool,
+    /// Whether it is a tensor of values that may have a gradient.
+    pub(super) is_float: bool,
     /// Whether it is a plain number that is infinite: what is made of it is meant to be.
     pub(super) is_infinite: bool,
     /// Whether it is a tensor of another dtype on the other side.
@@ -60,6 +68,13 @@ pub(super) struct Seen {
     pub(super) wants_gradient: [Option<bool>; 2],
     /// What tells its value from others, where the dump does not say where it came from; 0 for none.
     pub(super) prints: [u64; 2],
+}
+
+impl Source {
+    /// Whether no call made it.
+    pub(super) fn is_given(&self) -> bool {
+        matches!(self, Source::Origin | Source::Buffer | Source::Outside)
+    }
 }
 
 /// How two entries are related.
@@ -87,8 +102,10 @@ pub(super) enum Source {
     /// The dump does not say.
     #[default]
     Unsaid,
-    /// A parameter or a buffer.
+    /// A parameter.
     Origin,
+    /// A buffer.
+    Buffer,
     /// Nothing that was recorded made it.
     Outside,
     /// What lies in the `.grad` of a parameter, named by a number: made by the backward pass, by many calls together.
@@ -143,10 +160,10 @@ impl Seen {
         let state = if is_missing(entry) { Seeing::Unknown } else { Seeing::Lone(side) };
         let mut seen = Seen::at(row, entry, state);
         seen.sources[side as usize] = source;
-        seen.prints[side as usize] = match &entry.content {
-            Content::Tensor(tensor) => print_of(tensor, None),
-            _ => 0,
-        };
+        if let Content::Tensor(tensor) = &entry.content {
+            seen.prints[side as usize] = print_of(tensor, None);
+            seen.wants_gradient[side as usize] = wants_gradient(tensor);
+        }
         seen
     }
 
@@ -168,16 +185,14 @@ impl Seen {
         };
         let mut seen = Seen::at(row, target, state);
         seen.golden_place = place(golden.role, &golden.path);
+        seen.is_numbered |= matches!(golden.content, Content::Tensor(_));
         seen.sources = sources;
         if let (Content::Tensor(one), Content::Tensor(other)) = (&target.content, &golden.content) {
             seen.prints = [print_of(one, Some(&measured.target)), print_of(other, Some(&measured.golden))];
             seen.numbers = extent(one, other, measured);
             seen.is_recast = one.dtype() != other.dtype();
             seen.is_blurred = measured.basis == Basis::Statistics;
-            seen.wants_gradient = [one, other].map(|tensor| match tensor.requires_grad {
-                Json::Bool(wants) => Some(wants),
-                _ => None,
-            });
+            seen.wants_gradient = [one, other].map(|tensor| wants_gradient(tensor));
             let exact = measured.comparison.as_ref().filter(|_| state == Seeing::Differs);
             seen.turned = exact.map(|exact| (exact.over_tolerance as f64, exact.distances.count as f64));
         }
@@ -191,9 +206,12 @@ impl Seen {
             role: entry.role,
             place,
             path: hashed(&entry.path),
+            ordinal: entry.path.parse().ok().filter(|_| !is_taken(entry.role)),
             element: element(entry),
             golden_place: place,
             is_tensor: matches!(entry.content, Content::Tensor(_)) || state == Seeing::Missing,
+            is_numbered: matches!(entry.content, Content::Tensor(_)),
+            is_float: matches!(&entry.content, Content::Tensor(tensor) if tensor.dtype().is_some_and(|dtype| unit_roundoff(dtype) > 0.0)),
             is_infinite: is_infinite(&entry.content),
             is_recast: false,
             state,
@@ -216,10 +234,12 @@ impl Seen {
         self.is_taken() && matches!(self.state, Seeing::Missing | Seeing::Lone(_))
     }
 
-    /// Whether it stands, among the results of a backward call, for an argument of its forward call. Gradients of lists are
-    /// numbered by element.
+    /// Whether it stands, among the results of a backward call, for an argument of its forward call.
     pub(super) fn is_gradient_of(&self, argument: &Seen) -> bool {
-        self.path == argument.path || argument.element.is_some() && self.element == argument.element
+        match self.ordinal {
+            Some(_) => self.ordinal == argument.ordinal,
+            None => self.path == argument.path,
+        }
     }
 
     /// Whether it requires a gradient on one side only.
@@ -229,18 +249,35 @@ impl Seen {
 
     /// Whether a call takes this, rather than gives it.
     pub(super) fn is_taken(&self) -> bool {
-        matches!(self.role, Role::Input | Role::Parameter)
+        is_taken(self.role)
     }
 }
 
 fn element(entry: &Entry) -> Option<u32> {
-    let is_taken = matches!(entry.role, Role::Input | Role::Parameter);
+    let is_taken = is_taken(entry.role);
     let last = match entry.path.rsplit_once('.') {
         Some((_, last)) => last,
         None if is_taken => return None,
         None => &entry.path,
     };
     last.parse().ok()
+}
+
+/// Numbers the tensors that a call takes, in order.
+pub(super) fn number_arguments(entries: &mut [Seen]) {
+    let taken = entries.iter_mut().filter(|entry| entry.is_taken() && entry.is_numbered);
+    taken.zip(0..).for_each(|(entry, number)| entry.ordinal = Some(number));
+}
+
+fn is_taken(role: Role) -> bool {
+    matches!(role, Role::Input | Role::Parameter)
+}
+
+fn wants_gradient(tensor: &TensorEntry) -> Option<bool> {
+    match tensor.requires_grad {
+        Json::Bool(wants) => Some(wants),
+        _ => None,
+    }
 }
 
 fn is_missing(entry: &Entry) -> bool {

@@ -35,7 +35,9 @@ pub(super) struct Operation {
     pub(super) reorders: bool,
     /// Whether it puts something else in the place of elements.
     pub(super) is_cover: bool,
-    /// The argument that is added to a product or to what was normalised, by position.
+    /// Whether it normalises, scales by one tensor and adds another, the last it takes.
+    pub(super) normalises: bool,
+    /// The argument that is added to a product, by position.
     added: Option<&'static str>,
 }
 
@@ -71,7 +73,23 @@ const PICKS: [&str; 11] =
 const ROUNDS: [&str; 7] = ["round", "floor", "ceil", "trunc", "sign", "sgn", "nan_to_num"];
 
 /// Of the same elements, another order.
-const REORDERS: [&str; 17] = [
+const REORDERS: [&str; 33] = [
+    "H",
+    "mH",
+    "adjoint",
+    "chunk",
+    "moveaxis",
+    "narrow",
+    "repeat",
+    "rot90",
+    "select",
+    "split",
+    "stack",
+    "swapdims",
+    "take",
+    "take_along_dim",
+    "unbind",
+    "unfold",
     "view",
     "reshape",
     "flatten",
@@ -132,7 +150,7 @@ impl Operation {
         // What was picked of many gets all of the gradient: nothing of that is lost on the way back.
         let picks = is_ranking || PICKS.contains(&name);
         let family = if is_module { Family::Other } else { Family::of(base, is_backward) };
-        let mixes = ["softmax", "norm", "attention", "pool", "loss", "entropy", "lstm", "gru"];
+        let mixes = ["softmax", "_norm", "attention", "pool", "loss", "entropy", "lstm", "gru"];
         Operation {
             family,
             ignores_values: name.ends_with("_like") && !is_draw || name.starts_with("new_"),
@@ -140,7 +158,9 @@ impl Operation {
                 || name.ends_with("loss")
                 || name.ends_with("entropy"),
             reorders: REORDERS.contains(&name),
-            mixes: family == Family::Contraction || mixes.iter().any(|word| name.contains(word)),
+            mixes: family == Family::Contraction
+                || name == "norm"
+                || mixes.iter().any(|word| name.contains(word)),
             is_gate,
             is_steep: matches!(step, "addcdiv" | "fused_adam" | "fused_adamw" | "fused_adagrad"),
             is_ranking,
@@ -149,6 +169,7 @@ impl Operation {
             is_loop: matches!(name, "lstm" | "gru" | "rnn_tanh" | "rnn_relu"),
             is_foreach: name.starts_with("foreach_"),
             is_cover,
+            normalises: matches!(name, "layer_norm" | "group_norm" | "instance_norm" | "batch_norm"),
             may_hide: if picks {
                 !is_backward
             } else {
@@ -159,9 +180,6 @@ impl Operation {
                 "bilinear" => Some("3"),
                 "linear" => Some("2"),
                 name if name.starts_with("conv") => Some("2"),
-                // Gradients are numbered by tensor, and shapes and sizes are none.
-                "layer_norm" | "group_norm" | "instance_norm" if is_backward => Some("2"),
-                "batch_norm" if is_backward => Some("4"),
                 _ => None,
             },
         }

@@ -19,6 +19,8 @@ pub(super) type Part<'a> = (&'a Extent, Option<&'a Extent>);
 pub(super) struct Parts<'a> {
     operation: Operation,
     taken: Arguments<'a>,
+    /// Of the backward call of a normalisation: the number of the tensor that is added.
+    bias: Option<u32>,
     /// Of a backward call: what its forward call took, and gave.
     forward: Option<(Arguments<'a>, Vec<&'a Extent>)>,
 }
@@ -47,9 +49,17 @@ impl<'a> Parts<'a> {
         };
         Parts {
             operation,
+            bias: forward.filter(|_| operation.normalises).and_then(last_of_three),
             taken: Arguments::of(unit, operation),
             forward: forward.map(|forward| (Arguments::of(forward, operation), given(forward))),
         }
+    }
+
+    /// Whether a result is the gradient of what was added, and so the sum of what arrives.
+    pub(super) fn is_of_added(&self, result: &Seen) -> bool {
+        self.forward.is_some()
+            && (self.operation.is_added(result.path)
+                || result.ordinal.is_some() && result.ordinal == self.bias)
     }
 
     /// Those of one result.
@@ -68,7 +78,7 @@ impl<'a> Parts<'a> {
         };
         let gradients = || self.taken.all.iter().take(MOST_ARGUMENTS).map(|gradient| gradient.extent);
         let alone = gradients().map(|gradient| (gradient, None));
-        if family == Family::Sum || self.operation.is_added(result.path) {
+        if family == Family::Sum || self.is_of_added(result) {
             return alone.collect();
         }
         if is_product {
@@ -82,6 +92,12 @@ impl<'a> Parts<'a> {
         let taken = arguments.all.iter().map(|argument| argument.extent);
         alone.chain(taken.chain(given.iter().copied()).map(|extent| (extent, None))).collect()
     }
+}
+
+/// The last tensor that a call takes, if there are a weight and a bias beside the first.
+fn last_of_three(unit: &Observed) -> Option<u32> {
+    let taken = unit.entries.iter().filter(|entry| entry.is_taken());
+    taken.filter_map(|entry| entry.ordinal).max().filter(|&last| last >= 2)
 }
 
 impl<'a> Arguments<'a> {

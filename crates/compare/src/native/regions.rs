@@ -13,7 +13,8 @@ pub(super) struct Regions {
     /// The first call of the region, in the target if it has any there.
     first: Vec<usize>,
     is_part: Vec<bool>,
-    /// The last unit on the way to each at which the programs may part: one of these, or one with another plain argument.
+    /// The last unit on the way to each at which the programs may part: one of these, one with another plain argument, or one
+    /// that takes an argument from elsewhere.
     last_parting: Vec<Option<usize>>,
     /// Whether a region has other shapes for having been given them, or by decisions that fell otherwise.
     is_excused: Vec<bool>,
@@ -58,7 +59,10 @@ impl Regions {
             is_excused: units.iter().map(is_given_other).collect(),
         };
         for (at, unit) in units.iter().enumerate() {
-            let parts = regions.is_part[at] || argument_differs(unit);
+            let is_wired_otherwise = |entry: &Seen| entry.is_taken() && flow.is_wired_otherwise(entry, units);
+            let parts = regions.is_part[at]
+                || argument_differs(unit)
+                || unit.entries.iter().any(is_wired_otherwise) && !flow.is_composite(at);
             let before = flow.upstream(at, unit).into_iter().filter(|&before| before < at);
             let before = before.filter_map(|before| regions.last_parting[before]).max();
             regions.last_parting.push(if parts { Some(at) } else { before });
@@ -91,8 +95,7 @@ impl Regions {
 
 /// Whether a unit takes what has another shape from the start, or exact values that are other ones.
 fn is_given_other(unit: &Observed) -> bool {
-    let is_outside =
-        |entry: &Seen| entry.sources.iter().all(|source| matches!(source, Source::Origin | Source::Outside));
+    let is_outside = |entry: &Seen| entry.sources.iter().all(Source::is_given);
     let mut taken = unit.entries.iter().filter(|entry| entry.is_taken() && entry.is_tensor);
     taken.any(|entry| entry.state == Seeing::Differs || entry.state == Seeing::Unlike && is_outside(entry))
 }

@@ -1,16 +1,17 @@
 //! Elements that changed places on the way, where only statistics were compared: those of what was reordered agree, and those
 //! of the first call that computes something from many elements do not. It is not that call that is wrong.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use ulpscope_dump::CallKind;
 
 use super::conclude::{Walk, argument_differs};
 use super::conclusion::{Cause, Conclusion, found};
 use super::expect::Apart;
+use super::observed::Seen;
 use crate::verdict::Class;
 
-/// Calls that are looked at on the way back.
+/// Calls that are looked at on the way back: more do not lie between two calls that mix, and a damaged dump has no end.
 const MOST_CALLS: usize = 64;
 
 impl Walk<'_> {
@@ -23,8 +24,8 @@ impl Walk<'_> {
             return None;
         }
         let mut known = HashSet::new();
-        let mut waiting = vec![at];
-        while let Some(unit) = waiting.pop() {
+        let mut waiting = BTreeSet::from([at]);
+        while let Some(unit) = waiting.pop_last() {
             for maker in self.units[unit].entries.iter().flat_map(|entry| self.flow.makers(entry)).flatten() {
                 let operation = &self.flow.operations[maker];
                 if known.len() >= MOST_CALLS || operation.mixes || !known.insert(maker) {
@@ -34,7 +35,7 @@ impl Walk<'_> {
                 if is_other && operation.reorders && !self.regions.is_excused(maker) {
                     return Some(maker);
                 }
-                waiting.push(maker);
+                waiting.insert(maker);
             }
         }
         None
@@ -52,8 +53,9 @@ impl Walk<'_> {
             return self.blame_region(by, number, error, expected);
         }
         if self.done[by].as_ref().is_none_or(|known| known.cause.is_none()) {
+            let entry = self.units[by].entries.iter().position(Seen::is_other_argument);
             let blamed = found(Class::DifferentProgram, Cause::Argument, 0, 0.8);
-            self.done[by] = Some(Conclusion { entry: None, error, expected, ..blamed });
+            self.done[by] = Some(Conclusion { entry, error, expected, is_of_taker: true, ..blamed });
         }
         Conclusion { from: Some(by), entry: Some(number), ..Conclusion::of(Class::Inherited) }
     }

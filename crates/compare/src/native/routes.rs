@@ -63,6 +63,7 @@ impl Walk<'_> {
         if !programs_part || !self.routes.tried.insert(start) {
             return false;
         }
+        let keeps_shape = results(&self.units[start]).all(|result| result.state != Seeing::Unlike);
         let mut route = Route {
             walk: self,
             levels: HashMap::new(),
@@ -70,7 +71,7 @@ impl Walk<'_> {
             meeting: HashSet::new(),
             mended: HashSet::new(),
             first: None,
-            is_reordering: cause == Cause::Argument && self.flow.operations[start].reorders,
+            is_reordering: cause == Cause::Argument && keeps_shape && self.flow.operations[start].reorders,
         };
         let Some(first) = route.follow(start) else { return false };
         let Route { on, meeting, .. } = route;
@@ -92,7 +93,7 @@ struct Route<'w, 'a> {
     mended: HashSet<(usize, u64)>,
     /// The first unit found where the programs meet again.
     first: Option<usize>,
-    /// Whether the programs part at a call that puts elements in another order: sums over all of them are the same then,
+    /// Whether the programs part at a call that puts the same elements in another order: sums over all of them are the same then,
     /// and prove nothing.
     is_reordering: bool,
 }
@@ -269,20 +270,22 @@ impl Route<'_, '_> {
     /// Whether agreement of a unit's results says nothing of its arguments. Exact results are decisions.
     fn may_hide(&self, at: usize) -> bool {
         self.walk.flow.operations[at].may_hide
-            || results(&self.walk.units[at]).any(|entry| entry.numbers.is_none())
+            || results(&self.walk.units[at])
+                .any(|entry| entry.numbers.is_none() && entry.state != Seeing::Missing)
     }
 
     fn agrees(&self, at: usize, entry: &Seen) -> bool {
-        let is_near = |extent: &Extent| {
-            let level = self.levels.get(&at).copied().unwrap_or_default();
-            let allowed = self.walk.carried(extent, level);
-            extent.mismatched == 0 && self.walk.is_explained(Apart::relative(extent), allowed)
-        };
         match entry.state {
             Seeing::Equal | Seeing::Missing => true,
-            Seeing::Apart => entry.numbers.as_ref().is_some_and(is_near),
+            Seeing::Apart => entry.numbers.as_ref().is_some_and(|extent| self.is_near(at, extent)),
             _ => false,
         }
+    }
+
+    fn is_near(&self, at: usize, extent: &Extent) -> bool {
+        let level = self.levels.get(&at).copied().unwrap_or_default();
+        let allowed = self.walk.carried(extent, level);
+        extent.mismatched == 0 && self.walk.is_explained(Apart::relative(extent), allowed)
     }
 
     /// Whether something that a unit gave is another and was computed on with by nobody.
@@ -329,14 +332,13 @@ impl Route<'_, '_> {
         let module = self.walk.flow.parent[forward]?;
         let sums = *self.walk.flow.gradients.get(&module)?;
         let beside = self.walk.expectations.beside(sums);
-        let agrees = |gradient: &Seen| {
-            let mut gradient = gradient.clone();
-            if let Some(extent) = &mut gradient.numbers {
-                let beside = extent.norm.max(beside * extent.count.sqrt());
-                extent.drift *= ratio(extent.norm, beside);
-                extent.norm = beside;
+        let agrees = |gradient: &Seen| match &gradient.numbers {
+            Some(extent) if gradient.state == Seeing::Apart => {
+                let norm = extent.norm.max(beside * extent.count.sqrt());
+                let drift = extent.drift * ratio(extent.norm, norm);
+                self.is_near(at, &Extent { norm, drift, ..*extent })
             }
-            self.agrees(at, &gradient)
+            _ => self.agrees(at, gradient),
         };
         let mut gradients = results(&self.walk.units[sums]).peekable();
         (gradients.peek().is_some() && gradients.all(agrees)).then_some(sums)

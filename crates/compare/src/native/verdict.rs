@@ -4,11 +4,13 @@ use ulpscope_dump::{CallKind, Content, Entry};
 use ulpscope_kernels::Comparison;
 use ulpscope_report::{Cell, Emphasis, format_apart, format_digits, format_short};
 
+use super::blame::Origins;
 use super::columns::{CLASS, COLUMNS, ENTRY, EXPECTED, GOLDEN_NAME, TARGET_NAME, VERDICT, WHY};
 use super::conclusion::{Cause, Conclusion};
 use super::expect::Apart;
 use super::extent::ratio;
 use super::measure::{Basis, Measured, Numbers, State};
+use super::noise::Heard;
 use super::observed::{Observed, Seeing, Seen, Source};
 use super::rounding::{ACCUMULATOR, looks_like};
 use crate::origins::TakenOrigin;
@@ -133,6 +135,8 @@ fn statistics_apart(target: &Numbers, golden: &Numbers) -> String {
 pub(super) struct Settling<'a> {
     pub(super) conclusion: &'a Conclusion,
     pub(super) observed: &'a Observed,
+    /// How far apart parameters and the like are in this run.
+    pub(super) origins: &'a Origins,
     /// The name of the call that its error comes from.
     pub(super) from: Option<String>,
     /// Its own name.
@@ -150,7 +154,7 @@ impl Settling<'_> {
                 self.settle_row(seen, row, shown == Some(seen.row as usize));
             }
         }
-        judged.origins = self.origins(judged);
+        judged.origins = self.taken_origins(judged);
         if let Some(cause) = self.conclusion.cause {
             judged.finding = Some(self.finding(cause, shown.unwrap_or(0), judged));
         }
@@ -214,12 +218,19 @@ impl Settling<'_> {
         let entry = [target_name, cell(GOLDEN_NAME), self.name.clone()];
         let entry = entry.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
         let cause = self.cause(cause, judged);
+        // Nothing was measured on a call that one side lacks, and of an argument the cause tells.
+        let is_argument = matches!(cause, FindingCause::Arguments(_) | FindingCause::ArgumentsInBackward(_));
+        let is_told = self.observed.is_lone() || is_argument && conclusion.is_of_taker;
+        let seen = if is_told { String::new() } else { seen };
         let (error, expected) = (conclusion.error, conclusion.expected);
         let measure = (error.whole > 0.0).then_some(Measure {
-            distance: shown.filter(|_| conclusion.entry.is_some()).and_then(rel_l2),
+            distance: shown
+                .filter(|_| conclusion.entry.is_some() && !conclusion.is_of_taker)
+                .and_then(rel_l2),
             part: part(error, expected),
             error: error.whole,
             floor: expected.whole,
+            is_behind: conclusion.is_of_taker,
             arguments: conclusion.taken,
         });
         let mut why = evidence(&cause, &seen, measure.as_ref());
@@ -227,8 +238,6 @@ impl Settling<'_> {
         if let Some(precision) = looks_like {
             why = format!("{why}; as much as if it were computed in {}", precision.words());
         }
-        // Nothing was measured on a call that one side lacks.
-        let seen = if matches!(cause, FindingCause::Lone(_)) { String::new() } else { seen };
         Finding {
             row,
             kind: match conclusion.class {
@@ -291,25 +300,24 @@ impl Settling<'_> {
     }
 
     /// The parameters and buffers among its arguments, of a call that both sides make.
-    fn origins(&self, judged: &Judged) -> Vec<TakenOrigin> {
+    fn taken_origins(&self, judged: &Judged) -> Vec<TakenOrigin> {
         if self.observed.is_lone() || self.observed.kind != CallKind::Forward {
             return Vec::new();
         }
         let entries = self.observed.entries.iter();
-        let taken = entries.filter(|seen| seen.is_taken() && seen.sources == [Source::Origin; 2]);
+        let is_kept = |source: &Source| matches!(source, Source::Origin | Source::Buffer);
+        let taken = entries.filter(|seen| seen.is_taken() && seen.sources.iter().all(is_kept));
         let named = taken.filter_map(|seen| {
-            let apart = match (seen.state, &seen.numbers) {
-                (Seeing::Equal, _) => 0.0,
-                (Seeing::Apart, Some(extent)) if extent.mismatched > 0 => f64::INFINITY,
+            let is_other = match (seen.state, &seen.numbers) {
+                (Seeing::Equal, _) => false,
                 (Seeing::Apart, Some(extent)) => {
-                    // Rounded once on either side.
-                    Some(extent.relative()).filter(|apart| *apart > 4.0 * extent.unit).unwrap_or(0.0)
+                    extent.mismatched > 0 || !self.origins.is_ordinary(extent, Heard::default())
                 }
-                (Seeing::Differs | Seeing::Unlike, _) => f64::INFINITY,
+                (Seeing::Differs | Seeing::Unlike, _) => true,
                 _ => return None,
             };
             match judged.rows.get(seen.row as usize).map(|row| &row.cells[TARGET_NAME]) {
-                Some(Cell::Text(entry)) => Some(TakenOrigin { entry: entry.clone(), apart }),
+                Some(Cell::Text(entry)) => Some(TakenOrigin { entry: entry.clone(), is_other }),
                 _ => None,
             }
         });
