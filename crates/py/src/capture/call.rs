@@ -177,7 +177,7 @@ impl Recorder {
             begun.is_wanted = false;
             return Ok(begun);
         }
-        if self.plan.wants_backward() && self.torch.grad_enabled(py)? {
+        if self.plan.watches_gradients() && self.torch.grad_enabled(py)? {
             begun.sequence = Some(self.torch.next_sequence(py)?);
         }
         self.push_inputs(py, &mut begun, stack, arguments)?;

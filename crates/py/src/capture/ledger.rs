@@ -19,6 +19,9 @@ pub(super) const NOT_SELECTED: &str = "not selected";
 /// Why a call was left out: of the layers of its kind another is wanted.
 pub(super) const IN_REPEATED: &str = "in a repeated layer";
 
+/// Why a call was left out: it asks about a tensor, and computes nothing.
+pub(super) const METADATA: &str = "metadata";
+
 /// Reasons to leave a call out with which its backward call goes, too.
 const WITH_BACKWARD: [&str; 4] = [NOT_SELECTED, IN_REPEATED, OVER_CALLS, OVER_BYTES];
 

@@ -103,8 +103,22 @@ impl Plan {
         self.directions.second
     }
 
+    /// Whether calls are shown that are below autograd: those of a backward pass are shown like any other. Such a call may
+    /// come while torch holds the lock of a tensor, which it takes for the tensor's place in the graph.
+    fn is_below_autograd(&self) -> bool {
+        self.level == "L2"
+    }
+
+    /// Whether the graph is asked for the backward calls of calls.
+    pub(super) fn watches_gradients(&self) -> bool {
+        self.wants_backward() && !self.is_below_autograd()
+    }
+
     /// What is to be said of backward calls that nobody counts, given whether calls were left out.
     pub(super) fn unwatched(&self, has_left_out: bool) -> Option<&'static str> {
+        if self.is_below_autograd() {
+            return None;
+        }
         if !self.wants_backward() {
             return Some("backward calls are not selected: they are neither watched nor counted");
         }

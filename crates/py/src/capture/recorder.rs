@@ -18,7 +18,7 @@ use super::flow::Flow;
 use super::frames::{Stack, Stacks};
 use super::functions::Functions;
 use super::hooks::Hooks;
-use super::ledger::IN_REPEATED;
+use super::ledger::{IN_REPEATED, METADATA};
 use super::modules::{self, Level, Modules, Name};
 use super::plan::Plan;
 use super::seen::{give_hint, see_call};
@@ -95,6 +95,13 @@ impl Recorder {
     /// Tells what the next call of torch is, where torch would call it otherwise.
     fn hint(&self, name: &str) {
         give_hint(name);
+    }
+
+    /// Counts a call that computes nothing, and is not recorded.
+    fn pass_over(&self) {
+        if self.is_on() {
+            self.leave_out(METADATA);
+        }
     }
 
     /// Begins a call that torch does not show; nothing when nothing is recorded.

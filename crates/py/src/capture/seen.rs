@@ -10,6 +10,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use super::call::{Arguments, Begun, Kind};
 use super::failures::Of;
 use super::functions::{Function, Treatment};
+use super::ledger::METADATA;
 use super::recorder::Recorder;
 use super::state::StepId;
 
@@ -60,7 +61,7 @@ pub(super) fn see_call<'py>(
     };
     match function.treatment {
         Treatment::Pass => {
-            recorder.leave_out("metadata");
+            recorder.leave_out(METADATA);
             return func.call(args, kwargs);
         }
         Treatment::Through => return func.call(args, kwargs),
