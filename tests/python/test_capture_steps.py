@@ -158,6 +158,8 @@ def test_calls_of_a_busy_thread_while_steps_end(tmp_path: Path) -> None:
         for _ in range(200):
             torch.sin(x)
         run.step()
+    # The other thread may be too late for the last step, which has a dump if anything was called in it.
+    torch.sin(x)
     stops.set()
     thread.join()
     run.close()
@@ -169,7 +171,7 @@ def test_calls_of_a_busy_thread_while_steps_end(tmp_path: Path) -> None:
         assert (ledger["failed"], set(ledger["notes"]) - {LATE, UNWATCHED}) == ({}, set())
         in_dumps += ledger["recorded"]
         left_out += ledger["skipped"].get("began as the step ended", 0)
-    assert in_dumps + left_out == made + 200 * steps
+    assert in_dumps + left_out == made + 200 * steps + 1
     # One thread can be in the middle of one call whenever a step ends.
     assert left_out <= steps
 

@@ -15,4 +15,4 @@ mod tensor_files;
 
 pub use journal::Journal;
 pub(crate) use tensor_files::DATA_FOLDER;
-pub use tensor_files::{Fingerprint, TensorFiles};
+pub use tensor_files::{Fingerprint, TensorFiles, file_size};

@@ -6,6 +6,8 @@ use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_formats::file::Format;
 use ulpscope_kernels::DigestKind;
 
+use super::limits::Limits;
+
 /// The settings, checked by the front.
 pub(super) struct Plan {
     pub(super) task: String,
@@ -20,8 +22,7 @@ pub(super) struct Plan {
     tensor_list: Vec<String>,
     directions: Either,
     parts: Either,
-    pub(super) max_bytes: Option<u64>,
-    pub(super) max_calls: Option<u64>,
+    pub(super) limits: Limits,
     pub(super) strict: bool,
 }
 
@@ -80,8 +81,7 @@ impl Plan {
             tensor_list: get("tensor_list")?.extract()?,
             directions: either("forward", "backward"),
             parts: either("input", "output"),
-            max_bytes: get("max_bytes")?.extract()?,
-            max_calls: get("max_calls")?.extract()?,
+            limits: Limits::new(get("max_calls")?.extract()?, get("max_bytes")?.extract()?),
             strict: get("strict")?.extract()?,
         })
     }
