@@ -18,7 +18,6 @@ import torch
 import ulpscope
 from captured import Captured
 
-UNWATCHED = "the backward calls of calls that were left out are neither watched nor counted"
 LATE = (
     "a call that began in an earlier step ended in this one: "
     "neither its output nor its gradients are recorded"

@@ -185,7 +185,7 @@ impl GradientHook {
     /// Something to know its call by, if no backward pass has come by there and one would be recorded.
     pub(super) fn untouched_call(&self) -> Option<usize> {
         let call = lock(&self.call);
-        (call.is_untouched() && call.left_out.is_none()).then(|| Arc::as_ptr(&self.call) as usize)
+        (call.is_untouched() && call.left_out.is_none()).then_some(Arc::as_ptr(&self.call) as usize)
     }
 
     /// Why what comes here is only counted, if it is. What has begun to be recorded is recorded as far as it goes.

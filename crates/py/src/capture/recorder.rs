@@ -9,7 +9,7 @@ use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use ulpscope_dump::writer::{Fingerprint, file_size};
+use ulpscope_dump::writer::{Fingerprint, Process, file_size};
 
 use super::arguments::Arguments;
 use super::arriving::Started;
@@ -49,7 +49,7 @@ pub(crate) struct Recorder {
     /// Whether gradients and saved values are.
     pub(super) is_collecting: AtomicBool,
     /// The process: a forked child has a copy of everything, and must leave the files alone.
-    process: u32,
+    process: Process,
 }
 
 /// A call that was begun from Python.
@@ -76,7 +76,7 @@ impl Recorder {
             told: Mutex::default(),
             is_on: AtomicBool::new(false),
             is_collecting: AtomicBool::new(false),
-            process: std::process::id(),
+            process: Process::current(),
         })
     }
 
@@ -322,7 +322,7 @@ impl Recorder {
     }
 
     pub(super) fn is_own_process(&self) -> bool {
-        self.process == std::process::id()
+        self.process.is_current()
     }
 
     pub(super) fn is_on(&self) -> bool {
