@@ -40,5 +40,6 @@ mod state;
 mod tensors;
 mod torch_api;
 mod twins;
+mod writing;
 
 pub(crate) use recorder::{OpenCall, Recorder};

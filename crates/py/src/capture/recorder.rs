@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use ulpscope_dump::writer::{Fingerprint, Process, file_size};
+use ulpscope_dump::writer::Process;
 
 use super::arguments::Arguments;
 use super::arriving::Started;
@@ -19,14 +18,12 @@ use super::flow::Flow;
 use super::frames::{Stack, Stacks};
 use super::functions::Functions;
 use super::hooks::Hooks;
-use super::ledger::{IN_REPEATED, METADATA, OVER_BYTES};
-use super::limits::is_no_room;
+use super::ledger::{IN_REPEATED, METADATA};
 use super::modules::{self, Level, Modules, Name};
 use super::plan::Plan;
 use super::seen::{give_hint, see_call};
-use super::state::{State, StepId, Written};
+use super::state::State;
 use super::torch_api::Torch;
-use crate::input::Input;
 
 /// Records the calls of a run. As a torch function mode it sees every call of torch's Python functions.
 #[pyclass(frozen, module = "ulpscope._core")]
@@ -349,50 +346,6 @@ impl Recorder {
     /// Where Python is now. A call is met even if that cannot be told.
     pub(super) fn stack(&self, py: Python<'_>) -> PyResult<Option<Arc<Stack>>> {
         self.stacks.current(py, &self.torch).inspect_err(|_| self.locked(|state| state.ledger.meet()))
-    }
-
-    /// Appends to the journal of a step, if that is not over, and there is room. What cannot be written ends the
-    /// recording.
-    pub(super) fn append<T>(
-        &self,
-        step: StepId,
-        with: impl FnOnce(&mut State) -> std::io::Result<T>,
-    ) -> PyResult<Written<T>> {
-        let appended = self.locked(|state| {
-            if !state.takes(step) {
-                return Ok(Written::StepOver);
-            }
-            state.begin_files(&self.plan)?;
-            with(state).map(Written::Done)
-        });
-        match appended {
-            Err(error) if is_no_room(&error) => Ok(Written::NoRoom),
-            appended => appended.map_err(|error| PyOSError::new_err(error.to_string())),
-        }
-    }
-
-    /// Makes the file of a tensor, or a link to that of an equal one, and tells its name; nothing if the step is over, or
-    /// there is no room for it, which is counted.
-    pub(super) fn save_tensor(&self, step: StepId, stem: &str, input: Input<'_>) -> PyResult<Option<String>> {
-        let fingerprint = input.looked_at(Fingerprint::of)?;
-        match self.append(step, |state| Ok(state.link(stem, &fingerprint)))? {
-            Written::Done(None) => {}
-            Written::Done(linked) => return Ok(linked),
-            Written::StepOver | Written::NoRoom => return Ok(None),
-        }
-        let tensor = input.into_lone_tensor()?;
-        let saved = self.append(step, |state| {
-            state.find_room(file_size(&tensor))?;
-            Ok(state.save(stem, fingerprint, &tensor))
-        })?;
-        match saved {
-            Written::Done(saved) => saved.map(Some).map_err(|error| PyOSError::new_err(error.to_string())),
-            Written::StepOver => Ok(None),
-            Written::NoRoom => {
-                self.locked(|state| state.ledger.unread(OVER_BYTES.to_owned()));
-                Ok(None)
-            }
-        }
     }
 }
 
