@@ -38,7 +38,7 @@ const LEDGER: &str =
 fn ls_tells_what_the_run_says_of_itself() {
     let place = Workspace::new();
     put_dump(&place, "d/step0/rank0", 2, LEDGER);
-    let failed = r#"{"seen":4,"recorded":1,"skipped":{"not selected":1,"metadata":1},"failed":{"Torch.x.0.forward: E":1},"notes":["n"],"ended":"cannot write: disk \u001b[31mfull"}"#;
+    let failed = r#"{"seen":6,"recorded":1,"raised":{"Torch.mm: RuntimeError":2},"skipped":{"not selected":1,"metadata":1},"failed":{"Torch.x.0.forward: E":1},"notes":["n"],"ended":"cannot write: disk \u001b[31mfull"}"#;
     put_dump(&place, "d/step0/rank1", 1, failed);
     let ran = place.run(&["ls", "d"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
@@ -47,14 +47,14 @@ fn ls_tells_what_the_run_says_of_itself() {
     assert_eq!(lines[1], "       5 calls seen: 2 recorded, 3 skipped (3 not selected)");
     assert_eq!(
         lines[5],
-        "       4 calls seen: 1 recorded, 2 skipped (1 not selected, 1 metadata), 1 failed; \
+        "       6 calls seen: 1 recorded, 2 raised, 2 skipped (1 not selected, 1 metadata), 1 failed; \
          ended early: cannot write: disk \\u{1b}[31mfull"
     );
     let json = place.run(&["ls", "d", "--json"]).json();
     assert_eq!(json["ranks"][0]["journal"], json!(false));
     assert_eq!(
         json["ranks"][0]["ledger"],
-        json!({"seen": 5, "recorded": 2, "skipped": {"not selected": 3}, "failed": {}, "unread": {}, "notes": [], "ended": null})
+        json!({"seen": 5, "recorded": 2, "raised": {}, "skipped": {"not selected": 3}, "failed": {}, "unread": {}, "notes": [], "ended": null})
     );
 }
 

@@ -117,18 +117,52 @@ def test_a_tensor_given_twice_gets_two_gradients(tmp_path):
     same(at_arguments, [x.exp() * y, x.exp() * y])
 
 
-def test_a_tensor_given_twice_whose_gradients_come_as_one_is_noted(tmp_path):
-    x = leaf(3, 3)
-    program = lambda: torch.einsum("ij,kj->ik", x, x).sum().backward()  # noqa: E731
+def test_a_tensor_given_twice_to_linear_gets_two_gradients(tmp_path):
+    """Its weight is transposed on the way, its input is not."""
+    w, b, arriving = leaf(4, 4), leaf(4), torch.randn(4, 4, dtype=torch.float64)
+    first, second = (w.detach().clone().requires_grad_() for _ in range(2))
+    wanted = torch.autograd.grad(F.linear(first, second, b), [first, second, b], arriving)
+    program = lambda: (F.linear(w, w, b) * arriving).sum().backward()  # noqa: E731
     captured = capture_of(tmp_path, program, task="tensor")
-    note = (
-        "Torch.einsum was given one tensor for several arguments: the gradient of all is at the first of them"
-    )
+    _, at_arguments = gradients_of(captured, "Functional.linear.0.backward")
+    same(at_arguments, list(wanted))
+    assert captured.ledger["notes"] == []
+
+
+@pytest.mark.parametrize(
+    ("base", "function"),
+    [
+        # Which of them it takes first depends on the equation.
+        ("Torch.einsum", lambda a, b: torch.einsum("ij,kj->ik", a, b)),
+        ("Torch.einsum", lambda a, b: torch.einsum("ij,jk->ki", a, b)),
+        # One of them is used more than once.
+        ("Functional.kl_div", lambda a, b: F.kl_div(a, b, reduction="none")),
+        ("Functional.cosine_similarity", F.cosine_similarity),
+    ],
+)
+def test_a_tensor_given_twice_whose_gradients_come_as_one_is_noted(tmp_path, base, function):
+    x = torch.rand(3, 3, dtype=torch.float64).requires_grad_()
+    first, second = (x.detach().clone().requires_grad_() for _ in range(2))
+    arriving = torch.randn_like(function(first, second))
+    parts = torch.autograd.grad(function(first, second), [first, second], arriving)
+    program = lambda: (function(x, x) * arriving).sum().backward()  # noqa: E731
+    captured = capture_of(tmp_path, program, task="tensor")
+    note = f"{base} was given one tensor for several arguments: the gradient of all is at the first of them"
     assert captured.ledger["notes"] == [note]
-    _, at_arguments = gradients_of(captured, "Torch.einsum.0.backward")
-    wanted = x.detach().sum(0).expand(3, 3) * 2
-    torch.testing.assert_close(at_arguments[0], wanted)
+    _, at_arguments = gradients_of(captured, f"{base}.0.backward")
+    torch.testing.assert_close(at_arguments[0], parts[0] + parts[1])
     assert at_arguments[1] is None
+    whole, *_ = captured.calls[f"{base}.0.backward"]["output"]
+    assert whole["shared_with"] == [1]
+
+
+def test_gradients_are_numbered_by_tensors_as_the_older_tools_do(tmp_path):
+    """What is no tensor has no number among them: neither an equation nor a dimension."""
+    a, b = leaf(2, 3), leaf(3, 4)
+    captured = capture_of(tmp_path, lambda: torch.einsum("ij,jk->ik", a, b).sum().backward())
+    forward, backward = (captured.calls[f"Torch.einsum.0.{way}"] for way in ("forward", "backward"))
+    assert [entry.get("shape") for entry in forward["input_args"]] == [None, [2, 3], [3, 4]]
+    assert [entry["shape"] for entry in backward["output"]] == [[2, 3], [3, 4]]
 
 
 class Residual(torch.nn.Module):

@@ -20,7 +20,8 @@ class Words:
     def end(self, call: Any, buffers: Any) -> None:
         self.said.append(("end", call))
 
-    def raised(self, call: Any) -> None:
+    def raised(self, call: Any, kind: str) -> None:
+        assert kind == "the work failed"
         self.said.append(("raised", call))
 
     def note(self, text: str) -> None:

@@ -62,7 +62,7 @@ NO_BACKWARD = "backward calls are not selected: they are neither watched nor cou
 @pytest.mark.parametrize(
     ("settings", "note"),
     [
-        ({"list": ["sum"]}, LEFT_OUT),
+        ({"list": ["sum"]}, None),
         ({"layers": "last"}, LEFT_OUT),
         ({"max_calls": 2}, LEFT_OUT),
         ({"data_mode": ["forward"]}, NO_BACKWARD),

@@ -18,7 +18,6 @@ import torch
 import ulpscope
 from captured import Captured
 
-UNWATCHED = "the backward calls of calls that were left out are neither watched nor counted"
 LATE = (
     "a call that began in an earlier step ended in this one: "
     "neither its output nor its gradients are recorded"
@@ -158,6 +157,8 @@ def test_calls_of_a_busy_thread_while_steps_end(tmp_path: Path) -> None:
         for _ in range(200):
             torch.sin(x)
         run.step()
+    # The other thread may be too late for the last step, which has a dump if anything was called in it.
+    torch.sin(x)
     stops.set()
     thread.join()
     run.close()
@@ -166,10 +167,10 @@ def test_calls_of_a_busy_thread_while_steps_end(tmp_path: Path) -> None:
         found = Captured(tmp_path, step)
         ledger = found.ledger
         assert ledger["recorded"] == len([name for name in found.calls if name.startswith("Torch.sin.")])
-        assert (ledger["failed"], set(ledger["notes"]) - {LATE, UNWATCHED}) == ({}, set())
+        assert (ledger["failed"], set(ledger["notes"]) - {LATE}) == ({}, set())
         in_dumps += ledger["recorded"]
         left_out += ledger["skipped"].get("began as the step ended", 0)
-    assert in_dumps + left_out == made + 200 * steps
+    assert in_dumps + left_out == made + 200 * steps + 1
     # One thread can be in the middle of one call whenever a step ends.
     assert left_out <= steps
 

@@ -19,6 +19,9 @@ pub(crate) fn lines(rank: &Rank) -> Vec<String> {
 fn in_words(ledger: &Ledger) -> String {
     let plural = if ledger.seen == 1 { "" } else { "s" };
     let mut text = format!("{} call{plural} seen: {} recorded", ledger.seen, ledger.recorded);
+    if !ledger.raised.is_empty() {
+        text.push_str(&format!(", {} raised", ledger.raised_calls()));
+    }
     if !ledger.skipped.is_empty() {
         let reasons: Vec<String> =
             ledger.skipped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
@@ -44,6 +47,7 @@ pub(crate) fn to_json(ledger: &Ledger) -> Value {
     json!({
         "seen": ledger.seen,
         "recorded": ledger.recorded,
+        "raised": counts(&ledger.raised),
         "skipped": counts(&ledger.skipped),
         "failed": counts(&ledger.failed),
         "unread": counts(&ledger.unread),

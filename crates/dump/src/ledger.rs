@@ -16,13 +16,16 @@ pub(crate) const LEDGER_FILE: &str = "ledger.json";
 /// Largest ledger read. A run writes some hundred bytes.
 pub(crate) const MAX_LEDGER_BYTES: u64 = 4 << 20;
 
-/// What became of the calls that a run saw: each was recorded, skipped, or failed. `unread` counts tensors, not calls.
+/// What became of the calls that a run saw: each was recorded, raised, was skipped, or failed. `unread` counts tensors,
+/// not calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// Calls that were seen.
     pub seen: u64,
-    /// Calls that are in the dump.
+    /// Calls that are in the dump, with what they returned.
     pub recorded: u64,
+    /// Calls that are in the dump without results, because they raised: by name and kind of error, in the order written.
+    pub raised: Vec<(String, u64)>,
     /// Calls left out on purpose, by reason, in the order written.
     pub skipped: Vec<(String, u64)>,
     /// Calls that could not be recorded, by name and error, in the order written.
@@ -92,12 +95,18 @@ impl Ledger {
         Ok(Ledger {
             seen: count("seen", field("seen"))?,
             recorded: count("recorded", field("recorded"))?,
+            raised: counts("raised")?,
             skipped: counts("skipped")?,
             failed: counts("failed")?,
             unread: counts("unread")?,
             notes,
             ended,
         })
+    }
+
+    /// How many calls raised an error.
+    pub fn raised_calls(&self) -> u64 {
+        sum(&self.raised)
     }
 
     /// How many calls were left out on purpose.

@@ -36,7 +36,7 @@ fn step() -> String {
         r#"{"call":"Tensor.add_.0.forward","id":5,"stack":7,"parent":"optimizer","data":{}}"#.to_owned(),
         r#"{"end":5}"#.to_owned(),
         r#"{"ledger":{"seen":1,"recorded":1}}"#.to_owned(),
-        r#"{"ledger":{"seen":9,"recorded":5,"skipped":{"not selected":3},"failed":{"Torch.foo.0.forward: ValueError":1},"notes":["a note"],"ended":null}}"#.to_owned(),
+        r#"{"ledger":{"seen":9,"recorded":5,"raised":{"Torch.bad: ValueError":1},"skipped":{"not selected":2},"failed":{"Torch.foo.0.forward: ValueError":1},"notes":["a note"],"ended":null}}"#.to_owned(),
     ];
     lines.join("\n") + "\n"
 }
@@ -105,7 +105,8 @@ fn the_end_of_a_step_makes_the_documents() {
         Ledger {
             seen: 9,
             recorded: 5,
-            skipped: vec![("not selected".to_owned(), 3)],
+            raised: vec![("Torch.bad: ValueError".to_owned(), 1)],
+            skipped: vec![("not selected".to_owned(), 2)],
             failed: vec![("Torch.foo.0.forward: ValueError".to_owned(), 1)],
             unread: Vec::new(),
             notes: vec!["a note".to_owned()],

@@ -48,6 +48,15 @@ _PASS = frozenset(
     """.split()
 )
 
+# The same, as torch asks them of classes that wrap other tensors. Some are asked while a tensor is being put
+# into the autograd graph, and is locked: who asks such a tensor for its node then waits for ever.
+_PASS_OPERATORS = frozenset(
+    """
+    size sym_size stride sym_stride dim numel sym_numel storage_offset sym_storage_offset is_contiguous
+    sym_is_contiguous is_strides_like_format is_non_overlapping_and_dense device layout
+    """.split()
+)
+
 # Switches of torch itself, and questions about them.
 _PASS_STARTS = ("_set_", "set_", "is_", "_is_", "get_", "_get_", "autocast_")
 
@@ -174,6 +183,8 @@ def _treatment(prefix: str, name: str) -> Treatment:
         return "pass"
     if prefix in _THROUGH_SPACES or (prefix == "Distributed" and name in COLLECTIVES):
         return "through"
+    if prefix in ("Aten", "prim"):
+        return "pass" if name in _PASS_OPERATORS else "record"
     if prefix not in ("Tensor", "Torch", "Functional"):
         return "record"
     if name in _PASS or (prefix == "Torch" and name.startswith(_PASS_STARTS) and name != "is_nonzero"):

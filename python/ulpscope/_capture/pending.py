@@ -20,6 +20,10 @@ _is_completed: Any = getattr(_work, "is_completed", None)
 _is_success: Any = getattr(_work, "is_success", None)
 
 
+# What an asynchronous collective raises is not told by the work itself.
+_FAILED = "the work failed"
+
+
 class _Running:
     """A call that has returned before it was complete."""
 
@@ -61,7 +65,7 @@ class Pending:
                 self._running.pop(id(work), None)
             running.remaining.discard(id(work))
             if _has_work_failed(work) if raised is None else raised:
-                self._recorder.raised(running.call)
+                self._recorder.raised(running.call, _FAILED)
             elif not running.remaining:
                 # Once only: a call that has ended cannot be ended again.
                 self._recorder.end(running.call, running.buffers)
@@ -94,7 +98,7 @@ class Pending:
                         "an asynchronous collective was not waited for: its result is not recorded"
                     )
                 elif any(_has_work_failed(work) for work in remaining):
-                    self._recorder.raised(running.call)
+                    self._recorder.raised(running.call, _FAILED)
                 else:
                     self._recorder.end(running.call, running.buffers)
 

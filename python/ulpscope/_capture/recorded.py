@@ -29,8 +29,8 @@ def call_recorded(
         return function(*args, **kwargs)
     try:
         output = function(*args, **kwargs)
-    except BaseException:
-        recorder.raised(begun)
+    except BaseException as error:
+        recorder.raised(begun, type(error).__name__)
         raise
     (end or recorder.end)(begun, output)
     return output

@@ -106,12 +106,16 @@ class Run:
             return
         if model is not None:
             models.roots_of(model)
+        takes_turn = self._settings.level != "debug" or self.gives_way
+        if takes_turn:
+            # One that is refused leaves nothing behind, not even a folder.
+            turns.check(self)
         # A place that cannot be written to is told now, not in the middle of a run.
         folders.make(self._settings.dump_path)
         had_folders = self._lock is not None
         if self._is_wanted_rank():
             self._take_folders()
-        if self._settings.level != "debug" or self.gives_way:
+        if takes_turn:
             try:
                 turns.begin(self)
             except RuntimeError:

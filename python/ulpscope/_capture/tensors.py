@@ -46,9 +46,12 @@ def _describe(tensor: torch.Tensor) -> Unusual:
         mesh = tensor.device_mesh.mesh.tolist()  # type: ignore[attr-defined]
         extra = f',"device_mesh":{json.dumps(mesh)},"placements":{json.dumps(placements)}'
         local = tensor._local_tensor  # type: ignore[attr-defined]
-    readable, why_not = _readable(local)
     dtype = str(tensor.dtype)
     shape = [int(size) for size in tensor.shape] if not tensor.is_nested else []
+    try:
+        readable, why_not = _readable(local)
+    except Exception as error:
+        readable, why_not = None, f"{type(tensor).__name__}: {error}"
     return Unusual(name, extra, dtype, shape, readable, why_not)
 
 
@@ -130,12 +133,24 @@ def _readable(tensor: torch.Tensor) -> tuple[torch.Tensor | None, str | None]:
         return tensor.detach().to_dense(), None
     if tensor.is_quantized:
         return tensor.detach().dequantize(), None
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-        if tensor.numel() and tensor.untyped_storage().data_ptr() == 0:
-            return None, f"{type(tensor).__name__} has no memory of its own"
-        tensor = tensor.as_subclass(torch.Tensor)
-    # Where it can be read as it is, no operation is run on it.
-    return (tensor if tensor.is_cpu else tensor.detach().cpu()), None
+    is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    if not is_plain and not _has_memory(tensor):
+        return None, f"{type(tensor).__name__} has no memory of its own"
+    # A class, or a mode, of the program may have a hand in every operation: this one is none of theirs.
+    with torch._C._DisableTorchDispatch():
+        tensor = tensor if is_plain else tensor.as_subclass(torch.Tensor)
+        # Where it can be read as it is, no operation is run on it.
+        return (tensor if tensor.is_cpu else tensor.detach().cpu()), None
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Whether the elements of a tensor are its own, and not those of others that it stands for."""
+    try:
+        address = tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        # Newer releases of torch have no answer for a class that wraps other tensors.
+        return False
+    return address != 0 or tensor.numel() == 0
 
 
 def _received(tensor: Any) -> torch.Tensor:

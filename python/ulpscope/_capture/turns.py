@@ -41,19 +41,24 @@ _lock = threading.RLock()
 _started: list[Recording] = []
 
 
+def check(recording: Recording) -> None:
+    """Refuses a capture while another records that does not give way."""
+    with _lock:
+        if _started and recording not in _started and not _started[-1].gives_way:
+            raise RuntimeError(
+                f"a capture into {str(_started[-1].dump_path)!r} is recording, "
+                "and there is one capture at a time; stop() or close() that one before another is started"
+            )
+
+
 def begin(recording: Recording) -> None:
     """Has a capture take its turn; refused while another records that does not give way."""
     with _lock:
         if recording in _started:
             return
+        check(recording)
         if _started:
-            last = _started[-1]
-            if not last.gives_way:
-                raise RuntimeError(
-                    f"a capture into {str(last.dump_path)!r} is recording, "
-                    "and there is one capture at a time; stop() or close() that one before another is started"
-                )
-            last.step_aside(
+            _started[-1].step_aside(
                 f"the script's own capture into {recording.dump_path} was recording: "
                 "what ran meanwhile is recorded there only"
             )

@@ -37,8 +37,8 @@ def add_modules(patches: Patches, recorder: Recorder, switch: Switch, discover: 
             return original(self, *args, **kwargs)
         try:
             output = original(self, *args, **kwargs)
-        except BaseException:
-            recorder.raised_module(begun, self)
+        except BaseException as error:
+            recorder.raised_module(begun, self, type(error).__name__)
             raise
         recorder.leave_module(begun, self, output)
         return output

@@ -8,11 +8,13 @@
 //! written: whatever a line says is there, also when the process dies right after it.
 
 mod folder;
+mod forks;
 mod journal;
 mod outgoing;
 mod promise;
 mod tensor_files;
 
+pub use forks::Process;
 pub use journal::Journal;
 pub(crate) use tensor_files::DATA_FOLDER;
-pub use tensor_files::{Fingerprint, TensorFiles};
+pub use tensor_files::{Fingerprint, TensorFiles, file_size};

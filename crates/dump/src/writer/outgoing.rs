@@ -45,10 +45,13 @@ impl<'a> Outgoing<'a> {
         Ok(Outgoing { file, waiting: memory, written: 0, length })
     }
 
-    /// Writes what waits, and cuts off what was promised in excess.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    /// Writes what waits, and cuts off what was promised in excess; tells the size of the file.
+    pub(super) fn finish(mut self) -> io::Result<u64> {
         self.flush()?;
-        if self.length > self.written { self.file.set_len(self.written) } else { Ok(()) }
+        if self.length > self.written {
+            self.file.set_len(self.written)?;
+        }
+        Ok(self.written)
     }
 
     /// Of `count` bytes behind those that wait, how many go out now.
@@ -71,13 +74,13 @@ impl Write for Outgoing<'_> {
         let data = &data[..self.up_to_boundary(data.len())];
         loop {
             let count = self.file.write_vectored(&[IoSlice::new(self.waiting), IoSlice::new(data)])?;
-            if count == 0 && !data.is_empty() {
+            if count == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             self.written += count as u64;
             let waited = self.waiting.len().min(count);
             self.waiting.drain(..waited);
-            if self.waiting.is_empty() && (count > waited || data.is_empty()) {
+            if count > waited {
                 return Ok(count - waited);
             }
         }

@@ -31,6 +31,19 @@ const MAX_STEM: usize = 200;
 /// Entries of one name that get files.
 const MAX_NAMESAKES: u32 = 1000;
 
+/// What a file takes beside its elements, at most: heads, and names of `MAX_STEM` bytes a dozen times.
+const MAX_FRAME: u64 = 8 << 10;
+
+/// Bytes that the file of a tensor takes at most.
+pub fn file_size(tensor: &Tensor) -> u64 {
+    elements_size(tensor) as u64 + MAX_FRAME
+}
+
+/// Bytes of the elements in a file: those that lie on each other, or far apart, may be written as they lie or packed.
+fn elements_size(tensor: &Tensor) -> usize {
+    tensor.view().packed_size().min(tensor.storage().len())
+}
+
 /// Where tensors of a rank go.
 #[derive(Debug)]
 pub struct TensorFiles {
@@ -80,7 +93,7 @@ impl TensorFiles {
         }
     }
 
-    /// Bytes of tensors written so far; links cost none.
+    /// Bytes of files written so far; links cost none.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -101,12 +114,14 @@ impl TensorFiles {
         }
         let stem = file_stem(stem);
         let mut waiting = std::mem::take(&mut self.waiting);
+        let mut size = 0;
         let name = self.under_free_name(&stem, |name| {
-            write(&self.path.join(name), self.format, &stem, tensor, &mut waiting)
+            size = write(&self.path.join(name), self.format, &stem, tensor, &mut waiting)?;
+            Ok(())
         });
         self.waiting = waiting;
         let name = name?;
-        self.written += tensor.view().packed_size() as u64;
+        self.written += size;
         if self.known.len() < MAX_KNOWN {
             self.known.insert(fingerprint, name.as_str().into());
         }
@@ -141,14 +156,13 @@ fn write(
     stem: &str,
     tensor: &Tensor,
     waiting: &mut Vec<u8>,
-) -> Result<(), Error> {
+) -> Result<u64, Error> {
     let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(Error::whole)?;
-    // Elements that lie on each other, or far apart, may be written as they lie or packed.
-    let size = tensor.view().packed_size().min(tensor.storage().len());
-    let written = Outgoing::new(&file, waiting, size).map_err(Error::whole).and_then(|mut out| {
-        encode(format, &Value::Tensor(tensor.clone()), stem, &mut out)?;
-        out.finish().map_err(Error::whole)
-    });
+    let written =
+        Outgoing::new(&file, waiting, elements_size(tensor)).map_err(Error::whole).and_then(|mut out| {
+            encode(format, &Value::Tensor(tensor.clone()), stem, &mut out)?;
+            out.finish().map_err(Error::whole)
+        });
     if written.is_err() {
         // A torn file is named nowhere; what matters is why it is torn.
         let _: io::Result<()> = fs::remove_file(path);

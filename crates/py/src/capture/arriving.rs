@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 
 use super::backward_names::marked_backward_name;
-use super::call::Begun;
+use super::begun::Begun;
 use super::recorder::Recorder;
 use super::state::StepId;
+use super::twins::Shared;
 
 /// What has come of a backward call so far.
 pub(super) struct Arriving {
@@ -25,6 +26,8 @@ pub(super) struct Arriving {
     pub(super) fired: Vec<bool>,
     /// Passes before this one: a graph that is kept can be walked again.
     passes: u64,
+    /// Why it is only counted, if it is.
+    pub(super) left_out: Option<&'static str>,
 }
 
 /// The gradient that arrives at a result.
@@ -43,7 +46,21 @@ pub(super) struct Contribution {
     pub(super) expected: usize,
     /// Parts to be summed, kept if there are several.
     pub(super) parts: Vec<Py<PyAny>>,
-    pub(super) text: Option<Vec<u8>>,
+    /// Other arguments that are the same tensor, and whose gradients are in this one.
+    shared_with: Vec<usize>,
+    text: Option<Vec<u8>>,
+}
+
+impl Contribution {
+    /// Takes the object that describes it, and has it name those whose gradients are in it.
+    pub(super) fn set(&mut self, text: Option<Vec<u8>>) {
+        self.text = text;
+        if let Some(text) = self.text.as_mut().filter(|_| !self.shared_with.is_empty()) {
+            let others: Vec<String> = self.shared_with.iter().map(usize::to_string).collect();
+            text.truncate(text.len() - 1);
+            text.extend_from_slice(format!(",\"shared_with\":[{}]}}", others.join(",")).as_bytes());
+        }
+    }
 }
 
 /// A backward call, ready to be written.
@@ -56,20 +73,50 @@ pub(super) struct Finished {
 }
 
 impl Arriving {
-    /// The backward call of a call, which has so many results, of whose arguments so many nodes give each a part, and
-    /// on which there will be so many hooks.
-    pub(super) fn of(begun: Begun, results: usize, parts: &[usize], hooks: usize) -> Arriving {
-        let arguments = parts.iter().map(|&expected| Contribution { expected, ..Contribution::default() });
+    /// The backward call of a call, which has so many results, of whose arguments so many nodes give each a part, or that
+    /// of others, too, and on which there will be so many hooks.
+    pub(super) fn of(
+        begun: Begun,
+        results: usize,
+        parts: &[usize],
+        shared: Vec<Shared>,
+        hooks: usize,
+    ) -> Arriving {
+        let contribution = |&expected: &usize| Contribution { expected, ..Contribution::default() };
+        let mut arguments: Vec<Contribution> = parts.iter().map(contribution).collect();
+        for (argument, others) in shared {
+            arguments[argument].shared_with = others;
+        }
         Arriving {
             call: begun.name,
             parent: begun.parent,
             made_in: begun.step,
             step: begun.step,
             results: std::iter::repeat_with(Arrival::default).take(results).collect(),
-            arguments: arguments.collect(),
+            arguments,
             fired: vec![false; hooks],
             passes: 0,
+            left_out: begun.left_out,
         }
+    }
+
+    /// Lets the node of a hook pass by; tells whether it is the first of its pass.
+    pub(super) fn pass_by(&mut self, hook: usize) -> bool {
+        let is_new = !self.has_begun() || self.fired[hook];
+        if is_new {
+            self.fired.fill(false);
+        }
+        self.fired[hook] = true;
+        if self.fired.iter().all(|fired| *fired) {
+            self.fired.fill(false);
+            self.passes += 1;
+        }
+        is_new
+    }
+
+    /// Whether no pass has come by so far.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.passes == 0 && !self.has_begun()
     }
 
     /// The name in this pass over the graph: the second is `Tensor.mul@2.0.backward`, one over the graph of the step

@@ -4,137 +4,20 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
-use ulpscope_formats::json::push_text;
+use pyo3::types::{PyDict, PyTuple};
 
+use super::arguments::Arguments;
 use super::backward_names::backward_name;
+use super::begun::{Begun, Edge, Kind, version};
 use super::buffers::Buffer;
 use super::frames::Stack;
 use super::graph::sequence_of;
 use super::items::{Met, Walk};
-use super::ledger::{IN_REPEATED, NOT_SELECTED, OVER_BYTES, OVER_CALLS};
+use super::ledger::{IN_REPEATED, NOT_SELECTED, OVER_BYTES};
 use super::modules;
 use super::numbers::push_int;
 use super::recorder::Recorder;
-use super::state::{State, StepId};
-
-/// What kind of call it is, as far as names and order go.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// `{base}.{n}.forward`, in the order of their beginnings.
-    Api,
-    /// `{base}.forward.{n}`, in the order of their ends: a module follows what runs within it.
-    Module,
-}
-
-/// A call that has begun.
-pub(super) struct Begun {
-    pub(super) name: Arc<str>,
-    pub(super) kind: Kind,
-    /// The step it began in. What happens to it when that is over is not recorded.
-    pub(super) step: StepId,
-    /// Its number in the journal, if it is recorded.
-    id: Option<u64>,
-    /// Whether it is among what is wanted at all, so that its backward call is, too.
-    is_wanted: bool,
-    pub(super) parent: Option<Arc<str>>,
-    is_recompute: bool,
-    /// Its tensors, with the place of each in the autograd graph before the call.
-    pub(super) inputs: Vec<Edge>,
-    /// The number the first node of the graph made by the call would have; nothing when gradients are off.
-    pub(super) sequence: Option<u64>,
-    /// Its tensors by their addresses, and how often each had been changed; where no more than that can tell whether the
-    /// call has changed them.
-    versions: Vec<(usize, u64)>,
-}
-
-impl Begun {
-    /// The beginning of the line that tells of the call, up to its sections.
-    fn push_head(&self, id: u64, stack: Option<&Stack>, line: &mut Vec<u8>) {
-        line.extend_from_slice(b"{\"call\":");
-        push_text(&self.name, line);
-        line.extend_from_slice(b",\"id\":");
-        push_int(id.into(), line);
-        if let Some(stack) = stack {
-            line.extend_from_slice(b",\"stack\":");
-            push_int(stack.id.into(), line);
-        }
-        if let Some(parent) = &self.parent {
-            line.extend_from_slice(b",\"parent\":");
-            push_text(parent, line);
-        }
-        line.extend_from_slice(b",\"data\":{");
-    }
-
-    /// Tells which tensors it was given, and has not changed.
-    pub(super) fn unchanged(&mut self) -> impl Fn(&Bound<'_, PyAny>) -> bool + use<> {
-        let versions = std::mem::take(&mut self.versions);
-        move |tensor| {
-            let is_given = versions.iter().any(|(address, _)| *address == tensor.as_ptr() as usize);
-            is_given && version(tensor).is_some_and(|version| versions.contains(&version))
-        }
-    }
-
-    /// Whether it counts as recorded.
-    pub(super) fn is_recorded(&self) -> bool {
-        self.id.is_some()
-    }
-
-    /// A call that is only gone into and left.
-    pub(super) fn unrecorded(name: Arc<str>, kind: Kind, step: StepId) -> Begun {
-        Begun {
-            name,
-            kind,
-            step,
-            id: None,
-            is_wanted: false,
-            parent: None,
-            is_recompute: false,
-            inputs: Vec::new(),
-            sequence: None,
-            versions: Vec::new(),
-        }
-    }
-}
-
-/// A tensor argument, and the node that its gradient goes to.
-pub(super) struct Edge {
-    pub(super) tensor: Py<PyAny>,
-    /// Nothing for a leaf, and for a tensor without gradient.
-    pub(super) node: Option<Py<PyAny>>,
-    /// Its position among what the node made.
-    pub(super) number: usize,
-    pub(super) requires_grad: bool,
-}
-
-/// The positional and the named arguments.
-#[derive(Clone, Copy)]
-pub(super) struct Arguments<'a, 'py> {
-    pub(super) args: &'a Bound<'py, PyTuple>,
-    pub(super) kwargs: Option<&'a Bound<'py, PyDict>>,
-}
-
-impl Arguments<'_, '_> {
-    /// Whether a tensor is among them, or in a list among them, and not in one of the positions that were changed, nor
-    /// where results are put.
-    pub(super) fn has_unchanged(&self, tensor: &Bound<'_, PyAny>, changed: &[usize]) -> bool {
-        let py = tensor.py();
-        let is_in = |argument: &Bound<'_, PyAny>| {
-            argument.is(tensor)
-                || argument.cast_exact::<PyList>().is_ok_and(|items| items.iter().any(|item| item.is(tensor)))
-                || argument
-                    .cast_exact::<PyTuple>()
-                    .is_ok_and(|items| items.iter().any(|item| item.is(tensor)))
-        };
-        if changed.iter().any(|&position| self.args.get_item(position).is_ok_and(|argument| is_in(&argument)))
-            || self.kwargs.is_some_and(|kwargs| kwargs.contains(intern!(py, "out")).unwrap_or(true))
-        {
-            return false;
-        }
-        self.args.iter().any(|argument| is_in(&argument))
-            || self.kwargs.is_some_and(|kwargs| kwargs.values().iter().any(|argument| is_in(&argument)))
-    }
-}
+use super::state::{State, StepId, Written};
 
 impl Recorder {
     /// Records the arguments of a call, if it is wanted.
@@ -155,30 +38,25 @@ impl Recorder {
             Kind::Api => format!("{base}.{number}.forward").into(),
             Kind::Module => format!("{base}.forward.{number}").into(),
         };
-        let mut begun = Begun {
-            kind,
-            step,
-            id: None,
-            is_wanted: true,
-            parent: None,
-            is_recompute: stack.is_some_and(|stack| stack.is_checkpoint) && self.torch.in_backward(py)?,
-            inputs: Vec::new(),
-            sequence: None,
-            versions: Vec::new(),
-            name,
-        };
+        let mut begun = Begun::new(name, kind, step);
+        begun.is_recompute = stack.is_some_and(|stack| stack.is_checkpoint) && self.torch.in_backward(py)?;
         begun.parent = self.parent(py, stack, around.as_ref(), begun.is_recompute)?;
         let why_not = self.why_not(&begun, around.as_ref());
         if kind == Kind::Module && why_not.is_none() && self.plan.selects() {
             self.in_step(step, |state| state.wanted_modules.insert(Arc::clone(base)));
         }
+        // With what is not selected goes its backward call, which is counted as it comes. With the others it is not.
+        let is_watched = self.plan.watches_gradients() && why_not.is_none_or(|why| why == NOT_SELECTED);
+        if is_watched && self.torch.grad_enabled(py)? {
+            begun.sequence = Some(self.torch.next_sequence(py)?);
+        }
         if let Some(why) = why_not {
             self.in_step(step, |state| state.ledger.skip(why));
-            begun.is_wanted = false;
+            begun.left_out = Some(why);
+            if begun.sequence.is_some() {
+                begun.inputs = self.given_tensors(&begun, arguments)?;
+            }
             return Ok(begun);
-        }
-        if self.plan.wants_backward() && self.torch.grad_enabled(py)? {
-            begun.sequence = Some(self.torch.next_sequence(py)?);
         }
         self.push_inputs(py, &mut begun, stack, arguments)?;
         Ok(begun)
@@ -222,14 +100,19 @@ impl Recorder {
 
     /// Which limit has been reached, if any.
     pub(super) fn over_limit(&self) -> Option<&'static str> {
-        if self.plan.max_calls.is_none() && self.plan.max_bytes.is_none() {
-            return None;
+        if self.plan.limits.is_none() { None } else { self.locked(State::over_limit) }
+    }
+
+    /// The tensors that a call is given, of which no more is asked.
+    fn given_tensors(&self, begun: &Begun, arguments: Arguments<'_, '_>) -> PyResult<Vec<Edge>> {
+        let mut walk = Walk::new(self, begun.step, &begun.name, "input");
+        walk.describes = false;
+        let mut nowhere = Buffer::new();
+        walk.elements(arguments.args, &mut nowhere)?;
+        if let Some(kwargs) = arguments.kwargs {
+            walk.values(kwargs, &mut nowhere)?;
         }
-        let (recorded, written) = self.locked(|state| state.so_far());
-        if self.plan.max_calls.is_some_and(|limit| recorded >= limit) {
-            return Some(OVER_CALLS);
-        }
-        self.plan.max_bytes.is_some_and(|limit| written >= limit).then_some(OVER_BYTES)
+        Ok(walk.met.into_iter().map(Edge::without_place).collect())
     }
 
     fn push_inputs(
@@ -258,7 +141,7 @@ impl Recorder {
             begun.versions = met.iter().filter_map(|met| version(met.tensor.bind(py))).collect();
         }
         if begun.sequence.is_some() {
-            begun.inputs = met.into_iter().map(|met| edge(py, met)).collect::<PyResult<_>>()?;
+            begun.inputs = met.into_iter().map(|met| Edge::of(py, met)).collect::<PyResult<_>>()?;
         }
         if !is_recorded {
             self.in_step(begun.step, |state| state.ledger.skip(NOT_SELECTED));
@@ -268,7 +151,7 @@ impl Recorder {
             line.clear();
         }
         // Ids are in the order of lines, whichever thread was first to begin.
-        begun.id = self.append(begun.step, |state| {
+        let written = self.append(begun.step, |state| {
             let id = state.next_id();
             let mut head = Buffer::new();
             begun.push_head(id, stack, &mut head);
@@ -279,6 +162,11 @@ impl Recorder {
             state.ledger.recorded += 1;
             Ok(id)
         })?;
+        match written {
+            Written::Done(id) => begun.id = Some(id),
+            Written::NoRoom => self.in_step(begun.step, |state| state.ledger.skip(OVER_BYTES)).unwrap_or(()),
+            Written::StepOver => {}
+        }
         Ok(())
     }
 
@@ -327,9 +215,13 @@ impl Recorder {
         drop(walk);
         if begun.id.is_some() {
             line.extend_from_slice(b"}}\n");
-            if self.append(begun.step, |state| state.append(&[&line]))?.is_none() {
-                self.note_overtaken(&begun);
-                return Ok(());
+            match self.append(begun.step, |state| state.append(&[&line]))? {
+                Written::Done(()) => {}
+                Written::NoRoom => self.take_back(&begun),
+                Written::StepOver => {
+                    self.note_overtaken(&begun);
+                    return Ok(());
+                }
             }
         }
         self.leave_scope(&begun);
@@ -352,14 +244,27 @@ impl Recorder {
             let requires_grad = tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
             outputs.push(Met { tensor: tensor.clone().unbind(), requires_grad, path: "0".to_owned() });
         }
-        if begun.is_wanted && begun.sequence.is_some() && outputs.iter().any(|met| met.requires_grad) {
+        if begun.sequence.is_some() && outputs.iter().any(|met| met.requires_grad) {
             self.watch_gradients(recorder, begun, outputs)?;
         }
         Ok(())
     }
 
-    /// Notes that a call raised, with the parameters of a module.
-    pub(super) fn raised_call(&self, begun: &Begun, parameters: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    /// Counts a call that was recorded, and whose results find no room, as one that was not.
+    fn take_back(&self, begun: &Begun) {
+        self.in_step(begun.step, |state| {
+            state.ledger.recorded = state.ledger.recorded.saturating_sub(1);
+            state.ledger.skip(OVER_BYTES);
+        });
+    }
+
+    /// Notes that a call raised an error of a kind, with the parameters of a module.
+    pub(super) fn raised_call(
+        &self,
+        begun: &Begun,
+        kind: &str,
+        parameters: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
         self.leave_scope(begun);
         let Some(id) = begun.id else { return Ok(()) };
         let mut line = Buffer::new();
@@ -378,8 +283,13 @@ impl Recorder {
             line.extend_from_slice(b",\"last\":true");
         }
         line.extend_from_slice(b"}\n");
-        if self.append(begun.step, |state| state.append(&[&line]))?.is_none() {
-            self.note_overtaken(begun);
+        match self.append(begun.step, |state| state.append(&[&line]))? {
+            // Without that line, too, it is a call that has not come back.
+            Written::Done(()) | Written::NoRoom => {
+                let why = format!("{}: {kind}", begun.base());
+                self.in_step(begun.step, |state| state.ledger.raise(why));
+            }
+            Written::StepOver => self.note_overtaken(begun),
         }
         Ok(())
     }
@@ -405,24 +315,4 @@ impl Recorder {
             }
         });
     }
-}
-
-/// The address of a tensor, and how often it has been changed; nothing where torch does not count that.
-fn version(tensor: &Bound<'_, PyAny>) -> Option<(usize, u64)> {
-    let version = tensor.getattr(intern!(tensor.py(), "_version")).ok()?;
-    Some((tensor.as_ptr() as usize, version.extract().ok()?))
-}
-
-/// The place of a tensor in the autograd graph.
-fn edge(py: Python<'_>, met: Met) -> PyResult<Edge> {
-    let Met { tensor, requires_grad, .. } = met;
-    let node = match requires_grad {
-        true => Some(tensor.getattr(py, intern!(py, "grad_fn"))?).filter(|node| !node.is_none(py)),
-        false => None,
-    };
-    let number = match &node {
-        Some(_) => tensor.getattr(py, intern!(py, "output_nr"))?.extract(py)?,
-        None => 0,
-    };
-    Ok(Edge { tensor, node, number, requires_grad })
 }

@@ -7,8 +7,8 @@ use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::call::Begun;
-use super::recorder::Recorder;
+use super::begun::Begun;
+use super::recorder::{Recorder, kind_of};
 
 /// Different failures told to the user; the ledger counts all.
 const MAX_TOLD: usize = 100;
@@ -56,8 +56,7 @@ impl Recorder {
             return Err(error);
         }
         let (Of::Unmet(name) | Of::New(name) | Of::Recorded(name) | Of::Beside(name)) = of;
-        let kind = error.get_type(py).name().map_or_else(|_| "error".to_owned(), |name| name.to_string());
-        let text = format!("{name}: {kind}: {}", error.value(py));
+        let text = format!("{name}: {}: {}", kind_of(error.value(py)), error.value(py));
         let ended = self.locked(|state| {
             match of {
                 Of::Unmet(_) => {

@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::call::Arguments;
+use super::arguments::Arguments;
 use super::frames::Stack;
 use super::torch_api::Torch;
 

@@ -16,12 +16,11 @@ use pyo3::types::{PyList, PyTuple};
 use ulpscope_formats::json::push_text;
 
 use super::arriving::{Arriving, Finished, lock};
-use super::call::Begun;
 use super::failures::Of;
 use super::graph::{Share, Watched};
-use super::ledger::NOT_SELECTED;
+use super::ledger::{NOT_SELECTED, OVER_BYTES};
 use super::recorder::Recorder;
-use super::state::StepId;
+use super::state::{StepId, Written};
 use super::tensors::Describe;
 
 impl Recorder {
@@ -29,13 +28,11 @@ impl Recorder {
     pub(super) fn expect_gradients(
         &self,
         recorder: &Bound<'_, Recorder>,
-        begun: Begun,
-        results: usize,
-        parts: &[usize],
+        arriving: Arriving,
         nodes: Vec<Watched<'_>>,
     ) -> PyResult<()> {
         let py = recorder.py();
-        let arriving = Arc::new(Mutex::new(Arriving::of(begun, results, parts, nodes.len())));
+        let arriving = Arc::new(Mutex::new(arriving));
         for (index, Watched { node, taken, given, within }) in nodes.into_iter().enumerate() {
             let call = Arc::clone(&arriving);
             let recorder = recorder.clone().unbind();
@@ -103,13 +100,16 @@ impl Recorder {
             separator = b",";
         }
         line.extend_from_slice(b"}}\n");
-        self.append(step, |state| {
+        let written = self.append(step, |state| {
             self.plan.leave_scope(&name, &mut state.scope);
             state.append(&[&line])?;
             state.ledger.recorded += 1;
             Ok(())
-        })
-        .map(|_| ())
+        })?;
+        if let Written::NoRoom = written {
+            self.locked(|state| state.ledger.skip(OVER_BYTES));
+        }
+        Ok(())
     }
 }
 
@@ -124,7 +124,7 @@ fn complete(recorder: &Recorder, py: Python<'_>, call: &Mutex<Arriving>) -> PyRe
         let sum = add(recorder, py, &parts)?;
         let at = lock(call).at();
         let text = describe(recorder, sum, &at, "output", argument)?;
-        lock(call).arguments[argument].text = text;
+        lock(call).arguments[argument].set(text);
     }
     Ok(())
 }
@@ -137,7 +137,7 @@ fn add<'py>(recorder: &Recorder, py: Python<'py>, parts: &[Py<PyAny>]) -> PyResu
 
 /// A hook on one node.
 #[pyclass(frozen, module = "ulpscope._core")]
-struct GradientHook {
+pub(super) struct GradientHook {
     recorder: Py<Recorder>,
     call: Arc<Mutex<Arriving>>,
     index: usize,
@@ -160,10 +160,9 @@ impl GradientHook {
             recorder.locked(|state| state.note(note.to_owned()));
             return Ok(());
         };
-        let limit = recorder.over_limit().filter(|_| !lock(&self.call).has_begun());
-        if let Some(why) = limit {
-            // Once for each call, however many hooks it has.
-            if self.index == 0 {
+        if let Some(why) = self.why_left_out(recorder) {
+            // Once for each pass over the call, however many hooks it has.
+            if lock(&self.call).pass_by(self.index) {
                 recorder.leave_out(why);
             }
             return Ok(());
@@ -183,6 +182,21 @@ impl GradientHook {
 }
 
 impl GradientHook {
+    /// Something to know its call by, if no backward pass has come by there and one would be recorded.
+    pub(super) fn untouched_call(&self) -> Option<usize> {
+        let call = lock(&self.call);
+        (call.is_untouched() && call.left_out.is_none()).then_some(Arc::as_ptr(&self.call) as usize)
+    }
+
+    /// Why what comes here is only counted, if it is. What has begun to be recorded is recorded as far as it goes.
+    fn why_left_out(&self, recorder: &Recorder) -> Option<&'static str> {
+        let (why, has_begun) = {
+            let call = lock(&self.call);
+            (call.left_out, call.has_begun())
+        };
+        why.or_else(|| if has_begun { None } else { recorder.over_limit() })
+    }
+
     fn see(
         &self,
         recorder: &Recorder,
@@ -220,7 +234,7 @@ impl GradientHook {
             let whole = if expected > 1 { self.sum(recorder, argument, gradient)? } else { Some(gradient) };
             if let Some(whole) = whole {
                 let text = describe(recorder, whole, &at, "output", argument)?;
-                lock(&self.call).arguments[argument].text = text;
+                lock(&self.call).arguments[argument].set(text);
             }
         }
         let (finished, is_first) = {

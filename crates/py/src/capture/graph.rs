@@ -9,7 +9,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::call::{Begun, Edge};
+use super::arriving::Arriving;
+use super::begun::{Begun, Edge};
 use super::items::Met;
 use super::recorder::Recorder;
 
@@ -77,7 +78,7 @@ impl Recorder {
         let is_alone = outputs.iter().filter(|met| met.requires_grad).count() < 2;
         for (result, met) in outputs.iter().enumerate() {
             let Some(maker) = self.maker_of(py, met, &begun.inputs, first_own)? else { continue };
-            if !is_alone {
+            if !is_alone && begun.left_out.is_none() {
                 landings.extend(maker.landing(met.tensor.bind(py), result, &mut graph)?);
             }
             let Maker { node, position, part, changed } = maker;
@@ -89,6 +90,12 @@ impl Recorder {
                 watched.given.push(Share { position: 0, owner, part });
             }
             watched.taken.push(Share { position, owner: result, part });
+        }
+        if begun.left_out.is_some() {
+            // It is counted where it arrives.
+            graph.nodes.retain(Watched::sees_any);
+            let arriving = Arriving::of(begun, outputs.len(), &[], Vec::new(), graph.nodes.len());
+            return self.expect_gradients(recorder, arriving, graph.nodes);
         }
         let mut at = 0;
         while at < graph.nodes.len() && graph.nodes.len() < MAX_NODES {
@@ -112,7 +119,11 @@ impl Recorder {
             }
             at += 1;
         }
-        self.note_shared(&begun, &arguments);
+        // Twins that one node leads to have a part each.
+        let shared = match arguments.iter().any(|&parts| parts > 1) {
+            true => self.tell_apart(&begun, &mut graph, &mut arguments)?,
+            false => Vec::new(),
+        };
         for landing in landings {
             graph.place(landing);
         }
@@ -120,25 +131,8 @@ impl Recorder {
         if graph.nodes.is_empty() {
             return Ok(());
         }
-        self.expect_gradients(recorder, begun, outputs.len(), &arguments, graph.nodes)
-    }
-
-    /// Notes that arguments are one and the same tensor, whose gradient came by fewer ways than it has places among them:
-    /// what belongs to which cannot be told.
-    fn note_shared(&self, begun: &Begun, parts: &[usize]) {
-        let inputs = &begun.inputs;
-        let lacks = |index: &usize| inputs[*index].requires_grad && parts[*index] == 0;
-        let is_shared =
-            |index: usize| (0..index).any(|other| parts[other] > 0 && inputs[other].is_same(&inputs[index]));
-        if (1..inputs.len()).filter(lacks).any(is_shared) {
-            // Without its number, lest there be a note for each call.
-            let call = begun.name.rsplitn(3, '.').nth(2).unwrap_or(&begun.name);
-            self.locked(|state| {
-                state.note(format!(
-                    "{call} was given one tensor for several arguments: the gradient of all is at the first of them"
-                ));
-            });
-        }
+        let arriving = Arriving::of(begun, outputs.len(), &arguments, shared, graph.nodes.len());
+        self.expect_gradients(recorder, arriving, graph.nodes)
     }
 
     /// The node at which the gradient of a result arrives; none where the call only hands on what it was given.
@@ -209,17 +203,6 @@ impl Recorder {
             }
         }
         Ok(last)
-    }
-}
-
-impl Edge {
-    /// Whether the gradients of both go to one place.
-    fn is_same(&self, other: &Edge) -> bool {
-        match (&self.node, &other.node) {
-            (Some(own), Some(node)) => own.is(node) && self.number == other.number,
-            (None, None) => self.tensor.is(&other.tensor),
-            _ => false,
-        }
     }
 }
 
@@ -299,16 +282,21 @@ impl Share {
 const FEW: usize = 16;
 
 /// The nodes found so far; each is kept, so that its address stays its own.
-struct Graph<'py> {
-    nodes: Vec<Watched<'py>>,
+pub(super) struct Graph<'py> {
+    pub(super) nodes: Vec<Watched<'py>>,
     by_address: HashMap<usize, usize>,
 }
 
 impl<'py> Graph<'py> {
+    /// Where a node is among them.
+    pub(super) fn find(&self, node: &Bound<'_, PyAny>) -> Option<usize> {
+        self.nodes.iter().position(|watched| watched.node.is(node))
+    }
+
     fn index_of(&mut self, node: Bound<'py, PyAny>) -> usize {
         let number = self.nodes.len();
         if number < FEW {
-            if let Some(found) = self.nodes.iter().position(|watched| watched.node.is(&node)) {
+            if let Some(found) = self.find(&node) {
                 return found;
             }
         } else {

@@ -1,10 +1,12 @@
 //! Hooks in the autograd graph, kept to be taken away.
 
+use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use super::gradients::GradientHook;
 use super::torch_api::untrack;
 
 /// Hooks kept before those of graphs that are gone are looked for.
@@ -48,6 +50,20 @@ impl Hooks {
         let mut kept = self.lock();
         kept.handles.append(&mut handles);
         kept.sweep_at = kept.handles.len() * 2;
+    }
+
+    /// How many calls have a graph that lives, and that no backward pass has come by.
+    pub(super) fn count_untouched(&self, py: Python<'_>) -> usize {
+        let handles: Vec<Py<PyAny>> = self.lock().handles.iter().map(|handle| handle.clone_ref(py)).collect();
+        let hook_of = |handle: &Py<PyAny>| -> Option<Bound<'_, PyAny>> {
+            let handle = handle.bind(py);
+            let hooks = handle.call_method0(intern!(py, "hooks_dict_ref")).ok()?;
+            hooks.get_item(handle.getattr(intern!(py, "id")).ok()?).ok()
+        };
+        let untouched = handles
+            .iter()
+            .filter_map(|handle| hook_of(handle)?.cast::<GradientHook>().ok()?.get().untouched_call());
+        untouched.collect::<HashSet<usize>>().len()
     }
 
     /// Takes all hooks away; the first error, if any, when all have been tried.

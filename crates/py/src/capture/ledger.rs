@@ -11,7 +11,7 @@ const MAX_REASONS: usize = 100;
 
 /// Why a call was left out that was met, and of which nothing else was known when the ledger was written: another thread
 /// was about to record it.
-pub(super) const OVERTAKEN: &str = "began as the step ended";
+const OVERTAKEN: &str = "began as the step ended";
 
 /// Why a call was left out: it is not among what the settings select.
 pub(super) const NOT_SELECTED: &str = "not selected";
@@ -19,8 +19,11 @@ pub(super) const NOT_SELECTED: &str = "not selected";
 /// Why a call was left out: of the layers of its kind another is wanted.
 pub(super) const IN_REPEATED: &str = "in a repeated layer";
 
-/// Reasons to leave a call out with which its backward call goes, too.
-const WITH_BACKWARD: [&str; 4] = [NOT_SELECTED, IN_REPEATED, OVER_CALLS, OVER_BYTES];
+/// Why a call was left out: it asks about a tensor, and computes nothing.
+pub(super) const METADATA: &str = "metadata";
+
+/// Reasons to leave a call out whose backward call is not even watched.
+const WITH_BACKWARD: [&str; 3] = [IN_REPEATED, OVER_CALLS, OVER_BYTES];
 
 /// Why a call was left out: it would be one too many.
 pub(super) const OVER_CALLS: &str = "over max_calls";
@@ -33,6 +36,7 @@ pub(super) const OVER_BYTES: &str = "over max_bytes";
 pub(super) struct Ledger {
     seen: u64,
     pub(super) recorded: u64,
+    raised: BTreeMap<String, u64>,
     skipped: BTreeMap<&'static str, u64>,
     failed: BTreeMap<String, u64>,
     unread: BTreeMap<String, u64>,
@@ -48,6 +52,12 @@ impl Ledger {
     /// Counts a call that was met as one that is left out on purpose.
     pub(super) fn skip(&mut self, why: &'static str) {
         *self.skipped.entry(why).or_default() += 1;
+    }
+
+    /// Counts a call that was recorded as one that raised: it has no results.
+    pub(super) fn raise(&mut self, why: String) {
+        self.recorded = self.recorded.saturating_sub(1);
+        count(&mut self.raised, why);
     }
 
     /// Counts a failure.
@@ -69,10 +79,10 @@ impl Ledger {
         self.notes.insert(text.to_owned(), 1);
     }
 
-    /// Calls that were met, and neither recorded nor left out, and did not fail.
+    /// Calls that were met, and neither recorded nor left out, and neither raised nor failed.
     fn overtaken(&self) -> u64 {
-        let known = self.recorded + self.skipped.values().sum::<u64>() + self.failed.values().sum::<u64>();
-        self.seen.saturating_sub(known)
+        let others = self.raised.values().chain(self.skipped.values()).chain(self.failed.values());
+        self.seen.saturating_sub(self.recorded + others.sum::<u64>())
     }
 
     /// Whether calls were left out for a reason that holds for their backward calls as well.
@@ -91,6 +101,7 @@ impl Ledger {
         push_int(self.seen.into(), out);
         out.extend_from_slice(b",\"recorded\":");
         push_int(self.recorded.into(), out);
+        push_counts(b",\"raised\":{", self.raised.iter().map(|(why, count)| (why.as_str(), *count)), out);
         let mut skipped = self.skipped.clone();
         if self.overtaken() > 0 {
             skipped.insert(OVERTAKEN, self.overtaken());

@@ -40,6 +40,9 @@ impl Recorder {
             return Ok(());
         }
         self.switch_off_calls();
+        if let Some(note) = self.unseen_backwards(py) {
+            self.locked(|state| state.note(note));
+        }
         let removed = self.hooks.remove(py);
         let flushed = self.flush_gradients(py);
         self.is_collecting.store(false, Ordering::Relaxed);
@@ -65,6 +68,7 @@ impl Recorder {
         }
         let flushed = self.flush_gradients(py);
         let is_wanted = next_folder.is_some();
+        let unseen = if is_wanted { None } else { self.unseen_backwards(py) };
         let (mut over, forgotten) = self.locked(|state| {
             let over = state.turn(next_folder);
             (over, self.flow.turn(state.id))
@@ -73,6 +77,9 @@ impl Recorder {
         if !is_wanted {
             self.switch_off_calls();
             self.is_collecting.store(false, Ordering::Relaxed);
+        }
+        if let Some(note) = unseen.filter(|_| over.is_aimed()) {
+            over.note(note);
         }
         self.modules.forget_spans();
         self.hooks.drop_dead(py);
@@ -94,6 +101,17 @@ impl Recorder {
             state.ended = state.ended.take().or(ended);
         });
         flushed.and(self.guarded(py, Of::Beside("the dump"), finished).map(|_| ()))
+    }
+
+    /// What is to be said of calls whose backward call may still come, when nothing is recorded any more.
+    fn unseen_backwards(&self, py: Python<'_>) -> Option<String> {
+        match self.hooks.count_untouched(py) {
+            0 => None,
+            calls => Some(format!(
+                "recording ended before any backward pass over {calls} calls whose graph is still there: one that \
+                 runs now is not seen"
+            )),
+        }
     }
 
     /// Says that the rank has another folder.

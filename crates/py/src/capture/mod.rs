@@ -13,8 +13,10 @@
 //! Nothing recorded may depend on, or change, what the program computes: tensors are read where they lie, no
 //! operation of torch is run on a tensor in ordinary memory, and the autograd graph is only looked at.
 
+mod arguments;
 mod arriving;
 mod backward_names;
+mod begun;
 mod buffers;
 mod call;
 mod failures;
@@ -27,6 +29,7 @@ mod hooks;
 mod items;
 mod ledger;
 mod lifecycle;
+mod limits;
 mod modules;
 mod numbers;
 mod plan;
@@ -36,5 +39,7 @@ mod seen;
 mod state;
 mod tensors;
 mod torch_api;
+mod twins;
+mod writing;
 
 pub(crate) use recorder::{OpenCall, Recorder};

@@ -6,6 +6,8 @@ use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_formats::file::Format;
 use ulpscope_kernels::DigestKind;
 
+use super::limits::Limits;
+
 /// The settings, checked by the front.
 pub(super) struct Plan {
     pub(super) task: String,
@@ -20,8 +22,7 @@ pub(super) struct Plan {
     tensor_list: Vec<String>,
     directions: Either,
     parts: Either,
-    pub(super) max_bytes: Option<u64>,
-    pub(super) max_calls: Option<u64>,
+    pub(super) limits: Limits,
     pub(super) strict: bool,
 }
 
@@ -80,8 +81,7 @@ impl Plan {
             tensor_list: get("tensor_list")?.extract()?,
             directions: either("forward", "backward"),
             parts: either("input", "output"),
-            max_bytes: get("max_bytes")?.extract()?,
-            max_calls: get("max_calls")?.extract()?,
+            limits: Limits::new(get("max_calls")?.extract()?, get("max_bytes")?.extract()?),
             strict: get("strict")?.extract()?,
         })
     }
@@ -103,8 +103,22 @@ impl Plan {
         self.directions.second
     }
 
+    /// Whether calls are shown that are below autograd: those of a backward pass are shown like any other. Such a call may
+    /// come while torch holds the lock of a tensor, which it takes for the tensor's place in the graph.
+    fn is_below_autograd(&self) -> bool {
+        self.level == "L2"
+    }
+
+    /// Whether the graph is asked for the backward calls of calls.
+    pub(super) fn watches_gradients(&self) -> bool {
+        self.wants_backward() && !self.is_below_autograd()
+    }
+
     /// What is to be said of backward calls that nobody counts, given whether calls were left out.
     pub(super) fn unwatched(&self, has_left_out: bool) -> Option<&'static str> {
+        if self.is_below_autograd() {
+            return None;
+        }
         if !self.wants_backward() {
             return Some("backward calls are not selected: they are neither watched nor counted");
         }

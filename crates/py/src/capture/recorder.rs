@@ -5,26 +5,25 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use ulpscope_dump::writer::Fingerprint;
+use ulpscope_dump::writer::Process;
 
+use super::arguments::Arguments;
 use super::arriving::Started;
-use super::call::{Arguments, Begun, Kind};
+use super::begun::{Begun, Kind};
 use super::failures::Of;
 use super::flow::Flow;
 use super::frames::{Stack, Stacks};
 use super::functions::Functions;
 use super::hooks::Hooks;
-use super::ledger::IN_REPEATED;
+use super::ledger::{IN_REPEATED, METADATA};
 use super::modules::{self, Level, Modules, Name};
 use super::plan::Plan;
 use super::seen::{give_hint, see_call};
-use super::state::{State, StepId};
+use super::state::State;
 use super::torch_api::Torch;
-use crate::input::Input;
 
 /// Records the calls of a run. As a torch function mode it sees every call of torch's Python functions.
 #[pyclass(frozen, module = "ulpscope._core")]
@@ -47,7 +46,7 @@ pub(crate) struct Recorder {
     /// Whether gradients and saved values are.
     pub(super) is_collecting: AtomicBool,
     /// The process: a forked child has a copy of everything, and must leave the files alone.
-    process: u32,
+    process: Process,
 }
 
 /// A call that was begun from Python.
@@ -60,20 +59,21 @@ pub(crate) struct OpenCall {
 impl Recorder {
     #[new]
     fn new(py: Python<'_>, front: Py<PyAny>, settings: &Bound<'_, PyAny>) -> PyResult<Recorder> {
+        let plan = Plan::new(settings)?;
         Ok(Recorder {
             torch: Torch::new(py, front)?,
-            plan: Plan::new(settings)?,
+            state: Mutex::new(State::new(plan.limits)),
+            plan,
             flow: Flow::default(),
             stacks: Stacks::default(),
             modules: Modules::default(),
             functions: Functions::default(),
-            state: Mutex::default(),
             hooks: Hooks::default(),
             started: Started::default(),
             told: Mutex::default(),
             is_on: AtomicBool::new(false),
             is_collecting: AtomicBool::new(false),
-            process: std::process::id(),
+            process: Process::current(),
         })
     }
 
@@ -95,6 +95,13 @@ impl Recorder {
     /// Tells what the next call of torch is, where torch would call it otherwise.
     fn hint(&self, name: &str) {
         give_hint(name);
+    }
+
+    /// Counts a call that computes nothing, and is not recorded.
+    fn pass_over(&self) {
+        if self.is_on() {
+            self.leave_out(METADATA);
+        }
     }
 
     /// Begins a call that torch does not show; nothing when nothing is recorded.
@@ -132,25 +139,26 @@ impl Recorder {
         recorder.guarded(slf.py(), of.borrowed(), ended).map(|_| ())
     }
 
-    /// Notes that a call raised.
-    fn raised(&self, py: Python<'_>, call: &OpenCall) -> PyResult<()> {
+    /// Notes that a call raised an error of a kind.
+    fn raised(&self, py: Python<'_>, call: &OpenCall, kind: &str) -> PyResult<()> {
         let Some(begun) = call.take() else { return Ok(()) };
         if !self.is_collecting() {
             return Ok(());
         }
-        let raised = self.raised_call(&begun, None);
+        let raised = self.raised_call(&begun, kind, None);
         self.guarded(py, begun.of().borrowed(), raised).map(|_| ())
     }
 
     /// Leaves a module that raised. A repeated forward does so as soon as it has computed what was asked of it.
-    fn raised_module(&self, call: &OpenCall, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn raised_module(&self, call: &OpenCall, module: &Bound<'_, PyAny>, kind: &str) -> PyResult<()> {
         let py = module.py();
         let Some(begun) = call.take() else { return Ok(()) };
         modules::leave(self.address(), &begun.name);
         if !self.is_collecting() {
             return Ok(());
         }
-        let raised = self.torch.plainly(py, || self.raised_call(&begun, Some(&own_parameters(module)?)));
+        let raised =
+            self.torch.plainly(py, || self.raised_call(&begun, kind, Some(&own_parameters(module)?)));
         self.guarded(py, begun.of().borrowed(), raised).map(|_| ())
     }
 
@@ -201,7 +209,7 @@ impl Recorder {
                 is_listed: around.is_some_and(|level| level.is_listed),
                 is_muted,
             });
-            let begun = Begun::unrecorded(Arc::clone(&name.base), Kind::Module, self.flow.step());
+            let begun = Begun::new(Arc::clone(&name.base), Kind::Module, self.flow.step());
             return Ok(Some(OpenCall { begun: Mutex::new(Some(begun)) }));
         }
         let begun = self.torch.plainly(py, || {
@@ -311,7 +319,7 @@ impl Recorder {
     }
 
     pub(super) fn is_own_process(&self) -> bool {
-        self.process == std::process::id()
+        self.process.is_current()
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -339,36 +347,6 @@ impl Recorder {
     pub(super) fn stack(&self, py: Python<'_>) -> PyResult<Option<Arc<Stack>>> {
         self.stacks.current(py, &self.torch).inspect_err(|_| self.locked(|state| state.ledger.meet()))
     }
-
-    /// Appends to the journal of a step; nothing if that is over, or stopped. What cannot be written ends the
-    /// recording.
-    pub(super) fn append<T>(
-        &self,
-        step: StepId,
-        with: impl FnOnce(&mut State) -> std::io::Result<T>,
-    ) -> PyResult<Option<T>> {
-        let appended = self.locked(|state| {
-            if !state.takes(step) {
-                return Ok(None);
-            }
-            state.begin_files(&self.plan)?;
-            with(state).map(Some)
-        });
-        appended.map_err(|error| PyOSError::new_err(error.to_string()))
-    }
-
-    /// Makes the file of a tensor, or a link to that of an equal one, and tells its name; nothing if the step is over.
-    pub(super) fn save_tensor(&self, step: StepId, stem: &str, input: Input<'_>) -> PyResult<Option<String>> {
-        let fingerprint = input.looked_at(Fingerprint::of)?;
-        match self.append(step, |state| Ok(state.link(stem, &fingerprint)))? {
-            Some(None) => {}
-            linked_or_over => return Ok(linked_or_over.flatten()),
-        }
-        let tensor = input.into_lone_tensor()?;
-        self.append(step, |state| Ok(state.save(stem, fingerprint, &tensor)))?
-            .transpose()
-            .map_err(|error| PyOSError::new_err(error.to_string()))
-    }
 }
 
 impl OpenCall {
@@ -390,6 +368,11 @@ fn own_parameters<'py>(module: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict
         }
     }
     Ok(parameters)
+}
+
+/// The name of the class of an error.
+pub(super) fn kind_of(error: &Bound<'_, PyAny>) -> String {
+    error.get_type().name().map_or_else(|_| "error".to_owned(), |name| name.to_string())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

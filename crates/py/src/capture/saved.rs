@@ -6,9 +6,10 @@ use ulpscope_formats::json::push_text;
 
 use super::failures::Of;
 use super::items::Walk;
-use super::ledger::{NOT_SELECTED, OVERTAKEN};
+use super::ledger::{NOT_SELECTED, OVER_BYTES};
 use super::numbers::push_int;
 use super::recorder::Recorder;
+use super::state::{StepId, Written};
 use super::tensors::Describe;
 
 impl Recorder {
@@ -30,22 +31,38 @@ impl Recorder {
             || self.locked(|state| state.wanted_modules.contains(base))
             || !self.plan.has_scope() && self.plan.has_listed(&call);
         let why_not = if is_wanted { self.over_limit() } else { Some(NOT_SELECTED) };
-        if let Some(why) = why_not {
-            self.leave_out(why);
+        let (step, is_first) = self.locked(|state| {
+            let is_first = state.meet_growing(&call);
+            match why_not {
+                Some(why) if is_first => state.ledger.skip(why),
+                // The call is there, with other gradients than this one.
+                Some(why) if is_wanted => state.ledger.unread(why.to_owned()),
+                _ => {}
+            }
+            (state.id, is_first)
+        });
+        if why_not.is_some() {
             return Ok(());
         }
-        let recorded = self.torch.plainly(py, || self.push_parameter_gradient(py, &call, name, gradient));
-        self.guarded(py, Of::Unmet(&call), recorded).map(|_| ())
+        let recorded = self
+            .torch
+            .plainly(py, || self.push_parameter_gradient(py, step, &call, name, gradient, is_first));
+        if recorded.is_err() && is_first {
+            self.locked(|state| state.forget_growing(&call));
+        }
+        let of = if is_first { Of::New(&call) } else { Of::Beside(&call) };
+        self.guarded(py, of, recorded).map(|_| ())
     }
 
     fn push_parameter_gradient(
         &self,
         py: Python<'_>,
+        step: StepId,
         call: &str,
         name: &str,
         gradient: &Bound<'_, PyAny>,
+        is_first: bool,
     ) -> PyResult<()> {
-        let step = self.locked(|state| state.id);
         let stem = self.plan.saves(call).then(|| format!("{call}.{name}"));
         let mut item = Vec::with_capacity(256);
         let file = stem.as_deref();
@@ -70,14 +87,16 @@ impl Recorder {
             line.extend_from_slice(&item);
             line.extend_from_slice(b"]}}\n");
             state.append(&[&line])?;
-            if !is_known {
-                state.ledger.meet();
+            if is_first {
                 state.ledger.recorded += 1;
             }
             Ok(())
         })?;
-        if appended.is_none() {
-            self.leave_out(OVERTAKEN);
+        if let Written::NoRoom = appended {
+            self.locked(|state| match is_first {
+                true => state.ledger.skip(OVER_BYTES),
+                false => state.ledger.unread(OVER_BYTES.to_owned()),
+            });
         }
         Ok(())
     }
@@ -111,11 +130,15 @@ impl Recorder {
             walk.item(value, &mut line)?;
             drop(walk);
             line.extend_from_slice(b"}\n");
-            self.append(step, |state| {
+            let written = self.append(step, |state| {
                 state.append(&[&line])?;
                 state.ledger.recorded += 1;
                 Ok(())
-            })
+            })?;
+            if let Written::NoRoom = written {
+                self.locked(|state| state.ledger.skip(OVER_BYTES));
+            }
+            Ok(())
         });
         self.guarded(py, Of::New(&call), saved).map(|_| ())
     }

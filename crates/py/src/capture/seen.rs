@@ -7,10 +7,12 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use super::call::{Arguments, Begun, Kind};
+use super::arguments::Arguments;
+use super::begun::{Begun, Kind};
 use super::failures::Of;
 use super::functions::{Function, Treatment};
-use super::recorder::Recorder;
+use super::ledger::METADATA;
+use super::recorder::{Recorder, kind_of};
 use super::state::StepId;
 
 /// Aliases of aliases that are followed.
@@ -60,7 +62,7 @@ pub(super) fn see_call<'py>(
     };
     match function.treatment {
         Treatment::Pass => {
-            recorder.leave_out("metadata");
+            recorder.leave_out(METADATA);
             return func.call(args, kwargs);
         }
         Treatment::Through => return func.call(args, kwargs),
@@ -104,8 +106,8 @@ pub(super) fn see_call<'py>(
             });
             recorder.guarded(py, of.borrowed(), ended)?;
         }
-        Err(_) => {
-            let raised = recorder.raised_call(&begun, None);
+        Err(error) => {
+            let raised = recorder.raised_call(&begun, &kind_of(error.value(py)), None);
             recorder.guarded(py, of.borrowed(), raised)?;
         }
     }

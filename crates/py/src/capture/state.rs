@@ -17,6 +17,7 @@ use ulpscope_formats::{Error, Fault, Tensor};
 
 use super::frames::Stack;
 use super::ledger::Ledger;
+use super::limits::Limits;
 use super::numbers::push_int;
 use super::plan::{Plan, ScopeState};
 
@@ -49,8 +50,20 @@ pub(super) struct State {
     pub(super) scope: ScopeState,
     /// Modules of which calls were wanted.
     pub(super) wanted_modules: HashSet<Arc<str>>,
-    /// Why recording ended early.
+    /// Calls that grow, of which something was met.
+    growing_met: HashSet<String>,
+    limits: Limits,
+    /// Why recording ended early, if that was no limit.
     pub(super) ended: Option<String>,
+}
+
+/// What became of something that was to be written.
+pub(super) enum Written<T> {
+    Done(T),
+    /// Its step is over, or stopped.
+    StepOver,
+    /// It would be more than `max_bytes`.
+    NoRoom,
 }
 
 /// The files of a step.
@@ -94,6 +107,35 @@ impl Step {
 }
 
 impl State {
+    /// The state of the first step.
+    pub(super) fn new(limits: Limits) -> State {
+        State { limits, ..State::default() }
+    }
+
+    /// Which limit keeps a further call out, if one does.
+    pub(super) fn over_limit(&mut self) -> Option<&'static str> {
+        self.limits.reached_by(self.so_far())
+    }
+
+    /// Finds room for so many bytes within the limit.
+    pub(super) fn find_room(&mut self, bytes: u64) -> io::Result<()> {
+        self.limits.find_room(self.so_far().1, bytes)
+    }
+
+    /// Meets a part of a call that grows; tells whether it is the first.
+    pub(super) fn meet_growing(&mut self, name: &str) -> bool {
+        let is_first = self.growing_met.insert(name.to_owned());
+        if is_first {
+            self.ledger.meet();
+        }
+        is_first
+    }
+
+    /// Says that the first part of a call that grows could not be recorded: the next one is as good as the first.
+    pub(super) fn forget_growing(&mut self, name: &str) {
+        self.growing_met.remove(name);
+    }
+
     /// Says where a step is to be recorded. Its files are made with the first thing that is.
     pub(super) fn aim(&mut self, folder: PathBuf) {
         self.folder = Some(folder);
@@ -121,6 +163,11 @@ impl State {
                 Err(error)
             }
         }
+    }
+
+    /// Whether it has been said where the step is recorded.
+    pub(super) fn is_aimed(&self) -> bool {
+        self.folder.is_some()
     }
 
     /// Whether the step is to have a dump, though nothing of it was recorded: because the ledger has something to say.
@@ -160,8 +207,9 @@ impl State {
         }
     }
 
-    /// Appends a line, given in parts.
+    /// Appends a line, given in parts, if there is room for it.
     pub(super) fn append(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        self.find_room(parts.iter().map(|part| part.len() as u64).sum())?;
         let Some(step) = &mut self.step else { return Ok(()) };
         step.is_behind = true;
         let result = step.journal.append(parts);
@@ -237,6 +285,7 @@ impl State {
     /// anything in its journal that the dump lacks; what is noted from now on it lacks again.
     pub(super) fn settle(&mut self, plan: &Plan, is_over: bool) -> io::Result<Option<(PathBuf, bool)>> {
         self.is_open = false;
+        let ended = self.ended.clone().or_else(|| self.limits.in_words());
         let Some(step) = &mut self.step else { return Ok(None) };
         let is_behind = std::mem::take(&mut step.is_behind);
         if is_behind {
@@ -244,7 +293,7 @@ impl State {
                 self.ledger.note_once(note);
             }
             let mut line = Vec::new();
-            self.ledger.push(self.ended.as_deref(), is_over, &mut line);
+            self.ledger.push(ended.as_deref(), is_over, &mut line);
             step.journal.append_last(&[&line])?;
             step.journal.trim()?;
         }
@@ -279,6 +328,7 @@ impl State {
             folder,
             ids: self.ids,
             ended: self.ended.clone(),
+            limits: self.limits,
             earlier: self.so_far(),
             ..State::default()
         };

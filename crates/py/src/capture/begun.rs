@@ -1,0 +1,133 @@
+//! A call that has begun: what is known of it until it ends, and longer if its backward call is to be seen.
+
+use std::sync::Arc;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use ulpscope_formats::json::push_text;
+
+use super::frames::Stack;
+use super::items::Met;
+use super::numbers::push_int;
+use super::state::StepId;
+
+/// What kind of call it is, as far as names and order go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `{base}.{n}.forward`, in the order of their beginnings.
+    Api,
+    /// `{base}.forward.{n}`, in the order of their ends: a module follows what runs within it.
+    Module,
+}
+
+/// A call that has begun.
+pub(super) struct Begun {
+    pub(super) name: Arc<str>,
+    pub(super) kind: Kind,
+    /// The step it began in. What happens to it when that is over is not recorded.
+    pub(super) step: StepId,
+    /// Its number in the journal, if it is recorded.
+    pub(super) id: Option<u64>,
+    /// Why it is left out, and its backward call with it; nothing if they are wanted.
+    pub(super) left_out: Option<&'static str>,
+    pub(super) parent: Option<Arc<str>>,
+    pub(super) is_recompute: bool,
+    /// Its tensors, with the place of each in the autograd graph before the call.
+    pub(super) inputs: Vec<Edge>,
+    /// The number the first node of the graph made by the call would have; nothing when gradients are off.
+    pub(super) sequence: Option<u64>,
+    /// Its tensors by their addresses, and how often each had been changed; where no more than that can tell whether the
+    /// call has changed them.
+    pub(super) versions: Vec<(usize, u64)>,
+}
+
+impl Begun {
+    /// The beginning of the line that tells of the call, up to its sections.
+    pub(super) fn push_head(&self, id: u64, stack: Option<&Stack>, line: &mut Vec<u8>) {
+        line.extend_from_slice(b"{\"call\":");
+        push_text(&self.name, line);
+        line.extend_from_slice(b",\"id\":");
+        push_int(id.into(), line);
+        if let Some(stack) = stack {
+            line.extend_from_slice(b",\"stack\":");
+            push_int(stack.id.into(), line);
+        }
+        if let Some(parent) = &self.parent {
+            line.extend_from_slice(b",\"parent\":");
+            push_text(parent, line);
+        }
+        line.extend_from_slice(b",\"data\":{");
+    }
+
+    /// Tells which tensors it was given, and has not changed.
+    pub(super) fn unchanged(&mut self) -> impl Fn(&Bound<'_, PyAny>) -> bool + use<> {
+        let versions = std::mem::take(&mut self.versions);
+        move |tensor| {
+            let is_given = versions.iter().any(|(address, _)| *address == tensor.as_ptr() as usize);
+            is_given && version(tensor).is_some_and(|version| versions.contains(&version))
+        }
+    }
+
+    /// Whether it counts as recorded.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.id.is_some()
+    }
+
+    /// Its name without direction and number.
+    pub(super) fn base(&self) -> &str {
+        self.name.rsplitn(3, '.').nth(2).unwrap_or(&self.name)
+    }
+
+    /// A call of which nothing is known but its name.
+    pub(super) fn new(name: Arc<str>, kind: Kind, step: StepId) -> Begun {
+        Begun {
+            name,
+            kind,
+            step,
+            id: None,
+            left_out: None,
+            parent: None,
+            is_recompute: false,
+            inputs: Vec::new(),
+            sequence: None,
+            versions: Vec::new(),
+        }
+    }
+}
+
+/// A tensor argument, and the node that its gradient goes to.
+pub(super) struct Edge {
+    pub(super) tensor: Py<PyAny>,
+    /// Nothing for a leaf, and for a tensor without gradient.
+    pub(super) node: Option<Py<PyAny>>,
+    /// Its position among what the node made.
+    pub(super) number: usize,
+    pub(super) requires_grad: bool,
+}
+
+/// The address of a tensor, and how often it has been changed; nothing where torch does not count that.
+pub(super) fn version(tensor: &Bound<'_, PyAny>) -> Option<(usize, u64)> {
+    let version = tensor.getattr(intern!(tensor.py(), "_version")).ok()?;
+    Some((tensor.as_ptr() as usize, version.extract().ok()?))
+}
+
+impl Edge {
+    /// The place of a tensor in the autograd graph.
+    pub(super) fn of(py: Python<'_>, met: Met) -> PyResult<Edge> {
+        let Met { tensor, requires_grad, .. } = met;
+        let node = match requires_grad {
+            true => Some(tensor.getattr(py, intern!(py, "grad_fn"))?).filter(|node| !node.is_none(py)),
+            false => None,
+        };
+        let number = match &node {
+            Some(_) => tensor.getattr(py, intern!(py, "output_nr"))?.extract(py)?,
+            None => 0,
+        };
+        Ok(Edge { tensor, node, number, requires_grad })
+    }
+
+    /// A tensor whose place is of no interest.
+    pub(super) fn without_place(met: Met) -> Edge {
+        Edge { tensor: met.tensor, node: None, number: 0, requires_grad: met.requires_grad }
+    }
+}
