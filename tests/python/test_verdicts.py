@@ -322,3 +322,23 @@ def test_what_a_step_left_behind_is_named_in_the_next(tmp_path: Path, fault: str
     assert compared.agreement == "differ"
     later = [one for one in compared.divergences if one.step == 1]
     assert later[0].kind == "origin differs"
+
+
+def test_gradients_that_nothing_explains_in_the_end_are_no_agreement(tmp_path: Path) -> None:
+    """The logistic map doubles an error each time, as it should; in the end nothing is left in common."""
+
+    def run(name: str, dtype: torch.dtype) -> Path:
+        torch.manual_seed(0)
+        layer = nn.Linear(8, 8).to(dtype)
+        x = torch.randn(4, 8).to(dtype)
+        with ulpscope.capture(tmp_path / name, model=nn.ModuleList([layer]), level="mix", task="tensor"):
+            y = torch.sigmoid(layer(x))
+            for _ in range(40):
+                y = y * (1 - y) * 3.9
+            y.sum().backward()
+        return tmp_path / name
+
+    compared = ulpscope.compare(run("target", torch.float32), run("golden", torch.float64))
+    assert compared.agreement == "differ"
+    assert compared.divergences[-1].call == "Module.0.Linear.parameters_grad.0"
+    assert compared.divergences[-1].confidence < 0.5

@@ -49,7 +49,8 @@ impl Origins {
         let at = |tenth: usize, of: &[&Extent], size: &dyn Fn(&Extent) -> f64| {
             let mut sorted: Vec<f64> = of.iter().map(|extent| size(extent)).collect();
             sorted.sort_by(f64::total_cmp);
-            sorted.get(sorted.len() * tenth / 10).copied().unwrap_or(0.0)
+            // Of few, the largest is not among nine in ten.
+            sorted.get(sorted.len().saturating_sub(1) * tenth / 10).copied().unwrap_or(0.0)
         };
         let median = at(5, &all, &Extent::relative);
         let per_element = |extent: &Extent| extent.error / extent.count.max(1.0).sqrt();

@@ -14,10 +14,12 @@ use ulpscope_dump::{CallKind, Role};
 use super::blame::Origins;
 use super::conclusion::{Cause, Conclusion, found};
 use super::expect::{Apart, Excess, Expectations};
+use super::extent::Extent;
 use super::flow::Flow;
 use super::noise::Noise;
 use super::observed::{Observed, Seeing, Seen};
 use super::regions::Regions;
+use super::rounding::ACCUMULATOR;
 use super::routes::Routes;
 use super::saved::of_saved;
 use super::siblings::{LEAST_ALLOWED, Siblings};
@@ -123,6 +125,37 @@ impl Walk<'_> {
         }
         for at in (0..self.units.len()).filter(|&at| self.routes.is_on(at)) {
             self.done[at] = Some(self.on_route(at));
+        }
+        if self.first_cause.is_none() {
+            self.look_at_sums();
+        }
+    }
+
+    /// Where nobody was found to blame, gradients of parameters that are far apart are named all the same: errors that each
+    /// call explains by another come from somewhere.
+    fn look_at_sums(&mut self) {
+        // Where anything was computed in a coarse dtype, gradients may be as far apart for that.
+        let all = self.units.iter().flat_map(|unit| &unit.entries).filter_map(|entry| entry.numbers.as_ref());
+        if all.into_iter().any(|extent| extent.unit > ACCUMULATOR) {
+            return;
+        }
+        let is_sum = |at: &usize| self.units[*at].kind == CallKind::ParametersGrad;
+        for at in (0..self.units.len()).filter(is_sum) {
+            let known = self.done[at].as_ref();
+            let is_judged = known.is_some_and(|known| {
+                matches!(known.class, Class::Noise | Class::Inherited) && known.from.is_none()
+            });
+            let beside = self.expectations.beside(at);
+            let is_far = |extent: &Extent| {
+                let size = extent.norm.max(beside * extent.count.sqrt());
+                extent.error > BEYOND_LINEAR * size
+            };
+            let mut far = self.expectations.results(at).filter(|(_, extent)| is_far(extent));
+            if let Some((entry, extent)) = far.next().filter(|_| is_judged) {
+                let found = found(Class::DivergedHere, Cause::Made, entry, 0.3);
+                self.done[at] = Some(Conclusion { error: Apart::relative(extent), ..found });
+                return;
+            }
         }
     }
 
