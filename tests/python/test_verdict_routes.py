@@ -564,3 +564,54 @@ def test_adding_in_place_raises_nothing(tmp_path: Path) -> None:
     )
     assert compared.divergences == []
     assert compared.ok
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+@pytest.mark.parametrize(
+    ("last", "agreement"),
+    [
+        (lambda x: x.flip(0), "differ"),
+        (lambda x: x.roll(1, 0), "differ"),
+        (lambda x: x + 0, "differ"),
+        (lambda x: x.clone(), "agree"),
+        (lambda x: F.dropout(x, 0.0), "agree"),
+    ],
+    ids=["flip", "roll", "nothing added", "clone", "nothing dropped"],
+)
+def test_a_last_call_of_one_side_may_only_keep_what_there_is(
+    last: Any, agreement: str, task: str, tmp_path: Path
+) -> None:
+    """All statistics of what changed places are those of what was there."""
+
+    def run(name: str, last: Any) -> Path:
+        torch.manual_seed(0)
+        x, weight = torch.randn(4, 8), torch.randn(8, 8)
+        with ulpscope.capture(tmp_path / name, level="L1", task=task):
+            last(torch.tanh(x @ weight))
+        return tmp_path / name
+
+    assert ulpscope.compare(run("target", last), run("golden", lambda x: x)).agreement == agreement
+
+
+class Last(nn.Module):
+    """A module that ends with a call of its own."""
+
+    def __init__(self, last: Any) -> None:
+        super().__init__()
+        self.layer, self.last = nn.Linear(8, 8), last
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.layer(x))
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+def test_statistics_of_a_module_do_not_answer_for_places(task: str, tmp_path: Path) -> None:
+    def run(name: str, last: Any) -> Path:
+        torch.manual_seed(0)
+        model, x = nn.Sequential(Last(last)), torch.randn(4, 8)
+        with ulpscope.capture(tmp_path / name, model=model, level="mix", task=task):
+            model(x)
+        return tmp_path / name
+
+    flipped = ulpscope.compare(run("target", lambda x: x.flip(0)), run("golden", lambda x: x))
+    assert flipped.agreement == "differ"

@@ -52,6 +52,12 @@ impl<'a> Calls<'a> {
         }
     }
 
+    /// What is known of the operation of a call.
+    pub(super) fn operation(&self, call: usize) -> Operation {
+        let of = &self.rank.calls()[call];
+        Operation::of(self.rank.base(of.base), of.kind == CallKind::Backward)
+    }
+
     fn named(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
@@ -202,7 +208,7 @@ impl Flow {
     fn place(&mut self, at: usize, side: usize, call: usize, kind: CallKind, calls: &Calls<'_>) {
         let rank = calls.rank;
         let base = rank.base(rank.calls()[call].base);
-        self.operations[at] = Operation::of(base, kind == CallKind::Backward);
+        self.operations[at] = calls.operation(call);
         let operation = base.rsplit('.').next().unwrap_or(base);
         self.kinds[at] = place(if kind == CallKind::Forward { Role::Input } else { Role::Output }, operation);
         let unit = |call: Option<usize>| call.and_then(|call| self.unit_of[side][call]);
@@ -330,14 +336,20 @@ impl Flow {
     }
 
     /// Whether the results of a module that both sides have show what a call inside it is good for: unless that stays in a
-    /// tensor that the call wrote into.
+    /// tensor that the call wrote into, or is another order of elements, which statistics do not show.
     pub(super) fn is_answered_for(&self, at: usize, units: &[Observed]) -> bool {
         let mut above = self.parent[at];
         // In a circle, which only a damaged dump has, nothing is outside.
         for _ in 0..MOST_MODULES {
             match above {
                 Some(module) if units[module].is_lone() => above = self.parent[module],
-                found => return found.is_some() && !self.operations[at].is_in_place,
+                Some(module) => {
+                    let is_blurred = units[module].entries.iter().any(|entry| entry.is_blurred);
+                    let operation = &self.operations[at];
+                    return !operation.is_in_place
+                        && !(is_blurred && (operation.reorders || operation.is_ranking));
+                }
+                None => return false,
             }
         }
         false

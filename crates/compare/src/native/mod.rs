@@ -237,7 +237,8 @@ impl NativePlan<'_> {
         judged.how = Some(how);
         match (target.entries(pair.target), golden.entries(pair.golden)) {
             (Ok(one), Ok(other)) => {
-                observed.adds_nothing = observed::adds_nothing(&one) && observed::adds_nothing(&other);
+                observed.adds_nothing = observed::adds_nothing(&one, self.target.operation(pair.target))
+                    && observed::adds_nothing(&other, self.golden.operation(pair.golden));
                 let (module, code) = self.place(pair);
                 for (number, unit) in
                     pair_entries(&one, &other, &self.options.mapping).into_iter().enumerate()
@@ -341,7 +342,7 @@ impl NativePlan<'_> {
             target: judged.target,
             golden: judged.golden,
             kind: rank.calls()[call].kind,
-            adds_nothing: observed::adds_nothing(&entries),
+            adds_nothing: observed::adds_nothing(&entries, calls.operation(call)),
             entries: seen,
         });
         judged

@@ -11,6 +11,7 @@ use ulpscope_formats::json::Json;
 
 use super::extent::{Extent, extent};
 use super::measure::{Basis, Measured, Numbers, State, recorded};
+use super::operation::Operation;
 use super::rounding::unit_roundoff;
 use super::values::is_infinite;
 use crate::style::Side;
@@ -127,7 +128,8 @@ pub(super) fn hashed(thing: &impl Hash) -> u64 {
 }
 
 /// Whether a call repeats an earlier one for the backward pass, or all its results have no elements or are arguments of it.
-pub(super) fn adds_nothing(entries: &[Entry]) -> bool {
+/// Statistics stay the same where elements change places, so only of an operation that keeps them they tell that much.
+pub(super) fn adds_nothing(entries: &[Entry], operation: Operation) -> bool {
     let tensors = |role: Role| {
         let entries = entries.iter().filter(move |entry| entry.role == role);
         entries.filter_map(|entry| match &entry.content {
@@ -143,7 +145,9 @@ pub(super) fn adds_nothing(entries: &[Entry]) -> bool {
     };
     let mut results = tensors(Role::Output).peekable();
     tensors(Role::Input).chain(tensors(Role::Output)).any(|tensor| tensor.recompute)
-        || results.peek().is_some() && results.all(|result| result.count() == Some(0) || is_argument(result))
+        || results.peek().is_some()
+            && results
+                .all(|result| result.count() == Some(0) || operation.keeps_places && is_argument(result))
 }
 
 impl Observed {

@@ -31,6 +31,8 @@ pub(super) struct Operation {
     pub(super) ignores_values: bool,
     /// Whether it makes one number, or few, of many.
     pub(super) reduces: bool,
+    /// Whether it leaves elements in their places: where it changes none either, it gives back its argument.
+    pub(super) keeps_places: bool,
     /// Whether it may put elements in another order.
     pub(super) reorders: bool,
     /// Whether it puts something else in the place of elements.
@@ -71,6 +73,25 @@ const PICKS: [&str; 11] =
 
 /// Of a range of values one comes out.
 const ROUNDS: [&str; 7] = ["round", "floor", "ceil", "trunc", "sign", "sgn", "nan_to_num"];
+
+/// The same elements at the same places, in another dtype, on another device, or not at all another.
+const KEEPS_PLACES: [&str; 15] = [
+    "alias",
+    "bfloat16",
+    "clone",
+    "contiguous",
+    "cpu",
+    "cuda",
+    "detach",
+    "double",
+    "float",
+    "half",
+    "identity",
+    "lift_fresh",
+    "requires_grad",
+    "to",
+    "type",
+];
 
 /// Of the same elements, another order.
 const REORDERS: [&str; 33] = [
@@ -157,6 +178,7 @@ impl Operation {
             reduces: matches!(name, "sum" | "mean" | "prod" | "norm" | "var" | "std" | "logsumexp")
                 || name.ends_with("loss")
                 || name.ends_with("entropy"),
+            keeps_places: KEEPS_PLACES.contains(&name) || name.contains("dropout"),
             reorders: REORDERS.contains(&name),
             mixes: family == Family::Contraction
                 || name == "norm"
