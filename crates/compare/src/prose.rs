@@ -94,12 +94,16 @@ pub(crate) fn evidence(cause: &FindingCause, seen: &str, measure: Option<&Measur
             parts.collect::<Vec<String>>().join("; ")
         }
         FindingCause::Origin => told("it is not the same in the two runs"),
+        FindingCause::Cast => told("one side alone computes it in a coarser dtype"),
         FindingCause::Draw => told("it draws other random numbers"),
         FindingCause::Between => {
             told("whoever made it agrees, so it was changed on the way by something that was not recorded")
         }
         FindingCause::Lone(_) => {
             "only one side has this call, and what is computed from it is another".to_owned()
+        }
+        FindingCause::Left(_) => {
+            "only one side has this call, and what the step leaves in a parameter is another".to_owned()
         }
         FindingCause::Wiring => told("the two runs take it from different calls"),
         FindingCause::GivenShape => {

@@ -179,8 +179,12 @@ pub enum FindingCause {
     Between,
     /// Only one side makes the call, and what is computed from it is another.
     Lone(Side),
+    /// Only one side makes the call, and what the step leaves in a parameter is another.
+    Left(Side),
     /// The two take an argument from different calls.
     Wiring,
+    /// It computes in a coarser dtype on one side, where the run does not.
+    Cast,
     /// The result has another shape.
     Shape,
     /// It works on another shape, and what is computed from it is another.

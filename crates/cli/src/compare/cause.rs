@@ -22,6 +22,9 @@ pub(super) fn sentences(step: Option<u64>, outcome: &RankOutcome, first: &Diverg
         FindingCause::Lone(_) => {
             lines.push("What is computed from it is not the same in the two runs.".to_owned());
         }
+        FindingCause::Left(_) => {
+            lines.push("What this step leaves in a parameter is not the same in the two runs.".to_owned());
+        }
         FindingCause::Origin => {
             let shown = format!("{} is the first that shows it.", begun(&spoken(&first.call)));
             let counted = outcome.origins.as_ref().and_then(|counts| counted(counts, first));
@@ -89,6 +92,8 @@ fn sentence(first: &Divergence) -> String {
                 None => format!("only the {} calls {call}.", side.word()),
             }
         }
+        FindingCause::Left(side) => format!("only the {} calls {call}.", side.word()),
+        FindingCause::Cast => cast(&call, first),
         FindingCause::Shape => {
             format!("{call} gives a result of another shape, though what it is given has the same.")
         }
@@ -116,6 +121,14 @@ fn cut(call: &str, first: &Divergence, side: Side) -> String {
             "no gradient passes {call} in the {side}: it detaches, runs under no_grad, or asks for none."
         ),
     }
+}
+
+fn cast(call: &str, first: &Divergence) -> String {
+    let [target, golden] =
+        first.exhibit.dtypes.each_ref().map(|dtype| dtype.as_deref().unwrap_or("another dtype"));
+    format!(
+        "{call} computes in {target} in the target and in {golden} in the golden; most of the two runs is float32 or finer."
+    )
 }
 
 fn wiring(call: &str, first: &Divergence) -> String {

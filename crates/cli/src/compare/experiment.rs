@@ -5,7 +5,9 @@
 
 use std::path::Path;
 
-use ulpscope_compare::{Divergence, FindingCause, FindingKind, Precision, RankOutcome, RankResult, Side};
+use ulpscope_compare::{
+    Agreement, Divergence, FindingCause, FindingKind, Precision, RankOutcome, RankResult, Side,
+};
 use ulpscope_dump::{CallKind, parse_key};
 
 use super::cause::{entry_words, spoken};
@@ -79,7 +81,7 @@ pub(super) fn when_nothing_broke<S>(compared: &Compared<S>) -> Vec<String> {
             format!("  ulpscope run --dump-path NEW_DUMP --level {level} --task tensor -- YOUR_SCRIPT.py"),
         ];
     }
-    if let Some(lone) = lone {
+    if let Some(lone) = lone.filter(|_| compared.agreement != Agreement::Agree) {
         let dump = match lone.side {
             Side::Target => &compared.request.target,
             Side::Golden => &compared.request.golden,
@@ -251,7 +253,7 @@ fn program<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) 
         return lines;
     }
     let lone = match first.finding.cause {
-        FindingCause::Lone(side) => Some(side),
+        FindingCause::Lone(side) | FindingCause::Left(side) => Some(side),
         FindingCause::Cut(_) if first.golden_call.is_none() => Some(Side::Target),
         _ => None,
     };

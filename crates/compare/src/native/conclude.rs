@@ -12,10 +12,12 @@
 use ulpscope_dump::{CallKind, Role};
 
 use super::blame::Origins;
+use super::cast::is_fine_run;
 use super::conclusion::{Cause, Conclusion, found};
 use super::expect::{Apart, Excess, Expectations};
 use super::extent::Extent;
 use super::flow::Flow;
+use super::kept::{Kept, LeftApart};
 use super::noise::Noise;
 use super::observed::{Observed, Seeing, Seen};
 use super::regions::Regions;
@@ -41,7 +43,7 @@ const BESIDE_KNOWN: f64 = 10.0;
 /// `has_trained` says that steps went before: what is no result of this one is one of theirs.
 pub(super) fn conclude(
     units: &[Observed],
-    flow: &Flow,
+    (flow, kept): (&Flow, &Kept),
     noise: &Noise,
     has_trained: bool,
 ) -> (Vec<Conclusion>, Routes, Origins) {
@@ -57,10 +59,12 @@ pub(super) fn conclude(
     let mut walk = Walk {
         units,
         flow,
+        kept,
         noise,
         siblings,
         origins: Origins::of(units, has_trained),
         regions: Regions::of(units, flow, &expectations),
+        is_fine_run: is_fine_run(units, flow, &expectations),
         routes: Routes::default(),
         done: vec![None; units.len()],
         expectations: &expectations,
@@ -79,11 +83,15 @@ pub(super) fn conclude(
 pub(super) struct Walk<'a> {
     pub(super) units: &'a [Observed],
     pub(super) flow: &'a Flow,
+    /// What is left in parameters.
+    pub(super) kept: &'a Kept,
     pub(super) noise: &'a Noise,
     /// For whole tensors, for their worst elements, and for what all elements share.
     pub(super) siblings: [Siblings; 3],
     pub(super) origins: Origins,
     pub(super) regions: Regions,
+    /// Whether the two runs compute in float32 or finer for the most part.
+    pub(super) is_fine_run: bool,
     /// Other routes to the same results.
     pub(super) routes: Routes,
     pub(super) done: Vec<Option<Conclusion>>,
@@ -128,6 +136,15 @@ impl Walk<'_> {
         }
         if self.first_cause.is_none() {
             self.look_at_sums();
+            self.look_at_kept();
+        }
+    }
+
+    /// Where nobody was found to blame, who leaves another parameter is.
+    fn look_at_kept(&mut self) {
+        if let Some(LeftApart { by, error, expected }) = self.kept.first_apart {
+            let blamed = found(Class::DifferentProgram, Cause::Left, 0, 0.8);
+            self.done[by] = Some(Conclusion { entry: None, error, expected, is_of_taker: true, ..blamed });
         }
     }
 
@@ -194,6 +211,11 @@ impl Walk<'_> {
         }
         let from = self.comes_from(at);
         let mut known = Conclusion { from, ..Conclusion::of(Class::Noise) };
+        let mut tensors = unit.entries.iter().filter(|entry| entry.is_tensor);
+        if self.kept.is_towards(at) && !tensors.all(|entry| self.is_near(entry)) {
+            known.class = Class::NotComparable;
+            return known;
+        }
         // What is wrong with the arguments of a module is wrong with those of a call inside it.
         let arguments =
             if from.is_none() && !self.flow.is_composite(at) { self.blame(at, unit) } else { None };
@@ -201,6 +223,11 @@ impl Walk<'_> {
             return found;
         }
         if let Some(found) = self.look_for_non_finite(at, unit, from) {
+            return found;
+        }
+        if from.is_none()
+            && let Some(found) = self.find_cast(at, unit)
+        {
             return found;
         }
         // Results of arguments of another shape are other results.

@@ -37,8 +37,12 @@ pub(super) enum Cause {
     Between,
     /// One side has this call, the other not, and what follows is another.
     Lone,
+    /// One side has this call, the other not, and what the step leaves in a parameter is another.
+    Left,
     /// The two take their argument from different calls.
     Wiring,
+    /// It computes in a coarser dtype on one side, where the run does not.
+    Cast,
     /// Results have another shape.
     Shape,
     /// NaN or infinite on one side.

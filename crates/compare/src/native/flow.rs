@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 
 use ulpscope_dump::{CallKind, Rank, Role};
 
+use super::kept::Kept;
 use super::observed::{Observed, Seeing, Seen, Source, hashed, place};
 use super::operation::Operation;
 use crate::style::Side;
@@ -146,6 +147,7 @@ impl Flow {
                 flow.place_in_golden(at, call, golden);
             }
         }
+        flow.find_sums(units, calls);
         flow.find_takers(units);
         flow.find_inside_backward(units, calls);
         for (at, unit) in units.iter().enumerate().filter(|(_, unit)| unit.kind == CallKind::Backward) {
@@ -157,6 +159,30 @@ impl Flow {
         flow.other_pass =
             units.iter().position(|unit| unit.is_lone() && unit.kind == CallKind::ParametersGrad);
         flow
+    }
+
+    /// Gradients of parameters that one side alone has, for cutting the batch into more pieces, are parts of those that both
+    /// have behind them.
+    fn find_sums(&mut self, units: &[Observed], (target, golden): (&Calls<'_>, &Calls<'_>)) {
+        let is_sum = |unit: &Observed| unit.kind == CallKind::ParametersGrad;
+        if !units.iter().any(|unit| is_sum(unit) && unit.is_lone()) {
+            return;
+        }
+        for (side, calls) in [target, golden].into_iter().enumerate() {
+            let call = |at: usize| [units[at].target, units[at].golden][side];
+            let module = |call: usize| calls.rank.base(calls.rank.calls()[call].base);
+            let pairs = (0..units.len()).filter(|&at| is_sum(&units[at]) && !units[at].is_lone());
+            let last: HashMap<&str, (usize, usize)> =
+                pairs.filter_map(|at| call(at).map(|call| (module(call), (call, at)))).collect();
+            for sum in self.gradients.values_mut().filter(|sum| units[**sum].is_lone()) {
+                if let Some(part) = call(*sum)
+                    && let Some(&(whole, at)) = last.get(module(part))
+                    && part < whole
+                {
+                    *sum = at;
+                }
+            }
+        }
     }
 
     /// A user's own backward function is recorded behind the calls that it makes, which are forward calls in the middle of
@@ -306,14 +332,15 @@ impl Flow {
         }
     }
 
-    /// Whether what units without partner gave went into calls that both sides have.
-    pub(super) fn joined(&self, units: &[Observed]) -> Vec<bool> {
+    /// Whether what units without partner gave went into calls that both sides have, or was left in parameters that agree.
+    pub(super) fn joined(&self, units: &[Observed], kept: &Kept) -> Vec<bool> {
         let mut joined: Vec<bool> = units.iter().map(|unit| !unit.is_lone()).collect();
         let lone: Vec<usize> = (0..units.len()).filter(|&at| units[at].is_lone()).collect();
         let is_taken = |joined: &[bool], at: usize| {
             // What a module gave was given by a call inside it.
             self.is_composite(at)
                 || units[at].adds_nothing
+                || kept.is_towards(at)
                 || self.is_answered_for(at, units)
                 || self.takers[at].iter().any(|&(taker, _)| joined[taker as usize])
         };

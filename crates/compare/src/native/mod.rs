@@ -11,6 +11,7 @@
 //! run does, where there is one (noise).
 
 mod blame;
+mod cast;
 mod columns;
 mod conclude;
 mod conclusion;
@@ -19,6 +20,7 @@ mod extent;
 mod flow;
 mod gradients;
 mod inherited;
+mod kept;
 mod limit;
 mod measure;
 mod noise;
@@ -54,6 +56,7 @@ use columns::Line;
 use conclude::conclude;
 use conclusion::Conclusion;
 use flow::{Calls, Flow};
+use kept::Kept;
 use measure::measure;
 use noise::{Floor, Noise};
 pub use observed::Observed;
@@ -151,7 +154,8 @@ impl Plan for NativePlan<'_> {
         let flow = Flow::of(&mut observed, (&self.target, &self.golden));
         let noise = self.floor.get().map_or_else(Noise::default, |floor| floor.of_units(&observed));
         let has_trained = self.step.get().is_some_and(|&step| step > 0);
-        let (conclusions, routes, origins) = conclude(&observed, &flow, &noise, has_trained);
+        let kept = Kept::of(&observed, &flow, [&self.target, &self.golden]);
+        let (conclusions, routes, origins) = conclude(&observed, (&flow, &kept), &noise, has_trained);
         let mut downstream = vec![0; observed.len()];
         let inherited = conclusions.iter().filter(|conclusion| conclusion.class == Class::Inherited);
         for from in inherited.filter_map(|conclusion| conclusion.from) {
@@ -159,7 +163,7 @@ impl Plan for NativePlan<'_> {
         }
         // Called once, by whoever runs the plan.
         let _ = self.hindsight.set(Hindsight {
-            joined: flow.joined(&observed),
+            joined: flow.joined(&observed, &kept),
             in_backward: flow.inside_backward.into_values().flatten().collect(),
             observed,
             conclusions,

@@ -70,6 +70,7 @@ impl Walk<'_> {
             on: HashSet::new(),
             meeting: HashSet::new(),
             mended: HashSet::new(),
+            unlike: HashSet::new(),
             first: None,
             is_reordering: cause == Cause::Argument && keeps_shape && self.flow.operations[start].reorders,
         };
@@ -91,6 +92,8 @@ struct Route<'w, 'a> {
     meeting: HashSet<usize>,
     /// Results of units on it that agree: unit with place, and unit with path.
     mended: HashSet<(usize, u64)>,
+    /// Units on it that work on other shapes than their partner, or on what was made of such.
+    unlike: HashSet<usize>,
     /// The first unit found where the programs meet again.
     first: Option<usize>,
     /// Whether the programs part at a call that puts the same elements in another order: sums over all of them are the same then,
@@ -156,7 +159,13 @@ impl Route<'_, '_> {
     fn bring_in(&mut self, at: usize) {
         let walk = self.walk;
         let mut level = Apart::default();
+        if walk.units[at].entries.iter().any(|entry| entry.is_tensor && entry.state == Seeing::Unlike) {
+            self.unlike.insert(at);
+        }
         for maker in walk.flow.upstream(at, &walk.units[at]) {
+            if self.unlike.contains(&maker) {
+                self.unlike.insert(at);
+            }
             let is_clean = match &walk.done[maker] {
                 Some(known) => known.cause.is_none() && known.from.is_none(),
                 None => !walk.regions.may_part_from(maker, walk.at),
@@ -303,9 +312,12 @@ impl Route<'_, '_> {
                 let makers = self.makers_of(forward, |entry| result.is_gradient_of(entry));
                 makers.into_iter().any(|maker| flow.backward[maker].is_some()) || self.agreeing_sums(at, forward).is_some()
             }
-            // A call that gives back its argument has no takers of its own.
+            // A call that gives back its argument has no takers of its own. The loss of a piece of a batch is not that of all of
+            // it; what becomes of its gradients tells.
             None if flow.takers[at].is_empty() => {
-                unit.adds_nothing || flow.is_answered_for(at, self.walk.units)
+                unit.adds_nothing
+                    || flow.is_answered_for(at, self.walk.units)
+                    || self.unlike.contains(&at) && flow.backward[at].is_some()
             }
             None => flow.takers[at].iter().filter(|(taker, _)| self.goes_on(*taker as usize)).any(|&(taker, number)| {
                 let sources = self.walk.units[taker as usize].entries[number as usize].sources;

@@ -287,10 +287,11 @@ impl Settling<'_> {
             }
             Cause::Cut => FindingCause::Cut(self.cut_side()),
             Cause::Origin => FindingCause::Origin,
+            Cause::Cast => FindingCause::Cast,
             Cause::Draw => FindingCause::Draw,
             Cause::Between => FindingCause::Between,
-            Cause::Lone if self.observed.target.is_some() => FindingCause::Lone(Side::Target),
-            Cause::Lone => FindingCause::Lone(Side::Golden),
+            Cause::Lone => FindingCause::Lone(self.lone_side()),
+            Cause::Left => FindingCause::Left(self.lone_side()),
             Cause::Wiring => FindingCause::Wiring,
             Cause::Shape if self.works_on_unlike() => FindingCause::GivenShape,
             Cause::Shape => FindingCause::Shape,
@@ -322,6 +323,11 @@ impl Settling<'_> {
             }
         });
         named.collect()
+    }
+
+    /// The side of a call that the other lacks.
+    fn lone_side(&self) -> Side {
+        if self.observed.target.is_some() { Side::Target } else { Side::Golden }
     }
 
     /// The side on which no gradient passes.

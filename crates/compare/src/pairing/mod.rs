@@ -7,6 +7,7 @@
 //!                      └─ align      tokens of both sequences, finest first; what is left, coarser
 //!                           │
 //!                         backward   follows its forward call
+//!                         accumulated   gradients of parameters, where a batch was cut into pieces
 //!                      ▼
 //!                    Links ──► Unit, Unit, …   every call of either side exactly once, with a reason where alone
 //! ```
@@ -14,6 +15,7 @@
 //! evidence, not proof: [`Matching::Auto`] trusts them only as far as the order and the shapes of the calls
 //! around them agree.
 
+mod accumulated;
 mod align;
 mod backward;
 mod by_name;

@@ -16,6 +16,7 @@ use rayon::prelude::*;
 use ulpscope_dump::{CallKind, Rank};
 
 use super::How;
+use super::accumulated;
 use super::backward;
 use super::by_name;
 use super::links::Links;
@@ -78,6 +79,8 @@ struct Aligned {
     /// Pairs of calls, in the order of both sides.
     pairs: Vec<(usize, usize)>,
     signatures: [Vec<Signature>; 2],
+    /// Modules whose gradients are those of pieces of a batch.
+    pieces: HashSet<u32>,
 }
 
 impl Aligned {
@@ -115,16 +118,30 @@ impl Aligned {
             }
         }
         let pairs = found.into_iter().map(|(a, b)| (ours[a as usize], theirs[b as usize])).collect();
-        Aligned { pairs, signatures }
+        let mut aligned = Aligned { pairs, signatures, pieces: HashSet::new() };
+        aligned.pieces = accumulated::pieces(names, &aligned.pairs, |pair| aligned.is_alike(pair));
+        aligned
     }
 
     /// Joins all but backward calls.
     fn join_forward(&self, names: &Names, links: &mut Links) {
         for &(target, golden) in &self.pairs {
-            if names.target.kind[target] != CallKind::Backward {
+            if names.target.kind[target] != CallKind::Backward && !self.is_piece(names, target) {
                 links.join(target, golden, names.how(target, golden, How::Aligned));
             }
         }
+        accumulated::join_last(names, &self.pieces, links);
+    }
+
+    /// Whether a call of the target is the gradients of a module behind one of several pieces of a batch.
+    fn is_piece(&self, names: &Names, target: usize) -> bool {
+        names.target.kind[target] == CallKind::ParametersGrad
+            && self.pieces.contains(&names.target.key[target])
+    }
+
+    /// Whether the two calls of a pair take and give the same shapes.
+    fn is_alike(&self, &(target, golden): &(usize, usize)) -> bool {
+        self.signatures[0][target] == self.signatures[1][golden]
     }
 
     /// Joins calls that were running when a run was killed, each with its namesake: the one whose number is as far off as
@@ -169,9 +186,9 @@ impl Aligned {
     /// Joins calls of equal names that an order of calls cannot: they changed places. A name is good for that as
     /// long as no call of its API or module has been found shifted, and the shapes agree if shapes say anything.
     fn join_moved(&self, names: &Names, links: &mut Links) {
-        let [ours, theirs] = &self.signatures;
-        let alike = |&(target, golden): &(usize, usize)| ours[target] == theirs[golden];
-        let shapes_count = self.pairs.iter().filter(|pair| alike(pair)).count() * 2 >= self.pairs.len();
+        let ours = &self.signatures[0];
+        let shapes_count =
+            self.pairs.iter().filter(|pair| self.is_alike(pair)).count() * 2 >= self.pairs.len();
         let shifted: HashSet<(u32, CallKind)> = self
             .pairs
             .iter()
@@ -182,9 +199,10 @@ impl Aligned {
             let (key, kind) = (names.target.key[target], names.target.kind[target]);
             let parents_agree = names.target.parent[target] == names.golden.parent[golden];
             if kind != CallKind::Backward
+                && !self.is_piece(names, target)
                 && (!ours[target].is_recompute || parents_agree)
                 && !shifted.contains(&(key, kind))
-                && (!shapes_count || alike(&(target, golden)))
+                && (!shapes_count || self.is_alike(&(target, golden)))
             {
                 links.join(target, golden, names.how(target, golden, How::Exact));
             }

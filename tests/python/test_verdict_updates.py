@@ -1,0 +1,142 @@
+"""What a step leaves in the parameters is compared, whoever writes it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+import ulpscope
+
+RATE, DECAY, STEPS = 1e-2, 0.1, 2
+
+Step = Callable[[], None]
+
+
+def model() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 4))
+
+
+def of_torch(net: nn.Module, **options: bool) -> Step:
+    return torch.optim.AdamW(net.parameters(), RATE, weight_decay=DECAY, **options).step
+
+
+def by_hand(net: nn.Module, rate: float = RATE, decay: float = DECAY) -> Step:
+    """AdamW as one writes it down."""
+    state = [(p, torch.zeros_like(p), torch.zeros_like(p)) for p in net.parameters()]
+    counted: Iterator[int] = iter(range(1, STEPS + 1))
+
+    @torch.no_grad()
+    def step() -> None:
+        number = next(counted)
+        for parameter, mean, square in state:
+            gradient = parameter.grad
+            assert gradient is not None
+            parameter.mul_(1 - rate * decay)
+            mean.mul_(0.9).add_(gradient, alpha=0.1)
+            square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
+            size = (square / (1 - 0.999**number)).sqrt() + 1e-8
+            parameter.sub_(rate * (mean / (1 - 0.9**number)) / size)
+
+    return step
+
+
+def trained(path: Path, optimizer: Callable[[nn.Module], Step], task: str = "tensor") -> Path:
+    torch.manual_seed(0)
+    net, batches = model(), torch.randn(STEPS, 8, 16)
+    step = optimizer(net)
+    with ulpscope.capture(path, model=net, level="mix", task=task) as run:
+        for batch in batches:
+            net.zero_grad()
+            net(batch).square().mean().backward()
+            step()
+            run.step()
+    return path
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+@pytest.mark.parametrize(
+    ("target", "golden"),
+    [
+        (by_hand, lambda net: of_torch(net, foreach=False)),
+        (lambda net: of_torch(net, foreach=True), lambda net: of_torch(net, foreach=False)),
+        (by_hand, lambda net: of_torch(net, foreach=True)),
+    ],
+    ids=["by hand", "all at once", "by hand against all at once"],
+)
+def test_another_way_to_update_raises_nothing(
+    target: Callable[[nn.Module], Step], golden: Callable[[nn.Module], Step], task: str, tmp_path: Path
+) -> None:
+    compared = ulpscope.compare(
+        trained(tmp_path / "target", target, task), trained(tmp_path / "golden", golden, task)
+    )
+    assert compared.divergences == []
+    assert compared.ok
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda net: by_hand(net, rate=2 * RATE), lambda net: by_hand(net, decay=0.0)],
+    ids=["twice the rate", "no decay"],
+)
+def test_another_update_is_named(wrong: Callable[[nn.Module], Step], task: str, tmp_path: Path) -> None:
+    golden = trained(tmp_path / "golden", lambda net: of_torch(net, foreach=True), task)
+    compared = ulpscope.compare(trained(tmp_path / "target", wrong, task), golden)
+    assert compared.divergences[0].step == 0
+    assert compared.divergences[0].kind == "different program"
+    assert compared.divergences[0].call == "Tensor.sub_.0.forward"
+    assert compared.agreement == "differ"
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+@pytest.mark.parametrize("is_target", [True, False])
+def test_an_update_that_one_side_leaves_out_is_named(is_target: bool, task: str, tmp_path: Path) -> None:
+    def first_layer_alone(net: nn.Module) -> Step:
+        return torch.optim.SGD([*net.parameters()][:2], RATE, foreach=False).step
+
+    def all_layers(net: nn.Module) -> Step:
+        return torch.optim.SGD(net.parameters(), RATE, foreach=False).step
+
+    dumps = trained(tmp_path / "part", first_layer_alone, task), trained(tmp_path / "all", all_layers, task)
+    first = ulpscope.compare(*(dumps if is_target else dumps[::-1])).divergences[0]
+    assert (first.step, first.call, first.kind) == (0, "Tensor.add_.2.forward", "different program")
+
+
+def learnt(path: Path, pieces: int, scale: float, way: str, task: str = "tensor") -> Path:
+    """One step on a batch in so many pieces, each with a backward pass."""
+    torch.manual_seed(0)
+    net, batch, classes = model(), torch.randn(8, 16), torch.arange(8) % 4
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    loaded = list(zip(batch.clone().chunk(pieces), classes.clone().chunk(pieces), strict=True))
+    with ulpscope.capture(path, model=net, level="mix", task=task):
+        cut: list[tuple[Tensor, Tensor]] = loaded
+        if way == "cut inside" and pieces > 1:
+            cut = list(zip(batch.chunk(pieces), classes.chunk(pieces), strict=True))
+        for inputs, wanted in cut:
+            (F.cross_entropy(net(inputs), wanted) * scale).backward()
+        optimizer.step()
+    return path
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+@pytest.mark.parametrize("way", ["cut outside", "cut inside"])
+@pytest.mark.parametrize(("target", "golden"), [(4, 1), (1, 4), (4, 2)])
+def test_gradients_that_pile_up_raise_nothing(
+    target: int, golden: int, way: str, task: str, tmp_path: Path
+) -> None:
+    compared = ulpscope.compare(
+        learnt(tmp_path / "target", target, 1 / target, way, task),
+        learnt(tmp_path / "golden", golden, 1 / golden, way, task),
+    )
+    assert compared.divergences == []
+
+
+@pytest.mark.parametrize("way", ["cut outside", "cut inside"])
+def test_gradients_that_pile_up_too_high_are_named(way: str, tmp_path: Path) -> None:
+    golden = learnt(tmp_path / "golden", 1, 1.0, way)
+    compared = ulpscope.compare(learnt(tmp_path / "target", 2, 1.0, way), golden)
+    assert compared.divergences != []
+    assert compared.agreement == "differ"
