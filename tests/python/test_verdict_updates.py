@@ -43,6 +43,42 @@ def by_hand(net: nn.Module, rate: float = RATE, decay: float = DECAY) -> Step:
     return step
 
 
+def plain(net: nn.Module) -> Step:
+    """SGD as one writes it down."""
+
+    @torch.no_grad()
+    def step() -> None:
+        for parameter in net.parameters():
+            parameter -= RATE * parameter.grad
+
+    return step
+
+
+def clipped(net: nn.Module, most: float = 0.05) -> Step:
+    """SGD on gradients that are made shorter by hand."""
+    parameters, step = [*net.parameters()], torch.optim.SGD(net.parameters(), RATE, foreach=False).step
+
+    @torch.no_grad()
+    def clip_and_step() -> None:
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        norm = torch.stack([gradient.square().sum() for gradient in gradients]).sum().sqrt()
+        for gradient in gradients:
+            gradient.mul_((most / (norm + 1e-6)).clamp(max=1.0))
+        step()
+
+    return clip_and_step
+
+
+def clipped_by_torch(net: nn.Module) -> Step:
+    step = torch.optim.SGD(net.parameters(), RATE, foreach=False).step
+
+    def clip_and_step() -> None:
+        nn.utils.clip_grad_norm_(net.parameters(), 0.05)
+        step()
+
+    return clip_and_step
+
+
 def trained(path: Path, optimizer: Callable[[nn.Module], Step], task: str = "tensor") -> Path:
     torch.manual_seed(0)
     net, batches = model(), torch.randn(STEPS, 8, 16)
@@ -63,8 +99,10 @@ def trained(path: Path, optimizer: Callable[[nn.Module], Step], task: str = "ten
         (by_hand, lambda net: of_torch(net, foreach=False)),
         (lambda net: of_torch(net, foreach=True), lambda net: of_torch(net, foreach=False)),
         (by_hand, lambda net: of_torch(net, foreach=True)),
+        (plain, lambda net: torch.optim.SGD(net.parameters(), RATE).step),
+        (clipped, clipped_by_torch),
     ],
-    ids=["by hand", "all at once", "by hand against all at once"],
+    ids=["by hand", "all at once", "by hand against all at once", "plain", "clipped by hand"],
 )
 def test_another_way_to_update_raises_nothing(
     target: Callable[[nn.Module], Step], golden: Callable[[nn.Module], Step], task: str, tmp_path: Path
@@ -103,6 +141,14 @@ def test_an_update_that_one_side_leaves_out_is_named(is_target: bool, task: str,
     dumps = trained(tmp_path / "part", first_layer_alone, task), trained(tmp_path / "all", all_layers, task)
     first = ulpscope.compare(*(dumps if is_target else dumps[::-1])).divergences[0]
     assert (first.step, first.call, first.kind) == (0, "Tensor.add_.2.forward", "different program")
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+def test_gradients_that_are_clipped_otherwise_are_named(task: str, tmp_path: Path) -> None:
+    golden = trained(tmp_path / "golden", clipped_by_torch, task)
+    compared = ulpscope.compare(trained(tmp_path / "target", lambda net: clipped(net, 0.04), task), golden)
+    assert compared.divergences[0].step == 0
+    assert compared.divergences[0].kind == "different program"
 
 
 def learnt(path: Path, pieces: int, scale: float, way: str, task: str = "tensor") -> Path:

@@ -23,7 +23,10 @@ pub(super) fn sentences(step: Option<u64>, outcome: &RankOutcome, first: &Diverg
             lines.push("What is computed from it is not the same in the two runs.".to_owned());
         }
         FindingCause::Left(_) => {
-            lines.push("What this step leaves in a parameter is not the same in the two runs.".to_owned());
+            lines.push(
+                "What this step leaves in a parameter, or in its gradient, is not the same in the two runs."
+                    .to_owned(),
+            );
         }
         FindingCause::Origin => {
             let shown = format!("{} is the first that shows it.", begun(&spoken(&first.call)));

@@ -282,7 +282,11 @@ impl Walk<'_> {
             return self.blame_reordered(part, entry, concluded.error, concluded.expected);
         }
         // What nothing inside a module explains was done by whoever could not be compared.
-        let lone = self.flow.children[at].iter().copied().find(|&child| self.units[child].is_lone());
+        let lone = self.flow.children[at].iter().copied().find(|&child| {
+            // What is written into a tensor that nobody takes, such as a count of batches, explains nothing.
+            let is_used = !self.flow.operations[child].is_in_place || !self.flow.takers[child].is_empty();
+            self.units[child].is_lone() && is_used
+        });
         match (lone, concluded.cause, concluded.entry) {
             (Some(lone), Some(Cause::Made), Some(entry)) => {
                 self.leave_route(lone);

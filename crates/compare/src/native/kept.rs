@@ -1,4 +1,4 @@
-//! What a step leaves in the parameters, where the two runs write into them by different calls.
+//! What a step leaves in the parameters and their gradients, where the two runs write into them by different calls.
 //!
 //! ```text
 //! target   weight ──► mul_ ──► sub_ ───────────────────────────► weight
@@ -6,7 +6,8 @@
 //! golden   weight ──► _foreach_mul_ ──► _foreach_addcdiv_ ──────► weight
 //! ```
 //! An optimizer works on one parameter after the other, on all at once, or is written by hand, as the device and the
-//! program have it. Its calls have no partners then, but what they leave has: the parameter of the same name.
+//! program have it, and so does what clips gradients. Their calls have no partners then, but what they leave has: the parameter of
+//! the same name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -24,6 +25,10 @@ use crate::style::Side;
 
 /// Where calls stand that belong to the step of an optimizer.
 const OPTIMIZER: &str = "optimizer";
+
+/// How dumps name what calls write into.
+const PARAMETER: &str = "parameter:";
+const GRADIENT: &str = "gradient:";
 
 /// What was compared of the parameters that calls without partner write into.
 #[derive(Debug, Default)]
@@ -95,7 +100,7 @@ impl Kept {
                 let by: Vec<usize> = written.into_iter().flat_map(calls_of).collect();
                 // What pairs of calls write is judged with them.
                 let is_lone = by.iter().any(|&at| units[at].is_lone());
-                is_lone.then(|| Left { by, apart: left_apart(calls, [ours, theirs], noise) })
+                is_lone.then(|| Left { by, apart: left_apart(calls, name, [ours, theirs], noise) })
             })
             .collect();
         let mut kept = Kept::default();
@@ -167,9 +172,8 @@ fn written(calls: &Calls<'_>) -> BTreeMap<String, Written> {
             let after = results.next();
             let source = tensor.source.as_deref().unwrap_or_default();
             let made = || parameters.get(source).cloned();
-            let Some(name) = source.strip_prefix("parameter:").map(str::to_owned).or_else(made) else {
-                continue;
-            };
+            let is_named = [PARAMETER, GRADIENT].iter().any(|kind| source.starts_with(kind));
+            let Some(name) = is_named.then(|| source.to_owned()).or_else(made) else { continue };
             // Of a call that gives something back, the other arguments are not written into.
             if after.is_none() && gives_back {
                 break;
@@ -201,36 +205,46 @@ fn gradient_noise(units: &[Observed]) -> f64 {
     errors.get(errors.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// How far a parameter is left apart, and how far it may be, relative to its size.
+/// How far a parameter or a gradient is left apart, and how far it may be, relative to its size.
 ///
-/// A run that does not write into it leaves what was there. It was rounded a few times on either side. Its step follows the gradient; an optimizer that divides by the root of squares
-/// takes as long a step for gradients next to nothing. If gradients are off by `ε` of their ordinary size, about `ε` of them
-/// are so small that their sign is open, and that many steps are off by twice their length: `2 √ε` of the whole.
-fn left_apart(calls: [&Calls<'_>; 2], written: [Option<&Written>; 2], noise: f64) -> Option<(Apart, Apart)> {
+/// A run that does not write into it leaves what was there. It was rounded a few times on either side, and may have been apart
+/// before. The step of a parameter follows the gradient; an optimizer that divides by the root of squares takes as long a step
+/// for gradients next to nothing. If gradients are off by `ε` of their ordinary size, about `ε` of them are so small that their
+/// sign is open, and that many steps are off by twice their length: `2 √ε` of the whole.
+fn left_apart(
+    calls: [&Calls<'_>; 2],
+    name: &str,
+    written: [Option<&Written>; 2],
+    noise: f64,
+) -> Option<(Apart, Apart)> {
     let [target, golden] = calls.map(|calls| calls.rank);
-    let apart = |(rank, one): (&Rank, &Entry), (other_rank, other): (&Rank, &Entry)| {
-        let (Content::Tensor(target), Content::Tensor(golden)) = (&one.content, &other.content) else {
-            return None;
-        };
-        let measured = measure((rank, one), (other_rank, other));
-        match measured.state {
-            State::Equal | State::Apart => extent(target, golden, &measured),
-            _ => None,
-        }
-    };
     let stepped =
         |rank: &Rank, written: &Written| apart((rank, written.after.as_ref()?), (rank, &written.before));
-    let (left, step) = match written {
-        [Some(ours), Some(theirs)] => (
-            apart((target, ours.after.as_ref()?), (golden, theirs.after.as_ref()?))?,
-            stepped(target, ours)?.error,
-        ),
-        // Who does not write into it leaves what was there.
+    let noise = noise.max(ACCUMULATOR);
+    let open = if name.starts_with(GRADIENT) { noise } else { 2.0 * noise.sqrt() };
+    let (left, brought) = match written {
+        [Some(ours), Some(theirs)] => {
+            let left = apart((target, ours.after.as_ref()?), (golden, theirs.after.as_ref()?))?;
+            let before = apart((target, &ours.before), (golden, &theirs.before))?;
+            let step = ratio(stepped(target, ours)?.error, left.norm);
+            (left, before.relative() + open * step)
+        }
         [Some(ours), None] => (stepped(target, ours)?, 0.0),
         [None, Some(theirs)] => (stepped(golden, theirs)?, 0.0),
         [None, None] => return None,
     };
-    let step = ratio(step, left.norm);
-    let expected = 4.0 * left.unit + 2.0 * noise.max(ACCUMULATOR).sqrt() * step;
+    let expected = 4.0 * left.unit + brought;
     Some((Apart::relative(&left), Apart { whole: expected, ..Apart::default() }))
+}
+
+/// How far two tensors are apart, where that can be told.
+fn apart((rank, one): (&Rank, &Entry), (other_rank, other): (&Rank, &Entry)) -> Option<Extent> {
+    let (Content::Tensor(target), Content::Tensor(golden)) = (&one.content, &other.content) else {
+        return None;
+    };
+    let measured = measure((rank, one), (other_rank, other));
+    match measured.state {
+        State::Equal | State::Apart => extent(target, golden, &measured),
+        _ => None,
+    }
 }

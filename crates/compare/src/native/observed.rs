@@ -140,8 +140,17 @@ pub(super) fn adds_nothing(entries: &[Entry], operation: Operation) -> bool {
     let is_argument = |result: &TensorEntry| {
         let print_of = |tensor: &TensorEntry| print_of(tensor, Some(&recorded(tensor)));
         let print = print_of(result);
-        let is_same = |argument: &TensorEntry| argument.shape == result.shape && print_of(argument) == print;
-        print != 0 && tensors(Role::Input).any(is_same)
+        // A single number is too little to tell it from others, but not from the argument it was made of.
+        let is_number = result.count() == Some(1) && recorded(result)[0].is_some();
+        let is_same = |argument: &TensorEntry| {
+            let is_equal = if is_number {
+                recorded(argument) == recorded(result)
+            } else {
+                print != 0 && print_of(argument) == print
+            };
+            argument.shape == result.shape && is_equal
+        };
+        tensors(Role::Input).any(is_same)
     };
     let mut results = tensors(Role::Output).peekable();
     tensors(Role::Input).chain(tensors(Role::Output)).any(|tensor| tensor.recompute)

@@ -74,6 +74,22 @@ const PICKS: [&str; 11] =
 /// Of a range of values one comes out.
 const ROUNDS: [&str; 7] = ["round", "floor", "ceil", "trunc", "sign", "sgn", "nan_to_num"];
 
+/// Python's augmented assignments.
+const AUGMENTED: [&str; 12] = [
+    "__iadd__",
+    "__iand__",
+    "__ifloordiv__",
+    "__ilshift__",
+    "__imod__",
+    "__imul__",
+    "__ior__",
+    "__ipow__",
+    "__irshift__",
+    "__isub__",
+    "__itruediv__",
+    "__ixor__",
+];
+
 /// The same elements at the same places, in another dtype, on another device, or not at all another.
 const KEEPS_PLACES: [&str; 15] = [
     "alias",
@@ -187,7 +203,7 @@ impl Operation {
             is_steep: matches!(step, "addcdiv" | "fused_adam" | "fused_adamw" | "fused_adagrad"),
             is_ranking,
             is_draw: is_draw && !is_backward,
-            is_in_place: last.ends_with('_') && !last.ends_with("__"),
+            is_in_place: last.ends_with('_') && !last.ends_with("__") || AUGMENTED.contains(&last),
             is_loop: matches!(name, "lstm" | "gru" | "rnn_tanh" | "rnn_relu"),
             is_foreach: name.starts_with("foreach_"),
             is_cover,
