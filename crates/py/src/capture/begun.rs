@@ -16,6 +16,8 @@ use super::state::StepId;
 pub(super) enum Kind {
     /// `{base}.{n}.forward`, in the order of their beginnings.
     Api,
+    /// The same, of a function of the program's own.
+    Program,
     /// `{base}.forward.{n}`, in the order of their ends: a module follows what runs within it.
     Module,
 }
@@ -68,6 +70,11 @@ impl Begun {
         }
     }
 
+    /// Whether code of the program runs in it, which may come to any tensor.
+    pub(super) fn is_opaque(&self) -> bool {
+        self.kind != Kind::Api
+    }
+
     /// Whether it counts as recorded.
     pub(super) fn is_recorded(&self) -> bool {
         self.id.is_some()
@@ -103,6 +110,8 @@ pub(super) struct Edge {
     /// Its position among what the node made.
     pub(super) number: usize,
     pub(super) requires_grad: bool,
+    /// For a view that must not be asked for its node: how often it was changed before the call.
+    pub(super) unasked: Option<u64>,
 }
 
 /// The address of a tensor, and how often it has been changed; nothing where torch does not count that.
@@ -114,20 +123,26 @@ pub(super) fn version(tensor: &Bound<'_, PyAny>) -> Option<(usize, u64)> {
 impl Edge {
     /// The place of a tensor in the autograd graph.
     pub(super) fn of(py: Python<'_>, met: Met) -> PyResult<Edge> {
-        let Met { tensor, requires_grad, .. } = met;
-        let node = match requires_grad {
-            true => Some(tensor.getattr(py, intern!(py, "grad_fn"))?).filter(|node| !node.is_none(py)),
-            false => None,
-        };
-        let number = match &node {
-            Some(_) => tensor.getattr(py, intern!(py, "output_nr"))?.extract(py)?,
-            None => 0,
-        };
-        Ok(Edge { tensor, node, number, requires_grad })
+        let mut edge = Edge::without_place(met);
+        if edge.requires_grad {
+            edge.ask(py)?;
+        }
+        Ok(edge)
     }
 
-    /// A tensor whose place is of no interest.
+    /// Looks up the place.
+    pub(super) fn ask(&mut self, py: Python<'_>) -> PyResult<()> {
+        let node = self.tensor.getattr(py, intern!(py, "grad_fn"))?;
+        if !node.is_none(py) {
+            self.node = Some(node);
+            self.number = self.tensor.getattr(py, intern!(py, "output_nr"))?.extract(py)?;
+        }
+        self.unasked = None;
+        Ok(())
+    }
+
+    /// A tensor whose place is not asked for.
     pub(super) fn without_place(met: Met) -> Edge {
-        Edge { tensor: met.tensor, node: None, number: 0, requires_grad: met.requires_grad }
+        Edge { tensor: met.tensor, node: None, number: 0, requires_grad: met.requires_grad, unasked: None }
     }
 }

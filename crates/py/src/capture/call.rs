@@ -35,7 +35,7 @@ impl Recorder {
             (state.number(base), state.id)
         });
         let name: Arc<str> = match kind {
-            Kind::Api => format!("{base}.{number}.forward").into(),
+            Kind::Api | Kind::Program => format!("{base}.{number}.forward").into(),
             Kind::Module => format!("{base}.forward.{number}").into(),
         };
         let mut begun = Begun::new(name, kind, step);
@@ -48,6 +48,7 @@ impl Recorder {
         // With what is not selected goes its backward call, which is counted as it comes. With the others it is not.
         let is_watched = self.plan.watches_gradients() && why_not.is_none_or(|why| why == NOT_SELECTED);
         if is_watched && self.torch.grad_enabled(py)? {
+            self.threads.meet();
             begun.sequence = Some(self.torch.next_sequence(py)?);
         }
         if let Some(why) = why_not {
@@ -77,7 +78,12 @@ impl Recorder {
             return Ok(Some(Arc::clone(&level.name)));
         }
         if is_recompute && let Some(node) = self.torch.running_node(py)? {
-            let module = self.modules.with_node(sequence_of(&node)?);
+            let has_threads = self.threads.are_several();
+            let module = self.modules.with_node(sequence_of(&node)?, has_threads);
+            if module.is_none() && has_threads {
+                let note = "calls were repeated for backward calls of several threads: the modules of some cannot be told";
+                self.locked(|state| state.ledger.note_once(note));
+            }
             return Ok(module.and_then(|name| backward_name(&name)).map(Arc::from));
         }
         Ok(stack.and_then(|stack| stack.parent.as_deref()).map(Arc::from))
@@ -141,7 +147,7 @@ impl Recorder {
             begun.versions = met.iter().filter_map(|met| version(met.tensor.bind(py))).collect();
         }
         if begun.sequence.is_some() {
-            begun.inputs = met.into_iter().map(|met| Edge::of(py, met)).collect::<PyResult<_>>()?;
+            begun.inputs = self.places(py, begun, met)?;
         }
         if !is_recorded {
             self.in_step(begun.step, |state| state.ledger.skip(NOT_SELECTED));
@@ -231,7 +237,7 @@ impl Recorder {
             self.modules.add_span(first..self.torch.next_sequence(py)?, &begun.name);
         }
         // What a module returns was made by a call within it, or is nobody's at this level.
-        if begun.kind == Kind::Api || !self.sees_apis() {
+        if begun.kind != Kind::Module || !self.sees_apis() {
             for met in outputs.iter().filter(|met| !hands_on(met.tensor.bind(py))) {
                 let source = format!("{}.output.{}", begun.name, met.path).into();
                 self.flow.note(&self.torch, begun.step, met.tensor.bind(py), source)?;

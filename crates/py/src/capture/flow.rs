@@ -28,6 +28,8 @@ struct Known {
     made: HashMap<usize, Made>,
     /// Tensors that share their elements with another, of which torch does not tell: `x.data`, `x.detach()`.
     aliases: HashMap<usize, Alias>,
+    /// Views that were changed, or whose base was, and that have had their nodes since.
+    up_to_date: HashMap<usize, UpToDate>,
     /// Parameters and buffers, for as long as the run is.
     origins: HashMap<usize, Made>,
     sweep_at: usize,
@@ -37,12 +39,19 @@ struct Known {
 pub(super) struct Forgotten {
     _made: HashMap<usize, Made>,
     _aliases: HashMap<usize, Alias>,
+    _up_to_date: HashMap<usize, UpToDate>,
 }
 
 /// A tensor, and whose elements it has; both held weakly.
 struct Alias {
     reference: Py<PyAny>,
     owner: Py<PyAny>,
+}
+
+/// A view, held weakly, and how often it had been changed when it had its node.
+struct UpToDate {
+    reference: Py<PyAny>,
+    changes: u64,
 }
 
 struct Made {
@@ -163,6 +172,33 @@ impl Flow {
         owner.bind(py).call0().ok().filter(|owner| !owner.is_none())
     }
 
+    /// Notes that a view has its node, after so many changes.
+    pub(super) fn note_up_to_date(
+        &self,
+        torch: &Torch,
+        view: &Bound<'_, PyAny>,
+        changes: u64,
+    ) -> PyResult<()> {
+        let noted = UpToDate { reference: torch.weak_reference(view)?, changes };
+        let py = view.py();
+        let _before = self.locked(|known| {
+            if known.up_to_date.len() >= SWEEP {
+                known.up_to_date.retain(|_, noted| is_alive(&noted.reference, py));
+            }
+            known.up_to_date.insert(view.as_ptr() as usize, noted)
+        });
+        Ok(())
+    }
+
+    /// Whether a view is known to have its node, after so many changes.
+    pub(super) fn is_up_to_date(&self, view: &Bound<'_, PyAny>, changes: u64) -> bool {
+        let found = self.locked(|known| {
+            let noted = known.up_to_date.get(&(view.as_ptr() as usize))?;
+            (noted.changes == changes).then(|| noted.reference.clone_ref(view.py()))
+        });
+        found.is_some_and(|reference| Torch::refers_to(&reference, view))
+    }
+
     /// The present step.
     pub(super) fn step(&self) -> StepId {
         self.locked(|known| known.step)
@@ -206,7 +242,11 @@ impl Flow {
     pub(super) fn turn(&self, step: StepId) -> Forgotten {
         self.locked(|known| {
             known.step = step;
-            Forgotten { _made: std::mem::take(&mut known.made), _aliases: std::mem::take(&mut known.aliases) }
+            Forgotten {
+                _made: std::mem::take(&mut known.made),
+                _aliases: std::mem::take(&mut known.aliases),
+                _up_to_date: std::mem::take(&mut known.up_to_date),
+            }
         })
     }
 
@@ -215,6 +255,7 @@ impl Flow {
         self.locked(|known| {
             known.made.clear();
             known.aliases.clear();
+            known.up_to_date.clear();
             known.origins.clear();
         });
     }

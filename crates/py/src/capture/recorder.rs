@@ -23,6 +23,7 @@ use super::modules::{self, Level, Modules, Name};
 use super::plan::Plan;
 use super::seen::{give_hint, see_call};
 use super::state::State;
+use super::threads::Threads;
 use super::torch_api::Torch;
 
 /// Records the calls of a run. As a torch function mode it sees every call of torch's Python functions.
@@ -34,6 +35,7 @@ pub(crate) struct Recorder {
     pub(super) stacks: Stacks,
     pub(super) modules: Modules,
     pub(super) functions: Functions,
+    pub(super) threads: Threads,
     state: Mutex<State>,
     /// Hooks in graphs that may still live.
     pub(super) hooks: Hooks,
@@ -68,6 +70,7 @@ impl Recorder {
             stacks: Stacks::default(),
             modules: Modules::default(),
             functions: Functions::default(),
+            threads: Threads::new(),
             hooks: Hooks::default(),
             started: Started::default(),
             told: Mutex::default(),
@@ -117,9 +120,11 @@ impl Recorder {
             return Ok(None);
         }
         let base: Arc<str> = format!("{prefix}.{name}").into();
+        // What a custom autograd function does in its forward is not put into the graph.
+        let kind = if prefix == "Autograd" { Kind::Api } else { Kind::Program };
         let begun = self.torch.plainly(py, || {
             let stack = self.stack(py)?;
-            self.begin_call(py, &base, Kind::Api, stack.as_deref(), Arguments { args, kwargs })
+            self.begin_call(py, &base, kind, stack.as_deref(), Arguments { args, kwargs })
         });
         let begun = self.guarded(py, Of::New(&base), begun)?;
         Ok(begun.map(|begun| OpenCall { begun: Mutex::new(Some(begun)) }))
