@@ -38,6 +38,8 @@ pub(super) struct Begun {
     pub(super) inputs: Vec<Edge>,
     /// The number the first node of the graph made by the call would have; nothing when gradients are off.
     pub(super) sequence: Option<u64>,
+    /// The tensor of another device that it copies without waiting for it, if it does.
+    pub(super) late_copy: Option<Py<PyAny>>,
     /// Its tensors by their addresses, and how often each had been changed; where no more than that can tell whether the
     /// call has changed them.
     pub(super) versions: Vec<(usize, u64)>,
@@ -59,6 +61,15 @@ impl Begun {
             push_text(parent, line);
         }
         line.extend_from_slice(b",\"data\":{");
+    }
+
+    /// The beginning of the line that tells that the call has returned.
+    pub(super) fn push_end(&self, line: &mut Vec<u8>) {
+        line.extend_from_slice(b"{\"end\":");
+        push_int(self.id.unwrap_or_default().into(), line);
+        if self.kind == Kind::Module {
+            line.extend_from_slice(b",\"last\":true");
+        }
     }
 
     /// Tells which tensors it was given, and has not changed.
@@ -97,6 +108,7 @@ impl Begun {
             is_recompute: false,
             inputs: Vec::new(),
             sequence: None,
+            late_copy: None,
             versions: Vec::new(),
         }
     }

@@ -10,7 +10,9 @@ use super::arguments::Arguments;
 use super::backward_names::backward_name;
 use super::begun::{Begun, Edge, Kind, version};
 use super::buffers::Buffer;
-use super::frames::Stack;
+use super::failures::{Of, caught};
+use super::flow::is_blank;
+use super::frames::{Stack, TOO_MANY};
 use super::graph::sequence_of;
 use super::items::{Met, Walk};
 use super::ledger::{IN_REPEATED, NOT_SELECTED, OVER_BYTES};
@@ -59,6 +61,7 @@ impl Recorder {
             }
             return Ok(begun);
         }
+        begun.late_copy = self.late_copy(base, arguments)?;
         self.push_inputs(py, &mut begun, stack, arguments)?;
         Ok(begun)
     }
@@ -129,6 +132,10 @@ impl Recorder {
         arguments: Arguments<'_, '_>,
     ) -> PyResult<()> {
         let stack = stack.filter(|_| self.plan.stacks);
+        if stack.is_some_and(|stack| !stack.is_kept) {
+            self.in_step(begun.step, |state| state.ledger.note_once(TOO_MANY));
+        }
+        let stack = stack.filter(|stack| stack.is_kept);
         let mut line = Buffer::new();
         let is_recorded = self.plan.wants_forward() && !self.plan.scopes_backward();
         let mut walk = Walk::new(self, begun.step, &begun.name, "input");
@@ -189,36 +196,16 @@ impl Recorder {
     ) -> PyResult<()> {
         let py = output.py();
         let mut line = Buffer::new();
-        line.extend_from_slice(b"{\"end\":");
-        push_int(begun.id.unwrap_or_default().into(), &mut line);
-        if begun.kind == Kind::Module {
-            line.extend_from_slice(b",\"last\":true");
-        }
+        begun.push_end(&mut line);
         line.extend_from_slice(b",\"data\":{");
-        let sections = line.len();
-        let mut walk = Walk::new(self, begun.step, &begun.name, "output");
-        walk.is_recompute = begun.is_recompute;
-        walk.describes = begun.id.is_some() && self.plan.wants_outputs();
-        line.extend_from_slice(b"\"output\":");
-        match output.cast::<PyTuple>() {
-            Ok(items) => walk.elements(items, &mut line)?,
-            Err(_) => walk.elements(&PyTuple::new(py, [output])?, &mut line)?,
-        }
-        let mut outputs = std::mem::take(&mut walk.met);
-        if !walk.describes {
-            line.truncate(sections);
-        }
-        if let Some(parameters) = parameters.filter(|_| begun.id.is_some() && self.plan.wants_inputs()) {
-            if line.len() > sections {
-                line.push(b',');
+        let pushed = caught(|| self.push_outputs(&begun, output, parameters, &mut line));
+        let outputs = match pushed {
+            Ok(outputs) => outputs,
+            Err(error) => {
+                self.end_without_results(&begun)?;
+                return Err(error);
             }
-            line.extend_from_slice(b"\"parameters\":");
-            walk.part = "parameters";
-            walk.has_sources = true;
-            walk.describes = true;
-            walk.values(parameters, &mut line)?;
-        }
-        drop(walk);
+        };
         if begun.id.is_some() {
             line.extend_from_slice(b"}}\n");
             match self.append(begun.step, |state| state.append(&[&line]))? {
@@ -231,6 +218,72 @@ impl Recorder {
             }
         }
         self.leave_scope(&begun);
+        let name = Arc::clone(&begun.name);
+        let followed = caught(|| self.follow(recorder, begun, outputs, changed, hands_on));
+        // The call itself is recorded, whatever becomes of its gradients.
+        self.guarded(py, Of::Beside(&name), followed).map(|_| ())
+    }
+
+    /// Appends the results of a call to the line that ends it, and the parameters of a module; tells the tensors among the
+    /// results.
+    fn push_outputs(
+        &self,
+        begun: &Begun,
+        output: &Bound<'_, PyAny>,
+        parameters: Option<&Bound<'_, PyDict>>,
+        line: &mut Vec<u8>,
+    ) -> PyResult<Vec<Met>> {
+        if let Some(source) = &begun.late_copy {
+            self.wait_for(source.bind(output.py()))?;
+        }
+        let sections = line.len();
+        let mut walk = Walk::new(self, begun.step, &begun.name, "output");
+        walk.is_recompute = begun.is_recompute;
+        walk.describes = begun.id.is_some() && self.plan.wants_outputs();
+        line.extend_from_slice(b"\"output\":");
+        match output.cast::<PyTuple>() {
+            Ok(items) => walk.elements(items, line)?,
+            Err(_) => walk.elements(&PyTuple::new(output.py(), [output])?, line)?,
+        }
+        let outputs = std::mem::take(&mut walk.met);
+        if !walk.describes {
+            line.truncate(sections);
+        }
+        if let Some(parameters) = parameters.filter(|_| begun.id.is_some() && self.plan.wants_inputs()) {
+            if line.len() > sections {
+                line.push(b',');
+            }
+            line.extend_from_slice(b"\"parameters\":");
+            walk.part = "parameters";
+            walk.has_sources = true;
+            walk.describes = true;
+            walk.values(parameters, line)?;
+        }
+        Ok(outputs)
+    }
+
+    /// Writes that a call has returned whose results could not be recorded: it is not running any more.
+    fn end_without_results(&self, begun: &Begun) -> PyResult<()> {
+        self.leave_scope(begun);
+        if begun.id.is_none() {
+            return Ok(());
+        }
+        let mut line = Buffer::new();
+        begun.push_end(&mut line);
+        line.extend_from_slice(b"}\n");
+        self.append(begun.step, |state| state.append(&[&line])).map(|_| ())
+    }
+
+    /// Notes what a call has made, and places the hooks for its backward call.
+    fn follow(
+        &self,
+        recorder: &Bound<'_, Recorder>,
+        begun: Begun,
+        mut outputs: Vec<Met>,
+        changed: Option<&Bound<'_, PyAny>>,
+        hands_on: &dyn Fn(&Bound<'_, PyAny>) -> bool,
+    ) -> PyResult<()> {
+        let py = recorder.py();
         if begun.kind == Kind::Module
             && let Some(first) = begun.sequence
         {
@@ -238,9 +291,13 @@ impl Recorder {
         }
         // What a module returns was made by a call within it, or is nobody's at this level.
         if begun.kind != Kind::Module || !self.sees_apis() {
+            let is_blank = is_blank(&begun.name);
             for met in outputs.iter().filter(|met| !hands_on(met.tensor.bind(py))) {
-                let source = format!("{}.output.{}", begun.name, met.path).into();
-                self.flow.note(&self.torch, begun.step, met.tensor.bind(py), source)?;
+                let source: Arc<str> = format!("{}.output.{}", begun.name, met.path).into();
+                self.flow.note(&self.torch, begun.step, met.tensor.bind(py), Arc::clone(&source))?;
+                if is_blank {
+                    self.flow.note_blank(met.tensor.bind(py), source);
+                }
             }
         }
         // What a call changed and did not return has its gradient, too.
@@ -267,6 +324,7 @@ impl Recorder {
     /// Notes that a call raised an error of a kind, with the parameters of a module.
     pub(super) fn raised_call(
         &self,
+        py: Python<'_>,
         begun: &Begun,
         kind: &str,
         parameters: Option<&Bound<'_, PyDict>>,
@@ -275,13 +333,10 @@ impl Recorder {
         let Some(id) = begun.id else { return Ok(()) };
         let mut line = Buffer::new();
         if let Some(parameters) = parameters.filter(|_| self.plan.wants_inputs()) {
-            line.extend_from_slice(b"{\"more\":");
-            push_int(id.into(), &mut line);
-            line.extend_from_slice(b",\"data\":{\"parameters\":");
-            let mut walk = Walk::new(self, begun.step, &begun.name, "parameters");
-            walk.is_recompute = begun.is_recompute;
-            walk.values(parameters, &mut line)?;
-            line.extend_from_slice(b"}}\n");
+            let pushed = self.push_more(begun, id, parameters, &mut line);
+            if self.guarded(py, Of::Beside(&begun.name), pushed)?.is_none() {
+                line.clear();
+            }
         }
         line.extend_from_slice(b"{\"raised\":");
         push_int(id.into(), &mut line);
@@ -297,6 +352,24 @@ impl Recorder {
             }
             Written::StepOver => self.note_overtaken(begun),
         }
+        Ok(())
+    }
+
+    /// Appends a line with the parameters of a module that has begun.
+    fn push_more(
+        &self,
+        begun: &Begun,
+        id: u64,
+        parameters: &Bound<'_, PyDict>,
+        line: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        line.extend_from_slice(b"{\"more\":");
+        push_int(id.into(), line);
+        line.extend_from_slice(b",\"data\":{\"parameters\":");
+        let mut walk = Walk::new(self, begun.step, &begun.name, "parameters");
+        walk.is_recompute = begun.is_recompute;
+        walk.values(parameters, line)?;
+        line.extend_from_slice(b"}}\n");
         Ok(())
     }
 

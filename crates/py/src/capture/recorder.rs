@@ -13,7 +13,7 @@ use ulpscope_dump::writer::Process;
 use super::arguments::Arguments;
 use super::arriving::Started;
 use super::begun::{Begun, Kind};
-use super::failures::Of;
+use super::failures::{Of, caught};
 use super::flow::Flow;
 use super::frames::{Stack, Stacks};
 use super::functions::Functions;
@@ -150,7 +150,7 @@ impl Recorder {
         if !self.is_collecting() {
             return Ok(());
         }
-        let raised = self.raised_call(&begun, kind, None);
+        let raised = caught(|| self.raised_call(py, &begun, kind, None));
         self.guarded(py, begun.of().borrowed(), raised).map(|_| ())
     }
 
@@ -162,8 +162,10 @@ impl Recorder {
         if !self.is_collecting() {
             return Ok(());
         }
-        let raised =
-            self.torch.plainly(py, || self.raised_call(&begun, kind, Some(&own_parameters(module)?)));
+        let raised = self.torch.plainly(py, || {
+            let parameters = self.guarded(py, Of::Beside(&begun.name), own_parameters(module))?;
+            self.raised_call(py, &begun, kind, parameters.as_ref())
+        });
         self.guarded(py, begun.of().borrowed(), raised).map(|_| ())
     }
 
@@ -248,8 +250,8 @@ impl Recorder {
         let of = begun.of();
         let unchanged = begun.unchanged();
         let ended = recorder.torch.plainly(py, || {
-            let parameters = own_parameters(module)?;
-            recorder.end_call(slf, begun, output, Some(&parameters), None, &unchanged)
+            let parameters = recorder.guarded(py, Of::Beside(&begun.name), own_parameters(module))?;
+            recorder.end_call(slf, begun, output, parameters.as_ref(), None, &unchanged)
         });
         recorder.guarded(py, of.borrowed(), ended).map(|_| ())
     }

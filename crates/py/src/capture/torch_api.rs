@@ -4,6 +4,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
+use super::failures::caught;
 use super::gradients::PassOver;
 
 /// Functions and classes of torch, and the front's answers about what is new to us.
@@ -61,11 +62,11 @@ impl Torch {
         })
     }
 
-    /// Runs `body` while torch's functions go to no mode and no subclass.
+    /// Runs `body`, which is ours, while torch's functions go to no mode and no subclass.
     pub(super) fn plainly<T>(&self, py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
         let guard = self.without_modes.bind(py).call0()?;
         guard.call_method0(intern!(py, "__enter__"))?;
-        let result = body();
+        let result = caught(body);
         let none = py.None();
         guard.call_method1(intern!(py, "__exit__"), (&none, &none, &none))?;
         result
