@@ -145,3 +145,14 @@ def test_a_function_that_takes_one_view_has_its_gradient(tmp_path: Path) -> None
     captured = Captured(tmp_path)
     assert captured.calls["Torch.cos.0.backward"]["output"][0] is not None
     assert not captured.ledger["notes"]
+
+
+def test_a_view_beside_one_that_was_changed_has_its_gradient(tmp_path: Path) -> None:
+    with ulpscope.capture(tmp_path):
+        base = torch.ones(2, 4, requires_grad=True) * 1
+        first, second = base[:, :2], base[:, 2:]
+        first.mul_(3)
+        (first + second).sum().backward()
+    captured = Captured(tmp_path)
+    assert all(captured.calls["Tensor.__add__.0.backward"]["output"])
+    assert not captured.ledger["notes"]

@@ -130,7 +130,11 @@ impl Flow {
         if self.has_blanks.load(Ordering::Relaxed)
             && let Some(address) = memory_of(tensor)
         {
-            self.locked(|known| known.blanks.remove(&address));
+            let is_last = self.locked(|known| {
+                known.blanks.remove(&address);
+                known.blanks.is_empty()
+            });
+            self.has_blanks.store(!is_last, Ordering::Relaxed);
         }
         let (is_much, _before) = self.locked(|known| {
             if known.step != step {

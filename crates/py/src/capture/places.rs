@@ -19,18 +19,21 @@ impl Recorder {
     /// The places of tensors that a call is given.
     pub(super) fn places(&self, py: Python<'_>, begun: &Begun, met: Vec<Met>) -> PyResult<Vec<Edge>> {
         let mut stale = Vec::new();
+        // What leads to a base through these is older than the call.
+        let mut has_node = Vec::new();
         for (argument, met) in met.iter().enumerate().filter(|(_, met)| met.requires_grad) {
             let tensor = met.tensor.bind(py);
-            if let Some(changes) = changes(tensor)?
-                && !self.flow.is_up_to_date(tensor, changes)
-            {
-                stale.push((argument, changes));
+            match changes(tensor)? {
+                Some(changes) if self.flow.is_up_to_date(tensor, changes) => has_node.push(argument),
+                Some(changes) => stale.push((argument, changes)),
+                None => {}
             }
         }
         let mut left = Vec::new();
         for &(argument, changes) in &stale {
             let tensor = met[argument].tensor.bind(py);
-            if begun.is_opaque() || has_relative(tensor, met.iter().map(|met| met.tensor.bind(py)))? {
+            let others = met.iter().enumerate().filter(|(other, _)| !has_node.contains(other));
+            if begun.is_opaque() || has_relative(tensor, others.map(|(_, met)| met.tensor.bind(py)))? {
                 left.push((argument, changes));
             } else {
                 self.flow.note_up_to_date(&self.torch, tensor, changes)?;
