@@ -131,3 +131,31 @@ def test_a_run_on_the_gpu_pairs_with_one_on_the_cpu(tmp_path):
     assert len(same) >= 0.95 * len(cpu)
     result = ulpscope.compare(tmp_path / "gpu", tmp_path / "cpu")
     assert result.first_divergence is None
+
+
+def keep_busy(x):
+    """Has the device work for a while: what is asked of it next waits."""
+    for _ in range(50):
+        x = x @ x / 64
+    return x
+
+
+@pytest.mark.parametrize("level", ["L1", "L2"])
+def test_copies_that_are_not_waited_for_are_read_when_they_are_there(tmp_path, level):
+    def copied():
+        x = keep_busy(torch.ones(4096, 4096, device="cuda") / 64)
+        made = (x[:64] * 0 + 7).to("cpu", non_blocking=True)
+        buffer = torch.zeros(64, 4096, pin_memory=True)
+        x = keep_busy(x)
+        buffer.copy_(x[:64] * 0 + 9, non_blocking=True)
+        return made, buffer
+
+    copied()
+    with ulpscope.capture(tmp_path, level=level):
+        copied()
+    torch.cuda.synchronize()
+    names = {"L1": ("Tensor.to.0.forward", "Tensor.copy_.0.forward")}
+    first, second = names.get(level, ("Aten._to_copy.0.forward", "Aten.copy_.0.forward"))
+    found = calls(tmp_path)
+    assert [found[first]["output"][0][name] for name in ("Max", "Min")] == [7, 7]
+    assert [found[second]["output"][0][name] for name in ("Max", "Min")] == [9, 9]

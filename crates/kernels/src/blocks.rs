@@ -4,6 +4,7 @@
 //! (a NaN, a new maximum) can look again for free. A span is what one thread takes at a time. Both sizes are
 //! constants: the order in which sums are merged follows from the element's index alone.
 
+use std::error::Error;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -78,10 +79,22 @@ pub(crate) fn over_spans<'a, P: Send>(
     merged.expect("at least one span")
 }
 
-/// Whether the thread pool can be used: a child made by `fork` has the pool of its parent, but none of its threads,
-/// and would wait for them for ever.
+/// Whether there is a thread pool that can be used. A child made by `fork` has the pool of its parent, but none of its
+/// threads, and would wait for them for ever. And where no threads are to be had, rayon panics when its pool is first
+/// used: so it is built here, once.
 fn pool_has_threads() -> bool {
-    static POOL_PROCESS: OnceLock<u32> = OnceLock::new();
+    static POOL_PROCESS: OnceLock<Option<u32>> = OnceLock::new();
     let this = std::process::id();
-    *POOL_PROCESS.get_or_init(|| this) == this
+    // A thread of a pool uses its own.
+    let is_built = || rayon::current_thread_index().is_some() || build_pool();
+    *POOL_PROCESS.get_or_init(|| is_built().then_some(this)) == Some(this)
+}
+
+/// Builds the process's pool, unless there is one; tells whether there is.
+fn build_pool() -> bool {
+    match rayon::ThreadPoolBuilder::new().build_global() {
+        Ok(()) => true,
+        // Threads that could not be started have a cause; a pool that was there before has none.
+        Err(error) => error.source().is_none(),
+    }
 }

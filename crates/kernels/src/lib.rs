@@ -22,4 +22,4 @@ pub use compare::{
 };
 pub use digest::{Digest, DigestKind, digest};
 pub use level::Level;
-pub use stats::{Stats, stats, stats_at};
+pub use stats::{Stats, read_once, stats, stats_at};

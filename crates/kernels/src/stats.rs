@@ -36,6 +36,19 @@ pub struct Stats {
     pub finite_min: Option<Scalar>,
 }
 
+/// Elements from which on those that are repeated (`expand`) are taken once, and counted as often as they are there. A tensor
+/// of a few bytes may stand for more elements than can be read in a day; smaller ones have the very bits of a copy.
+const MANY: usize = 1 << 24;
+
+/// Of a tensor that repeats elements, and is so large that each is read once: those, and how often all of them are there.
+pub fn read_once<'a>(view: &View<'a>) -> Option<(View<'a>, usize)> {
+    if view.len() <= MANY {
+        return None;
+    }
+    let (once, repeats) = view.without_repeats();
+    (repeats > 1).then_some((once, repeats))
+}
+
 /// Statistics of a tensor, with the best instruction set of this machine.
 pub fn stats(view: &View<'_>, threads: Threads) -> Stats {
     stats_at(Level::best(), view, threads)
@@ -44,7 +57,9 @@ pub fn stats(view: &View<'_>, threads: Threads) -> Stats {
 /// Statistics of a tensor with a given instruction set; for showing that it does not matter which.
 pub fn stats_at(level: Level, view: &View<'_>, threads: Threads) -> Stats {
     let _env = DefaultFloatEnv::enter();
-    let pass = Pass { level, view, threads };
+    let once = read_once(view);
+    let (view, repeats) = once.as_ref().map_or((view, 1), |(once, repeats)| (once, *repeats));
+    let pass = Pass { level, view, repeats, threads };
     match view.dtype() {
         DType::F64 => pass.run(lanes::F64),
         DType::F32 => pass.run(lanes::F32),
@@ -73,6 +88,8 @@ pub fn stats_at(level: Level, view: &View<'_>, threads: Threads) -> Stats {
 struct Pass<'a, 'v> {
     level: Level,
     view: &'a View<'v>,
+    /// How often all elements of the view are there.
+    repeats: usize,
     threads: Threads,
 }
 
@@ -122,7 +139,7 @@ impl Pass<'_, '_> {
             },
             Partial::merge,
         );
-        total.finish(view.dtype(), view.len() as u64)
+        total.repeated(self.repeats).finish(view.dtype(), (view.len() * self.repeats) as u64)
     }
 }
 
@@ -243,6 +260,26 @@ impl<V: Lane> Partial<V> {
                 zeros: self.odd.zeros + next.odd.zeros,
                 subnormals: self.odd.subnormals + next.odd.subnormals,
             },
+        }
+    }
+
+    /// Of the same elements so many times.
+    fn repeated(self, times: usize) -> Partial<V> {
+        if times == 1 {
+            return self;
+        }
+        let many = |count: u64| count * times as u64;
+        Partial {
+            sum: self.sum * times as f64,
+            squares: self.squares * times as f64,
+            odd: Odd {
+                nan: many(self.odd.nan),
+                pos_inf: many(self.odd.pos_inf),
+                neg_inf: many(self.odd.neg_inf),
+                zeros: many(self.odd.zeros),
+                subnormals: many(self.odd.subnormals),
+            },
+            ..self
         }
     }
 

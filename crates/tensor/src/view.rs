@@ -161,6 +161,19 @@ impl<'a> View<'a> {
         Some(&self.bytes[self.origin..self.origin + self.packed_size()])
     }
 
+    /// Each element once along the dimensions that repeat it (those with stride zero), and how often all of them are there.
+    pub fn without_repeats(&self) -> (View<'a>, usize) {
+        let mut view = self.clone();
+        for (dim, _) in
+            view.shape.iter_mut().zip(&self.strides).filter(|(dim, stride)| **dim > 1 && **stride == 0)
+        {
+            view.count /= *dim;
+            *dim = 1;
+        }
+        let repeats = self.count.checked_div(view.count).unwrap_or(1);
+        (view, repeats)
+    }
+
     /// The same elements with the dimensions in reverse order; a column-major view becomes a packed one.
     pub fn transposed(&self) -> View<'a> {
         let mut view = self.clone();

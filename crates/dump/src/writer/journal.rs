@@ -5,6 +5,7 @@
 //! file, whose blocks the file system has promised beforehand. (Without that promise a full disk would show as a fatal
 //! signal; where there is none to be had, lines are written one by one.) Behind the last line lie zeros until the journal is trimmed.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -105,13 +106,21 @@ impl Journal {
         self.file.set_len(self.written)
     }
 
-    /// Moves the folder of the rank, with all that is in it, to where an earlier run may have left another.
+    /// Moves the folder of the rank, with all that is in it, to where an earlier run may have left another: that goes, and
+    /// whatever else is there stays.
     pub fn move_to(&mut self, folder: &Path) -> io::Result<()> {
         if folder.exists() {
+            // What is moved in afterwards is looked up before anything is deleted.
+            let own = names_in(&self.folder)?;
             clear(folder)?;
-            fs::remove_dir(folder)?;
+            for name in own {
+                fs::rename(self.folder.join(&name), folder.join(&name))?;
+            }
+            // Whoever has put something there meanwhile keeps it.
+            let _: io::Result<()> = fs::remove_dir(&self.folder);
+        } else {
+            fs::rename(&self.folder, folder)?;
         }
-        fs::rename(&self.folder, folder)?;
         folder.clone_into(&mut self.folder);
         Ok(())
     }
@@ -170,6 +179,11 @@ fn map(file: &File, start: u64) -> Option<Window> {
 #[cfg(not(target_os = "linux"))]
 fn map(_file: &File, _start: u64) -> Option<Window> {
     None
+}
+
+/// What is in a folder.
+fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect()
 }
 
 /// Removes what an earlier run left in the folder of a rank.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use ulpscope_formats::file::{Format, encode};
 use ulpscope_formats::{Error, Fault, Tensor, Value};
-use ulpscope_kernels::{Digest, DigestKind, digest};
+use ulpscope_kernels::{Digest, DigestKind, digest, read_once};
 use ulpscope_tensor::{DType, View};
 
 use super::folder::Folder;
@@ -64,6 +64,8 @@ pub struct Fingerprint {
     digest: Digest,
     dtype: DType,
     shape: Vec<usize>,
+    /// The shape of what the digest is of, if each of its elements is there many times.
+    once: Option<Vec<usize>>,
 }
 
 impl TensorFiles {
@@ -171,10 +173,13 @@ fn write(
 }
 
 impl Fingerprint {
-    /// That of a tensor.
+    /// That of a tensor. Elements that it repeats in large numbers are read once: such a tensor has no file in common with
+    /// a copy of itself.
     pub fn of(view: &View<'_>) -> Fingerprint {
-        let digest = digest(view, DigestKind::Xxh3);
-        Fingerprint { digest, dtype: view.dtype(), shape: view.shape().to_vec() }
+        let once = read_once(view).map(|(once, _)| once);
+        let digest = digest(once.as_ref().unwrap_or(view), DigestKind::Xxh3);
+        let once = once.map(|once| once.shape().to_vec());
+        Fingerprint { digest, dtype: view.dtype(), shape: view.shape().to_vec(), once }
     }
 }
 

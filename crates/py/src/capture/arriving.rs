@@ -24,6 +24,10 @@ pub(super) struct Arriving {
     pub(super) arguments: Vec<Contribution>,
     /// For each hook, whether it has seen its node in this pass.
     pub(super) fired: Vec<bool>,
+    /// Whether this pass counts as seen.
+    is_met: bool,
+    /// Hooks that are at work: while one measures a large gradient, another thread may come to the next.
+    at_work: usize,
     /// Passes before this one: a graph that is kept can be walked again.
     passes: u64,
     /// Why it is only counted, if it is.
@@ -95,6 +99,8 @@ impl Arriving {
             results: std::iter::repeat_with(Arrival::default).take(results).collect(),
             arguments,
             fired: vec![false; hooks],
+            is_met: false,
+            at_work: 0,
             passes: 0,
             left_out: begun.left_out,
         }
@@ -142,17 +148,38 @@ impl Arriving {
         }
     }
 
-    /// Meets the pass that the next hook belongs to. What has come of one in a step that is over is lost.
+    /// Meets the pass that the next hook belongs to, and lets it work. What has come of one in a step that is over is lost.
     pub(super) fn meet(&mut self, recorder: &Recorder) {
-        if self.has_begun() && self.step != recorder.locked(|state| state.id) {
+        if self.is_met && self.step != recorder.locked(|state| state.id) {
             self.take();
         }
-        if !self.has_begun() {
+        if !self.is_met {
             self.step = recorder.locked(|state| {
                 state.ledger.meet();
                 state.id
             });
+            self.is_met = true;
         }
+        self.at_work += 1;
+    }
+
+    /// Says that a hook has done its work. Tells whether it is the first of its pass, and hands out the call if it is the
+    /// last.
+    pub(super) fn served(&mut self, hook: usize) -> (bool, Option<Finished>) {
+        self.at_work = self.at_work.saturating_sub(1);
+        let is_first = self.is_met && !self.fired.contains(&true);
+        // Whoever took the pass meanwhile has counted it.
+        self.fired[hook] = self.is_met;
+        let is_last = self.fired.iter().all(|fired| *fired);
+        (is_first, is_last.then(|| self.take()))
+    }
+
+    /// Says that a hook has failed. Tells whether the call has failed with it: nothing else of this pass has arrived.
+    pub(super) fn failed(&mut self) -> bool {
+        self.at_work = self.at_work.saturating_sub(1);
+        let is_nothing = self.at_work == 0 && !self.fired.contains(&true);
+        self.is_met &= !is_nothing;
+        is_nothing
     }
 
     /// Where what arrives is recorded.
@@ -162,7 +189,7 @@ impl Arriving {
 
     /// Whether a part of this pass has arrived.
     pub(super) fn has_begun(&self) -> bool {
-        self.fired.contains(&true)
+        self.is_met || self.fired.contains(&true)
     }
 
     /// Hands out what has arrived and makes room for another pass.
@@ -170,6 +197,7 @@ impl Arriving {
         let name = self.name();
         self.passes += 1;
         self.fired.fill(false);
+        self.is_met = false;
         Finished {
             step: self.step,
             name,
@@ -187,27 +215,54 @@ impl Arriving {
     }
 }
 
-/// Backward calls kept before those that are complete are looked for.
-const MAX_STARTED: usize = 1 << 12;
+/// Backward calls kept of a pass before those that are complete are looked for.
+const SWEEP: usize = 1 << 12;
 
-/// Backward calls of which a part has arrived.
+/// Backward calls of which a part has arrived, by the pass over the graph that it came with.
 #[derive(Default)]
 pub(super) struct Started {
-    calls: Mutex<Vec<Arc<Mutex<Arriving>>>>,
+    passes: Mutex<Vec<Pass>>,
+}
+
+/// One pass over a graph: there are as many at a time as run within each other, or on threads of their own.
+struct Pass {
+    /// Torch's number for it.
+    task: i64,
+    calls: Vec<Arc<Mutex<Arriving>>>,
+    sweep_at: usize,
 }
 
 impl Started {
-    pub(super) fn keep(&self, call: Arc<Mutex<Arriving>>) {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        calls.push(call);
-        if calls.len() > MAX_STARTED {
-            // The one that is being kept is not locked here: its hook has let go of it.
-            calls.retain(|call| lock(call).has_begun());
+    /// Keeps a call until its pass is over; tells whether it is the first of that.
+    pub(super) fn keep(&self, task: i64, call: Arc<Mutex<Arriving>>) -> bool {
+        let mut passes = self.lock();
+        let Some(pass) = passes.iter_mut().rfind(|pass| pass.task == task) else {
+            passes.push(Pass { task, calls: vec![call], sweep_at: SWEEP });
+            return true;
+        };
+        pass.calls.push(call);
+        if pass.calls.len() > pass.sweep_at {
+            // None of them is locked by this thread: its hook has let go of the one that is being kept.
+            pass.calls.retain(|call| lock(call).has_begun());
+            pass.sweep_at = SWEEP.max(2 * pass.calls.len());
         }
+        false
     }
 
-    pub(super) fn take(&self) -> Vec<Arc<Mutex<Arriving>>> {
-        std::mem::take(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Hands out the calls of a pass.
+    pub(super) fn take(&self, task: i64) -> Vec<Arc<Mutex<Arriving>>> {
+        let mut passes = self.lock();
+        let found = passes.iter().rposition(|pass| pass.task == task);
+        found.map(|position| passes.remove(position).calls).unwrap_or_default()
+    }
+
+    /// Hands out the calls of all passes.
+    pub(super) fn take_all(&self) -> Vec<Arc<Mutex<Arriving>>> {
+        std::mem::take(&mut *self.lock()).into_iter().flat_map(|pass| pass.calls).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Pass>> {
+        self.passes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -16,6 +16,8 @@ use super::state::StepId;
 pub(super) enum Kind {
     /// `{base}.{n}.forward`, in the order of their beginnings.
     Api,
+    /// The same, of a function of the program's own.
+    Program,
     /// `{base}.forward.{n}`, in the order of their ends: a module follows what runs within it.
     Module,
 }
@@ -36,6 +38,8 @@ pub(super) struct Begun {
     pub(super) inputs: Vec<Edge>,
     /// The number the first node of the graph made by the call would have; nothing when gradients are off.
     pub(super) sequence: Option<u64>,
+    /// The tensor of another device that it copies without waiting for it, if it does.
+    pub(super) late_copy: Option<Py<PyAny>>,
     /// Its tensors by their addresses, and how often each had been changed; where no more than that can tell whether the
     /// call has changed them.
     pub(super) versions: Vec<(usize, u64)>,
@@ -59,6 +63,15 @@ impl Begun {
         line.extend_from_slice(b",\"data\":{");
     }
 
+    /// The beginning of the line that tells that the call has returned.
+    pub(super) fn push_end(&self, line: &mut Vec<u8>) {
+        line.extend_from_slice(b"{\"end\":");
+        push_int(self.id.unwrap_or_default().into(), line);
+        if self.kind == Kind::Module {
+            line.extend_from_slice(b",\"last\":true");
+        }
+    }
+
     /// Tells which tensors it was given, and has not changed.
     pub(super) fn unchanged(&mut self) -> impl Fn(&Bound<'_, PyAny>) -> bool + use<> {
         let versions = std::mem::take(&mut self.versions);
@@ -66,6 +79,11 @@ impl Begun {
             let is_given = versions.iter().any(|(address, _)| *address == tensor.as_ptr() as usize);
             is_given && version(tensor).is_some_and(|version| versions.contains(&version))
         }
+    }
+
+    /// Whether code of the program runs in it, which may come to any tensor.
+    pub(super) fn is_opaque(&self) -> bool {
+        self.kind != Kind::Api
     }
 
     /// Whether it counts as recorded.
@@ -90,6 +108,7 @@ impl Begun {
             is_recompute: false,
             inputs: Vec::new(),
             sequence: None,
+            late_copy: None,
             versions: Vec::new(),
         }
     }
@@ -103,6 +122,8 @@ pub(super) struct Edge {
     /// Its position among what the node made.
     pub(super) number: usize,
     pub(super) requires_grad: bool,
+    /// For a view that must not be asked for its node: how often it was changed before the call.
+    pub(super) unasked: Option<u64>,
 }
 
 /// The address of a tensor, and how often it has been changed; nothing where torch does not count that.
@@ -114,20 +135,26 @@ pub(super) fn version(tensor: &Bound<'_, PyAny>) -> Option<(usize, u64)> {
 impl Edge {
     /// The place of a tensor in the autograd graph.
     pub(super) fn of(py: Python<'_>, met: Met) -> PyResult<Edge> {
-        let Met { tensor, requires_grad, .. } = met;
-        let node = match requires_grad {
-            true => Some(tensor.getattr(py, intern!(py, "grad_fn"))?).filter(|node| !node.is_none(py)),
-            false => None,
-        };
-        let number = match &node {
-            Some(_) => tensor.getattr(py, intern!(py, "output_nr"))?.extract(py)?,
-            None => 0,
-        };
-        Ok(Edge { tensor, node, number, requires_grad })
+        let mut edge = Edge::without_place(met);
+        if edge.requires_grad {
+            edge.ask(py)?;
+        }
+        Ok(edge)
     }
 
-    /// A tensor whose place is of no interest.
+    /// Looks up the place.
+    pub(super) fn ask(&mut self, py: Python<'_>) -> PyResult<()> {
+        let node = self.tensor.getattr(py, intern!(py, "grad_fn"))?;
+        if !node.is_none(py) {
+            self.node = Some(node);
+            self.number = self.tensor.getattr(py, intern!(py, "output_nr"))?.extract(py)?;
+        }
+        self.unasked = None;
+        Ok(())
+    }
+
+    /// A tensor whose place is not asked for.
     pub(super) fn without_place(met: Met) -> Edge {
-        Edge { tensor: met.tensor, node: None, number: 0, requires_grad: met.requires_grad }
+        Edge { tensor: met.tensor, node: None, number: 0, requires_grad: met.requires_grad, unasked: None }
     }
 }

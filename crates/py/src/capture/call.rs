@@ -10,7 +10,9 @@ use super::arguments::Arguments;
 use super::backward_names::backward_name;
 use super::begun::{Begun, Edge, Kind, version};
 use super::buffers::Buffer;
-use super::frames::Stack;
+use super::failures::{Of, caught};
+use super::flow::is_blank;
+use super::frames::{Stack, TOO_MANY};
 use super::graph::sequence_of;
 use super::items::{Met, Walk};
 use super::ledger::{IN_REPEATED, NOT_SELECTED, OVER_BYTES};
@@ -35,7 +37,7 @@ impl Recorder {
             (state.number(base), state.id)
         });
         let name: Arc<str> = match kind {
-            Kind::Api => format!("{base}.{number}.forward").into(),
+            Kind::Api | Kind::Program => format!("{base}.{number}.forward").into(),
             Kind::Module => format!("{base}.forward.{number}").into(),
         };
         let mut begun = Begun::new(name, kind, step);
@@ -48,6 +50,7 @@ impl Recorder {
         // With what is not selected goes its backward call, which is counted as it comes. With the others it is not.
         let is_watched = self.plan.watches_gradients() && why_not.is_none_or(|why| why == NOT_SELECTED);
         if is_watched && self.torch.grad_enabled(py)? {
+            self.threads.meet();
             begun.sequence = Some(self.torch.next_sequence(py)?);
         }
         if let Some(why) = why_not {
@@ -58,6 +61,7 @@ impl Recorder {
             }
             return Ok(begun);
         }
+        begun.late_copy = self.late_copy(base, arguments)?;
         self.push_inputs(py, &mut begun, stack, arguments)?;
         Ok(begun)
     }
@@ -77,7 +81,12 @@ impl Recorder {
             return Ok(Some(Arc::clone(&level.name)));
         }
         if is_recompute && let Some(node) = self.torch.running_node(py)? {
-            let module = self.modules.with_node(sequence_of(&node)?);
+            let has_threads = self.threads.are_several();
+            let module = self.modules.with_node(sequence_of(&node)?, has_threads);
+            if module.is_none() && has_threads {
+                let note = "calls were repeated for backward calls of several threads: the modules of some cannot be told";
+                self.locked(|state| state.ledger.note_once(note));
+            }
             return Ok(module.and_then(|name| backward_name(&name)).map(Arc::from));
         }
         Ok(stack.and_then(|stack| stack.parent.as_deref()).map(Arc::from))
@@ -123,6 +132,10 @@ impl Recorder {
         arguments: Arguments<'_, '_>,
     ) -> PyResult<()> {
         let stack = stack.filter(|_| self.plan.stacks);
+        if stack.is_some_and(|stack| !stack.is_kept) {
+            self.in_step(begun.step, |state| state.ledger.note_once(TOO_MANY));
+        }
+        let stack = stack.filter(|stack| stack.is_kept);
         let mut line = Buffer::new();
         let is_recorded = self.plan.wants_forward() && !self.plan.scopes_backward();
         let mut walk = Walk::new(self, begun.step, &begun.name, "input");
@@ -141,7 +154,7 @@ impl Recorder {
             begun.versions = met.iter().filter_map(|met| version(met.tensor.bind(py))).collect();
         }
         if begun.sequence.is_some() {
-            begun.inputs = met.into_iter().map(|met| Edge::of(py, met)).collect::<PyResult<_>>()?;
+            begun.inputs = self.places(py, begun, met)?;
         }
         if !is_recorded {
             self.in_step(begun.step, |state| state.ledger.skip(NOT_SELECTED));
@@ -183,36 +196,16 @@ impl Recorder {
     ) -> PyResult<()> {
         let py = output.py();
         let mut line = Buffer::new();
-        line.extend_from_slice(b"{\"end\":");
-        push_int(begun.id.unwrap_or_default().into(), &mut line);
-        if begun.kind == Kind::Module {
-            line.extend_from_slice(b",\"last\":true");
-        }
+        begun.push_end(&mut line);
         line.extend_from_slice(b",\"data\":{");
-        let sections = line.len();
-        let mut walk = Walk::new(self, begun.step, &begun.name, "output");
-        walk.is_recompute = begun.is_recompute;
-        walk.describes = begun.id.is_some() && self.plan.wants_outputs();
-        line.extend_from_slice(b"\"output\":");
-        match output.cast::<PyTuple>() {
-            Ok(items) => walk.elements(items, &mut line)?,
-            Err(_) => walk.elements(&PyTuple::new(py, [output])?, &mut line)?,
-        }
-        let mut outputs = std::mem::take(&mut walk.met);
-        if !walk.describes {
-            line.truncate(sections);
-        }
-        if let Some(parameters) = parameters.filter(|_| begun.id.is_some() && self.plan.wants_inputs()) {
-            if line.len() > sections {
-                line.push(b',');
+        let pushed = caught(|| self.push_outputs(&begun, output, parameters, &mut line));
+        let outputs = match pushed {
+            Ok(outputs) => outputs,
+            Err(error) => {
+                self.end_without_results(&begun)?;
+                return Err(error);
             }
-            line.extend_from_slice(b"\"parameters\":");
-            walk.part = "parameters";
-            walk.has_sources = true;
-            walk.describes = true;
-            walk.values(parameters, &mut line)?;
-        }
-        drop(walk);
+        };
         if begun.id.is_some() {
             line.extend_from_slice(b"}}\n");
             match self.append(begun.step, |state| state.append(&[&line]))? {
@@ -225,16 +218,86 @@ impl Recorder {
             }
         }
         self.leave_scope(&begun);
+        let name = Arc::clone(&begun.name);
+        let followed = caught(|| self.follow(recorder, begun, outputs, changed, hands_on));
+        // The call itself is recorded, whatever becomes of its gradients.
+        self.guarded(py, Of::Beside(&name), followed).map(|_| ())
+    }
+
+    /// Appends the results of a call to the line that ends it, and the parameters of a module; tells the tensors among the
+    /// results.
+    fn push_outputs(
+        &self,
+        begun: &Begun,
+        output: &Bound<'_, PyAny>,
+        parameters: Option<&Bound<'_, PyDict>>,
+        line: &mut Vec<u8>,
+    ) -> PyResult<Vec<Met>> {
+        if let Some(source) = &begun.late_copy {
+            self.wait_for(source.bind(output.py()))?;
+        }
+        let sections = line.len();
+        let mut walk = Walk::new(self, begun.step, &begun.name, "output");
+        walk.is_recompute = begun.is_recompute;
+        walk.describes = begun.id.is_some() && self.plan.wants_outputs();
+        line.extend_from_slice(b"\"output\":");
+        match output.cast::<PyTuple>() {
+            Ok(items) => walk.elements(items, line)?,
+            Err(_) => walk.elements(&PyTuple::new(output.py(), [output])?, line)?,
+        }
+        let outputs = std::mem::take(&mut walk.met);
+        if !walk.describes {
+            line.truncate(sections);
+        }
+        if let Some(parameters) = parameters.filter(|_| begun.id.is_some() && self.plan.wants_inputs()) {
+            if line.len() > sections {
+                line.push(b',');
+            }
+            line.extend_from_slice(b"\"parameters\":");
+            walk.part = "parameters";
+            walk.has_sources = true;
+            walk.describes = true;
+            walk.values(parameters, line)?;
+        }
+        Ok(outputs)
+    }
+
+    /// Writes that a call has returned whose results could not be recorded: it is not running any more.
+    fn end_without_results(&self, begun: &Begun) -> PyResult<()> {
+        self.leave_scope(begun);
+        if begun.id.is_none() {
+            return Ok(());
+        }
+        let mut line = Buffer::new();
+        begun.push_end(&mut line);
+        line.extend_from_slice(b"}\n");
+        self.append(begun.step, |state| state.append(&[&line])).map(|_| ())
+    }
+
+    /// Notes what a call has made, and places the hooks for its backward call.
+    fn follow(
+        &self,
+        recorder: &Bound<'_, Recorder>,
+        begun: Begun,
+        mut outputs: Vec<Met>,
+        changed: Option<&Bound<'_, PyAny>>,
+        hands_on: &dyn Fn(&Bound<'_, PyAny>) -> bool,
+    ) -> PyResult<()> {
+        let py = recorder.py();
         if begun.kind == Kind::Module
             && let Some(first) = begun.sequence
         {
             self.modules.add_span(first..self.torch.next_sequence(py)?, &begun.name);
         }
         // What a module returns was made by a call within it, or is nobody's at this level.
-        if begun.kind == Kind::Api || !self.sees_apis() {
+        if begun.kind != Kind::Module || !self.sees_apis() {
+            let is_blank = is_blank(&begun.name);
             for met in outputs.iter().filter(|met| !hands_on(met.tensor.bind(py))) {
-                let source = format!("{}.output.{}", begun.name, met.path).into();
-                self.flow.note(&self.torch, begun.step, met.tensor.bind(py), source)?;
+                let source: Arc<str> = format!("{}.output.{}", begun.name, met.path).into();
+                self.flow.note(&self.torch, begun.step, met.tensor.bind(py), Arc::clone(&source))?;
+                if is_blank {
+                    self.flow.note_blank(met.tensor.bind(py), source);
+                }
             }
         }
         // What a call changed and did not return has its gradient, too.
@@ -261,6 +324,7 @@ impl Recorder {
     /// Notes that a call raised an error of a kind, with the parameters of a module.
     pub(super) fn raised_call(
         &self,
+        py: Python<'_>,
         begun: &Begun,
         kind: &str,
         parameters: Option<&Bound<'_, PyDict>>,
@@ -269,13 +333,10 @@ impl Recorder {
         let Some(id) = begun.id else { return Ok(()) };
         let mut line = Buffer::new();
         if let Some(parameters) = parameters.filter(|_| self.plan.wants_inputs()) {
-            line.extend_from_slice(b"{\"more\":");
-            push_int(id.into(), &mut line);
-            line.extend_from_slice(b",\"data\":{\"parameters\":");
-            let mut walk = Walk::new(self, begun.step, &begun.name, "parameters");
-            walk.is_recompute = begun.is_recompute;
-            walk.values(parameters, &mut line)?;
-            line.extend_from_slice(b"}}\n");
+            let pushed = self.push_more(begun, id, parameters, &mut line);
+            if self.guarded(py, Of::Beside(&begun.name), pushed)?.is_none() {
+                line.clear();
+            }
         }
         line.extend_from_slice(b"{\"raised\":");
         push_int(id.into(), &mut line);
@@ -291,6 +352,24 @@ impl Recorder {
             }
             Written::StepOver => self.note_overtaken(begun),
         }
+        Ok(())
+    }
+
+    /// Appends a line with the parameters of a module that has begun.
+    fn push_more(
+        &self,
+        begun: &Begun,
+        id: u64,
+        parameters: &Bound<'_, PyDict>,
+        line: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        line.extend_from_slice(b"{\"more\":");
+        push_int(id.into(), line);
+        line.extend_from_slice(b",\"data\":{\"parameters\":");
+        let mut walk = Walk::new(self, begun.step, &begun.name, "parameters");
+        walk.is_recompute = begun.is_recompute;
+        walk.values(parameters, line)?;
+        line.extend_from_slice(b"}}\n");
         Ok(())
     }
 

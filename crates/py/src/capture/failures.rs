@@ -1,9 +1,11 @@
 //! What becomes of an error in recording: it is counted and told once, and the run goes on.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -43,6 +45,20 @@ impl Begun {
     pub(super) fn of(&self) -> OfCall {
         OfCall { name: Arc::clone(&self.name), is_recorded: self.is_recorded() }
     }
+}
+
+/// Runs something of ours: a panic becomes an error like any other. (State is behind locks that a panic leaves as it
+/// found it, or a line short.)
+pub(super) fn caught<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        let text = format!("a mistake in Ulpscope itself, please report it: {}", words_of(&*panic));
+        Err(PyRuntimeError::new_err(text))
+    })
+}
+
+fn words_of(panic: &(dyn Any + Send)) -> &str {
+    let words = panic.downcast_ref::<String>().map(String::as_str);
+    words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words")
 }
 
 impl Recorder {

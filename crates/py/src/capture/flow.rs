@@ -4,6 +4,7 @@
 //! the next. A tensor that is not known, and is neither parameter nor buffer, came from outside.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::intern;
@@ -15,10 +16,15 @@ use super::torch_api::Torch;
 /// Tensors remembered before the dead ones are looked for.
 const SWEEP: usize = 1 << 14;
 
+/// Places in memory remembered that nothing was written to.
+const MAX_BLANKS: usize = 1 << 14;
+
 /// The makers of tensors, by the address of their Python object.
 #[derive(Default)]
 pub(super) struct Flow {
     known: Mutex<Known>,
+    /// Whether memory was found in this step that may not have been written to.
+    has_blanks: AtomicBool,
 }
 
 #[derive(Default)]
@@ -28,6 +34,11 @@ struct Known {
     made: HashMap<usize, Made>,
     /// Tensors that share their elements with another, of which torch does not tell: `x.data`, `x.detach()`.
     aliases: HashMap<usize, Alias>,
+    /// Memory as it was found, by its address, until a call has written to it: a parameter that is made of it is another
+    /// object, of which torch does not tell.
+    blanks: HashMap<usize, Arc<str>>,
+    /// Views that were changed, or whose base was, and that have had their nodes since.
+    up_to_date: HashMap<usize, UpToDate>,
     /// Parameters and buffers, for as long as the run is.
     origins: HashMap<usize, Made>,
     sweep_at: usize,
@@ -37,6 +48,7 @@ struct Known {
 pub(super) struct Forgotten {
     _made: HashMap<usize, Made>,
     _aliases: HashMap<usize, Alias>,
+    _up_to_date: HashMap<usize, UpToDate>,
 }
 
 /// A tensor, and whose elements it has; both held weakly.
@@ -45,62 +57,59 @@ struct Alias {
     owner: Py<PyAny>,
 }
 
+/// A view, held weakly, and how often it had been changed when it had its node.
+struct UpToDate {
+    reference: Py<PyAny>,
+    changes: u64,
+}
+
 struct Made {
     reference: Py<PyAny>,
     source: Arc<str>,
 }
 
-/// Functions that return memory as they find it: what is in it differs from run to run, and is nobody's result.
-const BLANK: [&str; 7] = [
+/// Functions that return memory as they find it: what is in it differs from run to run, and is nobody's result. (`new`
+/// may be given elements, and `resize_` keep some: what uses them has their numbers.)
+const BLANK: [&str; 9] = [
     "empty",
     "empty_like",
     "empty_strided",
     "empty_permuted",
+    "new",
     "new_empty",
     "new_empty_strided",
+    "resize_",
     "_efficientzerotensor",
 ];
 
 /// Whether the results of a call are memory as it was found.
 pub(super) fn is_blank(call: &str) -> bool {
-    let function = call.split('.').nth(1).unwrap_or_default();
-    BLANK.contains(&function) && call.split('.').nth(3) == Some("forward")
+    let mut parts = call.split('.').skip(1);
+    BLANK.contains(&parts.next().unwrap_or_default()) && parts.nth(1) == Some("forward")
 }
 
-/// Functions that write to their first argument without a look at what is in it, or gather there what others send.
-const OVERWRITING: [&str; 24] = [
+/// Functions that write to their first argument without a look at what is in it.
+const OVERWRITING: [&str; 15] = [
     "__setitem__",
     "bernoulli_",
     "cauchy_",
+    "constant_",
     "copy_",
     "exponential_",
     "fill_",
     "geometric_",
+    "kaiming_uniform_",
     "log_normal_",
     "normal_",
     "random_",
     "set_",
     "uniform_",
     "zero_",
-    "_all_gather_base",
-    "_reduce_scatter_base",
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_to_all",
-    "all_to_all_single",
-    "irecv",
-    "recv",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "scatter",
 ];
 
 /// Whether a call does no more than write to its first argument.
 pub(super) fn overwrites_first(call: &str) -> bool {
-    let mut parts = call.split('.');
-    let (prefix, function) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    // `torch.scatter` has the name of a collective.
-    OVERWRITING.contains(&function) && (prefix == "Distributed" || function.ends_with('_'))
+    OVERWRITING.contains(&call.split('.').nth(1).unwrap_or_default())
 }
 
 impl Flow {
@@ -118,6 +127,15 @@ impl Flow {
         source: Arc<str>,
     ) -> PyResult<()> {
         let made = Made { reference: torch.weak_reference(tensor)?, source };
+        if self.has_blanks.load(Ordering::Relaxed)
+            && let Some(address) = memory_of(tensor)
+        {
+            let is_last = self.locked(|known| {
+                known.blanks.remove(&address);
+                known.blanks.is_empty()
+            });
+            self.has_blanks.store(!is_last, Ordering::Relaxed);
+        }
         let (is_much, _before) = self.locked(|known| {
             if known.step != step {
                 return (false, Some(made));
@@ -129,6 +147,17 @@ impl Flow {
             self.sweep(tensor.py());
         }
         Ok(())
+    }
+
+    /// Notes that a tensor is memory as it was found.
+    pub(super) fn note_blank(&self, tensor: &Bound<'_, PyAny>, source: Arc<str>) {
+        let Some(address) = memory_of(tensor) else { return };
+        self.locked(|known| {
+            if known.blanks.len() < MAX_BLANKS {
+                known.blanks.insert(address, source);
+            }
+        });
+        self.has_blanks.store(true, Ordering::Relaxed);
     }
 
     /// Notes that a tensor has the elements of another.
@@ -163,6 +192,33 @@ impl Flow {
         owner.bind(py).call0().ok().filter(|owner| !owner.is_none())
     }
 
+    /// Notes that a view has its node, after so many changes.
+    pub(super) fn note_up_to_date(
+        &self,
+        torch: &Torch,
+        view: &Bound<'_, PyAny>,
+        changes: u64,
+    ) -> PyResult<()> {
+        let noted = UpToDate { reference: torch.weak_reference(view)?, changes };
+        let py = view.py();
+        let _before = self.locked(|known| {
+            if known.up_to_date.len() >= SWEEP {
+                known.up_to_date.retain(|_, noted| is_alive(&noted.reference, py));
+            }
+            known.up_to_date.insert(view.as_ptr() as usize, noted)
+        });
+        Ok(())
+    }
+
+    /// Whether a view is known to have its node, after so many changes.
+    pub(super) fn is_up_to_date(&self, view: &Bound<'_, PyAny>, changes: u64) -> bool {
+        let found = self.locked(|known| {
+            let noted = known.up_to_date.get(&(view.as_ptr() as usize))?;
+            (noted.changes == changes).then(|| noted.reference.clone_ref(view.py()))
+        });
+        found.is_some_and(|reference| Torch::refers_to(&reference, view))
+    }
+
     /// The present step.
     pub(super) fn step(&self) -> StepId {
         self.locked(|known| known.step)
@@ -186,11 +242,20 @@ impl Flow {
             return Ok(Some(source));
         }
         if tensor.get_type().is(&torch.parameter) {
-            return Ok(Some("parameter".into()));
+            return Ok(Some(self.blank_of(tensor).unwrap_or_else(|| "parameter".into())));
         }
         // A view that torch made without a call, as `x.T` does.
         let base = tensor.getattr(intern!(tensor.py(), "_base"))?;
         Ok(if base.is_none() { None } else { self.exactly(&base) })
+    }
+
+    /// The call that found the memory of a parameter which nothing was written to yet.
+    fn blank_of(&self, parameter: &Bound<'_, PyAny>) -> Option<Arc<str>> {
+        if !self.has_blanks.load(Ordering::Relaxed) {
+            return None;
+        }
+        let address = memory_of(parameter)?;
+        self.locked(|known| known.blanks.get(&address).cloned())
     }
 
     fn exactly(&self, tensor: &Bound<'_, PyAny>) -> Option<Arc<str>> {
@@ -204,9 +269,15 @@ impl Flow {
 
     /// Goes on to the next step, and hands out what the one before has made, to be forgotten outside of any lock.
     pub(super) fn turn(&self, step: StepId) -> Forgotten {
+        self.has_blanks.store(false, Ordering::Relaxed);
         self.locked(|known| {
             known.step = step;
-            Forgotten { _made: std::mem::take(&mut known.made), _aliases: std::mem::take(&mut known.aliases) }
+            known.blanks.clear();
+            Forgotten {
+                _made: std::mem::take(&mut known.made),
+                _aliases: std::mem::take(&mut known.aliases),
+                _up_to_date: std::mem::take(&mut known.up_to_date),
+            }
         })
     }
 
@@ -215,6 +286,8 @@ impl Flow {
         self.locked(|known| {
             known.made.clear();
             known.aliases.clear();
+            known.blanks.clear();
+            known.up_to_date.clear();
             known.origins.clear();
         });
     }
@@ -230,4 +303,10 @@ impl Flow {
 /// Whether what a weak reference refers to is there.
 fn is_alive(reference: &Py<PyAny>, py: Python<'_>) -> bool {
     reference.bind(py).call0().is_ok_and(|found| !found.is_none())
+}
+
+/// Where the elements of a tensor begin; nothing where it has none of its own.
+fn memory_of(tensor: &Bound<'_, PyAny>) -> Option<usize> {
+    let address = tensor.call_method0(intern!(tensor.py(), "data_ptr")).ok()?.extract().ok()?;
+    (address != 0).then_some(address)
 }

@@ -1,7 +1,7 @@
 //! Where calls are made: stacks of frames, each different one described once.
 //!
 //! A stack is known by the code objects and instructions of its frames. Reading these is all that happens per call; the
-//! front turns a stack into text when it is met for the first time.
+//! front turns a stack into text when it is met for the first time, or each time if there are too many to be kept.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -13,12 +13,23 @@ use pyo3::types::PyList;
 
 use super::torch_api::Torch;
 
-/// Stacks told apart; programs that write programs may have more, which then have none.
-const MAX_STACKS: u64 = 1 << 16;
+/// Bytes of stacks that are kept. Recursive programs, and those that write programs, may have more: what a call is named by
+/// is then looked up each time, and where it was made is not in the dump.
+const MAX_KEPT: usize = 48 << 20;
+
+/// Bytes that a stack takes beside its texts and frames, and that a frame does, roughly.
+const STACK_SIZE: usize = 256;
+const FRAME_SIZE: usize = size_of::<(usize, u32)>() + size_of::<Py<PyAny>>();
+
+/// What the ledger says when not all stacks are kept.
+pub(super) const TOO_MANY: &str =
+    "the program makes calls from more places than are kept: those of later calls are not in the dump";
 
 /// What the front says of a stack.
 pub(super) struct Stack {
     pub(super) id: u64,
+    /// Whether others of its kind will have its id; if not, it is none.
+    pub(super) is_kept: bool,
     /// The frames as a list in JSON, innermost first.
     pub(super) frames: String,
     /// The operator whose instruction made the call, if one did: `+`, `+=`, `==`.
@@ -56,6 +67,7 @@ struct Table {
     /// By the hash of their keys.
     known: HashMap<u64, Vec<Known>>,
     count: u64,
+    bytes: usize,
 }
 
 impl Stacks {
@@ -74,11 +86,11 @@ impl Stacks {
             frame = outer;
         }
         let hash = self.hasher.hash_one(&key);
-        let (found, count) = self.locked(|table| {
+        let found = self.locked(|table| {
             let same = table.known.get(&hash).and_then(|same| same.iter().find(|known| known.key == key));
-            (same.map(|known| Arc::clone(&known.stack)), table.count)
+            same.map(|known| Arc::clone(&known.stack))
         });
-        if found.is_some() || count >= MAX_STACKS {
+        if found.is_some() {
             return Ok(found);
         }
         self.describe(py, torch, key, hash).map(Some)
@@ -96,21 +108,41 @@ impl Stacks {
         }
         let described = torch.front.bind(py).call_method1(intern!(py, "stack"), (frames,))?;
         let (frames, operator, names, positional, keywords, parent, is_checkpoint) = described.extract()?;
+        let mut stack = Stack {
+            id: 0,
+            is_kept: false,
+            frames,
+            operator,
+            names,
+            positional,
+            keywords,
+            parent,
+            is_checkpoint,
+        };
         Ok(self.locked(|table| {
-            let id = table.count;
-            let stack = Stack { id, frames, operator, names, positional, keywords, parent, is_checkpoint };
+            let bytes = stack.size() + key.len() * FRAME_SIZE;
+            stack.is_kept = table.bytes + bytes <= MAX_KEPT;
+            stack.id = table.count;
             let stack = Arc::new(stack);
-            table.count += 1;
-            table.known.entry(hash).or_default().push(Known {
-                key,
-                stack: Arc::clone(&stack),
-                _codes: codes,
-            });
+            if stack.is_kept {
+                table.count += 1;
+                table.bytes += bytes;
+                let known = Known { key, stack: Arc::clone(&stack), _codes: codes };
+                table.known.entry(hash).or_default().push(known);
+            }
             stack
         }))
     }
 
     fn locked<T>(&self, with: impl FnOnce(&mut Table) -> T) -> T {
         with(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Stack {
+    /// Bytes that it takes, roughly.
+    fn size(&self) -> usize {
+        let texts = self.names.iter().chain(&self.keywords).map(|text| text.len() + size_of::<String>());
+        STACK_SIZE + self.frames.len() + texts.sum::<usize>()
     }
 }

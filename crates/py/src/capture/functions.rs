@@ -5,19 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyCFunction, PyDict, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 
 use super::arguments::Arguments;
 use super::frames::Stack;
 use super::torch_api::Torch;
 
-/// Functions remembered; programs that make functions as they go are asked about each time.
-const MAX_FUNCTIONS: usize = 1 << 16;
+/// Functions remembered before those that are gone are looked for.
+const SWEEP: usize = 1 << 10;
 
 /// What the front says of a function.
 pub(super) struct Function {
-    /// Keeps its address from being given to another.
-    _function: Py<PyAny>,
     pub(super) treatment: Treatment,
     /// Its own name, without the prefix.
     name: String,
@@ -50,25 +48,75 @@ pub(super) enum Treatment {
 /// The functions met so far, by their addresses.
 #[derive(Default)]
 pub(super) struct Functions {
-    known: Mutex<HashMap<usize, Arc<Function>>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    functions: HashMap<usize, (Held, Arc<Function>)>,
+    sweep_at: usize,
+}
+
+/// A function whose address is known.
+enum Held {
+    /// One that torch has for good; it is kept, and with it its address.
+    Always(Py<PyAny>),
+    /// One that a program may make as it goes, with whatever its closure holds.
+    Weakly(Py<PyWeakrefReference>),
+}
+
+impl Held {
+    fn new(function: &Bound<'_, PyAny>) -> Held {
+        if function.is_instance_of::<PyCFunction>() {
+            return Held::Always(function.clone().unbind());
+        }
+        match PyWeakrefReference::new(function) {
+            Ok(reference) => Held::Weakly(reference.unbind()),
+            // Descriptors of classes that are written in C.
+            Err(_) => Held::Always(function.clone().unbind()),
+        }
+    }
+
+    fn is(&self, function: &Bound<'_, PyAny>) -> bool {
+        match self {
+            Held::Always(known) => known.is(function),
+            Held::Weakly(reference) => {
+                reference.bind(function.py()).upgrade().is_some_and(|known| known.is(function))
+            }
+        }
+    }
+
+    fn is_there(&self, py: Python<'_>) -> bool {
+        match self {
+            Held::Always(_) => true,
+            Held::Weakly(reference) => reference.bind(py).upgrade().is_some(),
+        }
+    }
 }
 
 impl Functions {
     /// What is known of a function; the front is asked when it is new.
     pub(super) fn describe(&self, torch: &Torch, function: &Bound<'_, PyAny>) -> PyResult<Arc<Function>> {
         let address = function.as_ptr() as usize;
-        if let Some(known) = self.lock().get(&address) {
+        if let Some((held, known)) = self.lock().functions.get(&address)
+            && held.is(function)
+        {
             return Ok(Arc::clone(known));
         }
-        let known = Arc::new(Function::ask(torch, function)?);
-        let mut functions = self.lock();
-        if functions.len() < MAX_FUNCTIONS {
-            functions.insert(address, Arc::clone(&known));
+        let asked = Arc::new(Function::ask(torch, function)?);
+        let held = Held::new(function);
+        let mut known = self.lock();
+        if known.functions.len() >= known.sweep_at.max(SWEEP) {
+            known.functions.retain(|_, (held, _)| held.is_there(function.py()));
+            known.sweep_at = 2 * known.functions.len();
         }
-        Ok(known)
+        let before = known.functions.insert(address, (held, Arc::clone(&asked)));
+        drop(known);
+        drop(before);
+        Ok(asked)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Arc<Function>>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -83,7 +131,6 @@ impl Function {
         let told = torch.front.bind(py).call_method1(intern!(py, "function"), (function,))?;
         let (treatment, prefix, name, operators, changes, changes_if, parameters): Answer = told.extract()?;
         Ok(Function {
-            _function: function.clone().unbind(),
             treatment: match treatment.as_str() {
                 "pass" => Treatment::Pass,
                 "through" => Treatment::Through,

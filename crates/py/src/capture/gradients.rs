@@ -3,7 +3,8 @@
 //! A hook on each node of the graph that belongs to a result, or leads to an argument, sees what the node takes and what
 //! it gives. No node is added and none changed, so the order in which gradients are summed stays as it was, and an
 //! argument's gradient is this call's contribution alone. At a result that the call itself goes on to use, the two come
-//! as one sum: the call's own part is seen, and subtracted. The call is written when the last of its hooks has seen its node.
+//! as one sum: the call's own part is seen, and subtracted. The call is written when the last of its hooks has seen its node,
+//! or when the pass is over: the node of a result that nobody uses is passed by.
 //!
 //! A graph may outlive the step it was made in. What its backward pass gives belongs to the step in which it runs, where
 //! another call may have the name already: the name says how many steps ago the call was made.
@@ -43,10 +44,14 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes what has come of backward calls that will not be completed any more.
+    /// Writes what has come of backward calls so far: none of them will be completed any more.
     pub(super) fn flush_gradients(&self, py: Python<'_>) -> PyResult<()> {
+        self.write_started(py, self.started.take_all())
+    }
+
+    fn write_started(&self, py: Python<'_>, calls: Vec<Arc<Mutex<Arriving>>>) -> PyResult<()> {
         let mut result = Ok(());
-        for call in self.started.take() {
+        for call in calls {
             if !lock(&call).has_begun() {
                 continue;
             }
@@ -135,6 +140,24 @@ fn add<'py>(recorder: &Recorder, py: Python<'py>, parts: &[Py<PyAny>]) -> PyResu
     recorder.torch.front.bind(py).call_method1(intern!(py, "add"), (parts,))
 }
 
+/// Told by torch when a pass over a graph is over.
+#[pyclass(frozen, module = "ulpscope._core")]
+pub(super) struct PassOver {
+    recorder: Py<Recorder>,
+    task: i64,
+}
+
+#[pymethods]
+impl PassOver {
+    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
+        let recorder = self.recorder.bind(py).get();
+        if !recorder.is_collecting() {
+            return Ok(());
+        }
+        recorder.write_started(py, recorder.started.take(self.task))
+    }
+}
+
 /// A hook on one node.
 #[pyclass(frozen, module = "ulpscope._core")]
 pub(super) struct GradientHook {
@@ -171,12 +194,12 @@ impl GradientHook {
         if seen.is_ok() {
             return Ok(());
         }
-        let (name, has_begun) = {
-            let arriving = lock(&self.call);
-            (arriving.name(), arriving.has_begun())
+        let (name, is_nothing) = {
+            let mut arriving = lock(&self.call);
+            (arriving.name(), arriving.failed())
         };
         // What has arrived of it is still recorded.
-        let of = if has_begun { Of::Beside(&name) } else { Of::New(&name) };
+        let of = if is_nothing { Of::New(&name) } else { Of::Beside(&name) };
         recorder.guarded(py, of, seen).map(|_| ())
     }
 }
@@ -237,21 +260,24 @@ impl GradientHook {
                 lock(&self.call).arguments[argument].set(text);
             }
         }
-        let (finished, is_first) = {
-            let mut arriving = lock(&self.call);
-            let is_first = !arriving.fired.contains(&true);
-            arriving.fired[self.index] = true;
-            (arriving.fired.iter().all(|fired| *fired).then(|| arriving.take()), is_first)
-        };
-        match finished {
-            Some(finished) => recorder.write_backward(finished),
-            None => {
-                if is_first {
-                    recorder.started.keep(Arc::clone(&self.call));
-                }
-                Ok(())
-            }
+        let (is_first, finished) = lock(&self.call).served(self.index);
+        if let Some(finished) = finished {
+            return recorder.write_backward(finished);
         }
+        if is_first {
+            self.wait_for_the_end(recorder, given.py())?;
+        }
+        Ok(())
+    }
+
+    /// Has what comes of the call written when the pass is over, at the latest.
+    fn wait_for_the_end(&self, recorder: &Recorder, py: Python<'_>) -> PyResult<()> {
+        let task = recorder.torch.graph_task(py)?;
+        if recorder.started.keep(task, Arc::clone(&self.call)) && task >= 0 {
+            let recorder = self.recorder.clone_ref(py);
+            self.recorder.get().torch.when_pass_ends(py, PassOver { recorder, task })?;
+        }
+        Ok(())
     }
 
     /// Of a gradient at a result, what arrives from outside the call: without what the call itself gives there.

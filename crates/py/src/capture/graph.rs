@@ -1,9 +1,10 @@
 //! What a call has put into the autograd graph.
 //!
 //! Right after a call the graph is walked from its results back to its arguments: the nodes between are the call's. A node
-//! is told from older ones by its number, which torch gives in order.
+//! is told from others by its number, which torch gives in order on each thread.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -13,6 +14,7 @@ use super::arriving::Arriving;
 use super::begun::{Begun, Edge};
 use super::items::Met;
 use super::recorder::Recorder;
+use super::threads::Threads;
 
 /// Nodes followed between the results of one call and its arguments.
 const MAX_NODES: usize = 1 << 20;
@@ -60,16 +62,46 @@ struct Landing<'py> {
     users: Vec<(usize, usize)>,
 }
 
+/// The numbers of the nodes that a call has made on its own thread, and what else was met.
+struct Own {
+    numbers: Range<u64>,
+    met_lower: bool,
+    met_higher: bool,
+}
+
+impl Own {
+    fn new(numbers: Range<u64>) -> Own {
+        Own { numbers, met_lower: false, met_higher: false }
+    }
+
+    /// Whether a node of this number is taken for one of the call.
+    fn has(&mut self, number: u64) -> bool {
+        self.met_lower |= number < self.numbers.start;
+        self.met_higher |= number >= self.numbers.end;
+        self.numbers.contains(&number)
+    }
+
+    /// Whether nodes were met that another thread may have made: this one has not come to the higher numbers yet, and
+    /// lower ones are older if there is no other thread.
+    fn met_strangers(&self, threads: &Threads) -> bool {
+        self.met_higher || self.met_lower && threads.are_several()
+    }
+}
+
 impl Recorder {
     /// Places hooks on what a call has put into the graph.
     pub(super) fn watch_gradients(
         &self,
         recorder: &Bound<'_, Recorder>,
-        begun: Begun,
+        mut begun: Begun,
         outputs: Vec<Met>,
     ) -> PyResult<()> {
         let py = recorder.py();
-        let Some(first_own) = begun.sequence else { return Ok(()) };
+        let Some(first) = begun.sequence else { return Ok(()) };
+        let mut own = Own::new(first..self.torch.next_sequence(py)?);
+        if begun.inputs.iter().any(|input| input.unasked.is_some()) {
+            self.look_again(py, &mut begun)?;
+        }
         let mut graph = Graph { nodes: Vec::new(), by_address: HashMap::new() };
         // For each argument, how many nodes give a part of its gradient.
         let mut arguments = vec![0; begun.inputs.len()];
@@ -77,7 +109,7 @@ impl Recorder {
         // A result leads to another of the same call, or is not used in it.
         let is_alone = outputs.iter().filter(|met| met.requires_grad).count() < 2;
         for (result, met) in outputs.iter().enumerate() {
-            let Some(maker) = self.maker_of(py, met, &begun.inputs, first_own)? else { continue };
+            let Some(maker) = self.maker_of(py, met, &begun, is_alone, &mut own)? else { continue };
             if !is_alone && begun.left_out.is_none() {
                 landings.extend(maker.landing(met.tensor.bind(py), result, &mut graph)?);
             }
@@ -113,11 +145,21 @@ impl Recorder {
                 if let Some(owner) = self.argument_at(&node, number, &begun.inputs, given)? {
                     graph.nodes[at].given.push(Share { position, owner, part: None });
                     arguments[owner] += 1;
-                } else if !self.torch.is_accumulate_grad(&node) && sequence_of(&node)? >= first_own {
+                } else if !self.torch.is_accumulate_grad(&node) && own.has(sequence_of(&node)?) {
                     graph.index_of(node);
                 }
             }
             at += 1;
+        }
+        if begun.inputs.iter().any(|input| input.unasked.is_some()) {
+            if self.look_where_used(py, &mut begun, &graph)? {
+                return self.watch_gradients(recorder, begun, outputs);
+            }
+            self.note_unasked(&begun);
+        }
+        let is_given = |(input, parts): (&Edge, &usize)| *parts > 0 || !input.requires_grad;
+        if own.met_strangers(&self.threads) && !begun.inputs.iter().zip(&arguments).all(is_given) {
+            self.note_strangers(&begun);
         }
         // Twins that one node leads to have a part each.
         let shared = match arguments.iter().any(|&parts| parts > 1) {
@@ -144,16 +186,17 @@ impl Recorder {
         &self,
         py: Python<'py>,
         met: &Met,
-        inputs: &[Edge],
-        first_own: u64,
+        begun: &Begun,
+        is_alone: bool,
+        own: &mut Own,
     ) -> PyResult<Option<Maker<'py>>> {
         if !met.requires_grad {
             return Ok(None);
         }
         let tensor = met.tensor.bind(py);
-        let maker = |tensor: &Bound<'py, PyAny>| -> PyResult<Option<Maker<'py>>> {
+        let mut maker = |tensor: &Bound<'py, PyAny>| -> PyResult<Option<Maker<'py>>> {
             let node = tensor.getattr(intern!(py, "grad_fn"))?;
-            if node.is_none() || sequence_of(&node)? < first_own {
+            if node.is_none() || !own.has(sequence_of(&node)?) {
                 return Ok(None);
             }
             let position = tensor.getattr(intern!(py, "output_nr"))?.extract()?;
@@ -162,7 +205,11 @@ impl Recorder {
         if !tensor.call_method0(intern!(py, "_is_view"))?.is_truthy()? {
             return maker(tensor);
         }
-        let changed = inputs.iter().position(|input| input.tensor.is(tensor));
+        let changed = begun.inputs.iter().position(|input| input.tensor.is(tensor));
+        // Of several that are changed in place, the next one may be a view of the same.
+        if is_alone || changed.is_none() {
+            self.note_view(begun, tensor, changed)?;
+        }
         let base = tensor.getattr(intern!(py, "_base"))?;
         match maker(&base)? {
             Some(found) => {
@@ -172,6 +219,18 @@ impl Recorder {
             None if changed.is_some() => Ok(None),
             None => maker(tensor),
         }
+    }
+
+    /// Notes that gradients of a call's arguments may be missing, because its graph leads to nodes that another thread
+    /// may have made for it.
+    fn note_strangers(&self, begun: &Begun) {
+        // Without its number, lest there be a note for each call.
+        let note = format!(
+            "{} led to parts of the graph that another thread has made, or may have: torch numbers nodes thread by \
+             thread, and gradients of its arguments may be missing",
+            begun.base()
+        );
+        self.locked(|state| state.note(note));
     }
 
     /// The argument whose gradient goes to a node, if one's does. Of several with the same place in the graph, the

@@ -11,7 +11,7 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use ulpscope_dump::journal;
 
-use super::failures::Of;
+use super::failures::{Of, caught};
 use super::recorder::Recorder;
 use super::state::State;
 
@@ -131,12 +131,14 @@ impl Recorder {
     ) -> PyResult<()> {
         let settled = settled.map_err(|error| PyOSError::new_err(error.to_string()))?;
         let Some((folder, is_behind)) = settled else { return Ok(()) };
-        let made = py.detach(|| {
-            if is_behind {
-                journal::make_dump(&folder)?;
-            }
-            if is_over { journal::remove(&folder) } else { Ok(()) }
-        });
-        made.map_err(|error| PyOSError::new_err(error.to_string()))
+        caught(|| {
+            let made = py.detach(|| {
+                if is_behind {
+                    journal::make_dump(&folder)?;
+                }
+                if is_over { journal::remove(&folder) } else { Ok(()) }
+            });
+            made.map_err(|error| PyOSError::new_err(error.to_string()))
+        })
     }
 }

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 
+use super::threads::ThreadId;
+
 /// A module of the model.
 #[derive(Clone)]
 pub(super) struct Name {
@@ -16,12 +18,19 @@ pub(super) struct Name {
     pub(super) is_muted: bool,
 }
 
+/// The nodes that a module call made, by the numbers that they have on its thread.
+struct Span {
+    thread: ThreadId,
+    nodes: Range<u64>,
+    call: Arc<str>,
+}
+
 /// The names of modules, by the address of their object, which is kept.
 #[derive(Default)]
 pub(super) struct Modules {
     known: Mutex<HashMap<usize, (Py<PyAny>, Name)>>,
-    /// Module calls of this step by the numbers of the nodes they made, in the order of their ends.
-    spans: Mutex<Vec<(Range<u64>, Arc<str>)>>,
+    /// Module calls of this step, in the order of their ends.
+    spans: Mutex<Vec<Span>>,
 }
 
 impl Modules {
@@ -39,18 +48,20 @@ impl Modules {
         self.locked(|known| known.get(&(module.as_ptr() as usize)).map(|(_, name)| name.clone()))
     }
 
-    /// Notes which nodes of the autograd graph a call has made.
+    /// Notes which nodes of the autograd graph a call on this thread has made.
     pub(super) fn add_span(&self, nodes: Range<u64>, call: &Arc<str>) {
         if !nodes.is_empty() {
-            self.spans().push((nodes, Arc::clone(call)));
+            self.spans().push(Span { thread: ThreadId::current(), nodes, call: Arc::clone(call) });
         }
     }
 
-    /// The innermost call that made a node.
-    pub(super) fn with_node(&self, number: u64) -> Option<Arc<str>> {
+    /// The innermost call that made a node; nothing if calls on several threads have made one of this number.
+    pub(super) fn with_node(&self, number: u64, has_threads: bool) -> Option<Arc<str>> {
         let spans = self.spans();
-        let found = spans.iter().find(|(nodes, _)| nodes.contains(&number));
-        found.map(|(_, call)| Arc::clone(call))
+        let mut found = spans.iter().filter(|span| span.nodes.contains(&number));
+        let innermost = found.next()?;
+        let is_sure = !has_threads || found.all(|span| span.thread == innermost.thread);
+        is_sure.then(|| Arc::clone(&innermost.call))
     }
 
     /// Lets go of which nodes were made by which calls.
@@ -58,7 +69,7 @@ impl Modules {
         self.spans().clear();
     }
 
-    fn spans(&self) -> MutexGuard<'_, Vec<(Range<u64>, Arc<str>)>> {
+    fn spans(&self) -> MutexGuard<'_, Vec<Span>> {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

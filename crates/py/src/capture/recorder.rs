@@ -13,7 +13,7 @@ use ulpscope_dump::writer::Process;
 use super::arguments::Arguments;
 use super::arriving::Started;
 use super::begun::{Begun, Kind};
-use super::failures::Of;
+use super::failures::{Of, caught};
 use super::flow::Flow;
 use super::frames::{Stack, Stacks};
 use super::functions::Functions;
@@ -23,6 +23,7 @@ use super::modules::{self, Level, Modules, Name};
 use super::plan::Plan;
 use super::seen::{give_hint, see_call};
 use super::state::State;
+use super::threads::Threads;
 use super::torch_api::Torch;
 
 /// Records the calls of a run. As a torch function mode it sees every call of torch's Python functions.
@@ -34,6 +35,7 @@ pub(crate) struct Recorder {
     pub(super) stacks: Stacks,
     pub(super) modules: Modules,
     pub(super) functions: Functions,
+    pub(super) threads: Threads,
     state: Mutex<State>,
     /// Hooks in graphs that may still live.
     pub(super) hooks: Hooks,
@@ -68,6 +70,7 @@ impl Recorder {
             stacks: Stacks::default(),
             modules: Modules::default(),
             functions: Functions::default(),
+            threads: Threads::new(),
             hooks: Hooks::default(),
             started: Started::default(),
             told: Mutex::default(),
@@ -117,9 +120,11 @@ impl Recorder {
             return Ok(None);
         }
         let base: Arc<str> = format!("{prefix}.{name}").into();
+        // What a custom autograd function does in its forward is not put into the graph.
+        let kind = if prefix == "Autograd" { Kind::Api } else { Kind::Program };
         let begun = self.torch.plainly(py, || {
             let stack = self.stack(py)?;
-            self.begin_call(py, &base, Kind::Api, stack.as_deref(), Arguments { args, kwargs })
+            self.begin_call(py, &base, kind, stack.as_deref(), Arguments { args, kwargs })
         });
         let begun = self.guarded(py, Of::New(&base), begun)?;
         Ok(begun.map(|begun| OpenCall { begun: Mutex::new(Some(begun)) }))
@@ -145,7 +150,7 @@ impl Recorder {
         if !self.is_collecting() {
             return Ok(());
         }
-        let raised = self.raised_call(&begun, kind, None);
+        let raised = caught(|| self.raised_call(py, &begun, kind, None));
         self.guarded(py, begun.of().borrowed(), raised).map(|_| ())
     }
 
@@ -157,8 +162,10 @@ impl Recorder {
         if !self.is_collecting() {
             return Ok(());
         }
-        let raised =
-            self.torch.plainly(py, || self.raised_call(&begun, kind, Some(&own_parameters(module)?)));
+        let raised = self.torch.plainly(py, || {
+            let parameters = self.guarded(py, Of::Beside(&begun.name), own_parameters(module))?;
+            self.raised_call(py, &begun, kind, parameters.as_ref())
+        });
         self.guarded(py, begun.of().borrowed(), raised).map(|_| ())
     }
 
@@ -243,8 +250,8 @@ impl Recorder {
         let of = begun.of();
         let unchanged = begun.unchanged();
         let ended = recorder.torch.plainly(py, || {
-            let parameters = own_parameters(module)?;
-            recorder.end_call(slf, begun, output, Some(&parameters), None, &unchanged)
+            let parameters = recorder.guarded(py, Of::Beside(&begun.name), own_parameters(module))?;
+            recorder.end_call(slf, begun, output, parameters.as_ref(), None, &unchanged)
         });
         recorder.guarded(py, of.borrowed(), ended).map(|_| ())
     }

@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::arguments::Arguments;
 use super::begun::{Begun, Kind};
-use super::failures::Of;
+use super::failures::{Of, caught};
 use super::functions::{Function, Treatment};
 use super::ledger::METADATA;
 use super::recorder::{Recorder, kind_of};
@@ -56,7 +56,7 @@ pub(super) fn see_call<'py>(
             _ => return recorder.read_property(func, args, kwargs),
         }
     }
-    let described = recorder.functions.describe(&recorder.torch, &own);
+    let described = caught(|| recorder.functions.describe(&recorder.torch, &own));
     let Some(function) = recorder.guarded(py, Of::Unmet("a function"), described)? else {
         return func.call(args, kwargs);
     };
@@ -72,7 +72,7 @@ pub(super) fn see_call<'py>(
     let is_overheard = !types.is_empty()? || recorder.torch.has_modes(py)?;
     let unheard = |body: &mut dyn FnMut() -> PyResult<()>| match is_overheard {
         true => recorder.torch.plainly(py, body),
-        false => body(),
+        false => caught(body),
     };
     let mut begun = None;
     let began = unheard(&mut || {
@@ -92,13 +92,12 @@ pub(super) fn see_call<'py>(
             let mut begun = Some(begun);
             let ended = unheard(&mut || {
                 let Some(begun) = begun.take() else { return Ok(()) };
-                let changed = function.changed_by(arguments)?;
-                for &position in changed {
-                    recorder.note_changed(args, position, &begun)?;
-                }
-                if function.gives_alias && recorder.torch.is_tensor(output)? {
-                    recorder.note_alias(output, args.get_item(0)?)?;
-                }
+                let changed = function.changed_by(arguments).and_then(|changed| {
+                    recorder.note_effects(&function, changed, args, output, &begun)?;
+                    Ok(changed)
+                });
+                // Whatever it did to its arguments, it has ended.
+                let changed = recorder.guarded(py, Of::Beside(&begun.name), changed)?.unwrap_or_default();
                 let first = changed.first().filter(|position| **position == 0);
                 let first = first.and_then(|_| args.get_item(0).ok());
                 let hands_on = |tensor: &Bound<'_, PyAny>| arguments.has_unchanged(tensor, changed);
@@ -107,7 +106,7 @@ pub(super) fn see_call<'py>(
             recorder.guarded(py, of.borrowed(), ended)?;
         }
         Err(error) => {
-            let raised = recorder.raised_call(&begun, &kind_of(error.value(py)), None);
+            let raised = caught(|| recorder.raised_call(py, &begun, &kind_of(error.value(py)), None));
             recorder.guarded(py, of.borrowed(), raised)?;
         }
     }
@@ -207,6 +206,24 @@ impl Recorder {
             (true, None) => return Ok(()),
         };
         self.flow.note(&self.torch, step, result, source)
+    }
+
+    /// Notes what a function has done to its arguments: which it has changed, and whose elements its result has.
+    fn note_effects(
+        &self,
+        function: &Function,
+        changed: &[usize],
+        args: &Bound<'_, PyTuple>,
+        output: &Bound<'_, PyAny>,
+        begun: &Begun,
+    ) -> PyResult<()> {
+        for &position in changed {
+            self.note_changed(args, position, begun)?;
+        }
+        if function.gives_alias && self.torch.is_tensor(output)? {
+            self.note_alias(output, args.get_item(0)?)?;
+        }
+        Ok(())
     }
 
     /// Notes that a call changed an argument, or the tensors in it, without returning them.

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use ulpscope_formats::json::push_text;
-use ulpscope_kernels::{Stats, Threads, digest, stats};
+use ulpscope_kernels::{Stats, Threads, digest, read_once, stats};
 use ulpscope_tensor::{DType, View};
 
 use super::numbers::{push_int, push_no_stats, push_non_finite, push_stats};
@@ -14,11 +14,23 @@ use super::recorder::Recorder;
 use super::state::StepId;
 use crate::input::Input;
 
-/// Tensors of this many bytes are measured without the GIL: less is over before another thread could take it.
-const LONG: usize = 1 << 20;
+/// Tensors of this many bytes are measured and written without the GIL: less is over before another thread could take it.
+pub(super) const LONG: usize = 1 << 20;
 
 /// Tensors of this many bytes are measured by all threads.
 const HUGE: usize = 8 << 20;
+
+/// Bytes that an expanded tensor stands for, from which on they are not gone through one by one.
+const ENDLESS: usize = 1 << 30;
+
+/// What the ledger says of such a tensor where digests are wanted.
+const NO_DIGEST: &str =
+    "an expanded tensor that stands for more than 1 GiB has no digest: use its statistics";
+
+/// Whether a tensor stands for so many bytes, by elements that it repeats, that only its statistics can be had.
+pub(super) fn is_endless(view: &View<'_>) -> bool {
+    view.packed_size() > ENDLESS && read_once(view).is_some()
+}
 
 /// How a tensor is described; docs/dumps.md has the keys.
 pub(super) struct Describe<'a> {
@@ -77,13 +89,13 @@ impl Describe<'_> {
         if torch.is_plain_tensor(tensor)
             && let Some(input) = Input::in_memory(tensor)?
         {
-            return self.push_readable(py, "torch.Tensor", "", input, requires_grad, out);
+            return self.push_readable(py, ("torch.Tensor", None, ""), input, requires_grad, out);
         }
         // Another device, another layout, a class of tensors: the front knows where the elements are.
         let found = torch.front.bind(py).call_method1(intern!(py, "tensor"), (tensor,))?;
         let (class, extra, dtype, shape, readable, why): Unusual<'_> = found.extract()?;
         if let Some(input) = readable.map(|readable| Input::of(&readable)).transpose()? {
-            return self.push_readable(py, &class, &extra, input, requires_grad, out);
+            return self.push_readable(py, (&class, Some(&dtype), &extra), input, requires_grad, out);
         }
         if let Some(why) = why {
             self.recorder.locked(|state| state.ledger.unread(why));
@@ -94,11 +106,12 @@ impl Describe<'_> {
         Ok(())
     }
 
+    /// Appends the object of a tensor of a class, with further keys. Its dtype is told where it is not that of the elements
+    /// that are read: those of a quantized tensor are what its numbers stand for.
     fn push_readable(
         &self,
         py: Python<'_>,
-        class: &str,
-        extra: &str,
+        (class, dtype_name, extra): (&str, Option<&str>, &str),
         input: Input<'_>,
         requires_grad: bool,
         out: &mut Vec<u8>,
@@ -107,22 +120,26 @@ impl Describe<'_> {
         let kind = plan.digest;
         let measure = |view: &View<'_>| {
             let threads = if view.packed_size() >= HUGE { Threads::All } else { Threads::One };
+            let kind = kind.filter(|_| !is_endless(view));
             (stats(view, threads), kind.map(|kind| digest(view, kind)))
         };
         let (dtype, scalar, found) = input.looked_at(|view| {
             let found = (view.packed_size() < LONG).then(|| measure(view));
-            push_head(class, torch_name(view.dtype()), view.shape(), out);
+            push_head(class, dtype_name.unwrap_or(torch_name(view.dtype())), view.shape(), out);
             (view.dtype(), view.shape().is_empty(), found)
         })?;
         let (numbers, digest) = match found {
             Some(found) => found,
             None => input.detached(py, measure)?,
         };
+        if kind.is_some() && digest.is_none() {
+            self.recorder.locked(|state| state.note(NO_DIGEST.to_owned()));
+        }
         push_stats(&numbers, scalar, out);
         let file = match self.file {
             // Torch has no such files, and says no more than that the dtype is unknown.
             Some(_) if dtype == DType::HiF8 => None,
-            Some(stem) => self.recorder.save_tensor(self.step, stem, input)?,
+            Some(stem) => self.recorder.save_tensor(py, self.step, stem, input)?,
             None => None,
         };
         let digest = digest.map(|digest| digest.to_string());

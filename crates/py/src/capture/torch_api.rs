@@ -4,6 +4,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
+use super::failures::caught;
+use super::gradients::PassOver;
+
 /// Functions and classes of torch, and the front's answers about what is new to us.
 pub(super) struct Torch {
     pub(super) tensor: Py<PyType>,
@@ -16,6 +19,7 @@ pub(super) struct Torch {
     accumulate_grad: Py<PyType>,
     without_modes: Py<PyAny>,
     graph_task: Py<PyAny>,
+    queue_callback: Py<PyAny>,
     running_node: Option<Py<PyAny>>,
     sequence: Py<PyAny>,
     grad_enabled: Py<PyAny>,
@@ -37,6 +41,7 @@ impl Torch {
         let computing =
             ["T", "mT", "H", "mH", "real", "imag"].map(|name| own.getattr(name).map(Bound::unbind));
         let shape = torch.getattr("Tensor")?.getattr("shape")?.getattr("__get__")?;
+        let engine = torch.getattr("autograd")?.getattr("Variable")?.getattr("_execution_engine")?;
         Ok(Torch {
             tensor: class(&torch, "Tensor")?,
             parameter: class(&torch.getattr("nn")?, "Parameter")?,
@@ -46,6 +51,7 @@ impl Torch {
             accumulate_grad: class(&c.getattr("_functions")?, "AccumulateGrad")?,
             without_modes: c.getattr("DisableTorchFunction")?.unbind(),
             graph_task: c.getattr("_current_graph_task_id")?.unbind(),
+            queue_callback: engine.getattr("queue_callback")?.unbind(),
             running_node: c.getattr_opt("_current_autograd_node")?.map(Bound::unbind),
             sequence: torch.getattr("autograd")?.getattr("_get_sequence_nr")?.unbind(),
             grad_enabled: c.getattr("is_grad_enabled")?.unbind(),
@@ -56,11 +62,11 @@ impl Torch {
         })
     }
 
-    /// Runs `body` while torch's functions go to no mode and no subclass.
+    /// Runs `body`, which is ours, while torch's functions go to no mode and no subclass.
     pub(super) fn plainly<T>(&self, py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
         let guard = self.without_modes.bind(py).call0()?;
         guard.call_method0(intern!(py, "__enter__"))?;
-        let result = body();
+        let result = caught(body);
         let none = py.None();
         guard.call_method1(intern!(py, "__exit__"), (&none, &none, &none))?;
         result
@@ -95,7 +101,17 @@ impl Torch {
 
     /// Whether a backward pass is running on this thread.
     pub(super) fn in_backward(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.graph_task.bind(py).call0()?.extract::<i64>()? >= 0)
+        Ok(self.graph_task(py)? >= 0)
+    }
+
+    /// The number of the backward pass that is running on this thread; negative, if none is.
+    pub(super) fn graph_task(&self, py: Python<'_>) -> PyResult<i64> {
+        self.graph_task.bind(py).call0()?.extract()
+    }
+
+    /// Has something called when the backward pass that is running on this thread is over.
+    pub(super) fn when_pass_ends(&self, py: Python<'_>, callback: PassOver) -> PyResult<()> {
+        self.queue_callback.bind(py).call1((callback,)).map(|_| ())
     }
 
     /// The node of the autograd graph that runs on this thread, where torch tells.

@@ -1,0 +1,102 @@
+//! Gradients of parameters: one call for a module, which grows as they are accumulated.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use ulpscope_formats::json::push_text;
+
+use super::failures::Of;
+use super::ledger::{NOT_SELECTED, OVER_BYTES};
+use super::numbers::push_int;
+use super::recorder::Recorder;
+use super::state::{StepId, Written};
+use super::tensors::Describe;
+
+impl Recorder {
+    /// Records the gradient of a parameter, the `number`th of it in this step.
+    pub(super) fn record_parameter_gradient(
+        &self,
+        py: Python<'_>,
+        base: &str,
+        name: &str,
+        number: u64,
+        gradient: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if !self.is_collecting() || !self.plan.wants_backward() || self.plan.is_structure() {
+            return Ok(());
+        }
+        let call = format!("{base}.parameters_grad.{number}");
+        // Gradients of parameters go with the calls of their module.
+        let is_wanted = !self.plan.selects()
+            || self.locked(|state| state.wanted_modules.contains(base))
+            || !self.plan.has_scope() && self.plan.has_listed(&call);
+        let why_not = if is_wanted { self.over_limit() } else { Some(NOT_SELECTED) };
+        let (step, is_first) = self.locked(|state| {
+            let is_first = state.meet_growing(&call);
+            match why_not {
+                Some(why) if is_first => state.ledger.skip(why),
+                // The call is there, with other gradients than this one.
+                Some(why) if is_wanted => state.ledger.unread(why.to_owned()),
+                _ => {}
+            }
+            (state.id, is_first)
+        });
+        if why_not.is_some() {
+            return Ok(());
+        }
+        let recorded = self
+            .torch
+            .plainly(py, || self.push_parameter_gradient(py, step, &call, name, gradient, is_first));
+        if recorded.is_err() && is_first {
+            self.locked(|state| state.forget_growing(&call));
+        }
+        let of = if is_first { Of::New(&call) } else { Of::Beside(&call) };
+        self.guarded(py, of, recorded).map(|_| ())
+    }
+
+    fn push_parameter_gradient(
+        &self,
+        py: Python<'_>,
+        step: StepId,
+        call: &str,
+        name: &str,
+        gradient: &Bound<'_, PyAny>,
+        is_first: bool,
+    ) -> PyResult<()> {
+        let stem = self.plan.saves(call).then(|| format!("{call}.{name}"));
+        let mut item = Vec::with_capacity(256);
+        let file = stem.as_deref();
+        let describe = Describe { recorder: self, step, file, source: None, is_recompute: false };
+        let requires_grad = gradient.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
+        describe.push(gradient, requires_grad, &mut item)?;
+        let appended = self.append(step, |state| {
+            let (id, is_known) = state.growing(call);
+            let mut line = Vec::with_capacity(item.len() + 64);
+            if is_known {
+                line.extend_from_slice(b"{\"more\":");
+                push_int(id.into(), &mut line);
+            } else {
+                line.extend_from_slice(b"{\"call\":");
+                push_text(call, &mut line);
+                line.extend_from_slice(b",\"id\":");
+                push_int(id.into(), &mut line);
+            }
+            line.extend_from_slice(b",\"data\":{");
+            push_text(name, &mut line);
+            line.extend_from_slice(b":[");
+            line.extend_from_slice(&item);
+            line.extend_from_slice(b"]}}\n");
+            state.append(&[&line])?;
+            if is_first {
+                state.ledger.recorded += 1;
+            }
+            Ok(())
+        })?;
+        if let Written::NoRoom = appended {
+            self.locked(|state| match is_first {
+                true => state.ledger.skip(OVER_BYTES),
+                false => state.ledger.unread(OVER_BYTES.to_owned()),
+            });
+        }
+        Ok(())
+    }
+}
