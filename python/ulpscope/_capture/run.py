@@ -19,11 +19,12 @@ from types import TracebackType
 from typing import Any
 
 from ulpscope._capture import folders, models, ranks, seed, stacks, tensors, turns, values
+from ulpscope._capture.failures import Failures
 from ulpscope._capture.functions import Functions
 from ulpscope._capture.installation import CustomApis, Installation
 from ulpscope._capture.jitter import Jitter
 from ulpscope._capture.saving import Savings
-from ulpscope._capture.settings import Settings, SettingsError
+from ulpscope._capture.settings import Settings
 from ulpscope._core import Recorder
 
 _log = logging.getLogger("ulpscope")
@@ -67,7 +68,8 @@ class Run:
         self._recorder = Recorder(_Front(), settings)
         self._jitter = None if settings.jitter is None else Jitter(settings.jitter, self._recorder.note)
         self._installation = Installation(settings, self._recorder, self._joined_group, self._jitter)
-        self._savings = Savings(self._recorder)
+        self._failures = Failures(self._recorder.note, settings.strict)
+        self._savings = Savings(self._recorder, self._failures)
         self._custom: CustomApis = {}
         self._step = settings.init_step
         # Kept when the process leaves its group: its steps stay in the folders of one rank.
@@ -84,6 +86,7 @@ class Run:
         self._closes_at_exit = False
         # A forked child has a copy of the run, and must leave the parent's files alone.
         self._process = os.getpid()
+        self._has_told_fork = False
 
     def __enter__(self) -> Run:
         self.start()
@@ -102,7 +105,7 @@ class Run:
     def start(self, model: Any = None) -> None:
         """Records from now on. Without a model, levels L0 and mix take the first module that is called."""
         self._check_open()
-        if self._process != os.getpid():
+        if self._is_forked():
             return
         if model is not None:
             models.roots_of(model)
@@ -132,7 +135,7 @@ class Run:
         _started.add(self)
         self._has_ended_forward = False
         if not self.steps_done:
-            seed.remove_dropout()
+            seed.remove_dropout(self)
         self._update()
 
     def stop(self) -> None:
@@ -143,7 +146,7 @@ class Run:
         if self._process != os.getpid():
             return
         try:
-            seed.restore_dropout()
+            seed.restore_dropout(self)
             self._update()
         finally:
             turns.end(self)
@@ -159,11 +162,17 @@ class Run:
     def come_back(self) -> None:
         """Goes on after ``step_aside``."""
         self._aside = None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Does what the step asks for, in the middle of a program that is not to hear of our errors."""
         try:
             self._update()
         except Exception as error:
-            # It is the script that is running here, and has nothing to do with it.
-            _log.error("recording ends: %s", error)
+            if self._settings.strict:
+                raise
+            self._end_early()
+            _log.error("recording ends, and the run goes on without it: %s", error)
 
     def note_fork(self) -> None:
         """Has the ledger say that there is a process of which nothing is recorded."""
@@ -191,8 +200,8 @@ class Run:
         self._aimed_at = None
         self._has_ended_forward = False
         if self.steps_done:
-            seed.restore_dropout()
-        self._update()
+            seed.restore_dropout(self)
+        self._go_on()
 
     def set_init_step(self, step: int) -> None:
         """Has steps counted from ``step`` on; before the first ``start``."""
@@ -203,7 +212,7 @@ class Run:
         if not isinstance(name, str) or not name:
             raise ValueError(f"name: expected a text, found {name!r}")
         self._check_open()
-        if self._process != os.getpid():
+        if self._is_forked():
             return
         self._follow_rank()
         if self._is_wanted():
@@ -241,6 +250,21 @@ class Run:
                     self._end_recording()
                 finally:
                     self._end_jitter()
+
+    def _is_forked(self) -> bool:
+        """Whether this is a copy of the run in a forked child, where it records nothing: it says so, once."""
+        if self._process == os.getpid():
+            return False
+        if not self._has_told_fork:
+            self._has_told_fork = True
+            _log.warning(
+                "process %d was forked from process %d, whose capture into %s this is: "
+                "nothing is recorded here; make a capture in the process itself",
+                os.getpid(),
+                self._process,
+                self._settings.dump_path,
+            )
+        return True
 
     def _check_open(self) -> None:
         if self._closed:
@@ -296,12 +320,12 @@ class Run:
             return
         try:
             self._follow_rank()
-        except (OSError, SettingsError) as error:
+        except Exception as error:
             if self._settings.strict:
                 raise
             _log.error("%s; recording ends", error)
             self.stop()
-        self._update()
+        self._go_on()
 
     def _follow_rank(self) -> None:
         """Has the step that has begun, perhaps under no rank, go on under the rank that is known now."""
@@ -360,10 +384,7 @@ class Run:
         try:
             self._installation.install(self._model, self._custom)
         except BaseException:
-            self._started = False
-            self._recorder.stop()
-            turns.end(self)
-            self._end_jitter()
+            self._end_early()
             raise
 
     def _begin_jitter(self) -> None:
@@ -373,11 +394,17 @@ class Run:
         try:
             self._jitter.begin(self._model)
         except BaseException:
-            self._started = False
-            self._recorder.stop()
-            turns.end(self)
-            self._end_jitter()
+            self._end_early()
             raise
+
+    def _end_early(self) -> None:
+        """Records nothing more: it could not be put in place."""
+        self._started = False
+        _started.discard(self)
+        seed.restore_dropout(self)
+        self._recorder.stop()
+        turns.end(self)
+        self._end_jitter()
 
     def _end_jitter(self) -> None:
         if self._jitter is not None:
