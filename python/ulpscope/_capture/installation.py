@@ -128,6 +128,11 @@ class Installation:
         self._flush_collectives()
         self._known.next_step()
 
+    def begin_step(self) -> None:
+        """Has what goes on from the step before told in the ledger of the next."""
+        if self.installed:
+            self._compiled.next_step()
+
     def _push_modes(self) -> None:
         """Puts the modes on this thread, where they are not already.
 

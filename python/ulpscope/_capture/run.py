@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from ulpscope._capture import folders, models, ranks, seed, stacks, tensors, turns, values
+from ulpscope._capture.compiled import untraced
 from ulpscope._capture.failures import Failures
 from ulpscope._capture.functions import Functions
 from ulpscope._capture.installation import CustomApis, Installation
@@ -102,6 +103,7 @@ class Run:
         """Whether every wanted step is over."""
         return bool(self._settings.step) and self._step > max(self._settings.step)
 
+    @untraced
     def start(self, model: Any = None) -> None:
         """Records from now on. Without a model, levels L0 and mix take the first module that is called."""
         self._check_open()
@@ -138,6 +140,7 @@ class Run:
             seed.remove_dropout(self)
         self._update()
 
+    @untraced
     def stop(self) -> None:
         """Records nothing more until the next ``start``. What was recorded is in the dump."""
         self._started = False
@@ -183,11 +186,13 @@ class Run:
         """Whether this run writes to these folders."""
         return self._lock is not None and self._lock.is_same_as(dump_path, rank_folder)
 
+    @untraced
     def end_forward(self) -> None:
         """Records no further calls of this step; the backward of those recorded so far still is."""
         self._has_ended_forward = True
         self._recorder.end_forward()
 
+    @untraced
     def step(self) -> None:
         """Ends a step: its dump is complete, and numbers begin anew."""
         if self._closed or self._process != os.getpid():
@@ -201,12 +206,16 @@ class Run:
         self._has_ended_forward = False
         if self.steps_done:
             seed.restore_dropout(self)
+        was_installed = self._installation.installed
         self._go_on()
+        if was_installed:
+            self._installation.begin_step()
 
     def set_init_step(self, step: int) -> None:
         """Has steps counted from ``step`` on; before the first ``start``."""
         self._step = dataclasses.replace(self._settings, init_step=step).init_step
 
+    @untraced
     def save(self, variable: Any, name: str, save_backward: bool = True) -> None:
         """Records a value, and the gradients of the tensors in it, under a name of your own."""
         if not isinstance(name, str) or not name:
@@ -220,6 +229,7 @@ class Run:
             self._aim()
             self._savings.save(variable, name, save_backward)
 
+    @untraced
     def register_custom_api(self, module: Any, api: str, prefix: str | None = None) -> None:
         """Records the calls of ``module.api``, too, as ``prefix.api``."""
         if not callable(getattr(module, api, None)):
@@ -228,11 +238,13 @@ class Run:
         self._custom[module, api] = name
         self._reinstall()
 
+    @untraced
     def restore_custom_api(self, module: Any, api: str) -> None:
         """Undoes ``register_custom_api``."""
         if self._custom.pop((module, api), None) is not None:
             self._reinstall()
 
+    @untraced
     def close(self) -> None:
         """Ends the capture: the dump is complete, and torch is as it was."""
         if self._closed or self._process != os.getpid():
