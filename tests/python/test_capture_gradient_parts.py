@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -62,7 +62,7 @@ def test_a_part_of_a_gradient_that_lies_like_its_base_is_no_copy() -> None:
 class Listening(torch.Tensor):
     """Hears of every operation on it."""
 
-    heard: list[str] = []
+    heard: ClassVar[list[str]] = []
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

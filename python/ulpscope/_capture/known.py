@@ -57,7 +57,8 @@ class KnownModules:
         self._layers = layers
         self._level = level
         self._watches = level in ("L0", "mix")
-        self._modules: dict[int, _Known] = {}
+        # By their addresses.
+        self.modules: dict[int, _Known] = {}
         # Modules that are part of no model. They are looked at again in the next step.
         self._outside: dict[int, weakref.ref[torch.nn.Module]] = {}
         self._discovered = 0
@@ -73,8 +74,9 @@ class KnownModules:
 
     def end(self) -> None:
         """Knows nothing any more."""
-        modules, self._modules = self._modules, {}
-        for known in modules.values():
+        modules = list(self.modules.values())
+        self.modules.clear()
+        for known in modules:
             known.remove_hooks()
         self._outside.clear()
         self._discovered = 0
@@ -83,12 +85,12 @@ class KnownModules:
         """Counts gradients anew, and looks at all parameters again."""
         self._fired.clear()
         self._outside.clear()
-        for address in list(self._modules):
+        for address in list(self.modules):
             self._watch_at(address, is_late=True)
 
     def meet(self, module: torch.nn.Module) -> None:
-        """A module is about to be called."""
-        if id(module) not in self._modules and id(module) not in self._outside:
+        """A module that is not known is about to be called."""
+        if id(module) not in self._outside:
             try:
                 self._place(module)
             except Exception as error:
@@ -96,14 +98,15 @@ class KnownModules:
 
     def watch(self, module: torch.nn.Module) -> None:
         """A module has returned: by now its parameters, and those of a whole model with it, are there."""
-        known = self._modules.get(id(module))
-        if known is not None:
-            self._watch(known, module)
-            for address in known.parts:
-                self._watch_at(address)
+        known = self.modules.get(id(module))
+        if known is None:
+            return
+        self._watch(known, module)
+        for address in known.parts:
+            self._watch_at(address)
 
     def _place(self, module: torch.nn.Module) -> None:
-        roots = [known for known in self._modules.values() if known.prefix is not None]
+        roots = [known for known in self.modules.values() if known.prefix is not None]
         for known in roots:
             root = known.reference()
             if root is not None and any(part is module for part in root.modules()):
@@ -149,10 +152,10 @@ class KnownModules:
     def _know(self, module: torch.nn.Module, base: str | None) -> _Known:
         """What is known of a module. A name is kept: a model may be part of another."""
         address = id(module)
-        known = self._modules.get(address)
+        known = self.modules.get(address)
         if known is None:
             reference = weakref.ref(module, lambda _: self._forget(address))
-            known = self._modules[address] = _Known(reference, base)
+            known = self.modules[address] = _Known(reference, base)
             self._outside.pop(address, None)
             self._recorder.add_module(module, None, False)
         elif base is not None:
@@ -160,13 +163,13 @@ class KnownModules:
         return known
 
     def _forget(self, address: int) -> None:
-        known = self._modules.pop(address, None)
+        known = self.modules.pop(address, None)
         if known is not None:
             self._recorder.forget_module(address)
             known.remove_hooks()
 
     def _watch_at(self, address: int, is_late: bool = False) -> None:
-        known = self._modules.get(address)
+        known = self.modules.get(address)
         module = None if known is None else known.reference()
         if known is not None and module is not None:
             self._watch(known, module, is_late)

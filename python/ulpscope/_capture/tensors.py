@@ -67,13 +67,23 @@ def _describe(tensor: torch.Tensor) -> Unusual:
 
 def add(parts: list[torch.Tensor]) -> torch.Tensor | None:
     """The sum of the parts of a gradient; none within a captured graph, to which the sum would belong."""
+    if all(type(part) is torch.Tensor for part in parts):
+        # Of every module that uses an argument twice: without the detour.
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            return _sum(parts)
     with _unseen(parts) as own:
-        if any(_in_captured_graph(part) for part in own):
-            return None
-        total: torch.Tensor | None = None
-        for part in own:
-            total = part.detach() if total is None else torch.add(total, part.detach())
+        total = _sum(own)
         return None if total is None else _in_class_of(parts[0], total)
+
+
+def _sum(parts: list[torch.Tensor]) -> torch.Tensor | None:
+    if any(_in_captured_graph(part) for part in parts):
+        return None
+    # Of detached tensors nothing that is computed is part of a graph.
+    total: torch.Tensor | None = None
+    for part in parts:
+        total = part.detach() if total is None else torch.add(total, part.detach())
+    return total
 
 
 def subtract(whole: torch.Tensor, parts: list[torch.Tensor]) -> torch.Tensor | None:

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 def add_modules(patches: Patches, recorder: Recorder, switch: Switch, known: KnownModules) -> None:
     """Module calls."""
     original = torch.nn.Module.__call__
+    modules = known.modules
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         if not switch.is_on():
             return original(self, *args, **kwargs)
-        known.meet(self)
+        if id(self) not in modules:
+            known.meet(self)
         begun = recorder.enter_module(self, args, kwargs)
         if begun is None:
             output = original(self, *args, **kwargs)

@@ -59,8 +59,8 @@ pub(super) struct Walk<'a> {
     depth: usize,
     /// The containers that the walk is in.
     around: Vec<usize>,
-    /// The containers that it has been in, by their addresses.
-    known: HashSet<usize>,
+    /// The containers that it has been in, by their addresses. Most walks meet none.
+    known: Option<HashSet<usize>>,
     /// Of `around`, how many there were when one was met again that the walk had been in; nothing where none is.
     repeats_from: Option<usize>,
     items: usize,
@@ -83,7 +83,7 @@ impl<'a> Walk<'a> {
             met: Vec::new(),
             depth: 0,
             around: Vec::new(),
-            known: HashSet::new(),
+            known: None,
             repeats_from: None,
             items: 0,
             repeated: 0,
@@ -189,7 +189,7 @@ impl<'a> Walk<'a> {
         if self.around.contains(&address) {
             return self.cut_off(out);
         }
-        let is_known = !self.known.insert(address);
+        let is_known = !self.known.get_or_insert_default().insert(address);
         if is_known && self.repeats_from.is_none() {
             self.repeats_from = Some(self.around.len());
         }
