@@ -207,7 +207,7 @@ class Collective:
             if _thread.coalesced is not None:
                 _thread.coalesced.append((begun, buffers))
             elif works:
-                self._pending.add(works, [(begun, buffers)])
+                self._pending.add(works, begun, buffers)
             else:
                 self._recorder.end(begun, buffers)
 
@@ -308,7 +308,7 @@ def _coalesced(
             _thread.coalesced = around
         works = [work for work in manager.works if isinstance(work, torch.distributed.Work)]
         if works:
-            pending.add(works, calls)
+            pending.add_together(works, calls)
         else:
             pending.end(calls)
 

@@ -49,8 +49,12 @@ class Pending:
         self._futures: dict[int, tuple[Any, Any]] = {}
         self._lock = threading.Lock()
 
-    def add(self, works: list[Any], calls: list[Unfinished]) -> None:
-        """Waits for all works of a call, or of calls that are done together."""
+    def add(self, works: list[Any], call: OpenCall, buffers: Any) -> None:
+        """Waits for all works of a call."""
+        self.add_together(works, [(call, buffers)])
+
+    def add_together(self, works: list[Any], calls: list[Unfinished]) -> None:
+        """Waits for all works of calls that are done together."""
         running = _Running(works, calls)
         with self._lock:
             self._running.update((id(work), running) for work in works)
