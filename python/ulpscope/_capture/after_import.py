@@ -4,45 +4,69 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
+
+
+class _Asking(threading.local):
+    """Whether this thread asks the other finders."""
+
+    is_asking = False
 
 
 class Waiting(MetaPathFinder):
-    """Watches for the import of one module; steps aside when it has come."""
+    """Watches for the import of one module; steps aside when it has come.
+
+    To be asked where the module is, as by ``importlib.util.find_spec``, is not yet to import it.
+    """
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name = name
         self._then = then
+        self._thread = _Asking()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The module as the other finders find it, with a loader that tells us when it is done."""
-        if fullname != self._name:
+        if fullname != self._name or self._thread.is_asking:
             return None
-        self.cancel()
-        spec = importlib.util.find_spec(fullname)
+        self._thread.is_asking = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._thread.is_asking = False
         if spec is None or spec.loader is None:
-            sys.meta_path.insert(0, self)
             return None
-        spec.loader = _TellingLoader(spec.loader, self._then)
+        spec.loader = _TellingLoader(spec.loader, self._came)
         return spec
 
-    def cancel(self) -> None:
-        """Waits no longer."""
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+    def cancel(self) -> bool:
+        """Waits no longer; tells whether it did."""
+        if self not in sys.meta_path:
+            return False
+        sys.meta_path.remove(self)
+        return True
+
+    def _came(self) -> None:
+        if self.cancel():
+            self._then()
 
 
 class _TellingLoader(Loader):
     """Another's loader, which puts that one back before it loads."""
 
-    def __init__(self, loader: Loader, then: Callable[[], None]) -> None:
+    def __init__(self, loader: Loader, came: Callable[[], None]) -> None:
         self._loader = loader
-        self._then = then
+        self._came = came
+
+    def __getattr__(self, name: str) -> Any:
+        # What else a loader can be asked: for source, for files beside it.
+        return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -52,7 +76,7 @@ class _TellingLoader(Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        self._then()
+        self._came()
 
 
 def after_import(name: str, then: Callable[[], None]) -> Waiting:

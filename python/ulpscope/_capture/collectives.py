@@ -9,17 +9,20 @@ waited for, is found to be complete, or has completed its future.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+import inspect
+import pkgutil
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ulpscope._capture.patches import Patches
-from ulpscope._capture.pending import Pending, add_completions
+from ulpscope._capture.pending import Pending, Unfinished, add_completions
 from ulpscope._capture.recorded import call_recorded
 from ulpscope._capture.switch import Switch
 
@@ -100,8 +103,24 @@ _FUNCTIONAL = (
 # Who is compared with these by identity inside torch: there they stay what they are.
 _COMPARED = ("isend", "irecv")
 
-# Whether a collective of ours is running on this thread: what it does by others is its own affair.
-_thread = threading.local()
+
+class _Thread(threading.local):
+    """What this thread is in."""
+
+    # A collective of ours: what it does by others is its own affair.
+    is_inside = False
+    # A region whose collectives are done together at its end.
+    coalesced: list[Unfinished] | None = None
+
+
+_thread = _Thread()
+
+# The tensor of those that have one.
+_TENSOR = (0, ("tensor",))
+
+# Those in which one rank sends to all others, or receives from them: what that rank is called, by its number
+# and by that in the group.
+_ROOTS = {"broadcast": ("src", "group_src"), "reduce": ("dst", "group_dst")}
 
 
 def add_collectives(patches: Patches, recorder: Recorder, switch: Switch) -> Callable[[], None]:
@@ -119,6 +138,9 @@ def add_collectives(patches: Patches, recorder: Recorder, switch: Switch) -> Cal
     if dist.is_initialized():
         # Loaded by distributed tensors when they are first used, which may be later than now.
         importlib.import_module("torch.distributed._functional_collectives")
+    coalescing = getattr(home, "_coalescing_manager", None)
+    if coalescing is not None:
+        replacements.append((coalescing, _coalesced(recorder, switch, pending, coalescing)))
     functional = sys.modules.get("torch.distributed._functional_collectives")
     for name in _FUNCTIONAL:
         original = getattr(functional, name, None)
@@ -162,16 +184,29 @@ class Collective:
     def __hash__(self) -> int:
         return hash(self.original)
 
+    def __copy__(self) -> Collective:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Collective:
+        # As a function does, which it stands for.
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By name, as functions are: whoever reads it may have no capture.
+        return pkgutil.resolve_name, (f"{self.original.__module__}:{self.original.__qualname__}",)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the collective between two words to the recorder."""
-        if getattr(_thread, "is_inside", False) or not self._switch.is_on():
+        if _thread.is_inside or not self._switch.is_on():
             return self.original(*args, **kwargs)
 
         def end(begun: OpenCall, result: Any) -> None:
             buffers = self._outputs(args, kwargs)
             works = result if isinstance(result, list) else [result]
             works = [work for work in works if isinstance(work, torch.distributed.Work)]
-            if works:
+            if _thread.coalesced is not None:
+                _thread.coalesced.append((begun, buffers))
+            elif works:
                 self._pending.add(works, begun, buffers)
             else:
                 self._recorder.end(begun, buffers)
@@ -187,20 +222,38 @@ class Collective:
         """The arguments before the call, without what is only received into."""
         if self._name == "batch_isend_irecv":
             return tuple(_sent(arg) for arg in args), {name: _sent(arg) for name, arg in kwargs.items()}
-        if self._received is None:
-            return args, kwargs
-        position, names = self._received
-        return (
-            tuple(None if place == position else arg for place, arg in enumerate(args)),
-            {name: None if name in names else arg for name, arg in kwargs.items()},
-        )
+        received = self._received
+        if self._name == "broadcast" and not self._is_root(args, kwargs):
+            received = _TENSOR
+        return (args, kwargs) if received is None else _without(args, kwargs, *received)
 
     def _outputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """The buffers after the call; what was sent has no result."""
-        if self._name == "isend":
-            args = (None, *args[1:]) if args else args
-            kwargs = {name: None if name == "tensor" else arg for name, arg in kwargs.items()}
+        """The buffers after the call; what was sent has no result, nor has what others reduce to."""
+        if self._name == "isend" or (self._name == "reduce" and not self._is_root(args, kwargs)):
+            args, kwargs = _without(args, kwargs, *_TENSOR)
         return (*args, *kwargs.values())
+
+    def _is_root(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether this is the rank that sends to all others, or receives from them."""
+        root, root_in_group = _ROOTS[self._name]
+        try:
+            given = inspect.signature(self.original).bind(*args, **kwargs).arguments
+            if given.get(root) is not None:
+                return bool(given[root] == torch.distributed.get_rank())
+            return bool(given.get(root_in_group) == torch.distributed.get_rank(given.get("group")))
+        except (TypeError, ValueError, RuntimeError):
+            # The collective itself will say what is wrong.
+            return True
+
+
+def _without(
+    args: tuple[Any, ...], kwargs: dict[str, Any], position: int, names: tuple[str, ...]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments without one of them."""
+    return (
+        tuple(None if place == position else arg for place, arg in enumerate(args)),
+        {name: None if name in names else arg for name, arg in kwargs.items()},
+    )
 
 
 def _whole(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -223,11 +276,43 @@ def _functional(
 
     @functools.wraps(original)
     def collective(*args: Any, **kwargs: Any) -> Any:
-        if getattr(_thread, "is_inside", False) or not switch.is_on():
+        if _thread.is_inside or not switch.is_on():
             return original(*args, **kwargs)
         return call_recorded(recorder, ("Distributed", name), whole, args, kwargs)
 
     return collective
+
+
+def _coalesced(
+    recorder: Recorder, switch: Switch, pending: Pending, original: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A region whose collectives return at once, and are done together when it is left."""
+
+    @functools.wraps(original)
+    @contextlib.contextmanager
+    def coalescing_manager(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        if _thread.is_inside or not switch.is_on():
+            with original(*args, **kwargs) as manager:
+                yield manager
+            return
+        calls: list[Unfinished] = []
+        around, _thread.coalesced = _thread.coalesced, calls
+        try:
+            with original(*args, **kwargs) as manager:
+                yield manager
+        except BaseException as error:
+            for call, _ in calls:
+                recorder.raised(call, type(error).__name__)
+            raise
+        finally:
+            _thread.coalesced = around
+        works = [work for work in manager.works if isinstance(work, torch.distributed.Work)]
+        if works:
+            pending.add_together(works, calls)
+        else:
+            pending.end(calls)
+
+    return coalescing_manager
 
 
 def _sent(operations: Any) -> Any:

@@ -8,6 +8,7 @@ reload (a config.json with ``dump_enable`` can be changed while the program runs
 from __future__ import annotations
 
 import atexit
+import copy
 import dataclasses
 import logging
 import os
@@ -43,6 +44,7 @@ class PrecisionDebugger:
     def __new__(cls, *args: Any, **keywords: Any) -> PrecisionDebugger:
         """The one object of the process."""
         with _lock:
+            _leave_to_parent()
             return PrecisionDebugger._instance or super().__new__(cls)
 
     def __init__(
@@ -141,6 +143,9 @@ class PrecisionDebugger:
     @classmethod
     def _of_process(cls, wanted: str) -> _Session:
         instance = PrecisionDebugger._instance
+        if instance is not None and instance._session.process != os.getpid():
+            # It was made before this process was forked, and is used here: it records here, too.
+            instance._session = instance._session.of_child()
         if instance is None:
             raise RuntimeError(
                 f"there is no PrecisionDebugger in this process: construct one before {wanted}()"
@@ -161,6 +166,7 @@ class _Session:
         self._step = self._settings.init_step
         self._custom_apis: list[tuple[Any, str, str | None]] = []
         self._said_not_debug = False
+        self.process = os.getpid()
         self.run = _new_run(self._settings)
 
     def __enter__(self) -> _Session:
@@ -211,6 +217,17 @@ class _Session:
             known for known in self._custom_apis if known[0] is not module or known[1] != api
         ]
 
+    def of_child(self) -> _Session:
+        """The same in a forked child: with a run of its own, not started."""
+        child = copy.copy(self)
+        child.process = os.getpid()
+        child._started = False
+        child._custom_apis = []
+        child.run = _new_run(dataclasses.replace(self._settings, init_step=self._step))
+        for module, api, prefix in self._custom_apis:
+            child.register_custom_api(module, api, prefix)
+        return child
+
     def close(self) -> None:
         self.run.stop()
         self.run.close()
@@ -249,6 +266,13 @@ class _Session:
         self.run = _new_run(dataclasses.replace(settings, init_step=self._step))
         for module, api, prefix in self._custom_apis:
             self.run.register_custom_api(module, api, prefix)
+
+
+def _leave_to_parent() -> None:
+    """Forgets the object that a forked child has of its parent: it may make one of its own."""
+    instance = PrecisionDebugger._instance
+    if instance is not None and instance._session.process != os.getpid():
+        PrecisionDebugger._instance = None
 
 
 def _new_run(settings: Settings) -> Run:

@@ -116,14 +116,16 @@ def _leave_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_to_parent)
 
 
-def make(dump_path: Path) -> None:
-    """Makes the folder of a dump, with those above it."""
+def make(dump_path: Path) -> list[Path]:
+    """Makes the folder of a dump, with those above it; tells which were missing."""
     try:
+        missing = [folder for folder in (dump_path, *dump_path.parents) if not folder.exists()]
         dump_path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(
             "dump_path", f"is {str(dump_path)!r}, a folder that cannot be made: {error.strerror}"
         ) from None
+    return missing
 
 
 def discard(folder: Path) -> None:

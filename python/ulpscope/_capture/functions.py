@@ -31,7 +31,8 @@ class Function(NamedTuple):
     """The names of its parameters, for a function written in Python."""
 
 
-# Asked about a tensor's layout, class or hooks: nothing is computed, and nothing recorded.
+# Asked about a tensor's layout, class or hooks, or done to the object and not to its numbers (copies of
+# objects, names of dimensions): nothing of interest is computed, and nothing recorded.
 _PASS = frozenset(
     """
     size dim ndimension numel nelement storage_offset element_size data_ptr get_device dim_order has_names

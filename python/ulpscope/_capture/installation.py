@@ -11,13 +11,12 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
-from torch.nn.parameter import is_lazy
-
-from ulpscope._capture import models, modes, wrappers
+from ulpscope._capture import modes, wrappers
 from ulpscope._capture.collectives import add_collectives
 from ulpscope._capture.compiled import CompiledRegions
+from ulpscope._capture.failures import Failures
 from ulpscope._capture.jitter import Jitter
+from ulpscope._capture.known import KnownModules
 from ulpscope._capture.operators import OperatorMode
 from ulpscope._capture.patches import Patches
 from ulpscope._capture.ranks import add_process_group
@@ -49,10 +48,8 @@ class Installation:
         self._recorder = recorder
         self._jitter = jitter
         self._on_rank = on_rank
-        self._layers = settings.layers
-        self._sees_apis = settings.level in ("L1", "mix")
-        self._sees_modules = settings.level in ("L0", "mix")
-        self._tracks_modules = self._sees_modules or settings.layers != "all"
+        self._sees_functions = settings.level in ("L1", "mix")
+        self._tracks_modules = settings.level in ("L0", "mix") or settings.layers != "all"
         self._sees_operators = settings.level == "L2"
         self._patches = Patches()
         self._switch = Switch()
@@ -61,10 +58,9 @@ class Installation:
         self._lock = threading.Lock()
         self._flush_collectives: Callable[[], None] = lambda: None
         self._operators = OperatorMode(recorder) if self._sees_operators else None
-        self._handles: list[Any] = []
-        self._roots: list[torch.nn.Module] = []
+        failures = Failures(recorder.note, settings.strict)
+        self._known = KnownModules(recorder, failures, settings.layers, settings.level)
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-        self._fired: dict[tuple[str, str], int] = {}
         self.installed = False
 
     def install(self, model: Any, custom: CustomApis) -> None:
@@ -77,17 +73,15 @@ class Installation:
             raise
 
     def _put_in_place(self, model: Any, custom: CustomApis) -> None:
-        for prefix, root in models.roots_of(model) if model is not None else ():
-            self._add_root(prefix, root)
+        self._known.begin(model)
         with self._lock:
             self._patches, self._switch, self._suspensions = Patches(), Switch(), 0
         switch = self._switch
         if self._tracks_modules:
-            discover = self._discover if model is None else None
-            wrappers.add_modules(self._patches, self._recorder, switch, discover)
+            wrappers.add_modules(self._patches, self._recorder, switch, self._known)
         if self._jitter is not None:
             self._jitter.add_arguments(self._patches, discovers=model is None)
-        if self._sees_apis:
+        if self._sees_functions:
             wrappers.add_operators(self._patches, self._recorder)
             wrappers.add_engine(self._patches, self._with_mode)
             wrappers.add_fast_paths(self._patches, self._without_mode)
@@ -95,12 +89,12 @@ class Installation:
             for (module, api), prefix in custom.items():
                 wrapped = recorded(self._recorder, switch, prefix, api, getattr(module, api))
                 self._patches.add(module, api, wrapped)
-        if self._sees_apis or self._sees_operators:
+        if self._sees_functions or self._sees_operators:
             wrappers.add_threads(self._patches, self._in_thread)
             self._note_threads()
             self._flush_collectives = add_collectives(self._patches, self._recorder, switch)
         if not self._sees_operators:
-            add_scripts(self._patches, self._recorder, switch, self._sees_apis)
+            add_scripts(self._patches, self._recorder, switch, self._sees_functions)
         add_tracers(self._patches, switch, self._suspended, self._recorder.note)
         add_process_group(self._patches, switch, self._suspended, self._on_rank)
         self._patches.install()
@@ -126,57 +120,18 @@ class Installation:
                 self._recorder.note(f"{place} was replaced by the program meanwhile: its replacement stays")
             self._patches.remove()
             self._patches.recall()
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._roots.clear()
+        self._known.end()
         self._recorder.forget_model()
 
     def next_step(self) -> None:
         """Has parameters counted anew."""
         self._flush_collectives()
-        self._fired.clear()
+        self._known.next_step()
 
-    def _add_root(self, prefix: str, root: torch.nn.Module) -> None:
-        self._roots.append(root)
-        with torch._C.DisableTorchFunction():
-            models.add_model(self._recorder, prefix, root, self._layers)
-            if self._sees_modules:
-                self._watch_parameters(prefix, root)
-
-    def _watch_parameters(self, prefix: str, root: torch.nn.Module) -> None:
-        modules = list(models.named_modules(prefix, root))
-        if not modules:
-            # As in the older tools, the model itself is no call of its own.
-            self._recorder.note(
-                f"{type(root).__name__} has no modules below it: level L0 has nothing to record"
-            )
-        left_out = models.left_out_layers(root, self._layers)
-        for path, base, module in modules:
-            if any(path == layer or path.startswith(f"{layer}.") for layer in left_out):
-                continue
-            for name, parameter in module.named_parameters(recurse=False):
-                if not is_lazy(parameter) and parameter.requires_grad and parameter.is_leaf:
-                    hook = self._gradient_hook(base, name)
-                    self._handles.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
-
-    def _gradient_hook(self, base: str, name: str) -> Callable[[torch.Tensor], None]:
-        def accumulated(parameter: torch.Tensor) -> None:
-            number = self._fired.get((base, name), 0)
-            self._fired[base, name] = number + 1
-            with torch._C.DisableTorchFunction():
-                gradient = parameter.grad
-            if gradient is not None:
-                self._recorder.parameter_gradient(base, name, number, gradient)
-
-        return accumulated
-
-    def _discover(self, module: torch.nn.Module) -> None:
-        """Takes a module that was called from outside for the model; further ones are numbered."""
-        if any(known is module for root in self._roots for known in root.modules()):
-            return
-        number = len(self._roots)
-        self._add_root(f"Module.{number}." if number else "Module.", module)
+    def begin_step(self) -> None:
+        """Has what goes on from the step before told in the ledger of the next."""
+        if self.installed:
+            self._compiled.next_step()
 
     def _push_modes(self) -> None:
         """Puts the modes on this thread, where they are not already.
@@ -184,10 +139,10 @@ class Installation:
         They are a thread's own: whoever stops recording on another thread cannot take them away here. They
         stay, do nothing, and are used again.
         """
-        if self._sees_apis and not modes.is_function_mode_on(self._recorder):
-            torch._C._push_on_torch_function_stack(self._recorder)
+        if self._sees_functions and not modes.is_function_mode_on(self._recorder):
+            modes.put_function_mode(self._recorder)
         if self._operators is not None and not modes.is_dispatch_mode_on(self._operators):
-            self._operators.__enter__()  # type: ignore[no-untyped-call]
+            modes.put_dispatch_mode(self._operators)
 
     def _pop_modes(self) -> None:
         modes.take_function_mode(self._recorder)
@@ -269,10 +224,10 @@ class Installation:
     @contextlib.contextmanager
     def _with_mode(self) -> Iterator[None]:
         """With the function mode on, on this thread, where it is not already."""
-        if not self.installed or not self._sees_apis or modes.is_function_mode_on(self._recorder):
+        if not self.installed or not self._sees_functions or modes.is_function_mode_on(self._recorder):
             yield
             return
-        torch._C._push_on_torch_function_stack(self._recorder)
+        modes.put_function_mode(self._recorder)
         try:
             yield
         finally:

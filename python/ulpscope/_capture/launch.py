@@ -15,13 +15,11 @@ import contextlib
 import sys
 import weakref
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ulpscope._capture import ranks
+from ulpscope._capture import folders, ranks
 from ulpscope._capture.after_import import after_import
 from ulpscope._capture.config import Config
-from ulpscope._capture.folders import FolderLock
 from ulpscope._capture.program import Program, hide_ourselves
 from ulpscope._capture.settings import Settings, SettingsError
 
@@ -76,9 +74,10 @@ class _Recording:
         self._run: Run | None = None
         self._hook: Any = None
         self._has_torch = False
-        self._made = _make_folder(settings.dump_path)
+        # Without its folder the script need not run.
+        self._made = folders.make(settings.dump_path)
         # Told before the script runs, which takes it only with torch; the rank may not be known before.
-        FolderLock(settings.dump_path, ranks.folder_name(ranks.current_rank())).release()
+        folders.FolderLock(settings.dump_path, ranks.folder_name(ranks.current_rank())).release()
         self._optimizer: weakref.ref[Any] | None = None
 
     def of(self, program: Program) -> None:
@@ -115,16 +114,23 @@ class _Recording:
 
     def _begin(self) -> None:
         self._has_torch = True
+        try:
+            self._start()
+        except SettingsError as error:
+            print(f"ulpscope: error: {error}; nothing is recorded", file=sys.stderr)
+        except Exception as error:
+            # The script's import of torch is not to fail by us.
+            if self._settings.strict:
+                raise
+            print(f"ulpscope: error: {_in_words(error)}; nothing is recorded", file=sys.stderr)
+
+    def _start(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         from ulpscope._capture.run import Run
 
         run = Run(self._settings, gives_way=True)
-        try:
-            run.start()
-        except SettingsError as error:
-            print(f"ulpscope: error: {error}; nothing is recorded", file=sys.stderr)
-            return
+        run.start()
         self._run = run
         self._hook = register_optimizer_step_post_hook(self._after_optimizer_step)
 
@@ -135,6 +141,14 @@ class _Recording:
             self._optimizer = weakref.ref(optimizer)
         elif beat is not optimizer:
             return
+        try:
+            self._step()
+        except Exception as error:
+            if self._settings.strict:
+                raise
+            print(f"ulpscope: error: the dump may be incomplete: {_in_words(error)}", file=sys.stderr)
+
+    def _step(self) -> None:
         if self._run is not None:
             self._run.step()
             if self._run.steps_done:
@@ -173,16 +187,8 @@ def _settings(options: dict[str, Any]) -> Settings:
         raise
 
 
-def _make_folder(path: Path) -> list[Path]:
-    """Makes the folder of a dump, without which the script need not run; tells which folders were missing."""
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SettingsError(
-            "dump_path", f"is {str(path)!r}, a folder that cannot be made: {error.strerror}"
-        ) from None
-    return missing
+def _in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _words(text: str) -> list[str]:

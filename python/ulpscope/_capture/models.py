@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-
-if TYPE_CHECKING:
-    from ulpscope._core import Recorder
 
 # Wrappers that only hand on: the older tools do not show them.
 _UNSEEN = ("FullyShardedDataParallel",)
@@ -25,23 +22,21 @@ def roots_of(model: Any) -> list[tuple[str, torch.nn.Module]]:
     raise TypeError(f"model: expected a torch.nn.Module or a list of them, found {found}")
 
 
-def named_modules(prefix: str, root: torch.nn.Module) -> Iterator[tuple[str, str, torch.nn.Module]]:
-    """Path, name in a dump, and module, for every module below the root, which has none of its own."""
+def named_modules(prefix: str, root: torch.nn.Module) -> Iterator[tuple[str, str | None, torch.nn.Module]]:
+    """Path, name in a dump if it has one, and module, for every module below the root."""
     for path, module in root.named_modules():
-        if path and type(module).__name__ not in _UNSEEN:
-            yield path, f"{prefix}{path}.{type(module).__name__}", module
+        if path:
+            kind = type(module).__name__
+            yield path, None if kind in _UNSEEN else f"{prefix}{path}.{kind}", module
 
 
-def add_model(recorder: Recorder, prefix: str, root: torch.nn.Module, layers: str) -> None:
-    """Tells the recorder what the parts of a model are called."""
-    left_out = left_out_layers(root, layers)
-    for path, name, module in named_modules(prefix, root):
-        recorder.add_module(module, name, path in left_out)
+def named_tensors(prefix: str, root: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """The parameters and buffers of a model, each with what it is as the source of a call's argument."""
     inner = prefix.removeprefix("Module.")
     for path, parameter in root.named_parameters():
-        recorder.add_origin(parameter, f"parameter:{inner}{path}")
+        yield f"parameter:{inner}{path}", parameter
     for path, buffer in root.named_buffers():
-        recorder.add_origin(buffer, f"buffer:{inner}{path}")
+        yield f"buffer:{inner}{path}", buffer
 
 
 def left_out_layers(root: torch.nn.Module, layers: str) -> set[str]:

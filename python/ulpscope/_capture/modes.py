@@ -1,6 +1,7 @@
-"""Taking a mode off this thread's stacks and putting it back, while those of the user above it stay.
+"""Putting a mode on this thread's stacks, and taking it off, while those of the user stay as they are.
 
-Whoever leaves a mode takes off the topmost: were ours put back on top of theirs, they would take off ours.
+Whoever leaves a mode takes off the topmost. So ours lie below all of the user's, also below those that are on
+already when recording starts: what is left then is theirs.
 """
 
 from __future__ import annotations
@@ -10,17 +11,36 @@ from typing import Any
 
 import torch
 from torch.utils import _python_dispatch as dispatch
+from torch.utils._device import DeviceContext
+
+# Whether torch keeps its default device at the bottom, and takes it off from there: ``set_default_device`` of
+# newer releases. ``with torch.device(...)`` is left like any other mode.
+_KEEPS_DEVICE_AT_BOTTOM = "_pop_mode" in DeviceContext.__exit__.__code__.co_names
 
 
 def is_function_mode_on(mode: Any) -> bool:
     """Whether a function mode is on this thread's stack."""
-    stack = range(torch._C._len_torch_function_stack())
-    return any(torch._C._get_function_stack_at(position) is mode for position in stack)
+    return any(other is mode for other in _function_modes())
 
 
 def is_dispatch_mode_on(mode: dispatch.TorchDispatchMode) -> bool:
     """Whether a dispatch mode is on this thread's stack."""
     return any(other is mode for other in dispatch._get_current_dispatch_mode_stack())
+
+
+def put_function_mode(mode: Any) -> None:
+    """Puts a function mode on this thread's stack, below those of the user."""
+    stack = _function_modes()
+    # The attribute tells that it was entered, and not just put on the stack.
+    has_device = stack and isinstance(stack[0], DeviceContext) and hasattr(stack[0], "old_device")
+    _insert_function_mode(mode, len(stack) - (1 if has_device and _KEEPS_DEVICE_AT_BOTTOM else 0))
+
+
+def put_dispatch_mode(mode: dispatch.TorchDispatchMode) -> None:
+    """Puts a dispatch mode on this thread's stack, below those of the user."""
+    # Torch's own (fake tensors, proxies) have places of their own, below all others, from 2.2 on.
+    stack = dispatch._get_current_dispatch_mode_stack()
+    _insert_dispatch_mode(mode, sum(getattr(other, "_mode_key", None) is None for other in stack))
 
 
 def take_function_mode(mode: Any) -> Callable[[], None]:
@@ -32,36 +52,39 @@ def take_function_mode(mode: Any) -> Callable[[], None]:
         above.append(top)
     for other in reversed(above):
         torch._C._push_on_torch_function_stack(other)
-
-    def put_back() -> None:
-        others = [torch._C._pop_torch_function_stack() for _ in above]
-        torch._C._push_on_torch_function_stack(mode)
-        for other in reversed(others):
-            torch._C._push_on_torch_function_stack(other)
-
-    return put_back
+    return lambda: _insert_function_mode(mode, len(above))
 
 
 def take_dispatch_mode(mode: dispatch.TorchDispatchMode) -> Callable[[], None]:
     """Takes a dispatch mode off; returns what puts it back, on the same thread."""
     if not is_dispatch_mode_on(mode):
         return _nothing
-    # Torch's own modes (fake tensors, proxies) come first, wherever they were entered, from 2.2 on.
-    count = torch._C._len_torch_dispatch_stack()
-    own = [torch._C._get_dispatch_stack_at(position) for position in range(count)]
-    above = count - 1 - next(position for position, other in enumerate(own) if other is mode)
-    others = [torch._C._pop_torch_dispatch_stack() for _ in range(above)]
-    mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+    above = []
+    while (top := dispatch._pop_mode()) is not mode:
+        above.append(top)
+    for other in reversed(above):
+        dispatch._push_mode(other)
+    return lambda: _insert_dispatch_mode(mode, len(above))
+
+
+def _function_modes() -> list[Any]:
+    return [torch._C._get_function_stack_at(place) for place in range(torch._C._len_torch_function_stack())]
+
+
+def _insert_function_mode(mode: Any, above: int) -> None:
+    others = [torch._C._pop_torch_function_stack() for _ in range(above)]
+    torch._C._push_on_torch_function_stack(mode)
     for other in reversed(others):
-        torch._C._push_on_torch_dispatch_stack(other)
+        torch._C._push_on_torch_function_stack(other)
 
-    def put_back() -> None:
-        others = [torch._C._pop_torch_dispatch_stack() for _ in range(above)]
-        mode.__enter__()  # type: ignore[no-untyped-call]
-        for other in reversed(others):
-            torch._C._push_on_torch_dispatch_stack(other)
 
-    return put_back
+def _insert_dispatch_mode(mode: dispatch.TorchDispatchMode, above: int) -> None:
+    # Not by entering it: torch would note for the whole process that a mode is on, and who leaves first would
+    # leave that note wrong. It is for compiled regions, where ours is off.
+    others = [dispatch._pop_mode() for _ in range(above)]
+    dispatch._push_mode(mode)
+    for other in reversed(others):
+        dispatch._push_mode(other)
 
 
 def _nothing() -> None:

@@ -24,14 +24,17 @@ _is_success: Any = getattr(_work, "is_success", None)
 _FAILED = "the work failed"
 
 
-class _Running:
-    """A call that has returned before it was complete."""
+# A call, and what holds its results when it is complete.
+Unfinished = tuple["OpenCall", Any]
 
-    def __init__(self, works: list[Any], call: OpenCall, buffers: Any) -> None:
+
+class _Running:
+    """Calls that have returned before they were complete."""
+
+    def __init__(self, works: list[Any], calls: list[Unfinished]) -> None:
         # Kept, so that no other work gets the address of one of them.
         self.works = works
-        self.call = call
-        self.buffers = buffers
+        self.calls = calls
         self.remaining = {id(work) for work in works}
         # Whoever waits goes on only when the buffers have been read: the next thing may be to change them.
         self.lock = threading.RLock()
@@ -48,7 +51,11 @@ class Pending:
 
     def add(self, works: list[Any], call: OpenCall, buffers: Any) -> None:
         """Waits for all works of a call."""
-        running = _Running(works, call, buffers)
+        self.add_together(works, [(call, buffers)])
+
+    def add_together(self, works: list[Any], calls: list[Unfinished]) -> None:
+        """Waits for all works of calls that are done together."""
+        running = _Running(works, calls)
         with self._lock:
             self._running.update((id(work), running) for work in works)
 
@@ -65,10 +72,19 @@ class Pending:
                 self._running.pop(id(work), None)
             running.remaining.discard(id(work))
             if _has_work_failed(work) if raised is None else raised:
-                self._recorder.raised(running.call, _FAILED)
+                self._raise(running)
             elif not running.remaining:
                 # Once only: a call that has ended cannot be ended again.
-                self._recorder.end(running.call, running.buffers)
+                self.end(running.calls)
+
+    def end(self, calls: list[Unfinished]) -> None:
+        """Records the results of calls that are complete."""
+        for call, buffers in calls:
+            self._recorder.end(call, buffers)
+
+    def _raise(self, running: _Running) -> None:
+        for call, _ in running.calls:
+            self._recorder.raised(call, _FAILED)
 
     def follow(self, work: Any, future: Any) -> None:
         """A work is complete when its future is, for whoever waits for that instead."""
@@ -98,9 +114,9 @@ class Pending:
                         "an asynchronous collective was not waited for: its result is not recorded"
                     )
                 elif any(_has_work_failed(work) for work in remaining):
-                    self._recorder.raised(running.call, _FAILED)
+                    self._raise(running)
                 else:
-                    self._recorder.end(running.call, running.buffers)
+                    self.end(running.calls)
 
 
 def add_completions(patches: Patches, pending: Pending) -> None:

@@ -19,11 +19,13 @@ from types import TracebackType
 from typing import Any
 
 from ulpscope._capture import folders, models, ranks, seed, stacks, tensors, turns, values
+from ulpscope._capture.compiled import untraced
+from ulpscope._capture.failures import Failures
 from ulpscope._capture.functions import Functions
 from ulpscope._capture.installation import CustomApis, Installation
 from ulpscope._capture.jitter import Jitter
 from ulpscope._capture.saving import Savings
-from ulpscope._capture.settings import Settings, SettingsError
+from ulpscope._capture.settings import Settings
 from ulpscope._core import Recorder
 
 _log = logging.getLogger("ulpscope")
@@ -67,7 +69,8 @@ class Run:
         self._recorder = Recorder(_Front(), settings)
         self._jitter = None if settings.jitter is None else Jitter(settings.jitter, self._recorder.note)
         self._installation = Installation(settings, self._recorder, self._joined_group, self._jitter)
-        self._savings = Savings(self._recorder)
+        self._failures = Failures(self._recorder.note, settings.strict)
+        self._savings = Savings(self._recorder, self._failures)
         self._custom: CustomApis = {}
         self._step = settings.init_step
         # Kept when the process leaves its group: its steps stay in the folders of one rank.
@@ -84,6 +87,7 @@ class Run:
         self._closes_at_exit = False
         # A forked child has a copy of the run, and must leave the parent's files alone.
         self._process = os.getpid()
+        self._has_told_fork = False
 
     def __enter__(self) -> Run:
         self.start()
@@ -99,10 +103,11 @@ class Run:
         """Whether every wanted step is over."""
         return bool(self._settings.step) and self._step > max(self._settings.step)
 
+    @untraced
     def start(self, model: Any = None) -> None:
         """Records from now on. Without a model, levels L0 and mix take the first module that is called."""
         self._check_open()
-        if self._process != os.getpid():
+        if self._is_forked():
             return
         if model is not None:
             models.roots_of(model)
@@ -132,9 +137,10 @@ class Run:
         _started.add(self)
         self._has_ended_forward = False
         if not self.steps_done:
-            seed.remove_dropout()
+            seed.remove_dropout(self)
         self._update()
 
+    @untraced
     def stop(self) -> None:
         """Records nothing more until the next ``start``. What was recorded is in the dump."""
         self._started = False
@@ -143,7 +149,7 @@ class Run:
         if self._process != os.getpid():
             return
         try:
-            seed.restore_dropout()
+            seed.restore_dropout(self)
             self._update()
         finally:
             turns.end(self)
@@ -159,11 +165,17 @@ class Run:
     def come_back(self) -> None:
         """Goes on after ``step_aside``."""
         self._aside = None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Does what the step asks for, in the middle of a program that is not to hear of our errors."""
         try:
             self._update()
         except Exception as error:
-            # It is the script that is running here, and has nothing to do with it.
-            _log.error("recording ends: %s", error)
+            if self._settings.strict:
+                raise
+            self._end_early()
+            _log.error("recording ends, and the run goes on without it: %s", error)
 
     def note_fork(self) -> None:
         """Has the ledger say that there is a process of which nothing is recorded."""
@@ -174,11 +186,13 @@ class Run:
         """Whether this run writes to these folders."""
         return self._lock is not None and self._lock.is_same_as(dump_path, rank_folder)
 
+    @untraced
     def end_forward(self) -> None:
         """Records no further calls of this step; the backward of those recorded so far still is."""
         self._has_ended_forward = True
         self._recorder.end_forward()
 
+    @untraced
     def step(self) -> None:
         """Ends a step: its dump is complete, and numbers begin anew."""
         if self._closed or self._process != os.getpid():
@@ -191,19 +205,23 @@ class Run:
         self._aimed_at = None
         self._has_ended_forward = False
         if self.steps_done:
-            seed.restore_dropout()
-        self._update()
+            seed.restore_dropout(self)
+        was_installed = self._installation.installed
+        self._go_on()
+        if was_installed:
+            self._installation.begin_step()
 
     def set_init_step(self, step: int) -> None:
         """Has steps counted from ``step`` on; before the first ``start``."""
         self._step = dataclasses.replace(self._settings, init_step=step).init_step
 
+    @untraced
     def save(self, variable: Any, name: str, save_backward: bool = True) -> None:
         """Records a value, and the gradients of the tensors in it, under a name of your own."""
         if not isinstance(name, str) or not name:
             raise ValueError(f"name: expected a text, found {name!r}")
         self._check_open()
-        if self._process != os.getpid():
+        if self._is_forked():
             return
         self._follow_rank()
         if self._is_wanted():
@@ -211,6 +229,7 @@ class Run:
             self._aim()
             self._savings.save(variable, name, save_backward)
 
+    @untraced
     def register_custom_api(self, module: Any, api: str, prefix: str | None = None) -> None:
         """Records the calls of ``module.api``, too, as ``prefix.api``."""
         if not callable(getattr(module, api, None)):
@@ -219,11 +238,13 @@ class Run:
         self._custom[module, api] = name
         self._reinstall()
 
+    @untraced
     def restore_custom_api(self, module: Any, api: str) -> None:
         """Undoes ``register_custom_api``."""
         if self._custom.pop((module, api), None) is not None:
             self._reinstall()
 
+    @untraced
     def close(self) -> None:
         """Ends the capture: the dump is complete, and torch is as it was."""
         if self._closed or self._process != os.getpid():
@@ -241,6 +262,21 @@ class Run:
                     self._end_recording()
                 finally:
                     self._end_jitter()
+
+    def _is_forked(self) -> bool:
+        """Whether this is a copy of the run in a forked child, where it records nothing: it says so, once."""
+        if self._process == os.getpid():
+            return False
+        if not self._has_told_fork:
+            self._has_told_fork = True
+            _log.warning(
+                "process %d was forked from process %d, whose capture into %s this is: "
+                "nothing is recorded here; make a capture in the process itself",
+                os.getpid(),
+                self._process,
+                self._settings.dump_path,
+            )
+        return True
 
     def _check_open(self) -> None:
         if self._closed:
@@ -296,12 +332,12 @@ class Run:
             return
         try:
             self._follow_rank()
-        except (OSError, SettingsError) as error:
+        except Exception as error:
             if self._settings.strict:
                 raise
             _log.error("%s; recording ends", error)
             self.stop()
-        self._update()
+        self._go_on()
 
     def _follow_rank(self) -> None:
         """Has the step that has begun, perhaps under no rank, go on under the rank that is known now."""
@@ -360,10 +396,7 @@ class Run:
         try:
             self._installation.install(self._model, self._custom)
         except BaseException:
-            self._started = False
-            self._recorder.stop()
-            turns.end(self)
-            self._end_jitter()
+            self._end_early()
             raise
 
     def _begin_jitter(self) -> None:
@@ -373,11 +406,17 @@ class Run:
         try:
             self._jitter.begin(self._model)
         except BaseException:
-            self._started = False
-            self._recorder.stop()
-            turns.end(self)
-            self._end_jitter()
+            self._end_early()
             raise
+
+    def _end_early(self) -> None:
+        """Records nothing more: it could not be put in place."""
+        self._started = False
+        _started.discard(self)
+        seed.restore_dropout(self)
+        self._recorder.stop()
+        turns.end(self)
+        self._end_jitter()
 
     def _end_jitter(self) -> None:
         if self._jitter is not None:

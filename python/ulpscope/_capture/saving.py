@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ulpscope._core import Recorder
+
 if TYPE_CHECKING:
-    from ulpscope._core import Recorder
-
-
-# Containers within containers that are looked into for tensors, as many as are recorded.
-_MAX_DEPTH = 400
+    from ulpscope._capture.failures import Failures
 
 
 class Savings:
     """Values that were saved in this step, and those whose gradients may still come."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, failures: Failures) -> None:
         self._recorder = recorder
+        self._failures = failures
         self._waiting: list[_Gradients] = []
         self._taken: dict[str, set[int]] = {}
 
@@ -35,6 +34,11 @@ class Savings:
             except RecursionError:
                 gradients.remove()
                 self._recorder.note(f"{name} is nested too deeply: its gradients are not recorded")
+                return
+            except Exception as error:
+                # A class of tensors may take no hooks.
+                gradients.remove()
+                self._failures.hold_back(f"the gradients of {name}", error)
                 return
             if gradients.expected:
                 # The number of the value, unless the user has saved something of this name, too.
@@ -79,6 +83,9 @@ class _Gradients:
         self.found: dict[int, torch.Tensor] = {}
         self._done = done
         self._handles: list[Any] = []
+        # By the addresses of containers, of the value and of the tree: each is walked through once.
+        self._trees: dict[int, Any] = {}
+        self._collected: dict[int, Any] = {}
 
     def watch(self, value: Any, depth: int = 0) -> Any:
         """The value with the numbers of its tensors in their place, as deep as it is recorded."""
@@ -89,29 +96,36 @@ class _Gradients:
             self.expected += 1
             self._handles.append(value.register_hook(self._hook(number)))  # type: ignore[no-untyped-call]
             return number
-        if depth > _MAX_DEPTH:
+        if depth > Recorder.MAX_DEPTH or not isinstance(value, list | tuple | dict):
             return None
+        if id(value) in self._trees:
+            return self._trees[id(value)]
+        # Nothing, within itself.
+        self._trees[id(value)] = None
         # Loops, not comprehensions, which are a second frame on each level before Python 3.12.
-        tree: Any = None
-        if isinstance(value, list | tuple):
-            tree = []
-            for item in value:
-                tree.append(self.watch(item, depth + 1))
-        elif isinstance(value, dict):
+        tree: Any
+        if isinstance(value, dict):
             tree = {}
             for key, item in value.items():
                 tree[key] = self.watch(item, depth + 1)
+        else:
+            tree = []
+            for item in value:
+                tree.append(self.watch(item, depth + 1))
+        self._trees[id(value)] = tree
         return tree
 
     def collect(self, tree: Any) -> Any:
         """The gradients in the place of the numbers."""
+        if id(tree) in self._collected:
+            return self._collected[id(tree)]
         gradients: Any = None
         if isinstance(tree, list):
-            gradients = []
+            gradients = self._collected[id(tree)] = []
             for item in tree:
                 gradients.append(self.collect(item))
         elif isinstance(tree, dict):
-            gradients = {}
+            gradients = self._collected[id(tree)] = {}
             for key, item in tree.items():
                 gradients[key] = self.collect(item)
         elif tree is not None:

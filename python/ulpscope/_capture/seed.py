@@ -11,6 +11,7 @@ import os
 import random
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +33,24 @@ class _Dropout:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._removed = False
+        # Captures that have started, and not stopped.
+        self._recording: weakref.WeakSet[Any] = weakref.WeakSet()
         self.unwanted = False
+
+    def begin(self, capture: Any) -> None:
+        with self._lock:
+            self._recording.add(capture)
+        if self.unwanted:
+            self.take_out()
+
+    def end(self, capture: Any) -> None:
+        with self._lock:
+            if capture not in self._recording:
+                return
+            self._recording.discard(capture)
+            is_last = not self._recording
+        if is_last:
+            self.put_back()
 
     def take_out(self) -> None:
         import torch
@@ -122,12 +140,14 @@ def _be_deterministic() -> None:
     torch.backends.cudnn.benchmark = False
 
 
-def remove_dropout() -> None:
-    """Takes dropout out again, where ``seed_all`` was asked to: capture starts."""
-    if _dropout.unwanted:
-        _dropout.take_out()
+def remove_dropout(capture: Any) -> None:
+    """Takes dropout out again, where ``seed_all`` was asked to: a capture starts."""
+    _dropout.begin(capture)
 
 
-def restore_dropout() -> None:
-    """Lets dropout work as the script has it: capture has stopped. A later start takes it out again."""
-    _dropout.put_back()
+def restore_dropout(capture: Any) -> None:
+    """Lets dropout work as the script has it: a capture has stopped, and there is no other.
+
+    A later start takes it out again.
+    """
+    _dropout.end(capture)

@@ -1,14 +1,24 @@
-"""Tensors whose elements do not simply lie in ordinary memory: where to read them."""
+"""Tensors whose elements do not simply lie in ordinary memory, and gradients that come in parts.
+
+What is computed here is seen by no mode of the program, and by no class of tensors that has memory of its
+own. A class that stands for other tensors adds them in its own way: there is no other.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils import _python_dispatch as dispatch
 
-# Sparse tensors are filled up to be measured, unless that takes more elements than this.
-_MAX_DENSE = 1 << 26
+# Sparse tensors are filled up to be measured, unless that takes more bytes than this.
+_MAX_DENSE = 1 << 28
+
+# Elements that are computed with in float64 at a time.
+_PIECE = 1 << 20
 
 
 # The shape of a view that has all of its base; or shape and strides of the base, and shape, strides and
@@ -29,7 +39,7 @@ class Unusual(NamedTuple):
 
 
 def describe(tensor: torch.Tensor) -> Unusual:
-    """Where the elements of a tensor can be read. Runs copies alone, and none within a captured graph."""
+    """Where the elements of a tensor can be read: in place, or in a copy; none within a captured graph."""
     try:
         with torch._C.DisableTorchFunction(), torch.no_grad():
             return _describe(tensor)
@@ -57,24 +67,48 @@ def _describe(tensor: torch.Tensor) -> Unusual:
 
 def add(parts: list[torch.Tensor]) -> torch.Tensor | None:
     """The sum of the parts of a gradient; none within a captured graph, to which the sum would belong."""
-    with torch._C.DisableTorchFunction(), torch.no_grad():
-        if any(_in_captured_graph(part) for part in parts):
-            return None
-        total: torch.Tensor | None = None
-        for part in parts:
-            total = part.detach() if total is None else torch.add(total, part.detach())
-        return total
+    if all(type(part) is torch.Tensor for part in parts):
+        # Of every module that uses an argument twice: without the detour.
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            return _sum(parts)
+    with _unseen(parts) as own:
+        total = _sum(own)
+        return None if total is None else _in_class_of(parts[0], total)
+
+
+def _sum(parts: list[torch.Tensor]) -> torch.Tensor | None:
+    if any(_in_captured_graph(part) for part in parts):
+        return None
+    # Of detached tensors nothing that is computed is part of a graph.
+    total: torch.Tensor | None = None
+    for part in parts:
+        total = part.detach() if total is None else torch.add(total, part.detach())
+    return total
 
 
 def subtract(whole: torch.Tensor, parts: list[torch.Tensor]) -> torch.Tensor | None:
     """A gradient without some parts of it, computed in float64: no more is lost than the sum has lost."""
-    with torch._C.DisableTorchFunction(), torch.no_grad():
+    with _unseen([whole, *parts]) as own:
         if _in_captured_graph(whole):
             return None
-        rest = _widened(whole)
-        for part in parts:
-            rest = rest - _widened(part)
-        return rest.to(whole.dtype)
+        if any(
+            one.layout is not torch.strided or not _is_plain(one) or one.shape != own[0].shape for one in own
+        ):
+            return _less(own).to(whole.dtype)
+        # In pieces: float64 copies of the whole would take several times its memory.
+        flat = [one.detach().reshape(-1) for one in own]
+        rest = flat[0].new_empty(flat[0].shape)
+        for start in range(0, rest.numel(), _PIECE):
+            rest[start : start + _PIECE] = _less([one[start : start + _PIECE] for one in flat])
+        return _in_class_of(whole, rest.view(own[0].shape))
+
+
+def _less(terms: list[torch.Tensor]) -> torch.Tensor:
+    """The first without the others."""
+    rest = _widened(terms[0])
+    for term in terms[1:]:
+        rest = rest - _widened(term)
+    return rest
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:
@@ -83,6 +117,35 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.device.type == "mps":
         tensor = tensor.cpu()
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+@contextlib.contextmanager
+def _unseen(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """The tensors without their classes, where they have memory of their own, for what nobody is to see."""
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        own = [one if _is_plain(one) or not _has_memory(one) else _as_plain(one) for one in tensors]
+        if all(_is_plain(one) for one in own):
+            with torch._C._DisableTorchDispatch():
+                yield own
+        else:
+            with dispatch._disable_current_modes():
+                yield own
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter)
+
+
+def _in_class_of(tensor: torch.Tensor, plain: torch.Tensor) -> torch.Tensor:
+    """What was computed without its class, with it again."""
+    if _is_plain(tensor) or not _is_plain(plain):
+        return plain
+    return plain.as_subclass(type(tensor))
+
+
+def _as_plain(tensor: torch.Tensor) -> torch.Tensor:
+    with torch._C._DisableTorchDispatch():
+        return tensor.as_subclass(torch.Tensor)
 
 
 def part_of(view: torch.Tensor, base: torch.Tensor) -> Part:
@@ -96,15 +159,17 @@ def part_of(view: torch.Tensor, base: torch.Tensor) -> Part:
 
 def take_part(gradient: torch.Tensor, part: Part) -> torch.Tensor | None:
     """Of the gradient of a base, what belongs to a view; nothing within a captured graph."""
-    with torch._C.DisableTorchFunction(), torch.no_grad():
-        if _in_captured_graph(gradient):
+    with _unseen([gradient]) as (own,):
+        if _in_captured_graph(own):
             return None
-        gradient = gradient.detach()
+        own = own.detach()
         if len(part) == 1:
-            return gradient.reshape(part[0])
-        shape, strides, *view = part
-        whole = torch.empty_strided(shape, strides, dtype=gradient.dtype, device=gradient.device)
-        return whole.copy_(gradient).as_strided(*view)
+            return _in_class_of(gradient, own.reshape(part[0]))
+        shape, strides, view_shape, view_strides, offset = part
+        if own.shape != shape or own.stride() != strides:
+            own = torch.empty_strided(shape, strides, dtype=own.dtype, device=own.device).copy_(own)
+        view = own.as_strided(view_shape, view_strides, own.storage_offset() + offset)
+        return _in_class_of(gradient, view)
 
 
 def _class_name(tensor: torch.Tensor) -> str:
@@ -128,12 +193,14 @@ def _readable(tensor: torch.Tensor) -> tuple[torch.Tensor | None, str | None]:
     if _in_captured_graph(tensor):
         return None, "inside a captured graph"
     if tensor.layout is not torch.strided:
-        if tensor.numel() > _MAX_DENSE:
+        if tensor.numel() * tensor.element_size() > _MAX_DENSE:
             return None, f"{tensor.layout} of {tensor.numel()} elements"
-        return tensor.detach().to_dense(), None
+        with _unseen([tensor]) as (own,):
+            return own.detach().to_dense(), None
     if tensor.is_quantized:
-        return tensor.detach().dequantize(), None
-    is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        with _unseen([tensor]) as (own,):
+            return own.detach().dequantize(), None
+    is_plain = _is_plain(tensor)
     if not is_plain and not _has_memory(tensor):
         return None, f"{type(tensor).__name__} has no memory of its own"
     # A class, or a mode, of the program may have a hand in every operation: this one is none of theirs.

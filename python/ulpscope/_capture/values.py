@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import enum
+import inspect
 import json
 import zlib
-from collections.abc import Mapping
+from collections import OrderedDict, UserDict
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,38 +17,122 @@ import torch
 from ulpscope._capture.collectives import Received
 from ulpscope._core import stats
 
+# The ways in which a container says what it holds.
+_ITERATION = ("__iter__", "__len__", "keys", "items")
 
-def describe(value: Any) -> Any:
-    """JSON text (a ``str``), something to describe in its place, or nothing where there is nothing to say."""
+# Objects that hold no tensors of a call, or those of a model, which are recorded with it.
+_WITHOUT_TENSORS = (
+    bytes,
+    complex,
+    range,
+    enum.Enum,
+    torch.Generator,
+    torch.layout,
+    torch.qscheme,
+    torch.finfo,
+    torch.iinfo,
+    torch.Stream,
+)
+
+# Torch's own, by which processes and devices are told.
+_MACHINERY = ("torch._C", "torch.distributed")
+
+Described = str | dict[Any, Any] | list[Any] | None
+
+
+def describe(value: Any) -> Described | tuple[Described, str]:
+    """JSON text (a ``str``), something to describe in its place, or nothing where there is nothing to say.
+
+    With a note for the ledger where tensors may be in it that are not seen. Of a value of the program's own
+    no more is asked than what it holds: nothing that it would compute, draw or load to answer.
+    """
+    kind = type(value)
     if value is ...:
         return '{"type":"ellipsis","value":"..."}'
-    if isinstance(value, slice):
+    if kind is slice:
         return _typed("slice", [_plain(part) for part in (value.start, value.stop, value.step)])
-    if isinstance(value, torch.dtype):
+    if kind is torch.dtype:
         return _typed("torch.dtype", str(value))
-    if isinstance(value, torch.device):
+    if kind is torch.device:
         return _typed("torch.device", f"{value.type}:{value.index}")
-    if isinstance(value, torch.memory_format):
+    if kind is torch.memory_format:
         return json.dumps({"type": "torch.memory_format", "format": str(value).removeprefix("torch.")})
-    if isinstance(value, tuple | list):
-        fields = getattr(value, "_fields", None)
-        if fields and len(fields) == len(value):
-            return dict(zip(fields, value, strict=True))
-        return list(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    for kind in (bool, int, float, str):
-        if isinstance(value, kind):
-            return _typed(kind.__name__, kind(value))
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+    if issubclass(kind, tuple | list):
+        items = _items(value, kind)
+        fields = getattr(kind, "_fields", None)
+        if fields and len(fields) == len(items):
+            return dict(zip(fields, items, strict=True))
+        return items
+    if issubclass(kind, dict):
+        return _pairs(value, kind)
+    if issubclass(kind, UserDict):
+        return dict(_held(value).get("data", {}))
+    if dataclasses.is_dataclass(kind):
+        return _fields(value, kind)
+    for plain, read in _PLAIN.items():
+        if issubclass(kind, plain):
+            return _typed(plain.__name__, read(value))
+    if issubclass(kind, torch.SymInt | torch.SymFloat | torch.SymBool):
         return _typed("str", str(value))
-    if type(value).__module__ == "numpy":
+    if kind.__module__ == "numpy":
         return _numpy(value)
-    if torch.distributed.is_available():
-        return _distributed(value)
-    return None
+    if torch.distributed.is_available() and (known := _distributed(value)) is not None:
+        return known
+    if issubclass(kind, _WITHOUT_TENSORS) or callable(value) or kind.__module__.startswith(_MACHINERY):
+        return None
+    return None, f"{kind.__module__}.{kind.__qualname__} is not looked into: tensors in it are not recorded"
+
+
+# Numbers and texts of classes of their own, without what these make of them.
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    bool: bool,
+    int: int.__int__,
+    float: float.__float__,
+    str: str.__str__,
+}
+
+
+def _items(value: Any, kind: type) -> list[Any]:
+    """What lies in a list or tuple; one that has its own way to be walked through is asked."""
+    base = list if issubclass(kind, list) else tuple
+    if _walks_by_itself(kind, base):
+        return list(value)
+    return list(base.__iter__(value))
+
+
+def _pairs(value: Any, kind: type) -> dict[Any, Any]:
+    """What lies in a dictionary; one that has its own way to be walked through is asked."""
+    base: type[dict[Any, Any]] = OrderedDict if issubclass(kind, OrderedDict) else dict
+    if _walks_by_itself(kind, base):
+        return dict(value)
+    return dict(base.items(value))
+
+
+def _walks_by_itself(kind: type, base: type) -> bool:
+    return any(getattr(kind, name, None) is not getattr(base, name, None) for name in _ITERATION)
+
+
+def _fields(value: Any, kind: type) -> dict[str, Any]:
+    """The fields of a dataclass that are there; what a property would compute is not."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    if inspect.getattr_static(kind, "__getattribute__") is not vars(object)["__getattribute__"]:
+        return {name: getattr(value, name) for name in names}
+    held = _held(value)
+    fields = {}
+    for name in names:
+        slot = inspect.getattr_static(kind, name, None)
+        if name in held:
+            fields[name] = held[name]
+        elif inspect.ismemberdescriptor(slot):
+            with contextlib.suppress(AttributeError):
+                fields[name] = slot.__get__(value)
+    return fields
+
+
+def _held(value: Any) -> dict[str, Any]:
+    """The attributes of an object, as far as they are its own."""
+    held = getattr(value, "__dict__", None)
+    return held if type(held) is dict else {}
 
 
 def _typed(kind: str, value: Any) -> str:
@@ -85,7 +173,7 @@ def _numbers(array: Any) -> dict[str, Any]:
     return numbers
 
 
-def _distributed(value: Any) -> Any:
+def _distributed(value: Any) -> Described:
     dist = torch.distributed
     if isinstance(value, dist.ProcessGroup):
         ranks, group = _ranks_and_id(value)

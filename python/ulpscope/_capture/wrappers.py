@@ -17,30 +17,32 @@ from ulpscope._capture.recorded import call_recorded
 from ulpscope._capture.switch import Switch
 
 if TYPE_CHECKING:
+    from ulpscope._capture.known import KnownModules
     from ulpscope._core import Recorder
 
 
-Discover = Callable[[torch.nn.Module], None]
-
-
-def add_modules(patches: Patches, recorder: Recorder, switch: Switch, discover: Discover | None) -> None:
-    """Module calls. ``discover`` is told of each outermost module, to name what is in it."""
+def add_modules(patches: Patches, recorder: Recorder, switch: Switch, known: KnownModules) -> None:
+    """Module calls."""
     original = torch.nn.Module.__call__
+    modules = known.modules
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         if not switch.is_on():
             return original(self, *args, **kwargs)
-        if discover is not None and recorder.is_outermost():
-            discover(self)
+        if id(self) not in modules:
+            known.meet(self)
         begun = recorder.enter_module(self, args, kwargs)
         if begun is None:
-            return original(self, *args, **kwargs)
+            output = original(self, *args, **kwargs)
+            known.watch(self)
+            return output
         try:
             output = original(self, *args, **kwargs)
         except BaseException as error:
             recorder.raised_module(begun, self, type(error).__name__)
             raise
         recorder.leave_module(begun, self, output)
+        known.watch(self)
         return output
 
     patches.add(torch.nn.Module, "__call__", __call__)

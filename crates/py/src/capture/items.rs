@@ -3,6 +3,7 @@
 //! Plain values and containers are written here, tensors by [`Describe`]; a value of any other kind is put to the front
 //! each time.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use pyo3::intern;
@@ -17,7 +18,17 @@ use super::state::StepId;
 use super::tensors::Describe;
 
 /// Containers within containers that are followed; the older tool's limit.
-const MAX_DEPTH: usize = 400;
+pub(super) const MAX_DEPTH: usize = 400;
+
+/// Values among the arguments, or the results, of one call.
+const MAX_ITEMS: usize = 1 << 20;
+
+/// Values in containers that were met before: of two containers that hold the next two twice each, and so on, there would
+/// be no end.
+const MAX_REPEATED: usize = 1 << 14;
+
+/// What the ledger says of a value that is not followed to its end.
+const CUT_OFF: &str = "a value that holds itself, or too much, was cut off: what is left out is null";
 
 /// A tensor met on the way, with what else was asked of it.
 pub(super) struct Met {
@@ -45,7 +56,16 @@ pub(super) struct Walk<'a> {
     /// Whether anything is written; if not, tensors are met all the same.
     pub(super) describes: bool,
     pub(super) met: Vec<Met>,
-    pub(super) depth: usize,
+    depth: usize,
+    /// The containers that the walk is in.
+    around: Vec<usize>,
+    /// The containers that it has been in, by their addresses. Most walks meet none.
+    known: Option<HashSet<usize>>,
+    /// Of `around`, how many there were when one was met again that the walk had been in; nothing where none is.
+    repeats_from: Option<usize>,
+    items: usize,
+    repeated: usize,
+    is_cut_off: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -62,6 +82,12 @@ impl<'a> Walk<'a> {
             describes: true,
             met: Vec::new(),
             depth: 0,
+            around: Vec::new(),
+            known: None,
+            repeats_from: None,
+            items: 0,
+            repeated: 0,
+            is_cut_off: false,
         }
     }
 
@@ -85,14 +111,14 @@ impl<'a> Walk<'a> {
             return self.tensor(item, out);
         }
         if let Ok(items) = item.cast_exact::<PyTuple>() {
-            return self.list(items.iter(), out);
+            return self.within(item, out, |walk, out| walk.list(items.iter(), out));
         }
         if let Ok(items) = item.cast_exact::<PyList>() {
-            return self.list(items.iter(), out);
+            return self.within(item, out, |walk, out| walk.list(items.iter(), out));
         }
         if let Ok(pairs) = item.cast_exact::<PyDict>() {
             // Another thread may change the user's dictionary while a large tensor of it is measured.
-            return self.object(pairs.copy()?.iter(), out);
+            return self.within(item, out, |walk, out| walk.object(pairs.copy()?.iter(), out));
         }
         if self.scalar(item, out)? {
             return Ok(());
@@ -115,7 +141,7 @@ impl<'a> Walk<'a> {
                 out.push(b',');
             }
             self.push_path(&position.to_string(), length);
-            self.deeper(&item, out)?;
+            self.element(&item, out)?;
             self.path.truncate(length);
         }
         out.push(b']');
@@ -138,7 +164,7 @@ impl<'a> Walk<'a> {
             push_text(&key, out);
             out.push(b':');
             self.push_path(&key, length);
-            self.deeper(&item, out)?;
+            self.element(&item, out)?;
             self.path.truncate(length);
         }
         out.push(b'}');
@@ -152,15 +178,61 @@ impl<'a> Walk<'a> {
         self.path.push_str(part);
     }
 
-    fn deeper(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
+    /// Goes into a container, unless there would be no end to it.
+    fn within(
+        &mut self,
+        container: &Bound<'_, PyAny>,
+        out: &mut Vec<u8>,
+        walk: impl FnOnce(&mut Self, &mut Vec<u8>) -> PyResult<()>,
+    ) -> PyResult<()> {
+        let address = container.as_ptr() as usize;
+        if self.around.contains(&address) {
+            return self.cut_off(out);
+        }
+        let is_known = !self.known.get_or_insert_default().insert(address);
+        if is_known && self.repeats_from.is_none() {
+            self.repeats_from = Some(self.around.len());
+        }
+        self.around.push(address);
+        let result = walk(self, out);
+        self.around.pop();
+        if self.repeats_from == Some(self.around.len()) {
+            self.repeats_from = None;
+        }
+        result
+    }
+
+    /// One value in a container.
+    fn element(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
+        self.items += 1;
+        let is_repeated = self.repeats_from.is_some();
+        self.repeated += usize::from(is_repeated);
+        if self.items > MAX_ITEMS || is_repeated && self.repeated > MAX_REPEATED {
+            return self.cut_off(out);
+        }
+        self.deeper(out, |walk, out| walk.item(item, out))
+    }
+
+    fn deeper(
+        &mut self,
+        out: &mut Vec<u8>,
+        walk: impl FnOnce(&mut Self, &mut Vec<u8>) -> PyResult<()>,
+    ) -> PyResult<()> {
         if self.depth >= MAX_DEPTH {
-            out.extend_from_slice(b"null");
-            return Ok(());
+            return self.cut_off(out);
         }
         self.depth += 1;
-        let result = self.item(item, out);
+        let result = walk(self, out);
         self.depth -= 1;
         result
+    }
+
+    fn cut_off(&mut self, out: &mut Vec<u8>) -> PyResult<()> {
+        if !std::mem::replace(&mut self.is_cut_off, true) {
+            self.recorder.locked(|state| state.note(CUT_OFF.to_owned()));
+        }
+        out.extend_from_slice(b"null");
+        Ok(())
     }
 
     /// A number, truth value or text; tells whether it was one.
@@ -238,7 +310,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A value the front has to look at: JSON text, a value to describe instead, or nothing.
+    /// A value the front has to look at: JSON text, a value to describe instead, or nothing; with a note, if there is one.
     fn unusual(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
         let py = item.py();
         let kind = item.get_type();
@@ -252,7 +324,12 @@ impl<'a> Walk<'a> {
             out.extend_from_slice(if sizes.is_empty() { b"[]}" } else { b"]}" });
             return Ok(());
         }
-        let told = self.recorder.torch.front.bind(py).call_method1(intern!(py, "value"), (item,))?;
+        let mut told = self.recorder.torch.front.bind(py).call_method1(intern!(py, "value"), (item,))?;
+        if let Ok(with_note) = told.cast_exact::<PyTuple>() {
+            let note: String = with_note.get_item(1)?.extract()?;
+            self.recorder.locked(|state| state.note(note));
+            told = with_note.get_item(0)?;
+        }
         if let Ok(text) = told.cast_exact::<PyString>() {
             out.extend_from_slice(text.to_string_lossy().as_bytes());
             return Ok(());
@@ -261,7 +338,12 @@ impl<'a> Walk<'a> {
             out.extend_from_slice(b"null");
             return Ok(());
         }
-        self.deeper(&told, out)
+        self.within(item, out, |walk, out| {
+            walk.deeper(out, |walk, out| match told.cast_exact::<PyDict>() {
+                Ok(pairs) => walk.object(pairs.iter(), out),
+                Err(_) => walk.list(told.cast::<PyList>()?.iter(), out),
+            })
+        })
     }
 }
 

@@ -19,6 +19,9 @@ pub(super) const NOT_SELECTED: &str = "not selected";
 /// Why a call was left out: of the layers of its kind another is wanted.
 pub(super) const IN_REPEATED: &str = "in a repeated layer";
 
+/// Why the call of a module was left out: it is no part of the model.
+pub(super) const OUTSIDE: &str = "outside the model";
+
 /// Why a call was left out: it asks about a tensor, and computes nothing.
 pub(super) const METADATA: &str = "metadata";
 

@@ -10,8 +10,9 @@
 //! when it is seen for the first time, and how a value or tensor out of the ordinary reads, through the
 //! [`torch_api::Torch`] table.
 //!
-//! Nothing recorded may depend on, or change, what the program computes: tensors are read where they lie, no
-//! operation of torch is run on a tensor in ordinary memory, and the autograd graph is only looked at.
+//! Nothing recorded may depend on, or change, what the program computes: tensors in ordinary memory are read where they
+//! lie, and the autograd graph is only looked at. What torch has to compute (copies from devices, dense forms of sparse
+//! tensors, sums of gradients that come in parts) no mode of the program sees.
 
 mod arguments;
 mod arriving;

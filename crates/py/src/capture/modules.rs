@@ -25,27 +25,37 @@ struct Span {
     call: Arc<str>,
 }
 
-/// The names of modules, by the address of their object, which is kept.
+/// The names of modules by the address of their object. The front says when one is gone, before another can have its
+/// address.
 #[derive(Default)]
 pub(super) struct Modules {
-    known: Mutex<HashMap<usize, (Py<PyAny>, Name)>>,
+    /// Without a name those that are part of a model, and no call of their own.
+    known: Mutex<HashMap<usize, Option<Name>>>,
     /// Module calls of this step, in the order of their ends.
     spans: Mutex<Vec<Span>>,
 }
 
 impl Modules {
-    fn locked<T>(&self, with: impl FnOnce(&mut HashMap<usize, (Py<PyAny>, Name)>) -> T) -> T {
+    fn locked<T>(&self, with: impl FnOnce(&mut HashMap<usize, Option<Name>>) -> T) -> T {
         with(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn add(&self, module: &Bound<'_, PyAny>, name: Name) {
-        let earlier =
-            self.locked(|known| known.insert(module.as_ptr() as usize, (module.clone().unbind(), name)));
-        drop(earlier);
+    /// Knows a module. One that has a name keeps it.
+    pub(super) fn add(&self, module: &Bound<'_, PyAny>, name: Option<Name>) {
+        self.locked(|known| {
+            let own = known.entry(module.as_ptr() as usize).or_default();
+            *own = name.or_else(|| own.take());
+        });
     }
 
-    pub(super) fn name(&self, module: &Bound<'_, PyAny>) -> Option<Name> {
-        self.locked(|known| known.get(&(module.as_ptr() as usize)).map(|(_, name)| name.clone()))
+    /// The name of a module, if it has one; nothing where the module is not known.
+    pub(super) fn name(&self, module: &Bound<'_, PyAny>) -> Option<Option<Name>> {
+        self.locked(|known| known.get(&(module.as_ptr() as usize)).cloned())
+    }
+
+    /// Lets go of a module that is gone.
+    pub(super) fn forget(&self, address: usize) {
+        self.locked(|known| known.remove(&address));
     }
 
     /// Notes which nodes of the autograd graph a call on this thread has made.
@@ -75,9 +85,7 @@ impl Modules {
 
     /// Lets go of all modules.
     pub(super) fn clear(&self) {
-        // Outside the lock: the last reference to a module may run its destructor.
-        let known = self.locked(std::mem::take);
-        drop(known);
+        self.locked(HashMap::clear);
     }
 }
 

@@ -18,7 +18,8 @@ use super::flow::Flow;
 use super::frames::{Stack, Stacks};
 use super::functions::Functions;
 use super::hooks::Hooks;
-use super::ledger::{IN_REPEATED, METADATA};
+use super::items::MAX_DEPTH;
+use super::ledger::{IN_REPEATED, METADATA, OUTSIDE};
 use super::modules::{self, Level, Modules, Name};
 use super::plan::Plan;
 use super::seen::{give_hint, see_call};
@@ -59,6 +60,10 @@ pub(crate) struct OpenCall {
 
 #[pymethods]
 impl Recorder {
+    /// Containers within containers that are followed.
+    #[classattr]
+    const MAX_DEPTH: usize = MAX_DEPTH;
+
     #[new]
     fn new(py: Python<'_>, front: Py<PyAny>, settings: &Bound<'_, PyAny>) -> PyResult<Recorder> {
         let plan = Plan::new(settings)?;
@@ -169,9 +174,15 @@ impl Recorder {
         self.guarded(py, begun.of().borrowed(), raised).map(|_| ())
     }
 
-    /// Gives a module its name.
-    fn add_module(&self, module: &Bound<'_, PyAny>, base: &str, is_muted: bool) {
-        self.modules.add(module, Name { base: base.into(), is_muted });
+    /// Gives a module its name; without one it is part of a model, and no call of its own.
+    #[pyo3(signature = (module, base, is_muted))]
+    fn add_module(&self, module: &Bound<'_, PyAny>, base: Option<&str>, is_muted: bool) {
+        self.modules.add(module, base.map(|base| Name { base: base.into(), is_muted }));
+    }
+
+    /// Forgets a module, which is gone.
+    fn forget_module(&self, address: usize) {
+        self.modules.forget(address);
     }
 
     /// Says where a tensor comes from: `parameter:…`, `buffer:…`.
@@ -190,7 +201,7 @@ impl Recorder {
         modules::is_outermost(self.address())
     }
 
-    /// Goes into a module; nothing when it is none of the model's.
+    /// Goes into a module; nothing when it is none of the model's, which is counted, or the model itself.
     #[pyo3(signature = (module, args, kwargs))]
     fn enter_module(
         &self,
@@ -202,7 +213,13 @@ impl Recorder {
             return Ok(None);
         }
         let py = module.py();
-        let Some(name) = self.modules.name(module) else { return Ok(None) };
+        let Some(name) = self.modules.name(module) else {
+            if self.plan.has_modules() {
+                self.leave_out(OUTSIDE);
+            }
+            return Ok(None);
+        };
+        let Some(name) = name else { return Ok(None) };
         let arguments = Arguments { args, kwargs: Some(kwargs) };
         let around = modules::innermost(self.address());
         let is_muted = name.is_muted || around.as_ref().is_some_and(|level| level.is_muted);

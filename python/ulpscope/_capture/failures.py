@@ -1,0 +1,27 @@
+"""What becomes of an error of ours in Python, outside of the recorder: it is told, and the run goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+_log = logging.getLogger("ulpscope")
+
+
+class Failures:
+    """Holds errors back from the program; the ledger counts them, and the log has each once."""
+
+    def __init__(self, note: Callable[[str], None], strict: bool) -> None:
+        self._note = note
+        self._strict = strict
+        self._told: set[str] = set()
+
+    def hold_back(self, what: str, error: Exception) -> None:
+        """Tells that something could not be done; raises it where the user wants to hear of it."""
+        if self._strict:
+            raise error
+        text = f"{what}: {type(error).__name__}: {error}"
+        self._note(text)
+        if text not in self._told:
+            self._told.add(text)
+            _log.warning("could not record %s; the run goes on", text)
