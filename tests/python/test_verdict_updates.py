@@ -98,11 +98,12 @@ def trained(path: Path, optimizer: Callable[[nn.Module], Step], task: str = "ten
     [
         (by_hand, lambda net: of_torch(net, foreach=False)),
         (lambda net: of_torch(net, foreach=True), lambda net: of_torch(net, foreach=False)),
+        (lambda net: of_torch(net, fused=True), lambda net: of_torch(net, foreach=True)),
         (by_hand, lambda net: of_torch(net, foreach=True)),
         (plain, lambda net: torch.optim.SGD(net.parameters(), RATE).step),
         (clipped, clipped_by_torch),
     ],
-    ids=["by hand", "all at once", "by hand against all at once", "plain", "clipped by hand"],
+    ids=["by hand", "all at once", "fused", "by hand against all at once", "plain", "clipped by hand"],
 )
 def test_another_way_to_update_raises_nothing(
     target: Callable[[nn.Module], Step], golden: Callable[[nn.Module], Step], task: str, tmp_path: Path

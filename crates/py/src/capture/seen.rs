@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::arguments::Arguments;
 use super::begun::{Begun, Kind};
@@ -101,7 +101,10 @@ pub(super) fn see_call<'py>(
                 let first = changed.first().filter(|position| **position == 0);
                 let first = first.and_then(|_| args.get_item(0).ok());
                 let hands_on = |tensor: &Bound<'_, PyAny>| arguments.has_unchanged(tensor, changed);
-                recorder.end_call(slf, begun, output, None, first.as_ref(), &hands_on)
+                // Functions that change lists, as those of optimizers, may give nothing back: what they changed is their result.
+                let changed_list = first.as_ref().filter(|first| first.is_instance_of::<PyList>());
+                let given = changed_list.filter(|_| output.is_none()).unwrap_or(output);
+                recorder.end_call(slf, begun, given, None, first.as_ref(), &hands_on)
             });
             recorder.guarded(py, of.borrowed(), ended)?;
         }
