@@ -70,6 +70,7 @@ class Listening(torch.Tensor):
         return super().__torch_dispatch__(func, types, args, kwargs or {})
 
 
+@pytest.mark.skipif(torch.__version__.startswith("2.1."), reason="such a class adds in its own way there")
 def test_a_class_of_tensors_hears_nothing_and_is_kept() -> None:
     plain = torch.randn(4)
     own = plain.as_subclass(Listening)

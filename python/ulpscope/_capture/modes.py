@@ -13,6 +13,8 @@ import torch
 from torch.utils import _python_dispatch as dispatch
 from torch.utils._device import DeviceContext
 
+from ulpscope._core import Recorder
+
 # Whether torch keeps its default device at the bottom, and takes it off from there: ``set_default_device`` of
 # newer releases. ``with torch.device(...)`` is left like any other mode.
 _KEEPS_DEVICE_AT_BOTTOM = "_pop_mode" in DeviceContext.__exit__.__code__.co_names
@@ -33,7 +35,11 @@ def put_function_mode(mode: Any) -> None:
     stack = _function_modes()
     # The attribute tells that it was entered, and not just put on the stack.
     has_device = stack and isinstance(stack[0], DeviceContext) and hasattr(stack[0], "old_device")
-    _insert_function_mode(mode, len(stack) - (1 if has_device and _KEEPS_DEVICE_AT_BOTTOM else 0))
+    below = 1 if has_device and _KEEPS_DEVICE_AT_BOTTOM else 0
+    # Those of captures that were stopped on another thread: what these hand on is not as it was called.
+    while below < len(stack) and isinstance(stack[below], Recorder):
+        below += 1
+    _insert_function_mode(mode, len(stack) - below)
 
 
 def put_dispatch_mode(mode: dispatch.TorchDispatchMode) -> None:

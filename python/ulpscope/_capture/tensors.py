@@ -144,8 +144,12 @@ def _in_class_of(tensor: torch.Tensor, plain: torch.Tensor) -> torch.Tensor:
 
 
 def _as_plain(tensor: torch.Tensor) -> torch.Tensor:
-    with torch._C._DisableTorchDispatch():
-        return tensor.as_subclass(torch.Tensor)
+    try:
+        with torch._C._DisableTorchDispatch():
+            return tensor.as_subclass(torch.Tensor)
+    except RuntimeError:
+        # Torch 2.1 does not let go of a class that hears of operators.
+        return tensor
 
 
 def part_of(view: torch.Tensor, base: torch.Tensor) -> Part:
