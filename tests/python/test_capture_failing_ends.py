@@ -41,23 +41,27 @@ def parts_of(ledger: dict[str, Any]) -> int:
     return ledger["recorded"] + sum(sum(ledger[kind].values()) for kind in ("raised", "skipped", "failed"))
 
 
+VICTIM = """
+import sys, time
+sys.path.insert(0, sys.argv[2])
+import torch, ulpscope
+from test_capture_failing_ends import Awkward
+model = torch.nn.Sequential(Awkward())
+with ulpscope.capture(sys.argv[1], model=model, level="mix"):
+    model(torch.ones(2))
+    torch.ones(3).cos()
+    print("done", flush=True)
+    time.sleep(600)
+"""
+
+
 def test_a_call_without_results_is_not_running_any_more(tmp_path: Path) -> None:
     """The run is killed later: it did not end inside."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            model = nn.Sequential(Awkward())
-            with ulpscope.capture(tmp_path, model=model, level="mix"):
-                model(torch.ones(2))
-                torch.ones(3).cos()
-                os.write(writing, b"done")
-                os.read(os.pipe()[0], 1)
-        finally:
-            os._exit(1)
-    assert os.read(reading, 4) == b"done"
-    os.kill(child, 9)
-    os.waitpid(child, 0)
+    words = [sys.executable, "-c", VICTIM, str(tmp_path), str(Path(__file__).parent)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as victim:
+        assert victim.stdout is not None
+        assert victim.stdout.readline() == "done\n"
+        victim.kill()
     said = command("ls", tmp_path)
     assert "ended inside" not in said.stdout + said.stderr
     lines = (tmp_path / "step0" / "rank" / "journal.jsonl").read_bytes().rstrip(b"\0").splitlines()

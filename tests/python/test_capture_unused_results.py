@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
-import os
-import signal
+import subprocess
+import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -50,24 +50,25 @@ WITH_UNUSED = {
 }
 
 
+VICTIM = """
+import sys, time
+sys.path.insert(0, sys.argv[2])
+import torch, ulpscope
+from test_capture_unused_results import Recurrent
+model = Recurrent()
+with ulpscope.capture(sys.argv[1], model=model, level="mix"):
+    model(torch.randn(2, 3, 8)).backward()
+    print("done", flush=True)
+    time.sleep(600)
+"""
+
+
 def test_a_kill_after_the_pass_loses_none(tmp_path: Path) -> None:
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            torch.set_num_threads(1)
-            model = Recurrent()
-            with ulpscope.capture(tmp_path, model=model, level="mix"):
-                model(torch.randn(2, 3, 8)).backward()
-                os.write(writing, b"done")
-                signal.pause()
-        finally:
-            os._exit(1)
-    os.close(writing)
-    assert os.read(reading, 4) == b"done"
-    os.close(reading)
-    os.kill(child, signal.SIGKILL)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    words = [sys.executable, "-c", VICTIM, str(tmp_path), str(Path(__file__).parent)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as victim:
+        assert victim.stdout is not None
+        assert victim.stdout.readline() == "done\n"
+        victim.kill()
     assert set(backward_calls(tmp_path)) >= WITH_UNUSED
 
 
