@@ -115,6 +115,26 @@ def test_another_way_to_update_raises_nothing(
     assert compared.ok
 
 
+def test_long_steps_in_a_coarser_dtype_raise_nothing(tmp_path: Path) -> None:
+    """A tenth of a weight in each step, with signs of small gradients open."""
+
+    def run(name: str, is_coarse: bool) -> Path:
+        torch.manual_seed(0)
+        net, batches = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 8)), torch.randn(4, 32, 64)
+        step = of_torch(net)
+        with ulpscope.capture(tmp_path / name, model=net, level="mix", task="tensor") as capture:
+            for batch in batches:
+                net.zero_grad()
+                with torch.autocast("cpu", torch.bfloat16, enabled=is_coarse):
+                    made = net(batch)
+                made.float().square().mean().backward()
+                step()
+                capture.step()
+        return tmp_path / name
+
+    assert ulpscope.compare(run("target", True), run("golden", False)).divergences == []
+
+
 @pytest.mark.parametrize("task", ["tensor", "statistics"])
 @pytest.mark.parametrize(
     "wrong",

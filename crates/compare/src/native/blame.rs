@@ -40,7 +40,7 @@ pub(super) struct Origins {
 }
 
 impl Origins {
-    pub(super) fn of(units: &[Observed], has_trained: bool) -> Origins {
+    pub(super) fn of(units: &[Observed], trained: Option<f64>) -> Origins {
         let origins = || units.iter().flat_map(|unit| &unit.entries).filter(|entry| is_origin(entry));
         // Of what was trained, parameters are the measure, and not an input or a buffer that may be wrong.
         let kept = origins().filter(|entry| entry.sources == [Source::Origin; 2]);
@@ -55,13 +55,13 @@ impl Origins {
         let median = at(5, &all, &Extent::relative);
         let per_element = |extent: &Extent| extent.error / extent.count.max(1.0).sqrt();
         let is_fine = all.iter().all(|extent| extent.unit <= ACCUMULATOR);
-        let most = match (has_trained, is_fine) {
-            (false, _) => STORED,
-            (true, true) => OTHER_FINE_ORIGINS,
-            (true, false) => OTHER_ORIGINS,
+        let most = match (trained, is_fine) {
+            (None, _) => STORED,
+            (Some(apart), true) => OTHER_FINE_ORIGINS.max(apart),
+            (Some(apart), false) => OTHER_ORIGINS.max(apart),
         };
         // Where all are others, nothing can be learnt from them.
-        let is_learnt = has_trained && at(5, &kept, &Extent::relative) <= most;
+        let is_learnt = trained.is_some() && at(5, &kept, &Extent::relative) <= most;
         let trained = is_learnt.then(|| (at(5, &kept, &Extent::rms), at(9, &kept, &per_element)));
         Origins { ordinary: if median > most { 0.0 } else { median }, trained, most }
     }

@@ -40,12 +40,13 @@ const BESIDE_KNOWN: f64 = 10.0;
 
 /// Concludes all units.
 ///
-/// `has_trained` says that steps went before: what is no result of this one is one of theirs.
+/// `trained` says that steps went before, what is no result of this one being one of theirs; and how far these may have taken it
+/// apart.
 pub(super) fn conclude(
     units: &[Observed],
     (flow, kept): (&Flow, &Kept),
     noise: &Noise,
-    has_trained: bool,
+    trained: Option<f64>,
 ) -> (Vec<Conclusion>, Routes, Origins) {
     let expectations = Expectations::of(units, flow, noise);
     let excesses: Vec<Vec<Excess>> = (0..units.len()).map(|at| expectations.excesses(at)).collect();
@@ -62,7 +63,7 @@ pub(super) fn conclude(
         kept,
         noise,
         siblings,
-        origins: Origins::of(units, has_trained),
+        origins: Origins::of(units, trained),
         regions: Regions::of(units, flow, &expectations),
         is_fine_run: is_fine_run(units, flow, &expectations),
         routes: Routes::default(),

@@ -26,6 +26,9 @@ use crate::style::Side;
 /// Where calls stand that belong to the step of an optimizer.
 const OPTIMIZER: &str = "optimizer";
 
+/// Parameters whose steps are measured: the middle of so many is near that of all.
+const SAMPLES: usize = 32;
+
 /// How dumps name what calls write into.
 const PARAMETER: &str = "parameter:";
 const GRADIENT: &str = "gradient:";
@@ -145,6 +148,26 @@ impl Kept {
             }
         }
     }
+}
+
+/// How far apart, relative to their size, parameters may be after so many steps as long as this one, for signs of gradients that
+/// are open (see [`left_apart`]); nothing, where no step was recorded. Gradients are taken to be off by what the coarsest dtype
+/// rounds: how far they are apart by now may have other reasons.
+pub(super) fn apart_after(steps: u64, units: &[Observed], calls: &Calls<'_>) -> f64 {
+    let written = written(calls);
+    let parameters: Vec<&Written> =
+        written.iter().filter(|(name, _)| name.starts_with(PARAMETER)).map(|(_, written)| written).collect();
+    let sampled = parameters.iter().step_by(parameters.len().div_ceil(SAMPLES).max(1));
+    let length = |written: &&Written| {
+        let step = apart((calls.rank, written.after.as_ref()?), (calls.rank, &written.before))?;
+        Some(step.relative())
+    };
+    let mut lengths: Vec<f64> = sampled.filter_map(length).collect();
+    lengths.sort_by(f64::total_cmp);
+    let middle = lengths.get(lengths.len() / 2).copied().unwrap_or(0.0);
+    let all = units.iter().flat_map(|unit| &unit.entries).filter_map(|entry| entry.numbers.as_ref());
+    let coarsest = all.map(|extent| extent.unit).fold(ACCUMULATOR, f64::max);
+    2.0 * coarsest.sqrt() * middle * steps as f64
 }
 
 /// What a side writes into its parameters, by their names.

@@ -153,9 +153,10 @@ impl Plan for NativePlan<'_> {
     fn conclude(&self, mut observed: Vec<Observed>) {
         let flow = Flow::of(&mut observed, (&self.target, &self.golden));
         let noise = self.floor.get().map_or_else(Noise::default, |floor| floor.of_units(&observed));
-        let has_trained = self.step.get().is_some_and(|&step| step > 0);
+        let trained = self.step.get().filter(|&&step| step > 0);
+        let trained = trained.map(|&step| kept::apart_after(step, &observed, &self.target));
         let kept = Kept::of(&observed, &flow, [&self.target, &self.golden]);
-        let (conclusions, routes, origins) = conclude(&observed, (&flow, &kept), &noise, has_trained);
+        let (conclusions, routes, origins) = conclude(&observed, (&flow, &kept), &noise, trained);
         let mut downstream = vec![0; observed.len()];
         let inherited = conclusions.iter().filter(|conclusion| conclusion.class == Class::Inherited);
         for from in inherited.filter_map(|conclusion| conclusion.from) {
