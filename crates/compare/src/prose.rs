@@ -102,8 +102,8 @@ pub(crate) fn evidence(cause: &FindingCause, seen: &str, measure: Option<&Measur
         FindingCause::Lone(_) => {
             "only one side has this call, and what is computed from it is another".to_owned()
         }
-        FindingCause::Left(_) => {
-            "only one side has this call, and what the step leaves in a parameter is another".to_owned()
+        FindingCause::Left(_, name) => {
+            format!("only one side has this call, and what the step leaves in the {name} is another")
         }
         FindingCause::Wiring => told("the two runs take it from different calls"),
         FindingCause::GivenShape => {

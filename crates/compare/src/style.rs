@@ -179,8 +179,9 @@ pub enum FindingCause {
     Between,
     /// Only one side makes the call, and what is computed from it is another.
     Lone(Side),
-    /// Only one side makes the call, and what the step leaves in a parameter is another.
-    Left(Side),
+    /// Only one side makes the call, and what the step leaves in a parameter or a gradient is another: in which, as `parameter
+    /// 0.weight`.
+    Left(Side, String),
     /// The two take an argument from different calls.
     Wiring,
     /// It computes in a coarser dtype on one side, where the run does not.

@@ -230,6 +230,11 @@ impl Rank {
         self.source.is_journal()
     }
 
+    /// Whether capture ended before the step did: calls may be missing.
+    pub fn is_cut(&self) -> bool {
+        self.is_journal() || self.ledger().is_some_and(|ledger| ledger.ended.is_some())
+    }
+
     /// The numbers of the calls that were running when the run was killed, in order: they have arguments and no results.
     pub fn running(&self) -> &[u32] {
         &self.index.running

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from ulpscope._capture.collectives import COLLECTIVES
+from ulpscope._capture.originals import is_of_program
 
 Treatment = Literal["pass", "through", "record"]
 
@@ -29,6 +30,8 @@ class Function(NamedTuple):
     """The parameter that has it do so; empty where it always does."""
     parameters: list[str]
     """The names of its parameters, for a function written in Python."""
+    is_of_program: bool
+    """Whether it may stand in the place of a function of torch: see `originals`."""
 
 
 # Asked about a tensor's layout, class or hooks, or done to the object and not to its numbers (copies of
@@ -129,7 +132,13 @@ class Functions:
         # A pooling function has a face in Python, which chooses between results with and without indices.
         face = vars(torch.nn.functional).get(f"_{name}", function) if prefix == "Functional" else function
         return Function(
-            treatment, prefix, name, operators, *_changes(prefix, name, function), _parameters(face)
+            treatment,
+            prefix,
+            name,
+            operators,
+            *_changes(prefix, name, function),
+            _parameters(face),
+            is_of_program(function),
         )
 
 
@@ -168,6 +177,7 @@ def _by_definition(function: Any) -> tuple[str, str]:
     for start, prefix in [
         ("torch_npu", "NPU"),
         ("torch.nn.functional", "Functional"),
+        ("torch._tensor", "Tensor"),
         ("torch.distributed", "Distributed"),
         ("torch", "Torch"),
     ]:

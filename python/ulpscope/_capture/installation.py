@@ -56,6 +56,7 @@ class Installation:
         self._compiled = CompiledRegions(self._suspend, recorder.note)
         self._suspensions = 0
         self._lock = threading.Lock()
+        self._block = (threading.get_ident(), modes.Within())
         self._flush_collectives: Callable[[], None] = lambda: None
         self._operators = OperatorMode(recorder) if self._sees_operators else None
         failures = Failures(recorder.note, settings.strict)
@@ -140,9 +141,17 @@ class Installation:
         stay, do nothing, and are used again.
         """
         if self._sees_functions and not modes.is_function_mode_on(self._recorder):
-            modes.put_function_mode(self._recorder)
+            modes.put_function_mode(self._recorder, self._within().function_modes)
         if self._operators is not None and not modes.is_dispatch_mode_on(self._operators):
-            modes.put_dispatch_mode(self._operators)
+            modes.put_dispatch_mode(self._operators, self._within().dispatch_modes)
+
+    def enter_block(self) -> None:
+        """Has the modes of the user that are on now left after recording has ended."""
+        self._block = (threading.get_ident(), modes.Within.now())
+
+    def _within(self) -> modes.Within:
+        thread, within = self._block
+        return within if thread == threading.get_ident() else modes.Within()
 
     def _pop_modes(self) -> None:
         modes.take_function_mode(self._recorder)

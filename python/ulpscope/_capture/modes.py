@@ -1,13 +1,14 @@
 """Putting a mode on this thread's stacks, and taking it off, while those of the user stay as they are.
 
 Whoever leaves a mode takes off the topmost. So ours lie below all of the user's, also below those that are on
-already when recording starts: what is left then is theirs.
+already when recording starts: what is left then is theirs. Only where recording is a block (``with``) are
+these left after it: ours lie above them then, and see what they make of a call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _python_dispatch as dispatch
@@ -20,6 +21,18 @@ from ulpscope._core import Recorder
 _KEEPS_DEVICE_AT_BOTTOM = "_pop_mode" in DeviceContext.__exit__.__code__.co_names
 
 
+class Within(NamedTuple):
+    """How many modes of the user a block of recording lies within, on its thread."""
+
+    function_modes: int = 0
+    dispatch_modes: int = 0
+
+    @classmethod
+    def now(cls) -> Within:
+        """Those that are on."""
+        return cls(len(_function_modes()), _user_dispatch_modes())
+
+
 def is_function_mode_on(mode: Any) -> bool:
     """Whether a function mode is on this thread's stack."""
     return any(other is mode for other in _function_modes())
@@ -30,8 +43,8 @@ def is_dispatch_mode_on(mode: dispatch.TorchDispatchMode) -> bool:
     return any(other is mode for other in dispatch._get_current_dispatch_mode_stack())
 
 
-def put_function_mode(mode: Any) -> None:
-    """Puts a function mode on this thread's stack, below those of the user."""
+def put_function_mode(mode: Any, within: int = 0) -> None:
+    """Puts a function mode on this thread's stack, below those of the user that it is not within."""
     stack = _function_modes()
     # The attribute tells that it was entered, and not just put on the stack.
     has_device = stack and isinstance(stack[0], DeviceContext) and hasattr(stack[0], "old_device")
@@ -39,14 +52,13 @@ def put_function_mode(mode: Any) -> None:
     # Those of captures that were stopped on another thread: what these hand on is not as it was called.
     while below < len(stack) and isinstance(stack[below], Recorder):
         below += 1
+    below = max(below, min(within, len(stack)))
     _insert_function_mode(mode, len(stack) - below)
 
 
-def put_dispatch_mode(mode: dispatch.TorchDispatchMode) -> None:
-    """Puts a dispatch mode on this thread's stack, below those of the user."""
-    # Torch's own (fake tensors, proxies) have places of their own, below all others, from 2.2 on.
-    stack = dispatch._get_current_dispatch_mode_stack()
-    _insert_dispatch_mode(mode, sum(getattr(other, "_mode_key", None) is None for other in stack))
+def put_dispatch_mode(mode: dispatch.TorchDispatchMode, within: int = 0) -> None:
+    """Puts a dispatch mode on this thread's stack, below those of the user that it is not within."""
+    _insert_dispatch_mode(mode, max(0, _user_dispatch_modes() - within))
 
 
 def take_function_mode(mode: Any) -> Callable[[], None]:
@@ -75,6 +87,12 @@ def take_dispatch_mode(mode: dispatch.TorchDispatchMode) -> Callable[[], None]:
 
 def _function_modes() -> list[Any]:
     return [torch._C._get_function_stack_at(place) for place in range(torch._C._len_torch_function_stack())]
+
+
+def _user_dispatch_modes() -> int:
+    # Torch's own (fake tensors, proxies) have places of their own, below all others, from 2.2 on.
+    stack = dispatch._get_current_dispatch_mode_stack()
+    return sum(getattr(other, "_mode_key", None) is None for other in stack)
 
 
 def _insert_function_mode(mode: Any, above: int) -> None:

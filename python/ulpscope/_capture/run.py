@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ulpscope._capture import folders, models, ranks, seed, stacks, tensors, turns, values
+from ulpscope._capture import folders, models, originals, ranks, seed, stacks, tensors, turns, values
 from ulpscope._capture.compiled import untraced
 from ulpscope._capture.failures import Failures
 from ulpscope._capture.functions import Functions
@@ -48,6 +48,7 @@ class _Front:
 
     def __init__(self) -> None:
         self.function = Functions().describe
+        self.original = originals.original
         self.stack = stacks.describe
         self.value = values.describe
         self.tensor = tensors.describe
@@ -90,6 +91,7 @@ class Run:
         self._has_told_fork = False
 
     def __enter__(self) -> Run:
+        self._installation.enter_block()
         self.start()
         return self
 

@@ -9,7 +9,7 @@ use super::{experiment, later};
 pub(super) fn sentences(step: Option<u64>, outcome: &RankOutcome, first: &Divergence) -> Vec<String> {
     let mut lines = vec![begun(&sentence(first))];
     let mut is_counted = false;
-    match first.finding.cause {
+    match &first.finding.cause {
         FindingCause::Between => {
             lines.push("Something that was not recorded changed it in between.".to_owned());
         }
@@ -22,11 +22,8 @@ pub(super) fn sentences(step: Option<u64>, outcome: &RankOutcome, first: &Diverg
         FindingCause::Lone(_) => {
             lines.push("What is computed from it is not the same in the two runs.".to_owned());
         }
-        FindingCause::Left(_) => {
-            lines.push(
-                "What this step leaves in a parameter, or in its gradient, is not the same in the two runs."
-                    .to_owned(),
-            );
+        FindingCause::Left(_, name) => {
+            lines.push(format!("What this step leaves in the {name} is not the same in the two runs."));
         }
         FindingCause::Origin => {
             let shown = format!("{} is the first that shows it.", begun(&spoken(&first.call)));
@@ -95,7 +92,7 @@ fn sentence(first: &Divergence) -> String {
                 None => format!("only the {} calls {call}.", side.word()),
             }
         }
-        FindingCause::Left(side) => format!("only the {} calls {call}.", side.word()),
+        FindingCause::Left(side, _) => format!("only the {} calls {call}.", side.word()),
         FindingCause::Cast => cast(&call, first),
         FindingCause::Shape => {
             format!("{call} gives a result of another shape, though what it is given has the same.")

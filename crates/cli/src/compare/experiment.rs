@@ -253,7 +253,7 @@ fn program<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) 
         return lines;
     }
     let lone = match first.finding.cause {
-        FindingCause::Lone(side) | FindingCause::Left(side) => Some(side),
+        FindingCause::Lone(side) | FindingCause::Left(side, _) => Some(side),
         FindingCause::Cut(_) if first.golden_call.is_none() => Some(Side::Target),
         _ => None,
     };

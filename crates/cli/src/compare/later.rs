@@ -113,7 +113,7 @@ fn reason(one: &Divergence) -> String {
         (FindingCause::Lone(side), Some(before)) if *side != before.side => {
             format!("only in the {}; the {} calls {}", side.word(), before.side.word(), spoken(&before.name))
         }
-        (FindingCause::Lone(side) | FindingCause::Left(side), _) => format!("only in the {}", side.word()),
+        (FindingCause::Lone(side) | FindingCause::Left(side, _), _) => format!("only in the {}", side.word()),
         _ if finding.seen.is_empty() => finding.why.clone(),
         _ => finding.seen.clone(),
     };

@@ -7,6 +7,7 @@ use super::conclude::{Walk, argument_differs, turns_too_many};
 use super::conclusion::{Cause, Conclusion, found};
 use super::expect::{Apart, ELEMENT_SPREAD, shared_part};
 use super::extent::Extent;
+use super::kept::Trained;
 use super::noise::Heard;
 use super::observed::{Observed, Seeing, Seen, Source};
 use super::rounding::ACCUMULATOR;
@@ -27,6 +28,9 @@ const STORED: f64 = 1.0 / 256.0;
 /// parameters scatter by a factor of 4, which is what those of calls do twice over, three such factors.
 const STANDS_OUT: f64 = 64.0;
 
+/// One in so many parameters, at most, has a gradient that is zero but for rounding: a layer has one bias of keys, among a dozen.
+const FEW: usize = 4;
+
 /// How far apart origins are in this run.
 #[derive(Debug)]
 pub(super) struct Origins {
@@ -37,10 +41,13 @@ pub(super) struct Origins {
     trained: Option<(f64, f64)>,
     /// The relative error above which what was trained is another.
     most: f64,
+    /// The error per element that a few may have whose gradients are zero but for rounding: an optimizer that divides by the root
+    /// of squares takes them a whole step the way that rounding points, as the bias of keys.
+    reach: f64,
 }
 
 impl Origins {
-    pub(super) fn of(units: &[Observed], trained: Option<f64>) -> Origins {
+    pub(super) fn of(units: &[Observed], trained: Option<Trained>) -> Origins {
         let origins = || units.iter().flat_map(|unit| &unit.entries).filter(|entry| is_origin(entry));
         // Of what was trained, parameters are the measure, and not an input or a buffer that may be wrong.
         let kept = origins().filter(|entry| entry.sources == [Source::Origin; 2]);
@@ -57,25 +64,36 @@ impl Origins {
         let is_fine = all.iter().all(|extent| extent.unit <= ACCUMULATOR);
         let most = match (trained, is_fine) {
             (None, _) => STORED,
-            (Some(apart), true) => OTHER_FINE_ORIGINS.max(apart),
-            (Some(apart), false) => OTHER_ORIGINS.max(apart),
+            (Some(trained), true) => OTHER_FINE_ORIGINS.max(trained.apart),
+            (Some(trained), false) => OTHER_ORIGINS.max(trained.apart),
         };
         // Where all are others, nothing can be learnt from them.
         let is_learnt = trained.is_some() && at(5, &kept, &Extent::relative) <= most;
-        let trained = is_learnt.then(|| (at(5, &kept, &Extent::rms), at(9, &kept, &per_element)));
-        Origins { ordinary: if median > most { 0.0 } else { median }, trained, most }
+        let learnt = is_learnt.then(|| (at(5, &kept, &Extent::rms), at(9, &kept, &per_element)));
+        let mut origins =
+            Origins { ordinary: if median > most { 0.0 } else { median }, trained: learnt, most, reach: 0.0 };
+        let others = kept.iter().filter(|extent| !origins.is_as_trained(extent)).count();
+        if let Some(trained) = trained.filter(|_| others * FEW <= kept.len()) {
+            origins.reach = trained.reach;
+        }
+        origins
+    }
+
+    /// Whether steps that went before explain how far an origin is apart.
+    fn is_as_trained(&self, extent: &Extent) -> bool {
+        self.trained.is_some_and(|(size, error)| {
+            let size = size.max(extent.rms());
+            let allowed = (STANDS_OUT * error).max(self.most * size) * extent.count.max(1.0).sqrt();
+            extent.error <= allowed
+        })
     }
 
     /// Whether an origin is as near as the others are, as its dtype lets it be, or as it is in a second golden run.
     pub(super) fn is_ordinary(&self, extent: &Extent, heard: Heard) -> bool {
         // Weights that were trained are results of earlier steps. What began as zero is no better than what it was
         // trained with, so errors are held against the size of all.
-        if let Some((size, error)) = self.trained {
-            let size = size.max(extent.rms());
-            let allowed = (STANDS_OUT * error).max(self.most * size) * extent.count.max(1.0).sqrt();
-            if extent.error <= allowed {
-                return true;
-            }
+        if self.is_as_trained(extent) || extent.error <= self.reach * extent.count.max(1.0).sqrt() {
+            return true;
         }
         // Another dtype rounds every element by itself.
         let of_dtype = if extent.unit > ACCUMULATOR { 2.0 * extent.unit } else { 0.0 };

@@ -17,7 +17,7 @@ use super::conclusion::{Cause, Conclusion, found};
 use super::expect::{Apart, Excess, Expectations};
 use super::extent::Extent;
 use super::flow::Flow;
-use super::kept::{Kept, LeftApart};
+use super::kept::{Kept, LeftApart, Trained};
 use super::noise::Noise;
 use super::observed::{Observed, Seeing, Seen};
 use super::regions::Regions;
@@ -46,7 +46,7 @@ pub(super) fn conclude(
     units: &[Observed],
     (flow, kept): (&Flow, &Kept),
     noise: &Noise,
-    trained: Option<f64>,
+    trained: Option<Trained>,
 ) -> (Vec<Conclusion>, Routes, Origins) {
     let expectations = Expectations::of(units, flow, noise);
     let excesses: Vec<Vec<Excess>> = (0..units.len()).map(|at| expectations.excesses(at)).collect();
@@ -143,7 +143,7 @@ impl Walk<'_> {
 
     /// Where nobody was found to blame, who leaves another parameter is.
     fn look_at_kept(&mut self) {
-        if let Some(LeftApart { by, error, expected }) = self.kept.first_apart {
+        if let Some(&LeftApart { by, error, expected, .. }) = self.kept.first_apart.as_ref() {
             let blamed = found(Class::DifferentProgram, Cause::Left, 0, 0.8);
             self.done[by] = Some(Conclusion { entry: None, error, expected, is_of_taker: true, ..blamed });
         }

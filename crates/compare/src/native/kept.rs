@@ -45,8 +45,10 @@ pub(super) struct Kept {
 }
 
 /// A parameter that the two runs leave as another.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct LeftApart {
+    /// Which, as dumps name it: `parameter:0.weight`.
+    pub(super) name: String,
     /// Who wrote into it last and has no partner.
     pub(super) by: usize,
     pub(super) error: Apart,
@@ -64,11 +66,32 @@ struct Written {
 }
 
 /// A parameter that calls without partner write into.
-struct Left {
+struct Left<'a> {
+    name: &'a str,
     /// The units that do, the target's first.
     by: Vec<usize>,
-    /// How far it is left apart and how far it may be, where that can be told.
-    apart: Option<(Apart, Apart)>,
+    /// How far it is left apart, where that can be told.
+    apart: Option<LeftBy>,
+}
+
+/// How far a parameter is left apart, relative to its size.
+#[derive(Clone, Copy)]
+struct LeftBy {
+    error: Apart,
+    expected: Apart,
+    /// The length of the step that both sides made; nothing, where one made none.
+    step: f64,
+}
+
+impl LeftBy {
+    fn is_expected(&self) -> bool {
+        self.error.whole <= LEAST_ALLOWED * self.expected.whole
+    }
+
+    /// Whether two steps of the same length lead as far apart, by their directions.
+    fn is_within_steps(&self) -> bool {
+        self.error.whole <= 2.0 * self.step
+    }
 }
 
 impl Kept {
@@ -103,22 +126,26 @@ impl Kept {
                 let by: Vec<usize> = written.into_iter().flat_map(calls_of).collect();
                 // What pairs of calls write is judged with them.
                 let is_lone = by.iter().any(|&at| units[at].is_lone());
-                is_lone.then(|| Left { by, apart: left_apart(calls, name, [ours, theirs], noise) })
+                is_lone.then(|| Left { name, by, apart: left_apart(calls, name, [ours, theirs], noise) })
             })
             .collect();
+        // A parameter whose gradient is zero but for rounding, as that of the bias of keys, goes where rounding takes it. An
+        // optimizer that does something else does so with most of them.
+        let is_expected = |left: &&Left<'_>| left.apart.is_some_and(|apart| apart.is_expected());
+        let are_few = left.iter().filter(is_expected).count() * 2 >= left.len();
         let mut kept = Kept::default();
-        for Left { by, apart } in left {
-            let agrees = apart.is_some_and(|(error, expected)| error.whole <= LEAST_ALLOWED * expected.whole);
+        for Left { name, by, apart } in left {
+            let agrees = apart.is_some_and(|apart| apart.is_expected() || are_few && apart.is_within_steps());
             for &at in &by {
                 kept.agree.entry(at).and_modify(|all| *all &= agrees).or_insert(agrees);
             }
             // The last who wrote, in the target if anybody did there.
             let is_lone = |&&at: &&usize| units[at].is_lone();
             let lone = by.iter().filter(is_lone).max_by_key(|&&at| (units[at].target.is_some(), at)).copied();
-            if let (false, Some(by), Some((error, expected))) = (agrees, lone, apart)
-                && kept.first_apart.is_none_or(|first| by < first.by)
+            if let (false, Some(by), Some(LeftBy { error, expected, .. })) = (agrees, lone, apart)
+                && kept.first_apart.as_ref().is_none_or(|first| by < first.by)
             {
-                kept.first_apart = Some(LeftApart { by, error, expected });
+                kept.first_apart = Some(LeftApart { name: name.to_owned(), by, error, expected });
             }
         }
         kept.find_towards(units, flow, calls);
@@ -150,24 +177,41 @@ impl Kept {
     }
 }
 
-/// How far apart, relative to their size, parameters may be after so many steps as long as this one, for signs of gradients that
-/// are open (see [`left_apart`]); nothing, where no step was recorded. Gradients are taken to be off by what the coarsest dtype
-/// rounds: how far they are apart by now may have other reasons.
-pub(super) fn apart_after(steps: u64, units: &[Observed], calls: &Calls<'_>) -> f64 {
-    let written = written(calls);
-    let parameters: Vec<&Written> =
-        written.iter().filter(|(name, _)| name.starts_with(PARAMETER)).map(|(_, written)| written).collect();
-    let sampled = parameters.iter().step_by(parameters.len().div_ceil(SAMPLES).max(1));
-    let length = |written: &&Written| {
-        let step = apart((calls.rank, written.after.as_ref()?), (calls.rank, &written.before))?;
-        Some(step.relative())
-    };
-    let mut lengths: Vec<f64> = sampled.filter_map(length).collect();
-    lengths.sort_by(f64::total_cmp);
-    let middle = lengths.get(lengths.len() / 2).copied().unwrap_or(0.0);
-    let all = units.iter().flat_map(|unit| &unit.entries).filter_map(|entry| entry.numbers.as_ref());
-    let coarsest = all.map(|extent| extent.unit).fold(ACCUMULATOR, f64::max);
-    2.0 * coarsest.sqrt() * middle * steps as f64
+/// How far the steps before may have taken parameters apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Trained {
+    /// Relative to their size, for signs of gradients that are open (see [`left_apart`]).
+    pub(super) apart: f64,
+    /// Per element, if all of them went other ways.
+    pub(super) reach: f64,
+}
+
+impl Trained {
+    /// After so many steps as long as this one; nothing, where none was recorded. Gradients are taken to be off by what the
+    /// coarsest dtype rounds: how far they are apart by now may have other reasons.
+    pub(super) fn of(steps: u64, units: &[Observed], calls: &Calls<'_>) -> Trained {
+        let written = written(calls);
+        let parameters: Vec<&Written> = written
+            .iter()
+            .filter(|(name, _)| name.starts_with(PARAMETER))
+            .map(|(_, written)| written)
+            .collect();
+        let sampled = parameters.iter().step_by(parameters.len().div_ceil(SAMPLES).max(1));
+        let step =
+            |written: &&Written| apart((calls.rank, written.after.as_ref()?), (calls.rank, &written.before));
+        let made: Vec<Extent> = sampled.filter_map(step).collect();
+        let middle = |length: &dyn Fn(&Extent) -> f64| {
+            let mut lengths: Vec<f64> = made.iter().map(length).collect();
+            lengths.sort_by(f64::total_cmp);
+            lengths.get(lengths.len() / 2).copied().unwrap_or(0.0) * steps as f64
+        };
+        let all = units.iter().flat_map(|unit| &unit.entries).filter_map(|entry| entry.numbers.as_ref());
+        let coarsest = all.map(|extent| extent.unit).fold(ACCUMULATOR, f64::max);
+        Trained {
+            apart: 2.0 * coarsest.sqrt() * middle(&Extent::relative),
+            reach: 2.0 * middle(&|step| step.error / step.count.max(1.0).sqrt()),
+        }
+    }
 }
 
 /// What a side writes into its parameters, by their names.
@@ -239,25 +283,30 @@ fn left_apart(
     name: &str,
     written: [Option<&Written>; 2],
     noise: f64,
-) -> Option<(Apart, Apart)> {
+) -> Option<LeftBy> {
     let [target, golden] = calls.map(|calls| calls.rank);
     let stepped =
         |rank: &Rank, written: &Written| apart((rank, written.after.as_ref()?), (rank, &written.before));
     let noise = noise.max(ACCUMULATOR);
     let open = if name.starts_with(GRADIENT) { noise } else { 2.0 * noise.sqrt() };
-    let (left, brought) = match written {
+    let (left, before, step) = match written {
         [Some(ours), Some(theirs)] => {
             let left = apart((target, ours.after.as_ref()?), (golden, theirs.after.as_ref()?))?;
             let before = apart((target, &ours.before), (golden, &theirs.before))?;
             let step = ratio(stepped(target, ours)?.error, left.norm);
-            (left, before.relative() + open * step)
+            (left, before.relative(), step)
         }
-        [Some(ours), None] => (stepped(target, ours)?, 0.0),
-        [None, Some(theirs)] => (stepped(golden, theirs)?, 0.0),
-        [None, None] => return None,
+        [Some(ours), None] if !golden.is_cut() => (stepped(target, ours)?, 0.0, 0.0),
+        [None, Some(theirs)] if !target.is_cut() => (stepped(golden, theirs)?, 0.0, 0.0),
+        // What was not recorded may have been written.
+        _ => return None,
     };
-    let expected = 4.0 * left.unit + brought;
-    Some((Apart::relative(&left), Apart { whole: expected, ..Apart::default() }))
+    let expected = 4.0 * left.unit + before + open * step;
+    Some(LeftBy {
+        error: Apart::relative(&left),
+        expected: Apart { whole: expected, ..Apart::default() },
+        step,
+    })
 }
 
 /// How far two tensors are apart, where that can be told.

@@ -56,7 +56,7 @@ use columns::Line;
 use conclude::conclude;
 use conclusion::Conclusion;
 use flow::{Calls, Flow};
-use kept::Kept;
+use kept::{Kept, Trained};
 use measure::measure;
 use noise::{Floor, Noise};
 pub use observed::Observed;
@@ -108,6 +108,8 @@ struct Hindsight {
     conclusions: Vec<Conclusion>,
     /// How many units inherited the error that a unit introduced.
     downstream: Vec<u64>,
+    /// What is left in parameters.
+    kept: Kept,
     /// Other routes to the same results.
     routes: Routes,
     origins: Origins,
@@ -154,7 +156,7 @@ impl Plan for NativePlan<'_> {
         let flow = Flow::of(&mut observed, (&self.target, &self.golden));
         let noise = self.floor.get().map_or_else(Noise::default, |floor| floor.of_units(&observed));
         let trained = self.step.get().filter(|&&step| step > 0);
-        let trained = trained.map(|&step| kept::apart_after(step, &observed, &self.target));
+        let trained = trained.map(|&step| Trained::of(step, &observed, &self.target));
         let kept = Kept::of(&observed, &flow, [&self.target, &self.golden]);
         let (conclusions, routes, origins) = conclude(&observed, (&flow, &kept), &noise, trained);
         let mut downstream = vec![0; observed.len()];
@@ -165,6 +167,7 @@ impl Plan for NativePlan<'_> {
         // Called once, by whoever runs the plan.
         let _ = self.hindsight.set(Hindsight {
             joined: flow.joined(&observed, &kept),
+            kept,
             in_backward: flow.inside_backward.into_values().flatten().collect(),
             observed,
             conclusions,
@@ -180,7 +183,10 @@ impl Plan for NativePlan<'_> {
         let from = conclusion.from.map(|from| self.name(&known.observed[from]));
         let observed = &known.observed[unit];
         let origins = &known.origins;
-        let settling = verdict::Settling { conclusion, observed, origins, from, name: self.name(observed) };
+        let left = known.kept.first_apart.as_ref().filter(|left| left.by == unit);
+        let left = left.map(|left| left.name.as_str());
+        let settling =
+            verdict::Settling { conclusion, observed, origins, from, left, name: self.name(observed) };
         settling.settle(judged);
         // An argument more or less is no difference where nothing comes of it, and what lies on another route is vouched for
         // by where it ends.

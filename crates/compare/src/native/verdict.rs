@@ -139,6 +139,8 @@ pub(super) struct Settling<'a> {
     pub(super) origins: &'a Origins,
     /// The name of the call that its error comes from.
     pub(super) from: Option<String>,
+    /// What it leaves as another.
+    pub(super) left: Option<&'a str>,
     /// Its own name.
     pub(super) name: String,
 }
@@ -291,7 +293,9 @@ impl Settling<'_> {
             Cause::Draw => FindingCause::Draw,
             Cause::Between => FindingCause::Between,
             Cause::Lone => FindingCause::Lone(self.lone_side()),
-            Cause::Left => FindingCause::Left(self.lone_side()),
+            Cause::Left => {
+                FindingCause::Left(self.lone_side(), self.left.unwrap_or("parameter").replacen(':', " ", 1))
+            }
             Cause::Wiring => FindingCause::Wiring,
             Cause::Shape if self.works_on_unlike() => FindingCause::GivenShape,
             Cause::Shape => FindingCause::Shape,

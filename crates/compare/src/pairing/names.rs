@@ -227,7 +227,7 @@ impl<'a> Rewriting<'a> {
             kind: calls.iter().map(|call| call.kind).collect(),
             forward: forward_calls(self.rank),
             running: self.rank.running().to_vec(),
-            is_cut: self.rank.is_journal() || self.rank.ledger().is_some_and(|ledger| ledger.ended.is_some()),
+            is_cut: self.rank.is_cut(),
             ..SideNames::default()
         };
         let mut placed: HashMap<(u32, u32), (u32, bool)> = HashMap::new();

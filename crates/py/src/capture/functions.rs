@@ -32,6 +32,8 @@ pub(super) struct Function {
     /// The names of its parameters, if it is written in Python.
     parameters: Vec<String>,
     is_method: bool,
+    /// Whether it is the program's, and may stand in the place of one of torch's.
+    pub(super) is_of_program: bool,
 }
 
 /// What to do with a call.
@@ -122,14 +124,15 @@ impl Functions {
 }
 
 /// What the front answers: treatment, prefix, name, operators, the arguments that are changed, and by which parameter,
-/// parameters.
-type Answer = (String, String, String, Vec<(String, String)>, Vec<usize>, String, Vec<String>);
+/// parameters, and whether it is the program's.
+type Answer = (String, String, String, Vec<(String, String)>, Vec<usize>, String, Vec<String>, bool);
 
 impl Function {
     fn ask(torch: &Torch, function: &Bound<'_, PyAny>) -> PyResult<Function> {
         let py = function.py();
         let told = torch.front.bind(py).call_method1(intern!(py, "function"), (function,))?;
-        let (treatment, prefix, name, operators, changes, changes_if, parameters): Answer = told.extract()?;
+        let (treatment, prefix, name, operators, changes, changes_if, parameters, is_of_program): Answer =
+            told.extract()?;
         Ok(Function {
             treatment: match treatment.as_str() {
                 "pass" => Treatment::Pass,
@@ -144,6 +147,7 @@ impl Function {
             changes,
             changes_if,
             parameters,
+            is_of_program,
             is_method: prefix == "Tensor",
             gives_alias: name == "detach",
             name,

@@ -60,6 +60,14 @@ pub(super) fn see_call<'py>(
     let Some(function) = recorder.guarded(py, Of::Unmet("a function"), described)? else {
         return func.call(args, kwargs);
     };
+    if function.is_of_program {
+        let original =
+            caught(|| recorder.torch.front.bind(py).call_method1(intern!(py, "original"), (&own,)));
+        let original = recorder.guarded(py, Of::Unmet("a function"), original)?;
+        if let Some(original) = original.filter(|original| !original.is(&own)) {
+            return see_call(slf, &original, types, arguments);
+        }
+    }
     match function.treatment {
         Treatment::Pass => {
             recorder.leave_out(METADATA);

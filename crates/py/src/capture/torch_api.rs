@@ -26,7 +26,7 @@ pub(super) struct Torch {
     get_frame: Py<PyAny>,
     modes: Py<PyAny>,
     weak_reference: Py<PyAny>,
-    /// The front: `function`, `stack`, `value`, `tensor`, `add`, `subtract`, `part_of`, `take_part`, `warn`.
+    /// The front: `function`, `original`, `stack`, `value`, `tensor`, `add`, `subtract`, `part_of`, `take_part`, `warn`.
     pub(super) front: Py<PyAny>,
 }
 
