@@ -29,8 +29,10 @@ class Within(NamedTuple):
 
     @classmethod
     def now(cls) -> Within:
-        """Those that are on."""
-        return cls(len(_function_modes()), _user_dispatch_modes())
+        """Those that are on. A default device is no block: it may be set to another at any time."""
+        modes = enumerate(_function_modes(), 1)
+        blocks = [place for place, mode in modes if not isinstance(mode, DeviceContext)]
+        return cls(max(blocks, default=0), _user_dispatch_modes())
 
 
 def is_function_mode_on(mode: Any) -> bool:
