@@ -259,6 +259,13 @@ def write_file(path: str | os.PathLike[str], x: Any) -> None: ...
 def run_command(arguments: list[str]) -> int: ...
 
 @final
+class HookPlacer:
+    """Stands in for torch's way to put a hook into the dictionary of a node."""
+
+    def __new__(cls, standing: Callable[[Any, Any], tuple[Any, Any]]) -> HookPlacer: ...
+    def place(self, hooks: Any, hook: Any) -> tuple[Any, Any]: ...
+
+@final
 class OpenCall:
     """A call that has begun and not ended."""
 

@@ -35,7 +35,7 @@ impl Tensor {
         bytes: Bytes,
         origin: usize,
     ) -> Result<Tensor, ViewError> {
-        View::strided(dtype, shape.clone(), strides.clone(), &bytes, origin)?;
+        View::strided(dtype, &shape, &strides, &bytes, origin)?;
         Ok(Tensor { dtype, shape, strides, bytes, origin })
     }
 
@@ -47,7 +47,7 @@ impl Tensor {
 
     /// The tensor as the kernels want it.
     pub fn view(&self) -> View<'_> {
-        View::strided(self.dtype, self.shape.clone(), self.strides.clone(), &self.bytes, self.origin)
+        View::strided(self.dtype, &self.shape, &self.strides, &self.bytes, self.origin)
             .expect("checked when the tensor was made")
     }
 

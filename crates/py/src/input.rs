@@ -7,7 +7,7 @@
 
 use std::cell::RefCell;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyType};
@@ -289,7 +289,7 @@ impl Layout {
         // long as this borrow of its layout lasts.
         #[expect(unsafe_code)]
         let bytes = unsafe { memory(self.address.wrapping_sub(before), length) };
-        View::strided(self.dtype, self.shape.clone(), self.strides.clone(), bytes, before)
+        View::strided(self.dtype, &self.shape, &self.strides, bytes, before)
             .map_err(|error| PyValueError::new_err(error.to_string()))
     }
 }
@@ -349,9 +349,9 @@ fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
 /// exchange table does not tell.
 fn is_pending(object: &Bound<'_, PyAny>, dtype: DType) -> PyResult<bool> {
     let py = object.py();
-    let is_set = |flag| match object.getattr_opt(flag)? {
-        Some(method) => method.call0()?.is_truthy(),
-        None => Ok(false),
+    let is_set = |flag| match object.call_method0(flag) {
+        Err(error) if error.is_instance_of::<PyAttributeError>(py) => Ok(false),
+        answer => answer?.is_truthy(),
     };
     Ok(is_set(intern!(py, "is_neg"))? || dtype.is_complex() && is_set(intern!(py, "is_conj"))?)
 }

@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use crate::capture::{OpenCall, Recorder};
+    use crate::capture::{HookPlacer, OpenCall, Recorder};
     #[pymodule_export]
     use crate::command::run_command;
     #[pymodule_export]

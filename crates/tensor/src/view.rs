@@ -1,5 +1,7 @@
 //! A borrowed, bounds-checked, strided look at bytes.
 
+use std::borrow::Cow;
+
 use crate::{DType, Scalar};
 
 /// Why bytes, shape and strides do not make a tensor.
@@ -71,8 +73,8 @@ pub fn coordinates(shape: &[usize], mut index: usize) -> Vec<usize> {
 #[derive(Clone, Debug)]
 pub struct View<'a> {
     dtype: DType,
-    shape: Vec<usize>,
-    strides: Vec<isize>,
+    shape: Cow<'a, [usize]>,
+    strides: Cow<'a, [isize]>,
     bytes: &'a [u8],
     /// Byte position of element `[0, 0, ...]`.
     origin: usize,
@@ -83,25 +85,27 @@ impl<'a> View<'a> {
     /// A view with explicit byte strides, element zero at byte `origin`.
     pub fn strided(
         dtype: DType,
-        shape: Vec<usize>,
-        strides: Vec<isize>,
+        shape: impl Into<Cow<'a, [usize]>>,
+        strides: impl Into<Cow<'a, [isize]>>,
         bytes: &'a [u8],
         origin: usize,
     ) -> Result<View<'a>, ViewError> {
+        let (shape, strides) = (shape.into(), strides.into());
         if shape.len() != strides.len() {
             return Err(ViewError::RankMismatch { shape: shape.len(), strides: strides.len() });
         }
         let Some(count) = element_count(&shape).filter(|&n| isize::try_from(n).is_ok()) else {
-            return Err(ViewError::Overflow { shape, strides });
+            return Err(ViewError::Overflow { shape: shape.into_owned(), strides: strides.into_owned() });
         };
         if count > 0 {
             let (mut first, mut last) = (origin as i128, origin as i128);
-            for (&dim, &stride) in shape.iter().zip(&strides) {
+            for (&dim, &stride) in shape.iter().zip(strides.iter()) {
                 let reach = (dim as i128 - 1) * stride as i128;
                 if reach < 0 { first += reach } else { last += reach }
             }
             let end = last + dtype.size() as i128;
             if first < 0 || end > bytes.len() as i128 {
+                let shape = shape.into_owned();
                 return Err(ViewError::OutOfBounds { shape, first, end, found: bytes.len() });
             }
         }
@@ -150,7 +154,7 @@ impl<'a> View<'a> {
             return Some(&[]);
         }
         let mut step = self.dtype.size() as isize;
-        for (&dim, &stride) in self.shape.iter().zip(&self.strides).rev() {
+        for (&dim, &stride) in self.shape.iter().zip(self.strides.iter()).rev() {
             if dim != 1 {
                 if stride != step {
                     return None;
@@ -165,7 +169,7 @@ impl<'a> View<'a> {
     pub fn without_repeats(&self) -> (View<'a>, usize) {
         let mut view = self.clone();
         for (dim, _) in
-            view.shape.iter_mut().zip(&self.strides).filter(|(dim, stride)| **dim > 1 && **stride == 0)
+            view.shape.to_mut().iter_mut().zip(self.strides.iter()).filter(|(dim, stride)| **dim > 1 && **stride == 0)
         {
             view.count /= *dim;
             *dim = 1;
@@ -177,8 +181,8 @@ impl<'a> View<'a> {
     /// The same elements with the dimensions in reverse order; a column-major view becomes a packed one.
     pub fn transposed(&self) -> View<'a> {
         let mut view = self.clone();
-        view.shape.reverse();
-        view.strides.reverse();
+        view.shape.to_mut().reverse();
+        view.strides.to_mut().reverse();
         view
     }
 
@@ -222,7 +226,7 @@ impl<'a> View<'a> {
     /// Byte position of the first element of row-major row number `row`.
     fn row_origin(&self, outer_shape: &[usize], mut row: usize) -> isize {
         let mut at = self.origin as isize;
-        for (&dim, &stride) in outer_shape.iter().zip(&self.strides).rev() {
+        for (&dim, &stride) in outer_shape.iter().zip(self.strides.iter()).rev() {
             at += (row % dim) as isize * stride;
             row /= dim;
         }
@@ -230,7 +234,7 @@ impl<'a> View<'a> {
     }
 
     /// All elements packed in row-major order: borrowed when they lie so, copied otherwise.
-    pub fn to_packed(&self) -> std::borrow::Cow<'a, [u8]> {
+    pub fn to_packed(&self) -> Cow<'a, [u8]> {
         match self.as_packed() {
             Some(bytes) => bytes.into(),
             None => {

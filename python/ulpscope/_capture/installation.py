@@ -90,6 +90,8 @@ class Installation:
             for (module, api), prefix in custom.items():
                 wrapped = recorded(self._recorder, switch, prefix, api, getattr(module, api))
                 self._patches.add(module, api, wrapped)
+        if not self._sees_operators:
+            wrappers.add_hook_placer(self._patches)
         if self._sees_functions or self._sees_operators:
             wrappers.add_threads(self._patches, self._in_thread)
             self._note_threads()

@@ -15,6 +15,7 @@ import torch
 from ulpscope._capture.patches import Patches
 from ulpscope._capture.recorded import call_recorded
 from ulpscope._capture.switch import Switch
+from ulpscope._core import HookPlacer
 
 if TYPE_CHECKING:
     from ulpscope._capture.known import KnownModules
@@ -123,6 +124,12 @@ def add_engine(patches: Patches, with_mode: Callable[[], Any]) -> None:
     """Calls within a backward pass: recomputed forwards, hooks, custom backwards."""
     variable = torch.autograd.Variable
     patches.add(variable, "_execution_engine", _Engine(variable._execution_engine, with_mode))
+
+
+def add_hook_placer(patches: Patches) -> None:
+    """Hooks of ours on the nodes of the graph, which there is one of for every call."""
+    function, name = torch.autograd.Function, "_register_hook"
+    patches.add(function, name, HookPlacer(patches.standing(function, name)).place)
 
 
 def add_fast_paths(patches: Patches, without_mode: Callable[[], Any]) -> None:

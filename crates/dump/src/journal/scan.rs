@@ -20,6 +20,10 @@ const VERSION: i128 = 1;
 /// Longest header.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
+/// Bytes of a journal for which room for one call is made beforehand, and for how many at most.
+const BYTES_PER_CALL: usize = 1 << 10;
+const MAX_ROOM: usize = 1 << 14;
+
 /// Bytes gone through before their memory is given back.
 const RELEASE_BYTES: usize = 64 << 20;
 
@@ -70,6 +74,7 @@ impl<'p> Scan<'p> {
 
     fn run(mut self, journal: &Bytes) -> Result<Outline, Error> {
         let written = without_zeros(journal);
+        self.make_room((written / BYTES_PER_CALL).min(MAX_ROOM));
         let (mut at, mut released) = (0, 0);
         while at < written {
             let (end, whole) = match newline(&journal[..written], at) {
@@ -120,6 +125,13 @@ impl<'p> Scan<'p> {
         self.outline.running = self.open.into_values().collect();
         self.outline.running.sort_unstable();
         Ok(self.outline)
+    }
+
+    fn make_room(&mut self, calls: usize) {
+        self.names.reserve(calls);
+        self.outline.calls.reserve(calls);
+        self.outline.places.reserve(calls);
+        self.outline.parts.reserve(2 * calls);
     }
 
     fn take(&mut self, line: Line<'_>, journal: &[u8]) -> Result<(), Error> {

@@ -173,7 +173,10 @@ fn map(file: &File, start: u64) -> Option<Window> {
     // they come.
     #[expect(unsafe_code)]
     let mapped = unsafe { options.map_mut(file) };
-    mapped.ok().map(|memory| Window { memory, start })
+    let memory = mapped.ok()?;
+    // All pages at once cost a fraction of one at a time. Older systems cannot; then each comes when it is written to.
+    let _: io::Result<()> = memory.advise(memmap2::Advice::PopulateWrite);
+    Some(Window { memory, start })
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -24,8 +24,8 @@ pub(super) struct Arriving {
     pub(super) arguments: Vec<Contribution>,
     /// For each hook, whether it has seen its node in this pass.
     pub(super) fired: Vec<bool>,
-    /// Whether this pass counts as seen.
-    is_met: bool,
+    /// What this pass is called; nothing before it counts as seen.
+    met_as: Option<Arc<str>>,
     /// Hooks that are at work: while one measures a large gradient, another thread may come to the next.
     at_work: usize,
     /// Passes before this one: a graph that is kept can be walked again.
@@ -70,7 +70,7 @@ impl Contribution {
 /// A backward call, ready to be written.
 pub(super) struct Finished {
     pub(super) step: StepId,
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
     pub(super) parent: Option<String>,
     pub(super) results: Vec<Option<Vec<u8>>>,
     pub(super) arguments: Vec<Option<Vec<u8>>>,
@@ -99,7 +99,7 @@ impl Arriving {
             results: std::iter::repeat_with(Arrival::default).take(results).collect(),
             arguments,
             fired: vec![false; hooks],
-            is_met: false,
+            met_as: None,
             at_work: 0,
             passes: 0,
             left_out: begun.left_out,
@@ -127,10 +127,15 @@ impl Arriving {
 
     /// The name in this pass over the graph: the second is `Tensor.mul@2.0.backward`, one over the graph of the step
     /// before is `Tensor.mul@-1.0.backward`.
-    pub(super) fn name(&self) -> String {
-        let pass = if self.passes > 0 { format!("@{}", self.passes + 1) } else { String::new() };
-        let mark = format!("{}{pass}", self.age());
-        marked_backward_name(&self.call, &mark).unwrap_or_else(|| self.call.to_string())
+    pub(super) fn name(&self) -> Arc<str> {
+        if let Some(name) = &self.met_as {
+            return Arc::clone(name);
+        }
+        let mut mark = self.age();
+        if self.passes > 0 {
+            mark.push_str(&format!("@{}", self.passes + 1));
+        }
+        marked_backward_name(&self.call, &mark).map_or_else(|| Arc::clone(&self.call), Arc::from)
     }
 
     /// The parent in this pass: the backward call of the module, as old as this one.
@@ -150,15 +155,15 @@ impl Arriving {
 
     /// Meets the pass that the next hook belongs to, and lets it work. What has come of one in a step that is over is lost.
     pub(super) fn meet(&mut self, recorder: &Recorder) {
-        if self.is_met && self.step != recorder.locked(|state| state.id) {
+        if self.met_as.is_some() && self.step != recorder.locked(|state| state.id) {
             self.take();
         }
-        if !self.is_met {
+        if self.met_as.is_none() {
             self.step = recorder.locked(|state| {
                 state.ledger.meet();
                 state.id
             });
-            self.is_met = true;
+            self.met_as = Some(self.name());
         }
         self.at_work += 1;
     }
@@ -167,9 +172,10 @@ impl Arriving {
     /// last.
     pub(super) fn served(&mut self, hook: usize) -> (bool, Option<Finished>) {
         self.at_work = self.at_work.saturating_sub(1);
-        let is_first = self.is_met && !self.fired.contains(&true);
+        let is_met = self.met_as.is_some();
+        let is_first = is_met && !self.fired.contains(&true);
         // Whoever took the pass meanwhile has counted it.
-        self.fired[hook] = self.is_met;
+        self.fired[hook] = is_met;
         let is_last = self.fired.iter().all(|fired| *fired);
         (is_first, is_last.then(|| self.take()))
     }
@@ -178,18 +184,20 @@ impl Arriving {
     pub(super) fn failed(&mut self) -> bool {
         self.at_work = self.at_work.saturating_sub(1);
         let is_nothing = self.at_work == 0 && !self.fired.contains(&true);
-        self.is_met &= !is_nothing;
+        if is_nothing {
+            self.met_as = None;
+        }
         is_nothing
     }
 
     /// Where what arrives is recorded.
-    pub(super) fn at(&self) -> (StepId, String) {
+    pub(super) fn at(&self) -> (StepId, Arc<str>) {
         (self.step, self.name())
     }
 
     /// Whether a part of this pass has arrived.
     pub(super) fn has_begun(&self) -> bool {
-        self.is_met || self.fired.contains(&true)
+        self.met_as.is_some() || self.fired.contains(&true)
     }
 
     /// Hands out what has arrived and makes room for another pass.
@@ -197,7 +205,7 @@ impl Arriving {
         let name = self.name();
         self.passes += 1;
         self.fired.fill(false);
-        self.is_met = false;
+        self.met_as = None;
         Finished {
             step: self.step,
             name,

@@ -10,7 +10,7 @@ pub(super) fn marked_backward_name(forward: &str, mark: &str) -> Option<String> 
     let (base, number) = forward.rsplit_once(".forward")?;
     // The number of a module call stands behind its direction, that of an API call before.
     Some(match base.rsplit_once('.').filter(|_| number.is_empty()) {
-        Some((base, number)) => format!("{base}{mark}.{number}.backward"),
-        None => format!("{base}{mark}.backward{number}"),
+        Some((base, number)) => [base, mark, ".", number, ".backward"].concat(),
+        None => [base, mark, ".backward", number].concat(),
     })
 }

@@ -36,9 +36,11 @@ impl Recorder {
             state.ledger.meet();
             (state.number(base), state.id)
         });
+        let mut digits = itoa::Buffer::new();
+        let number = digits.format(number);
         let name: Arc<str> = match kind {
-            Kind::Api | Kind::Program => format!("{base}.{number}.forward").into(),
-            Kind::Module => format!("{base}.forward.{number}").into(),
+            Kind::Api | Kind::Program => [base, ".", number, ".forward"].concat().into(),
+            Kind::Module => [base, ".forward.", number].concat().into(),
         };
         let mut begun = Begun::new(name, kind, step);
         begun.is_recompute = stack.is_some_and(|stack| stack.is_checkpoint) && self.torch.in_backward(py)?;
@@ -293,7 +295,7 @@ impl Recorder {
         if begun.kind != Kind::Module || !self.sees_apis() {
             let is_blank = is_blank(&begun.name);
             for met in outputs.iter().filter(|met| !hands_on(met.tensor.bind(py))) {
-                let source: Arc<str> = format!("{}.output.{}", begun.name, met.path).into();
+                let source: Arc<str> = [&begun.name, ".output.", &met.path].concat().into();
                 self.flow.note(&self.torch, begun.step, met.tensor.bind(py), Arc::clone(&source))?;
                 if is_blank {
                     self.flow.note_blank(met.tensor.bind(py), source);

@@ -17,6 +17,7 @@ use pyo3::types::{PyList, PyTuple};
 use ulpscope_formats::json::push_text;
 
 use super::arriving::{Arriving, Finished, lock};
+use super::buffers::Buffer;
 use super::failures::Of;
 use super::graph::{Share, Watched};
 use super::ledger::{NOT_SELECTED, OVER_BYTES};
@@ -32,14 +33,12 @@ impl Recorder {
         arriving: Arriving,
         nodes: Vec<Watched<'_>>,
     ) -> PyResult<()> {
-        let py = recorder.py();
         let arriving = Arc::new(Mutex::new(arriving));
         for (index, Watched { node, taken, given, within }) in nodes.into_iter().enumerate() {
             let call = Arc::clone(&arriving);
             let recorder = recorder.clone().unbind();
             let hook = GradientHook { recorder, call, index, taken, given, within };
-            let handle = node.call_method1(intern!(py, "register_hook"), (hook,))?;
-            self.hooks.keep(handle);
+            self.hooks.place(&node, hook)?;
         }
         Ok(())
     }
@@ -80,7 +79,8 @@ impl Recorder {
         if is_left_out {
             return Ok(());
         }
-        let mut line = b"{\"call\":".to_vec();
+        let mut line = Buffer::new();
+        line.extend_from_slice(b"{\"call\":");
         push_text(&name, &mut line);
         if let Some(parent) = parent {
             line.extend_from_slice(b",\"parent\":");
@@ -321,7 +321,7 @@ impl GradientHook {
 fn describe(
     recorder: &Recorder,
     gradient: Bound<'_, PyAny>,
-    (step, call): &(StepId, String),
+    (step, call): &(StepId, Arc<str>),
     part: &str,
     position: usize,
 ) -> PyResult<Option<Vec<u8>>> {

@@ -140,7 +140,7 @@ impl<'a> Walk<'a> {
             if position > 0 {
                 out.push(b',');
             }
-            self.push_path(&position.to_string(), length);
+            self.push_path(itoa::Buffer::new().format(position), length);
             self.element(&item, out)?;
             self.path.truncate(length);
         }

@@ -37,6 +37,7 @@ mod numbers;
 mod parameter_gradients;
 mod places;
 mod plan;
+mod python_objects;
 mod recorder;
 mod saved;
 mod seen;
@@ -47,4 +48,5 @@ mod torch_api;
 mod twins;
 mod writing;
 
+pub(crate) use hooks::HookPlacer;
 pub(crate) use recorder::{OpenCall, Recorder};

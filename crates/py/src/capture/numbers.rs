@@ -16,9 +16,11 @@ pub(super) fn push_float(value: f64, out: &mut Vec<u8>) {
 
 /// Appends an integer.
 pub(super) fn push_int(value: i128, out: &mut Vec<u8>) {
-    use std::io::Write;
-    // Writing to memory does not fail.
-    let _: std::io::Result<()> = write!(out, "{value}");
+    // Nearly all of them are short.
+    match i64::try_from(value) {
+        Ok(value) => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
+        Err(_) => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
+    }
 }
 
 fn push_scalar(value: Option<Scalar>, out: &mut Vec<u8>) {

@@ -2,10 +2,11 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyType, PyWeakrefReference};
 
 use super::failures::caught;
 use super::gradients::PassOver;
+use super::python_objects::untrack;
 
 /// Functions and classes of torch, and the front's answers about what is new to us.
 pub(super) struct Torch {
@@ -25,7 +26,6 @@ pub(super) struct Torch {
     grad_enabled: Py<PyAny>,
     get_frame: Py<PyAny>,
     modes: Py<PyAny>,
-    weak_reference: Py<PyAny>,
     /// The front: `function`, `original`, `stack`, `value`, `tensor`, `add`, `subtract`, `part_of`, `take_part`, `warn`.
     pub(super) front: Py<PyAny>,
 }
@@ -57,7 +57,6 @@ impl Torch {
             grad_enabled: c.getattr("is_grad_enabled")?.unbind(),
             modes: c.getattr("_len_torch_function_stack")?.unbind(),
             get_frame: py.import("sys")?.getattr("_getframe")?.unbind(),
-            weak_reference: py.import("weakref")?.getattr("ref")?.unbind(),
             front,
         })
     }
@@ -135,25 +134,14 @@ impl Torch {
     }
 
     pub(super) fn weak_reference(&self, object: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let reference = self.weak_reference.bind(object.py()).call1((object,))?;
+        let reference = PyWeakrefReference::new(object)?;
         untrack(&reference);
-        Ok(reference.unbind())
+        Ok(reference.into_any().unbind())
     }
 
     /// What a weak reference refers to, if it is `object`.
     pub(super) fn refers_to(reference: &Py<PyAny>, object: &Bound<'_, PyAny>) -> bool {
-        reference.bind(object.py()).call0().is_ok_and(|found| found.is(object))
-    }
-}
-
-/// Takes an object that cannot be part of a cycle out of the garbage collector's lists: there is one for every call, and
-/// walking them again and again took a seventh of the time.
-pub(super) fn untrack(object: &Bound<'_, PyAny>) {
-    // SAFETY: weak references without a callback, and the handles of hooks, which hold a weak reference and numbers,
-    // refer to nothing that could refer back to them. They are freed by their counts; freeing untracks again, which is
-    // allowed.
-    #[expect(unsafe_code)]
-    unsafe {
-        pyo3::ffi::PyObject_GC_UnTrack(object.as_ptr().cast());
+        let reference = reference.bind(object.py()).cast::<PyWeakrefReference>();
+        reference.is_ok_and(|reference| reference.upgrade().is_some_and(|found| found.is(object)))
     }
 }

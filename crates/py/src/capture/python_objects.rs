@@ -1,0 +1,43 @@
+//! What can be done with objects of Python at less cost than pyo3's ways have. Each of these is done for every call.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+/// Calls a method with one argument, without making an object of the two first.
+pub(super) fn call_with<'py>(
+    object: &Bound<'py, PyAny>,
+    method: &Bound<'py, PyString>,
+    argument: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let end = std::ptr::null_mut::<ffi::PyObject>();
+    // SAFETY: all three are alive while they are borrowed, the list of arguments ends with a null pointer, and what comes
+    // back is a reference of our own, or null with an error set.
+    #[expect(unsafe_code)]
+    unsafe {
+        let result =
+            ffi::PyObject_CallMethodObjArgs(object.as_ptr(), method.as_ptr(), argument.as_ptr(), end);
+        Bound::from_owned_ptr_or_err(object.py(), result)
+    }
+}
+
+/// Takes an object that the garbage collector can do nothing about out of its lists: there is one for every call, and
+/// walking them again and again took a seventh of the time.
+pub(super) fn untrack(object: &Bound<'_, PyAny>) {
+    // SAFETY: weak references without a callback, and torch's handles of hooks, which hold a weak reference and numbers,
+    // refer to nothing that could refer back to them; what our own hooks refer to they do not tell the collector. They
+    // are freed by their counts; freeing untracks again, which is allowed.
+    #[expect(unsafe_code)]
+    unsafe {
+        ffi::PyObject_GC_UnTrack(object.as_ptr().cast());
+    }
+}
+
+/// Whether nobody else holds an object.
+pub(super) fn is_held_alone<T>(object: &Py<T>, _gil: Python<'_>) -> bool {
+    // SAFETY: the object is alive while it is borrowed, and its count is only changed with the GIL held.
+    #[expect(unsafe_code)]
+    unsafe {
+        ffi::Py_REFCNT(object.as_ptr()) == 1
+    }
+}
