@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
+import ulpscope
 from captured import capture_of
 
 
@@ -75,3 +77,21 @@ def test_others_that_return_it(tmp_path: Path) -> None:
     assert not has_numbers(calls["Tensor.resize_.0.forward"]["output"][0])
     assert not has_numbers(calls["Tensor.copy_.0.forward"]["input_args"][0])
     assert calls["Tensor.copy_.0.forward"]["output"][0]["Max"] == 1
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_it_is_no_gap_in_a_comparison(tmp_path: Path, task: str) -> None:
+    """A run that builds its model agrees with itself, in full."""
+
+    def program() -> None:
+        torch.manual_seed(0)
+        nn.Linear(4, 3)(torch.ones(2, 4)).sum().backward()
+        torch.add(torch.ones(3), 1, out=torch.empty(3))
+
+    for run in ("target", "golden"):
+        calls = capture_of(tmp_path / run, program, task=task).calls
+        assert calls["Torch.empty.0.forward"]["output"][0]["blank"] is True
+    compared = ulpscope.compare(tmp_path / "target", tmp_path / "golden")
+    assert compared.agreement == "agree"
+    named = [row for row in compared.rows if row["target_name"] == "Torch.empty.0.forward.output.0"]
+    assert [row["why"] for row in named] == ["memory that nothing was written to yet"]

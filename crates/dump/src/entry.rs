@@ -87,6 +87,8 @@ pub struct TensorEntry {
     pub source: Option<String>,
     /// Whether it belongs to a call that was made again for the backward pass.
     pub recompute: bool,
+    /// Whether Ulpscope found memory that nothing was written to yet, and has no numbers of it for that reason.
+    pub is_blank: bool,
     /// How much of it is not finite, where Ulpscope recorded it and any of it is not.
     pub non_finite: Option<NonFiniteStats>,
 }
@@ -132,6 +134,7 @@ impl TensorEntry {
             data: Data::None,
             source: None,
             recompute: false,
+            is_blank: false,
             non_finite: None,
         }
     }

@@ -349,6 +349,7 @@ fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
         },
         source: tensor.get("source").and_then(Json::as_str).map(str::to_owned),
         recompute: matches!(tensor.get("is_recompute"), Some(Json::Bool(true))),
+        is_blank: matches!(tensor.get("blank"), Some(Json::Bool(true))),
         non_finite: non_finite(tensor),
     }
 }

@@ -168,8 +168,12 @@ impl<'a> View<'a> {
     /// Each element once along the dimensions that repeat it (those with stride zero), and how often all of them are there.
     pub fn without_repeats(&self) -> (View<'a>, usize) {
         let mut view = self.clone();
-        for (dim, _) in
-            view.shape.to_mut().iter_mut().zip(self.strides.iter()).filter(|(dim, stride)| **dim > 1 && **stride == 0)
+        for (dim, _) in view
+            .shape
+            .to_mut()
+            .iter_mut()
+            .zip(self.strides.iter())
+            .filter(|(dim, stride)| **dim > 1 && **stride == 0)
         {
             view.count /= *dim;
             *dim = 1;

@@ -5,6 +5,7 @@ Names are those of the older tools: ``Tensor.add``, ``Functional.linear``, ``Tor
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -29,7 +30,9 @@ class Function(NamedTuple):
     changes_if: str
     """The parameter that has it do so; empty where it always does."""
     parameters: list[str]
-    """The names of its parameters, for a function written in Python."""
+    """The names of its parameters, where they can be told."""
+    kind: Literal["python", "operator", "other"]
+    """Whether it is written in Python, one of torch's operators or registered as one, or neither."""
     is_of_program: bool
     """Whether it may stand in the place of a function of torch: see `originals`."""
 
@@ -113,6 +116,13 @@ _CHANGES_IF = {
     "embedding_bag": ([1], "max_norm"),
 }
 
+# Operators that change arguments without their schema telling.
+_CHANGES_IF_UNTOLD = dict.fromkeys(
+    ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"), ([3, 4], "training")
+)
+
+_OPERATOR_TYPES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
 
 class Functions:
     """Tells functions apart. A function that has several names gets the one that models call it by."""
@@ -131,13 +141,23 @@ class Functions:
         treatment = _treatment(prefix, name)
         # A pooling function has a face in Python, which chooses between results with and without indices.
         face = vars(torch.nn.functional).get(f"_{name}", function) if prefix == "Functional" else function
+        parameters = _parameters(face)
+        kind: Literal["python", "operator", "other"] = "python" if parameters else "other"
+        changes, changes_if = _changes(prefix, name, function)
+        if isinstance(function, _OPERATOR_TYPES):
+            kind = "operator"
+            parameters, changes = _by_schema(function)
+            if prefix == "Aten" and name in _CHANGES_IF_UNTOLD:
+                changes, changes_if = _CHANGES_IF_UNTOLD[name]
         return Function(
             treatment,
             prefix,
             name,
             operators,
-            *_changes(prefix, name, function),
-            _parameters(face),
+            changes,
+            changes_if,
+            parameters,
+            kind,
             is_of_program(function),
         )
 
@@ -168,7 +188,7 @@ def _known() -> Iterator[tuple[str, str, Any]]:
 
 
 def _by_definition(function: Any) -> tuple[str, str]:
-    if isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+    if isinstance(function, _OPERATOR_TYPES):
         packet: Any = function.overloadpacket if isinstance(function, torch._ops.OpOverload) else function
         space, _, name = packet._qualified_op_name.partition("::")
         return {"aten": "Aten", "npu": "NPU"}.get(space, space), name
@@ -208,6 +228,25 @@ def _treatment(prefix: str, name: str) -> Treatment:
 def _parameters(function: Any) -> list[str]:
     code = getattr(function, "__code__", None)
     return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) if code is not None else []
+
+
+def _by_schema(operator: Any) -> tuple[list[str], list[int]]:
+    """The parameters of an operator, and the positions of those that it changes.
+
+    One that has several overloads has what all of them agree on, which have as many parameters.
+    """
+    is_packet = isinstance(operator, torch._ops.OpOverloadPacket)
+    overloads = [getattr(operator, name) for name in operator.overloads()] if is_packet else [operator]
+    parameters, changes = [], []
+    for position, arguments in enumerate(
+        itertools.zip_longest(*(overload._schema.arguments for overload in overloads))
+    ):
+        present = [argument for argument in arguments if argument is not None]
+        names = {argument.name for argument in present}
+        parameters.append(names.pop() if len(names) == 1 else "")
+        if all(argument.alias_info is not None and argument.alias_info.is_write for argument in present):
+            changes.append(position)
+    return parameters, changes
 
 
 def _changes(prefix: str, name: str, function: Any) -> tuple[list[int], str]:

@@ -111,9 +111,7 @@ fn is_origin(entry: &Seen) -> bool {
 impl Walk<'_> {
     /// What to blame for an argument that differs, if not whoever made it.
     pub(super) fn blame(&mut self, at: usize, unit: &Observed) -> Option<Conclusion> {
-        let differs = |entry: &Seen| {
-            !matches!(entry.state, Seeing::Equal | Seeing::Unknown | Seeing::Missing | Seeing::Lone(_))
-        };
+        let differs = |entry: &Seen| matches!(entry.state, Seeing::Apart | Seeing::Differs | Seeing::Unlike);
         let arguments =
             unit.entries.iter().enumerate().filter(|(_, entry)| entry.is_taken() && entry.is_tensor);
         if self.routes.meet_at(at) {

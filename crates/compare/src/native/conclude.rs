@@ -365,7 +365,7 @@ impl Walk<'_> {
             }
         }
         let mut states = unit.entries.iter().filter(|entry| entry.is_tensor).map(|entry| entry.state);
-        known.class = if states.clone().all(|state| state == Seeing::Equal) {
+        known.class = if states.clone().all(|state| matches!(state, Seeing::Equal | Seeing::Blank)) {
             Class::Equal
         } else if known.from.is_some() && !self.excesses[at].is_empty() || loose {
             Class::Inherited

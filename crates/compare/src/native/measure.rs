@@ -80,6 +80,8 @@ pub(super) enum State {
     BothNan(u64),
     /// Nothing to compare: why.
     Unknown(String),
+    /// Nothing to compare, and rightly so: memory that nothing was written to, on both sides.
+    Blank,
 }
 
 /// Measures two entries.
@@ -174,6 +176,8 @@ fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry))
         let empty = |entry: &TensorEntry| entry.count() == Some(0);
         measured.state = if empty(target.1) && empty(golden.1) {
             State::Equal
+        } else if target.1.is_blank && golden.1.is_blank {
+            State::Blank
         } else {
             State::Unknown("neither elements nor statistics on both sides".to_owned())
         };

@@ -93,6 +93,8 @@ pub(super) enum Seeing {
     Missing,
     /// Nothing to compare by.
     Unknown,
+    /// Memory that nothing was written to on either side: there is nothing to compare.
+    Blank,
     /// Only one side has it.
     Lone(Side),
 }
@@ -195,6 +197,7 @@ impl Seen {
             State::Unlike(_) if is_missing(target) != is_missing(golden) => Seeing::Missing,
             State::Unlike(_) => Seeing::Unlike,
             State::Unknown(_) => Seeing::Unknown,
+            State::Blank => Seeing::Blank,
         };
         let mut seen = Seen::at(row, target, state);
         seen.golden_place = place(golden.role, &golden.path);

@@ -32,7 +32,7 @@ pub(super) fn open(measured: &Measured, entry: &Entry) -> (&'static str, Verdict
         State::NonFinite(_) => ("not finite", Verdict::Warn),
         State::BothNan(_) => ("both NaN", Verdict::Warn),
         State::Unknown(_) if matches!(entry.content, Content::Tensor(_)) => ("not compared", Verdict::Warn),
-        State::Unknown(_) => ("not compared", Verdict::NotCompared),
+        State::Unknown(_) | State::Blank => ("not compared", Verdict::NotCompared),
     }
 }
 
@@ -49,6 +49,7 @@ pub(super) fn why(measured: &Measured) -> String {
         }
         State::Differs(how) if measured.basis == Basis::Elements => format!("{how} differ"),
         State::Differs(how) | State::Unlike(how) | State::Unknown(how) => how.clone(),
+        State::Blank => "memory that nothing was written to yet".to_owned(),
         State::NonFinite(count) => non_finite(*count, measured),
         State::BothNan(0) => "NaN among the statistics of both sides: nothing can be said".to_owned(),
         State::BothNan(1) => "1 element is NaN on both sides; all others agree".to_owned(),
@@ -178,7 +179,7 @@ impl Settling<'_> {
         if is_shown && self.conclusion.cause.is_some() || seen.state == Seeing::Equal {
             return;
         }
-        let differs = !matches!(seen.state, Seeing::Unknown | Seeing::Missing);
+        let differs = !matches!(seen.state, Seeing::Unknown | Seeing::Blank | Seeing::Missing);
         let (word, verdict) = match self.conclusion.class {
             // Of no error that anybody introduced: a decision that fell the other way within the noise.
             Class::Inherited if differs && self.from.is_none() => ("inherited", Verdict::Warn),

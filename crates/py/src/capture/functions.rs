@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict, PyTuple, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 
 use super::arguments::Arguments;
 use super::frames::Stack;
@@ -29,11 +29,23 @@ pub(super) struct Function {
     changes_if: String,
     /// Whether its result has the elements of its first argument, of which torch does not tell.
     pub(super) gives_alias: bool,
-    /// The names of its parameters, if it is written in Python.
+    /// The names of its parameters, where they can be told.
     parameters: Vec<String>,
+    /// Whether it hands its arguments on in a way of its own.
+    is_in_python: bool,
     is_method: bool,
+    /// Whether it is one of torch's operators, or was registered as one: what it changes is told by its schema.
+    is_operator: bool,
     /// Whether it is the program's, and may stand in the place of one of torch's.
     pub(super) is_of_program: bool,
+}
+
+/// An argument that a call has changed.
+pub(super) struct Changed<'py> {
+    pub(super) position: usize,
+    /// What it is called among the arguments: `input.0`, `kwargs.out`.
+    pub(super) place: String,
+    pub(super) argument: Bound<'py, PyAny>,
 }
 
 /// What to do with a call.
@@ -124,14 +136,14 @@ impl Functions {
 }
 
 /// What the front answers: treatment, prefix, name, operators, the arguments that are changed, and by which parameter,
-/// parameters, and whether it is the program's.
-type Answer = (String, String, String, Vec<(String, String)>, Vec<usize>, String, Vec<String>, bool);
+/// parameters, what kind of function it is, and whether it is the program's.
+type Answer = (String, String, String, Vec<(String, String)>, Vec<usize>, String, Vec<String>, String, bool);
 
 impl Function {
     fn ask(torch: &Torch, function: &Bound<'_, PyAny>) -> PyResult<Function> {
         let py = function.py();
         let told = torch.front.bind(py).call_method1(intern!(py, "function"), (function,))?;
-        let (treatment, prefix, name, operators, changes, changes_if, parameters, is_of_program): Answer =
+        let (treatment, prefix, name, operators, changes, changes_if, parameters, kind, is_of_program): Answer =
             told.extract()?;
         Ok(Function {
             treatment: match treatment.as_str() {
@@ -147,6 +159,8 @@ impl Function {
             changes,
             changes_if,
             parameters,
+            is_in_python: kind == "python",
+            is_operator: kind == "operator",
             is_of_program,
             is_method: prefix == "Tensor",
             gives_alias: name == "detach",
@@ -165,16 +179,41 @@ impl Function {
         found.map_or(&self.base, |(_, base)| base)
     }
 
-    /// The positions of the arguments that a call has changed.
-    pub(super) fn changed_by(&self, arguments: Arguments<'_, '_>) -> PyResult<&[usize]> {
-        if self.changes_if.is_empty() {
-            return Ok(&self.changes);
-        }
-        let is_set = match self.value(&self.changes_if, arguments)? {
-            Some(value) => value.is_truthy()?,
-            None => false,
+    /// The arguments that a call has changed.
+    pub(super) fn changed_by<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Vec<Changed<'py>>> {
+        let mut changed = Vec::new();
+        let is_set = match self.changes_if.as_str() {
+            "" => true,
+            parameter => self.value(parameter, arguments)?.map_or(Ok(false), |value| value.is_truthy())?,
         };
-        Ok(if is_set { &self.changes } else { &[] })
+        for &position in self.changes.iter().filter(|_| is_set) {
+            if let Ok(argument) = arguments.args.get_item(position) {
+                changed.push(Changed { position, place: format!("input.{position}"), argument });
+            } else if let (Some(name), Some(kwargs)) = (self.parameters.get(position), arguments.kwargs)
+                && let Some(argument) = kwargs.get_item(name)?
+            {
+                changed.push(Changed { position, place: format!("kwargs.{name}"), argument });
+            }
+        }
+        Ok(changed)
+    }
+
+    /// What stands for the result of a call that gives nothing back, and has changed its arguments instead: functions that
+    /// change lists, as those of optimizers, and operators do.
+    pub(super) fn in_place_of_nothing<'py>(
+        &self,
+        py: Python<'py>,
+        changed: &[Changed<'py>],
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(match changed {
+            [first, ..] if !self.is_operator => {
+                let is_list = first.position == 0 && first.argument.is_instance_of::<PyList>();
+                is_list.then(|| first.argument.clone())
+            }
+            [] => None,
+            [one] => Some(one.argument.clone()),
+            several => Some(PyTuple::new(py, several.iter().map(|changed| &changed.argument))?.into_any()),
+        })
     }
 
     /// The value of a parameter, if it was passed.
@@ -194,7 +233,7 @@ impl Function {
         arguments: Arguments<'_, 'py>,
     ) -> PyResult<Option<(Bound<'py, PyTuple>, Bound<'py, PyDict>)>> {
         let Some(positional) = stack.positional else { return Ok(None) };
-        if self.parameters.is_empty() || !stack.mentions(&self.name) {
+        if !self.is_in_python || !stack.mentions(&self.name) {
             return Ok(None);
         }
         let py = arguments.args.py();

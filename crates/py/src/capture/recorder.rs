@@ -19,10 +19,10 @@ use super::frames::{Stack, Stacks};
 use super::functions::Functions;
 use super::hooks::Hooks;
 use super::items::MAX_DEPTH;
-use super::ledger::{IN_REPEATED, METADATA, OUTSIDE};
+use super::ledger::{IN_REPEATED, OUTSIDE};
 use super::modules::{self, Level, Modules, Name};
 use super::plan::Plan;
-use super::seen::{give_hint, see_call};
+use super::seen::{give_hint, see_call, see_operator};
 use super::state::State;
 use super::threads::Threads;
 use super::torch_api::Torch;
@@ -100,16 +100,20 @@ impl Recorder {
         }
     }
 
+    /// Runs an operator that torch shows to a dispatch mode.
+    #[pyo3(signature = (operator, args, kwargs))]
+    fn see_operator<'py>(
+        slf: &Bound<'py, Recorder>,
+        operator: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        see_operator(slf, operator, Arguments { args, kwargs: Some(kwargs) })
+    }
+
     /// Tells what the next call of torch is, where torch would call it otherwise.
     fn hint(&self, name: &str) {
         give_hint(name);
-    }
-
-    /// Counts a call that computes nothing, and is not recorded.
-    fn pass_over(&self) {
-        if self.is_on() {
-            self.leave_out(METADATA);
-        }
     }
 
     /// Begins a call that torch does not show; nothing when nothing is recorded.

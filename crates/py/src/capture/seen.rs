@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::arguments::Arguments;
 use super::begun::{Begun, Kind};
 use super::failures::{Of, caught};
-use super::functions::{Function, Treatment};
+use super::functions::{Changed, Function, Treatment};
 use super::ledger::METADATA;
 use super::recorder::{Recorder, kind_of};
 use super::state::StepId;
@@ -68,6 +68,39 @@ pub(super) fn see_call<'py>(
             return see_call(slf, &original, types, arguments);
         }
     }
+    // Neither another mode nor a class of tensors is to see what is asked of the tensors here.
+    treat(slf, &function, func, arguments, || Ok(!types.is_empty()? || recorder.torch.has_modes(py)?))
+}
+
+/// Runs an operator that torch shows to a dispatch mode, and records it if it is of interest.
+pub(super) fn see_operator<'py>(
+    slf: &Bound<'py, Recorder>,
+    operator: &Bound<'py, PyAny>,
+    arguments: Arguments<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let recorder = slf.get();
+    let Arguments { args, kwargs } = arguments;
+    if !recorder.is_on() {
+        return operator.call(args, kwargs);
+    }
+    let described = caught(|| recorder.functions.describe(&recorder.torch, operator));
+    match recorder.guarded(slf.py(), Of::Unmet("an operator"), described)? {
+        Some(function) => treat(slf, &function, operator, arguments, || Ok(true)),
+        None => operator.call(args, kwargs),
+    }
+}
+
+/// Runs a call of a function that is known.
+fn treat<'py>(
+    slf: &Bound<'py, Recorder>,
+    function: &Function,
+    func: &Bound<'py, PyAny>,
+    arguments: Arguments<'_, 'py>,
+    is_overheard: impl FnOnce() -> PyResult<bool>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = slf.py();
+    let recorder = slf.get();
+    let Arguments { args, kwargs } = arguments;
     match function.treatment {
         Treatment::Pass => {
             recorder.leave_out(METADATA);
@@ -76,15 +109,14 @@ pub(super) fn see_call<'py>(
         Treatment::Through => return func.call(args, kwargs),
         Treatment::Record => {}
     }
-    // Neither another mode nor a class of tensors is to see what is asked of the tensors here.
-    let is_overheard = !types.is_empty()? || recorder.torch.has_modes(py)?;
+    let is_overheard = is_overheard()?;
     let unheard = |body: &mut dyn FnMut() -> PyResult<()>| match is_overheard {
         true => recorder.torch.plainly(py, body),
         false => caught(body),
     };
     let mut begun = None;
     let began = unheard(&mut || {
-        begun = Some(recorder.begin_function(py, &function, arguments)?);
+        begun = Some(recorder.begin_function(py, function, arguments)?);
         Ok(())
     });
     recorder.guarded(py, Of::New(&function.base), began)?;
@@ -101,18 +133,19 @@ pub(super) fn see_call<'py>(
             let ended = unheard(&mut || {
                 let Some(begun) = begun.take() else { return Ok(()) };
                 let changed = function.changed_by(arguments).and_then(|changed| {
-                    recorder.note_effects(&function, changed, args, output, &begun)?;
+                    recorder.note_effects(function, &changed, args, output, &begun)?;
                     Ok(changed)
                 });
                 // Whatever it did to its arguments, it has ended.
                 let changed = recorder.guarded(py, Of::Beside(&begun.name), changed)?.unwrap_or_default();
-                let first = changed.first().filter(|position| **position == 0);
-                let first = first.and_then(|_| args.get_item(0).ok());
-                let hands_on = |tensor: &Bound<'_, PyAny>| arguments.has_unchanged(tensor, changed);
-                // Functions that change lists, as those of optimizers, may give nothing back: what they changed is their result.
-                let changed_list = first.as_ref().filter(|first| first.is_instance_of::<PyList>());
-                let given = changed_list.filter(|_| output.is_none()).unwrap_or(output);
-                recorder.end_call(slf, begun, given, None, first.as_ref(), &hands_on)
+                let first = changed.first().filter(|changed| changed.position == 0);
+                let first = first.map(|changed| &changed.argument);
+                let hands_on = |tensor: &Bound<'_, PyAny>| arguments.has_unchanged(tensor, &changed);
+                let stand_in = match output.is_none() {
+                    true => function.in_place_of_nothing(py, &changed)?,
+                    false => None,
+                };
+                recorder.end_call(slf, begun, stand_in.as_ref().unwrap_or(output), None, first, &hands_on)
             });
             recorder.guarded(py, of.borrowed(), ended)?;
         }
@@ -223,13 +256,13 @@ impl Recorder {
     fn note_effects(
         &self,
         function: &Function,
-        changed: &[usize],
+        changed: &[Changed<'_>],
         args: &Bound<'_, PyTuple>,
         output: &Bound<'_, PyAny>,
         begun: &Begun,
     ) -> PyResult<()> {
-        for &position in changed {
-            self.note_changed(args, position, begun)?;
+        for changed in changed {
+            self.note_changed(changed, begun)?;
         }
         if function.gives_alias && self.torch.is_tensor(output)? {
             self.note_alias(output, args.get_item(0)?)?;
@@ -238,11 +271,11 @@ impl Recorder {
     }
 
     /// Notes that a call changed an argument, or the tensors in it, without returning them.
-    fn note_changed(&self, args: &Bound<'_, PyTuple>, position: usize, begun: &Begun) -> PyResult<()> {
-        let Ok(argument) = args.get_item(position) else { return Ok(()) };
-        let source = format!("{}.input.{position}", begun.name);
-        if self.torch.is_tensor(&argument)? {
-            self.note_changed_tensor(&argument, begun.step, source)?;
+    fn note_changed(&self, changed: &Changed<'_>, begun: &Begun) -> PyResult<()> {
+        let argument = &changed.argument;
+        let source = format!("{}.{}", begun.name, changed.place);
+        if self.torch.is_tensor(argument)? {
+            self.note_changed_tensor(argument, begun.step, source)?;
         } else if let Ok(items) = argument.try_iter() {
             for (number, item) in items.enumerate() {
                 let item = item?;

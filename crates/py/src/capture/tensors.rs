@@ -64,14 +64,25 @@ impl Describe<'_> {
         let why = error.value(py).to_string();
         self.recorder.locked(|state| state.ledger.unread(why));
         out.truncate(start);
-        self.push_blank(tensor, requires_grad, out)
+        self.push_bare(tensor, requires_grad, "", out)
     }
 
-    /// Appends the object without numbers.
+    /// Appends the object of memory that nothing was written to.
     pub(super) fn push_blank(
         &self,
         tensor: &Bound<'_, PyAny>,
         requires_grad: bool,
+        out: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        self.push_bare(tensor, requires_grad, ",\"blank\":true", out)
+    }
+
+    /// Appends the object without numbers, with further keys.
+    fn push_bare(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        requires_grad: bool,
+        extra: &str,
         out: &mut Vec<u8>,
     ) -> PyResult<()> {
         let py = tensor.py();
@@ -79,7 +90,7 @@ impl Describe<'_> {
         let shape = tensor.getattr(intern!(py, "shape"))?.extract::<Vec<usize>>().unwrap_or_default();
         push_head("torch.Tensor", &dtype, &shape, out);
         push_no_stats(out);
-        self.push_tail(requires_grad, None, None, None, "", out);
+        self.push_tail(requires_grad, None, None, None, extra, out);
         Ok(())
     }
 
