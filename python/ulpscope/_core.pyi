@@ -11,6 +11,7 @@ __all__ = [
     "ElementDiff",
     "FileTensor",
     "FormatError",
+    "HookPlacer",
     "OpenCall",
     "Recorder",
     "Stats",
