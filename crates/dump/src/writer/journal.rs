@@ -155,7 +155,10 @@ impl Journal {
             promised(&self.file, self.written, lines.len() + RESERVE).or_else(none_is_fine)?;
         }
         self.file.seek(SeekFrom::Start(self.written))?;
-        self.file.write_all(lines)?;
+        self.file.write_all(lines).inspect_err(|_| {
+            // A torn line is left out by readers, should it be impossible to cut it off.
+            let _ = self.file.set_len(self.written);
+        })?;
         self.written += lines.len() as u64;
         Ok(())
     }
