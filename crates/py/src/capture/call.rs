@@ -15,7 +15,7 @@ use super::failures::{Of, caught};
 use super::frames::{Stack, TOO_MANY};
 use super::graph::sequence_of;
 use super::items::{Met, Walk};
-use super::ledger::{IN_REPEATED, NOT_SELECTED, OVER_BYTES};
+use super::ledger::{IN_REPEATED, NOT_SELECTED, OVER_BYTES, RESULTS_OVER_BYTES};
 use super::modules;
 use super::numbers::push_int;
 use super::recorder::Recorder;
@@ -317,7 +317,7 @@ impl Recorder {
     fn take_back(&self, begun: &Begun) {
         self.in_step(begun.step, |state| {
             state.ledger.recorded = state.ledger.recorded.saturating_sub(1);
-            state.ledger.skip(OVER_BYTES);
+            state.ledger.skip(RESULTS_OVER_BYTES);
         });
     }
 
