@@ -156,6 +156,33 @@ def test_a_tensor_given_twice_whose_gradients_come_as_one_is_noted(tmp_path, bas
     assert whole["shared_with"] == [1]
 
 
+@pytest.mark.parametrize(("twins", "alone"), [([0, 1, 2], []), ([1, 2], [0])])
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_attention_that_uses_one_of_two_for_both_is_noted(tmp_path, twins, alone, need_weights):
+    weight, bias, out = (torch.randn(*shape, dtype=torch.float64) for shape in [(12, 4), (12,), (4, 4)])
+
+    def attention(*given):
+        rest = (4, 2, weight, bias, None, None, False, 0.0, out, torch.zeros(4, dtype=torch.float64))
+        return F.multi_head_attention_forward(*given, *rest, need_weights=need_weights)[0]
+
+    x, other = (torch.randn(3, 1, 4, dtype=torch.float64).requires_grad_() for _ in range(2))
+    given = [x if place in twins else other for place in range(3)]
+    apart = [one.detach().clone().requires_grad_() for one in given]
+    arriving = torch.randn(3, 1, 4, dtype=torch.float64)
+    parts = torch.autograd.grad(attention(*apart), apart, arriving)
+    captured = capture_of(tmp_path, lambda: attention(*given).backward(arriving), task="tensor")
+    base = "Functional.multi_head_attention_forward"
+    note = f"{base} was given one tensor for several arguments: the gradient of all is at the first of them"
+    assert captured.ledger["notes"] == [note]
+    _, at_arguments = gradients_of(captured, f"{base}.0.backward")
+    first, *others = twins
+    torch.testing.assert_close(at_arguments[first], sum(parts[place] for place in twins))
+    for place in alone:
+        torch.testing.assert_close(at_arguments[place], parts[place])
+    assert [at_arguments[place] for place in others] == [None] * len(others)
+    assert captured.calls[f"{base}.0.backward"]["output"][first]["shared_with"] == others
+
+
 def test_gradients_are_numbered_by_tensors_as_the_older_tools_do(tmp_path):
     """What is no tensor has no number among them: neither an equation nor a dimension."""
     a, b = leaf(2, 3), leaf(3, 4)

@@ -169,6 +169,42 @@ def test_a_file_may_not_grow(
     assert check_ended_early(tmp_path / "run", whole) > 0 or not has_calls
 
 
+@pytest.mark.parametrize("limit", [3_000, 20_000, 60_000])
+def test_what_may_not_grow_says_that_it_was_cut(tmp_path: Path, limit: int) -> None:
+    """Of statistics it is the journal that grows."""
+    program = """
+import resource, sys, torch, ulpscope
+x = torch.ones(4)
+limit = int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+with ulpscope.capture(sys.argv[1]) as run:
+    for step in range(3):
+        for _ in range(100):
+            x = x.sin()
+        run.step()
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(x.sum().item() > 0)
+"""
+    words = [sys.executable, "-c", program, str(tmp_path / "dump"), str(limit)]
+    ended = subprocess.run(words, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "True\n"), ended.stderr
+    assert "capture has ended, and the run goes on without it: cannot write" in ended.stderr
+    [rank] = (tmp_path / "dump").glob("step*/rank")
+    ledger = json.loads((rank / "ledger.json").read_text())
+    assert "cannot write" in ledger["ended"]
+    assert ledger["recorded"] > 0
+    assert not (rank / "journal.jsonl").exists()
+    # The last one may have found no room for its results.
+    calls = len(json.loads((rank / "dump.json").read_text())["data"])
+    assert ledger["recorded"] <= calls <= ledger["recorded"] + sum(ledger["failed"].values())
+    listed = command("ls", tmp_path / "dump")
+    assert "ended early: cannot write" in listed.stdout, listed.stdout
+    compared = command("compare", tmp_path / "dump", tmp_path / "dump")
+    assert compared.returncode == 2, compared.stdout
+    assert "verdict  NOT COMPARED IN FULL" in compared.stdout
+    assert "capture ended early, so later calls are missing: cannot write" in compared.stderr
+
+
 def check_ended_early(folder: Path, whole: Whole) -> int:
     """Training went on to the same result, and what was written can be read. How many entries passed."""
     assert json.loads((folder / "result").read_text())["losses"] == whole.losses

@@ -38,6 +38,50 @@ def gradients_of(captured: Captured) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
+def test_parameters_have_the_hooks_they_had(tmp_path: Path, level: str) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
+    # One parameter in two modules, one that has had a hook, and one that has got one meanwhile.
+    model[1].weight = model[0].weight
+    seen: list[str] = []
+    model[2].weight.register_post_accumulate_grad_hook(lambda _: seen.append("had")).remove()
+    had = model[2].weight._post_accumulate_grad_hooks
+    for number in range(2):
+        with ulpscope.capture(tmp_path / str(number), model=model, level=level):
+            trained(model)
+            if number == 0:
+                model[3].weight.register_post_accumulate_grad_hook(lambda _: seen.append("meanwhile"))
+                own = model[3].weight._post_accumulate_grad_hooks
+            trained(model)
+        assert gradients_of(Captured(tmp_path / str(number)))["Module.0.Linear"] == ["bias", "weight"]
+        kept = {
+            name: parameter._post_accumulate_grad_hooks
+            for name, parameter in model.named_parameters()
+            if parameter._post_accumulate_grad_hooks is not None
+        }
+        assert kept == {"2.weight": had, "3.weight": own}
+        assert kept["2.weight"] is had
+        assert (len(had), len(own)) == (0, 1)
+    # Whoever comes afterwards finds a parameter as new.
+    model[0].weight.register_post_accumulate_grad_hook(lambda _: seen.append("afterwards"))
+    trained(model)
+    assert sorted(seen) == ["afterwards"] + ["meanwhile"] * 4
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_model_without_modules_is_told_of(
+    tmp_path: Path, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = nn.Linear(4, 4)
+    with caplog.at_level(logging.WARNING, logger="ulpscope"):
+        found = capture_of(tmp_path, lambda: trained(model, 2), model=model, level=level)
+    note = f"Linear has no modules below it: level {level} has none to record"
+    assert note in found.ledger["notes"]
+    told = [record.getMessage() for record in caplog.records]
+    # At level mix there are its API calls.
+    assert told == ([f"{note}; its API calls are recorded at levels L1 and mix"] if level == "L0" else [])
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_modules_outside_the_model_are_counted(tmp_path: Path, level: str) -> None:
     generator = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     discriminator = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())

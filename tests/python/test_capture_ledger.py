@@ -137,6 +137,57 @@ def test_no_call_writes_more_than_max_bytes(tmp_path: Path, task: str, file_form
                 assert found.tensor(entry).shape == torch.Size(entry["shape"])
 
 
+class Refusing(torch.Tensor):
+    """A class that does not tell its dtype."""
+
+    @property
+    def dtype(self) -> Any:
+        raise RuntimeError("at 0x7f00: internal assert failed")
+
+
+def test_a_tensor_that_cannot_be_read_is_told_of_in_our_words(tmp_path: Path) -> None:
+    x = torch.ones(2).as_subclass(Refusing)
+    found = capture_of(tmp_path, lambda: torch.sin(x))
+    assert found.ledger["unread"] == {"Refusing: torch could not give its elements (RuntimeError)": 2}
+    assert "Torch.sin.0.forward" in found.calls
+
+
+def test_a_call_without_room_for_its_results_is_counted_apart(tmp_path: Path) -> None:
+    """Its arguments are in the dump, so that there is a call more than are recorded."""
+    x = torch.ones(2)
+
+    def program() -> None:
+        for _ in range(50):
+            x.sin()
+
+    seen = set()
+    for number, limit in enumerate(range(1000, 2000, 100)):
+        found = capture_of(tmp_path / str(number), program, max_bytes=limit, stacks=False)
+        ledger = found.ledger
+        halves = ledger["skipped"].get("results over max_bytes", 0)
+        assert len(found.calls) == ledger["recorded"] + halves
+        assert parts_of(ledger) == ledger["seen"] == 50
+        seen.add(halves)
+    assert seen == {0, 1}
+
+
+@pytest.mark.parametrize("limit", [{"max_calls": 12}, {"max_bytes": 12_000}])
+def test_parameters_whose_gradients_come_after_a_limit_say_so(tmp_path: Path, limit: dict[str, int]) -> None:
+    """A setting has ended it, and nothing is missing that was wanted: two such dumps can agree."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4))
+
+    def program() -> None:
+        for _ in range(3):
+            model(torch.ones(2, 4)).sum().backward()
+
+    found = capture_of(tmp_path / "a", program, model=model, level="mix", **limit)
+    (name,) = limit
+    assert set(found.ledger["unread"]) <= {f"a parameter's gradient that came after {name} was reached"}
+    assert found.ledger["limited"] is True
+    report = ulpscope.compare(tmp_path / "a", tmp_path / "a")
+    assert report.agreement == "agree"
+
+
 def test_max_bytes_holds_over_steps(tmp_path: Path) -> None:
     x = torch.randn(1000)
     with ulpscope.capture(tmp_path, task="tensor", max_bytes=LIMIT) as run:

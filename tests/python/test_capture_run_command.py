@@ -67,6 +67,21 @@ def test_steps_come_from_the_optimizer(tmp_path: Path) -> None:
     assert recorded == {f"step{n}": linear for n in range(4)}
 
 
+def test_a_forked_child_does_not_speak_of_a_dump(tmp_path: Path) -> None:
+    text = TRAIN + "import os\nif (child := os.fork()) != 0:\n    os.waitpid(child, 0)\n"
+    script(tmp_path, text)
+    ran = run(tmp_path, "--", "train.py")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("the dump is in") == 1, ran.stderr
+
+
+def test_a_forked_child_without_torch_leaves_the_folder_alone(tmp_path: Path) -> None:
+    script(tmp_path, "import os\nif (child := os.fork()) != 0:\n    os.waitpid(child, 0)\n")
+    ran = run(tmp_path, "--", "train.py")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("torch was not imported") == 1, ran.stderr
+
+
 def test_only_the_wanted_steps_are_recorded(tmp_path: Path) -> None:
     script(tmp_path, TRAIN)
     ran = run(tmp_path, "--step", "0,2", "train.py")

@@ -250,7 +250,8 @@ pub fn compare_ranks_knowing(
     outcome.notes = plan.notes();
     outcome.notes.extend(ledgers::notes(target, golden));
     let ended = [target.notes(), golden.notes()].concat();
-    outcome.is_cut = !ended.is_empty();
+    let is_cut = |rank: &Rank| rank.ledger().is_some_and(|ledger| ledger.is_cut());
+    outcome.is_cut = !ended.is_empty() || is_cut(target) || is_cut(golden);
     outcome.notes.extend(ended);
     plan.problems().into_iter().for_each(|problem| outcome.problems.note(problem));
     outcome.problems.extend(target.problems());

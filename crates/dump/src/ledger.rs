@@ -36,6 +36,8 @@ pub struct Ledger {
     pub notes: Vec<String>,
     /// Why capture ended early, if it did.
     pub ended: Option<String>,
+    /// Whether it ended where the settings have it end: nothing that was wanted is missing.
+    pub limited: bool,
 }
 
 impl Ledger {
@@ -92,6 +94,11 @@ impl Ledger {
             Json::Null => None,
             other => Some(text("ended", other)?),
         };
+        let limited = match field("limited") {
+            Json::Null => false,
+            Json::Bool(limited) => *limited,
+            other => return Err(wrong("limited", "true or false", other)),
+        };
         Ok(Ledger {
             seen: count("seen", field("seen"))?,
             recorded: count("recorded", field("recorded"))?,
@@ -101,7 +108,13 @@ impl Ledger {
             unread: counts("unread")?,
             notes,
             ended,
+            limited,
         })
+    }
+
+    /// Whether capture ended before everything that was wanted was recorded.
+    pub fn is_cut(&self) -> bool {
+        self.ended.is_some() && !self.limited
     }
 
     /// How many calls raised an error.

@@ -111,6 +111,7 @@ fn the_end_of_a_step_makes_the_documents() {
             unread: Vec::new(),
             notes: vec!["a note".to_owned()],
             ended: None,
+            limited: false,
         }
     );
 }

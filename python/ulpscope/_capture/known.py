@@ -9,6 +9,7 @@ Nothing here keeps a module or a parameter alive: a program may make a model, or
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,14 +19,17 @@ from torch.nn.parameter import is_lazy
 
 from ulpscope._capture import models
 from ulpscope._capture.failures import Failures
+from ulpscope._capture.parameter_hooks import ParameterHook
 
 if TYPE_CHECKING:
     from ulpscope._core import Recorder
 
+_log = logging.getLogger("ulpscope")
+
 _LATE = "a parameter had its gradient before it was known that it is trained: that is not recorded"
 
 # Parameters by their names in a module, each with what takes its hook away.
-Watched = dict[str, tuple[weakref.ref[torch.Tensor], Any]]
+Watched = dict[str, tuple[weakref.ref[torch.Tensor], ParameterHook | None]]
 
 
 class _Known:
@@ -135,9 +139,10 @@ class KnownModules:
         known.parts = [id(module) for _, _, module in parts]
         if self._watches and not any(base for _, base, _ in parts):
             # As in the older tools, the model itself is no call of its own.
-            self._recorder.note(
-                f"{type(root).__name__} has no modules below it: level {self._level} has none to record"
-            )
+            note = f"{type(root).__name__} has no modules below it: level {self._level} has none to record"
+            self._recorder.note(note)
+            if self._level == "L0":
+                _log.warning("%s; its API calls are recorded at levels L1 and mix", note)
         for path, base, module in parts:
             part = self._know(module, base)
             self._recorder.add_module(module, base, path in left_out)
@@ -202,8 +207,7 @@ class KnownModules:
                 former.remove()
             handle = None
             if not is_twin:
-                hook = self._gradient_hook(base, name)
-                handle = parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+                handle = ParameterHook(parameter, self._gradient_hook(base, name))
             watched[name] = weakref.ref(parameter), handle
             if is_late and parameter.grad is not None:
                 self._recorder.note(_LATE)

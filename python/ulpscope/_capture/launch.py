@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 import weakref
 from collections.abc import Sequence
@@ -74,6 +75,7 @@ class _Recording:
         self._run: Run | None = None
         self._hook: Any = None
         self._has_torch = False
+        self._process = os.getpid()
         # Without its folder the script need not run.
         self._made = folders.make(settings.dump_path)
         # Told before the script runs, which takes it only with torch; the rank may not be known before.
@@ -100,6 +102,9 @@ class _Recording:
     def _end(self) -> None:
         if self._hook is not None:
             self._hook.remove()
+        if self._process != os.getpid():
+            # A forked child has come to the end of the script: the dump is its parent's, and not whole yet.
+            return
         try:
             self._finish()
         finally:

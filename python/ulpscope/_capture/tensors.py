@@ -45,7 +45,7 @@ def describe(tensor: torch.Tensor) -> Unusual:
             return _describe(tensor)
     except Exception as error:
         # A class of tensors may refuse anything; of this one there is only the name to tell.
-        return Unusual(_class_name(tensor), "", "", [], None, f"{type(tensor).__name__}: {error}")
+        return Unusual(_class_name(tensor), "", "", [], None, _refused(tensor, error))
 
 
 def _describe(tensor: torch.Tensor) -> Unusual:
@@ -61,7 +61,7 @@ def _describe(tensor: torch.Tensor) -> Unusual:
     try:
         readable, why_not = _readable(local)
     except Exception as error:
-        readable, why_not = None, f"{type(tensor).__name__}: {error}"
+        readable, why_not = None, _refused(tensor, error)
     return Unusual(name, extra, dtype, shape, readable, why_not)
 
 
@@ -174,6 +174,11 @@ def take_part(gradient: torch.Tensor, part: Part) -> torch.Tensor | None:
             own = torch.empty_strided(shape, strides, dtype=own.dtype, device=own.device).copy_(own)
         view = own.as_strided(view_shape, view_strides, own.storage_offset() + offset)
         return _in_class_of(gradient, view)
+
+
+def _refused(tensor: torch.Tensor, error: Exception) -> str:
+    """Why a tensor could not be read. The words of torch are of its insides, and differ from run to run."""
+    return f"{type(tensor).__name__}: torch could not give its elements ({type(error).__name__})"
 
 
 def _class_name(tensor: torch.Tensor) -> str:

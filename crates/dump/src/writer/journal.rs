@@ -26,6 +26,10 @@ const WINDOW: usize = 1 << 18;
 /// Bytes behind the last line that the file system has promised, too: for the line that says that the disk is full.
 const RESERVE: usize = 1 << 13;
 
+/// The same of a journal that is short itself, which has less to say in that line: where files may not be large, half of
+/// one is for calls.
+const LEAST_RESERVE: usize = 1 << 9;
+
 /// A journal that is being written.
 #[derive(Debug)]
 pub struct Journal {
@@ -152,10 +156,15 @@ impl Journal {
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         use std::io::{Seek, SeekFrom};
         if !self.is_ending {
-            promised(&self.file, self.written, lines.len() + RESERVE).or_else(none_is_fine)?;
+            let reserve = usize::try_from(self.written).map_or(RESERVE, |written| written.min(RESERVE));
+            let length = lines.len() + reserve.max(LEAST_RESERVE);
+            promised(&self.file, self.written, length).or_else(none_is_fine)?;
         }
         self.file.seek(SeekFrom::Start(self.written))?;
-        self.file.write_all(lines)?;
+        self.file.write_all(lines).inspect_err(|_| {
+            // A torn line is left out by readers, should it be impossible to cut it off.
+            let _ = self.file.set_len(self.written);
+        })?;
         self.written += lines.len() as u64;
         Ok(())
     }

@@ -21,10 +21,11 @@ pub(super) fn promised(_file: &File, _start: u64, _length: usize) -> io::Result<
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// A file system that makes no promises is written to as far as it goes.
+/// A file system that makes no promises is written to as far as it goes. One that has no room for them has none for what
+/// is to be written; nor has a process whose files may not be that large.
 pub(super) fn none_is_fine(error: io::Error) -> io::Result<()> {
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Err(error),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => Err(error),
         _ => Ok(()),
     }
 }

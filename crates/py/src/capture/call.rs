@@ -9,13 +9,13 @@ use pyo3::types::{PyDict, PyTuple};
 use super::arguments::Arguments;
 use super::backward_names::backward_name;
 use super::begun::{Begun, Edge, Kind, version};
+use super::blanks::is_blank;
 use super::buffers::Buffer;
 use super::failures::{Of, caught};
-use super::flow::is_blank;
 use super::frames::{Stack, TOO_MANY};
 use super::graph::sequence_of;
 use super::items::{Met, Walk};
-use super::ledger::{IN_REPEATED, NOT_SELECTED, OVER_BYTES};
+use super::ledger::{IN_REPEATED, NOT_SELECTED, OVER_BYTES, RESULTS_OVER_BYTES};
 use super::modules;
 use super::numbers::push_int;
 use super::recorder::Recorder;
@@ -319,7 +319,7 @@ impl Recorder {
     fn take_back(&self, begun: &Begun) {
         self.in_step(begun.step, |state| {
             state.ledger.recorded = state.ledger.recorded.saturating_sub(1);
-            state.ledger.skip(OVER_BYTES);
+            state.ledger.skip(RESULTS_OVER_BYTES);
         });
     }
 

@@ -1,7 +1,8 @@
 //! Which call made a tensor.
 //!
 //! A tensor is known by its Python object, held weakly: the object that one call returns is the one that is handed to
-//! the next. A tensor that is not known, and is neither parameter nor buffer, came from outside.
+//! the next. A tensor that is not known, and is neither parameter nor buffer, came from outside. What is changed in place is
+//! changed for every other tensor that shows the same memory, too: see [`super::changes`].
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use super::changes::{Changes, Storage};
 use super::state::StepId;
 use super::torch_api::Torch;
 
@@ -30,6 +32,10 @@ pub(super) struct Flow {
 #[derive(Default)]
 struct Known {
     step: StepId,
+    /// Counts what is noted, from step to step.
+    serial: u64,
+    /// What was changed in place in this step.
+    changes: Changes,
     /// Outputs of the calls of this step.
     made: HashMap<usize, Made>,
     /// Tensors that share their elements with another, of which torch does not tell: `x.data`, `x.detach()`.
@@ -49,6 +55,7 @@ pub(super) struct Forgotten {
     _made: HashMap<usize, Made>,
     _aliases: HashMap<usize, Alias>,
     _up_to_date: HashMap<usize, UpToDate>,
+    _changes: Changes,
 }
 
 /// A tensor, and whose elements it has; both held weakly.
@@ -65,51 +72,33 @@ struct UpToDate {
 
 struct Made {
     reference: Py<PyAny>,
+    origin: Origin,
+}
+
+/// Where a tensor comes from.
+#[derive(Clone)]
+struct Origin {
     source: Arc<str>,
+    /// When it was noted.
+    serial: u64,
+    /// Of what was changed in place, what was known of it before.
+    before: Option<Before>,
 }
 
-/// Functions that return memory as they find it: what is in it differs from run to run, and is nobody's result. (`new`
-/// may be given elements, and `resize_` keep some: what uses them has their numbers.)
-const BLANK: [&str; 9] = [
-    "empty",
-    "empty_like",
-    "empty_strided",
-    "empty_permuted",
-    "new",
-    "new_empty",
-    "new_empty_strided",
-    "resize_",
-    "_efficientzerotensor",
-];
-
-/// Whether the results of a call are memory as it was found.
-pub(super) fn is_blank(call: &str) -> bool {
-    let mut parts = call.split('.').skip(1);
-    BLANK.contains(&parts.next().unwrap_or_default()) && parts.nth(1) == Some("forward")
+/// What was known of a tensor before it was changed in place for the first time.
+#[derive(Clone)]
+struct Before {
+    source: Option<Arc<str>>,
+    /// When it was there already.
+    serial: u64,
 }
 
-/// Functions that write to their first argument without a look at what is in it.
-const OVERWRITING: [&str; 15] = [
-    "__setitem__",
-    "bernoulli_",
-    "cauchy_",
-    "constant_",
-    "copy_",
-    "exponential_",
-    "fill_",
-    "geometric_",
-    "kaiming_uniform_",
-    "log_normal_",
-    "normal_",
-    "random_",
-    "set_",
-    "uniform_",
-    "zero_",
-];
-
-/// Whether a call does no more than write to its first argument.
-pub(super) fn overwrites_first(call: &str) -> bool {
-    OVERWRITING.contains(&call.split('.').nth(1).unwrap_or_default())
+impl Known {
+    /// A number after all others.
+    fn count(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
 }
 
 impl Flow {
@@ -126,7 +115,47 @@ impl Flow {
         tensor: &Bound<'_, PyAny>,
         source: Arc<str>,
     ) -> PyResult<()> {
-        let made = Made { reference: torch.weak_reference(tensor)?, source };
+        self.note_with(torch, step, tensor, source, None)
+    }
+
+    /// Notes that a call has written to the memory of a tensor; tells the number of the change.
+    pub(super) fn add_change(&self, step: StepId, tensor: &Bound<'_, PyAny>, source: Arc<str>) -> u64 {
+        let written = Storage::of(tensor).and_then(|storage| Some((storage, storage.region(tensor)?)));
+        self.locked(|known| {
+            let serial = known.count();
+            if let Some((storage, region)) = written.filter(|_| known.step == step) {
+                known.changes.add(storage, region, serial, source);
+            }
+            serial
+        })
+    }
+
+    /// Notes who has changed a tensor, or a part of it, by the change of a number.
+    pub(super) fn note_changed(
+        &self,
+        torch: &Torch,
+        step: StepId,
+        tensor: &Bound<'_, PyAny>,
+        source: Arc<str>,
+        change: u64,
+    ) -> PyResult<()> {
+        let before = match self.exactly(tensor) {
+            Some(Origin { before: Some(before), .. }) => before,
+            Some(Origin { source, serial, .. }) => Before { source: Some(source), serial },
+            None => Before { source: None, serial: change.saturating_sub(1) },
+        };
+        self.note_with(torch, step, tensor, source, Some(before))
+    }
+
+    fn note_with(
+        &self,
+        torch: &Torch,
+        step: StepId,
+        tensor: &Bound<'_, PyAny>,
+        source: Arc<str>,
+        before: Option<Before>,
+    ) -> PyResult<()> {
+        let reference = torch.weak_reference(tensor)?;
         if self.has_blanks.load(Ordering::Relaxed)
             && let Some(address) = memory_of(tensor)
         {
@@ -136,12 +165,13 @@ impl Flow {
             });
             self.has_blanks.store(!is_last, Ordering::Relaxed);
         }
-        let (is_much, _before) = self.locked(|known| {
+        let (is_much, _before, _reference) = self.locked(|known| {
             if known.step != step {
-                return (false, Some(made));
+                return (false, None, Some(reference));
             }
-            let before = known.made.insert(tensor.as_ptr() as usize, made);
-            (known.made.len() > known.sweep_at.max(SWEEP), before)
+            let origin = Origin { source, serial: known.count(), before };
+            let replaced = known.made.insert(tensor.as_ptr() as usize, Made { reference, origin });
+            (known.made.len() > known.sweep_at.max(SWEEP), replaced, None)
         });
         if is_much {
             self.sweep(tensor.py());
@@ -231,22 +261,42 @@ impl Flow {
         tensor: &Bound<'_, PyAny>,
         source: String,
     ) -> PyResult<()> {
-        let made = Made { reference: torch.weak_reference(tensor)?, source: source.into() };
-        self.locked(|known| known.origins.insert(tensor.as_ptr() as usize, made));
+        let reference = torch.weak_reference(tensor)?;
+        let _before = self.locked(|known| {
+            let origin = Origin { source: source.into(), serial: known.count(), before: None };
+            known.origins.insert(tensor.as_ptr() as usize, Made { reference, origin })
+        });
         Ok(())
     }
 
-    /// Who made a tensor.
+    /// Who made a tensor, or was the last to change what it shows.
     pub(super) fn source(&self, torch: &Torch, tensor: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
-        if let Some(source) = self.exactly(tensor) {
-            return Ok(Some(source));
+        if let Some(origin) = self.exactly(tensor) {
+            let changed = self.changed_since(tensor, origin.serial);
+            return Ok(Some(changed.unwrap_or(origin.source)));
         }
         if tensor.get_type().is(&torch.parameter) {
             return Ok(Some(self.blank_of(tensor).unwrap_or_else(|| "parameter".into())));
         }
-        // A view that torch made without a call, as `x.T` does.
+        // A view that torch made without a call, or in an earlier step.
         let base = tensor.getattr(intern!(tensor.py(), "_base"))?;
-        Ok(if base.is_none() { None } else { self.exactly(&base) })
+        let origin = if base.is_none() { None } else { self.exactly(&base) };
+        let Some(origin) = origin else { return Ok(None) };
+        let Some(before) = origin.before else { return Ok(Some(origin.source)) };
+        Ok(self.changed_since(tensor, before.serial).or(before.source))
+    }
+
+    /// The last call that has changed what a tensor shows, which was there already at a number.
+    fn changed_since(&self, tensor: &Bound<'_, PyAny>, serial: u64) -> Option<Arc<str>> {
+        if self.locked(|known| known.changes.last <= serial) {
+            return None;
+        }
+        let storage = Storage::of(tensor)?;
+        if !self.locked(|known| known.changes.has_since(storage, serial)) {
+            return None;
+        }
+        let region = storage.region(tensor)?;
+        self.locked(|known| known.changes.latest(storage, &region, serial))
     }
 
     /// The call that found the memory of a parameter which nothing was written to yet.
@@ -258,13 +308,13 @@ impl Flow {
         self.locked(|known| known.blanks.get(&address).cloned())
     }
 
-    fn exactly(&self, tensor: &Bound<'_, PyAny>) -> Option<Arc<str>> {
+    fn exactly(&self, tensor: &Bound<'_, PyAny>) -> Option<Origin> {
         let address = tensor.as_ptr() as usize;
-        let found = |made: &Made| (made.reference.clone_ref(tensor.py()), Arc::clone(&made.source));
+        let found = |made: &Made| (made.reference.clone_ref(tensor.py()), made.origin.clone());
         let (made, origin) = self
             .locked(|known| (known.made.get(&address).map(found), known.origins.get(&address).map(found)));
         let mut candidates = made.into_iter().chain(origin);
-        candidates.find(|(reference, _)| Torch::refers_to(reference, tensor)).map(|(_, source)| source)
+        candidates.find(|(reference, _)| Torch::refers_to(reference, tensor)).map(|(_, origin)| origin)
     }
 
     /// Goes on to the next step, and hands out what the one before has made, to be forgotten outside of any lock.
@@ -277,6 +327,7 @@ impl Flow {
                 _made: std::mem::take(&mut known.made),
                 _aliases: std::mem::take(&mut known.aliases),
                 _up_to_date: std::mem::take(&mut known.up_to_date),
+                _changes: std::mem::take(&mut known.changes),
             }
         })
     }
@@ -289,6 +340,7 @@ impl Flow {
             known.blanks.clear();
             known.up_to_date.clear();
             known.origins.clear();
+            known.changes = Changes::default();
         });
     }
 

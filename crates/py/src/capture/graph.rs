@@ -162,7 +162,10 @@ impl Recorder {
             self.note_strangers(&begun);
         }
         // Twins that one node leads to have a part each.
-        let shared = match arguments.iter().any(|&parts| parts > 1) {
+        let is_left = |(input, parts): (&Edge, &usize)| *parts == 0 && input.requires_grad;
+        let may_share = arguments.iter().any(|&parts| parts > 1)
+            || arguments.len() > 1 && begun.inputs.iter().zip(&arguments).any(is_left);
+        let shared = match may_share {
             true => self.tell_apart(&begun, &mut graph, &mut arguments)?,
             false => Vec::new(),
         };

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use ulpscope_formats::json::push_text;
 
-use super::flow::{is_blank, overwrites_first};
+use super::blanks::{is_blank, overwrites_first};
 use super::numbers::{push_float, push_int};
 use super::recorder::Recorder;
 use super::state::StepId;

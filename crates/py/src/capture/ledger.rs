@@ -34,6 +34,9 @@ pub(super) const OVER_CALLS: &str = "over max_calls";
 /// Why a call was left out: enough has been written.
 pub(super) const OVER_BYTES: &str = "over max_bytes";
 
+/// Why a call does not count as recorded whose arguments are in the dump: there was no room for its results.
+pub(super) const RESULTS_OVER_BYTES: &str = "results over max_bytes";
+
 /// Counts of one rank in one step.
 #[derive(Default)]
 pub(super) struct Ledger {
@@ -98,8 +101,9 @@ impl Ledger {
         self.seen == 0 && self.notes.is_empty()
     }
 
-    /// The line of the journal, which may be the last of its step.
-    pub(super) fn push(&self, ended: Option<&str>, is_over: bool, out: &mut Vec<u8>) {
+    /// The line of the journal, which may be the last of its step: with what ended recording early, or else with the limit
+    /// that did.
+    pub(super) fn push(&self, ended: Option<&str>, limit: Option<&str>, is_over: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"ledger\":{\"seen\":");
         push_int(self.seen.into(), out);
         out.extend_from_slice(b",\"recorded\":");
@@ -121,9 +125,12 @@ impl Ledger {
             push_text(&text, out);
         }
         out.extend_from_slice(b"],\"ended\":");
-        match ended {
+        match ended.or(limit) {
             Some(why) => push_text(why, out),
             None => out.extend_from_slice(b"null"),
+        }
+        if ended.is_none() && limit.is_some() {
+            out.extend_from_slice(b",\"limited\":true");
         }
         out.extend_from_slice(if is_over { b"},\"over\":true}\n" } else { b"}}\n" });
     }

@@ -11,6 +11,12 @@ use super::recorder::Recorder;
 use super::state::{StepId, Written};
 use super::tensors::Describe;
 
+/// What the ledger says of a gradient whose call has others, and which a limit has kept out.
+fn after_limit(why: &str) -> String {
+    let limit = if why == OVER_BYTES { "max_bytes" } else { "max_calls" };
+    format!("a parameter's gradient that came after {limit} was reached")
+}
+
 impl Recorder {
     /// Records the gradient of a parameter, the `number`th of it in this step.
     pub(super) fn record_parameter_gradient(
@@ -35,7 +41,7 @@ impl Recorder {
             match why_not {
                 Some(why) if is_first => state.ledger.skip(why),
                 // The call is there, with other gradients than this one.
-                Some(why) if is_wanted => state.ledger.unread(why.to_owned()),
+                Some(why) if is_wanted => state.ledger.unread(after_limit(why)),
                 _ => {}
             }
             (state.id, is_first)
@@ -94,7 +100,7 @@ impl Recorder {
         if let Written::NoRoom = appended {
             self.locked(|state| match is_first {
                 true => state.ledger.skip(OVER_BYTES),
-                false => state.ledger.unread(OVER_BYTES.to_owned()),
+                false => state.ledger.unread(after_limit(OVER_BYTES)),
             });
         }
         Ok(())

@@ -147,9 +147,10 @@ impl Recorder {
             return Ok(());
         }
         let of = begun.of();
-        let ended = recorder
-            .torch
-            .plainly(slf.py(), || recorder.end_call(slf, begun, output, None, None, &|_| false));
+        let ended = recorder.torch.plainly(slf.py(), || {
+            recorder.note_in_place(&begun, output)?;
+            recorder.end_call(slf, begun, output, None, None, &|_| false)
+        });
         recorder.guarded(slf.py(), of.borrowed(), ended).map(|_| ())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::arguments::Arguments;
 use super::begun::{Begun, Kind};
@@ -133,7 +133,7 @@ fn treat<'py>(
             let ended = unheard(&mut || {
                 let Some(begun) = begun.take() else { return Ok(()) };
                 let changed = function.changed_by(arguments).and_then(|changed| {
-                    recorder.note_effects(function, &changed, args, output, &begun)?;
+                    recorder.note_effects(function, &changed, arguments, output, &begun)?;
                     Ok(changed)
                 });
                 // Whatever it did to its arguments, it has ended.
@@ -257,12 +257,18 @@ impl Recorder {
         &self,
         function: &Function,
         changed: &[Changed<'_>],
-        args: &Bound<'_, PyTuple>,
+        arguments: Arguments<'_, '_>,
         output: &Bound<'_, PyAny>,
         begun: &Begun,
     ) -> PyResult<()> {
+        let Arguments { args, kwargs } = arguments;
         for changed in changed {
             self.note_changed(changed, begun)?;
+        }
+        if let Some(out) =
+            kwargs.map(|kwargs| kwargs.get_item(intern!(output.py(), "out"))).transpose()?.flatten()
+        {
+            self.note_written(&out, begun)?;
         }
         if function.gives_alias && self.torch.is_tensor(output)? {
             self.note_alias(output, args.get_item(0)?)?;
@@ -287,6 +293,36 @@ impl Recorder {
         Ok(())
     }
 
+    /// Notes what a collective has written in place: others may show parts of it, as gradients do of a bucket.
+    pub(super) fn note_in_place(&self, begun: &Begun, output: &Bound<'_, PyAny>) -> PyResult<()> {
+        if !begun.name.starts_with("Distributed.") {
+            return Ok(());
+        }
+        let noted = caught(|| self.note_written(output, begun));
+        self.guarded(output.py(), Of::Beside(&begun.name), noted).map(|_| ())
+    }
+
+    /// Notes that a call has written its results to tensors that were there: to one, or to several in order.
+    fn note_written(&self, place: &Bound<'_, PyAny>, begun: &Begun) -> PyResult<()> {
+        let source = format!("{}.output", begun.name);
+        if self.torch.is_tensor(place)? {
+            return self.note_changed_tensor(place, begun.step, format!("{source}.0"));
+        }
+        let Ok(items) = place.cast::<PyTuple>() else { return Ok(()) };
+        for (number, item) in items.iter().enumerate() {
+            if self.torch.is_tensor(&item)? {
+                self.note_changed_tensor(&item, begun.step, format!("{source}.{number}"))?;
+            } else if let Ok(parts) = item.cast::<PyList>() {
+                for (part, item) in parts.iter().enumerate() {
+                    if self.torch.is_tensor(&item)? {
+                        self.note_changed_tensor(&item, begun.step, format!("{source}.{number}.{part}"))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Notes that a tensor has the elements of another, or of what that is a view or an alias of: the other may be gone
     /// soon.
     fn note_alias<'py>(&self, tensor: &Bound<'py, PyAny>, mut owner: Bound<'py, PyAny>) -> PyResult<()> {
@@ -302,13 +338,14 @@ impl Recorder {
     /// With a tensor those are changed that it is a view or an alias of.
     fn note_changed_tensor(&self, tensor: &Bound<'_, PyAny>, step: StepId, source: String) -> PyResult<()> {
         let source: Arc<str> = source.into();
+        let change = self.flow.add_change(step, tensor, Arc::clone(&source));
         let mut next = Some(tensor.clone());
         for _ in 0..MAX_ALIASES {
             let Some(tensor) = next else { break };
             let base = tensor.getattr(intern!(tensor.py(), "_base"))?;
-            self.flow.note(&self.torch, step, &tensor, Arc::clone(&source))?;
+            self.flow.note_changed(&self.torch, step, &tensor, Arc::clone(&source), change)?;
             if !base.is_none() {
-                self.flow.note(&self.torch, step, &base, Arc::clone(&source))?;
+                self.flow.note_changed(&self.torch, step, &base, Arc::clone(&source), change)?;
             }
             next = self.flow.owner_of(&tensor).or_else(|| self.flow.owner_of(&base));
         }

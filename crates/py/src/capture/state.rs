@@ -285,7 +285,7 @@ impl State {
     /// anything in its journal that the dump lacks; what is noted from now on it lacks again.
     pub(super) fn settle(&mut self, plan: &Plan, is_over: bool) -> io::Result<Option<(PathBuf, bool)>> {
         self.is_open = false;
-        let ended = self.ended.clone().or_else(|| self.limits.in_words());
+        let limit = self.limits.in_words();
         let Some(step) = &mut self.step else { return Ok(None) };
         let is_behind = std::mem::take(&mut step.is_behind);
         if is_behind {
@@ -293,7 +293,7 @@ impl State {
                 self.ledger.note_once(note);
             }
             let mut line = Vec::new();
-            self.ledger.push(ended.as_deref(), is_over, &mut line);
+            self.ledger.push(self.ended.as_deref(), limit.as_deref(), is_over, &mut line);
             step.journal.append_last(&[&line])?;
             step.journal.trim()?;
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use ulpscope_formats::json::push_text;
@@ -10,7 +10,7 @@ use ulpscope_kernels::{Stats, Threads, digest, read_once, stats};
 use ulpscope_tensor::{DType, View};
 
 use super::numbers::{push_int, push_no_stats, push_non_finite, push_stats};
-use super::recorder::Recorder;
+use super::recorder::{Recorder, kind_of};
 use super::state::StepId;
 use crate::input::Input;
 
@@ -61,7 +61,11 @@ impl Describe<'_> {
         if is_over || self.recorder.plan.strict || !error.is_instance_of::<PyException>(py) {
             return Err(error);
         }
-        let why = error.value(py).to_string();
+        // The words of torch are of a tensor that its reader has, and nobody who reads the ledger.
+        let why = match error.is_instance_of::<PyRuntimeError>(py) {
+            true => format!("torch could not give its elements ({})", kind_of(error.value(py))),
+            false => error.value(py).to_string(),
+        };
         self.recorder.locked(|state| state.ledger.unread(why));
         out.truncate(start);
         self.push_bare(tensor, requires_grad, "", out)

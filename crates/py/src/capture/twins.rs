@@ -3,7 +3,9 @@
 //! The graph knows no arguments, only the place that their gradients go to, which twins have in common. A node that
 //! leads there once for each of them has the edges in the order of its operands, and they are told apart. Where several
 //! nodes lead there, they belong to what the function is made of, which may take its arguments in any order (`einsum`
-//! swaps its operands as it likes) or several times: the first twin then has the sum of all, and says so.
+//! swaps its operands as it likes) or several times: the first twin then has the sum of all, and says so. So it does where
+//! fewer edges lead there than there are twins: the function has used one of them for all, as attention projects a key
+//! that is its value, too, once.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -31,8 +33,15 @@ impl Recorder {
     ) -> PyResult<Vec<Shared>> {
         let inputs = &begun.inputs;
         let mut shared: Vec<Shared> = Vec::new();
+        let is_left = |&argument: &usize| inputs[argument].requires_grad && parts[argument] == 0;
+        let left: Vec<usize> = (0..inputs.len()).filter(is_left).collect();
         for argument in 0..inputs.len() {
-            if parts[argument] < 2 {
+            let is_told_apart = match parts[argument] {
+                0 => true,
+                1 => !left.iter().any(|&other| inputs[other].is_same(&inputs[argument])),
+                _ => false,
+            };
+            if is_told_apart {
                 continue;
             }
             let is_twin = |&other: &usize| inputs[other].is_same(&inputs[argument]);
