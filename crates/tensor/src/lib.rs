@@ -7,11 +7,13 @@
 mod dtype;
 mod float8;
 mod python_float;
+mod region;
 mod scalar;
 mod view;
 
 pub use dtype::DType;
 pub use float8::Table;
 pub use python_float::{push_python_float, python_float_repr};
+pub use region::Region;
 pub use scalar::Scalar;
 pub use view::{View, ViewError, contiguous_strides, coordinates, element_count};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::regions::Region;
+use ulpscope_tensor::Region;
 
 /// Changes kept of one storage. With more of them the oldest are forgotten.
 const MAX_CHANGES: usize = 512;
@@ -53,9 +53,21 @@ impl Storage {
         Some(Storage { start: first_element.checked_sub(before)?, first_element })
     }
 
+    fn ask_region(&self, tensor: &Bound<'_, PyAny>) -> PyResult<Option<Region>> {
+        let py = tensor.py();
+        let size: usize = tensor.call_method0(intern!(py, "element_size"))?.extract()?;
+        if tensor.call_method0(intern!(py, "is_contiguous"))?.is_truthy()? {
+            let count: usize = tensor.call_method0(intern!(py, "numel"))?.extract()?;
+            return Ok(Region::new(self.first_element, size, &[count], &[1]));
+        }
+        let shape: Vec<usize> = tensor.getattr(intern!(py, "shape"))?.extract()?;
+        let strides: Vec<usize> = tensor.call_method0(intern!(py, "stride"))?.extract()?;
+        Ok(Region::new(self.first_element, size, &shape, &strides))
+    }
+
     /// What of it the tensor shows; nothing where it has no elements.
     pub(super) fn region(&self, tensor: &Bound<'_, PyAny>) -> Option<Region> {
-        Region::of(tensor, self.first_element).ok()?
+        self.ask_region(tensor).ok()?
     }
 }
 

@@ -41,7 +41,6 @@ mod places;
 mod plan;
 mod python_objects;
 mod recorder;
-mod regions;
 mod saved;
 mod seen;
 mod state;

@@ -4,15 +4,12 @@
 //! exact for what slicing, transposing and expanding make; a layout that crosses itself, or is made of very many pieces
 //! that the other one's do not line up with, is taken for everything between its first byte and its last.
 
-use pyo3::intern;
-use pyo3::prelude::*;
-
 /// Pieces of a layout that are looked at one by one.
 const MAX_PIECES: usize = 1 << 12;
 
 /// The bytes that a tensor shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Region {
+pub struct Region {
     /// The address of the first.
     start: usize,
     /// How many lie side by side.
@@ -28,21 +25,9 @@ struct Repeat {
 }
 
 impl Region {
-    /// The bytes of a tensor, whose first is at an address; nothing if it has none.
-    pub(super) fn of(tensor: &Bound<'_, PyAny>, start: usize) -> PyResult<Option<Region>> {
-        let py = tensor.py();
-        let size: usize = tensor.call_method0(intern!(py, "element_size"))?.extract()?;
-        if tensor.call_method0(intern!(py, "is_contiguous"))?.is_truthy()? {
-            let count: usize = tensor.call_method0(intern!(py, "numel"))?.extract()?;
-            return Ok((count > 0).then(|| Region { start, run: count * size, repeats: Vec::new() }));
-        }
-        let shape: Vec<usize> = tensor.getattr(intern!(py, "shape"))?.extract()?;
-        let strides: Vec<usize> = tensor.call_method0(intern!(py, "stride"))?.extract()?;
-        Ok(Region::new(start, size, &shape, &strides))
-    }
-
-    /// The bytes of elements of a size, with strides in elements.
-    fn new(start: usize, size: usize, shape: &[usize], strides: &[usize]) -> Option<Region> {
+    /// The bytes of elements of a size, of which the first lies at an address, with strides in elements; nothing where there are
+    /// no elements.
+    pub fn new(start: usize, size: usize, shape: &[usize], strides: &[usize]) -> Option<Region> {
         if shape.contains(&0) {
             return None;
         }
@@ -78,12 +63,12 @@ impl Region {
     }
 
     /// Whether another region is known to lie within this one.
-    pub(super) fn covers(&self, other: &Region) -> bool {
+    pub fn covers(&self, other: &Region) -> bool {
         self == other || self.repeats.is_empty() && self.start <= other.start && other.end() <= self.end()
     }
 
     /// Whether there is a byte in both.
-    pub(super) fn meets(&self, other: &Region) -> bool {
+    pub fn meets(&self, other: &Region) -> bool {
         if self.start >= other.end() || other.start >= self.end() {
             return false;
         }
@@ -166,78 +151,4 @@ fn on_one_grid(left: &Region, right: &Region) -> Option<bool> {
         meets &= place < other_place + other.count && other_place < place + own.count;
     }
     Some(meets && first < second + right.run && second < first + left.run)
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use std::collections::HashSet;
-
-    use super::*;
-
-    /// Every byte, one by one.
-    fn bytes(start: usize, size: usize, shape: &[usize], strides: &[usize]) -> HashSet<usize> {
-        let mut starts = vec![start];
-        for (&count, &stride) in shape.iter().zip(strides) {
-            starts = starts
-                .iter()
-                .flat_map(|at| (0..count).map(move |place| at + place * stride * size))
-                .collect();
-        }
-        starts.iter().flat_map(|at| *at..at + size).collect()
-    }
-
-    /// Slices of a matrix and of a cube, their transposes, diagonals, and every other element.
-    fn layouts() -> Vec<(usize, Vec<usize>, Vec<usize>)> {
-        let mut found = Vec::new();
-        for offset in 0..7 {
-            for (rows, columns, step) in [(1, 4, 1), (3, 1, 1), (2, 2, 1), (3, 2, 2), (2, 3, 1), (1, 1, 1)] {
-                found.push((offset, vec![rows, columns], vec![6, step]));
-                found.push((offset, vec![columns, rows], vec![step, 6]));
-                found.push((offset, vec![2, rows, columns], vec![18, 6, step]));
-            }
-            found.push((offset, vec![3], vec![7]));
-            found.push((offset, vec![2, 3], vec![0, 5]));
-            found.push((offset, vec![5, 2], vec![2, 12]));
-        }
-        found
-    }
-
-    #[test]
-    fn regions_meet_where_they_have_a_byte_in_common() {
-        let mut met = [0, 0];
-        for (offset, shape, strides) in layouts() {
-            let left = Region::new(1000 + offset * 4, 4, &shape, &strides).unwrap();
-            let own = bytes(1000 + offset * 4, 4, &shape, &strides);
-            for (offset, shape, strides) in layouts() {
-                let right = Region::new(1000 + offset * 4, 4, &shape, &strides).unwrap();
-                let other = bytes(1000 + offset * 4, 4, &shape, &strides);
-                let wanted = !own.is_disjoint(&other);
-                assert_eq!(left.meets(&right), wanted, "{left:?} {right:?}");
-                assert!(!left.covers(&right) || own.is_superset(&other), "{left:?} {right:?}");
-                met[usize::from(wanted)] += 1;
-            }
-        }
-        assert!(met[0] > 1000 && met[1] > 1000, "{met:?}");
-    }
-
-    #[test]
-    fn halves_of_a_long_matrix_do_not_meet() {
-        let half = |first: usize| Region::new(first * 4, 4, &[1 << 20, 8], &[16, 1]).unwrap();
-        assert!(!half(0).meets(&half(8)));
-        assert!(half(0).meets(&half(7)));
-    }
-
-    #[test]
-    fn what_crosses_itself_is_taken_for_everything_between() {
-        let crossing = Region::new(0, 1, &[3, 3], &[3, 2]).unwrap();
-        let between = Region::new(1, 1, &[1], &[1]).unwrap();
-        assert!(crossing.meets(&between));
-    }
-
-    #[test]
-    fn what_has_no_elements_is_nowhere() {
-        assert_eq!(Region::new(0, 4, &[2, 0], &[1, 1]), None);
-    }
 }
