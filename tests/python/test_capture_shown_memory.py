@@ -106,7 +106,7 @@ def test_a_view_names_the_last_call_that_wrote_what_it_shows(tmp_path, name, mod
 
 def test_at_the_level_of_operators_too(tmp_path):
     captured = capture_of(tmp_path, with_a_view(*CHANGED["a view that overlaps"][:2]), level="L2")
-    assert source(captured, "Aten.sin.0.forward") == "Aten.mul_.0.forward.output.0"
+    assert source(captured, "Aten.sin.0.forward") == "Aten.mul_.0.forward.input.0"
 
 
 def test_a_view_of_an_earlier_step_names_what_wrote_to_its_own_part(tmp_path):

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-
 use ulpscope_tensor::Region;
 
 /// Changes kept of one storage. With more of them the oldest are forgotten.
