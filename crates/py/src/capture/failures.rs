@@ -50,10 +50,13 @@ impl Begun {
 /// Runs something of ours: a panic becomes an error like any other. (State is behind locks that a panic leaves as it
 /// found it, or a line short.)
 pub(super) fn caught<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
-        let text = format!("a mistake in Ulpscope itself, please report it: {}", words_of(&*panic));
-        Err(PyRuntimeError::new_err(text))
-    })
+    without_panic(body).unwrap_or_else(|mistake| Err(PyRuntimeError::new_err(mistake)))
+}
+
+/// Runs something of ours; what is said of it where it panics.
+fn without_panic<T>(body: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(body))
+        .map_err(|panic| format!("a mistake in Ulpscope itself, please report it: {}", words_of(&*panic)))
 }
 
 fn words_of(panic: &(dyn Any + Send)) -> &str {
@@ -107,5 +110,22 @@ impl Recorder {
         let kind = text.chars().filter(|character| !character.is_ascii_digit()).collect();
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.len() < MAX_TOLD && told.insert(kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::panic_any;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_goes_no_further_and_is_told_of_in_its_own_words() {
+        let told = |words: &str| Err(format!("a mistake in Ulpscope itself, please report it: {words}"));
+        assert_eq!(without_panic(|| -> u8 { panic!("plain words") }), told("plain words"));
+        let number = 7;
+        assert_eq!(without_panic(|| -> u8 { panic!("words with a {number}") }), told("words with a 7"));
+        assert_eq!(without_panic(|| -> u8 { panic_any(7) }), told("no words"));
+        assert_eq!(without_panic(|| 5), Ok(5));
     }
 }
