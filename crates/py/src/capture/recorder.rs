@@ -317,6 +317,13 @@ impl Recorder {
         self.switch_off_calls();
     }
 
+    /// Forgets where a step was to be recorded of which nothing has been, and what was noted of it.
+    fn withdraw(&self) {
+        if self.is_own_process() {
+            self.locked(State::withdraw);
+        }
+    }
+
     /// Records nothing more, takes every hook away, and makes the dump of what there is.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         self.switch_off(py)
