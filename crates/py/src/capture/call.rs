@@ -104,6 +104,9 @@ impl Recorder {
         let name = &begun.name;
         let in_scope = !self.plan.has_scope()
             || self.in_step(begun.step, |state| self.plan.in_scope(name, &mut state.scope)) == Some(true);
+        if self.plan.has_list() {
+            self.in_step(begun.step, |state| self.plan.match_list(name, &mut state.listed));
+        }
         if around.is_some_and(|level| level.is_muted) {
             return Some(IN_REPEATED);
         }

@@ -30,6 +30,7 @@ impl Recorder {
             || self.locked(|state| state.wanted_modules.contains(base))
             || !self.plan.has_scope() && self.plan.has_listed(&call);
         let (step, is_first, is_left_out) = self.locked(|state| {
+            self.plan.match_list(&call, &mut state.listed);
             let is_first = state.meet_growing(&call);
             if !is_first && !state.has_growing(&call) {
                 // It goes with the first, which was left out.

@@ -50,6 +50,8 @@ pub(super) struct State {
     /// The same, and bytes written, in the steps before.
     earlier: (u64, u64),
     pub(super) scope: ScopeState,
+    /// Entries of the list that were part of a name.
+    pub(super) listed: HashSet<usize>,
     /// Modules of which calls were wanted.
     pub(super) wanted_modules: HashSet<Arc<str>>,
     /// Calls that grow, of which something was met.
@@ -284,6 +286,18 @@ impl State {
         if let Some(step) = &mut self.step {
             step.is_behind = true;
         }
+    }
+
+    /// Notes which names in the settings have selected nothing, if there was anything to select from; tells the notes.
+    pub(super) fn note_unmatched(&mut self, plan: &Plan) -> Vec<String> {
+        if self.folder.is_none() || !self.ledger.has_seen() {
+            return Vec::new();
+        }
+        let notes = plan.unmatched(self.scope, &self.listed);
+        for note in &notes {
+            self.note(note.clone());
+        }
+        notes
     }
 
     /// Gives the file of an equal tensor a further name, and tells it; nothing if there is no such file.
