@@ -96,6 +96,7 @@ class Installation:
             wrappers.add_threads(self._patches, self._in_thread)
             self._note_threads()
             self._flush_collectives = add_collectives(self._patches, self._recorder, switch)
+        wrappers.add_replicas(self._patches, self._recorder, switch)
         if not self._sees_operators:
             add_scripts(self._patches, self._recorder, switch, self._sees_functions)
         add_tracers(self._patches, switch, self._suspended, self._recorder.note)

@@ -6,6 +6,7 @@ what it wraps, between two words to the recorder.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,27 @@ def add_modules(patches: Patches, recorder: Recorder, switch: Switch, known: Kno
         return output
 
     patches.add(torch.nn.Module, "__call__", __call__)
+
+
+_REPLICATED = (
+    "a DistributedDataParallel module ran: it averages gradients over the ranks where no call is seen. The "
+    "gradients that are recorded in the backward pass are this rank's own; what lies in .grad afterwards, "
+    "and the optimizer gets, is the mean over all ranks"
+)
+
+
+def add_replicas(patches: Patches, recorder: Recorder, switch: Switch) -> None:
+    """Modules whose gradients torch exchanges between ranks on its own: the ledger says so."""
+    kind = torch.nn.parallel.DistributedDataParallel
+    original: Any = kind.forward
+
+    @functools.wraps(original)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if switch.is_on() and torch.is_grad_enabled() and self.require_backward_grad_sync:
+            recorder.note_once(_REPLICATED)
+        return original(self, *args, **kwargs)
+
+    patches.add(kind, "forward", forward)
 
 
 def add_operators(patches: Patches, recorder: Recorder) -> None:

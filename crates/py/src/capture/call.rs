@@ -310,7 +310,8 @@ impl Recorder {
         // What a module returns was made by a call within it, or is nobody's at this level.
         if begun.kind != Kind::Module || !self.sees_apis() {
             let is_blank = is_blank(&begun.name);
-            for met in outputs.iter().filter(|met| !hands_on(met.tensor.bind(py))) {
+            let is_made = |met: &&Met| begun.made(&met.path) && !hands_on(met.tensor.bind(py));
+            for met in outputs.iter().filter(is_made) {
                 let source: Arc<str> = [&begun.name, ".output.", &met.path].concat().into();
                 self.flow.note(&self.torch, begun.step, met.tensor.bind(py), Arc::clone(&source))?;
                 if is_blank {

@@ -297,6 +297,13 @@ impl Recorder {
         }
     }
 
+    /// Adds a note to the ledger that is there once, however often it is given.
+    fn note_once(&self, text: &str) {
+        if self.is_own_process() {
+            self.locked(|state| state.note_once(text));
+        }
+    }
+
     /// Records from now on, for the folder of a rank in a step. It is made when there is something to write.
     fn start(&self, folder: PathBuf) {
         self.switch_on(folder, true);
@@ -377,6 +384,16 @@ impl Recorder {
     /// Where Python is now. A call is met even if that cannot be told.
     pub(super) fn stack(&self, py: Python<'_>) -> PyResult<Option<Arc<Stack>>> {
         self.stacks.current(py, &self.torch).inspect_err(|_| self.locked(|state| state.ledger.meet()))
+    }
+}
+
+#[pymethods]
+impl OpenCall {
+    /// Says which of its results the call has written to, by their places: `0`, `1.0`. The others it has only read.
+    fn writes(&self, places: Vec<String>) {
+        if let Some(begun) = lock(&self.begun).as_mut() {
+            begun.written = Some(places);
+        }
     }
 }
 

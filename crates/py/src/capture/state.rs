@@ -288,6 +288,14 @@ impl State {
         }
     }
 
+    /// Adds a note that is there once, however often it is given.
+    pub(super) fn note_once(&mut self, text: &str) {
+        self.ledger.note_once(text);
+        if let Some(step) = &mut self.step {
+            step.is_behind = true;
+        }
+    }
+
     /// Notes which names in the settings have selected nothing, if there was anything to select from; tells the notes.
     pub(super) fn note_unmatched(&mut self, plan: &Plan) -> Vec<String> {
         if self.folder.is_none() || !self.ledger.has_seen() {
