@@ -84,6 +84,9 @@ class Installation:
             self._jitter.add_arguments(self._patches, discovers=model is None)
         if self._sees_functions:
             wrappers.add_operators(self._patches, self._recorder)
+            wrappers.add_set(
+                self._patches, self._recorder, switch, lambda: modes.is_function_mode_on(self._recorder)
+            )
             wrappers.add_engine(self._patches, self._with_mode)
             wrappers.add_fast_paths(self._patches, self._without_mode)
             wrappers.add_autograd_functions(self._patches, self._recorder, switch, self._suspended)

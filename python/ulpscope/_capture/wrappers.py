@@ -77,6 +77,32 @@ def add_operators(patches: Patches, recorder: Recorder) -> None:
         patches.add(torch.Tensor, name, _reflected(recorder, name, getattr(torch.Tensor, name)))
 
 
+def add_set(patches: Patches, recorder: Recorder, switch: Switch, is_seeing: Callable[[], bool]) -> None:
+    """``Tensor.set_``, which torch shows to no mode: the tensor has other elements afterwards.
+
+    ``is_seeing`` tells whether calls are seen here: within another call it is part of that.
+    """
+    original: Any = torch.Tensor.set_
+
+    @functools.wraps(original)
+    def set_(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not switch.is_on() or not is_seeing():
+            return original(self, *args, **kwargs)
+        shown = (
+            (self, *map(_without_storage, args)),
+            {name: _without_storage(arg) for name, arg in kwargs.items()},
+        )
+        return call_recorded(recorder, ("Tensor", "set_"), original, (self, *args), kwargs, shown)
+
+    patches.add(torch.Tensor, "set_", set_)
+
+
+def _without_storage(argument: Any) -> Any:
+    """Plain memory has no numbers of its own: what the tensor makes of it is the result."""
+    is_storage = isinstance(argument, torch.UntypedStorage | torch.storage.TypedStorage)
+    return None if is_storage else argument
+
+
 def _reflected(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     def operator(self: Any, other: Any) -> Any:
         recorder.hint(name)

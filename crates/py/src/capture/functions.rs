@@ -177,6 +177,18 @@ impl Function {
         Ok(if is_set { &self.changes } else { &[] })
     }
 
+    /// The argument at a position, which torch may have handed on by its name.
+    pub(super) fn argument<'py>(
+        &self,
+        position: usize,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if position < arguments.args.len() {
+            return arguments.args.get_item(position).map(Some);
+        }
+        self.parameters.get(position).map_or(Ok(None), |name| self.value(name, arguments))
+    }
+
     /// The value of a parameter, if it was passed.
     fn value<'py>(&self, name: &str, arguments: Arguments<'_, 'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let position = self.parameters.iter().position(|parameter| parameter == name);

@@ -101,7 +101,7 @@ pub(super) fn see_call<'py>(
             let ended = unheard(&mut || {
                 let Some(begun) = begun.take() else { return Ok(()) };
                 let changed = function.changed_by(arguments).and_then(|changed| {
-                    recorder.note_effects(&function, changed, args, output, &begun)?;
+                    recorder.note_effects(&function, changed, arguments, output, &begun)?;
                     Ok(changed)
                 });
                 // Whatever it did to its arguments, it has ended.
@@ -224,25 +224,26 @@ impl Recorder {
         &self,
         function: &Function,
         changed: &[usize],
-        args: &Bound<'_, PyTuple>,
+        arguments: Arguments<'_, '_>,
         output: &Bound<'_, PyAny>,
         begun: &Begun,
     ) -> PyResult<()> {
         for &position in changed {
-            self.note_changed(args, position, begun)?;
+            if let Some(argument) = function.argument(position, arguments)? {
+                self.note_changed(&argument, position, begun)?;
+            }
         }
         if function.gives_alias && self.torch.is_tensor(output)? {
-            self.note_alias(output, args.get_item(0)?)?;
+            self.note_alias(output, arguments.args.get_item(0)?)?;
         }
         Ok(())
     }
 
     /// Notes that a call changed an argument, or the tensors in it, without returning them.
-    fn note_changed(&self, args: &Bound<'_, PyTuple>, position: usize, begun: &Begun) -> PyResult<()> {
-        let Ok(argument) = args.get_item(position) else { return Ok(()) };
+    fn note_changed(&self, argument: &Bound<'_, PyAny>, position: usize, begun: &Begun) -> PyResult<()> {
         let source = format!("{}.input.{position}", begun.name);
-        if self.torch.is_tensor(&argument)? {
-            self.note_changed_tensor(&argument, begun.step, source)?;
+        if self.torch.is_tensor(argument)? {
+            self.note_changed_tensor(argument, begun.step, source)?;
         } else if let Ok(items) = argument.try_iter() {
             for (number, item) in items.enumerate() {
                 let item = item?;
