@@ -210,3 +210,59 @@ def test_memory_is_set_within_a_call_unseen(tmp_path):
     captured = capture_of(tmp_path, lambda: copy.deepcopy(x).sin())
     assert list(captured.calls) == ["Tensor.sin.0.forward"]
     assert "set_" not in vars(torch.Tensor)
+
+
+class Tripled(torch.autograd.Function):
+    """Whose backward calls functions of torch."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3
+
+
+class Changed(torch.autograd.Function):
+    """Whose backward changes what it has made."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        made = gradient.exp()
+        made[0] = 0
+        made.sin()
+        made.add_(1)
+        made.cos()
+        return made
+
+
+def test_a_sum_of_gradients_has_no_call_that_made_it(tmp_path):
+    """Autograd adds to the first of them, where it lies."""
+    x = torch.ones(3, requires_grad=True)
+
+    def program():
+        y = Tripled.apply(x)
+        (Tripled.apply(y) + Tripled.apply(y) * 10).sum().backward()
+
+    captured = capture_of(tmp_path / "sum", program)
+    backward = [
+        call["input_args"][0]
+        for name, call in captured.calls.items()
+        if name.startswith("Tensor.__mul__") and name.endswith(".forward")
+    ][-1]
+    assert (backward["Max"], backward["source"]) == (33.0, "outside")
+    captured = capture_of(tmp_path / "single", lambda: Tripled.apply(Tripled.apply(x)).sum().backward())
+    last = captured.calls["Tensor.__mul__.3.forward"]["input_args"][0]
+    assert (last["Max"], last["source"]) == (3.0, "Tensor.__mul__.2.forward.output.0")
+
+
+def test_what_a_backward_changes_by_calls_names_them(tmp_path):
+    x = torch.ones(3, requires_grad=True)
+    captured = capture_of(tmp_path, lambda: Changed.apply(x).sum().backward())
+    assert source(captured, "Tensor.sin.0.forward") == "Tensor.__setitem__.0.forward.input.0"
+    assert source(captured, "Tensor.cos.0.forward") == "Tensor.add_.0.forward.output.0"

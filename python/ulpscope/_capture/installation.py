@@ -87,7 +87,7 @@ class Installation:
             wrappers.add_set(
                 self._patches, self._recorder, switch, lambda: modes.is_function_mode_on(self._recorder)
             )
-            wrappers.add_engine(self._patches, self._with_mode)
+            wrappers.add_engine(self._patches, self._recorder, self._with_mode)
             wrappers.add_fast_paths(self._patches, self._without_mode)
             wrappers.add_autograd_functions(self._patches, self._recorder, switch, self._suspended)
             for (module, api), prefix in custom.items():

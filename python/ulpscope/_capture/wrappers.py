@@ -156,22 +156,27 @@ class _Engine:
     ``Tensor.backward`` is a function of torch, and a mode is not shown what happens inside a function.
     """
 
-    def __init__(self, engine: Any, with_mode: Callable[[], Any]) -> None:
+    def __init__(self, engine: Any, recorder: Recorder, with_mode: Callable[[], Any]) -> None:
         self._engine = engine
+        self._recorder = recorder
         self._with_mode = with_mode
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
-        with self._with_mode():
-            return self._engine.run_backward(*args, **kwargs)
+        self._recorder.begin_pass()
+        try:
+            with self._with_mode():
+                return self._engine.run_backward(*args, **kwargs)
+        finally:
+            self._recorder.end_pass()
 
 
-def add_engine(patches: Patches, with_mode: Callable[[], Any]) -> None:
+def add_engine(patches: Patches, recorder: Recorder, with_mode: Callable[[], Any]) -> None:
     """Calls within a backward pass: recomputed forwards, hooks, custom backwards."""
     variable = torch.autograd.Variable
-    patches.add(variable, "_execution_engine", _Engine(variable._execution_engine, with_mode))
+    patches.add(variable, "_execution_engine", _Engine(variable._execution_engine, recorder, with_mode))
 
 
 def add_hook_placer(patches: Patches) -> None:

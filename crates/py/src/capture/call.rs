@@ -314,6 +314,7 @@ impl Recorder {
             for met in outputs.iter().filter(is_made) {
                 let source: Arc<str> = [&begun.name, ".output.", &met.path].concat().into();
                 self.flow.note(&self.torch, begun.step, met.tensor.bind(py), Arc::clone(&source))?;
+                self.passes.note(met.tensor.bind(py), &source);
                 if is_blank {
                     self.flow.note_blank(met.tensor.bind(py), source);
                 }

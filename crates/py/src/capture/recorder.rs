@@ -21,6 +21,8 @@ use super::hooks::Hooks;
 use super::items::MAX_DEPTH;
 use super::ledger::{IN_REPEATED, METADATA, OUTSIDE};
 use super::modules::{self, Level, Modules, Name};
+use super::open_calls::OpenCall;
+use super::passes::Passes;
 use super::plan::Plan;
 use super::seen::{give_hint, see_call};
 use super::state::State;
@@ -38,6 +40,8 @@ pub(crate) struct Recorder {
     pub(super) functions: Functions,
     pub(super) threads: Threads,
     state: Mutex<State>,
+    /// Backward passes that are running.
+    pub(super) passes: Passes,
     /// Hooks in graphs that may still live.
     pub(super) hooks: Hooks,
     /// Backward calls of which a part has arrived.
@@ -50,12 +54,6 @@ pub(crate) struct Recorder {
     pub(super) is_collecting: AtomicBool,
     /// The process: a forked child has a copy of everything, and must leave the files alone.
     process: Process,
-}
-
-/// A call that was begun from Python.
-#[pyclass(frozen, module = "ulpscope._core")]
-pub(crate) struct OpenCall {
-    begun: Mutex<Option<Begun>>,
 }
 
 #[pymethods]
@@ -76,6 +74,7 @@ impl Recorder {
             modules: Modules::default(),
             functions: Functions::default(),
             threads: Threads::new(),
+            passes: Passes::default(),
             hooks: Hooks::default(),
             started: Started::default(),
             told: Mutex::default(),
@@ -132,7 +131,7 @@ impl Recorder {
             self.begin_call(py, &base, kind, stack.as_deref(), Arguments { args, kwargs })
         });
         let begun = self.guarded(py, Of::New(&base), begun)?;
-        Ok(begun.map(|begun| OpenCall { begun: Mutex::new(Some(begun)) }))
+        Ok(begun.map(OpenCall::new))
     }
 
     /// Ends a call that was begun.
@@ -234,7 +233,7 @@ impl Recorder {
                 is_muted,
             });
             let begun = Begun::new(Arc::clone(&name.base), Kind::Module, self.flow.step());
-            return Ok(Some(OpenCall { begun: Mutex::new(Some(begun)) }));
+            return Ok(Some(OpenCall::new(begun)));
         }
         let begun = self.torch.plainly(py, || {
             let stack = self.stack(py)?;
@@ -247,7 +246,7 @@ impl Recorder {
             is_listed: self.plan.has_listed(&begun.name) || around.is_some_and(|level| level.is_listed),
             is_muted: false,
         });
-        Ok(Some(OpenCall { begun: Mutex::new(Some(begun)) }))
+        Ok(Some(OpenCall::new(begun)))
     }
 
     /// Leaves a module.
@@ -283,6 +282,16 @@ impl Recorder {
         gradient: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         self.record_parameter_gradient(py, base, name, number, gradient)
+    }
+
+    /// Says that a backward pass begins.
+    fn begin_pass(&self) {
+        self.passes.begin();
+    }
+
+    /// Says that a backward pass is over.
+    fn end_pass(&self) {
+        self.passes.end();
     }
 
     /// Records a value under a name and number of the user's own.
@@ -353,7 +362,7 @@ impl Recorder {
 
     /// Runs `with` on the state. Nothing of Python may run in it.
     pub(super) fn locked<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
-        with(&mut lock(&self.state))
+        with(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn is_own_process(&self) -> bool {
@@ -387,22 +396,6 @@ impl Recorder {
     }
 }
 
-#[pymethods]
-impl OpenCall {
-    /// Says which of its results the call has written to, by their places: `0`, `1.0`. The others it has only read.
-    fn writes(&self, places: Vec<String>) {
-        if let Some(begun) = lock(&self.begun).as_mut() {
-            begun.written = Some(places);
-        }
-    }
-}
-
-impl OpenCall {
-    fn take(&self) -> Option<Begun> {
-        lock(&self.begun).take()
-    }
-}
-
 /// The parameters of a module, without those of the modules in it.
 fn own_parameters<'py>(module: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let py = module.py();
@@ -421,8 +414,4 @@ fn own_parameters<'py>(module: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict
 /// The name of the class of an error.
 pub(super) fn kind_of(error: &Bound<'_, PyAny>) -> String {
     error.get_type().name().map_or_else(|_| "error".to_owned(), |name| name.to_string())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
