@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -64,6 +65,24 @@ def test_one_thread_has_nothing_noted(tmp_path: Path) -> None:
     captured = capture_of(tmp_path, lambda: model(x).backward(), model=model, level="mix")
     assert gradients_of(captured, "Module.inner.Closes.backward.0")[1] is None
     assert not captured.ledger["notes"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x // 1,
+        lambda x: torch.floor_divide(x, 2),
+        torch.aminmax,
+        lambda x: torch.heaviside(x, x),
+    ],
+    ids=["//", "floor_divide", "aminmax", "heaviside"],
+)
+def test_functions_without_a_derivative_have_nothing_noted(tmp_path: Path, function: Any) -> None:
+    x = torch.ones(3, requires_grad=True)
+    captured = capture_of(tmp_path, lambda: function(x * 2))
+    assert captured.ledger["recorded"] == 2
+    # The graph of the first is still there.
+    assert not [note for note in captured.ledger["notes"] if "another thread" in note]
 
 
 def test_a_new_thread_does_not_walk_into_what_another_has_made(tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import ulpscope
 from captured import Captured, Net, capture_of
@@ -213,6 +216,77 @@ def test_max_calls_says_why_recording_ended(tmp_path: Path) -> None:
     assert (enough["recorded"], enough["ended"]) == (6, None)
     assert (fewer["recorded"], fewer["skipped"]) == (4, {"over max_calls": 2})
     assert fewer["ended"] == "max_calls is 4: what came after was left out"
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix", "L2"])
+def test_there_are_never_more_than_max_calls(tmp_path: Path, level: str) -> None:
+    """Backward calls begin long before they are written, by several hooks each, and pass after pass."""
+    model = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.Tanh()), nn.Linear(4, 2))
+
+    def program() -> None:
+        model.zero_grad()
+        loss = model(torch.ones(3, 4)).pow(2).sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+
+    settings = {"model": model, "level": level, "task": "tensor"}
+    all_calls = list(capture_of(tmp_path / "all", program, **settings).calls)
+    for limit in range(1, len(all_calls) + 1):
+        captured = capture_of(tmp_path / str(limit), program, max_calls=limit, **settings)
+        assert len(captured.calls) == captured.ledger["recorded"] == limit
+        assert parts_of(captured.ledger) == captured.ledger["seen"]
+        assert (captured.ledger["ended"] is None) == (limit == len(all_calls))
+        # A module that is written last may be among the first to begin.
+        assert set(captured.calls) <= set(all_calls)
+        files = {file.name for file in (captured.folder / "dump_tensor_data").iterdir()}
+        assert all(any(file.startswith(f"{name}.") for name in captured.calls) for file in files)
+
+
+def test_max_calls_counts_calls_that_raise(tmp_path: Path) -> None:
+    def program() -> None:
+        for _ in range(4):
+            with contextlib.suppress(RuntimeError):
+                torch.mm(torch.ones(2), torch.ones(2))
+
+    captured = capture_of(tmp_path, program, max_calls=7)
+    ledger = captured.ledger
+    assert len(captured.calls) == 7
+    assert (ledger["recorded"], ledger["raised"]) == (5, {"Torch.mm: RuntimeError": 2})
+    assert parts_of(ledger) == ledger["seen"]
+
+
+def test_max_calls_holds_for_threads(tmp_path: Path) -> None:
+    x = torch.ones(64, 64, requires_grad=True)
+
+    def program() -> None:
+        def work() -> None:
+            for _ in range(20):
+                x.mm(x).sum().backward()
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    captured = capture_of(tmp_path, program, max_calls=61)
+    assert len(captured.calls) == captured.ledger["recorded"] == 61
+    assert parts_of(captured.ledger) == captured.ledger["seen"]
+
+
+def test_the_last_call_within_max_calls_is_whole(tmp_path: Path) -> None:
+    """The gradients of a module's parameters come one by one, and are one call."""
+    model = nn.Sequential(nn.Linear(4, 4))
+    program = {"model": model, "level": "L0"}
+    last = "Module.0.Linear.parameters_grad.0"
+    run = lambda: model(torch.ones(3, 4)).sum().backward()  # noqa: E731
+    for limit, has_gradients in ((1, False), (2, False), (3, True)):
+        captured = capture_of(tmp_path / str(limit), run, max_calls=limit, **program)
+        assert len(captured.calls) == captured.ledger["recorded"] == limit
+        assert (last in captured.calls) == has_gradients
+        assert set(captured.calls.get(last, {"weight": [], "bias": []})) == {"weight", "bias"}
+        assert not captured.ledger["unread"]
+        assert parts_of(captured.ledger) == captured.ledger["seen"]
 
 
 def unseen(calls: int) -> str:

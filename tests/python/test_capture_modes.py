@@ -159,3 +159,41 @@ def test_a_dispatch_mode_around_the_backward_pass_sees_nothing_of_ours(tmp_path:
     backward = Captured(tmp_path).calls["Module.1.Twice.backward.0"]
     assert backward["input"][0]["Max"] is not None
     assert backward["output"][0]["Max"] is not None
+
+
+class Doubling(TorchFunctionMode):
+    """Makes something else of a call."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        return made * 2 if func is torch.sin else made
+
+
+def test_a_block_lies_between_the_modes_around_it_and_those_in_it(tmp_path: Path) -> None:
+    """It records what the outer ones make of a call, and what the inner ones hand on."""
+    x = torch.full((1,), torch.pi / 2)
+    with Doubling(), ulpscope.capture(tmp_path / "outer"):
+        torch.sin(x)
+    with ulpscope.capture(tmp_path / "inner"), Doubling():
+        torch.sin(x)
+    made = [
+        Captured(tmp_path / name).calls["Torch.sin.0.forward"]["output"][0] for name in ("outer", "inner")
+    ]
+    assert [item["Max"] for item in made] == [2.0, 1.0]
+
+
+def test_an_outer_mode_that_is_left_within_the_block_takes_ours_away(tmp_path: Path) -> None:
+    before = stacks()
+    mode = Functions()
+    mode.__enter__()
+    try:
+        with ulpscope.capture(tmp_path):
+            torch.sin(torch.ones(2))
+            mode.__exit__(None, None, None)
+            torch.cos(torch.ones(2))
+        assert list(Captured(tmp_path).calls) == ["Torch.ones.0.forward", "Torch.sin.0.forward"]
+        assert stacks() == (before[0] + 1, before[1])
+        assert mode.seen[-1] == "cos"
+    finally:
+        torch._C._pop_torch_function_stack()
+    assert stacks() == before

@@ -115,6 +115,47 @@ class TestInOneProcess:
             torch.sin(torch.ones(2))
         assert "Torch.sin.0.forward" in Captured(tmp_path / "second").calls
 
+    @pytest.mark.parametrize("model", [3, [], [torch.nn.Linear(2, 2), "no module"]], ids=repr)
+    def test_one_whose_model_is_none_leaves_nothing(self, tmp_path: Path, model: object) -> None:
+        with pytest.raises(ulpscope.SettingsError, match=r"^model is a .*; expected a torch.nn.Module"):
+            ulpscope.capture(tmp_path / "dump", model=model)
+        run = ulpscope.capture(tmp_path / "dump")
+        with pytest.raises(ulpscope.SettingsError, match=r"^model is a "):
+            run.start(model)
+        assert not list(tmp_path.iterdir())
+        with ulpscope.capture(tmp_path / "dump"):
+            torch.sin(torch.ones(2))
+        assert "Torch.sin.0.forward" in Captured(tmp_path / "dump").calls
+        run.close()
+
+    def test_one_whose_installation_failed_leaves_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nor does it take the place of what an earlier run has left."""
+        from ulpscope._capture import installation
+
+        def failing(*_: object) -> None:
+            raise TypeError("cannot")
+
+        with ulpscope.capture(tmp_path / "used"):
+            torch.sin(torch.ones(2))
+        runs = [ulpscope.capture(tmp_path / folder) for folder in ("used", "new/folder")]
+        with monkeypatch.context() as patched:
+            patched.setattr(installation, "add_tracers", failing)
+            for run in runs:
+                # Something that the ledger would say.
+                run._recorder.note("a note")
+                with pytest.raises(TypeError, match="cannot"):
+                    run.start()
+        for run in runs:
+            run.close()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["used"]
+        assert [path.name for path in (tmp_path / "used").iterdir()] == ["step0"]
+        assert "Torch.sin.0.forward" in Captured(tmp_path / "used").calls
+        with ulpscope.capture(tmp_path / "used"):
+            torch.cos(torch.ones(2))
+        assert "Torch.cos.0.forward" in Captured(tmp_path / "used").calls
+
     def test_the_same_folder_is_refused(self, tmp_path: Path) -> None:
         """Also of a capture that has stopped: it may go on, and has yet to clear up."""
         first = ulpscope.capture(tmp_path)

@@ -197,3 +197,49 @@ def test_parents_that_are_called_like_directions(tmp_path):
         for direction in ("forward", "backward"):
             call = f"Functional.linear.{number}.{direction}"
             assert parents[call] == f"Module.{way}_net.Linear.{direction}.0"
+
+
+SCOPE_FIRST = "scope: no call {} was seen in this step: nothing of it is recorded"
+SCOPE_LAST = "scope: no call {} was seen after {} in this step: everything from there to its end is recorded"
+LISTED = 'list: "{}" is part of no name that was seen in this step'
+TANH, LINEAR, TYPO = "Torch.tanh.0.forward", "Functional.linear.1.forward", "Functional.tanh.0.forward"
+
+
+@pytest.mark.parametrize(
+    ("settings", "notes"),
+    [
+        ({"scope": [TANH, LINEAR]}, []),
+        ({"scope": [TANH, TANH]}, []),
+        ({"scope": [TYPO, LINEAR]}, [SCOPE_FIRST.format(TYPO)]),
+        ({"scope": [TANH, TYPO]}, [SCOPE_LAST.format(TYPO, TANH)]),
+        # The wrong way round.
+        ({"scope": [LINEAR, TANH]}, [SCOPE_LAST.format(TANH, LINEAR)]),
+        ({"scope": ["Torch.tanh.0.backward", "Torch.tanh.9.backward"]}, None),
+        ({"list": ["tanh", "linear"]}, []),
+        ({"list": ["tanh", "conv", "Linear"]}, [LISTED.format("Linear"), LISTED.format("conv")]),
+        ({"level": "mix", "list": ["layers.1", "layers.2"]}, []),
+        ({"level": "mix", "list": ["layers.0.Linear.parameters_grad"]}, []),
+        # Level L1 knows no modules.
+        ({"list": ["layers.1"]}, [LISTED.format("layers.1")]),
+    ],
+)
+def test_names_that_select_nothing_are_noted(tmp_path, caplog, settings, notes):
+    net = Net()
+    if notes is None:
+        notes = [SCOPE_LAST.format(*reversed(settings["scope"]))]
+    with ulpscope.capture(tmp_path, model=net, **settings) as run:
+        for _ in range(2):
+            net(torch.ones(2, 4)).sum().backward()
+            run.step()
+    for step in range(2):
+        found = Captured(tmp_path, step=step).ledger["notes"]
+        assert [note for note in found if note.startswith(("scope", "list"))] == notes
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert sorted(warnings) == notes
+
+
+def test_a_step_without_calls_knows_no_names(tmp_path, caplog):
+    with ulpscope.capture(tmp_path, scope=[TANH, LINEAR]) as run:
+        run.step()
+    assert Captured(tmp_path).ledger["notes"] == []
+    assert not caplog.records

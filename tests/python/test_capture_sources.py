@@ -1,5 +1,8 @@
 """Which call made a tensor: the edges along which values, and gradients, are followed."""
 
+import copy
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -157,3 +160,109 @@ class TestTorchScript:
         note = "Script.Scripted.forward was run by TorchScript: what runs inside it is not seen"
         assert note in captured.ledger["notes"]
         assert "Script.Scripted.forward.0.forward" not in captured.calls
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_running_statistics_are_changed(tmp_path, is_named):
+    x, mean, var = torch.randn(2, 3, 4), torch.zeros(3), torch.ones(3)
+
+    def program(name, flag):
+        made = [mean.exp(), var.exp()]
+        names = dict(zip(("running_mean", "running_var"), made, strict=True)) if is_named else {}
+        getattr(F, name)(x, *([] if is_named else made), **names, **{flag: True})
+        torch.sin(made[0])
+        torch.cos(made[1])
+
+    for name, flag in (("instance_norm", "use_input_stats"), ("batch_norm", "training")):
+        captured = capture_of(tmp_path / name, partial(program, name, flag))
+        call = f"Functional.{name}.0.forward"
+        for position, use in ((1, "sin"), (2, "cos")):
+            assert source(captured, f"Torch.{use}.0.forward") == f"{call}.input.{position}"
+
+
+@pytest.mark.parametrize("level", ["L1", "mix", "L2"])
+def test_a_tensor_that_is_set_to_another(tmp_path, level):
+    """Torch shows that to no function mode."""
+
+    def program():
+        x, other = torch.zeros(3), torch.ones(4) * 9
+        x.set_(other)
+        x.sin()
+        other.cos()
+        x.set_(other.untyped_storage(), 1, (2,))
+        x.tan()
+
+    captured = capture_of(tmp_path, program, level=level, task="tensor")
+    space = "Aten" if level == "L2" else "Tensor"
+    first, second = captured.calls[f"{space}.set_.0.forward"], captured.calls[f"{space}.set_.1.forward"]
+    assert [item["shape"] for item in first["input_args"]] == [[3], [4]]
+    assert captured.tensor(second["output"][0]).tolist() == [9.0, 9.0]
+    assert source(captured, f"{space}.sin.0.forward") == f"{space}.set_.0.forward.output.0"
+    assert source(captured, f"{space}.tan.0.forward") == f"{space}.set_.1.forward.output.0"
+    assert "mul" in source(captured, f"{space}.cos.0.forward")
+    ledger = captured.ledger
+    assert ledger["seen"] == ledger["recorded"] + ledger["skipped"].get("metadata", 0)
+
+
+def test_memory_is_set_within_a_call_unseen(tmp_path):
+    """It is part of that call."""
+    x = torch.ones(3)
+    captured = capture_of(tmp_path, lambda: copy.deepcopy(x).sin())
+    assert list(captured.calls) == ["Tensor.sin.0.forward"]
+    assert "set_" not in vars(torch.Tensor)
+
+
+class Tripled(torch.autograd.Function):
+    """Whose backward calls functions of torch."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3
+
+
+class Changed(torch.autograd.Function):
+    """Whose backward changes what it has made."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        made = gradient.exp()
+        made[0] = 0
+        made.sin()
+        made.add_(1)
+        made.cos()
+        return made
+
+
+def test_a_sum_of_gradients_has_no_call_that_made_it(tmp_path):
+    """Autograd adds to the first of them, where it lies."""
+    x = torch.ones(3, requires_grad=True)
+
+    def program():
+        y = Tripled.apply(x)
+        (Tripled.apply(y) + Tripled.apply(y) * 10).sum().backward()
+
+    captured = capture_of(tmp_path / "sum", program)
+    backward = [
+        call["input_args"][0]
+        for name, call in captured.calls.items()
+        if name.startswith("Tensor.__mul__") and name.endswith(".forward")
+    ][-1]
+    assert (backward["Max"], backward["source"]) == (33.0, "outside")
+    captured = capture_of(tmp_path / "single", lambda: Tripled.apply(Tripled.apply(x)).sum().backward())
+    last = captured.calls["Tensor.__mul__.3.forward"]["input_args"][0]
+    assert (last["Max"], last["source"]) == (3.0, "Tensor.__mul__.2.forward.output.0")
+
+
+def test_what_a_backward_changes_by_calls_names_them(tmp_path):
+    x = torch.ones(3, requires_grad=True)
+    captured = capture_of(tmp_path, lambda: Changed.apply(x).sum().backward())
+    assert source(captured, "Tensor.sin.0.forward") == "Tensor.__setitem__.0.forward.input.0"
+    assert source(captured, "Tensor.cos.0.forward") == "Tensor.add_.0.forward.output.0"

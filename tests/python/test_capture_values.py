@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
 import ulpscope
-from captured import Captured
+from captured import Captured, capture_of
 
 CUT_OFF = "a value that holds itself, or too much, was cut off: what is left out is null"
 
@@ -222,3 +223,36 @@ def test_a_number_of_a_class_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [print, torch.nn.ReLU(), torch.Generator(), b"x", 1j, range(3), int])
 def test_what_holds_no_tensors_is_not_noted(tmp_path: Path, value: Any) -> None:
     assert given(tmp_path, value) == (None, [])
+
+
+def test_batches_of_gradients_have_the_words_of_function_transforms(tmp_path: Path) -> None:
+    x = torch.ones(3, requires_grad=True)
+    programs: list[Any] = [
+        lambda: torch.func.vmap(torch.sin)(torch.ones(3, 2)),
+        lambda: torch.autograd.grad(x * 2, x, torch.eye(3), is_grads_batched=True),
+        lambda: torch.autograd.functional.jacobian(torch.sin, x, vectorize=True),
+    ]
+    for number, program in enumerate(programs):
+        captured = capture_of(tmp_path / str(number), program)
+        assert list(captured.ledger["unread"]) == ["inside a function transform (torch.func)"]
+
+
+UNSHOWN: dict[str, Any] = {
+    "from_numpy": lambda: torch.from_numpy(numpy.ones(2, dtype=numpy.float32)),
+    "frombuffer": lambda: torch.frombuffer(bytearray(8), dtype=torch.float32),
+    "from_dlpack": lambda: torch.from_dlpack(numpy.ones(2, dtype=numpy.float32)),
+    "Tensor": lambda: torch.Tensor([1.0, 2.0]),
+    "FloatTensor": lambda: torch.FloatTensor([1.0, 2.0]),
+    "Parameter": lambda: torch.nn.Parameter(GIVEN),
+}
+
+GIVEN = torch.ones(2)
+
+
+@pytest.mark.parametrize("name", UNSHOWN)
+def test_makers_of_tensors_that_torch_shows_to_nobody(tmp_path: Path, name: str) -> None:
+    """As docs/capture.md says: should torch show one, it has to be told otherwise there."""
+    captured = capture_of(tmp_path, lambda: torch.sin(UNSHOWN[name]()))
+    assert list(captured.calls) == ["Torch.sin.0.forward"]
+    source = captured.calls["Torch.sin.0.forward"]["input_args"][0]["source"]
+    assert source == ("parameter" if name == "Parameter" else "outside")

@@ -120,7 +120,20 @@ _TENSOR = (0, ("tensor",))
 
 # Those in which one rank sends to all others, or receives from them: what that rank is called, by its number
 # and by that in the group.
-_ROOTS = {"broadcast": ("src", "group_src"), "reduce": ("dst", "group_dst")}
+_ROOTS = {
+    "broadcast": ("src", "group_src"),
+    "broadcast_object_list": ("src", "group_src"),
+    "reduce": ("dst", "group_dst"),
+}
+
+# Those that change what they are given, and the argument. Others write to what they receive into, if any.
+_CHANGED: dict[str, tuple[int, tuple[str, ...]]] = {
+    "broadcast": _TENSOR,
+    "all_reduce": _TENSOR,
+    "all_reduce_coalesced": (0, ("tensors",)),
+    "reduce": _TENSOR,
+    "broadcast_object_list": (0, ("object_list",)),
+}
 
 
 def add_collectives(patches: Patches, recorder: Recorder, switch: Switch) -> Callable[[], None]:
@@ -202,6 +215,7 @@ class Collective:
 
         def end(begun: OpenCall, result: Any) -> None:
             buffers = self._outputs(args, kwargs)
+            begun.writes(self._written(args, kwargs))
             works = result if isinstance(result, list) else [result]
             works = [work for work in works if isinstance(work, torch.distributed.Work)]
             if _thread.coalesced is not None:
@@ -233,14 +247,29 @@ class Collective:
             args, kwargs = _without(args, kwargs, *_TENSOR)
         return (*args, *kwargs.values())
 
+    def _written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+        """Which of the buffers the call writes to, by their places: what it only reads is not made by it."""
+        if self._name == "batch_isend_irecv":
+            operations = args[0] if args else next(iter(kwargs.values()))
+            return [f"0.{place}" for place, one in enumerate(operations) if _receives(one)]
+        if self._name in ("broadcast", "broadcast_object_list") and self._is_root(args, kwargs):
+            return []
+        written = _CHANGED.get(self._name, self._received)
+        if written is None:
+            return []
+        position, names = written
+        places = [position] if position < len(args) else []
+        places += [len(args) + place for place, name in enumerate(kwargs) if name in names]
+        return [str(place) for place in places]
+
     def _is_root(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether this is the rank that sends to all others, or receives from them."""
         root, root_in_group = _ROOTS[self._name]
         try:
             given = inspect.signature(self.original).bind(*args, **kwargs).arguments
-            if given.get(root) is not None:
-                return bool(given[root] == torch.distributed.get_rank())
-            return bool(given.get(root_in_group) == torch.distributed.get_rank(given.get("group")))
+            if given.get(root_in_group) is not None:
+                return bool(given[root_in_group] == torch.distributed.get_rank(given.get("group")))
+            return bool((given.get(root) or 0) == torch.distributed.get_rank())
         except (TypeError, ValueError, RuntimeError):
             # The collective itself will say what is wrong.
             return True
@@ -319,7 +348,11 @@ def _sent(operations: Any) -> Any:
     """Messages that are exchanged together, without the tensors that are received into."""
     if not isinstance(operations, Sequence):
         return operations
-    return [Received(one) if getattr(one.op, "__name__", "") == "irecv" else one for one in operations]
+    return [Received(one) if _receives(one) else one for one in operations]
+
+
+def _receives(message: torch.distributed.P2POp) -> bool:
+    return getattr(message.op, "__name__", "") == "irecv"
 
 
 class Received:

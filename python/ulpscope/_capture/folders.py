@@ -117,7 +117,7 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def make(dump_path: Path) -> list[Path]:
-    """Makes the folder of a dump, with those above it; tells which were missing."""
+    """Makes the folder of a dump, with those above it; tells which were missing, the innermost first."""
     try:
         missing = [folder for folder in (dump_path, *dump_path.parents) if not folder.exists()]
         dump_path.mkdir(parents=True, exist_ok=True)
@@ -126,6 +126,13 @@ def make(dump_path: Path) -> list[Path]:
             "dump_path", f"is {str(dump_path)!r}, a folder that cannot be made: {error.strerror}"
         ) from None
     return missing
+
+
+def remove_empty(made: list[Path]) -> None:
+    """Removes folders that were made for nothing, the innermost first."""
+    for folder in made:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def discard(folder: Path) -> None:

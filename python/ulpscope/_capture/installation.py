@@ -84,7 +84,10 @@ class Installation:
             self._jitter.add_arguments(self._patches, discovers=model is None)
         if self._sees_functions:
             wrappers.add_operators(self._patches, self._recorder)
-            wrappers.add_engine(self._patches, self._with_mode)
+            wrappers.add_set(
+                self._patches, self._recorder, switch, lambda: modes.is_function_mode_on(self._recorder)
+            )
+            wrappers.add_engine(self._patches, self._recorder, self._with_mode)
             wrappers.add_fast_paths(self._patches, self._without_mode)
             wrappers.add_autograd_functions(self._patches, self._recorder, switch, self._suspended)
             for (module, api), prefix in custom.items():
@@ -96,6 +99,7 @@ class Installation:
             wrappers.add_threads(self._patches, self._in_thread)
             self._note_threads()
             self._flush_collectives = add_collectives(self._patches, self._recorder, switch)
+        wrappers.add_replicas(self._patches, self._recorder, switch)
         if not self._sees_operators:
             add_scripts(self._patches, self._recorder, switch, self._sees_functions)
         add_tracers(self._patches, switch, self._suspended, self._recorder.note)

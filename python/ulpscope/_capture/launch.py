@@ -11,7 +11,6 @@ torch is not imported before the script does it: what a script sets in the envir
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 import weakref
@@ -111,10 +110,8 @@ class _Recording:
             if self._hook is not None:
                 print(f"ulpscope: the dump is in {self._settings.dump_path}", file=sys.stderr)
             elif not self._has_torch:
-                for folder in self._made:
-                    # Not where the script has put something there.
-                    with contextlib.suppress(OSError):
-                        folder.rmdir()
+                # Not where the script has put something there.
+                folders.remove_empty(self._made)
                 print("ulpscope: torch was not imported, nothing was recorded", file=sys.stderr)
 
     def _begin(self) -> None:

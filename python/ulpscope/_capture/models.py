@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from ulpscope._capture.settings import SettingsError
+
 # Wrappers that only hand on: the older tools do not show them.
 _UNSEEN = ("FullyShardedDataParallel",)
 
@@ -19,7 +21,7 @@ def roots_of(model: Any) -> list[tuple[str, torch.nn.Module]]:
     if isinstance(model, Sequence) and model and all(isinstance(one, torch.nn.Module) for one in model):
         return [(f"Module.{number}.", one) for number, one in enumerate(model)]
     found = f"{type(model).__module__}.{type(model).__qualname__}"
-    raise TypeError(f"model: expected a torch.nn.Module or a list of them, found {found}")
+    raise SettingsError("model", f"is a {found}; expected a torch.nn.Module or a list of them")
 
 
 def named_modules(prefix: str, root: torch.nn.Module) -> Iterator[tuple[str, str | None, torch.nn.Module]]:

@@ -66,6 +66,8 @@ class Run:
         self.gives_way = gives_way
         self.dump_path = settings.dump_path
         self._settings = settings
+        if model is not None:
+            models.roots_of(model)
         self._model = model
         self._recorder = Recorder(_Front(), settings)
         self._jitter = None if settings.jitter is None else Jitter(settings.jitter, self._recorder.note)
@@ -118,19 +120,22 @@ class Run:
             # One that is refused leaves nothing behind, not even a folder.
             turns.check(self)
         # A place that cannot be written to is told now, not in the middle of a run.
-        folders.make(self._settings.dump_path)
+        made = folders.make(self._settings.dump_path)
         had_folders = self._lock is not None
-        if self._is_wanted_rank():
-            self._take_folders()
-        if takes_turn:
-            try:
+        try:
+            if self._is_wanted_rank():
+                self._take_folders()
+            if takes_turn:
                 turns.begin(self)
-            except RuntimeError:
-                if not had_folders:
-                    self._release_folders()
-                raise
-        if model is not None:
-            self._model = model
+            if model is not None:
+                self._model = model
+            self._begin()
+        except BaseException:
+            if not had_folders:
+                self._withdraw(made)
+            raise
+
+    def _begin(self) -> None:
         if not self._closes_at_exit:
             # A program that ends without a word leaves a whole dump all the same.
             atexit.register(self.close)
@@ -141,6 +146,14 @@ class Run:
         if not self.steps_done:
             seed.remove_dropout(self)
         self._update()
+
+    def _withdraw(self, made: list[Path]) -> None:
+        """Leaves nothing of a first start that was refused: no lock, no folder, nothing to write later."""
+        self._end_early()
+        self._aimed_at = None
+        self._recorder.withdraw()
+        self._release_folders()
+        folders.remove_empty(made)
 
     @untraced
     def stop(self) -> None:

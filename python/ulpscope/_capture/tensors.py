@@ -251,5 +251,10 @@ def _is_fake(tensor: Any) -> bool:
 
 
 def _is_wrapped(tensor: torch.Tensor) -> bool:
-    is_wrapped = getattr(torch._C._functorch, "is_functorch_wrapped_tensor", None)
-    return is_wrapped is not None and bool(is_wrapped(tensor))
+    """Whether a tensor stands for several: those of torch.func, and of backward passes over a batch."""
+    asks = ("is_functorch_wrapped_tensor", "is_legacy_batchedtensor")
+    return any(bool(getattr(torch._C._functorch, ask, _never)(tensor)) for ask in asks)
+
+
+def _never(_: torch.Tensor) -> bool:
+    return False

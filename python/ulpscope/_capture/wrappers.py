@@ -6,6 +6,7 @@ what it wraps, between two words to the recorder.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -49,10 +50,57 @@ def add_modules(patches: Patches, recorder: Recorder, switch: Switch, known: Kno
     patches.add(torch.nn.Module, "__call__", __call__)
 
 
+_REPLICATED = (
+    "a DistributedDataParallel module ran: it averages gradients over the ranks where no call is seen. The "
+    "gradients that are recorded in the backward pass are this rank's own; what lies in .grad afterwards, "
+    "and the optimizer gets, is the mean over all ranks"
+)
+
+
+def add_replicas(patches: Patches, recorder: Recorder, switch: Switch) -> None:
+    """Modules whose gradients torch exchanges between ranks on its own: the ledger says so."""
+    kind = torch.nn.parallel.DistributedDataParallel
+    original: Any = kind.forward
+
+    @functools.wraps(original)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if switch.is_on() and torch.is_grad_enabled() and self.require_backward_grad_sync:
+            recorder.note_once(_REPLICATED)
+        return original(self, *args, **kwargs)
+
+    patches.add(kind, "forward", forward)
+
+
 def add_operators(patches: Patches, recorder: Recorder) -> None:
     """``2 + x`` and ``2 * x``, which torch shows as ``x + 2`` and ``x * 2``."""
     for name in ("__radd__", "__rmul__"):
         patches.add(torch.Tensor, name, _reflected(recorder, name, getattr(torch.Tensor, name)))
+
+
+def add_set(patches: Patches, recorder: Recorder, switch: Switch, is_seeing: Callable[[], bool]) -> None:
+    """``Tensor.set_``, which torch shows to no mode: the tensor has other elements afterwards.
+
+    ``is_seeing`` tells whether calls are seen here: within another call it is part of that.
+    """
+    original: Any = torch.Tensor.set_
+
+    @functools.wraps(original)
+    def set_(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not switch.is_on() or not is_seeing():
+            return original(self, *args, **kwargs)
+        shown = (
+            (self, *map(_without_storage, args)),
+            {name: _without_storage(arg) for name, arg in kwargs.items()},
+        )
+        return call_recorded(recorder, ("Tensor", "set_"), original, (self, *args), kwargs, shown)
+
+    patches.add(torch.Tensor, "set_", set_)
+
+
+def _without_storage(argument: Any) -> Any:
+    """Plain memory has no numbers of its own: what the tensor makes of it is the result."""
+    is_storage = isinstance(argument, torch.UntypedStorage | torch.storage.TypedStorage)
+    return None if is_storage else argument
 
 
 def _reflected(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -108,22 +156,27 @@ class _Engine:
     ``Tensor.backward`` is a function of torch, and a mode is not shown what happens inside a function.
     """
 
-    def __init__(self, engine: Any, with_mode: Callable[[], Any]) -> None:
+    def __init__(self, engine: Any, recorder: Recorder, with_mode: Callable[[], Any]) -> None:
         self._engine = engine
+        self._recorder = recorder
         self._with_mode = with_mode
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
-        with self._with_mode():
-            return self._engine.run_backward(*args, **kwargs)
+        self._recorder.begin_pass()
+        try:
+            with self._with_mode():
+                return self._engine.run_backward(*args, **kwargs)
+        finally:
+            self._recorder.end_pass()
 
 
-def add_engine(patches: Patches, with_mode: Callable[[], Any]) -> None:
+def add_engine(patches: Patches, recorder: Recorder, with_mode: Callable[[], Any]) -> None:
     """Calls within a backward pass: recomputed forwards, hooks, custom backwards."""
     variable = torch.autograd.Variable
-    patches.add(variable, "_execution_engine", _Engine(variable._execution_engine, with_mode))
+    patches.add(variable, "_execution_engine", _Engine(variable._execution_engine, recorder, with_mode))
 
 
 def add_hook_placer(patches: Patches) -> None:

@@ -108,7 +108,7 @@ impl Arriving {
 
     /// Lets the node of a hook pass by; tells whether it is the first of its pass.
     pub(super) fn pass_by(&mut self, hook: usize) -> bool {
-        let is_new = !self.has_begun() || self.fired[hook];
+        let is_new = !self.fired.contains(&true) || self.fired[hook];
         if is_new {
             self.fired.fill(false);
         }
@@ -122,7 +122,7 @@ impl Arriving {
 
     /// Whether no pass has come by so far.
     pub(super) fn is_untouched(&self) -> bool {
-        self.passes == 0 && !self.has_begun()
+        self.passes == 0 && !self.is_met() && !self.fired.contains(&true)
     }
 
     /// The name in this pass over the graph: the second is `Tensor.mul@2.0.backward`, one over the graph of the step
@@ -153,19 +153,32 @@ impl Arriving {
         }
     }
 
-    /// Meets the pass that the next hook belongs to, and lets it work. What has come of one in a step that is over is lost.
-    pub(super) fn meet(&mut self, recorder: &Recorder) {
+    /// Meets the pass that the next hook belongs to, and lets it work; or tells which limit keeps it out. What has come of
+    /// one in a step that is over is lost.
+    pub(super) fn meet(&mut self, recorder: &Recorder) -> Option<&'static str> {
         if self.met_as.is_some() && self.step != recorder.locked(|state| state.id) {
             self.take();
         }
         if self.met_as.is_none() {
-            self.step = recorder.locked(|state| {
-                state.ledger.meet();
-                state.id
+            let met = recorder.locked(|state| {
+                // Which of them are in the scope is known when they are written.
+                let why_not = match recorder.plan.scopes_backward() {
+                    true => state.over_limit(),
+                    false => state.take_place(),
+                };
+                if why_not.is_none() {
+                    state.ledger.meet();
+                }
+                why_not.map_or(Ok(state.id), Err)
             });
+            match met {
+                Ok(step) => self.step = step,
+                Err(why) => return Some(why),
+            }
             self.met_as = Some(self.name());
         }
         self.at_work += 1;
+        None
     }
 
     /// Says that a hook has done its work. Tells whether it is the first of its pass, and hands out the call if it is the
@@ -195,9 +208,9 @@ impl Arriving {
         (self.step, self.name())
     }
 
-    /// Whether a part of this pass has arrived.
-    pub(super) fn has_begun(&self) -> bool {
-        self.met_as.is_some() || self.fired.contains(&true)
+    /// Whether this pass counts as seen, and is recorded.
+    pub(super) fn is_met(&self) -> bool {
+        self.met_as.is_some()
     }
 
     /// Hands out what has arrived and makes room for another pass.
@@ -251,7 +264,7 @@ impl Started {
         pass.calls.push(call);
         if pass.calls.len() > pass.sweep_at {
             // None of them is locked by this thread: its hook has let go of the one that is being kept.
-            pass.calls.retain(|call| lock(call).has_begun());
+            pass.calls.retain(|call| lock(call).is_met());
             pass.sweep_at = SWEEP.max(2 * pass.calls.len());
         }
         false

@@ -40,6 +40,8 @@ pub(super) struct Begun {
     pub(super) sequence: Option<u64>,
     /// The tensor of another device that it copies without waiting for it, if it does.
     pub(super) late_copy: Option<Py<PyAny>>,
+    /// The places of the results that it has written to; nothing where it has made all of them.
+    pub(super) written: Option<Vec<String>>,
     /// Its tensors by their addresses, and how often each had been changed; where no more than that can tell whether the
     /// call has changed them.
     pub(super) versions: Vec<(usize, u64)>,
@@ -81,6 +83,14 @@ impl Begun {
         }
     }
 
+    /// Whether it has made the result at a place, or written to it: `1.0` lies within `1`.
+    pub(super) fn made(&self, place: &str) -> bool {
+        let is_within = |written: &String| {
+            place.strip_prefix(written.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.written.as_ref().is_none_or(|written| written.iter().any(is_within))
+    }
+
     /// Whether code of the program runs in it, which may come to any tensor.
     pub(super) fn is_opaque(&self) -> bool {
         self.kind != Kind::Api
@@ -109,6 +119,7 @@ impl Begun {
             inputs: Vec::new(),
             sequence: None,
             late_copy: None,
+            written: None,
             versions: Vec::new(),
         }
     }

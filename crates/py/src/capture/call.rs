@@ -63,9 +63,14 @@ impl Recorder {
             }
             return Ok(begun);
         }
-        begun.late_copy = self.late_copy(base, arguments)?;
-        self.push_inputs(py, &mut begun, stack, arguments)?;
-        Ok(begun)
+        let pushed = self
+            .late_copy(base, arguments)
+            .map(|late_copy| begun.late_copy = late_copy)
+            .and_then(|()| self.push_inputs(py, &mut begun, stack, arguments));
+        if begun.id.is_none() && self.records_forward() {
+            self.in_step(step, State::give_back_place);
+        }
+        pushed.map(|()| begun)
     }
 
     /// What a call is part of: the module it runs in. What is computed again for a backward call is part of that.
@@ -99,6 +104,9 @@ impl Recorder {
         let name = &begun.name;
         let in_scope = !self.plan.has_scope()
             || self.in_step(begun.step, |state| self.plan.in_scope(name, &mut state.scope)) == Some(true);
+        if self.plan.has_list() {
+            self.in_step(begun.step, |state| self.plan.match_list(name, &mut state.listed));
+        }
         if around.is_some_and(|level| level.is_muted) {
             return Some(IN_REPEATED);
         }
@@ -106,7 +114,15 @@ impl Recorder {
         if !is_listed || !(in_scope || self.plan.scopes_backward()) {
             return Some(NOT_SELECTED);
         }
-        self.over_limit()
+        match self.records_forward() && !self.plan.limits.is_none() {
+            true => self.in_step(begun.step, State::take_place).flatten(),
+            false => self.over_limit(),
+        }
+    }
+
+    /// Whether forward calls are recorded, and not only watched for the sake of their backward calls.
+    fn records_forward(&self) -> bool {
+        self.plan.wants_forward() && !self.plan.scopes_backward()
     }
 
     /// Which limit has been reached, if any.
@@ -139,7 +155,7 @@ impl Recorder {
         }
         let stack = stack.filter(|stack| stack.is_kept);
         let mut line = Buffer::new();
-        let is_recorded = self.plan.wants_forward() && !self.plan.scopes_backward();
+        let is_recorded = self.records_forward();
         let mut walk = Walk::new(self, begun.step, &begun.name, "input");
         walk.is_recompute = begun.is_recompute;
         walk.describes = is_recorded && self.plan.wants_inputs();
@@ -294,9 +310,11 @@ impl Recorder {
         // What a module returns was made by a call within it, or is nobody's at this level.
         if begun.kind != Kind::Module || !self.sees_apis() {
             let is_blank = is_blank(&begun.name);
-            for met in outputs.iter().filter(|met| !hands_on(met.tensor.bind(py))) {
+            let is_made = |met: &&Met| begun.made(&met.path) && !hands_on(met.tensor.bind(py));
+            for met in outputs.iter().filter(is_made) {
                 let source: Arc<str> = [&begun.name, ".output.", &met.path].concat().into();
                 self.flow.note(&self.torch, begun.step, met.tensor.bind(py), Arc::clone(&source))?;
+                self.passes.note(met.tensor.bind(py), &source);
                 if is_blank {
                     self.flow.note_blank(met.tensor.bind(py), source);
                 }
@@ -382,7 +400,7 @@ impl Recorder {
     }
 
     /// Runs `with` on the state, if that is the state of a step.
-    fn in_step<T>(&self, step: StepId, with: impl FnOnce(&mut State) -> T) -> Option<T> {
+    pub(super) fn in_step<T>(&self, step: StepId, with: impl FnOnce(&mut State) -> T) -> Option<T> {
         self.locked(|state| (state.id == step).then(|| with(state)))
     }
 

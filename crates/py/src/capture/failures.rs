@@ -100,9 +100,18 @@ impl Recorder {
             None => self.is_news(&text).then(|| format!("could not record {text}; the run goes on")),
         };
         if let Some(message) = message {
-            self.torch.front.bind(py).call_method1(intern!(py, "warn"), (message,))?;
+            self.warn(py, message)?;
         }
         Ok(None)
+    }
+
+    /// Tells the user something that he has not been told yet.
+    pub(super) fn warn_once(&self, py: Python<'_>, message: String) -> PyResult<()> {
+        if self.is_news(&message) { self.warn(py, message) } else { Ok(()) }
+    }
+
+    fn warn(&self, py: Python<'_>, message: String) -> PyResult<()> {
+        self.torch.front.bind(py).call_method1(intern!(py, "warn"), (message,)).map(|_| ())
     }
 
     /// Whether the user has not been told yet: of one function that fails again and again, once.

@@ -43,7 +43,7 @@ pub(super) struct Function {
 /// An argument that a call has changed.
 pub(super) struct Changed<'py> {
     pub(super) position: usize,
-    /// What it is called among the arguments: `input.0`, `kwargs.out`.
+    /// What it is called among the entries of the call: `input.0`, `input.out`.
     pub(super) place: String,
     pub(super) argument: Bound<'py, PyAny>,
 }
@@ -192,7 +192,10 @@ impl Function {
             } else if let (Some(name), Some(kwargs)) = (self.parameters.get(position), arguments.kwargs)
                 && let Some(argument) = kwargs.get_item(name)?
             {
-                changed.push(Changed { position, place: format!("kwargs.{name}"), argument });
+                // A function written in Python hands on by name what its callers pass by position.
+                let place =
+                    if self.is_in_python { format!("input.{position}") } else { format!("input.{name}") };
+                changed.push(Changed { position, place, argument });
             }
         }
         Ok(changed)

@@ -22,7 +22,7 @@ use super::failures::Of;
 use super::graph::{Share, Watched};
 use super::ledger::{NOT_SELECTED, OVER_BYTES};
 use super::recorder::Recorder;
-use super::state::{StepId, Written};
+use super::state::{State, StepId, Written};
 use super::tensors::Describe;
 
 impl Recorder {
@@ -51,7 +51,7 @@ impl Recorder {
     fn write_started(&self, py: Python<'_>, calls: Vec<Arc<Mutex<Arriving>>>) -> PyResult<()> {
         let mut result = Ok(());
         for call in calls {
-            if !lock(&call).has_begun() {
+            if !lock(&call).is_met() {
                 continue;
             }
             let name = lock(&call).name();
@@ -61,6 +61,9 @@ impl Recorder {
                 completed?;
                 self.write_backward(finished)
             });
+            if flushed.is_err() && !self.plan.scopes_backward() {
+                self.locked(State::give_back_place);
+            }
             result = result.and(self.guarded(py, Of::New(&name), flushed).map(|_| ()));
         }
         result
@@ -70,11 +73,17 @@ impl Recorder {
         let Finished { step, name, parent, results, arguments } = finished;
         let is_left_out = self.plan.scopes_backward()
             && self.locked(|state| {
-                let is_left_out = state.id == step && !self.plan.in_scope(&name, &mut state.scope);
-                if is_left_out {
-                    state.ledger.skip(NOT_SELECTED);
+                if state.id != step {
+                    return false;
                 }
-                is_left_out
+                let why_not = match self.plan.in_scope(&name, &mut state.scope) {
+                    true => state.take_place(),
+                    false => Some(NOT_SELECTED),
+                };
+                if let Some(why) = why_not {
+                    state.ledger.skip(why);
+                }
+                why_not.is_some()
             });
         if is_left_out {
             return Ok(());
@@ -184,10 +193,7 @@ impl GradientHook {
             return Ok(());
         };
         if let Some(why) = self.why_left_out(recorder) {
-            // Once for each pass over the call, however many hooks it has.
-            if lock(&self.call).pass_by(self.index) {
-                recorder.leave_out(why);
-            }
+            self.pass_by(recorder, why);
             return Ok(());
         }
         let seen = recorder.torch.plainly(py, || self.see(recorder, given, taken));
@@ -198,6 +204,9 @@ impl GradientHook {
             let mut arriving = lock(&self.call);
             (arriving.name(), arriving.failed())
         };
+        if is_nothing && !recorder.plan.scopes_backward() {
+            recorder.locked(State::give_back_place);
+        }
         // What has arrived of it is still recorded.
         let of = if is_nothing { Of::New(&name) } else { Of::Beside(&name) };
         recorder.guarded(py, of, seen).map(|_| ())
@@ -213,11 +222,18 @@ impl GradientHook {
 
     /// Why what comes here is only counted, if it is. What has begun to be recorded is recorded as far as it goes.
     fn why_left_out(&self, recorder: &Recorder) -> Option<&'static str> {
-        let (why, has_begun) = {
+        let (why, is_met) = {
             let call = lock(&self.call);
-            (call.left_out, call.has_begun())
+            (call.left_out, call.is_met())
         };
-        why.or_else(|| if has_begun { None } else { recorder.over_limit() })
+        why.or_else(|| if is_met { None } else { recorder.over_limit() })
+    }
+
+    /// Lets a node pass by. It is counted once for each pass over the call, however many hooks it has.
+    fn pass_by(&self, recorder: &Recorder, why: &'static str) {
+        if lock(&self.call).pass_by(self.index) {
+            recorder.leave_out(why);
+        }
     }
 
     fn see(
@@ -233,11 +249,14 @@ impl GradientHook {
             let finished = lock(&self.call).take();
             recorder.write_backward(finished)?;
         }
-        let at = {
+        let (why_not, at) = {
             let mut arriving = lock(&self.call);
-            arriving.meet(recorder);
-            arriving.at()
+            (arriving.meet(recorder), arriving.at())
         };
+        if let Some(why) = why_not {
+            self.pass_by(recorder, why);
+            return Ok(());
+        }
         let is_structure = recorder.plan.is_structure();
         for share in self.taken.iter().filter(|_| !is_structure) {
             let gradient = self.outside_part(recorder, share.owner, share.of(recorder, taken)?)?;

@@ -19,6 +19,10 @@ use super::threads::Threads;
 /// Nodes followed between the results of one call and its arguments.
 const MAX_NODES: usize = 1 << 20;
 
+/// The number of nodes that count with no thread's: those of functions that have no derivative, and raise when a backward
+/// pass comes by.
+const UNNUMBERED: u64 = u64::MAX;
+
 /// A node of the graph, and which gradients it sees.
 pub(super) struct Watched<'py> {
     pub(super) node: Bound<'py, PyAny>,
@@ -77,7 +81,7 @@ impl Own {
     /// Whether a node of this number is taken for one of the call.
     fn has(&mut self, number: u64) -> bool {
         self.met_lower |= number < self.numbers.start;
-        self.met_higher |= number >= self.numbers.end;
+        self.met_higher |= number >= self.numbers.end && number != UNNUMBERED;
         self.numbers.contains(&number)
     }
 

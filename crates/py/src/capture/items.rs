@@ -276,6 +276,7 @@ impl<'a> Walk<'a> {
         }
         let source = if self.has_sources {
             let found = self.recorder.flow.source(torch, tensor)?;
+            let found = found.filter(|source| !self.recorder.passes.have_changed(tensor, source));
             Some(found.unwrap_or_else(|| Arc::from("outside")))
         } else {
             None

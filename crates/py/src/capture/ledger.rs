@@ -96,6 +96,11 @@ impl Ledger {
         WITH_BACKWARD.iter().any(|why| self.skipped.contains_key(why))
     }
 
+    /// Whether a call was met.
+    pub(super) fn has_seen(&self) -> bool {
+        self.seen > 0
+    }
+
     /// Whether there is nothing to say.
     pub(super) fn is_empty(&self) -> bool {
         self.seen == 0 && self.notes.is_empty()

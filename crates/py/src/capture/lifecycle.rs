@@ -81,6 +81,7 @@ impl Recorder {
         if let Some(note) = unseen.filter(|_| over.is_aimed()) {
             over.note(note);
         }
+        let unmatched = over.note_unmatched(&self.plan);
         self.modules.forget_spans();
         self.hooks.drop_dead(py);
         let (_, known) = over.so_far();
@@ -100,6 +101,9 @@ impl Recorder {
             state.add_earlier(written.saturating_sub(known));
             state.ended = state.ended.take().or(ended);
         });
+        for note in unmatched {
+            self.warn_once(py, note)?;
+        }
         flushed.and(self.guarded(py, Of::Beside("the dump"), finished).map(|_| ()))
     }
 

@@ -26,14 +26,19 @@ impl Limits {
         self.max_calls.is_none() && self.max_bytes.is_none()
     }
 
-    /// Which of them keeps a further call out, given the calls recorded and bytes written so far.
-    pub(super) fn reached_by(&mut self, (recorded, written): (u64, u64)) -> Option<&'static str> {
+    /// Which of them keeps a further call out, given the calls and the bytes written so far.
+    pub(super) fn reached_by(&mut self, (calls, written): (u64, u64)) -> Option<&'static str> {
         if self.reached.is_none() {
-            let over_calls = self.max_calls.is_some_and(|limit| recorded >= limit).then_some(OVER_CALLS);
+            let over_calls = self.max_calls.is_some_and(|limit| calls >= limit).then_some(OVER_CALLS);
             let over_bytes = || self.max_bytes.is_some_and(|limit| written >= limit).then_some(OVER_BYTES);
             self.reached = over_calls.or_else(over_bytes);
         }
         self.reached
+    }
+
+    /// Whether something has been left out for lack of room.
+    pub(super) fn is_out_of_room(&self) -> bool {
+        self.reached == Some(OVER_BYTES)
     }
 
     /// Finds room for bytes behind those that are written.

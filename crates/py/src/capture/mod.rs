@@ -36,7 +36,9 @@ mod lifecycle;
 mod limits;
 mod modules;
 mod numbers;
+mod open_calls;
 mod parameter_gradients;
+mod passes;
 mod places;
 mod plan;
 mod python_objects;
@@ -51,4 +53,5 @@ mod twins;
 mod writing;
 
 pub(crate) use hooks::HookPlacer;
-pub(crate) use recorder::{OpenCall, Recorder};
+pub(crate) use open_calls::OpenCall;
+pub(crate) use recorder::Recorder;

@@ -35,25 +35,38 @@ impl Recorder {
         let is_wanted = !self.plan.selects()
             || self.locked(|state| state.wanted_modules.contains(base))
             || !self.plan.has_scope() && self.plan.has_listed(&call);
-        let why_not = if is_wanted { self.over_limit() } else { Some(NOT_SELECTED) };
-        let (step, is_first) = self.locked(|state| {
+        let (step, is_first, is_left_out) = self.locked(|state| {
+            self.plan.match_list(&call, &mut state.listed);
             let is_first = state.meet_growing(&call);
+            if !is_first && !state.has_growing(&call) {
+                // It goes with the first, which was left out.
+                return (state.id, is_first, true);
+            }
+            let why_not = match (is_wanted, is_first) {
+                (false, _) => Some(NOT_SELECTED),
+                (true, true) => state.take_place(),
+                // The call is there: this is no further one.
+                (true, false) => state.is_out_of_room().then_some(OVER_BYTES),
+            };
             match why_not {
                 Some(why) if is_first => state.ledger.skip(why),
                 // The call is there, with other gradients than this one.
                 Some(why) if is_wanted => state.ledger.unread(after_limit(why)),
                 _ => {}
             }
-            (state.id, is_first)
+            (state.id, is_first, why_not.is_some())
         });
-        if why_not.is_some() {
+        if is_left_out {
             return Ok(());
         }
         let recorded = self
             .torch
             .plainly(py, || self.push_parameter_gradient(py, step, &call, name, gradient, is_first));
         if recorded.is_err() && is_first {
-            self.locked(|state| state.forget_growing(&call));
+            self.in_step(step, |state| {
+                state.forget_growing(&call);
+                state.give_back_place();
+            });
         }
         let of = if is_first { Of::New(&call) } else { Of::Beside(&call) };
         self.guarded(py, of, recorded).map(|_| ())

@@ -1,5 +1,7 @@
 //! What is recorded: the settings of a run, as the recorder needs them.
 
+use std::collections::HashSet;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use ulpscope_dump::{CallKind, parse_key};
@@ -147,6 +149,37 @@ impl Plan {
     /// Whether a name matches an entry of the list.
     pub(super) fn has_listed(&self, name: &str) -> bool {
         self.list.iter().any(|part| name.contains(part.as_str()))
+    }
+
+    /// Notes which entries of the list a name matches.
+    pub(super) fn match_list(&self, name: &str, matched: &mut HashSet<usize>) {
+        let found = |(_, part): &(usize, &String)| name.contains(part.as_str());
+        matched.extend(self.list.iter().enumerate().filter(found).map(|(number, _)| number));
+    }
+
+    pub(super) fn has_list(&self) -> bool {
+        !self.list.is_empty()
+    }
+
+    /// What is to be said of names in the settings that a step knows no call of, given how far it came in the scope, and
+    /// which entries of the list it has met.
+    pub(super) fn unmatched(&self, scope: ScopeState, listed: &HashSet<usize>) -> Vec<String> {
+        if self.level == "debug" {
+            return Vec::new();
+        }
+        let scope = self.scope.as_ref().and_then(|(first, last)| match scope {
+            ScopeState::Before => {
+                Some(format!("scope: no call {first} was seen in this step: nothing of it is recorded"))
+            }
+            ScopeState::Inside => Some(format!(
+                "scope: no call {last} was seen after {first} in this step: everything from there to its end is recorded"
+            )),
+            ScopeState::After => None,
+        });
+        let parts = self.list.iter().enumerate().filter(|(number, _)| !listed.contains(number));
+        let parts =
+            parts.map(|(_, part)| format!("list: {part:?} is part of no name that was seen in this step"));
+        scope.into_iter().chain(parts).collect()
     }
 
     /// Whether a call that begins lies within the scope, which it may open: both ends belong to it.

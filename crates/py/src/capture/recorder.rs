@@ -21,6 +21,8 @@ use super::hooks::Hooks;
 use super::items::MAX_DEPTH;
 use super::ledger::{IN_REPEATED, OUTSIDE};
 use super::modules::{self, Level, Modules, Name};
+use super::open_calls::OpenCall;
+use super::passes::Passes;
 use super::plan::Plan;
 use super::seen::{give_hint, see_call, see_operator};
 use super::state::State;
@@ -38,6 +40,8 @@ pub(crate) struct Recorder {
     pub(super) functions: Functions,
     pub(super) threads: Threads,
     state: Mutex<State>,
+    /// Backward passes that are running.
+    pub(super) passes: Passes,
     /// Hooks in graphs that may still live.
     pub(super) hooks: Hooks,
     /// Backward calls of which a part has arrived.
@@ -50,12 +54,6 @@ pub(crate) struct Recorder {
     pub(super) is_collecting: AtomicBool,
     /// The process: a forked child has a copy of everything, and must leave the files alone.
     process: Process,
-}
-
-/// A call that was begun from Python.
-#[pyclass(frozen, module = "ulpscope._core")]
-pub(crate) struct OpenCall {
-    begun: Mutex<Option<Begun>>,
 }
 
 #[pymethods]
@@ -76,6 +74,7 @@ impl Recorder {
             modules: Modules::default(),
             functions: Functions::default(),
             threads: Threads::new(),
+            passes: Passes::default(),
             hooks: Hooks::default(),
             started: Started::default(),
             told: Mutex::default(),
@@ -136,7 +135,7 @@ impl Recorder {
             self.begin_call(py, &base, kind, stack.as_deref(), Arguments { args, kwargs })
         });
         let begun = self.guarded(py, Of::New(&base), begun)?;
-        Ok(begun.map(|begun| OpenCall { begun: Mutex::new(Some(begun)) }))
+        Ok(begun.map(OpenCall::new))
     }
 
     /// Ends a call that was begun.
@@ -239,7 +238,7 @@ impl Recorder {
                 is_muted,
             });
             let begun = Begun::new(Arc::clone(&name.base), Kind::Module, self.flow.step());
-            return Ok(Some(OpenCall { begun: Mutex::new(Some(begun)) }));
+            return Ok(Some(OpenCall::new(begun)));
         }
         let begun = self.torch.plainly(py, || {
             let stack = self.stack(py)?;
@@ -252,7 +251,7 @@ impl Recorder {
             is_listed: self.plan.has_listed(&begun.name) || around.is_some_and(|level| level.is_listed),
             is_muted: false,
         });
-        Ok(Some(OpenCall { begun: Mutex::new(Some(begun)) }))
+        Ok(Some(OpenCall::new(begun)))
     }
 
     /// Leaves a module.
@@ -290,6 +289,16 @@ impl Recorder {
         self.record_parameter_gradient(py, base, name, number, gradient)
     }
 
+    /// Says that a backward pass begins.
+    fn begin_pass(&self) {
+        self.passes.begin();
+    }
+
+    /// Says that a backward pass is over.
+    fn end_pass(&self) {
+        self.passes.end();
+    }
+
     /// Records a value under a name and number of the user's own.
     fn save_as(&self, py: Python<'_>, name: &str, number: u64, value: &Bound<'_, PyAny>) -> PyResult<()> {
         self.record_saved(py, name, number, value)
@@ -299,6 +308,13 @@ impl Recorder {
     fn note(&self, text: String) {
         if self.is_own_process() {
             self.locked(|state| state.note(text));
+        }
+    }
+
+    /// Adds a note to the ledger that is there once, however often it is given.
+    fn note_once(&self, text: &str) {
+        if self.is_own_process() {
+            self.locked(|state| state.note_once(text));
         }
     }
 
@@ -320,6 +336,13 @@ impl Recorder {
     /// Records no further calls; the gradients of those recorded are still taken.
     fn end_forward(&self) {
         self.switch_off_calls();
+    }
+
+    /// Forgets where a step was to be recorded of which nothing has been, and what was noted of it.
+    fn withdraw(&self) {
+        if self.is_own_process() {
+            self.locked(State::withdraw);
+        }
     }
 
     /// Records nothing more, takes every hook away, and makes the dump of what there is.
@@ -344,7 +367,7 @@ impl Recorder {
 
     /// Runs `with` on the state. Nothing of Python may run in it.
     pub(super) fn locked<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
-        with(&mut lock(&self.state))
+        with(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn is_own_process(&self) -> bool {
@@ -378,12 +401,6 @@ impl Recorder {
     }
 }
 
-impl OpenCall {
-    fn take(&self) -> Option<Begun> {
-        lock(&self.begun).take()
-    }
-}
-
 /// The parameters of a module, without those of the modules in it.
 fn own_parameters<'py>(module: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let py = module.py();
@@ -402,8 +419,4 @@ fn own_parameters<'py>(module: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict
 /// The name of the class of an error.
 pub(super) fn kind_of(error: &Bound<'_, PyAny>) -> String {
     error.get_type().name().map_or_else(|_| "error".to_owned(), |name| name.to_string())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,7 +7,7 @@ use super::failures::Of;
 use super::items::Walk;
 use super::ledger::OVER_BYTES;
 use super::recorder::Recorder;
-use super::state::Written;
+use super::state::{State, Written};
 
 impl Recorder {
     /// Records a value under a name and number of the user's own.
@@ -22,14 +22,15 @@ impl Recorder {
             return Ok(());
         }
         let call = format!("{name}.{number}");
-        if let Some(why) = self.over_limit() {
-            self.leave_out(why);
-            return Ok(());
-        }
-        let step = self.locked(|state| {
+        let met = self.locked(|state| {
             state.ledger.meet();
-            state.id
+            let why_not = state.take_place();
+            if let Some(why) = why_not {
+                state.ledger.skip(why);
+            }
+            why_not.is_none().then_some(state.id)
         });
+        let Some(step) = met else { return Ok(()) };
         let saved = self.torch.plainly(py, || {
             let mut line = b"{\"call\":".to_vec();
             push_text(&format!("{call}.debug"), &mut line);
@@ -49,6 +50,9 @@ impl Recorder {
             }
             Ok(())
         });
+        if saved.is_err() {
+            self.in_step(step, State::give_back_place);
+        }
         self.guarded(py, Of::New(&call), saved).map(|_| ())
     }
 }

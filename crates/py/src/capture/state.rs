@@ -45,9 +45,13 @@ pub(super) struct State {
     /// Goes on from step to step: no journal has an id of another.
     ids: u64,
     pub(super) ledger: Ledger,
-    /// Calls recorded and bytes written in the steps before.
+    /// Calls of this step that are in its journal, or have their place there: those that raised or failed included.
+    places: u64,
+    /// The same, and bytes written, in the steps before.
     earlier: (u64, u64),
     pub(super) scope: ScopeState,
+    /// Entries of the list that were part of a name.
+    pub(super) listed: HashSet<usize>,
     /// Modules of which calls were wanted.
     pub(super) wanted_modules: HashSet<Arc<str>>,
     /// Calls that grow, of which something was met.
@@ -117,6 +121,23 @@ impl State {
         self.limits.reached_by(self.so_far())
     }
 
+    /// Has a further call take its place in the journal, or tells which limit keeps it out.
+    pub(super) fn take_place(&mut self) -> Option<&'static str> {
+        let why_not = self.over_limit();
+        self.places += u64::from(why_not.is_none());
+        why_not
+    }
+
+    /// Gives back the place of a call of which nothing was written.
+    pub(super) fn give_back_place(&mut self) {
+        self.places = self.places.saturating_sub(1);
+    }
+
+    /// Whether something has been left out for lack of room: a call that grows does so no more.
+    pub(super) fn is_out_of_room(&self) -> bool {
+        self.limits.is_out_of_room()
+    }
+
     /// Finds room for so many bytes within the limit.
     pub(super) fn find_room(&mut self, bytes: u64) -> io::Result<()> {
         self.limits.find_room(self.so_far().1, bytes)
@@ -131,6 +152,11 @@ impl State {
         is_first
     }
 
+    /// Whether a call that grows is in the journal.
+    pub(super) fn has_growing(&self, name: &str) -> bool {
+        self.step.as_ref().is_some_and(|step| step.growing.contains_key(name))
+    }
+
     /// Says that the first part of a call that grows could not be recorded: the next one is as good as the first.
     pub(super) fn forget_growing(&mut self, name: &str) {
         self.growing_met.remove(name);
@@ -140,6 +166,15 @@ impl State {
     pub(super) fn aim(&mut self, folder: PathBuf) {
         self.folder = Some(folder);
         self.is_open = true;
+    }
+
+    /// Forgets where the step was to be recorded, and what was noted of it, unless something has been recorded.
+    pub(super) fn withdraw(&mut self) {
+        if self.step.is_none() {
+            self.folder = None;
+            self.is_open = false;
+            self.ledger = Ledger::default();
+        }
     }
 
     /// Whether what belongs to a step can be recorded: it is this one, and it takes lines.
@@ -175,10 +210,10 @@ impl State {
         self.folder.is_some() && !self.ledger.is_empty()
     }
 
-    /// Calls recorded and bytes written in all steps.
+    /// Calls that have their place, and bytes written, in all steps.
     pub(super) fn so_far(&self) -> (u64, u64) {
         let written = self.step.as_ref().map_or(0, |step| step.journal.written() + step.files.written());
-        (self.earlier.0 + self.ledger.recorded, self.earlier.1 + written)
+        (self.earlier.0 + self.places, self.earlier.1 + written)
     }
 
     /// The number of this call among those of its name.
@@ -251,6 +286,26 @@ impl State {
         if let Some(step) = &mut self.step {
             step.is_behind = true;
         }
+    }
+
+    /// Adds a note that is there once, however often it is given.
+    pub(super) fn note_once(&mut self, text: &str) {
+        self.ledger.note_once(text);
+        if let Some(step) = &mut self.step {
+            step.is_behind = true;
+        }
+    }
+
+    /// Notes which names in the settings have selected nothing, if there was anything to select from; tells the notes.
+    pub(super) fn note_unmatched(&mut self, plan: &Plan) -> Vec<String> {
+        if self.folder.is_none() || !self.ledger.has_seen() {
+            return Vec::new();
+        }
+        let notes = plan.unmatched(self.scope, &self.listed);
+        for note in &notes {
+            self.note(note.clone());
+        }
+        notes
     }
 
     /// Gives the file of an equal tensor a further name, and tells it; nothing if there is no such file.
