@@ -17,7 +17,6 @@ use super::graph::sequence_of;
 use super::items::{Met, Walk};
 use super::ledger::{IN_REPEATED, NOT_SELECTED, OVER_BYTES, RESULTS_OVER_BYTES};
 use super::modules;
-use super::numbers::push_int;
 use super::recorder::Recorder;
 use super::state::{State, StepId, Written};
 
@@ -341,59 +340,7 @@ impl Recorder {
         });
     }
 
-    /// Notes that a call raised an error of a kind, with the parameters of a module.
-    pub(super) fn raised_call(
-        &self,
-        py: Python<'_>,
-        begun: &Begun,
-        kind: &str,
-        parameters: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<()> {
-        self.leave_scope(begun);
-        let Some(id) = begun.id else { return Ok(()) };
-        let mut line = Buffer::new();
-        if let Some(parameters) = parameters.filter(|_| self.plan.wants_inputs()) {
-            let pushed = self.push_more(begun, id, parameters, &mut line);
-            if self.guarded(py, Of::Beside(&begun.name), pushed)?.is_none() {
-                line.clear();
-            }
-        }
-        line.extend_from_slice(b"{\"raised\":");
-        push_int(id.into(), &mut line);
-        if begun.kind == Kind::Module {
-            line.extend_from_slice(b",\"last\":true");
-        }
-        line.extend_from_slice(b"}\n");
-        match self.append(begun.step, |state| state.append(&[&line]))? {
-            // Without that line, too, it is a call that has not come back.
-            Written::Done(()) | Written::NoRoom => {
-                let why = format!("{}: {kind}", begun.base());
-                self.in_step(begun.step, |state| state.ledger.raise(why));
-            }
-            Written::StepOver => self.note_overtaken(begun),
-        }
-        Ok(())
-    }
-
-    /// Appends a line with the parameters of a module that has begun.
-    fn push_more(
-        &self,
-        begun: &Begun,
-        id: u64,
-        parameters: &Bound<'_, PyDict>,
-        line: &mut Vec<u8>,
-    ) -> PyResult<()> {
-        line.extend_from_slice(b"{\"more\":");
-        push_int(id.into(), line);
-        line.extend_from_slice(b",\"data\":{\"parameters\":");
-        let mut walk = Walk::new(self, begun.step, &begun.name, "parameters");
-        walk.is_recompute = begun.is_recompute;
-        walk.values(parameters, line)?;
-        line.extend_from_slice(b"}}\n");
-        Ok(())
-    }
-
-    fn leave_scope(&self, begun: &Begun) {
+    pub(super) fn leave_scope(&self, begun: &Begun) {
         if self.plan.has_scope() {
             self.in_step(begun.step, |state| self.plan.leave_scope(&begun.name, &mut state.scope));
         }
@@ -405,7 +352,7 @@ impl Recorder {
     }
 
     /// Notes that a call of an earlier step has ended.
-    fn note_overtaken(&self, begun: &Begun) {
+    pub(super) fn note_overtaken(&self, begun: &Begun) {
         let note = "a call that began in an earlier step ended in this one: neither its output nor its \
                     gradients are recorded";
         self.locked(|state| {

@@ -5,22 +5,21 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ulpscope_dump::writer::Process;
 
 use super::arguments::Arguments;
 use super::arriving::Started;
-use super::begun::{Begun, Kind};
+use super::begun::Kind;
 use super::failures::{Of, caught};
 use super::flow::Flow;
 use super::frames::{Stack, Stacks};
 use super::functions::Functions;
 use super::hooks::Hooks;
 use super::items::MAX_DEPTH;
-use super::ledger::{IN_REPEATED, OUTSIDE};
-use super::modules::{self, Level, Modules, Name};
+use super::module_calls::end_module;
+use super::modules::{self, Modules, Name};
 use super::open_calls::OpenCall;
 use super::passes::Passes;
 use super::plan::Plan;
@@ -165,17 +164,7 @@ impl Recorder {
 
     /// Leaves a module that raised. A repeated forward does so as soon as it has computed what was asked of it.
     fn raised_module(&self, call: &OpenCall, module: &Bound<'_, PyAny>, kind: &str) -> PyResult<()> {
-        let py = module.py();
-        let Some(begun) = call.take() else { return Ok(()) };
-        modules::leave(self.address(), &begun.name);
-        if !self.is_collecting() {
-            return Ok(());
-        }
-        let raised = self.torch.plainly(py, || {
-            let parameters = self.guarded(py, Of::Beside(&begun.name), own_parameters(module))?;
-            self.raised_call(py, &begun, kind, parameters.as_ref())
-        });
-        self.guarded(py, begun.of().borrowed(), raised).map(|_| ())
+        call.take().map_or(Ok(()), |begun| self.raised_in_module(&begun, module, kind))
     }
 
     /// Gives a module its name; without one it is part of a model, and no call of its own.
@@ -213,45 +202,8 @@ impl Recorder {
         args: &Bound<'_, PyTuple>,
         kwargs: &Bound<'_, PyDict>,
     ) -> PyResult<Option<OpenCall>> {
-        if !self.is_on() {
-            return Ok(None);
-        }
-        let py = module.py();
-        let Some(name) = self.modules.name(module) else {
-            if self.plan.has_modules() {
-                self.leave_out(OUTSIDE);
-            }
-            return Ok(None);
-        };
-        let Some(name) = name else { return Ok(None) };
-        let arguments = Arguments { args, kwargs: Some(kwargs) };
-        let around = modules::innermost(self.address());
-        let is_muted = name.is_muted || around.as_ref().is_some_and(|level| level.is_muted);
-        if is_muted || !self.plan.has_modules() {
-            if self.plan.has_modules() {
-                self.leave_out(IN_REPEATED);
-            }
-            modules::enter(Level {
-                recorder: self.address(),
-                name: Arc::clone(&name.base),
-                is_listed: around.is_some_and(|level| level.is_listed),
-                is_muted,
-            });
-            let begun = Begun::new(Arc::clone(&name.base), Kind::Module, self.flow.step());
-            return Ok(Some(OpenCall::new(begun)));
-        }
-        let begun = self.torch.plainly(py, || {
-            let stack = self.stack(py)?;
-            self.begin_call(py, &name.base, Kind::Module, stack.as_deref(), arguments)
-        });
-        let Some(begun) = self.guarded(py, Of::New(&name.base), begun)? else { return Ok(None) };
-        modules::enter(Level {
-            recorder: self.address(),
-            name: Arc::clone(&begun.name),
-            is_listed: self.plan.has_listed(&begun.name) || around.is_some_and(|level| level.is_listed),
-            is_muted: false,
-        });
-        Ok(Some(OpenCall::new(begun)))
+        let begun = self.begin_module(module, Arguments { args, kwargs: Some(kwargs) })?;
+        Ok(begun.map(OpenCall::new))
     }
 
     /// Leaves a module.
@@ -261,20 +213,7 @@ impl Recorder {
         module: &Bound<'_, PyAny>,
         output: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let py = slf.py();
-        let recorder = slf.get();
-        let Some(mut begun) = call.take() else { return Ok(()) };
-        modules::leave(recorder.address(), &begun.name);
-        if !recorder.is_collecting() {
-            return Ok(());
-        }
-        let of = begun.of();
-        let unchanged = begun.unchanged();
-        let ended = recorder.torch.plainly(py, || {
-            let parameters = recorder.guarded(py, Of::Beside(&begun.name), own_parameters(module))?;
-            recorder.end_call(slf, begun, output, parameters.as_ref(), None, &unchanged)
-        });
-        recorder.guarded(py, of.borrowed(), ended).map(|_| ())
+        call.take().map_or(Ok(()), |begun| end_module(slf, begun, module, output))
     }
 
     /// Records the gradient that a parameter of a module has now: its `number`th in this step.
@@ -399,21 +338,6 @@ impl Recorder {
     pub(super) fn stack(&self, py: Python<'_>) -> PyResult<Option<Arc<Stack>>> {
         self.stacks.current(py, &self.torch).inspect_err(|_| self.locked(|state| state.ledger.meet()))
     }
-}
-
-/// The parameters of a module, without those of the modules in it.
-fn own_parameters<'py>(module: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
-    let py = module.py();
-    let own = module.getattr(intern!(py, "_parameters"))?;
-    let parameters = PyDict::new(py);
-    // Of a module that was compiled by TorchScript it is no dictionary, but is asked like one.
-    for pair in own.call_method0(intern!(py, "items"))?.try_iter()? {
-        let (name, parameter): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair?.extract()?;
-        if !parameter.is_none() {
-            parameters.set_item(name, parameter)?;
-        }
-    }
-    Ok(parameters)
 }
 
 /// The name of the class of an error.

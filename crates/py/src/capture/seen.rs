@@ -1,22 +1,17 @@
-//! Calls that torch shows: of its functions, and of the properties of tensors.
+//! Calls that torch shows: of its functions, and of its operators.
 
 use std::cell::Cell;
-use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::arguments::Arguments;
 use super::begun::{Begun, Kind};
 use super::failures::{Of, caught};
-use super::functions::{Changed, Function, Treatment};
+use super::functions::{Function, Treatment};
 use super::ledger::METADATA;
+use super::properties::is_assignment;
 use super::recorder::{Recorder, kind_of};
-use super::state::StepId;
-
-/// Aliases of aliases that are followed.
-const MAX_ALIASES: usize = 8;
 
 thread_local! {
     /// What the next call is, for operators whose name torch does not tell.
@@ -157,17 +152,6 @@ fn treat<'py>(
     result
 }
 
-/// Whether a property is given a value: `descriptor.__set__` and `descriptor.__get__` are of one type.
-fn is_assignment(access: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>) -> bool {
-    args.len() > 1 && is_called(access, "__set__")
-}
-
-/// Whether a function, or a property, has a name.
-fn is_called(object: &Bound<'_, PyAny>, name: &str) -> bool {
-    let found = object.getattr(intern!(object.py(), "__name__"));
-    found.is_ok_and(|found| found.cast::<PyString>().is_ok_and(|found| found == name))
-}
-
 impl Recorder {
     fn begin_function(
         &self,
@@ -185,170 +169,5 @@ impl Recorder {
             None => arguments,
         };
         self.begin_call(py, base, Kind::Api, stack.as_deref(), arguments)
-    }
-
-    /// A property that gives a tensor gives another view of the one it is asked of.
-    fn read_property<'py>(
-        &self,
-        get: &Bound<'py, PyAny>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let result = get.call(args, kwargs)?;
-        if self.torch.is_plain_tensor(&result) {
-            let noted = self.torch.plainly(get.py(), || self.note_property(get, args, &result));
-            self.guarded(get.py(), Of::Beside("a property"), noted)?;
-        }
-        Ok(result)
-    }
-
-    /// A tensor whose elements are replaced has them from where the others come from. No call of its own: it is counted.
-    fn assign_property<'py>(
-        &self,
-        set: &Bound<'py, PyAny>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let result = set.call(args, kwargs)?;
-        self.leave_out("assigned to a property");
-        let noted = self.torch.plainly(set.py(), || self.note_assignment(set, args));
-        self.guarded(set.py(), Of::Beside("a property"), noted)?;
-        Ok(result)
-    }
-
-    fn note_assignment(&self, set: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>) -> PyResult<()> {
-        let property = set.getattr(intern!(set.py(), "__self__"))?;
-        if !["data", "real", "imag"].iter().any(|name| is_called(&property, name)) {
-            return Ok(());
-        }
-        let (owner, value) = (args.get_item(0)?, args.get_item(1)?);
-        let step = self.flow.step();
-        let source = match self.torch.is_tensor(&value)? {
-            true => self.flow.source(&self.torch, &value)?,
-            false => None,
-        };
-        self.flow.note(&self.torch, step, &owner, source.unwrap_or_else(|| Arc::from("outside")))
-    }
-
-    fn note_property(
-        &self,
-        get: &Bound<'_, PyAny>,
-        args: &Bound<'_, PyTuple>,
-        result: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        let step = self.flow.step();
-        let owner = args.get_item(0)?;
-        let property = get.getattr(intern!(get.py(), "__self__"))?;
-        if is_called(&property, "data") {
-            self.note_alias(result, owner.clone())?;
-        }
-        let Some(source) = self.flow.source(&self.torch, &owner)? else { return Ok(()) };
-        let is_gradient = is_called(&property, "grad") || is_called(&property, "_grad");
-        let source = match (is_gradient, source.strip_prefix("parameter:")) {
-            (false, _) => source,
-            (true, Some(parameter)) => format!("gradient:{parameter}").into(),
-            (true, None) => return Ok(()),
-        };
-        self.flow.note(&self.torch, step, result, source)
-    }
-
-    /// Notes what a function has done to its arguments: which it has changed, and whose elements its result has.
-    fn note_effects(
-        &self,
-        function: &Function,
-        changed: &[Changed<'_>],
-        arguments: Arguments<'_, '_>,
-        output: &Bound<'_, PyAny>,
-        begun: &Begun,
-    ) -> PyResult<()> {
-        let Arguments { args, kwargs } = arguments;
-        for changed in changed {
-            self.note_changed(changed, begun)?;
-        }
-        if let Some(out) =
-            kwargs.map(|kwargs| kwargs.get_item(intern!(output.py(), "out"))).transpose()?.flatten()
-        {
-            self.note_written(&out, begun)?;
-        }
-        if function.gives_alias && self.torch.is_tensor(output)? {
-            self.note_alias(output, args.get_item(0)?)?;
-        }
-        Ok(())
-    }
-
-    /// Notes that a call changed an argument, or the tensors in it, without returning them.
-    fn note_changed(&self, changed: &Changed<'_>, begun: &Begun) -> PyResult<()> {
-        let argument = &changed.argument;
-        let source = format!("{}.{}", begun.name, changed.place);
-        if self.torch.is_tensor(argument)? {
-            self.note_changed_tensor(argument, begun.step, source)?;
-        } else if let Ok(items) = argument.try_iter() {
-            for (number, item) in items.enumerate() {
-                let item = item?;
-                if self.torch.is_tensor(&item)? {
-                    self.note_changed_tensor(&item, begun.step, format!("{source}.{number}"))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Notes what a collective has written in place: others may show parts of it, as gradients do of a bucket.
-    pub(super) fn note_in_place(&self, begun: &Begun, output: &Bound<'_, PyAny>) -> PyResult<()> {
-        if !begun.name.starts_with("Distributed.") {
-            return Ok(());
-        }
-        let noted = caught(|| self.note_written(output, begun));
-        self.guarded(output.py(), Of::Beside(&begun.name), noted).map(|_| ())
-    }
-
-    /// Notes that a call has written its results to tensors that were there: to one, or to several in order.
-    fn note_written(&self, place: &Bound<'_, PyAny>, begun: &Begun) -> PyResult<()> {
-        let source = format!("{}.output", begun.name);
-        if self.torch.is_tensor(place)? {
-            return self.note_changed_tensor(place, begun.step, format!("{source}.0"));
-        }
-        let Ok(items) = place.cast::<PyTuple>() else { return Ok(()) };
-        for (number, item) in items.iter().enumerate() {
-            if self.torch.is_tensor(&item)? {
-                self.note_changed_tensor(&item, begun.step, format!("{source}.{number}"))?;
-            } else if let Ok(parts) = item.cast::<PyList>() {
-                for (part, item) in parts.iter().enumerate() {
-                    if self.torch.is_tensor(&item)? {
-                        self.note_changed_tensor(&item, begun.step, format!("{source}.{number}.{part}"))?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Notes that a tensor has the elements of another, or of what that is a view or an alias of: the other may be gone
-    /// soon.
-    fn note_alias<'py>(&self, tensor: &Bound<'py, PyAny>, mut owner: Bound<'py, PyAny>) -> PyResult<()> {
-        for _ in 0..MAX_ALIASES {
-            let base = owner.getattr(intern!(tensor.py(), "_base"))?;
-            let found = if base.is_none() { self.flow.owner_of(&owner) } else { Some(base) };
-            let Some(found) = found else { break };
-            owner = found;
-        }
-        self.flow.note_alias(&self.torch, tensor, &owner)
-    }
-
-    /// With a tensor those are changed that it is a view or an alias of.
-    fn note_changed_tensor(&self, tensor: &Bound<'_, PyAny>, step: StepId, source: String) -> PyResult<()> {
-        let source: Arc<str> = source.into();
-        let change = self.flow.add_change(step, tensor, Arc::clone(&source));
-        let mut next = Some(tensor.clone());
-        for _ in 0..MAX_ALIASES {
-            let Some(tensor) = next else { break };
-            let base = tensor.getattr(intern!(tensor.py(), "_base"))?;
-            self.flow.note_changed(&self.torch, step, &tensor, Arc::clone(&source), change)?;
-            if !base.is_none() {
-                self.flow.note_changed(&self.torch, step, &base, Arc::clone(&source), change)?;
-            }
-            next = self.flow.owner_of(&tensor).or_else(|| self.flow.owner_of(&base));
-        }
-        Ok(())
     }
 }

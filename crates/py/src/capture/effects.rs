@@ -1,0 +1,123 @@
+//! What a call has done to tensors that were there before it: which it has written to, and whose elements its result has.
+
+use std::sync::Arc;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use super::arguments::Arguments;
+use super::begun::Begun;
+use super::failures::{Of, caught};
+use super::functions::{Changed, Function};
+use super::recorder::Recorder;
+use super::state::StepId;
+
+/// Aliases of aliases that are followed.
+const MAX_ALIASES: usize = 8;
+
+impl Recorder {
+    /// Notes what a function has done to its arguments: which it has changed, and whose elements its result has.
+    pub(super) fn note_effects(
+        &self,
+        function: &Function,
+        changed: &[Changed<'_>],
+        arguments: Arguments<'_, '_>,
+        output: &Bound<'_, PyAny>,
+        begun: &Begun,
+    ) -> PyResult<()> {
+        let Arguments { args, kwargs } = arguments;
+        for changed in changed {
+            self.note_changed(changed, begun)?;
+        }
+        if let Some(out) =
+            kwargs.map(|kwargs| kwargs.get_item(intern!(output.py(), "out"))).transpose()?.flatten()
+        {
+            self.note_written(&out, begun)?;
+        }
+        if function.gives_alias && self.torch.is_tensor(output)? {
+            self.note_alias(output, args.get_item(0)?)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that a call changed an argument, or the tensors in it, without returning them.
+    fn note_changed(&self, changed: &Changed<'_>, begun: &Begun) -> PyResult<()> {
+        let argument = &changed.argument;
+        let source = format!("{}.{}", begun.name, changed.place);
+        if self.torch.is_tensor(argument)? {
+            self.note_changed_tensor(argument, begun.step, source)?;
+        } else if let Ok(items) = argument.try_iter() {
+            for (number, item) in items.enumerate() {
+                let item = item?;
+                if self.torch.is_tensor(&item)? {
+                    self.note_changed_tensor(&item, begun.step, format!("{source}.{number}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what a collective has written in place: others may show parts of it, as gradients do of a bucket.
+    pub(super) fn note_in_place(&self, begun: &Begun, output: &Bound<'_, PyAny>) -> PyResult<()> {
+        if !begun.name.starts_with("Distributed.") {
+            return Ok(());
+        }
+        let noted = caught(|| self.note_written(output, begun));
+        self.guarded(output.py(), Of::Beside(&begun.name), noted).map(|_| ())
+    }
+
+    /// Notes that a call has written its results to tensors that were there: to one, or to several in order.
+    fn note_written(&self, place: &Bound<'_, PyAny>, begun: &Begun) -> PyResult<()> {
+        let source = format!("{}.output", begun.name);
+        if self.torch.is_tensor(place)? {
+            return self.note_changed_tensor(place, begun.step, format!("{source}.0"));
+        }
+        let Ok(items) = place.cast::<PyTuple>() else { return Ok(()) };
+        for (number, item) in items.iter().enumerate() {
+            if self.torch.is_tensor(&item)? {
+                self.note_changed_tensor(&item, begun.step, format!("{source}.{number}"))?;
+            } else if let Ok(parts) = item.cast::<PyList>() {
+                for (part, item) in parts.iter().enumerate() {
+                    if self.torch.is_tensor(&item)? {
+                        self.note_changed_tensor(&item, begun.step, format!("{source}.{number}.{part}"))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that a tensor has the elements of another, or of what that is a view or an alias of: the other may be gone
+    /// soon.
+    pub(super) fn note_alias<'py>(
+        &self,
+        tensor: &Bound<'py, PyAny>,
+        mut owner: Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        for _ in 0..MAX_ALIASES {
+            let base = owner.getattr(intern!(tensor.py(), "_base"))?;
+            let found = if base.is_none() { self.flow.owner_of(&owner) } else { Some(base) };
+            let Some(found) = found else { break };
+            owner = found;
+        }
+        self.flow.note_alias(&self.torch, tensor, &owner)
+    }
+
+    /// With a tensor those are changed that it is a view or an alias of.
+    fn note_changed_tensor(&self, tensor: &Bound<'_, PyAny>, step: StepId, source: String) -> PyResult<()> {
+        let source: Arc<str> = source.into();
+        let change = self.flow.add_change(step, tensor, Arc::clone(&source));
+        let mut next = Some(tensor.clone());
+        for _ in 0..MAX_ALIASES {
+            let Some(tensor) = next else { break };
+            let base = tensor.getattr(intern!(tensor.py(), "_base"))?;
+            self.flow.note_changed(&self.torch, step, &tensor, Arc::clone(&source), change)?;
+            if !base.is_none() {
+                self.flow.note_changed(&self.torch, step, &base, Arc::clone(&source), change)?;
+            }
+            next = self.flow.owner_of(&tensor).or_else(|| self.flow.owner_of(&base));
+        }
+        Ok(())
+    }
+}
