@@ -27,7 +27,7 @@ impl Recorder {
         begun: &Begun,
     ) -> PyResult<()> {
         let Arguments { args, kwargs } = arguments;
-        for changed in changed {
+        for changed in changed.iter().filter(|_| !function.gives_memory) {
             self.note_changed(changed, begun)?;
         }
         if let Some(out) =

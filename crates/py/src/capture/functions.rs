@@ -29,6 +29,8 @@ pub(super) struct Function {
     changes_if: String,
     /// Whether its result has the elements of its first argument, of which torch does not tell.
     pub(super) gives_alias: bool,
+    /// Whether it gives its first argument other memory, and writes to none.
+    pub(super) gives_memory: bool,
     /// The names of its parameters, where they can be told.
     parameters: Vec<String>,
     /// Whether it hands its arguments on in a way of its own.
@@ -164,6 +166,7 @@ impl Function {
             is_of_program,
             is_method: prefix == "Tensor",
             gives_alias: name == "detach",
+            gives_memory: name == "set_",
             name,
         })
     }
