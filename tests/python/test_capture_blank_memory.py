@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,16 @@ def test_it_is_no_gap_in_a_comparison(tmp_path: Path, task: str) -> None:
     assert compared.agreement == "agree"
     named = [row for row in compared.rows if row["target_name"] == "Torch.empty.0.forward.output.0"]
     assert [row["why"] for row in named] == ["memory that nothing was written to yet"]
+
+
+def test_what_could_not_be_read_is_a_gap_beside_it(tmp_path: Path) -> None:
+    captured = capture_of(tmp_path, lambda: torch.add(torch.ones(3), 1, out=torch.empty(3)))
+    document = captured.document("dump.json")
+    call = document["data"]["Torch.add.0.forward"]
+    assert call["input_kwargs"]["out"]["blank"] is True
+    for item in (call["input_args"][0], call["output"][0]):
+        item.update(Max=None, Min=None, Mean=None, Norm=None)
+    (captured.folder / "dump.json").write_text(json.dumps(document))
+    compared = ulpscope.compare(tmp_path, tmp_path)
+    assert compared.agreement == "incomplete"
+    assert compared.summary["classes"]["not comparable"] == 1

@@ -76,9 +76,11 @@ def test_a_forked_child_does_not_speak_of_a_dump(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_without_torch_leaves_the_folder_alone(tmp_path: Path) -> None:
-    script(tmp_path, "import os\nif (child := os.fork()) != 0:\n    os.waitpid(child, 0)\n")
+    wait = "    os.waitpid(child, 0)\n    print(os.path.exists('dump'))\n"
+    script(tmp_path, f"import os\nif (child := os.fork()) != 0:\n{wait}")
     ran = run(tmp_path, "--", "train.py")
     assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "True\n"
     assert ran.stderr.count("torch was not imported") == 1, ran.stderr
 
 

@@ -220,7 +220,7 @@ TANH, LINEAR, TYPO = "Torch.tanh.0.forward", "Functional.linear.1.forward", "Fun
         ({"level": "mix", "list": ["layers.1", "layers.2"]}, []),
         ({"level": "mix", "list": ["layers.0.Linear.parameters_grad"]}, []),
         # Level L1 knows no modules.
-        ({"list": ["layers.1"]}, [LISTED.format("layers.1")]),
+        ({"list": ["layers.1", "layers.2"]}, [LISTED.format("layers.1"), LISTED.format("layers.2")]),
     ],
 )
 def test_names_that_select_nothing_are_noted(tmp_path, caplog, settings, notes):

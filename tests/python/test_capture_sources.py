@@ -1,7 +1,6 @@
 """Which call made a tensor: the edges along which values, and gradients, are followed."""
 
 import copy
-from functools import partial
 
 import pytest
 import torch
@@ -162,22 +161,32 @@ class TestTorchScript:
         assert "Script.Scripted.forward.0.forward" not in captured.calls
 
 
-@pytest.mark.parametrize("is_named", [False, True])
-def test_running_statistics_are_changed(tmp_path, is_named):
+STATISTICS = {
+    "by position": lambda f, x, mean, var, flag: f(x, mean, var, **{flag: True}),
+    "by name": lambda f, x, mean, var, flag: f(x, running_mean=mean, running_var=var, **{flag: True}),
+    "in ways that code does not tell": lambda f, x, mean, var, flag: f(*(x, mean, var), **{flag: True}),
+}
+
+
+@pytest.mark.parametrize("way", STATISTICS)
+@pytest.mark.parametrize(("name", "flag"), [("instance_norm", "use_input_stats"), ("batch_norm", "training")])
+def test_running_statistics_are_changed(tmp_path, name, flag, way):
+    """And are named as they are recorded."""
     x, mean, var = torch.randn(2, 3, 4), torch.zeros(3), torch.ones(3)
 
-    def program(name, flag):
+    def program():
         made = [mean.exp(), var.exp()]
-        names = dict(zip(("running_mean", "running_var"), made, strict=True)) if is_named else {}
-        getattr(F, name)(x, *([] if is_named else made), **names, **{flag: True})
+        STATISTICS[way](getattr(F, name), x, *made, flag)
         torch.sin(made[0])
         torch.cos(made[1])
 
-    for name, flag in (("instance_norm", "use_input_stats"), ("batch_norm", "training")):
-        captured = capture_of(tmp_path / name, partial(program, name, flag))
-        call = f"Functional.{name}.0.forward"
-        for position, use in ((1, "sin"), (2, "cos")):
-            assert source(captured, f"Torch.{use}.0.forward") == f"{call}.input.{position}"
+    captured = capture_of(tmp_path, program)
+    call = captured.calls[f"Functional.{name}.0.forward"]
+    for use, maker in (("sin", "Tensor.exp.0"), ("cos", "Tensor.exp.1")):
+        prefix, _, place = source(captured, f"Torch.{use}.0.forward").rpartition(".")
+        assert prefix == f"Functional.{name}.0.forward.input"
+        entry = call["input_args"][int(place)] if place.isdigit() else call["input_kwargs"][place]
+        assert entry["source"] == f"{maker}.forward.output.0"
 
 
 @pytest.mark.parametrize("level", ["L1", "mix", "L2"])

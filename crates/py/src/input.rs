@@ -350,7 +350,14 @@ fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
 fn is_pending(object: &Bound<'_, PyAny>, dtype: DType) -> PyResult<bool> {
     let py = object.py();
     let is_set = |flag| match object.call_method0(flag) {
-        Err(error) if error.is_instance_of::<PyAttributeError>(py) => Ok(false),
+        // Of what there is not, nothing can be set; what goes wrong within a method is no answer.
+        Err(error) if error.is_instance_of::<PyAttributeError>(py) => {
+            if object.hasattr(flag)? {
+                Err(error)
+            } else {
+                Ok(false)
+            }
+        }
         answer => answer?.is_truthy(),
     };
     Ok(is_set(intern!(py, "is_neg"))? || dtype.is_complex() && is_set(intern!(py, "is_conj"))?)

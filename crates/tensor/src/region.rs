@@ -14,7 +14,7 @@ pub struct Region {
     start: usize,
     /// How many lie side by side.
     run: usize,
-    /// How often that is repeated and at which distance, the widest distance first. Each is more than what is within it.
+    /// How often that is repeated and at which distance, the widest distance first. Each is at least what is within it.
     repeats: Vec<Repeat>,
 }
 
@@ -31,9 +31,10 @@ impl Region {
         if shape.contains(&0) {
             return None;
         }
+        // What is there once may have any stride.
+        let several = shape.iter().zip(strides).filter(|(count, stride)| **count > 1 && **stride > 0);
         let repeat = |(&count, &stride): (&usize, &usize)| Repeat { distance: stride * size, count };
-        let mut repeats: Vec<Repeat> = shape.iter().zip(strides).map(repeat).collect();
-        repeats.retain(|repeat| repeat.count > 1 && repeat.distance > 0);
+        let mut repeats: Vec<Repeat> = several.map(repeat).collect();
         repeats.sort_unstable_by_key(|repeat| repeat.distance);
         let mut region = Region { start, run: size, repeats: Vec::new() };
         let mut crosses = false;

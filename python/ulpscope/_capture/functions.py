@@ -233,7 +233,8 @@ def _parameters(function: Any) -> list[str]:
 def _by_schema(operator: Any) -> tuple[list[str], list[int]]:
     """The parameters of an operator, and the positions of those that it changes.
 
-    One that has several overloads has what all of them agree on, which have as many parameters.
+    Of several overloads, those count that have a position: it is changed if all of them change it, and has
+    a name if it is the same in all.
     """
     is_packet = isinstance(operator, torch._ops.OpOverloadPacket)
     overloads = [getattr(operator, name) for name in operator.overloads()] if is_packet else [operator]

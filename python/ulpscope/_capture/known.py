@@ -141,7 +141,8 @@ class KnownModules:
             # As in the older tools, the model itself is no call of its own.
             note = f"{type(root).__name__} has no modules below it: level {self._level} has none to record"
             self._recorder.note(note)
-            if self._level == "L0":
+            # Losses and the like, which come later, are no models.
+            if self._level == "L0" and self._discovered <= 1:
                 _log.warning("%s; its API calls are recorded at levels L1 and mix", note)
         for path, base, module in parts:
             part = self._know(module, base)

@@ -20,8 +20,16 @@ def roots_of(model: Any) -> list[tuple[str, torch.nn.Module]]:
         return [("Module.", model)]
     if isinstance(model, Sequence) and model and all(isinstance(one, torch.nn.Module) for one in model):
         return [(f"Module.{number}.", one) for number, one in enumerate(model)]
-    found = f"{type(model).__module__}.{type(model).__qualname__}"
-    raise SettingsError("model", f"is a {found}; expected a torch.nn.Module or a list of them")
+    expected = "expected a torch.nn.Module or a list of them"
+    if isinstance(model, list | tuple):
+        others = [one for one in model if not isinstance(one, torch.nn.Module)]
+        what = f"has a {_class_of(others[0])} in it" if others else "is an empty list"
+        raise SettingsError("model", f"{what}; {expected}")
+    raise SettingsError("model", f"is a {_class_of(model)}; {expected}")
+
+
+def _class_of(thing: Any) -> str:
+    return f"{type(thing).__module__}.{type(thing).__qualname__}"
 
 
 def named_modules(prefix: str, root: torch.nn.Module) -> Iterator[tuple[str, str | None, torch.nn.Module]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 if TYPE_CHECKING:
@@ -31,6 +32,6 @@ class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Runs an operator."""
-        if func._schema.name in _OTHER_BACKWARDS:
-            self._recorder.note(_OTHER_GRADIENTS)
+        if func._schema.name in _OTHER_BACKWARDS and torch.is_grad_enabled():
+            self._recorder.note_once(_OTHER_GRADIENTS)
         return self._recorder.see_operator(func, args, kwargs or {})

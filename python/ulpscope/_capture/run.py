@@ -149,11 +149,13 @@ class Run:
 
     def _withdraw(self, made: list[Path]) -> None:
         """Leaves nothing of a first start that was refused: no lock, no folder, nothing to write later."""
-        self._end_early()
-        self._aimed_at = None
-        self._recorder.withdraw()
-        self._release_folders()
-        folders.remove_empty(made)
+        try:
+            self._end_early()
+        finally:
+            self._aimed_at = None
+            self._recorder.withdraw()
+            self._release_folders()
+            folders.remove_empty(made)
 
     @untraced
     def stop(self) -> None:

@@ -300,7 +300,7 @@ impl Walk<'_> {
     fn look_at_results(&self, at: usize, unit: &Observed, mut known: Conclusion) -> Conclusion {
         // What a user's own backward function gives, the calls inside it made.
         if known.from.is_some() && self.flow.inside_backward.contains_key(&at) {
-            let differs = |(_, entry): &(usize, &Seen)| entry.state != Seeing::Equal;
+            let differs = |(_, entry): &(usize, &Seen)| !entry.state.is_settled();
             known.class =
                 if results(unit).any(|result| differs(&result)) { Class::Inherited } else { Class::Equal };
             return known;
@@ -365,11 +365,11 @@ impl Walk<'_> {
             }
         }
         let mut states = unit.entries.iter().filter(|entry| entry.is_tensor).map(|entry| entry.state);
-        known.class = if states.clone().all(|state| matches!(state, Seeing::Equal | Seeing::Blank)) {
+        known.class = if states.clone().all(|state| state.is_settled()) {
             Class::Equal
         } else if known.from.is_some() && !self.excesses[at].is_empty() || loose {
             Class::Inherited
-        } else if states.all(|state| matches!(state, Seeing::Unknown | Seeing::Missing | Seeing::Lone(_))) {
+        } else if states.all(Seeing::is_open) {
             Class::NotComparable
         } else {
             Class::Noise

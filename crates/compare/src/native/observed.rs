@@ -99,6 +99,18 @@ pub(super) enum Seeing {
     Lone(Side),
 }
 
+impl Seeing {
+    /// Whether nothing is open: the same on both sides, or nothing there to be so.
+    pub(super) fn is_settled(self) -> bool {
+        matches!(self, Seeing::Equal | Seeing::Blank)
+    }
+
+    /// Whether nothing can be said.
+    pub(super) fn is_open(self) -> bool {
+        matches!(self, Seeing::Unknown | Seeing::Blank | Seeing::Missing | Seeing::Lone(_))
+    }
+}
+
 /// Where an entry came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Source {

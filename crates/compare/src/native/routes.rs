@@ -279,13 +279,14 @@ impl Route<'_, '_> {
     /// Whether agreement of a unit's results says nothing of its arguments. Exact results are decisions.
     fn may_hide(&self, at: usize) -> bool {
         self.walk.flow.operations[at].may_hide
-            || results(&self.walk.units[at])
-                .any(|entry| entry.numbers.is_none() && entry.state != Seeing::Missing)
+            || results(&self.walk.units[at]).any(|entry| {
+                entry.numbers.is_none() && !matches!(entry.state, Seeing::Missing | Seeing::Blank)
+            })
     }
 
     fn agrees(&self, at: usize, entry: &Seen) -> bool {
         match entry.state {
-            Seeing::Equal | Seeing::Missing => true,
+            Seeing::Equal | Seeing::Blank | Seeing::Missing => true,
             Seeing::Apart => entry.numbers.as_ref().is_some_and(|extent| self.is_near(at, extent)),
             _ => false,
         }

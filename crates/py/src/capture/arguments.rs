@@ -14,6 +14,20 @@ pub(super) struct Arguments<'a, 'py> {
 }
 
 impl Arguments<'_, '_> {
+    /// What the entry of an argument is called, which stands at a position if it was not passed by name: `input.1`,
+    /// `input.running_mean`.
+    pub(super) fn place_of(&self, argument: &Bound<'_, PyAny>, position: usize) -> String {
+        let is_it = |found: &Bound<'_, PyAny>| found.is(argument);
+        let is_at_position = self.args.get_item(position).is_ok_and(|found| is_it(&found));
+        let name = self.kwargs.filter(|_| !is_at_position).and_then(|kwargs| {
+            kwargs.iter().find(|(_, value)| is_it(value)).map(|(name, _)| name.to_string())
+        });
+        match name {
+            Some(name) => format!("input.{name}"),
+            None => format!("input.{position}"),
+        }
+    }
+
     /// Whether a tensor is among them, or in a list among them, and not in one of those that were changed, nor where
     /// results are put.
     pub(super) fn has_unchanged(&self, tensor: &Bound<'_, PyAny>, changed: &[Changed<'_>]) -> bool {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 use ulpscope_formats::json::push_text;
 
 use super::frames::Stack;
@@ -36,6 +37,8 @@ pub(super) struct Begun {
     pub(super) is_recompute: bool,
     /// Its tensors, with the place of each in the autograd graph before the call.
     pub(super) inputs: Vec<Edge>,
+    /// The arguments as the caller passed them, where torch shows them otherwise, and the call may change some.
+    pub(super) passed: Option<(Py<PyTuple>, Py<PyDict>)>,
     /// The number the first node of the graph made by the call would have; nothing when gradients are off.
     pub(super) sequence: Option<u64>,
     /// The tensor of another device that it copies without waiting for it, if it does.
@@ -117,6 +120,7 @@ impl Begun {
             parent: None,
             is_recompute: false,
             inputs: Vec::new(),
+            passed: None,
             sequence: None,
             late_copy: None,
             written: None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::PyList;
 
 use super::arguments::Arguments;
 use super::begun::Begun;
@@ -69,23 +69,31 @@ impl Recorder {
 
     /// Notes that a call has written its results to tensors that were there: to one, or to several in order.
     fn note_written(&self, place: &Bound<'_, PyAny>, begun: &Begun) -> PyResult<()> {
-        let source = format!("{}.output", begun.name);
         if self.torch.is_tensor(place)? {
-            return self.note_changed_tensor(place, begun.step, format!("{source}.0"));
+            return self.note_written_at("0", place, begun);
         }
-        let Ok(items) = place.cast::<PyTuple>() else { return Ok(()) };
-        for (number, item) in items.iter().enumerate() {
+        let Ok(items) = place.try_iter() else { return Ok(()) };
+        for (number, item) in items.enumerate() {
+            let item = item?;
             if self.torch.is_tensor(&item)? {
-                self.note_changed_tensor(&item, begun.step, format!("{source}.{number}"))?;
+                self.note_written_at(&number.to_string(), &item, begun)?;
             } else if let Ok(parts) = item.cast::<PyList>() {
                 for (part, item) in parts.iter().enumerate() {
                     if self.torch.is_tensor(&item)? {
-                        self.note_changed_tensor(&item, begun.step, format!("{source}.{number}.{part}"))?;
+                        self.note_written_at(&format!("{number}.{part}"), &item, begun)?;
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// The same of the tensor at a place among the results, if the call has written to that.
+    fn note_written_at(&self, place: &str, tensor: &Bound<'_, PyAny>, begun: &Begun) -> PyResult<()> {
+        match begun.made(place) {
+            true => self.note_changed_tensor(tensor, begun.step, format!("{}.output.{place}", begun.name)),
+            false => Ok(()),
+        }
     }
 
     /// Notes that a tensor has the elements of another, or of what that is a view or an alias of: the other may be gone

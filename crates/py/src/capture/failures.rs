@@ -107,7 +107,7 @@ impl Recorder {
 
     /// Tells the user something that he has not been told yet.
     pub(super) fn warn_once(&self, py: Python<'_>, message: String) -> PyResult<()> {
-        if self.is_news(&message) { self.warn(py, message) } else { Ok(()) }
+        if self.is_new(message.clone()) { self.warn(py, message) } else { Ok(()) }
     }
 
     fn warn(&self, py: Python<'_>, message: String) -> PyResult<()> {
@@ -116,7 +116,10 @@ impl Recorder {
 
     /// Whether the user has not been told yet: of one function that fails again and again, once.
     fn is_news(&self, text: &str) -> bool {
-        let kind = text.chars().filter(|character| !character.is_ascii_digit()).collect();
+        self.is_new(text.chars().filter(|character| !character.is_ascii_digit()).collect())
+    }
+
+    fn is_new(&self, kind: String) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.len() < MAX_TOLD && told.insert(kind)
     }

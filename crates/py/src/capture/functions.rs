@@ -182,22 +182,30 @@ impl Function {
         found.map_or(&self.base, |(_, base)| base)
     }
 
-    /// The arguments that a call has changed.
-    pub(super) fn changed_by<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Vec<Changed<'py>>> {
+    /// Whether a call of it may change arguments.
+    pub(super) fn may_change(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// The arguments that a call has changed, and where they stand among those that were recorded.
+    pub(super) fn changed_by<'py>(
+        &self,
+        arguments: Arguments<'_, 'py>,
+        recorded: Arguments<'_, 'py>,
+    ) -> PyResult<Vec<Changed<'py>>> {
         let mut changed = Vec::new();
         let is_set = match self.changes_if.as_str() {
             "" => true,
             parameter => self.value(parameter, arguments)?.map_or(Ok(false), |value| value.is_truthy())?,
         };
         for &position in self.changes.iter().filter(|_| is_set) {
-            if let Ok(argument) = arguments.args.get_item(position) {
-                changed.push(Changed { position, place: format!("input.{position}"), argument });
-            } else if let (Some(name), Some(kwargs)) = (self.parameters.get(position), arguments.kwargs)
-                && let Some(argument) = kwargs.get_item(name)?
-            {
-                // A function written in Python hands on by name what its callers pass by position.
-                let place =
-                    if self.is_in_python { format!("input.{position}") } else { format!("input.{name}") };
+            let argument = match (self.parameters.get(position), arguments.kwargs) {
+                _ if position < arguments.args.len() => Some(arguments.args.get_item(position)?),
+                (Some(name), Some(kwargs)) => kwargs.get_item(name)?,
+                _ => None,
+            };
+            if let Some(argument) = argument {
+                let place = recorded.place_of(&argument, position);
                 changed.push(Changed { position, place, argument });
             }
         }

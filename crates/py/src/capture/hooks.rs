@@ -91,8 +91,10 @@ impl Handle {
 
     fn remove(&self, py: Python<'_>) -> PyResult<()> {
         match self {
-            // By the methods of the class, which is not quite a plain dictionary.
-            Handle::Own(hooks) => hooks.bind(py).as_any().del_item(KEY),
+            // By a method of the class, which is not quite a plain dictionary. The program may have cleared it.
+            Handle::Own(hooks) => {
+                hooks.bind(py).call_method1(intern!(py, "pop"), (KEY, py.None())).map(|_| ())
+            }
             Handle::Foreign(handle) => handle.call_method0(py, intern!(py, "remove")).map(|_| ()),
         }
     }

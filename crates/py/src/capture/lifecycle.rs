@@ -101,10 +101,11 @@ impl Recorder {
             state.add_earlier(written.saturating_sub(known));
             state.ended = state.ended.take().or(ended);
         });
+        let mut told = Ok(());
         for note in unmatched {
-            self.warn_once(py, note)?;
+            told = told.and(self.warn_once(py, note));
         }
-        flushed.and(self.guarded(py, Of::Beside("the dump"), finished).map(|_| ()))
+        flushed.and(self.guarded(py, Of::Beside("the dump"), finished).map(|_| ())).and(told)
     }
 
     /// What is to be said of calls whose backward call may still come, when nothing is recorded any more.

@@ -11,11 +11,8 @@ use super::recorder::Recorder;
 use super::state::{StepId, Written};
 use super::tensors::Describe;
 
-/// What the ledger says of a gradient whose call has others, and which a limit has kept out.
-fn after_limit(why: &str) -> String {
-    let limit = if why == OVER_BYTES { "max_bytes" } else { "max_calls" };
-    format!("a parameter's gradient that came after {limit} was reached")
-}
+/// What the ledger says of a gradient whose call has others, and for which there was no room.
+const AFTER_LIMIT: &str = "a parameter's gradient that came after max_bytes was reached";
 
 impl Recorder {
     /// Records the gradient of a parameter, the `number`th of it in this step.
@@ -38,8 +35,7 @@ impl Recorder {
         let (step, is_first, is_left_out) = self.locked(|state| {
             self.plan.match_list(&call, &mut state.listed);
             let is_first = state.meet_growing(&call);
-            if !is_first && !state.has_growing(&call) {
-                // It goes with the first, which was left out.
+            if state.is_left_out(&call) {
                 return (state.id, is_first, true);
             }
             let why_not = match (is_wanted, is_first) {
@@ -49,9 +45,9 @@ impl Recorder {
                 (true, false) => state.is_out_of_room().then_some(OVER_BYTES),
             };
             match why_not {
-                Some(why) if is_first => state.ledger.skip(why),
+                Some(why) if is_first => state.leave_out_growing(&call, why),
                 // The call is there, with other gradients than this one.
-                Some(why) if is_wanted => state.ledger.unread(after_limit(why)),
+                Some(_) if is_wanted => state.ledger.unread(AFTER_LIMIT.to_owned()),
                 _ => {}
             }
             (state.id, is_first, why_not.is_some())
@@ -88,23 +84,26 @@ impl Recorder {
         let requires_grad = gradient.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
         describe.push(gradient, requires_grad, &mut item)?;
         let appended = self.append(step, |state| {
-            let (id, is_known) = state.growing(call);
+            let known = state.growing(call);
+            let id = known.unwrap_or_else(|| state.next_id());
             let mut line = Vec::with_capacity(item.len() + 64);
-            if is_known {
+            if known.is_some() {
                 line.extend_from_slice(b"{\"more\":");
-                push_int(id.into(), &mut line);
             } else {
                 line.extend_from_slice(b"{\"call\":");
                 push_text(call, &mut line);
                 line.extend_from_slice(b",\"id\":");
-                push_int(id.into(), &mut line);
             }
+            push_int(id.into(), &mut line);
             line.extend_from_slice(b",\"data\":{");
             push_text(name, &mut line);
             line.extend_from_slice(b":[");
             line.extend_from_slice(&item);
             line.extend_from_slice(b"]}}\n");
             state.append(&[&line])?;
+            if known.is_none() {
+                state.begin_growing(call, id);
+            }
             if is_first {
                 state.ledger.recorded += 1;
             }
@@ -112,8 +111,8 @@ impl Recorder {
         })?;
         if let Written::NoRoom = appended {
             self.locked(|state| match is_first {
-                true => state.ledger.skip(OVER_BYTES),
-                false => state.ledger.unread(after_limit(OVER_BYTES)),
+                true => state.leave_out_growing(call, OVER_BYTES),
+                false => state.ledger.unread(AFTER_LIMIT.to_owned()),
             });
         }
         Ok(())

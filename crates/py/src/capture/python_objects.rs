@@ -24,12 +24,14 @@ pub(super) fn call_with<'py>(
 /// Takes an object that the garbage collector can do nothing about out of its lists: there is one for every call, and
 /// walking them again and again took a seventh of the time.
 pub(super) fn untrack(object: &Bound<'_, PyAny>) {
-    // SAFETY: weak references without a callback, and torch's handles of hooks, which hold a weak reference and numbers,
+    // SAFETY: only what is tracked has what untracking looks for. Weak references without a callback, and torch's handles of hooks, which hold a weak reference and numbers,
     // refer to nothing that could refer back to them; what our own hooks refer to they do not tell the collector. They
     // are freed by their counts; freeing untracks again, which is allowed.
     #[expect(unsafe_code)]
     unsafe {
-        ffi::PyObject_GC_UnTrack(object.as_ptr().cast());
+        if ffi::PyObject_GC_IsTracked(object.as_ptr()) == 1 {
+            ffi::PyObject_GC_UnTrack(object.as_ptr().cast());
+        }
     }
 }
 

@@ -127,10 +127,13 @@ fn treat<'py>(
             let mut begun = Some(begun);
             let ended = unheard(&mut || {
                 let Some(begun) = begun.take() else { return Ok(()) };
-                let changed = function.changed_by(arguments).and_then(|changed| {
-                    recorder.note_effects(function, &changed, arguments, output, &begun)?;
-                    Ok(changed)
-                });
+                let passed = begun.passed.as_ref().map(|(args, kwargs)| (args.bind(py), kwargs.bind(py)));
+                let recorded = passed.map(|(args, kwargs)| Arguments { args, kwargs: Some(kwargs) });
+                let changed =
+                    function.changed_by(arguments, recorded.unwrap_or(arguments)).and_then(|changed| {
+                        recorder.note_effects(function, &changed, arguments, output, &begun)?;
+                        Ok(changed)
+                    });
                 // Whatever it did to its arguments, it has ended.
                 let changed = recorder.guarded(py, Of::Beside(&begun.name), changed)?.unwrap_or_default();
                 let first = changed.first().filter(|changed| changed.position == 0);
@@ -168,6 +171,10 @@ impl Recorder {
             Some((args, kwargs)) => Arguments { args, kwargs: Some(kwargs) },
             None => arguments,
         };
-        self.begin_call(py, base, Kind::Api, stack.as_deref(), arguments)
+        let mut begun = self.begin_call(py, base, Kind::Api, stack.as_deref(), arguments)?;
+        if function.may_change() {
+            begun.passed = passed.flatten().map(|(args, kwargs)| (args.unbind(), kwargs.unbind()));
+        }
+        Ok(begun)
     }
 }

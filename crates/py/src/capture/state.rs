@@ -54,8 +54,8 @@ pub(super) struct State {
     pub(super) listed: HashSet<usize>,
     /// Modules of which calls were wanted.
     pub(super) wanted_modules: HashSet<Arc<str>>,
-    /// Calls that grow, of which something was met.
-    growing_met: HashSet<String>,
+    /// Calls that grow, of which something was met; and whether that was left out, and goes on being so.
+    growing_met: HashMap<String, bool>,
     limits: Limits,
     /// Why recording ended early, if that was no limit.
     pub(super) ended: Option<String>,
@@ -145,16 +145,23 @@ impl State {
 
     /// Meets a part of a call that grows; tells whether it is the first.
     pub(super) fn meet_growing(&mut self, name: &str) -> bool {
-        let is_first = self.growing_met.insert(name.to_owned());
+        let is_first = !self.growing_met.contains_key(name);
         if is_first {
+            self.growing_met.insert(name.to_owned(), false);
             self.ledger.meet();
         }
         is_first
     }
 
-    /// Whether a call that grows is in the journal.
-    pub(super) fn has_growing(&self, name: &str) -> bool {
-        self.step.as_ref().is_some_and(|step| step.growing.contains_key(name))
+    /// Leaves out a call that grows, with all that is still to come of it.
+    pub(super) fn leave_out_growing(&mut self, name: &str, why: &'static str) {
+        self.growing_met.insert(name.to_owned(), true);
+        self.ledger.skip(why);
+    }
+
+    /// Whether a call that grows was left out.
+    pub(super) fn is_left_out(&self, name: &str) -> bool {
+        self.growing_met.get(name).copied().unwrap_or(false)
     }
 
     /// Says that the first part of a call that grows could not be recorded: the next one is as good as the first.
@@ -229,16 +236,15 @@ impl State {
         self.ids
     }
 
-    /// The id of a call that grows, and whether it is there already.
-    pub(super) fn growing(&mut self, name: &str) -> (u64, bool) {
-        let id = self.next_id();
-        let Some(step) = &mut self.step else { return (0, false) };
-        match step.growing.get(name) {
-            Some(&id) => (id, true),
-            None => {
-                step.growing.insert(name.to_owned(), id);
-                (id, false)
-            }
+    /// The id of a call that grows, if it is there already.
+    pub(super) fn growing(&self, name: &str) -> Option<u64> {
+        self.step.as_ref()?.growing.get(name).copied()
+    }
+
+    /// Says that a call that grows is there now.
+    pub(super) fn begin_growing(&mut self, name: &str, id: u64) {
+        if let Some(step) = &mut self.step {
+            step.growing.insert(name.to_owned(), id);
         }
     }
 
