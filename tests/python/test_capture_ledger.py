@@ -179,6 +179,7 @@ def test_parameters_whose_gradients_come_after_a_limit_say_so(tmp_path: Path) ->
     model = torch.nn.Sequential(torch.nn.Linear(4, 4))
 
     def program() -> None:
+        model.zero_grad()
         for _ in range(3):
             model(torch.ones(2, 4)).sum().backward()
 
@@ -190,6 +191,11 @@ def test_parameters_whose_gradients_come_after_a_limit_say_so(tmp_path: Path) ->
         assert ulpscope.compare(folder, folder).agreement == "agree"
         return set(found.ledger["unread"])
 
+    # Of the whole run such a dump is a part.
+    capture_of(tmp_path / "whole", program, model=model, level="mix")
+    unread({"max_calls": 9})
+    cut = ulpscope.compare(tmp_path / "{'max_calls': 9}", tmp_path / "whole")
+    assert cut.agreement == "incomplete"
     # By calls, those that have begun are whole.
     assert unread({"max_calls": 12}) == set()
     by_bytes = [unread({"max_bytes": limit}) for limit in range(3_000, 7_000, 200)]

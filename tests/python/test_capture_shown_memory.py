@@ -76,12 +76,12 @@ CHANGED = {
     "as the place of a result": (
         lambda y: y[2:],
         lambda y: torch.add(torch.ones(4), 1, out=y[1:5]),
-        "Torch.add.0.forward.output.0",
+        "Torch.add.0.forward.input.out",
     ),
     "as places of results": (
         lambda y: y[2:].view(2, 7),
         lambda y: torch.max(torch.ones(2, 3), 1, out=(y[3:5], torch.zeros(2, dtype=torch.long))),
-        "Torch.max.0.forward.output.0",
+        "Torch.max.0.forward.input.out.0",
     ),
     "as one of several": (
         lambda y: y[2:],

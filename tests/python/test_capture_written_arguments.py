@@ -66,6 +66,28 @@ def test_an_operator_with_places_for_two(tmp_path: Path, level: str) -> None:
     assert [item["source"] for item in added["input_args"]] == [f"{name}.output.0", f"{name}.output.1"]
 
 
+@torch.library.custom_op("ulpscope_tests::add_and_double", mutates_args=("residual",))
+def add_and_double(x: Tensor, residual: Tensor) -> Tensor:
+    """Gives a result, and keeps another where it was told to."""
+    residual.add_(x)
+    return residual * 2
+
+
+@pytest.mark.parametrize("level", ["L1", "L2"])
+def test_an_operator_with_a_result_and_a_place(tmp_path: Path, level: str) -> None:
+    x, residual = torch.ones(4), torch.ones(4)
+
+    def program() -> None:
+        add_and_double(x, residual)
+        residual.sin()
+
+    captured = capture_of(tmp_path, program, level=level)
+    name = "ulpscope_tests.add_and_double.0.forward"
+    assert norms(captured.calls[name]["output"]) == [8.0, 4.0]
+    sine = captured.calls["Tensor.sin.0.forward" if level == "L1" else "Aten.sin.0.forward"]
+    assert sine["input_args"][0]["source"] == f"{name}.output.1"
+
+
 def test_what_optimizers_do_below_autograd(tmp_path: Path) -> None:
     parameter = torch.nn.Parameter(torch.ones(3))
     parameter.grad = torch.full((3,), 2.0)
@@ -96,8 +118,8 @@ def test_writes_through_views_and_beside_the_result_below_autograd(tmp_path: Pat
     calls = capture_of(tmp_path, program, level="L2").calls
     sources = [calls[f"Aten.mul.{number}.forward"]["input_args"][0]["source"] for number in range(3)]
     assert sources == [
-        "Aten.native_batch_norm.0.forward.input.3",
-        "Aten.native_batch_norm.0.forward.input.3",
+        "Aten.native_batch_norm.0.forward.output.3",
+        "Aten.native_batch_norm.0.forward.output.3",
         "Aten.fill_.0.forward.input.0",
     ]
 

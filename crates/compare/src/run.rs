@@ -251,7 +251,10 @@ pub fn compare_ranks_knowing(
     outcome.notes.extend(ledgers::notes(target, golden));
     let ended = [target.notes(), golden.notes()].concat();
     let is_cut = |rank: &Rank| rank.ledger().is_some_and(|ledger| ledger.is_cut());
-    outcome.is_cut = !ended.is_empty() || is_cut(target) || is_cut(golden);
+    // Two that a setting has ended may have ended alike; one such is not all of the other.
+    let is_limited = |rank: &Rank| rank.ledger().is_some_and(|ledger| ledger.limited);
+    let is_one_limited = is_limited(target) != is_limited(golden);
+    outcome.is_cut = !ended.is_empty() || is_cut(target) || is_cut(golden) || is_one_limited;
     outcome.notes.extend(ended);
     plan.problems().into_iter().for_each(|problem| outcome.problems.note(problem));
     outcome.problems.extend(target.problems());

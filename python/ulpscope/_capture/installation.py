@@ -102,6 +102,7 @@ class Installation:
         wrappers.add_replicas(self._patches, self._recorder, switch)
         if not self._sees_operators:
             add_scripts(self._patches, self._recorder, switch, self._sees_functions)
+        wrappers.add_swaps(self._patches, self._recorder, self._known)
         add_tracers(self._patches, switch, self._suspended, self._recorder.note)
         add_process_group(self._patches, switch, self._suspended, self._on_rank)
         self._patches.install()

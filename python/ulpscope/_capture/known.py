@@ -155,6 +155,16 @@ class KnownModules:
         for address in known.parts:
             self._watch_at(address)
 
+    def let_go(self, *parameters: Any) -> None:
+        """Forgets parameters that are about to get others' elements, and hooks. They are looked at again."""
+        for known in self.modules.values():
+            watched = known.watched or {}
+            for name, (reference, handle) in list(watched.items()):
+                if any(reference() is parameter for parameter in parameters):
+                    del watched[name]
+                    if handle is not None:
+                        handle.remove()
+
     def _know(self, module: torch.nn.Module, base: str | None) -> _Known:
         """What is known of a module. A name is kept: a model may be part of another."""
         address = id(module)

@@ -32,6 +32,7 @@ _WITHOUT_TENSORS = (
     torch.finfo,
     torch.iinfo,
     torch.Stream,
+    torch._C.DispatchKeySet,
 )
 
 # Torch's own, by which processes and devices are told.

@@ -185,6 +185,32 @@ def add_hook_placer(patches: Patches) -> None:
     patches.add(function, name, HookPlacer(patches.standing(function, name)).place)
 
 
+def add_swaps(patches: Patches, recorder: Recorder, known: KnownModules) -> None:
+    """Tensors that change places, as those of models do that are converted or loaded.
+
+    Torch refuses it for tensors that are referred to weakly, as capture refers to those it knows.
+    """
+    original = getattr(torch.utils, "swap_tensors", None)
+    if original is None:
+        # Older releases of torch do not do that.
+        return
+
+    def swap_tensors(t1: Any, t2: Any) -> None:
+        known.let_go(t1, t2)
+        (made1, origin1), (made2, origin2) = recorder.let_go(t1), recorder.let_go(t2)
+        try:
+            original(t1, t2)
+        except BaseException:
+            recorder.know_again(t1, made1, origin1)
+            recorder.know_again(t2, made2, origin2)
+            raise
+        # What it is to its model it stays; its elements are the other's.
+        recorder.know_again(t1, made2, origin1)
+        recorder.know_again(t2, made1, origin2)
+
+    patches.add_everywhere([(original, swap_tensors)])
+
+
 def add_fast_paths(patches: Patches, without_mode: Callable[[], Any]) -> None:
     """Modules that go another way when somebody listens, as ``nn.TransformerEncoderLayer``: nobody does."""
     original = torch.overrides.has_torch_function

@@ -27,13 +27,15 @@ impl Recorder {
         begun: &Begun,
     ) -> PyResult<()> {
         let Arguments { args, kwargs } = arguments;
+        let py = output.py();
         for changed in changed.iter().filter(|_| !function.gives_memory) {
             self.note_changed(changed, begun)?;
         }
-        if let Some(out) =
-            kwargs.map(|kwargs| kwargs.get_item(intern!(output.py(), "out"))).transpose()?.flatten()
+        if let Some(out) = kwargs.map(|kwargs| kwargs.get_item(intern!(py, "out"))).transpose()?.flatten()
+            && !changed.iter().any(|changed| changed.argument.is(&out))
         {
-            self.note_written(&out, begun)?;
+            let place = "input.out".to_owned();
+            self.note_changed(&Changed { position: usize::MAX, place, argument: out }, begun)?;
         }
         if function.gives_alias && self.torch.is_tensor(output)? {
             self.note_alias(output, args.get_item(0)?)?;

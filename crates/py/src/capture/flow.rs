@@ -94,6 +94,12 @@ struct Before {
 }
 
 impl Known {
+    /// The addresses of the tensors that are known to have the elements of another.
+    fn owned_by(&self, owner: &Bound<'_, PyAny>) -> Vec<usize> {
+        let is_owned = |alias: &Alias| Torch::refers_to(&alias.owner, owner);
+        self.aliases.iter().filter(|(_, alias)| is_owned(alias)).map(|(address, _)| *address).collect()
+    }
+
     /// A number after all others.
     fn count(&mut self) -> u64 {
         self.serial += 1;
@@ -206,6 +212,24 @@ impl Flow {
             known.aliases.insert(tensor.as_ptr() as usize, alias)
         });
         Ok(())
+    }
+
+    /// Forgets a tensor, and lets go of it: torch does not exchange the insides of tensors that anybody refers to weakly.
+    /// Tells who made it, and what it is to its model.
+    pub(super) fn let_go(&self, tensor: &Bound<'_, PyAny>) -> [Option<Arc<str>>; 2] {
+        let address = tensor.as_ptr() as usize;
+        let (made, origin, _aliases, _up_to_date) = self.locked(|known| {
+            // Whether it is this one's is not asked: of others that have been here, nobody asks any more.
+            let own = known.aliases.remove(&address);
+            let owned: Vec<usize> = known.owned_by(tensor);
+            let aliases: Vec<Alias> =
+                owned.iter().filter_map(|alias| known.aliases.remove(alias)).chain(own).collect();
+            let up_to_date = known.up_to_date.remove(&address);
+            (known.made.remove(&address), known.origins.remove(&address), aliases, up_to_date)
+        });
+        let source =
+            |made: &Made| Torch::refers_to(&made.reference, tensor).then(|| Arc::clone(&made.origin.source));
+        [made.as_ref().and_then(source), origin.as_ref().and_then(source)]
     }
 
     /// The tensor whose elements a tensor has, if it is known as an alias.

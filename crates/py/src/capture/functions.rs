@@ -212,21 +212,35 @@ impl Function {
         Ok(changed)
     }
 
-    /// What stands for the result of a call that gives nothing back, and has changed its arguments instead: functions that
-    /// change lists, as those of optimizers, and operators do.
-    pub(super) fn in_place_of_nothing<'py>(
+    /// What is recorded as the result of a call, where that is not what it gives back: what an operator has written to is a
+    /// result, too; and a function that gives nothing back may have changed a list, as those of optimizers do.
+    pub(super) fn result<'py>(
         &self,
-        py: Python<'py>,
+        output: &Bound<'py, PyAny>,
         changed: &[Changed<'py>],
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        Ok(match changed {
-            [first, ..] if !self.is_operator => {
-                let is_list = first.position == 0 && first.argument.is_instance_of::<PyList>();
-                is_list.then(|| first.argument.clone())
+        let py = output.py();
+        if !self.is_operator {
+            let list = changed.first().filter(|first| first.position == 0 && output.is_none());
+            return Ok(list
+                .map(|first| first.argument.clone())
+                .filter(|argument| argument.is_instance_of::<PyList>()));
+        }
+        let mut results = match output.cast::<PyTuple>() {
+            Ok(several) => several.iter().collect(),
+            Err(_) if output.is_none() => Vec::new(),
+            Err(_) => vec![output.clone()],
+        };
+        let returned = results.len();
+        for Changed { argument, .. } in changed {
+            if !results.iter().any(|result| result.is(argument)) {
+                results.push(argument.clone());
             }
-            [] => None,
-            [one] => Some(one.argument.clone()),
-            several => Some(PyTuple::new(py, several.iter().map(|changed| &changed.argument))?.into_any()),
+        }
+        Ok(match results.as_slice() {
+            _ if results.len() == returned => None,
+            [one] => Some(one.clone()),
+            several => Some(PyTuple::new(py, several)?.into_any()),
         })
     }
 

@@ -183,6 +183,26 @@ impl Recorder {
         self.flow.note_origin(&self.torch, tensor, source)
     }
 
+    /// Forgets a tensor whose inside torch is about to exchange; tells who made it, and what it is to its model.
+    fn let_go(&self, tensor: &Bound<'_, PyAny>) -> (Option<String>, Option<String>) {
+        let [made, origin] = self.flow.let_go(tensor).map(|source| source.map(|source| source.to_string()));
+        (made, origin)
+    }
+
+    /// Knows a tensor again.
+    #[pyo3(signature = (tensor, made, origin))]
+    fn know_again(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        made: Option<String>,
+        origin: Option<String>,
+    ) -> PyResult<()> {
+        if let Some(origin) = origin {
+            self.flow.note_origin(&self.torch, tensor, origin)?;
+        }
+        made.map_or(Ok(()), |made| self.flow.note(&self.torch, self.flow.step(), tensor, made.into()))
+    }
+
     /// Lets go of modules and of everything known of tensors.
     fn forget_model(&self) {
         self.modules.clear();

@@ -139,11 +139,8 @@ fn treat<'py>(
                 let first = changed.first().filter(|changed| changed.position == 0);
                 let first = first.map(|changed| &changed.argument);
                 let hands_on = |tensor: &Bound<'_, PyAny>| arguments.has_unchanged(tensor, &changed);
-                let stand_in = match output.is_none() {
-                    true => function.in_place_of_nothing(py, &changed)?,
-                    false => None,
-                };
-                recorder.end_call(slf, begun, stand_in.as_ref().unwrap_or(output), None, first, &hands_on)
+                let result = function.result(output, &changed)?;
+                recorder.end_call(slf, begun, result.as_ref().unwrap_or(output), None, first, &hands_on)
             });
             recorder.guarded(py, of.borrowed(), ended)?;
         }
