@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from captured import Captured
+from two_ranks import run_two_ranks
 
 LEVELS = ("L1", "mix", "L2")
 
@@ -103,18 +101,7 @@ dist.barrier()
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The dumps of two ranks."""
     folder = tmp_path_factory.mktemp("collectives")
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(rank), str(folder)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "WORLD_SIZE": "2"},
-        )
-        for rank in range(2)
-    ]
-    printed = [rank.communicate(timeout=180)[0] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(printed)
+    run_two_ranks(SCRIPT, folder)
     return folder
 
 

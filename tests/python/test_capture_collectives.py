@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ import torch.distributed as dist
 
 import ulpscope
 from captured import Captured
+from two_ranks import run_two_ranks
 
 SCRIPT = """\
 import sys
@@ -71,18 +69,7 @@ dist.barrier()
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The dumps of two ranks."""
     folder = tmp_path_factory.mktemp("collectives")
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(rank), str(folder)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "WORLD_SIZE": "2"},
-        )
-        for rank in range(2)
-    ]
-    printed = [rank.communicate(timeout=180)[0] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(printed)
+    run_two_ranks(SCRIPT, folder)
     return folder
 
 
