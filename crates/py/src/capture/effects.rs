@@ -29,13 +29,12 @@ impl Recorder {
         let Arguments { args, kwargs } = arguments;
         let py = output.py();
         for changed in changed.iter().filter(|_| !function.gives_memory) {
-            self.note_changed(changed, begun)?;
+            self.note_changed(&changed.place, &changed.argument, begun)?;
         }
         if let Some(out) = kwargs.map(|kwargs| kwargs.get_item(intern!(py, "out"))).transpose()?.flatten()
             && !changed.iter().any(|changed| changed.argument.is(&out))
         {
-            let place = "input.out".to_owned();
-            self.note_changed(&Changed { position: usize::MAX, place, argument: out }, begun)?;
+            self.note_changed("input.out", &out, begun)?;
         }
         if function.gives_alias && self.torch.is_tensor(output)? {
             self.note_alias(output, args.get_item(0)?)?;
@@ -43,10 +42,9 @@ impl Recorder {
         Ok(())
     }
 
-    /// Notes that a call changed an argument, or the tensors in it, without returning them.
-    fn note_changed(&self, changed: &Changed<'_>, begun: &Begun) -> PyResult<()> {
-        let argument = &changed.argument;
-        let source = format!("{}.{}", begun.name, changed.place);
+    /// Notes that a call changed the argument at a place, or the tensors in it, without returning them.
+    fn note_changed(&self, place: &str, argument: &Bound<'_, PyAny>, begun: &Begun) -> PyResult<()> {
+        let source = format!("{}.{place}", begun.name);
         if self.torch.is_tensor(argument)? {
             self.note_changed_tensor(argument, begun.step, source)?;
         } else if let Ok(items) = argument.try_iter() {
@@ -60,9 +58,10 @@ impl Recorder {
         Ok(())
     }
 
-    /// Notes what a collective has written in place: others may show parts of it, as gradients do of a bucket.
+    /// Notes what a call has written in place, if it has said so, as collectives do: others may show parts of it, as
+    /// gradients do of a bucket.
     pub(super) fn note_in_place(&self, begun: &Begun, output: &Bound<'_, PyAny>) -> PyResult<()> {
-        if !begun.name.starts_with("Distributed.") {
+        if begun.written.is_none() {
             return Ok(());
         }
         let noted = caught(|| self.note_written(output, begun));
