@@ -1,13 +1,12 @@
 # The contributor's manual: every target below is one thing one may want to do, and `make help` lists them.
 #
-# A fresh machine needs a Rust toolchain, Python >= 3.10, Node >= 20 and make; everything else is made here:
+# A fresh machine needs a Rust toolchain, Python >= 3.10 and make; everything else is made here:
 #
-#   .tools/  a uv of our own, only where the machine has none
-#   .venv/   the Python environment, with the development tools and the built package
+#   .tools/  uv, to make the first environment with, only where the machine has none
+#   .venv/   the Python environment, with the development tools (uv among them) and the built package
 #   .venv-torch-*/   environments with other releases of torch, for `make test-torch-versions`
 
 PYTHON ?= python3
-UV_VERSION := 0.13.7
 FUZZ_SECONDS ?= 600
 
 # The releases of torch, besides the one in .venv, that capture is tested with: the oldest that is supported, with the
@@ -81,17 +80,17 @@ bench: setup ## Measure the kernels against the machine's own read bandwidth, an
 	ONEDNN_MAX_CPU_ISA=AVX512_CORE $(BIN)/python benches/python_calls.py
 
 bench-compare: setup ## Compare the same dumps with mindstudio-probe from PyPI (7 GB of disk, some minutes)
-	PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python benches/compare.py target/bench-compare
+	$(BIN)/python benches/compare.py target/bench-compare
 
 bench-capture: setup ## Measure what capture costs, against mindstudio-probe from PyPI (half an hour)
-	PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python benches/capture.py target/bench-capture
+	$(BIN)/python benches/capture.py target/bench-capture
 
 bench-verdict: ## Measure what judging calls costs, as a share of the comparison (some minutes)
 	cargo bench --package ulpscope-compare --bench verdict --locked
 
 faults: setup ## Plant faults in small models; who finds them? (half an hour; ALL=1: every case, some hours)
 	mkdir -p target
-	PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python -m faults $(if $(ALL),--all) \
+	$(BIN)/python -m faults $(if $(ALL),--all) \
 	  --json target/faults.json --markdown target/faults.md
 
 fuzz: ## Run every fuzz target for FUZZ_SECONDS (600) each; needs nightly Rust and cargo-fuzz
@@ -107,7 +106,7 @@ clean: ## Remove everything that was built
 
 .tools/bin/uv:
 	$(PYTHON) -m venv .tools
-	.tools/bin/pip install --quiet uv==$(UV_VERSION)
+	.tools/bin/pip install --quiet "$$(grep '^uv==' requirements-dev.txt)"
 
 $(TOOLS_READY): requirements-dev.txt | $(filter .tools/%,$(UV))
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
@@ -122,6 +121,6 @@ $(TOOLS_READY): requirements-dev.txt | $(filter .tools/%,$(UV))
 	@touch $@
 
 $(PACKAGE_READY): $(TOOLS_READY) $(SOURCES)
-	PATH="$(abspath $(dir $(UV))):$$PATH" VIRTUAL_ENV=$(abspath $(VENV)) \
+	PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV=$(abspath $(VENV)) \
 	  $(BIN)/maturin develop --release --uv --quiet --locked
 	@touch $@

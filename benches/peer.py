@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import torch
+import uv
 
 VERSION = "26.2.0"
 FOLDER = Path(__file__).resolve().parents[1] / "target" / f"mindstudio-probe-{VERSION}"
@@ -20,11 +21,13 @@ def environment(folder: Path = FOLDER) -> Path:
     Raises `subprocess.CalledProcessError` when the package index cannot be reached.
     """
     if not (folder / "bin" / "msprobe").exists():
-        subprocess.run(["uv", "venv", "--quiet", "--allow-existing", str(folder)], check=True)
+        # The uv of this environment, whatever is on PATH.
+        command = uv.find_uv_bin()
+        subprocess.run([command, "venv", "--quiet", "--allow-existing", str(folder)], check=True)
         python = str(folder / "bin" / "python")
         packages = [f"mindstudio-probe=={VERSION}", f"torch=={torch.__version__.split('+')[0]}"]
         subprocess.run(
-            ["uv", "pip", "install", "--quiet", "--python", python, *packages],
+            [command, "pip", "install", "--quiet", "--python", python, *packages],
             check=True,
             capture_output=True,
             text=True,
