@@ -55,7 +55,8 @@ class Installation:
         self._switch = Switch()
         self._compiled = CompiledRegions(self._suspend, recorder.note)
         self._suspensions = 0
-        self._lock = threading.Lock()
+        # Re-entrant: a garbage collection inside it may run a finalizer that calls compiled code.
+        self._lock = threading.RLock()
         self._block = (threading.get_ident(), modes.Within())
         self._flush_collectives: Callable[[], None] = lambda: None
         self._operators = OperatorMode(recorder) if self._sees_operators else None

@@ -47,7 +47,8 @@ class Pending:
         self._recorder = recorder
         self._running: dict[int, _Running] = {}
         self._futures: dict[int, tuple[Any, Any]] = {}
-        self._lock = threading.Lock()
+        # Re-entrant: a garbage collection inside it may run a finalizer that waits for a collective.
+        self._lock = threading.RLock()
 
     def add(self, works: list[Any], call: OpenCall, buffers: Any) -> None:
         """Waits for all works of a call."""

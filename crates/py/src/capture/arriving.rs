@@ -74,6 +74,9 @@ pub(super) struct Finished {
     pub(super) parent: Option<String>,
     pub(super) results: Vec<Option<Vec<u8>>>,
     pub(super) arguments: Vec<Option<Vec<u8>>>,
+    /// Parts of gradients that were not summed up. Dropping a tensor may run Python code, which may let other threads run:
+    /// so they outlive the lock of the call.
+    _parts: Vec<Py<PyAny>>,
 }
 
 impl Arriving {
@@ -153,12 +156,14 @@ impl Arriving {
         }
     }
 
-    /// Meets the pass that the next hook belongs to, and lets it work; or tells which limit keeps it out. What has come of
-    /// one in a step that is over is lost.
+    /// Hands out what has come of a pass in a step that is over: it is lost.
+    pub(super) fn take_outdated(&mut self, recorder: &Recorder) -> Option<Finished> {
+        let is_outdated = self.met_as.is_some() && self.step != recorder.locked(|state| state.id);
+        is_outdated.then(|| self.take())
+    }
+
+    /// Meets the pass that the next hook belongs to, and lets it work; or tells which limit keeps it out.
     pub(super) fn meet(&mut self, recorder: &Recorder) -> Option<&'static str> {
-        if self.met_as.is_some() && self.step != recorder.locked(|state| state.id) {
-            self.take();
-        }
         if self.met_as.is_none() {
             let met = recorder.locked(|state| {
                 // Which of them are in the scope is known when they are written.
@@ -219,19 +224,15 @@ impl Arriving {
         self.passes += 1;
         self.fired.fill(false);
         self.met_as = None;
+        let arguments = &mut self.arguments;
+        let parts = arguments.iter_mut().flat_map(|argument| std::mem::take(&mut argument.parts)).collect();
         Finished {
             step: self.step,
             name,
             parent: self.parent(),
             results: self.results.iter_mut().map(|result| result.text.take()).collect(),
-            arguments: self
-                .arguments
-                .iter_mut()
-                .map(|argument| {
-                    argument.parts.clear();
-                    argument.text.take()
-                })
-                .collect(),
+            arguments: self.arguments.iter_mut().map(|argument| argument.text.take()).collect(),
+            _parts: parts,
         }
     }
 }

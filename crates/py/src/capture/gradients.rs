@@ -70,7 +70,7 @@ impl Recorder {
     }
 
     fn write_backward(&self, finished: Finished) -> PyResult<()> {
-        let Finished { step, name, parent, results, arguments } = finished;
+        let Finished { step, name, parent, results, arguments, .. } = finished;
         let is_left_out = self.plan.scopes_backward()
             && self.locked(|state| {
                 if state.id != step {
@@ -249,9 +249,9 @@ impl GradientHook {
             let finished = lock(&self.call).take();
             recorder.write_backward(finished)?;
         }
-        let (why_not, at) = {
+        let (_outdated, why_not, at) = {
             let mut arriving = lock(&self.call);
-            (arriving.meet(recorder), arriving.at())
+            (arriving.take_outdated(recorder), arriving.meet(recorder), arriving.at())
         };
         if let Some(why) = why_not {
             self.pass_by(recorder, why);
