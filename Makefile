@@ -34,7 +34,7 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-rust test-python test-torch-versions lint format bench bench-compare bench-capture bench-verdict faults fuzz clean
+.PHONY: help setup demo test test-rust test-python test-torch-versions lint audit miri sanitize format bench bench-compare bench-capture bench-verdict faults fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,16 @@ lint: setup ## Check format, lints, types, the stub, and the direction of depend
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest ulpscope._core
 	$(BIN)/python scripts/check_dependencies
+
+audit: ## Check licences, sources and known advisories of the dependencies; needs cargo-deny and a network
+	cargo deny --locked check
+
+miri: ## Run the tests of the crates without system calls under Miri; needs nightly Rust with the component miri
+	cargo +nightly miri test --package ulpscope-tensor
+
+sanitize: ## Run the tests of the crates with unsafe code under AddressSanitizer; needs nightly Rust
+	RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target x86_64-unknown-linux-gnu --target-dir target/sanitize \
+	  --package ulpscope-kernels --package ulpscope-formats --package ulpscope-dump --locked
 
 format: $(TOOLS_READY) ## Put every file into the common format
 	cargo fmt --all
