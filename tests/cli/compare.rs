@@ -155,8 +155,9 @@ fn result_files_are_those_asked_for() {
     let sheets = ["compare_result_T.csv", "compare_result_T.xlsx"];
     for (formats, expected) in [
         (&[][..], &["advisor_T.txt", sheets[0], "result.json"][..]),
-        (&["--format", "xlsx"], &["advisor_T.txt", sheets[1]]),
-        (&["--format", "csv,xlsx"], &["advisor_T.txt", sheets[0], sheets[1]]),
+        (&["--format", "xlsx"], &["advisor_T.txt", sheets[1], "result.json"]),
+        (&["--format", "csv,xlsx"], &["advisor_T.txt", sheets[0], sheets[1], "result.json"]),
+        (&["--format", "json"], &["advisor_T.txt", "result.json"]),
         (&["--xlsx", "--diff-analyze"], &["advisor_T.txt", sheets[1], "diff_analyze_T.json", "result.json"]),
     ] {
         let ran = place.run(&[&["compare", "t", "g", "-o", "out/new"][..], formats].concat());

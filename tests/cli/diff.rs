@@ -143,7 +143,6 @@ fn what_cannot_be_compared_is_neither_agreement_nor_difference() {
         "[\"Tensor_add_0_forward_input.0\", 0, [], \"torch.float32\", [2], [1, 0, 1]]\n",
     );
     for (golden, message) in [
-        ("golden.npy", "error: shapes differ: target has [2, 1], golden has [2, 2]\n"),
         ("missing.npy", "error: missing.npy: No such file or directory (os error 2)\n"),
         (".", "error: .: expected a regular file, found a folder\n"),
         ("dump.pkl", "error: dump.pkl: holds records, not tensors\n"),
@@ -152,6 +151,19 @@ fn what_cannot_be_compared_is_neither_agreement_nor_difference() {
         assert_eq!((ran.code, ran.err.as_str()), (2, message));
     }
     assert_eq!(place.run(&["diff", "bad.npy", "golden.npy"]).code, 2);
+}
+
+#[test]
+fn different_shapes_are_a_difference_as_in_compare() {
+    let place = two(&[1.0, 2.0], &[1.0, 2.0, 3.0, 4.0]);
+    let ran = place.run(&["diff", "target.npy", "golden.npy"]);
+    assert_eq!((ran.code, ran.err.as_str()), (1, ""));
+    assert_eq!(
+        ran.out,
+        "shapes differ: target has [2, 1], golden has [2, 2]\n\
+         differ: 1 tensor has no counterpart, or one of another shape\n"
+    );
+    assert_eq!(place.run(&["compare", "target.npy", "golden.npy"]).code, 1);
 }
 
 #[test]
@@ -172,14 +184,13 @@ fn tensors_pair_by_name_and_the_worst_comes_first() {
         ran.out.lines().skip(2).take(3).map(|line| line.split_whitespace().take(3).collect()).collect();
     assert_eq!(rows, [["far", "differs", "1"], ["near", "agrees", "0"], ["same", "equal", "0"]]);
     assert!(ran.out.contains("\nthe worst pair: far\n"), "{}", ran.out);
-    assert_eq!(
-        (ran.code, ran.err.as_str()),
-        (
-            2,
-            "error: t.pt:only target: has no counterpart in g.safetensors\n\
-             error: g.safetensors:only golden: has no counterpart in t.pt\n"
-        )
-    );
+    assert_eq!((ran.code, ran.err.as_str()), (1, ""));
+    let end = "\
+t.pt:only target: has no counterpart in g.safetensors
+g.safetensors:only golden: has no counterpart in t.pt
+differ: 2 tensors have no counterpart, or one of another shape
+";
+    assert!(ran.out.ends_with(end), "{}", ran.out);
 
     let json = place.run(&["diff", "t.pt", "g.safetensors", "--json"]).json();
     let pairs: Vec<(&str, bool)> = json["pairs"]
@@ -190,6 +201,7 @@ fn tensors_pair_by_name_and_the_worst_comes_first() {
         .collect();
     assert_eq!(pairs, [("same", true), ("near", true), ("far", false)]);
     assert_eq!(json["agree"], json!(false));
+    assert_eq!(json["unlike"].as_array().unwrap().len(), 2);
 }
 
 #[test]

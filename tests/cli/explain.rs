@@ -271,6 +271,33 @@ fn what_cannot_be_read_is_told_with_what_to_do() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn links_out_of_a_folder_are_not_followed() {
+    let place = wrong_mul();
+    place.run(&["compare", "t", "g", "-o", "elsewhere"]);
+    std::fs::create_dir_all(place.path("linked/sub")).unwrap();
+    for (target, link) in
+        [("../elsewhere/result.json", "linked/result.json"), ("../../elsewhere", "linked/sub/x")]
+    {
+        std::os::unix::fs::symlink(target, place.path(link)).unwrap();
+    }
+    std::os::unix::fs::symlink("../elsewhere", place.path("linked/folder")).unwrap();
+    let ran = place.run(&["explain", "linked"]);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    assert_eq!(
+        ran.err,
+        "error: linked/result.json: a link out of the tree or to a folder; not followed; name the file itself to read it\n"
+    );
+    // What the user names is what the user means.
+    assert_eq!(place.run(&["explain", "linked/result.json"]).code, 0);
+    // Within the folder a link is as good as a file.
+    std::fs::create_dir_all(place.path("own/kept")).unwrap();
+    std::fs::copy(place.path("elsewhere/result.json"), place.path("own/kept/first.json")).unwrap();
+    std::os::unix::fs::symlink("kept/first.json", place.path("own/result.json")).unwrap();
+    assert_eq!(place.run(&["explain", "own"]).code, 0);
+}
+
 #[test]
 fn words_out_of_a_file_cannot_move_the_cursor() {
     let place = Workspace::new();

@@ -43,7 +43,7 @@ fn ls_tells_what_the_run_says_of_itself() {
     let ran = place.run(&["ls", "d"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     let lines: Vec<&str> = ran.out.lines().collect();
-    assert_eq!(lines[0], "step 0, rank0, d/step0/rank0/dump.json (msprobe, statistics, level L1, 2 calls)");
+    assert_eq!(lines[0], "step 0, rank0, d/step0/rank0/dump.json (Ulpscope, statistics, level L1, 2 calls)");
     assert_eq!(lines[1], "       5 calls seen: 2 recorded, 3 skipped (3 not selected)");
     assert_eq!(
         lines[5],
@@ -69,7 +69,7 @@ fn ls_and_show_read_what_a_killed_run_left() {
     assert_eq!(
         ran.out,
         "\
-rank, d/rank/journal.jsonl (msprobe, statistics, level L1, 2 calls)
+rank, d/rank/journal.jsonl (Ulpscope, statistics, level L1, 2 calls)
        a journal: the run was killed before the step was over, or is still going
     2  Torch.add.0.forward  (float32[2]) -> float32[2]
     1  Functional.linear.0.forward  (float32[2])

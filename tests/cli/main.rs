@@ -4,9 +4,12 @@
 mod compare;
 mod convert;
 mod diff;
+mod exit_codes;
 mod explain;
 mod help;
+mod hostile_names;
 mod journal;
+mod json_errors;
 mod ls;
 mod merge;
 mod run;

@@ -175,7 +175,7 @@ fn no_column_is_lost_when_two_results_are_of_one_rank() {
     put("r/compare_result_rank0_20261115093059.csv", 1);
     put("r/compare_result_rank0_20261115093100.csv", 2);
     put("r/compare_result_rank1_20261115093059.csv", 3);
-    let ran = place.run(&["merge", "r", "--metric", "Cosine", "-o", "all.csv"]);
+    let ran = place.run(&["merge", "r", "--all", "--metric", "Cosine", "-o", "all.csv"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(
         place.text("all.csv"),
@@ -186,7 +186,7 @@ fn no_column_is_lost_when_two_results_are_of_one_rank() {
     put("s/compare_result_rank0_20261115093059.csv", 4);
     put("name.csv", 5);
     put("metric", 6);
-    let mut args = vec!["merge", "--metric", "Cosine", "--json", "r", "s", "name.csv", "metric"];
+    let mut args = vec!["merge", "--all", "--metric", "Cosine", "--json", "r", "s", "name.csv", "metric"];
     args.push("r/compare_result_rank1_20261115093059.csv");
     let ran = place.run(&args);
     let expected = [
@@ -204,6 +204,80 @@ fn no_column_is_lost_when_two_results_are_of_one_rank() {
 }
 
 #[test]
+fn of_several_comparisons_the_newest_is_taken() {
+    let place = Workspace::new();
+    let put = |name: &str, value: u32| {
+        put_sheet(&place, name, MSPROBE, &[&format!("a,a,{value},,,,")]);
+    };
+    // Ours: one moment for all ranks. The second comparison was of fewer.
+    put("ours/compare_result_rank0-rank0_20261115093059.csv", 1);
+    put("ours/compare_result_rank1-rank1_20261115093059.csv", 2);
+    put("ours/compare_result_rank0-rank0_20261115093100.csv", 3);
+    let ran = place.run(&["merge", "ours", "--metric", "Cosine", "--json"]);
+    assert_eq!(ran.code, 0);
+    assert_eq!(columns(&ran), ["name", "metric", "rank0"]);
+    assert_eq!(ran.json()["rows"][0]["rank0"], json!(3));
+    assert_eq!(
+        ran.err,
+        "note: ours: holds more than one comparison; the newest is taken, 1 of 3 files; --all takes all of them\n"
+    );
+    assert_eq!(columns(&place.run(&["merge", "ours", "--all", "--metric", "Cosine", "--json"])).len(), 5);
+    // An older tool's: a moment for each rank.
+    put("older/compare_result_rank0_20261115093059.csv", 1);
+    put("older/compare_result_rank1_20261115093101.csv", 2);
+    let ran = place.run(&["merge", "older", "--metric", "Cosine", "--json"]);
+    assert_eq!((columns(&ran).len(), ran.err.as_str()), (4, ""));
+    put("older/compare_result_rank0_20261115093200.csv", 3);
+    let ran = place.run(&["merge", "older", "--metric", "Cosine", "--json"]);
+    assert_eq!(ran.json()["rows"][0], json!({ "name": "a", "metric": "Cosine", "rank0": 3, "rank1": 2 }));
+    // What is named itself is taken, and one rank twice is two comparisons.
+    put("single/compare_result_20261115093059.csv", 1);
+    put("single/compare_result_20261115093100.csv", 2);
+    assert_eq!(columns(&place.run(&["merge", "single", "--metric", "Cosine", "--json"])).len(), 3);
+    let both = ["single/compare_result_20261115093059.csv", "single/compare_result_20261115093100.csv"];
+    assert_eq!(columns(&place.run(&["merge", both[0], both[1], "--metric", "Cosine", "--json"])).len(), 4);
+}
+
+#[test]
+fn statistics_have_no_metrics_of_elements() {
+    let place = Workspace::new();
+    let dump = |norm: f64| {
+        format!(
+            r#"{{"task": "statistics", "dump_data_dir": null, "data": {{"Torch.add.0.forward": {{"output": [
+            {{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "Max": 1.0, "Min": 0.0, "Mean": 0.5,
+              "Norm": {norm}}}]}}}}}}"#
+        )
+    };
+    place.put_text("t/dump.json", &dump(1.0));
+    place.put_text("g/dump.json", &dump(2.0));
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    let ran = place.run(&["merge", "out", "--metric", "max_abs"]);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    let expected = "error: no row has a value of \"max_abs\": the dumps were compared by their statistics, which have no \
+                    such metric; columns that have values: call, ";
+    assert!(ran.err.starts_with(expected) && ran.err.contains("norm_diff"), "{}", ran.err);
+    let ran = place.run(&["merge", "out", "--metric", "max_abs", "--metric", "norm_diff", "--json"]);
+    assert_eq!((ran.code, rows(&ran).len()), (0, 2));
+    assert!(ran.err.starts_with("note: no row has a value of \"max_abs\": the dumps were"), "{}", ran.err);
+    // Nobody asked for it: it is not shown.
+    let usual = rows(&place.run(&["merge", "out", "--json"]));
+    assert!(usual.iter().all(|row| row[1] != json!("max_abs")), "{usual:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn links_out_of_the_folder_are_not_followed() {
+    let place = Workspace::new();
+    let name = "compare_result_rank0_20261115093059.csv";
+    put_sheet(&place, &format!("elsewhere/{name}"), MSPROBE, &["a,a,1,,,,"]);
+    put_sheet(&place, "r/compare_result_rank1_20261115093059.csv", MSPROBE, &["a,a,2,,,,"]);
+    std::os::unix::fs::symlink(place.path("elsewhere").join(name), place.path("r").join(name)).unwrap();
+    let ran = place.run(&["merge", "r", "--metric", "Cosine", "--json"]);
+    assert_eq!(columns(&ran), ["name", "metric", "rank1"]);
+    assert_eq!(ran.err, format!("note: r/{name}: a link out of the tree or to a folder; not followed\n"));
+}
+
+#[test]
 fn a_filter_that_matches_nothing_is_no_failure() {
     let place = Workspace::new();
     put_sheet(&place, "rank0.csv", MSPROBE, &["add,add,1.0,,,,"]);
@@ -213,7 +287,8 @@ fn a_filter_that_matches_nothing_is_no_failure() {
         (ran.code, ran.err.as_str()),
         (1, "note: no row's name contains \"mul\" or \"all_\\\"reduce\"\n")
     );
-    assert_eq!(ran.json(), json!({ "rows": [] }));
+    assert_eq!(ran.json()["rows"], json!([]));
+    assert_eq!(ran.json()["notes"].as_array().unwrap().len(), 1);
     let ran = place.run(&[&["merge", "rank0.csv", "-o", "all.csv"][..], &filters].concat());
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
     assert!(ran.err.ends_with("; all.csv is not written\n"), "{}", ran.err);
@@ -248,11 +323,16 @@ fn what_cannot_be_merged_is_a_failure() {
             "expected a name that ends in .csv or .xlsx\n",
         ),
         (&["merge", "empty"], "empty: expected compare_result*.csv or .xlsx in the folder, found none\n"),
-        (&["merge", "absent.csv"], "error: none of the results can be read\n"),
     ] {
         let ran = place.run(args);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}");
         assert!(ran.err.ends_with(expected), "{args:?}: {}", ran.err);
+    }
+    // Each file that is not there is reported once.
+    for args in [&["merge", "absent.csv"][..], &["merge", "nosuch", "absent.csv"]] {
+        let ran = place.run(args);
+        assert_eq!((ran.code, ran.err.lines().count()), (2, args.len() - 1), "{}", ran.err);
+        assert!(ran.err.lines().all(|line| line.starts_with("error: ")), "{}", ran.err);
     }
     // Why a column is not there may be that its sheet is not.
     let ran = place.run(&["merge", "absent.csv", "rank0.csv", "--metric", "Cosine"]);

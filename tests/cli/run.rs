@@ -5,10 +5,13 @@ use std::os::unix::fs::PermissionsExt;
 
 use crate::workspace::{Ran, Workspace};
 
-/// Runs with a Python that, asked whether it has the package, ends with `has`; else it prints its arguments.
+/// Runs with a Python that, asked whether it has the package, says where it is and ends with `has`; else it prints its
+/// arguments after the program.
 fn run(name: &str, has: u8, args: &[&str]) -> Ran {
     let place = Workspace::new();
-    let script = format!("#!/bin/sh\n[ \"$1\" = -c ] && exit {has}\nprintf '[%s]' \"$@\"\nexit 42\n");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = -c ] && [ $# = 2 ] && echo /opt/bin/py && exit {has}\nshift 2\nprintf '[%s]' \"$@\"\nexit 42\n"
+    );
     let python = format!("bin/{name}");
     place.put_text(&python, &script);
     std::fs::set_permissions(place.path(&python), PermissionsExt::from_mode(0o755)).unwrap();
@@ -24,18 +27,19 @@ fn run(name: &str, has: u8, args: &[&str]) -> Ran {
 fn hands_everything_over_as_typed() {
     let words = ["--step", "0,2-4", "--", "train.py", "--help", "-x", "--threads", "3", "--", "y"];
     let ran = run("python3", 0, &[&["run"], &words[..]].concat());
-    assert_eq!(ran.out, format!("[-m][ulpscope][run][{}]", words.join("][")));
-    assert_eq!((ran.code, ran.err.as_str()), (42, ""), "the exit code is the script's");
+    assert_eq!(ran.out, format!("[run][{}]", words.join("][")));
+    let err = "ulpscope: run uses /opt/bin/py\n";
+    assert_eq!((ran.code, ran.err.as_str()), (42, err), "the exit code is the script's");
 }
 
 #[test]
 fn its_help_is_pythons() {
-    assert_eq!(run("python3", 0, &["run", "--help"]).out, "[-m][ulpscope][run][--help]");
+    assert_eq!(run("python3", 0, &["run", "--help"]).out, "[run][--help]");
 }
 
 #[test]
 fn takes_python_by_its_other_name() {
-    assert_eq!(run("python", 0, &["run", "-m", "module"]).out, "[-m][ulpscope][run][-m][module]");
+    assert_eq!(run("python", 0, &["run", "-m", "module"]).out, "[run][-m][module]");
 }
 
 #[test]
@@ -43,7 +47,7 @@ fn says_what_is_missing() {
     let without_package = run("python3", 1, &["run", "train.py"]);
     assert_eq!((without_package.code, without_package.out.as_str()), (2, ""));
     assert!(
-        without_package.err.contains("python3 on the PATH has not: install it"),
+        without_package.err.contains("python3 (/opt/bin/py) on the PATH does not have it: install it"),
         "{}",
         without_package.err
     );
@@ -55,6 +59,38 @@ fn says_what_is_missing() {
         "{}",
         without_python.err
     );
+}
+
+/// A folder `ulpscope` beside the user is not the package, neither when it is looked for nor when it is run.
+#[test]
+fn runs_nothing_out_of_the_current_folder() {
+    let Ok(python) = std::process::Command::new("python3").args(["-c", "pass"]).status() else { return };
+    assert!(python.success());
+    let place = Workspace::new();
+    place.put_text("here/ulpscope/__init__.py", "print('TAKEN')\n");
+    place.put_text("here/ulpscope/__main__.py", "print('TAKEN')\n");
+    place.put_text("here/ulpscope/_cli.py", "print('TAKEN')\n");
+    let genuine = "import sys\ndef main():\n    print(sys.argv[1:], sys.path[0])\n    return 42\n";
+    place.put_text("site/ulpscope/__init__.py", "");
+    place.put_text("site/ulpscope/_cli.py", genuine);
+    let run = |with_package: bool| {
+        let mut command = place.command(&["run", "--step", "0", "--", "train.py"]);
+        command.current_dir(place.path("here")).env_remove("PYTHONSAFEPATH").env_remove("PYTHONPATH");
+        if with_package {
+            command.env("PYTHONPATH", place.path("site"));
+        }
+        command.output().unwrap()
+    };
+    let without = run(false);
+    assert!(!String::from_utf8_lossy(&without.stdout).contains("TAKEN"), "{without:?}");
+    let with = run(true);
+    let out = String::from_utf8(with.stdout).unwrap();
+    assert_eq!(
+        (with.status.code(), out.as_str()),
+        (Some(42), "['run', '--step', '0', '--', 'train.py'] /dev/null\n")
+    );
+    let err = String::from_utf8(with.stderr).unwrap();
+    assert!(err.starts_with("ulpscope: run uses /") && err.contains("python"), "{err}");
 }
 
 #[test]

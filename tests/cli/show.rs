@@ -97,7 +97,7 @@ fn a_name_that_is_not_there_says_which_are() {
     let ran = place.run(&["show", "d", "Functional.gelu"]);
     assert_eq!(
         (ran.code, ran.out.as_str(), ran.err.as_str()),
-        (1, "", "note: no call begins with \"Functional.gelu\"; there are Functional.relu\n")
+        (1, "", "note: no call has \"Functional.gelu\" in its name; there are Functional.relu\n")
     );
     place.put_text(
         "many.pkl",
@@ -105,8 +105,41 @@ fn a_name_that_is_not_there_says_which_are() {
             .map(|op| line(&format!("{op}_0_forward_output")))
             .concat(),
     );
-    let ran = place.run(&["show", "many.pkl", "relu"]);
-    assert_eq!(ran.err, "note: no call begins with \"relu\"; there are Functional.Relu6\n");
+    let ran = place.run(&["show", "many.pkl", "gelu"]);
+    assert!(
+        ran.err.starts_with("note: no call has \"gelu\" in its name; there are Tensor.add"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn a_name_is_found_in_any_case_and_by_any_part() {
+    let place = Workspace::new();
+    for (rank, names) in [(0, ["Tensor_relu", "Tensor_mul"]), (1, ["Functional_Relu6", "Tensor_relu"])] {
+        let lines = names.map(|op| line(&format!("{op}_0_forward_output"))).concat();
+        place.put_text(&format!("d/rank{rank}/dump.pkl"), &lines);
+    }
+    let shown = |call: &str| {
+        let ran = place.run(&["show", "d", call, "--json"]);
+        let json = ran.json();
+        let calls = json["calls"].as_array().unwrap().iter();
+        let names: Vec<String> = calls
+            .map(|call| format!("{} {}", call["rank"].as_str().unwrap(), call["name"].as_str().unwrap()))
+            .collect();
+        (ran.code, names, ran.err)
+    };
+    let tensors = ["rank0 Tensor.relu.0.forward", "rank1 Tensor.relu.0.forward"];
+    // As it is written, on whichever rank: nothing else is meant.
+    let exact = (0, vec!["rank1 Functional.Relu6.0.forward".to_owned()], String::new());
+    assert_eq!(shown("Functional.Relu6"), exact);
+    let (code, names, err) = shown("tensor.RELU");
+    assert_eq!((code, names.as_slice()), (0, &tensors.map(str::to_owned)[..]));
+    assert_eq!(err, "note: no call begins with \"tensor.RELU\": these do, except for upper and lower case\n");
+    let (code, names, err) = shown("relu");
+    assert_eq!((code, names.len()), (0, 3), "{names:?}");
+    assert_eq!(err, "note: no call begins with \"relu\": these have it in their name\n");
+    assert_eq!(shown("nothing").0, 1);
 }
 
 #[test]

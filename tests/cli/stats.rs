@@ -205,7 +205,8 @@ fn records_are_summed_up() {
         "[\"Tensor_add_0_forward_input.0\", 0, [], \"torch.float32\", [2], [1.0, 0.5, 0.75]]\n[\"torn",
     );
     let ran = place.run(&["stats", "dump.json", "dump.pkl"]);
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_eq!(ran.code, 2, "a torn line is not read, as in ls");
+    assert!(ran.err.starts_with("error: dump.pkl: line 2") && ran.err.lines().count() == 1, "{}", ran.err);
     assert_eq!(
         ran.out,
         "\

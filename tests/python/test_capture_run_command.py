@@ -263,7 +263,9 @@ def test_torch_keeps_its_loader(tmp_path: Path) -> None:
         (["--data-mode", "in", "train.py"], "--data-mode is ['in']; expected words out of"),
         (["--task", "free_benchmark", "train.py"], "--task is 'free_benchmark', which is not supported"),
         (["--max-calls", "many", "train.py"], "argument --max-calls: invalid int value: 'many'"),
-        (["--frobnicate", "train.py"], "unrecognized arguments: --frobnicate"),
+        (["--frobnicate", "train.py"], "unknown option --frobnicate; ulpscope run --help lists the options"),
+        (["--lvl", "L1", "--", "train.py"], "unknown option --lvl; did you mean --level?"),
+        (["--steps=1", "--", "train.py"], "unknown option --steps; did you mean --step?"),
         (["--config", "none.json", "train.py"], "none.json cannot be read: No such file"),
     ],
 )

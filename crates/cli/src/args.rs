@@ -9,17 +9,21 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ulpscope_report::ColourChoice;
 use ulpscope_report::fields::{self, Field};
 
 pub(crate) use compare::{CompareArgs, OutputFormat, spell_out};
 pub(crate) use dumps::{DumpArgs, LsArgs, ShowArgs};
 pub(crate) use numbers::Numbers;
 
+use crate::output::Look;
+
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done; for compare and diff: everything agrees
-  1  compare, diff: something differs; ls, show, merge: nothing of that name
-  2  something could not be read, compared or written";
+  0  done; what was compared agrees
+  1  something differs, or only one side has it; ls, show, merge: nothing matches
+  2  something could not be read, compared or written, or there was nothing to read
+Of several, a result that could not be written counts first, then a difference.";
 
 /// Compares two dumps of a model, looks into them, and measures, compares and converts tensor files.
 ///
@@ -35,6 +39,64 @@ pub(crate) struct Low {
     /// Threads to use, at most one per processor [default: all]; the results are the same for any number
     #[arg(long, global = true, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
+
+    /// Whether to use colour; auto goes by NO_COLOR, FORCE_COLOR, CLICOLOR_FORCE, CLICOLOR and TERM, then by whether a
+    /// terminal reads
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = ColourName::Auto)]
+    pub(crate) color: ColourName,
+
+    /// Show every column of a table, and names in full, however wide the terminal is
+    #[arg(long, global = true)]
+    pub(crate) wide: bool,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColourName {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+impl Low {
+    /// How results are to be shown.
+    pub(crate) fn look(&self) -> Look {
+        let json = match &self.command {
+            // What is on standard output is the script's.
+            Command::Run(_) => false,
+            Command::Compare(args) => args.json,
+            Command::Explain(args) => args.json,
+            Command::Stats(args) => args.json,
+            Command::Diff(args) => args.json,
+            Command::Convert(args) => args.json,
+            Command::Merge(args) => args.json,
+            Command::Ls(args) => args.dump.json,
+            Command::Show(args) => args.dump.json,
+        };
+        Look { colour: self.color.into(), wide: self.wide, json }
+    }
+}
+
+impl From<ColourName> for ColourChoice {
+    fn from(name: ColourName) -> ColourChoice {
+        match name {
+            ColourName::Auto => ColourChoice::Auto,
+            ColourName::Always => ColourChoice::Always,
+            ColourName::Never => ColourChoice::Never,
+        }
+    }
+}
+
+/// How results are to be shown, as far as a command line that was not understood says so.
+pub(crate) fn look_of_words(args: &[OsString]) -> Look {
+    let words = args.iter().take_while(|word| *word != "--").map(|word| word.to_string_lossy());
+    let words: Vec<_> = words.collect();
+    let after = words.iter().position(|word| word == "--color").and_then(|at| words.get(at + 1));
+    let joined = words.iter().find_map(|word| word.strip_prefix("--color="));
+    let colour = after.map(AsRef::as_ref).or(joined).and_then(|name| ColourName::from_str(name, true).ok());
+    let json = words.iter().any(|word| word == "--json");
+    Look { colour: colour.unwrap_or_default().into(), wide: false, json }
 }
 
 #[derive(Debug, Subcommand)]
@@ -175,11 +237,16 @@ pub(crate) struct ConvertArgs {
     /// Replace files that exist
     #[arg(long)]
     pub(crate) force: bool,
+
+    /// Print one JSON object: what became of each file
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Put chosen rows and metrics of several results into one sheet, a column for each rank
 ///
-/// RESULTS are sheets that compare wrote, ours or an older tool's, or folders of them; their names tell the ranks.
+/// RESULTS are sheets that compare wrote, ours or an older tool's, or folders of them; their names tell the ranks. Of a
+/// folder that holds several comparisons the newest is taken.
 #[derive(Debug, Args)]
 #[command(after_help = MERGE_EXAMPLES)]
 pub(crate) struct MergeArgs {
@@ -191,7 +258,11 @@ pub(crate) struct MergeArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) filter: Vec<String>,
 
-    /// Columns to put together; may be given several times [default: the usual ones]
+    /// Take every comparison in a folder, not only the newest
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// Columns to show side by side; may be given several times [default: the usual ones that have values]
     #[arg(long, value_name = "COLUMN")]
     pub(crate) metric: Vec<String>,
 
@@ -253,8 +324,8 @@ Examples:
 
 Exit codes:
   0  every pair agrees within the tolerance
-  1  some pair differs
-  2  something could not be compared: unreadable, of different shapes, or on one side only";
+  1  some pair differs, in shape or in elements, or a tensor is on one side only
+  2  nothing that was read differs, but something could not be read";
 
 const CONVERT_EXAMPLES: &str = "\
 Examples:

@@ -12,8 +12,59 @@ pub(crate) enum Wanted {
     Part(String),
     /// Those whose whole name is like this.
     Pattern(String),
-    /// Those whose name begins with this, or with whose name this begins.
-    Beginning(String),
+}
+
+/// The name of a call as somebody typed it: whole, longer by the name of an entry, or in part.
+#[derive(Debug)]
+pub(crate) struct TypedName {
+    text: String,
+    lower: String,
+}
+
+/// How the name of a call fits what was typed, the closest first. Only the closest are meant: `linear.1` is not the
+/// beginning of `linear.10`, unless there is nothing else it could be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fit {
+    /// One of the two begins with the other, up to the end of a word.
+    Words,
+    /// The name begins with it.
+    Beginning,
+    /// The name begins with it, but for upper and lower case.
+    AnyCase,
+    /// It is in the name, but for upper and lower case.
+    Part,
+}
+
+impl TypedName {
+    pub(crate) fn new(call: &str) -> TypedName {
+        let text = plain(call);
+        TypedName { lower: text.to_lowercase(), text }
+    }
+
+    /// How a call fits, in the spelling of whichever tool.
+    pub(crate) fn fit(&self, rank: &Rank, call: usize) -> Option<Fit> {
+        let mut closest: Option<Fit> = None;
+        any_spelling(rank, call, |name| {
+            closest = closest.into_iter().chain(self.fit_of(name)).min();
+            closest == Some(Fit::Words)
+        });
+        closest
+    }
+
+    fn fit_of(&self, name: &str) -> Option<Fit> {
+        let at_word = |name: &str, text: &str| begins_at_word(name, text) || begins_at_word(text, name);
+        if at_word(name, &self.text) {
+            return Some(Fit::Words);
+        }
+        if name.starts_with(&self.text) {
+            return Some(Fit::Beginning);
+        }
+        let name = name.to_lowercase();
+        if at_word(&name, &self.lower) || name.starts_with(&self.lower) {
+            return Some(Fit::AnyCase);
+        }
+        name.contains(&self.lower).then_some(Fit::Part)
+    }
 }
 
 /// The number of bases named to somebody who asked for something else.
@@ -29,11 +80,6 @@ impl Wanted {
         }
     }
 
-    /// What the name of a call, or the beginning of one, asks for.
-    pub(crate) fn of_call(call: &str) -> Wanted {
-        Wanted::Beginning(plain(call))
-    }
-
     /// The numbers of the calls of a rank that are wanted, in order.
     pub(crate) fn calls<'a>(&'a self, rank: &'a Rank) -> Box<dyn Iterator<Item = usize> + 'a> {
         let all = 0..rank.calls().len();
@@ -45,15 +91,6 @@ impl Wanted {
             Wanted::Pattern(pattern) => Box::new(all.filter(move |&call| {
                 any_spelling(rank, call, |name| is_like(name.as_bytes(), pattern.as_bytes()))
             })),
-            Wanted::Beginning(text) => {
-                // `linear.1` is not the beginning of `linear.10`, unless there is nothing else it could be.
-                let whole = |name: &str| begins_at_word(name, text) || begins_at_word(text, name);
-                let calls: Vec<usize> = all.clone().filter(|&call| any_spelling(rank, call, whole)).collect();
-                if !calls.is_empty() {
-                    return Box::new(calls.into_iter());
-                }
-                Box::new(all.filter(move |&call| any_spelling(rank, call, |name| name.starts_with(text))))
-            }
         }
     }
 }
@@ -89,7 +126,7 @@ fn plain(name: &str) -> String {
 }
 
 /// Whether a test holds for a call's name in the spelling of any tool.
-fn any_spelling(rank: &Rank, number: usize, test: impl Fn(&str) -> bool) -> bool {
+fn any_spelling(rank: &Rank, number: usize, mut test: impl FnMut(&str) -> bool) -> bool {
     if test(&plain(&rank.name(number))) {
         return true;
     }
@@ -141,7 +178,21 @@ fn is_like(text: &[u8], pattern: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{begins_at_word, is_like};
+    use super::{Fit, TypedName, begins_at_word, is_like};
+
+    #[test]
+    fn the_closest_is_meant() {
+        let fit = |typed: &str, name: &str| TypedName::new(typed).fit_of(name);
+        assert_eq!(fit("Functional.linear.1", "Functional_linear_1_forward"), Some(Fit::Words));
+        assert_eq!(
+            fit("Functional.linear.1.forward.input.0", "Functional_linear_1_forward"),
+            Some(Fit::Words)
+        );
+        assert_eq!(fit("Functional.linear.1", "Functional_linear_10_forward"), Some(Fit::Beginning));
+        assert_eq!(fit("functional.LINEAR", "Functional_linear_10_forward"), Some(Fit::AnyCase));
+        assert_eq!(fit("linear.10", "Functional_linear_10_forward"), Some(Fit::Part));
+        assert_eq!(fit("softmax", "Functional_linear_10_forward"), None);
+    }
 
     #[test]
     fn patterns() {

@@ -26,10 +26,16 @@ impl DumpWalk {
             let chosen = |numbers: &Option<Numbers>| numbers.clone().unwrap_or_default().0;
             Select { steps: chosen(&args.step), ranks: chosen(&args.rank) }
         };
-        let mut dump = Dump::open(&args.dump, &select)?;
-        let problems = std::mem::take(&mut dump.problems);
-        let notes = std::mem::take(&mut dump.notes);
-        Ok(DumpWalk { dump, problems, notes })
+        let dump = Dump::open(&args.dump, &select)?;
+        let mut walk = DumpWalk { dump, problems: Problems::default(), notes: Vec::new() };
+        walk.rewind();
+        Ok(walk)
+    }
+
+    /// Forgets what was gathered, so that the ranks can be gone through again.
+    pub(crate) fn rewind(&mut self) {
+        self.problems = self.dump.problems.clone();
+        self.notes = self.dump.notes.clone();
     }
 
     pub(crate) fn path(&self) -> &PathBuf {

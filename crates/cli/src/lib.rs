@@ -20,6 +20,7 @@ mod names;
 mod output;
 mod progress;
 mod records;
+mod result_files;
 mod source;
 mod summary;
 mod targets;
@@ -34,28 +35,39 @@ use clap::Parser;
 
 use crate::args::{Command, Low};
 use crate::exit::Exit;
-use crate::output::Output;
+use crate::output::{Look, Output};
 
-/// Runs the command line `args` (its first item is the program's name) and returns the exit code: 0 done or
-/// agree, 1 differ or nothing of that name, 2 something could not be done.
+/// Runs the command line `args` (its first item is the program's name) and returns the exit code: see [`exit`].
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
-    let low = match Low::try_parse_from(args::spell_out(args)) {
+    let args = args::spell_out(args);
+    let low = match Low::try_parse_from(&args) {
         Ok(low) => low,
-        Err(error) => {
-            // Help and version come this way too. A reader that has gone away is not our failure.
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Failed } else { Exit::Done }.code();
-        }
+        Err(error) => return not_parsed(&error, args::look_of_words(&args)).code(),
     };
-    let mut output = Output::of_process();
+    let mut output = Output::of_process(low.look());
     match execute(low, &mut output) {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => Exit::Done.code(),
         Err(error) => {
-            output.complain(&format!("error: {error:#}"));
-            Exit::Failed.code()
+            let exit = output.fail(&format!("{error:#}"));
+            let _ = output.flush();
+            exit.code()
         }
     }
+}
+
+/// Shows the help or the version, if that is what was asked for; else what is wrong with the command line.
+fn not_parsed(said: &clap::Error, look: Look) -> Exit {
+    let mut output = Output::of_process(look);
+    let exit = if said.use_stderr() {
+        output.usage(&said.render().to_string())
+    } else {
+        // A reader that has gone away is not our failure.
+        let _ = output.help(&said.render());
+        Exit::Done
+    };
+    let _ = output.flush();
+    exit
 }
 
 fn execute(low: Low, output: &mut Output) -> anyhow::Result<u8> {

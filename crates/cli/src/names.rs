@@ -3,11 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 
+use ulpscope_report::escape::is_hidden;
+
 /// A tensor's name as one plain component of a path. A name from a file may hold anything; what could lead out
 /// of a folder, or surprise a terminal, becomes an underscore.
 pub(crate) fn plain(name: &str) -> String {
     let name: String =
-        name.chars().map(|c| if c.is_control() || matches!(c, '/' | '\\' | ':') { '_' } else { c }).collect();
+        name.chars().map(|c| if is_hidden(c) || matches!(c, '/' | '\\' | ':') { '_' } else { c }).collect();
     match name.as_str() {
         "" | "." | ".." => format!("_{name}"),
         _ => name,
@@ -60,10 +62,10 @@ mod tests {
     #[test]
     fn no_name_leads_anywhere() {
         let mut names = PlainNames::default();
-        let given = ["../../etc/x", "..", "", "a/b", "a\\b", "a_b", "\u{1b}[0m", "layer.0.weight"];
+        let given = ["../../etc/x", "..", "", "a/b", "a\\b", "a_b", "\u{1b}[0m\u{202e}", "layer.0.weight"];
         assert_eq!(
             given.map(|name| names.give(name)),
-            [".._.._etc_x", "_..", "_", "a_b", "a_b-2", "a_b-3", "_[0m", "layer.0.weight"]
+            [".._.._etc_x", "_..", "_", "a_b", "a_b-2", "a_b-3", "_[0m_", "layer.0.weight"]
         );
         assert_eq!(["a_b-4", "a/b", "a_b-4"].map(|name| names.give(name)), ["a_b-4", "a_b-5", "a_b-4-2"]);
     }

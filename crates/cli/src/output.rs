@@ -2,43 +2,87 @@
 
 use std::io::{self, ErrorKind, Write};
 
-use ulpscope_report::{Cell, Table, Terminal};
+use clap::builder::StyledStr;
+use serde_json::{Value, json};
+use ulpscope_report::{ColourChoice, Emphasis, Table, Terminal, escape};
+
+use crate::exit::Exit;
 
 /// The two streams of a command, and what the reader of the first can show.
 pub(crate) struct Output {
     results: Box<dyn Write + Send>,
     complaints: Box<dyn Write + Send>,
     terminal: Terminal,
+    /// Whether a program reads the results, and an error is one of them.
+    is_json: bool,
+    /// Whether there are any results yet.
+    has_begun: bool,
+}
+
+/// How results are to be shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    pub(crate) colour: ColourChoice,
+    /// Whether lines may be wider than the terminal.
+    pub(crate) wide: bool,
+    /// Whether the results are one JSON object.
+    pub(crate) json: bool,
 }
 
 impl Output {
     /// The streams of this process.
-    pub(crate) fn of_process() -> Output {
+    pub(crate) fn of_process(look: Look) -> Output {
+        let mut terminal = Terminal::of_stdout(look.colour);
+        if look.wide {
+            terminal.width = None;
+        }
         Output {
             results: Box::new(io::BufWriter::new(io::stdout())),
             complaints: Box::new(io::stderr()),
-            terminal: Terminal::of_stdout(),
+            terminal,
+            is_json: look.json,
+            has_begun: false,
         }
     }
 
     /// One line of results.
     pub(crate) fn line(&mut self, text: &str) -> io::Result<()> {
-        writeln!(self.results, "{}", Cell::text(text))
+        self.piece_of_text(&format!("{}\n", escape::terminal(text)))
+    }
+
+    /// One line of results in the colour of its emphasis.
+    pub(crate) fn verdict(&mut self, text: &str, emphasis: Emphasis) -> io::Result<()> {
+        let line = self.terminal.paint(text, emphasis);
+        self.piece_of_text(&format!("{line}\n"))
+    }
+
+    /// One line of an explanation, broken to fit the terminal. A command to copy is left whole.
+    pub(crate) fn prose(&mut self, line: &str) -> io::Result<()> {
+        if line.trim_start().starts_with("ulpscope") {
+            return self.line(line);
+        }
+        let lines = self.terminal.prose(line);
+        lines.iter().try_for_each(|line| self.piece_of_text(&format!("{line}\n")))
     }
 
     /// A table, as text.
     pub(crate) fn table(&mut self, table: &Table) -> io::Result<()> {
-        self.results.write_all(self.terminal.render(table).as_bytes())
+        let text = self.terminal.render(table);
+        self.piece_of_text(&text)
     }
 
     /// One JSON document.
-    pub(crate) fn json(&mut self, value: &serde_json::Value) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut self.results, value)?;
-        self.results.write_all(b"\n")
+    pub(crate) fn json(&mut self, value: &Value) -> io::Result<()> {
+        self.piece(&format!("{value:#}\n"))
     }
 
     /// A part of a JSON document too long to be held, as it is made.
     pub(crate) fn piece(&mut self, text: &str) -> io::Result<()> {
+        self.piece_of_text(&escape::json(text))
+    }
+
+    fn piece_of_text(&mut self, text: &str) -> io::Result<()> {
+        self.has_begun = true;
         self.results.write_all(text.as_bytes())
     }
 
@@ -46,8 +90,41 @@ impl Output {
     pub(crate) fn complain(&mut self, text: &str) {
         // When standard error is gone there is nobody left to tell, and the exit code still does.
         let _ = self.results.flush();
-        // Names out of files are part of the text: shown through a cell, they cannot move the cursor.
-        let _ = writeln!(self.complaints, "{}", Cell::text(text));
+        let _ = writeln!(self.complaints, "{}", escape::terminal(text));
+    }
+
+    /// What ended the command: for people, and where a program reads the results, for that too.
+    pub(crate) fn fail(&mut self, message: &str) -> Exit {
+        let exit = Exit::Failed;
+        if self.is_json && !self.has_begun {
+            // A reader that is gone is not told, and the exit code still tells.
+            let _ = self.error_object(message, exit);
+        }
+        self.complain(&format!("error: {message}"));
+        exit
+    }
+
+    /// What is wrong with the command line, and how it is to be written.
+    pub(crate) fn usage(&mut self, text: &str) -> Exit {
+        let exit = Exit::Failed;
+        if self.is_json {
+            let message = text.split("\n\n").next().unwrap_or(text).trim();
+            let message = message.strip_prefix("error: ").unwrap_or(message);
+            let _ = self.error_object(message, exit);
+        }
+        let _ = self.results.flush();
+        let _ = writeln!(self.complaints, "{}", escape::lines(text.trim_end()));
+        exit
+    }
+
+    /// The help.
+    pub(crate) fn help(&mut self, text: &StyledStr) -> io::Result<()> {
+        let text = if self.terminal.colour { text.ansi().to_string() } else { text.to_string() };
+        self.piece_of_text(&text)
+    }
+
+    fn error_object(&mut self, message: &str, exit: Exit) -> io::Result<()> {
+        self.json(&json!({ "error": { "message": message, "exit_code": exit.code() } }))
     }
 
     /// What was left out, then what went wrong.

@@ -1,17 +1,22 @@
 //! Progress on standard error, for people who wait.
 
+use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ulpscope_report::is_dumb;
 
 /// Work shorter than this shows nothing: a bar that flashes by is noise.
 const PATIENCE: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(120);
 
+/// How often a line is printed where no bar can be drawn.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
 /// A bar that appears once the work has taken a second, and goes away with it. It is never drawn when standard
-/// error is not a terminal.
+/// error is not a terminal; on one that cannot move its cursor, a line is printed now and then.
 pub(crate) struct Progress {
     bar: ProgressBar,
     /// Dropping it ends the thread that waits to show the bar.
@@ -73,9 +78,20 @@ impl Progress {
 }
 
 fn show(bar: &ProgressBar, waiting: &Receiver<()>) {
-    if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+    if waiting.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+        return;
+    }
+    if !is_dumb(|name| std::env::var_os(name)) {
         bar.set_draw_target(ProgressDrawTarget::stderr());
         bar.enable_steady_tick(TICK);
+    } else if std::io::stderr().is_terminal() {
+        while waiting.recv_timeout(LINE_EVERY) == Err(RecvTimeoutError::Timeout) {
+            let of = bar.length().map_or_else(String::new, |length| format!(" of {length}"));
+            let seconds = bar.elapsed().as_secs();
+            // When nobody reads it, the work goes on.
+            let _ =
+                writeln!(std::io::stderr(), "{}: {}{of} after {seconds} s", bar.message(), bar.position());
+        }
     }
 }
 

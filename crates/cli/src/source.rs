@@ -4,16 +4,15 @@ use std::path::Path;
 
 use ulpscope_formats::file::{self, Format};
 use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value};
-use ulpscope_report::Record;
 
-use crate::summary::summary;
+use crate::summary::{Summary, summary};
 
 /// What a file holds.
 pub(crate) enum Source {
     /// Tensors, and whatever else is around them.
     Tensors(Value),
     /// Records of a run, in a few words.
-    Records(Record),
+    Records(Summary),
 }
 
 impl Source {

@@ -8,16 +8,22 @@ use ulpscope_formats::pkl_lines::{self, Kind, Line, Lines};
 use ulpscope_formats::{Bytes, Error};
 use ulpscope_report::{Cell, Record};
 
+/// What a file of records holds, and what of it could not be read.
+pub(crate) struct Summary {
+    pub(crate) record: Record,
+    pub(crate) errors: Vec<String>,
+}
+
 /// The summary of a file of records; nothing when the file holds tensors.
-pub(crate) fn summary(path: &Path, format: Format, bytes: &Bytes) -> Result<Option<Record>, Error> {
+pub(crate) fn summary(path: &Path, format: Format, bytes: &Bytes) -> Result<Option<Summary>, Error> {
     match format {
-        Format::PklLines => Ok(of_lines(bytes)),
+        Format::PklLines => Ok(of_lines(path, bytes)),
         Format::Msprobe => of_json(path, bytes).map(Some),
         _ => Ok(None),
     }
 }
 
-fn of_lines(bytes: &Bytes) -> Option<Record> {
+fn of_lines(path: &Path, bytes: &Bytes) -> Option<Summary> {
     let kind = match pkl_lines::kind(bytes) {
         Some(Kind::HooksFull | Kind::HooksOverflow) => return None,
         Some(Kind::HooksSample) => "torch_npu.hooks, sampled values",
@@ -26,6 +32,7 @@ fn of_lines(bytes: &Bytes) -> Option<Record> {
         None => "lines of an unknown kind",
     };
     let (mut entries, mut stacks, mut others, mut unread) = (0, 0, 0, 0);
+    let mut errors = Vec::new();
     for line in Lines::new(bytes) {
         match line {
             Ok((_, Line::HooksTensor { .. } | Line::HooksValue { .. } | Line::PtdbgEntry { .. })) => {
@@ -33,20 +40,30 @@ fn of_lines(bytes: &Bytes) -> Option<Record> {
             }
             Ok((_, Line::HooksFrame { .. } | Line::Stack { .. })) => stacks += 1,
             Ok((_, Line::Other(_))) => others += 1,
-            Err(_) => unread += 1,
+            Err(error) => {
+                unread += 1;
+                // The others are counted.
+                if errors.is_empty() {
+                    errors.push(error.in_file(path).to_string());
+                }
+            }
         }
     }
-    Some(Record::new(vec![
+    if unread > 1 {
+        errors.push(format!("{}: {} more lines cannot be read", path.display(), unread - 1));
+    }
+    let record = Record::new(vec![
         ("kind", Cell::text(kind)),
         ("entries", Cell::count(entries)),
         ("stacks", Cell::count(stacks)),
         ("other_lines", Cell::count(others)),
         ("unreadable_lines", Cell::count(unread)),
-    ]))
+    ]);
+    Some(Summary { record, errors })
 }
 
 /// The content of an empty stack and an empty construct is the same: the name tells.
-fn of_json(path: &Path, bytes: &Bytes) -> Result<Record, Error> {
+fn of_json(path: &Path, bytes: &Bytes) -> Result<Summary, Error> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     if stem.ends_with("stack") {
         let mut calls = 0;
@@ -54,11 +71,12 @@ fn of_json(path: &Path, bytes: &Bytes) -> Result<Record, Error> {
         Ok(record(
             "msprobe stacks",
             vec![("stacks", Cell::count(stacks.0)), ("calls", Cell::count(calls))],
+            path,
             stacks.1,
         ))
     } else if stem.ends_with("construct") {
         let links = complete(ConstructJson::new(bytes)?, |_| {});
-        Ok(record("msprobe construct", vec![("links", Cell::count(links.0))], links.1))
+        Ok(record("msprobe construct", vec![("links", Cell::count(links.0))], path, links.1))
     } else {
         let mut dump = DumpJson::new(bytes)?;
         let mut tensors = 0;
@@ -71,7 +89,7 @@ fn of_json(path: &Path, bytes: &Bytes) -> Result<Record, Error> {
             ("calls", Cell::count(calls)),
             ("tensors", Cell::count(tensors)),
         ];
-        Ok(record("msprobe dump", fields, end))
+        Ok(record("msprobe dump", fields, path, end))
     }
 }
 
@@ -93,10 +111,11 @@ fn complete<T>(
     (count, None)
 }
 
-fn record(kind: &str, mut fields: Vec<(&'static str, Cell)>, end: Option<Error>) -> Record {
+fn record(kind: &str, mut fields: Vec<(&'static str, Cell)>, path: &Path, end: Option<Error>) -> Summary {
     fields.insert(0, ("kind", Cell::text(kind)));
-    fields.extend(end.map(|error| ("breaks_off", Cell::text(error.to_string()))));
-    Record::new(fields)
+    fields.extend(end.as_ref().map(|error| ("breaks_off", Cell::text(error.to_string()))));
+    let errors = end.map(|error| error.in_file(path).to_string()).into_iter().collect();
+    Summary { record: Record::new(fields), errors }
 }
 
 /// Depth is bounded by the reader's.

@@ -31,6 +31,17 @@ pub(crate) struct Walk {
     pub(crate) failures: Vec<(PathBuf, io::Error)>,
 }
 
+/// Whether a path below a folder ends in a file within it, whatever links are on the way.
+pub(crate) fn stays_within(folder: &Path, path: &Path) -> io::Result<bool> {
+    let lands = fs::canonicalize(path)?;
+    Ok(lands.starts_with(fs::canonicalize(folder)?) && lands.is_file())
+}
+
+/// That a link was not followed, for people.
+pub(crate) fn leads_out(link: &Path) -> String {
+    format!("{}: a link out of the tree or to a folder; not followed", link.display())
+}
+
 impl Walk {
     /// Looks below each of `roots`. Folders at or below `except` (canonical) are left out.
     pub(crate) fn of(roots: &[PathBuf], except: Option<&Path>) -> Walk {
@@ -53,15 +64,30 @@ impl Walk {
 
     /// What was not followed, for people.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let links = self.links.iter();
-        links
-            .map(|link| format!("{}: a link out of the tree or to a folder; not followed", link.display()))
-            .collect()
+        self.links.iter().map(|link| leads_out(link)).collect()
+    }
+
+    /// Which of the folders named hold no file at all.
+    pub(crate) fn empty_folders(&self, roots: &[PathBuf]) -> Vec<String> {
+        let failed = |root: &&PathBuf| !self.failures.iter().any(|(path, _)| path.starts_with(root));
+        let empty = |root: &&PathBuf| !self.files.iter().any(|found| found.path.starts_with(root));
+        let roots = roots.iter().filter(|root| root.is_dir()).filter(failed).filter(empty);
+        roots.map(|root| format!("{}: there is no file in this folder", root.display())).collect()
     }
 
     /// What could not be looked into, for people.
     pub(crate) fn errors(&self) -> Vec<String> {
         self.failures.iter().map(|(path, error)| format!("{}: {error}", path.display())).collect()
+    }
+
+    /// Reports files that are of no known format: a note, and an error where there is nothing else.
+    pub(crate) fn report_foreign(&self, foreign: usize, notes: &mut Vec<String>, errors: &mut Vec<String>) {
+        let said = format!("{foreign} of {} files are of no known format", self.files.len());
+        if foreign == self.files.len() {
+            errors.push(said + ": there is nothing to read");
+        } else {
+            notes.push(said);
+        }
     }
 
     fn folder(&mut self, root: &Path, except: Option<&Path>) {

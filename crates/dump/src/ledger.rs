@@ -41,6 +41,11 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// Whether there is a ledger in a folder, be it damaged.
+    pub(crate) fn is_beside(folder: &Path) -> bool {
+        folder.join(LEDGER_FILE).exists()
+    }
+
     /// Reads the ledger in a folder; nothing where there is none.
     pub(crate) fn read_beside(folder: &Path) -> Result<Option<Ledger>, Error> {
         let path = folder.join(LEDGER_FILE);

@@ -70,6 +70,11 @@ impl Beside {
         }
     }
 
+    /// Whether Ulpscope wrote it: no other tool leaves a journal or a ledger.
+    fn is_ours(&self) -> bool {
+        self.is_journal || Ledger::is_beside(&self.folder)
+    }
+
     fn ledger(&self) -> &Result<Option<Ledger>, Error> {
         self.ledger.get_or_init(|| Ledger::read_beside(&self.folder))
     }
@@ -114,6 +119,7 @@ pub(crate) fn assemble(
     if task == Task::Structure && index.calls.is_empty() {
         structure::fill(&beside.parents, &beside.stacks, &mut index, &mut problems);
     }
+    let is_ours = beside.is_ours();
     let source = MsprobeSource {
         bytes,
         path: path.to_owned(),
@@ -124,7 +130,7 @@ pub(crate) fn assemble(
     };
     Ok(Rank {
         path: path.to_owned(),
-        tool: Tool::Msprobe,
+        tool: if is_ours { Tool::Ulpscope } else { Tool::Msprobe },
         task,
         level,
         index,

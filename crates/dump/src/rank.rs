@@ -18,7 +18,9 @@ use crate::problems::Problems;
 /// Who wrote a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tool {
-    /// msprobe of any release, and Ulpscope.
+    /// Ulpscope, in msprobe's layout.
+    Ulpscope,
+    /// msprobe of any release.
     Msprobe,
     /// ptdbg_ascend before 6.0.
     Ptdbg4,
@@ -46,6 +48,7 @@ pub enum Task {
 impl fmt::Display for Tool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Tool::Ulpscope => "Ulpscope",
             Tool::Msprobe => "msprobe",
             Tool::Ptdbg4 => "ptdbg_ascend",
             Tool::Ptdbg6 => "ptdbg_ascend 6.0",

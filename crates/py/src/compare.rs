@@ -15,7 +15,7 @@ use ulpscope_dump::Select;
 use ulpscope_formats::file::Unfinished;
 use ulpscope_report::csv::CsvWriter;
 use ulpscope_report::xlsx::XlsxWriter;
-use ulpscope_report::{Cell, Row as SheetRow};
+use ulpscope_report::{Cell, Row as SheetRow, json};
 use ulpscope_tensor::Scalar;
 
 use crate::errors::to_python;
@@ -248,7 +248,7 @@ impl Comparison {
             rows: &sink.rows,
             files: &[],
         });
-        let text = format!("{document:#}\n");
+        let text = json::document(&document);
         if let Some(path) = path {
             self.write(py, &path, |unfinished| {
                 std::io::Write::write_all(&mut unfinished.file(), text.as_bytes())

@@ -10,7 +10,7 @@ use ulpscope_compare::results::{self, Described};
 use ulpscope_formats::Tensor;
 use ulpscope_kernels as kernels;
 use ulpscope_kernels::{Comparison, Threads, Tolerance};
-use ulpscope_report::{Record, Table, Terminal};
+use ulpscope_report::{Record, Table, Terminal, json};
 use ulpscope_tensor::Scalar;
 
 use crate::files::Operand;
@@ -346,7 +346,7 @@ impl Diff {
 
     /// The fields as strict JSON; non-finite numbers become the strings "NaN", "Infinity", "-Infinity".
     fn to_json(&self) -> String {
-        self.record().to_json().to_string()
+        json::line(&self.record().to_json())
     }
 
     fn __repr__(&self) -> String {

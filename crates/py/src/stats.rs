@@ -6,7 +6,7 @@ use pyo3::types::{PyDict, PyTuple};
 use ulpscope_compare::results;
 use ulpscope_kernels as kernels;
 use ulpscope_kernels::Threads;
-use ulpscope_report::{Record, Table, Terminal};
+use ulpscope_report::{Record, Table, Terminal, json};
 use ulpscope_tensor::{DType, Scalar};
 
 use crate::files::Operand;
@@ -136,7 +136,7 @@ impl Stats {
 
     /// The fields as strict JSON; non-finite numbers become the strings "NaN", "Infinity", "-Infinity".
     fn to_json(&self) -> String {
-        self.record().to_json().to_string()
+        json::line(&self.record().to_json())
     }
 
     fn __repr__(&self) -> String {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::escape;
 use crate::number::{format_number, format_shortest, format_shortest_f32};
 
 /// A value to show. What it means is the business of the column or field it stands in.
@@ -95,15 +96,12 @@ impl Cell {
     }
 }
 
-/// As people read it. Text from a file cannot move the cursor or change colours: control characters are shown
-/// as escapes.
+/// As people read it. Text from a file cannot move the cursor or change colours: see [`escape`].
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cell::Missing => f.write_str("-"),
-            Cell::Text(text) => text.chars().try_for_each(|c| {
-                if c.is_control() { write!(f, "{}", c.escape_default()) } else { write!(f, "{c}") }
-            }),
+            Cell::Text(text) => f.write_str(&escape::terminal(text)),
             Cell::Int(value) => write!(f, "{value}"),
             Cell::Number(value) => f.write_str(&format_number(*value)),
             Cell::Exact(value) => f.write_str(&format_shortest(*value)),

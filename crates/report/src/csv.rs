@@ -2,8 +2,8 @@
 //!
 //! The file is what pandas' `to_csv(index=False)` and Python's `csv` module with `QUOTE_MINIMAL` write for the same
 //! texts: UTF-8 without a mark, `\n` at line ends, quotes only around a text that has a comma, a quote or a line
-//! break in it, and around an empty one that is alone in its row. (A lone CR is quoted too, as Python does from 3.13
-//! on: unquoted, it ends the row for most readers.)
+//! break in it, and around an empty one that is alone in its row. What Python would leave in the text and a terminal
+//! would act on is [spelled out](escape): `\u{1b}`, `\r`.
 //!
 //! | cell | written as |
 //! |---|---|
@@ -19,6 +19,7 @@ use std::io::{self, Write};
 
 use ulpscope_tensor::push_python_float;
 
+use crate::escape;
 use crate::sheet::formula::disarm;
 use crate::sheet::value::{Value, flag};
 use crate::sheet::wrong_width;
@@ -38,7 +39,7 @@ impl<W: Write> CsvWriter<W> {
     pub fn new(out: W, columns: &[impl AsRef<str>]) -> io::Result<CsvWriter<W>> {
         let mut out = csv::WriterBuilder::new().terminator(csv::Terminator::Any(b'\n')).from_writer(out);
         for column in columns {
-            out.write_field(disarm(column.as_ref()).as_bytes())?;
+            out.write_field(disarm(&escape::sheet(column.as_ref())).as_bytes())?;
         }
         out.write_record(None::<&[u8]>)?;
         Ok(CsvWriter { out, columns: columns.len(), rows: 0, digits: Vec::new() })

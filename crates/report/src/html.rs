@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::escape;
 use crate::fields;
 use crate::table::{Align, Emphasis, Table};
 
@@ -12,7 +13,7 @@ impl Table {
         let mut html = String::from("<table class=\"ulpscope\">");
         if !self.title.is_empty() {
             html.push_str("<caption>");
-            escape(&self.title, &mut html);
+            escape::html(&self.title, &mut html);
             html.push_str("</caption>");
         }
         if self.has_header() {
@@ -53,23 +54,10 @@ fn cell(tag: &str, align: Align, text: &str, meaning: Option<&str>, html: &mut S
     let _ = write!(html, "<{tag} style=\"text-align: {side}\"");
     if let Some(meaning) = meaning {
         html.push_str(" title=\"");
-        escape(meaning, html);
+        escape::html(meaning, html);
         html.push('"');
     }
     html.push('>');
-    escape(text, html);
+    escape::html(text, html);
     let _ = write!(html, "</{tag}>");
-}
-
-fn escape(text: &str, html: &mut String) {
-    for character in text.chars() {
-        match character {
-            '&' => html.push_str("&amp;"),
-            '<' => html.push_str("&lt;"),
-            '>' => html.push_str("&gt;"),
-            '"' => html.push_str("&quot;"),
-            '\'' => html.push_str("&#39;"),
-            other => html.push(other),
-        }
-    }
 }

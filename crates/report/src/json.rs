@@ -3,12 +3,24 @@
 //! Strict JSON has no NaN and no infinity. A float that is not finite is written as one of the strings `"NaN"`,
 //! `"Infinity"`, `"-Infinity"`, which JavaScript's `Number()` and Python's `float()` both turn back into it.
 //! Other floats are written with as many digits as they need, a complex number as `[real, imaginary]`, a missing
-//! value as `null`, a position as its row-major number.
+//! value as `null`, a position as its row-major number. Characters that a terminal would act on are written as JSON's
+//! escapes, so that a document can be looked at as it is.
 
 use serde_json::{Map, Value};
 
 use crate::cell::{Cell, Record};
+use crate::escape;
 use crate::table::Table;
+
+/// The value as one line of JSON.
+pub fn line(value: &Value) -> String {
+    escape::json(&value.to_string()).into_owned()
+}
+
+/// The value as a document, laid out for people and ended by a newline.
+pub fn document(value: &Value) -> String {
+    escape::json(&format!("{value:#}\n")).into_owned()
+}
 
 impl Cell {
     /// The value as JSON.

@@ -15,10 +15,13 @@
 
 mod bars;
 mod cell;
+mod colour;
 pub mod csv;
+pub mod escape;
 pub mod fields;
 mod html;
-mod json;
+pub mod json;
+mod layout;
 mod number;
 pub mod sheet;
 mod table;
@@ -27,6 +30,7 @@ pub mod xlsx;
 
 pub use bars::Bars;
 pub use cell::{Cell, Record};
+pub use colour::{ColourChoice, is_dumb};
 pub use number::{
     format_apart, format_digits, format_number, format_number_up, format_short, format_shortest,
     format_shortest_f32,

@@ -7,8 +7,10 @@ use comfy_table::{
     TableStyle,
 };
 
-use crate::cell::Cell;
-use crate::table::{Align, Emphasis, Table};
+use crate::colour::ColourChoice;
+use crate::escape;
+use crate::layout::{Layout, elide, wrap};
+use crate::table::{Align, Column, Emphasis, Table};
 
 /// A rule under the headings and nothing else: what is copied out of a terminal is still a table.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
@@ -16,24 +18,45 @@ const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 /// A terminal that says it is narrower does not know its size.
 const LEAST_WIDTH: u16 = 20;
 
+/// The width of a terminal that does not know its size.
+const USUAL_WIDTH: u16 = 80;
+
 /// What the reading end can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terminal {
     /// Whether colours may be used.
     pub colour: bool,
-    /// Width to wrap to; a pipe or file has none, and gets every row on one line.
+    /// Width to fit text into; a pipe or file has none, and gets every row on one line.
     pub width: Option<u16>,
 }
 
 impl Terminal {
-    /// What standard output can show: plain, unwrapped text unless it is a terminal, and no colour where the
-    /// environment says `NO_COLOR`.
-    pub fn of_stdout() -> Terminal {
-        if !std::io::stdout().is_terminal() {
-            return Terminal::default();
+    /// What standard output can show: as wide as it is where it is a terminal, and else as wide as the text is.
+    pub fn of_stdout(choice: ColourChoice) -> Terminal {
+        let is_terminal = std::io::stdout().is_terminal();
+        let width = || Grid::new().width().filter(|width| *width >= LEAST_WIDTH).unwrap_or(USUAL_WIDTH);
+        Terminal {
+            colour: choice.applies(is_terminal, |name| std::env::var_os(name)),
+            width: is_terminal.then(width),
         }
-        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Terminal { colour: !no_colour, width: Grid::new().width().filter(|width| *width >= LEAST_WIDTH) }
+    }
+
+    /// A line of prose, broken at blanks to fit.
+    pub fn prose(self, line: &str) -> Vec<String> {
+        let line = escape::terminal(line);
+        self.width.map_or_else(|| vec![line.to_string()], |width| wrap(&line, width.into()))
+    }
+
+    /// A line in the colour of its emphasis.
+    pub fn paint(self, line: &str, emphasis: Emphasis) -> String {
+        let line = escape::terminal(line);
+        let colour = match emphasis {
+            Emphasis::Good => 10,
+            Emphasis::Warn => 11,
+            Emphasis::Bad => 9,
+            Emphasis::Plain => return line.into_owned(),
+        };
+        if self.colour { format!("\u{1b}[38;5;{colour}m{line}\u{1b}[0m") } else { line.into_owned() }
     }
 
     /// The table as lines of text, each ended by a newline.
@@ -42,22 +65,36 @@ impl Terminal {
         grid.load_style(STYLE);
         grid.set_content_arrangement(ContentArrangement::Disabled);
         grid.force_no_tty();
-        if let Some(width) = self.width {
-            grid.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-        }
         if self.colour {
             grid.enforce_styling();
         }
+        let mut texts: Vec<Vec<String>> =
+            table.rows.iter().map(|row| row.cells.iter().map(ToString::to_string).collect()).collect();
+        let mut columns: Vec<&Column> = table.columns.iter().collect();
+        let mut note = None;
+        match self.width {
+            Some(width) if table.has_header() => {
+                // The rule under the headings is one character longer than the rows.
+                let layout = Layout::of(table, &texts, usize::from(width).saturating_sub(1));
+                columns = layout.columns.iter().map(|&(column, _)| &table.columns[column]).collect();
+                texts = shown(texts, &layout);
+                note = layout.note(table, width.into()).map(|note| wrap(&note, width.into()));
+            }
+            Some(width) => {
+                grid.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+            }
+            None => {}
+        }
         if table.has_header() {
-            grid.set_header(table.columns.iter().map(|column| {
-                comfy_table::Cell::new(&column.name)
+            grid.set_header(columns.iter().map(|column| {
+                comfy_table::Cell::new(escape::terminal(&column.name))
                     .add_attribute(Attribute::Bold)
                     .set_alignment(alignment(column.align))
             }));
         }
-        for row in &table.rows {
-            grid.add_row(table.columns.iter().zip(&row.cells).map(|(column, cell)| {
-                let shown = comfy_table::Cell::new(cell).set_alignment(alignment(column.align));
+        for (row, texts) in table.rows.iter().zip(texts) {
+            grid.add_row(columns.iter().zip(texts).map(|(column, text)| {
+                let shown = comfy_table::Cell::new(text).set_alignment(alignment(column.align));
                 match row.emphasis {
                     Emphasis::Plain => shown,
                     Emphasis::Good => shown.fg(Color::Green),
@@ -66,9 +103,9 @@ impl Terminal {
                 }
             }));
         }
-        for (column, kind) in grid.column_iter_mut().zip(&table.columns) {
-            // A number broken over two lines reads as two numbers.
-            if kind.align == Align::Right {
+        for (position, (column, kind)) in grid.column_iter_mut().zip(&columns).enumerate() {
+            // A number broken over two lines reads as two numbers, and so does the name of a field.
+            if kind.align == Align::Right || position == 0 {
                 column.set_constraint(ColumnConstraint::ContentWidth);
             }
             // With the blank where a vertical line would be, two blanks between columns and none before the first.
@@ -76,16 +113,30 @@ impl Terminal {
         }
         let mut text = String::new();
         if !table.title.is_empty() {
-            // Titles are names out of files: shown through a cell, they cannot move the cursor.
-            text.push_str(&Cell::text(&table.title).to_string());
+            text.push_str(&escape::terminal(&table.title));
             text.push('\n');
         }
         for line in grid.lines() {
             text.push_str(line.trim_end());
             text.push('\n');
         }
+        for line in note.unwrap_or_default() {
+            text.push_str(&line);
+            text.push('\n');
+        }
         text
     }
+}
+
+/// The texts of the columns that are shown, each as wide as its column.
+fn shown(texts: Vec<Vec<String>>, layout: &Layout) -> Vec<Vec<String>> {
+    let mut rows: Vec<Vec<String>> = vec![Vec::new(); texts.len()];
+    for &(column, width) in &layout.columns {
+        let mut cells: Vec<String> = texts.iter().map(|row| row[column].clone()).collect();
+        elide(&mut cells, width);
+        rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell));
+    }
+    rows
 }
 
 fn alignment(align: Align) -> CellAlignment {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;
-use ulpscope_report::{Align, Bars, Cell, Emphasis, Record, Table, Terminal};
+use ulpscope_report::{Align, Bars, Cell, ColourChoice, Emphasis, Record, Table, Terminal};
 
 fn sample() -> Table {
     let mut table = Table::new("two tensors", &[("name", Align::Left), ("max", Align::Right)]);
@@ -61,9 +61,108 @@ fn a_title_cannot_move_the_cursor() {
 }
 
 #[test]
-fn a_narrow_terminal_wraps() {
-    let text = Terminal { colour: false, width: Some(20) }.render(&sample());
-    assert!(text.lines().all(|line| line.chars().count() <= 20), "{text}");
+fn a_narrow_terminal_cuts_names_in_the_middle() {
+    let expected = "\
+two tensors
+name            max
+────────────────────
+weight     0.123457
+<b>\\…[31m       nan
+";
+    assert_eq!(Terminal { colour: false, width: Some(20) }.render(&sample()), expected);
+}
+
+/// Four tensors in files with long names, as `stats` shows them.
+fn four_tensors(zeros: i128) -> Table {
+    let numbers = ["max", "min", "mean", "norm", "nan", "pos_inf", "zeros"];
+    let mut columns = vec![("name", Align::Left), ("shape", Align::Left), ("dtype", Align::Left)];
+    columns.extend(numbers.map(|name| (name, Align::Right)));
+    let mut table = Table::new("", &columns);
+    for layer in 0..4 {
+        let mut cells = vec![
+            Cell::Text(format!("dump/step0/rank0/model.layers.{layer}.self_attention.query.weight.npy")),
+            Cell::sizes(&[4096, 4096]),
+            Cell::text("bfloat16"),
+        ];
+        cells.extend([0.123456, -0.123456, 0.000123456, 1234.56].map(Cell::Number));
+        cells.extend([0, 0, zeros].map(Cell::Int));
+        table.push(cells, Emphasis::Plain);
+    }
+    table
+}
+
+#[test]
+fn a_table_that_is_too_wide_loses_columns_and_says_which() {
+    let expected = "\
+name                   shape         dtype          max        min         mean
+────────────────────────────────────────────────────────────────────────────────
+…l.layers.0.self_att…  [4096, 4096]  bfloat16  0.123456  -0.123456  0.000123456
+…l.layers.1.self_att…  [4096, 4096]  bfloat16  0.123456  -0.123456  0.000123456
+…l.layers.2.self_att…  [4096, 4096]  bfloat16  0.123456  -0.123456  0.000123456
+…l.layers.3.self_att…  [4096, 4096]  bfloat16  0.123456  -0.123456  0.000123456
+not shown in 80 characters: norm, zeros; no value above 0: nan, pos_inf; --wide
+shows all
+";
+    assert_eq!(Terminal { colour: false, width: Some(80) }.render(&four_tensors(7)), expected);
+}
+
+#[test]
+fn columns_of_zeros_go_first() {
+    let text = Terminal { colour: false, width: Some(100) }.render(&four_tensors(7));
+    let head = text.lines().next().unwrap();
+    assert!(head.contains("zeros") && !head.contains("nan") && !head.contains("pos_inf"), "{text}");
+}
+
+#[test]
+fn a_pipe_gets_everything() {
+    let text = Terminal::default().render(&four_tensors(0));
+    assert_eq!(text.lines().count(), 6);
+    assert!(text.contains("pos_inf") && !text.contains('…'), "{text}");
+}
+
+#[test]
+fn prose_breaks_at_blanks() {
+    let terminal = Terminal { colour: false, width: Some(20) };
+    assert_eq!(
+        terminal.prose("  one two three four a/word/longer/than/a/line five"),
+        ["  one two three four", "  a/word/longer/than/a/line", "  five"]
+    );
+    assert_eq!(Terminal::default().prose("one two three four five six"), ["one two three four five six"]);
+}
+
+#[test]
+fn colour_is_decided_by_the_flag_then_the_environment_then_the_reader() {
+    let decided = |choice: ColourChoice, is_terminal: bool, set: &[(&str, &str)]| {
+        choice.applies(is_terminal, |name| {
+            set.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).into())
+        })
+    };
+    let (auto, always, never) = (ColourChoice::Auto, ColourChoice::Always, ColourChoice::Never);
+    for (choice, is_terminal, set, expected) in [
+        (auto, true, &[][..], true),
+        (auto, false, &[], false),
+        (always, false, &[("NO_COLOR", "1"), ("TERM", "dumb")], true),
+        (never, true, &[("FORCE_COLOR", "1"), ("CLICOLOR_FORCE", "1")], false),
+        (auto, true, &[("NO_COLOR", "1"), ("FORCE_COLOR", "1")], false),
+        (auto, true, &[("NO_COLOR", "")], true),
+        (auto, false, &[("FORCE_COLOR", "1"), ("TERM", "dumb")], true),
+        (auto, true, &[("FORCE_COLOR", "0")], false),
+        (auto, false, &[("CLICOLOR_FORCE", "1"), ("CLICOLOR", "0")], true),
+        (auto, false, &[("CLICOLOR_FORCE", "0")], false),
+        (auto, true, &[("CLICOLOR", "0")], false),
+        (auto, true, &[("TERM", "dumb")], false),
+        (auto, true, &[("TERM", "xterm-256color")], true),
+    ] {
+        assert_eq!(decided(choice, is_terminal, set), expected, "{choice:?} {is_terminal} {set:?}");
+    }
+}
+
+#[test]
+fn a_line_is_painted_only_where_there_is_colour() {
+    let coloured = Terminal { colour: true, width: None };
+    assert_eq!(coloured.paint("DIFFER\u{1b}[2J", Emphasis::Bad), "\u{1b}[38;5;9mDIFFER\\u{1b}[2J\u{1b}[0m");
+    assert_eq!(coloured.paint("x", Emphasis::Plain), "x");
+    assert_eq!(Terminal::default().paint("DIFFER", Emphasis::Bad), "DIFFER");
 }
 
 #[test]

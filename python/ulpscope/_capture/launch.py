@@ -11,6 +11,7 @@ torch is not imported before the script does it: what a script sets in the envir
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 import weakref
@@ -50,7 +51,9 @@ def run(arguments: Sequence[str]) -> int:
     """Runs what follows ``ulpscope run``. Returns the exit code, or raises what ends the script."""
     parser = _parser()
     flags, command = _split(parser, list(arguments))
-    options = parser.parse_args(flags)
+    options, unknown = parser.parse_known_args(flags)
+    if unknown:
+        parser.error(_unknown(unknown[0], parser))
     if not command:
         parser.error(
             "the script to run is missing; give it after --, as in: ulpscope run --dump-path D -- train.py"
@@ -175,6 +178,16 @@ def _split(parser: argparse.ArgumentParser, arguments: list[str]) -> tuple[list[
             break
         position += 2 if word in takes_value else 1
     return arguments[:position], arguments[position:]
+
+
+def _unknown(word: str, parser: argparse.ArgumentParser) -> str:
+    """What to say of a flag that there is not: which one may have been meant."""
+    flag = word.partition("=")[0]
+    # Without the dashes, which all of them have in common.
+    known = {option.lstrip("-"): option for action in parser._actions for option in action.option_strings}
+    near = difflib.get_close_matches(flag.lstrip("-"), known, n=1)
+    hint = f"did you mean {known[near[0]]}?" if near else "ulpscope run --help lists the options"
+    return f"unknown option {flag}; {hint}"
 
 
 def _settings(options: dict[str, Any]) -> Settings:

@@ -39,7 +39,7 @@ fn command_of(args: &[OsString]) -> Option<&OsString> {
     let mut words = args.iter().skip(1);
     loop {
         let word = words.next()?;
-        if word == "--threads" {
+        if word == "--threads" || word == "--color" {
             words.next();
         } else if !word.as_encoded_bytes().starts_with(b"-") {
             return Some(word);
@@ -67,7 +67,7 @@ pub(crate) struct CompareArgs {
     #[arg(short = 'o', long = "output", alias = "output_path", value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 
-    /// What to write into DIR, comma-separated [default: csv,json]
+    /// Sheets to write into DIR, comma-separated; result.json is always written [default: csv]
     #[arg(long, value_name = "FORMAT", value_enum, value_delimiter = ',')]
     pub(crate) format: Vec<OutputFormat>,
 
@@ -146,14 +146,14 @@ pub(crate) enum OutputFormat {
     Csv,
     /// The same as a workbook, with colours
     Xlsx,
-    /// result.json, for programs
+    /// No sheet: result.json alone, which is always written
     Json,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   ulpscope compare npu_dump/ gpu_dump/ -o result/
-  ulpscope compare npu_dump/step0 gpu_dump/step0 --rank 0-7 --format xlsx,json -o result/
+  ulpscope compare npu_dump/step0 gpu_dump/step0 --rank 0-7 --format xlsx -o result/
   ulpscope compare npu_dump/ gpu_dump/ --noise gpu_dump_again/
   ulpscope compare ported.safetensors original.safetensors
   ulpscope compare npu/dump.pkl cpu/dump.pkl --style ptdbg -o result/

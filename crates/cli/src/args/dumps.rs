@@ -46,8 +46,9 @@ pub(crate) struct LsArgs {
 /// Show the statistics and the stack of a call
 ///
 /// CALL is the name of a call or of one of its entries, or what several names begin with; `.` and `_` are the same
-/// in it, so that names can be pasted from any tool. Statistics are computed from the tensors where the dump has
-/// them, and are those it recorded where it has not.
+/// in it, so that names can be pasted from any tool. Where no name begins with it, upper and lower case are the same,
+/// and then it may be any part of a name. Statistics are computed from the tensors where the dump has them, and are
+/// those it recorded where it has not.
 #[derive(Debug, Args)]
 #[command(after_help = SHOW_EXAMPLES)]
 pub(crate) struct ShowArgs {
@@ -77,5 +78,5 @@ Examples:
 
 Exit codes:
   0  done
-  1  no call begins with CALL
+  1  no call has CALL in its name
   2  something could not be read";

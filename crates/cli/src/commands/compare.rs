@@ -11,6 +11,7 @@ use ulpscope_compare::{Agreement, Matching};
 use ulpscope_dump::{Problems, Select};
 use ulpscope_formats::Error;
 use ulpscope_formats::file::{self, Unfinished};
+use ulpscope_report::{escape, json};
 
 use crate::args::{CompareArgs, Numbers, OutputFormat};
 use crate::compare::files::{FileOutputs, FileSink};
@@ -54,8 +55,7 @@ impl From<CompareArgs> for Compare {
         let asked_for_files = args.xlsx || !args.format.is_empty();
         let mut formats = args.format;
         if formats.is_empty() {
-            formats =
-                vec![if args.xlsx { OutputFormat::Xlsx } else { OutputFormat::Csv }, OutputFormat::Json];
+            formats = vec![if args.xlsx { OutputFormat::Xlsx } else { OutputFormat::Csv }];
         } else if args.xlsx && !formats.contains(&OutputFormat::Xlsx) {
             formats.push(OutputFormat::Xlsx);
         }
@@ -108,19 +108,21 @@ impl Compare {
 
         let mut failures = Vec::new();
         let sheets = finish_sheets(&mut compared, &mut failures);
-        let json = document(&compared, |number, sink: &FileSink| RankExtras {
+        let document = document(&compared, |number, sink: &FileSink| RankExtras {
             columns: &sink.columns,
             rows: &sink.kept,
             files: &sheets[number],
         });
         let mut written: Vec<PathBuf> = sheets.iter().flatten().cloned().collect();
         if self.output.is_some() {
-            self.write_documents(&compared, &outputs, &json, &mut written, &mut failures);
+            self.write_documents(&compared, &outputs, &document, &mut written, &mut failures);
         }
-        let shown = if self.json { output.json(&json) } else { summary::show(&compared, &written, output) };
+        let shown =
+            if self.json { output.json(&document) } else { summary::show(&compared, &written, output) };
         unless_broken_pipe(shown)?;
         self.complain(&compared, &failures, output);
-        Ok(if failures.is_empty() { exit_of(compared.agreement) } else { Exit::Failed })
+        let written = if failures.is_empty() { Exit::Done } else { Exit::Failed };
+        Ok(written.max(exit_of(compared.agreement)))
     }
 
     /// The files beside the sheets.
@@ -128,7 +130,7 @@ impl Compare {
         &self,
         compared: &Compared<FileSink>,
         outputs: &FileOutputs,
-        json: &Value,
+        document: &Value,
         written: &mut Vec<PathBuf>,
         failures: &mut Vec<String>,
     ) {
@@ -142,18 +144,18 @@ impl Compare {
             if let Some(text) = advisor::text(compared, rank, outcome) {
                 let label = rank_label(rank, several).replace(' ', "_");
                 let name = if label.is_empty() { "advisor".to_owned() } else { format!("advisor_{label}") };
-                write(outputs.path(&name, "txt"), text);
+                write(outputs.path(&name, "txt"), escape::lines(&text).into_owned());
             }
         }
         if self.diff_analyze {
-            write(outputs.path("diff_analyze", "json"), format!("{:#}\n", diff_analyze::document(compared)));
+            let analysis = json::document(&diff_analyze::document(compared));
+            write(outputs.path("diff_analyze", "json"), analysis);
         }
-        if self.formats.contains(&OutputFormat::Json) {
-            let path = outputs.folder.join("result.json");
-            match write_text(&path, &format!("{json:#}\n")) {
-                Ok(()) => written.push(path),
-                Err(error) => failures.push(error.to_string()),
-            }
+        // Whatever sheets were asked for: `explain` needs it.
+        let path = outputs.folder.join("result.json");
+        match write_text(&path, &json::document(document)) {
+            Ok(()) => written.push(path),
+            Err(error) => failures.push(error.to_string()),
         }
     }
 
@@ -193,7 +195,7 @@ fn exit_of(agreement: Agreement) -> Exit {
     match agreement {
         Agreement::Agree => Exit::Done,
         Agreement::Differ => Exit::Differ,
-        Agreement::Incomplete => Exit::Failed,
+        Agreement::Incomplete => Exit::NotRead,
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use rayon::prelude::*;
+use serde_json::json;
 use ulpscope_formats::file::{self, Format};
 use ulpscope_formats::{Bytes, Error, Tensor, Value};
 
@@ -24,6 +25,7 @@ pub(crate) struct Convert {
     destination: Destination,
     format: Format,
     force: bool,
+    json: bool,
 }
 
 /// What became of one file.
@@ -61,7 +63,7 @@ impl TryFrom<ConvertArgs> for Convert {
                 format!("{}: the extension names no format; give one, or use --to", path.display())
             })?,
         };
-        Ok(Convert { source: args.src, destination, format, force: args.force })
+        Ok(Convert { source: args.src, destination, format, force: args.force, json: args.json })
     }
 }
 
@@ -98,12 +100,18 @@ impl Convert {
 
         let mut notes = walk.notes();
         let mut errors = walk.errors();
+        errors.extend(walk.empty_folders(std::slice::from_ref(&self.source)));
         let (mut converted, mut written, mut foreign) = (0, 0, 0);
+        let mut files = Vec::new();
         for (found, result) in walk.files.iter().zip(results) {
             match result {
                 Ok(mut one) => {
                     converted += usize::from(!one.written.is_empty());
                     written += one.written.len();
+                    files.push(json!({
+                        "source": found.path.display().to_string(),
+                        "written": one.written.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
+                    }));
                     notes.append(&mut one.notes);
                     errors.append(&mut one.errors);
                     if let Some(reason) = one.nothing {
@@ -116,9 +124,20 @@ impl Convert {
             }
         }
         if foreign > 0 {
-            notes.push(format!("{foreign} of {} files are of no known format", walk.files.len()));
+            walk.report_foreign(foreign, &mut notes, &mut errors);
         }
-        output.line(&format!("converted {converted} of {} files into {written}", walk.files.len(),))?;
+        if self.json {
+            output.json(&json!({
+                "found": walk.files.len(),
+                "converted": converted,
+                "written": written,
+                "files": files,
+                "notes": notes,
+                "errors": errors,
+            }))?;
+        } else {
+            output.line(&format!("converted {converted} of {} files into {written}", walk.files.len()))?;
+        }
         output.notes_and_errors(&notes, &errors);
         Ok(if errors.is_empty() { Exit::Done } else { Exit::Failed })
     }

@@ -66,9 +66,9 @@ impl Diff {
         let progress = Progress::of_one("comparing");
         let (target, golden) = rayon::join(|| read(&self.target), || read(&self.golden));
         let (target, golden) = (target?, golden?);
-        let (pairs, without_pair) = self.pair(&target, &golden);
+        let (pairs, mut unlike) = self.pair(&target, &golden);
         let notes = [target.notes, golden.notes].concat();
-        let mut errors = [target.errors, golden.errors, without_pair].concat();
+        let mut errors = [target.errors, golden.errors].concat();
         let results: Vec<_> = pairs.par_iter().map(|pair| self.measure(pair)).collect();
         drop(progress);
 
@@ -76,27 +76,26 @@ impl Diff {
         for (pair, result) in pairs.iter().zip(results) {
             match result {
                 Ok(one) => measured.push(one),
-                Err(error) if pair.name.is_empty() => errors.push(error.to_string()),
-                Err(error) => errors.push(format!("{}: {error}", pair.name)),
+                Err(shapes) if pair.name.is_empty() => unlike.push(shapes.to_string()),
+                Err(shapes) => unlike.push(format!("{}: {shapes}", pair.name)),
             }
         }
+        if measured.is_empty() && errors.is_empty() && unlike.is_empty() {
+            errors.push(format!("{} and {} hold no tensors", self.target.display(), self.golden.display()));
+        }
         if self.json {
-            output.json(&self.to_json(&measured, &errors))?;
+            output.json(&self.to_json(&measured, &unlike, &errors))?;
         } else {
-            self.show(&measured, output)?;
+            self.show(&measured, &unlike, output)?;
         }
         output.notes_and_errors(&notes, &errors);
-        Ok(if !errors.is_empty() {
-            Exit::Failed
-        } else if measured.iter().all(|one| one.comparison.agrees()) {
-            Exit::Done
-        } else {
-            Exit::Differ
-        })
+        let agree = unlike.is_empty() && measured.iter().all(|one| one.comparison.agrees());
+        let compared = if agree { Exit::Done } else { Exit::Differ };
+        Ok(compared.max(Exit::of_reading(&errors)))
     }
 
-    /// Pairs by name, in the target's order, and what has no counterpart. Two lone tensors are a pair whatever
-    /// their names.
+    /// Pairs by name, in the target's order, and what only one side has. Two files of one tensor each are a pair
+    /// whatever the names.
     fn pair(&self, target: &Tensors, golden: &Tensors) -> (Vec<Pair>, Vec<String>) {
         let all_read = target.unread.is_empty() && golden.unread.is_empty();
         if let ([(name, target)], [(_, golden)]) = (target.read.as_slice(), golden.read.as_slice())
@@ -110,7 +109,7 @@ impl Diff {
         let mut by_name: HashMap<&str, &Tensor> =
             golden.read.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
         let mut pairs = Vec::new();
-        let mut errors = Vec::new();
+        let mut unpaired = Vec::new();
         let missing = |name: &str, there: &Path, here: &Path| {
             format!("{}: has no counterpart in {}", label(here, name), there.display())
         };
@@ -121,18 +120,15 @@ impl Diff {
                 }
                 // It is there, and that it could not be read is said already.
                 None if golden.unread.contains(name) => {}
-                None => errors.push(missing(name, &self.golden, &self.target)),
+                None => unpaired.push(missing(name, &self.golden, &self.target)),
             }
         }
         for (name, _) in &golden.read {
             if by_name.contains_key(name.as_str()) && !target.unread.contains(name) {
-                errors.push(missing(name, &self.target, &self.golden));
+                unpaired.push(missing(name, &self.target, &self.golden));
             }
         }
-        if pairs.is_empty() && errors.is_empty() && all_read {
-            errors.push(format!("{} and {} hold no tensors", self.target.display(), self.golden.display()));
-        }
-        (pairs, errors)
+        (pairs, unpaired)
     }
 
     fn measure<'a>(&self, pair: &'a Pair) -> Result<Measured<'a>, ShapeMismatch> {
@@ -150,14 +146,30 @@ impl Diff {
         Ok(Measured { pair, comparison, kl, first_failing: first, worst: largest })
     }
 
-    fn show(&self, measured: &[Measured<'_>], output: &mut Output) -> anyhow::Result<()> {
+    fn show(&self, measured: &[Measured<'_>], unlike: &[String], output: &mut Output) -> anyhow::Result<()> {
+        self.show_pairs(measured, output)?;
+        for one in unlike {
+            output.line(one)?;
+        }
+        if !unlike.is_empty() {
+            let count = unlike.len();
+            let words = if count == 1 { "1 tensor has".to_owned() } else { format!("{count} tensors have") };
+            output.verdict(
+                &format!("differ: {words} no counterpart, or one of another shape"),
+                Emphasis::Bad,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn show_pairs(&self, measured: &[Measured<'_>], output: &mut Output) -> anyhow::Result<()> {
         let mut by_error: Vec<&Measured<'_>> = measured.iter().collect();
         by_error.sort_by(|a, b| b.badness().total_cmp(&a.badness()));
         if let [first, _, ..] = by_error.as_slice() {
             output.table(&overview(&by_error))?;
             output.line("")?;
             if first.comparison.distances.equal {
-                return Ok(output.line("all pairs are equal bit by bit")?);
+                return Ok(output.verdict("all pairs are equal bit by bit", Emphasis::Good)?);
             }
             output.line(&format!("the worst pair: {}", first.pair.name))?;
         }
@@ -191,7 +203,8 @@ impl Diff {
                 golden.dtype()
             ))?;
         }
-        Ok(output.line(&self.verdict(&one.comparison))?)
+        let emphasis = if one.comparison.agrees() { Emphasis::Good } else { Emphasis::Bad };
+        Ok(output.verdict(&self.verdict(&one.comparison), emphasis)?)
     }
 
     /// The record as people want it: the sides in one line each, no row of zeros about NaN and Inf, and the
@@ -243,7 +256,7 @@ impl Diff {
         }
     }
 
-    fn to_json(&self, measured: &[Measured<'_>], errors: &[String]) -> Json {
+    fn to_json(&self, measured: &[Measured<'_>], unlike: &[String], errors: &[String]) -> Json {
         let pairs: Vec<Json> = measured
             .iter()
             .map(|one| {
@@ -266,8 +279,11 @@ impl Diff {
             "golden": self.golden.display().to_string(),
             "atol": Cell::Number(self.tolerance.atol).to_json(),
             "rtol": Cell::Number(self.tolerance.rtol).to_json(),
-            "agree": errors.is_empty() && measured.iter().all(|one| one.comparison.agrees()),
+            "agree": errors.is_empty()
+                && unlike.is_empty()
+                && measured.iter().all(|one| one.comparison.agrees()),
             "pairs": pairs,
+            "unlike": unlike,
             "errors": errors,
         })
     }

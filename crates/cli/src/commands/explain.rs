@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::args::ExplainArgs;
 use crate::exit::Exit;
 use crate::output::{Output, unless_broken_pipe};
+use crate::walk::{leads_out, stays_within};
 
 /// The name under which `compare` leaves its result.
 const RESULT: &str = "result.json";
@@ -44,42 +45,49 @@ impl Explain {
         let shown = if self.args.json {
             output.json(&for_programs(&path, &document))
         } else {
-            words.lines().try_for_each(|line| output.line(line))
+            words.lines().try_for_each(|line| output.prose(line))
         };
         unless_broken_pipe(shown)?;
         Ok(Exit::Done)
     }
 }
 
-/// The result that was named: a file, or the newest below a folder, which may hold one for each comparison.
+/// The result that was named: a file, or the newest below a folder, which may hold one for each comparison. In a folder
+/// no link is followed out of it.
 fn result_at(named: &Path) -> anyhow::Result<PathBuf> {
     let kind = fs::metadata(named).with_context(|| format!("cannot read {}", named.display()))?;
     if !kind.is_dir() {
         return Ok(named.to_owned());
     }
-    let own = named.join(RESULT);
-    if own.is_file() {
-        return Ok(own);
-    }
     let listed = fs::read_dir(named).with_context(|| format!("cannot list {}", named.display()))?;
-    let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
+    let mut places = vec![named.join(RESULT)];
     for folder in listed {
-        let path = folder.with_context(|| format!("cannot list {}", named.display()))?.path().join(RESULT);
-        if let Ok(kind) = fs::metadata(&path)
-            && kind.is_file()
-        {
-            found.push((kind.modified().unwrap_or(SystemTime::UNIX_EPOCH), path));
+        places.push(folder.with_context(|| format!("cannot list {}", named.display()))?.path().join(RESULT));
+    }
+    let mut found: Vec<(bool, SystemTime, PathBuf)> = Vec::new();
+    let mut outside = Vec::new();
+    for (number, path) in places.into_iter().enumerate() {
+        match stays_within(named, &path) {
+            Ok(true) => {
+                let moment = fs::metadata(&path).and_then(|kind| kind.modified());
+                // The folder's own result counts before those of folders in it.
+                found.push((number == 0, moment.unwrap_or(SystemTime::UNIX_EPOCH), path));
+            }
+            Ok(false) if path.is_file() => outside.push(path),
+            Ok(false) | Err(_) => {}
         }
     }
-    let newest = found.into_iter().max();
-    newest.map(|(_, path)| path).with_context(|| {
-        format!(
-            "{}: expected a {RESULT} in it or in a folder of it, found none; `ulpscope compare TARGET GOLDEN -o {}` \
-             writes one",
-            named.display(),
-            named.display()
-        )
-    })
+    if let Some((_, _, path)) = found.into_iter().max() {
+        return Ok(path);
+    }
+    if let Some(path) = outside.first() {
+        bail!("{}; name the file itself to read it", leads_out(path));
+    }
+    bail!(
+        "{}: expected a {RESULT} in it or in a folder of it, found none; `ulpscope compare TARGET GOLDEN -o {}` writes one",
+        named.display(),
+        named.display()
+    )
 }
 
 fn read(path: &Path) -> anyhow::Result<Value> {

@@ -73,13 +73,8 @@ impl Ls {
             notes.push(format!("no call matches {filter:?}{instead}"));
         }
         output.notes_and_errors(&notes, &errors);
-        Ok(if !errors.is_empty() {
-            Exit::Failed
-        } else if nothing {
-            Exit::NoMatch
-        } else {
-            Exit::Done
-        })
+        let matched = if nothing { Exit::NoMatch } else { Exit::Done };
+        Ok(matched.max(Exit::of_reading(&errors)))
     }
 
     /// Shows which rank it is.

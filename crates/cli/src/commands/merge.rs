@@ -1,20 +1,18 @@
 //! `ulpscope merge`: chosen rows and metrics of several results, one column per rank.
 //!
 //! ```text
-//! files and folders ──► files, each once ──► a label for each ──► sheets ──► rows put together by name ──► table
+//! files and folders ──► files, each once ──► a label for each ──► sheets ──► rows paired by name ──► table
 //! ```
 //! No column and no row is lost on the way: labels are made longer until all differ, and rows of one name are put
 //! together by the order they come in.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 use ulpscope_formats::file::Unfinished;
-use ulpscope_formats::natural;
 use ulpscope_report::csv::CsvWriter;
 use ulpscope_report::sheet::{self, Sheet};
 use ulpscope_report::xlsx::XlsxWriter;
@@ -24,6 +22,7 @@ use ulpscope_tensor::python_float_repr;
 use crate::args::MergeArgs;
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::result_files;
 
 /// Columns that name a row, ours and the older tools': the first that says something does. What only the golden has
 /// is empty or `N/A` on the other side.
@@ -46,14 +45,15 @@ const USUAL_METRICS: [&str; 8] =
 /// Where an older tool has no value, these two say more than that.
 const EXTREMA: [&str; 2] = ["NPU max", "Bench max"];
 
-/// How the names of results begin.
-const RESULT: &str = "compare_result";
+/// The column that says what was compared.
+const BASIS: &str = "basis";
 
 /// What `merge` has been asked for.
 pub(crate) struct Merge {
     results: Vec<PathBuf>,
     filters: Vec<String>,
     metrics: Vec<String>,
+    all: bool,
     output: Option<PathBuf>,
     json: bool,
 }
@@ -64,6 +64,7 @@ impl From<MergeArgs> for Merge {
             results: args.results,
             filters: args.filter,
             metrics: args.metric,
+            all: args.all,
             output: args.output,
             json: args.json,
         }
@@ -78,21 +79,31 @@ struct RankSheet {
 
 impl Merge {
     pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
-        let files = self.files()?;
+        let mut notes = Vec::new();
+        let files = result_files::named(&self.results, self.all, &mut notes)?;
         let mut sheets = Vec::new();
         let mut errors = Vec::new();
-        for (label, file) in labels(&files).into_iter().zip(&files) {
+        for (label, file) in result_files::labels(&files, &[NAME, METRIC]).into_iter().zip(&files) {
             match read(file) {
                 Ok(sheet) => sheets.push(RankSheet { label, sheet }),
                 Err(error) => errors.push(format!("{error:#}")),
             }
         }
-        // A metric may be missing because its sheet is: what could not be read is told first.
-        let metrics = self.metrics(&sheets).inspect_err(|_| output.notes_and_errors(&[], &errors))?;
+        if sheets.is_empty() {
+            // Each says what is wrong with its file, and the last ends the command.
+            let last = errors.pop().unwrap_or_else(|| "there is no result to read".to_owned());
+            output.notes_and_errors(&notes, &errors);
+            bail!(last);
+        }
+        // A metric may be missing because its sheet is: what could not be read is reported first.
+        let metrics = self.metrics(&sheets).inspect_err(|_| output.notes_and_errors(&notes, &errors))?;
         let table = self.merge(&sheets, &metrics);
-        let mut notes = Vec::new();
         if table.rows.is_empty() {
             notes.push(self.nothing(&sheets));
+        } else {
+            let empty = metrics.iter().filter(|metric| !has_values(&sheets, metric));
+            let why = why_no_value(&sheets);
+            notes.extend(empty.map(|metric| format!("no row has a value of {metric:?}{why}")));
         }
         match &self.output {
             // An older sheet of that name is worth more than an empty one.
@@ -101,17 +112,12 @@ impl Merge {
                 write(path, &table).with_context(|| format!("cannot write {}", path.display()))?;
                 output.line(&format!("wrote {} ({} rows)", path.display(), table.rows.len()))?;
             }
-            None if self.json => output.json(&to_json(&table))?,
+            None if self.json => output.json(&to_json(&table, &notes, &errors))?,
             None => output.table(&table)?,
         }
         output.notes_and_errors(&notes, &errors);
-        Ok(if !errors.is_empty() {
-            Exit::Failed
-        } else if table.rows.is_empty() {
-            Exit::NoMatch
-        } else {
-            Exit::Done
-        })
+        let matched = if table.rows.is_empty() { Exit::NoMatch } else { Exit::Done };
+        Ok(matched.max(Exit::of_reading(&errors)))
     }
 
     /// Why there is no row to show.
@@ -128,60 +134,33 @@ impl Merge {
         note
     }
 
-    /// The files named, and the results in the folders named.
-    fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
-        let mut files = Vec::new();
-        for result in &self.results {
-            if !result.is_dir() {
-                files.push(result.clone());
-                continue;
-            }
-            let entries = fs::read_dir(result).with_context(|| result.display().to_string())?;
-            let before = files.len();
-            for entry in entries {
-                let path = entry.with_context(|| result.display().to_string())?.path();
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                let sheet = path.extension().is_some_and(|suffix| suffix == "csv" || suffix == "xlsx");
-                if name.starts_with(RESULT) && sheet {
-                    files.push(path);
-                }
-            }
-            if files.len() == before {
-                bail!("{}: expected {RESULT}*.csv or .xlsx in the folder, found none", result.display());
-            }
-        }
-        files.sort_by(|one, other| {
-            natural::compare(rank_of(one).as_bytes(), rank_of(other).as_bytes()).then_with(|| {
-                natural::compare(one.as_os_str().as_encoded_bytes(), other.as_os_str().as_encoded_bytes())
-            })
-        });
-        files.dedup();
-        // A comparison writes the same rows in both formats.
-        let sheets: HashSet<PathBuf> = files.iter().cloned().collect();
-        files.retain(|file| {
-            file.extension().is_none_or(|suffix| suffix != "xlsx")
-                || !sheets.contains(&file.with_extension("csv"))
-        });
-        Ok(files)
-    }
-
-    /// The metrics asked for, each of which some result must have; or the usual ones.
+    /// The metrics asked for, each of which some result must have; or the usual ones that have values.
     fn metrics(&self, sheets: &[RankSheet]) -> anyhow::Result<Vec<String>> {
-        if sheets.is_empty() {
-            bail!("none of the results can be read");
-        }
         let has = |metric: &str| sheets.iter().any(|sheet| sheet.column(metric).is_some());
         let columns = || sheets.first().map(|sheet| sheet.sheet.columns.join(", ")).unwrap_or_default();
         if self.metrics.is_empty() {
-            let usual: Vec<&str> = USUAL_METRICS.into_iter().filter(|metric| has(metric)).collect();
+            let mut usual: Vec<&str> = USUAL_METRICS.into_iter().filter(|metric| has(metric)).collect();
             if usual.is_empty() {
                 let expected = USUAL_METRICS.join(", ");
                 bail!("no result has a column of {expected}; choose with --metric from: {}", columns());
+            }
+            if usual.iter().any(|metric| has_values(sheets, metric)) {
+                usual.retain(|metric| has_values(sheets, metric));
             }
             return Ok(usual.into_iter().map(str::to_owned).collect());
         }
         if let Some(unknown) = self.metrics.iter().find(|metric| !has(metric)) {
             bail!("no result has a column {unknown:?}; there are: {}", columns());
+        }
+        let has_rows = sheets.iter().any(|sheet| !sheet.sheet.rows.is_empty());
+        if has_rows && !self.metrics.iter().any(|metric| has_values(sheets, metric)) {
+            let asked: Vec<String> = self.metrics.iter().map(|metric| format!("{metric:?}")).collect();
+            bail!(
+                "no row has a value of {}{}; columns that have values: {}",
+                asked.join(" or "),
+                why_no_value(sheets),
+                columns_with_values(sheets).join(", ")
+            );
         }
         Ok(self.metrics.clone())
     }
@@ -274,6 +253,37 @@ impl RankSheet {
     }
 }
 
+/// Whether any row of any sheet has a value of a metric.
+fn has_values(sheets: &[RankSheet], metric: &str) -> bool {
+    sheets.iter().any(|sheet| {
+        let column = sheet.column(metric);
+        column.is_some_and(|column| sheet.sheet.rows.iter().any(|row| !row[column].is_empty()))
+    })
+}
+
+fn columns_with_values(sheets: &[RankSheet]) -> Vec<String> {
+    let columns = sheets.first().map(|sheet| sheet.sheet.columns.as_slice()).unwrap_or_default();
+    columns.iter().filter(|column| has_values(sheets, column)).cloned().collect()
+}
+
+/// Why a metric may have no value, as far as the sheets say what was compared.
+fn why_no_value(sheets: &[RankSheet]) -> &'static str {
+    let mut bases = sheets.iter().flat_map(|sheet| {
+        let column = sheet.column(BASIS);
+        sheet.sheet.rows.iter().filter_map(move |row| column.map(|column| row[column].as_str()))
+    });
+    let mut by_statistics = false;
+    let all_by_statistics = bases.all(|basis| {
+        by_statistics |= basis == "statistics";
+        matches!(basis, "statistics" | "value" | "")
+    });
+    if all_by_statistics && by_statistics {
+        ": the dumps were compared by their statistics, which have no such metric"
+    } else {
+        ""
+    }
+}
+
 /// The number that is written so, if there is one: the digest `00000012` is none, and neither is `12e45678`.
 fn number(text: &str) -> Option<Cell> {
     if let Ok(value) = text.parse::<i128>() {
@@ -291,44 +301,6 @@ fn read(path: &Path) -> anyhow::Result<Sheet> {
         bail!("{}: expected a column named one of {}, found none", path.display(), expected.join(", "));
     }
     Ok(sheet)
-}
-
-/// What the columns of these files are called: by rank; where that says the same of two, by the file's name, its path,
-/// its path with every byte shown.
-fn labels(files: &[PathBuf]) -> Vec<String> {
-    let longer: [fn(&Path) -> String; 3] =
-        [stem_of, |file| file.display().to_string(), |file| format!("{file:?}")];
-    let mut labels: Vec<String> = files.iter().map(|file| rank_of(file)).collect();
-    for longer in longer {
-        let mut uses = HashMap::from([(NAME.to_owned(), 1), (METRIC.to_owned(), 1)]);
-        for label in &labels {
-            *uses.entry(label.clone()).or_insert(0) += 1;
-        }
-        for (label, file) in labels.iter_mut().zip(files) {
-            if uses[label.as_str()] > 1 {
-                *label = longer(file);
-            }
-        }
-    }
-    labels
-}
-
-fn stem_of(path: &Path) -> String {
-    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// What a file's name says of its rank: `compare_result_step0_rank1-rank1_20261115093059.csv` → `step0_rank1-rank1`,
-/// and `rank1` where there is no step. A name that is not of that kind is the label itself.
-fn rank_of(path: &Path) -> String {
-    let stem = stem_of(path);
-    let middle = stem.strip_prefix(RESULT).and_then(|rest| rest.trim_start_matches('_').rsplit_once('_'));
-    match middle.map(|(middle, _)| middle) {
-        None | Some("") => stem,
-        Some(middle) => match middle.split_once('-') {
-            Some((one, other)) if one == other => one.to_owned(),
-            _ => middle.to_owned(),
-        },
-    }
 }
 
 fn write(path: &Path, table: &Table) -> anyhow::Result<()> {
@@ -353,11 +325,12 @@ fn write(path: &Path, table: &Table) -> anyhow::Result<()> {
     Ok(unfinished.finish()?)
 }
 
-/// A list of rows, each by name, metric and rank.
-fn to_json(table: &Table) -> Value {
+/// A list of rows, each by name, metric and rank; what was left out, and what could not be read.
+fn to_json(table: &Table, notes: &[String], errors: &[String]) -> Value {
     let row = |cells: &[Cell]| {
         let fields = table.columns.iter().zip(cells);
         fields.map(|(column, cell)| (column.name.clone(), cell.to_json())).collect::<Map<_, _>>()
     };
-    json!({ "rows": table.rows.iter().map(|each| row(&each.cells)).collect::<Vec<_>>() })
+    let rows: Vec<_> = table.rows.iter().map(|each| row(&each.cells)).collect();
+    json!({ "rows": rows, "notes": notes, "errors": errors })
 }

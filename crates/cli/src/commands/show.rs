@@ -6,7 +6,7 @@ use ulpscope_kernels::{Threads, stats};
 use ulpscope_report::{Align, Cell, Emphasis, Record, Table};
 
 use crate::args::ShowArgs;
-use crate::call_names::{Wanted, suggestions};
+use crate::call_names::{Fit, TypedName, suggestions};
 use crate::dump_walk::{DumpWalk, Opened};
 use crate::entries;
 use crate::exit::Exit;
@@ -38,14 +38,25 @@ const COLUMNS: [(&str, Align); 15] = [
 /// What `show` has been asked for.
 pub(crate) struct Show {
     args: ShowArgs,
-    wanted: Wanted,
+    wanted: TypedName,
 }
 
 impl From<ShowArgs> for Show {
     fn from(args: ShowArgs) -> Show {
-        let wanted = Wanted::of_call(&args.call);
+        let wanted = TypedName::new(&args.call);
         Show { args, wanted }
     }
+}
+
+/// What came of looking for a call.
+#[derive(Default)]
+struct Found {
+    shown: u64,
+    /// The closest fit of the calls that were not shown.
+    closest: Option<Fit>,
+    /// Calls to name where there is none.
+    instead: Option<String>,
+    notes: Vec<String>,
 }
 
 /// An entry and what was measured of it.
@@ -59,22 +70,64 @@ impl Show {
     pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
         let mut walk = DumpWalk::open(&self.args.dump)?;
         let several = walk.has_several();
-        let mut shown = 0;
-        let mut instead = None;
         if self.args.dump.json {
             output.piece("{\"calls\": [")?;
         }
+        let mut found = self.show_calls(&mut walk, Fit::Words, several, output)?;
+        if let (0, Some(closest)) = (found.shown, found.closest) {
+            // Which fit is the closest is known once every rank was looked at.
+            walk.rewind();
+            found = self.show_calls(&mut walk, closest, several, output)?;
+            if closest >= Fit::AnyCase {
+                let name = &self.args.call;
+                found.notes.push(match closest {
+                    Fit::Part => format!("no call begins with {name:?}: these have it in their name"),
+                    _ => format!("no call begins with {name:?}: these do, except for upper and lower case"),
+                });
+            }
+        }
+        let errors = walk.errors();
+        if self.args.dump.json {
+            let (notes, errors) = (json!(walk.notes()), json!(errors));
+            output.piece(&format!("\n], \"notes\": {notes}, \"errors\": {errors}}}\n"))?;
+        }
+        let mut notes = walk.notes();
+        notes.append(&mut found.notes);
+        if found.shown == 0 {
+            let instead = found.instead.filter(|names| !names.is_empty());
+            let instead = instead.map(|names| format!("; there are {names}")).unwrap_or_default();
+            notes.push(format!("no call has {:?} in its name{instead}", self.args.call));
+        }
+        output.notes_and_errors(&notes, &errors);
+        let matched = if found.shown == 0 { Exit::NoMatch } else { Exit::Done };
+        Ok(matched.max(Exit::of_reading(&errors)))
+    }
+
+    /// Shows the calls that fit so, of every rank.
+    fn show_calls(
+        &self,
+        walk: &mut DumpWalk,
+        wanted: Fit,
+        several: bool,
+        output: &mut Output,
+    ) -> anyhow::Result<Found> {
+        let mut found = Found::default();
         walk.each(|opened, problems| {
             let rank = &opened.rank;
-            for call in self.wanted.calls(rank) {
+            for call in 0..rank.calls().len() {
+                let fit = self.wanted.fit(rank, call);
+                if fit != Some(wanted) {
+                    found.closest = found.closest.into_iter().chain(fit).min();
+                    continue;
+                }
                 match rank.entries(call) {
                     Ok(entries) => {
                         let entries = measure(rank, entries, problems);
                         if self.args.dump.json {
-                            let comma = if shown == 0 { "" } else { "," };
+                            let comma = if found.shown == 0 { "" } else { "," };
                             output.piece(&format!("{comma}\n{}", to_json(opened, call, &entries)))?;
                         } else {
-                            show(opened, call, &entries, shown > 0, several, output)?;
+                            show(opened, call, &entries, found.shown > 0, several, output)?;
                         }
                     }
                     Err(error) => {
@@ -82,30 +135,12 @@ impl Show {
                         continue;
                     }
                 }
-                shown += 1;
+                found.shown += 1;
             }
-            instead.get_or_insert_with(|| suggestions(rank, &self.args.call));
+            found.instead.get_or_insert_with(|| suggestions(rank, &self.args.call));
             Ok(())
         })?;
-        let errors = walk.errors();
-        if self.args.dump.json {
-            let (notes, errors) = (json!(walk.notes()), json!(errors));
-            output.piece(&format!("\n], \"notes\": {notes}, \"errors\": {errors}}}\n"))?;
-        }
-        let mut notes = walk.notes();
-        if shown == 0 {
-            let instead = instead.filter(|names| !names.is_empty());
-            let instead = instead.map(|names| format!("; there are {names}")).unwrap_or_default();
-            notes.push(format!("no call begins with {:?}{instead}", self.args.call));
-        }
-        output.notes_and_errors(&notes, &errors);
-        Ok(if !errors.is_empty() {
-            Exit::Failed
-        } else if shown == 0 {
-            Exit::NoMatch
-        } else {
-            Exit::Done
-        })
+        Ok(found)
     }
 }
 

@@ -78,6 +78,7 @@ impl Stats {
 
         let mut notes = walk.notes();
         let mut errors: Vec<String> = walk.errors();
+        errors.extend(walk.empty_folders(&self.paths));
         let mut foreign = 0;
         let mut measured = Vec::new();
         for (found, result) in walk.files.iter().zip(results) {
@@ -92,7 +93,7 @@ impl Stats {
             }
         }
         if foreign > 0 {
-            notes.push(format!("{foreign} of {} files are of no known format", walk.files.len()));
+            walk.report_foreign(foreign, &mut notes, &mut errors);
         }
         if self.json {
             output.json(&to_json(&measured, &errors))?;
@@ -100,7 +101,7 @@ impl Stats {
             self.show(&measured, output)?;
         }
         output.notes_and_errors(&notes, &errors);
-        Ok(if errors.is_empty() { Exit::Done } else { Exit::Failed })
+        Ok(Exit::of_reading(&errors))
     }
 
     fn measure(&self, found: &Found) -> Result<Measured, Error> {
@@ -113,7 +114,8 @@ impl Stats {
         };
         let value = match Source::read(&found.path)? {
             Source::Records(summary) => {
-                measured.summary = Some(summary);
+                measured.summary = Some(summary.record);
+                measured.errors = summary.errors;
                 return Ok(measured);
             }
             Source::Tensors(value) => value,

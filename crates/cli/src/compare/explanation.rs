@@ -14,7 +14,7 @@ use ulpscope_compare::{
     Agreement, Class, ClassCounts, Divergence, FindingCause, Part, RankOutcome, RankResult,
 };
 use ulpscope_dump::{CallKind, parse_key};
-use ulpscope_report::format_short;
+use ulpscope_report::{escape, format_short};
 
 use super::cause::capital;
 use super::{Compared, StyleName, cause, experiment, later, lone, unseen};
@@ -68,7 +68,7 @@ impl Explanation {
     fn add(&mut self, heading: &'static str, lines: Vec<String>) {
         if !lines.is_empty() {
             // Names and lines of code come out of files: one line each, whatever is in them.
-            let lines = lines.iter().map(|line| line.replace(char::is_control, " ")).collect();
+            let lines = lines.iter().map(|line| escape::terminal(line).into_owned()).collect();
             self.sections.push(Section { heading, lines });
         }
     }

@@ -29,12 +29,20 @@ pub(crate) fn show<S>(compared: &Compared<S>, files: &[PathBuf], output: &mut Ou
         };
         lines.push(("problems", Cell::text(text)));
     }
-    output.table(&Table::of_record("", &Record::new(lines)))?;
+    let mut table = Table::of_record("", &Record::new(lines));
+    if let Some(verdict) = table.rows.first_mut() {
+        verdict.emphasis = match compared.agreement {
+            Agreement::Agree => Emphasis::Good,
+            Agreement::Differ => Emphasis::Bad,
+            Agreement::Incomplete => Emphasis::Warn,
+        };
+    }
+    output.table(&table)?;
     // What agrees in full needs no words; what could not be seen is told on standard error.
     let is_native = compared.request.style == StyleName::Native;
     if compared.first_divergence().is_some() || is_native && compared.agreement == Agreement::Differ {
         for line in explain(compared).lines(false) {
-            output.line(&line)?;
+            output.prose(&line)?;
         }
     }
     if compared.ranks.len() > 1 {

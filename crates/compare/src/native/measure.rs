@@ -198,7 +198,7 @@ fn is_permuted(one: &[u64], other: &[u64]) -> bool {
 
 /// What a description of a tensor says that it cannot mean. Older tools than msprobe have words for missing numbers.
 fn nonsense(rank: &Rank, entry: &TensorEntry) -> Vec<String> {
-    if rank.tool != Tool::Msprobe {
+    if !matches!(rank.tool, Tool::Msprobe | Tool::Ulpscope) {
         return Vec::new();
     }
     let place = rank.path.display();

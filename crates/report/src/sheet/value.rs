@@ -2,6 +2,7 @@
 //!
 //! A table in a terminal rounds for people; a sheet is read by programs as well, so numbers keep every digit and
 //! a share stays a number between 0 and 1. What a spreadsheet has no kind for becomes the text Python would print.
+//! Characters that are not to be seen are [spelled out](escape), in all kinds of sheets alike.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -9,6 +10,7 @@ use std::fmt::Write;
 use ulpscope_tensor::python_float_repr;
 
 use crate::cell::Cell;
+use crate::escape;
 use crate::number::format_shortest_f32;
 
 /// A cell of a sheet.
@@ -25,7 +27,7 @@ impl<'a> Value<'a> {
     pub(crate) fn of(cell: &'a Cell) -> Value<'a> {
         match cell {
             Cell::Missing => Value::Missing,
-            Cell::Text(text) => Value::Text(Cow::Borrowed(text)),
+            Cell::Text(text) => Value::Text(escape::sheet(text)),
             Cell::Int(value) => Value::Int(*value),
             Cell::Number(value) | Cell::Exact(value) | Cell::Share(value) => Value::Number(*value),
             Cell::ExactSingle(value) => Value::Number(decimal(*value)),
@@ -33,7 +35,7 @@ impl<'a> Value<'a> {
             Cell::Complex(..) | Cell::List(_) | Cell::Index { .. } | Cell::Record(_) => {
                 let mut text = String::new();
                 push_python(cell, &mut text);
-                Value::Text(Cow::Owned(text))
+                Value::Text(Cow::Owned(escape::sheet(&text).into_owned()))
             }
         }
     }

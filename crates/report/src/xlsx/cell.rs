@@ -1,8 +1,8 @@
 //! Cells as the XML of a sheet.
 //!
 //! A text stands in its own cell, not in a list of shared texts that could only be written when all are known.
-//! XML has no control characters, so Excel writes `_x0001_` for them; a text that looks like such an escape gets
-//! its first `_` escaped.
+//! Characters that XML has not are written as Excel does, `_xFFFF_`; a text that looks like such an escape gets its
+//! first `_` escaped. Control characters do not come here: a sheet spells them out.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -117,11 +117,6 @@ pub(super) fn push_escaped(out: &mut Vec<u8>, text: &str) {
 /// Bytes at which an escape may be due.
 const IS_SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
-    let mut control = 0;
-    while control < 0x20 {
-        special[control] = control != 0x09 && control != 0x0a;
-        control += 1;
-    }
     special[b'&' as usize] = true;
     special[b'<' as usize] = true;
     special[b'>' as usize] = true;
@@ -132,11 +127,9 @@ const IS_SPECIAL: [bool; 256] = {
     special
 };
 
-/// The code and the length of a character at the start that has no place in XML, or (CR) would not come back.
+/// The code and the length of a character at the start that has no place in XML.
 fn forbidden(bytes: &[u8]) -> Option<(u16, usize)> {
     match bytes {
-        [b'\t' | b'\n', ..] => None,
-        [control @ ..0x20, ..] => Some((u16::from(*control), 1)),
         [0xef, 0xbf, 0xbe, ..] => Some((0xfffe, 3)),
         [0xef, 0xbf, 0xbf, ..] => Some((0xffff, 3)),
         _ => None,

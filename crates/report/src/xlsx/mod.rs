@@ -22,6 +22,7 @@ mod parts;
 use std::borrow::Cow;
 use std::io::{self, Write};
 
+use crate::escape;
 use crate::sheet::value::Value;
 use crate::sheet::wrong_width;
 use crate::table::{Emphasis, Row};
@@ -125,7 +126,8 @@ impl<W: Write> XlsxWriter<W> {
         }
         check_name(&names.single)?;
         check_name(&format!("{}{FORESEEN_PARTS}", names.part))?;
-        let columns: Vec<String> = columns.iter().map(|column| column.as_ref().to_owned()).collect();
+        let columns: Vec<String> =
+            columns.iter().map(|column| escape::sheet(column.as_ref()).into_owned()).collect();
         let mut writer = XlsxWriter {
             archive: Archive::new(out),
             letters: (0..columns.len()).map(parts::letters).collect(),
