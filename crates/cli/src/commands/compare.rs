@@ -120,7 +120,7 @@ impl Compare {
         let shown = if self.json { output.json(&json) } else { summary::show(&compared, &written, output) };
         unless_broken_pipe(shown)?;
         self.complain(&compared, &failures, output);
-        Ok(if failures.is_empty() { exit_of(compared.agreement) } else { Exit::Failed })
+        Ok(if failures.is_empty() { exit_of(&compared.agreement) } else { Exit::Failed })
     }
 
     /// The files beside the sheets.
@@ -189,11 +189,11 @@ fn listed(problems: &Problems) -> Vec<String> {
     lines
 }
 
-fn exit_of(agreement: Agreement) -> Exit {
-    match agreement {
-        Agreement::Agree => Exit::Done,
-        Agreement::Differ => Exit::Differ,
-        Agreement::Incomplete => Exit::Failed,
+fn exit_of(agreement: &Agreement) -> Exit {
+    match agreement.exit_code() {
+        0 => Exit::Done,
+        1 => Exit::Differ,
+        _ => Exit::Failed,
     }
 }
 
