@@ -9,6 +9,7 @@ mod help;
 mod journal;
 mod ls;
 mod merge;
+mod passed_over;
 mod run;
 mod show;
 mod stats;
