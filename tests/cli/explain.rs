@@ -185,9 +185,9 @@ fn what_has_no_partner_is_said_not_to_be_seen() {
     assert_tells(
         &text,
         &[
-            "No call was found that introduced an error, but this is no clean bill of health:",
-            "Only in the golden, and compared with nothing: 1 call (Torch.mul).\n",
-            "Without partner, so not compared: only in the golden: 1 call. The first: Torch.mul.0.forward (golden).\n",
+            "Inconclusive: what was compared agrees, but some calls or tensors have no counterpart (golden only: 1).\n",
+            "Only in the golden, so not compared: 1 call (Torch.mul).\n",
+            "Not compared (no counterpart): golden only: 1 call. The first: Torch.mul.0.forward (golden).\n",
         ],
     );
     let command = next_command(&text);

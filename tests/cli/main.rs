@@ -12,6 +12,7 @@ mod journal;
 mod json_errors;
 mod ls;
 mod merge;
+mod passed_over;
 mod run;
 mod show;
 mod stats;

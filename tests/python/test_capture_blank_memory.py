@@ -107,5 +107,5 @@ def test_what_could_not_be_read_is_a_gap_beside_it(tmp_path: Path) -> None:
         item.update(Max=None, Min=None, Mean=None, Norm=None)
     (captured.folder / "dump.json").write_text(json.dumps(document))
     compared = ulpscope.compare(tmp_path, tmp_path)
-    assert compared.agreement == "incomplete"
+    assert compared.agreement == "inconclusive"
     assert compared.summary["classes"]["not comparable"] == 1

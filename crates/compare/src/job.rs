@@ -5,7 +5,7 @@ use std::io;
 use rayon::prelude::*;
 use ulpscope_dump::{Dump, RankPlace, Step};
 
-use crate::run::{CompareError, Counts, Known, Progress, RankOutcome, Sink, compare_ranks_knowing};
+use crate::run::{CompareError, Known, Progress, RankOutcome, Sink, compare_ranks_knowing};
 use crate::style::{Side, Style};
 
 /// A rank of the target and the rank of the golden it is held against.
@@ -171,39 +171,4 @@ pub fn compare_dumps<O: Outputs>(
         }
     };
     pairs.par_iter().map(compare).collect()
-}
-
-/// The verdict over all ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Agreement {
-    /// Everything was compared and agrees.
-    Agree,
-    /// Something differs, or only one side has it.
-    Differ,
-    /// Nothing differs in what was compared, but not everything could be, or there was nothing.
-    Incomplete,
-}
-
-/// Draws the verdict. What differs was seen, so it outweighs what could not be read; but what only one side has may be
-/// missing from the other because that is damaged. `damaged` says that parts of the dumps could not even be opened.
-pub fn agreement<S>(results: &[RankResult<S>], lone_ranks: usize, damaged: bool) -> Agreement {
-    let outcomes = || results.iter().filter_map(|rank| rank.result.as_ref().ok().map(|(outcome, _)| outcome));
-    let mut counts = Counts::default();
-    outcomes().for_each(|outcome| counts.add(&outcome.counts));
-    if counts.failed > 0 {
-        return Agreement::Differ;
-    }
-    let unread = damaged
-        || results.iter().any(|rank| rank.result.is_err())
-        || outcomes().any(|outcome| outcome.is_cut);
-    if unread || counts.rows == 0 || outcomes().any(|outcome| !outcome.problems.is_empty()) {
-        return Agreement::Incomplete;
-    }
-    // Where calls are judged, what only one side has is followed, and if what was computed from it agrees, nothing is amiss.
-    let is_unseen = |outcome: &RankOutcome| outcome.partnerless.iter().any(|lone| !lone.is_joined);
-    if lone_ranks > 0 || outcomes().any(is_unseen) {
-        return Agreement::Differ;
-    }
-    let undecided = counts.passed == 0 || outcomes().any(|outcome| outcome.undecided > 0);
-    if undecided { Agreement::Incomplete } else { Agreement::Agree }
 }

@@ -11,7 +11,9 @@
 //! the others reproduce the older tools' rows to the digit. Rows are made, handed on and forgotten, so that memory
 //! does not grow with the dump.
 
+mod agreement;
 mod exhibit;
+mod final_result;
 mod held;
 mod job;
 mod ledgers;
@@ -28,8 +30,10 @@ mod style;
 pub mod styles;
 mod verdict;
 
+pub use agreement::{Agreement, Answer, Surroundings, agreement};
 pub use exhibit::Exhibit;
-pub use job::{Agreement, Outputs, RankPair, RankPairs, RankResult, agreement, compare_dumps, pair_ranks};
+pub use final_result::{FinalResult, UnexplainedStep};
+pub use job::{Outputs, RankPair, RankPairs, RankResult, compare_dumps, pair_ranks};
 pub use mapping::Mapping;
 pub use native::{COLUMNS, Native, Observed};
 pub use origins::{OriginCounts, Share};

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use ulpscope_dump::{Error, Problems, Rank};
 
 use crate::exhibit::Exhibit;
+use crate::final_result::FinalResult;
 use crate::held::HeldRows;
 use crate::ledgers;
 use crate::native::Observed;
@@ -139,6 +140,9 @@ pub struct RankOutcome {
     pub divergences: Vec<Divergence>,
     /// How many there are in all.
     pub divergence_count: u64,
+    /// The final result that differs most, where it differs by more than accumulated rounding allows and no call introduced
+    /// an error.
+    pub unexplained: Option<FinalResult>,
     /// Calls by class, for styles that judge calls.
     pub classes: Option<ClassCounts>,
     /// How many parameters and buffers differ, where a call was found that takes one.
@@ -244,6 +248,9 @@ pub fn compare_ranks_knowing(
     let mut found = outcome.divergences.iter().map(|one| &one.finding);
     if found.any(|one| one.cause == FindingCause::Origin) {
         outcome.origins = Some(origins.count(target));
+    }
+    if outcome.divergence_count == 0 {
+        outcome.unexplained = plan.unexplained();
     }
     outcome.levels = [target.level.clone(), golden.level.clone()];
     outcome.partnerless.extend(plan.partnerless());

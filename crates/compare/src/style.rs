@@ -4,6 +4,7 @@ use ulpscope_dump::{Error, Rank};
 use ulpscope_formats::Fault;
 use ulpscope_report::{Cell, Emphasis};
 
+use crate::final_result::FinalResult;
 use crate::native::Observed;
 use crate::origins::TakenOrigin;
 use crate::run::Progress;
@@ -53,6 +54,11 @@ pub trait Plan: Sync {
 
     /// Called for every unit in order, after [`Plan::conclude`], for what follows from the other units.
     fn settle(&self, _unit: usize, _judged: &mut Judged) {}
+
+    /// The final result that differs most, if by more than accumulated rounding allows. Asked after [`Plan::settle`].
+    fn unexplained(&self) -> Option<FinalResult> {
+        None
+    }
 
     /// What has no partner, on either side, beside what [`Judged::partnerless`] tells.
     fn partnerless(&self) -> Vec<Partnerless> {

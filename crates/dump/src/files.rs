@@ -21,6 +21,7 @@ use ulpscope_formats::{Access, Error, Fault, Value};
 
 use crate::call::{Call, CallKind};
 use crate::entry::{Content, Data, Entry, Role, TensorEntry};
+use crate::listing::TensorFile;
 use crate::problems::Problems;
 use crate::rank::{Index, Rank, Source, Task, Tool};
 
@@ -34,22 +35,23 @@ const SHARD_DIGITS: usize = 5;
 pub(crate) fn open_file(path: &Path) -> Result<Rank, Error> {
     let mut contents = Contents::of(path.parent().unwrap_or(Path::new("")));
     let leaves = read(path)?;
-    contents.take(PathBuf::from(path.file_name().unwrap_or_default()), leaves);
+    let name = PathBuf::from(path.file_name().unwrap_or_default());
+    contents.take(TensorFile { path: name.clone(), named: name }, leaves);
     // A lone tensor has an empty path in its file.
     Ok(contents.into_rank(path, |item, _| item.name.clone()))
 }
 
-/// Opens the files of a folder, given by their paths below it.
-pub(crate) fn open_folder(folder: &Path, names: &[PathBuf]) -> Result<Rank, Error> {
+/// Opens the files of a folder.
+pub(crate) fn open_folder(folder: &Path, files: &[TensorFile]) -> Result<Rank, Error> {
     let mut contents = Contents::of(folder);
-    for name in names {
+    for file in files {
         // An array file is known to hold one tensor: its header is read when somebody asks.
-        if name.extension().is_some_and(|extension| extension == "npy") {
-            contents.take_lone(name.clone());
+        if file.path.extension().is_some_and(|extension| extension == "npy") {
+            contents.take_lone(file.clone());
             continue;
         }
-        match read(&folder.join(name)) {
-            Ok(leaves) => contents.take(name.clone(), leaves),
+        match read(&folder.join(&file.path)) {
+            Ok(leaves) => contents.take(file.clone(), leaves),
             Err(error) => contents.problems.add(&error),
         }
     }
@@ -85,8 +87,7 @@ struct Contents {
 }
 
 struct Stored {
-    /// Its path below the folder.
-    path: PathBuf,
+    file: TensorFile,
     /// What is in it, unless it is read again each time.
     leaves: Option<Arc<Vec<Value>>>,
 }
@@ -105,19 +106,19 @@ impl Contents {
         Contents { folder: folder.to_owned(), files, items, problems }
     }
 
-    fn take_lone(&mut self, path: PathBuf) {
+    fn take_lone(&mut self, file: TensorFile) {
         self.items.push(Item { file: self.files.len(), leaf: 0, name: String::new() });
-        self.files.push(Stored { path, leaves: None });
+        self.files.push(Stored { file, leaves: None });
     }
 
-    fn take(&mut self, path: PathBuf, leaves: Vec<(String, Value)>) {
+    fn take(&mut self, stored: TensorFile, leaves: Vec<(String, Value)>) {
         let file = self.files.len();
         let mut values = Vec::new();
         for (leaf, (name, value)) in leaves.into_iter().enumerate() {
             if let Value::Unread(why) = &value {
                 let error = Error::whole(Fault::Unsupported(why.clone()))
                     .in_part(&name)
-                    .in_file(&self.folder.join(&path));
+                    .in_file(&self.folder.join(&stored.path));
                 self.problems.add(&error);
             }
             self.items.push(Item { file, leaf, name });
@@ -129,12 +130,12 @@ impl Contents {
             _ => true,
         };
         let kept = file < MAX_KEPT && values.iter().all(mapped);
-        self.files.push(Stored { path, leaves: kept.then(|| Arc::new(values)) });
+        self.files.push(Stored { file: stored, leaves: kept.then(|| Arc::new(values)) });
     }
 
     /// Whether two files that are not shards of one use the same name.
     fn sets_share_names(&self) -> bool {
-        let sets: Vec<String> = self.files.iter().map(|file| set_name(&file.path)).collect();
+        let sets: Vec<String> = self.files.iter().map(|stored| set_name(&stored.file.named)).collect();
         let mut users: HashMap<&str, &str> = HashMap::new();
         self.items.iter().filter(|item| !item.name.is_empty()).any(|item| {
             let set = &sets[item.file];
@@ -143,7 +144,7 @@ impl Contents {
     }
 
     fn into_rank(self, path: &Path, base: impl Fn(&Item, &str) -> String) -> Rank {
-        let sets: Vec<String> = self.files.iter().map(|file| set_name(&file.path)).collect();
+        let sets: Vec<String> = self.files.iter().map(|stored| set_name(&stored.file.named)).collect();
         let mut index = Index::default();
         for item in &self.items {
             let base = index.names.id(&base(item, &sets[item.file]));
@@ -185,7 +186,7 @@ struct FilesSource {
 
 impl FilesSource {
     fn leaves(&self, number: usize) -> Result<Arc<Vec<Value>>, Error> {
-        let Stored { path, leaves } = &self.files[number];
+        let Stored { file, leaves } = &self.files[number];
         if let Some(leaves) = leaves {
             return Ok(Arc::clone(leaves));
         }
@@ -195,7 +196,7 @@ impl FilesSource {
         {
             return Ok(Arc::clone(leaves));
         }
-        let leaves = read(&self.folder.join(path))?;
+        let leaves = read(&self.folder.join(&file.path))?;
         let leaves = Arc::new(leaves.into_iter().map(|(_, value)| value).collect());
         *last = Some((number, Arc::clone(&leaves)));
         Ok(leaves)
@@ -207,7 +208,7 @@ impl Source for FilesSource {
         let call = &index.calls[call];
         let (file, leaf) = (call.place.start as usize, call.place.end as usize);
         let base = index.names.text(call.base);
-        let name = if base.is_empty() { set_name(&self.files[file].path) } else { base.to_owned() };
+        let name = if base.is_empty() { set_name(&self.files[file].file.named) } else { base.to_owned() };
         let content = match self.leaves(file) {
             Ok(leaves) => leaves.get(leaf).map_or(Content::None, content),
             // The entry is there; whoever asks for its elements hears why there are none.

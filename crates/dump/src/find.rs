@@ -19,11 +19,17 @@ use ulpscope_formats::{Access, Bytes, Error, Fault};
 
 use crate::async_npy;
 use crate::journal::{JOURNAL_FILE, MARK};
-use crate::listing::{Listing, tensor_files};
+use crate::ledger::LEDGER_FILE;
+use crate::listing::{Listing, TensorFile, is_tensor_file, tensor_files};
+use crate::passed_over::{PassedOver, holds_tensors};
 use crate::problems::Problems;
 
 /// Folders that are looked into below each other in search of a dump.
 const MAX_DEPTH: usize = 5;
+
+/// What belongs to a dump beside what is opened.
+const COMPANIONS: [&str; 6] =
+    ["dump.json", "debug.json", "stack.json", "construct.json", LEDGER_FILE, JOURNAL_FILE];
 
 /// Names shown of what was found instead of a dump.
 const SHOWN: usize = 8;
@@ -54,8 +60,8 @@ pub(crate) enum Opening {
     Pkl(Vec<PathBuf>),
     /// A folder of files whose names say everything.
     AsyncNpy(PathBuf),
-    /// Tensor files somewhere below a folder, by their relative paths, in order.
-    Folder(PathBuf, Vec<PathBuf>),
+    /// Tensor files somewhere below a folder, in order.
+    Folder(PathBuf, Vec<TensorFile>),
     /// A tensor file, or a checkpoint.
     File(PathBuf),
 }
@@ -72,6 +78,17 @@ impl Opening {
             | Opening::AsyncNpy(path)
             | Opening::Folder(path, _)
             | Opening::File(path) => path,
+        }
+    }
+}
+
+impl Opening {
+    /// Whether a file is one of those that are opened.
+    fn holds(&self, path: &Path) -> bool {
+        match self {
+            Opening::Msprobe(files) | Opening::Pkl(files) => files.iter().any(|file| file == path),
+            Opening::Journal(file) | Opening::File(file) => file == path,
+            Opening::AsyncNpy(_) | Opening::Folder(..) => false,
         }
     }
 }
@@ -118,9 +135,9 @@ pub(crate) fn find(
     if !path.is_dir() {
         return Ok(vec![here.found(of_file(path)?)]);
     }
-    let mut search = Search { problems, empty: Vec::new() };
+    let mut search = Search { problems, passed: PassedOver::default(), empty: Vec::new() };
     let found = search.look(path, &here, 0)?;
-    let empty = search.empty;
+    let Search { empty, passed, .. } = search;
     if !found.is_empty() {
         for folder in empty {
             match Listing::read(&folder) {
@@ -133,12 +150,15 @@ pub(crate) fn find(
                 _ => problems.add(&nothing_in(&folder, &Problems::default())),
             }
         }
+        passed.report(path, problems, notes);
         return Ok(found);
     }
-    let files = tensor_files(path, problems);
+    let mut passed = PassedOver::default();
+    let files = tensor_files(path, problems, &mut passed);
     if files.is_empty() {
         return Err(nothing_in(path, problems));
     }
+    passed.report(path, problems, notes);
     Ok(vec![here.found(Opening::Folder(path.to_owned(), files))])
 }
 
@@ -180,6 +200,8 @@ impl Here {
 
 struct Search<'p> {
     problems: &'p mut Problems,
+    /// What is not read.
+    passed: PassedOver,
     /// Folders of steps and ranks with nothing in them: worth a word only if there is a dump around them.
     empty: Vec<PathBuf>,
 }
@@ -206,8 +228,33 @@ impl Search<'_> {
         }
         if found.is_empty() && depth < MAX_DEPTH {
             found = self.look_around(folder, &others, here, depth)?;
+        } else if !found.is_empty() {
+            self.pass_over(folder, &listing, &others);
         }
         Ok(found)
+    }
+
+    /// What lies beside a dump and is no part of it. Folders beside the records of a rank are its own: they hold its tensors.
+    fn pass_over(&mut self, folder: &Path, listing: &Listing, others: &[PathBuf]) {
+        let openings = listing.openings(folder);
+        let is_part = |name: &str| {
+            let is_opened = openings.iter().any(|opening| opening.holds(&folder.join(name)));
+            is_opened || COMPANIONS.contains(&name) || openings.is_empty() && async_npy::is_name(name)
+        };
+        for name in listing.files.iter().filter(|name| !is_part(name)) {
+            let path = folder.join(name);
+            // Beside a dump, documents are nothing to speak of: every tool leaves some.
+            if is_tensor_file(name) || holds_tensors(&path) {
+                self.passed.data(&path);
+            }
+        }
+        if openings.is_empty() {
+            for path in others {
+                let files = tensor_files(path, self.problems, &mut PassedOver::default());
+                files.iter().for_each(|file| self.passed.data(&path.join(&file.path)));
+            }
+            listing.links.iter().for_each(|name| self.passed.link(&folder.join(name)));
+        }
     }
 
     /// Looks into the folder of a step or rank. What is wrong with it is no reason to leave the others.
@@ -220,7 +267,7 @@ impl Search<'_> {
             Ok(mut found) => {
                 // A run that was killed may have left tensors and nothing about them.
                 if found.is_empty() && !below.strange {
-                    let files = tensor_files(path, self.problems);
+                    let files = tensor_files(path, self.problems, &mut self.passed);
                     if !files.is_empty() {
                         found.push(below.found(Opening::Folder(path.to_owned(), files)));
                     }

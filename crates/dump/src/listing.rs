@@ -1,5 +1,6 @@
 //! What a folder holds, and what of it belongs to a dump.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,8 @@ use ulpscope_formats::{Error, natural};
 
 use crate::find::{Opening, digits};
 use crate::journal::{JOURNAL_FILE, is_journal};
+use crate::mapping_csv::{self, MAPPING_FILE};
+use crate::passed_over::{ACL_TIME_DIGITS, PassedOver, holds_tensors};
 use crate::problems::Problems;
 
 /// The bytes that may stand in front of the first line of a `.pkl`.
@@ -17,15 +20,23 @@ const SPACE_LOOKED_AT: usize = 64;
 const TENSOR_EXTENSIONS: [&str; 10] =
     ["npy", "npz", "pt", "pth", "ckpt", "safetensors", "bin", "acl", "pkl", "pickle"];
 
-/// Digits of the time in microseconds that ends the name of an ACL dump file.
-const ACL_TIME_DIGITS: usize = 16;
-
 /// What a folder holds, by name, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) files: Vec<String>,
     pub(crate) folders: Vec<String>,
     pub(crate) links: Vec<String>,
+    /// Pipes and the like, and files whose names are no text.
+    pub(crate) strange: Vec<String>,
+}
+
+/// A file with tensors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TensorFile {
+    /// Its path below the folder.
+    pub(crate) path: PathBuf,
+    /// The path that its tensors are named after: that of the file, unless `mapping.csv` says otherwise.
+    pub(crate) named: PathBuf,
 }
 
 impl Listing {
@@ -36,7 +47,13 @@ impl Listing {
             let item = item.map_err(in_folder)?;
             let kind = item.file_type().map_err(in_folder)?;
             // A name that is no text is none that any of the tools gives.
-            let Ok(name) = item.file_name().into_string() else { continue };
+            let name = match item.file_name().into_string() {
+                Ok(name) => name,
+                Err(name) => {
+                    listing.strange.push(name.to_string_lossy().into_owned());
+                    continue;
+                }
+            };
             let list = if kind.is_symlink() {
                 &mut listing.links
             } else if kind.is_dir() {
@@ -44,19 +61,20 @@ impl Listing {
             } else if kind.is_file() {
                 &mut listing.files
             } else {
-                continue;
+                &mut listing.strange
             };
             list.push(name);
         }
         listing.files.sort_unstable();
         listing.folders.sort_unstable();
         listing.links.sort_unstable();
+        listing.strange.sort_unstable();
         Ok(listing)
     }
 
     /// Whether there is nothing in it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.folders.is_empty() && self.links.is_empty()
+        self.files.is_empty() && self.folders.is_empty() && self.links.is_empty() && self.strange.is_empty()
     }
 
     /// What of Ulpscope, msprobe, ptdbg_ascend or torch_npu.hooks lies directly in the folder.
@@ -101,8 +119,12 @@ fn overflow_number(name: &str) -> Option<u64> {
     call.then(|| digits(number)).flatten()
 }
 
-/// Every tensor file below a folder, in order of their paths.
-pub(crate) fn tensor_files(folder: &Path, problems: &mut Problems) -> Vec<PathBuf> {
+/// Every tensor file below a folder, in order of their paths; and what is no such file.
+pub(crate) fn tensor_files(
+    folder: &Path,
+    problems: &mut Problems,
+    passed: &mut PassedOver,
+) -> Vec<TensorFile> {
     let mut files = Vec::new();
     let mut waiting = vec![PathBuf::new()];
     while let Some(relative) = waiting.pop() {
@@ -113,16 +135,30 @@ pub(crate) fn tensor_files(folder: &Path, problems: &mut Problems) -> Vec<PathBu
                 continue;
             }
         };
-        let names = listing.files.into_iter().filter(|name| is_tensor_file(name));
-        files.extend(names.map(|name| relative.join(name)));
+        let here = folder.join(&relative);
+        let is_mapped = listing.files.iter().any(|name| name == MAPPING_FILE);
+        let mapped = if is_mapped { mapping_csv::read_in(&here, problems) } else { HashMap::new() };
+        for name in listing.files.into_iter().filter(|name| !(is_mapped && name == MAPPING_FILE)) {
+            let path = here.join(&name);
+            if is_tensor_file(&name) || holds_tensors(&path) {
+                let named =
+                    mapped.get(&name).map_or_else(|| relative.join(&name), |name| relative.join(name));
+                files.push(TensorFile { path: relative.join(&name), named });
+            } else {
+                passed.file(&path);
+            }
+        }
+        listing.links.iter().for_each(|name| passed.link(&here.join(name)));
+        listing.strange.iter().for_each(|name| passed.data(&here.join(name)));
         waiting.extend(listing.folders.into_iter().map(|name| relative.join(name)));
     }
-    files
-        .sort_by(|a, b| natural::compare(a.as_os_str().as_encoded_bytes(), b.as_os_str().as_encoded_bytes()));
+    let bytes = |file: &TensorFile| file.named.as_os_str().as_encoded_bytes().to_vec();
+    files.sort_by(|a, b| natural::compare(&bytes(a), &bytes(b)).then_with(|| a.path.cmp(&b.path)));
     files
 }
 
-fn is_tensor_file(name: &str) -> bool {
+/// Whether a name is that of a tensor file.
+pub(crate) fn is_tensor_file(name: &str) -> bool {
     let Some((_, extension)) = name.rsplit_once('.') else { return false };
     TENSOR_EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str())
         || (extension.len() == ACL_TIME_DIGITS && digits(extension).is_some())

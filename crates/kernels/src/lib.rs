@@ -17,8 +17,8 @@ mod stats;
 pub use blocks::{Reading, Threads};
 pub use compare::{
     BadTolerance, Comparison, Distances, ElementDiff, ExponentHistogram, NonFinite, PeerArithmetic,
-    PeerErrors, ShapeMismatch, Tolerance, compare, compare_at, distances, distances_at, errors,
-    first_failing, kl_divergence, peer_errors, peer_errors_at, worst,
+    PeerErrors, Rest, ShapeMismatch, Tolerance, compare, compare_at, distances, distances_at, errors,
+    first_failing, kl_divergence, peer_errors, peer_errors_at, rest, worst,
 };
 pub use digest::{Digest, DigestKind, digest};
 pub use level::Level;

@@ -8,9 +8,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
 use ulpscope_cli::compare::explanation;
-use ulpscope_cli::compare::result_json::{RankExtras, agreement_word, document, summary_value};
+use ulpscope_cli::compare::result_json::{RankExtras, document, summary_value};
 use ulpscope_cli::compare::{Compared, MappingFiles, MemoryOutputs, MemorySink, Request, execute};
-use ulpscope_compare::{Agreement, CompareError, NoProgress, RankResult, Row};
+use ulpscope_compare::{CompareError, NoProgress, RankResult, Row};
 use ulpscope_dump::Select;
 use ulpscope_formats::file::Unfinished;
 use ulpscope_report::csv::CsvWriter;
@@ -126,13 +126,19 @@ impl Comparison {
     /// Whether everything was compared and agrees.
     #[getter]
     fn ok(&self) -> bool {
-        self.compared.agreement == Agreement::Agree
+        self.compared.agreement.is_agree()
     }
 
-    /// `agree`, `differ` or `incomplete`.
+    /// `agree`, `differ` or `inconclusive`.
     #[getter]
     fn agreement(&self) -> &'static str {
-        agreement_word(self.compared.agreement)
+        self.compared.agreement.answer().word()
+    }
+
+    /// Why, in a sentence.
+    #[getter]
+    fn reason(&self) -> String {
+        self.compared.agreement.to_string()
     }
 
     /// The names of a row's values, in order.

@@ -122,7 +122,7 @@ impl Compare {
         unless_broken_pipe(shown)?;
         self.complain(&compared, &failures, output);
         let written = if failures.is_empty() { Exit::Done } else { Exit::Failed };
-        Ok(written.max(exit_of(compared.agreement)))
+        Ok(written.max(exit_of(&compared.agreement)))
     }
 
     /// The files beside the sheets.
@@ -191,11 +191,11 @@ fn listed(problems: &Problems) -> Vec<String> {
     lines
 }
 
-fn exit_of(agreement: Agreement) -> Exit {
-    match agreement {
-        Agreement::Agree => Exit::Done,
-        Agreement::Differ => Exit::Differ,
-        Agreement::Incomplete => Exit::NotRead,
+fn exit_of(agreement: &Agreement) -> Exit {
+    match agreement.exit_code() {
+        0 => Exit::Done,
+        1 => Exit::Differ,
+        _ => Exit::NotRead,
     }
 }
 

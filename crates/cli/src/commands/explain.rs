@@ -130,6 +130,7 @@ fn for_programs(path: &Path, document: &Value) -> Value {
         "golden": document["golden"],
         "style": document["style"],
         "agreement": document["agreement"],
+        "reason": document["reason"],
         "explanation": document["explanation"],
         "classes": document["summary"]["classes"],
         "first_divergence": document["first_divergence"],

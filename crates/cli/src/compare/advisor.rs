@@ -24,6 +24,11 @@ fn own_advice(outcome: &RankOutcome) -> Option<String> {
             (first.line.to_string(), first.finding.entry.as_str(), "Check where this tensor comes from.")
         }
         Some(_) => return None,
+        None if outcome.unexplained.is_some() => (
+            "NA".to_owned(),
+            "NA",
+            "A final result differs, and no call explains it. See the explanation above.",
+        ),
         None if !outcome.problems.is_empty() || outcome.undecided > 0 => {
             ("NA".to_owned(), "NA", "No row fails, but not everything could be read or judged.")
         }

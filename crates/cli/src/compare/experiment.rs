@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use ulpscope_compare::{
-    Agreement, Divergence, FindingCause, FindingKind, Precision, RankOutcome, RankResult, Side,
+    Agreement, Divergence, FinalResult, FindingCause, FindingKind, Precision, RankOutcome, RankResult, Side,
 };
 use ulpscope_dump::{CallKind, parse_key};
 
@@ -81,13 +81,16 @@ pub(super) fn when_nothing_broke<S>(compared: &Compared<S>) -> Vec<String> {
             format!("  ulpscope run --dump-path NEW_DUMP --level {level} --task tensor -- YOUR_SCRIPT.py"),
         ];
     }
-    if let Some(lone) = lone.filter(|_| compared.agreement != Agreement::Agree) {
+    if let Agreement::FinalResult(result) = &compared.agreement {
+        return towards(compared, result);
+    }
+    if let Some(lone) = lone.filter(|_| !compared.agreement.is_agree()) {
         let dump = match lone.side {
             Side::Target => &compared.request.target,
             Side::Golden => &compared.request.golden,
         };
         return vec![
-            "See whether the calls without partner matter, beginning with the first:".to_owned(),
+            "Check whether the calls without a counterpart matter, starting with the first:".to_owned(),
             format!("  ulpscope show {} {}", quoted(dump), quoted(Path::new(&lone.name))),
         ];
     }
@@ -99,6 +102,29 @@ pub(super) fn when_nothing_broke<S>(compared: &Compared<S>) -> Vec<String> {
         ];
     }
     Vec::new()
+}
+
+/// What to do where a final result differs and no call explains it.
+fn towards<S>(compared: &Compared<S>, result: &FinalResult) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(step) = &result.step {
+        lines.push(
+            "Check this step in both programs: same scale, mask, constants and order of operations?"
+                .to_owned(),
+        );
+        lines.push(format!(
+            "  ulpscope show {} {}",
+            quoted(&compared.request.target),
+            quoted(Path::new(&step.call))
+        ));
+    }
+    lines.push(
+        "If healthy runs of these two programs differ as much, measure that with a second golden run (other thread count, \
+         other kernel):"
+            .to_owned(),
+    );
+    lines.push(compare_again(compared, " --noise SECOND_GOLDEN"));
+    lines
 }
 
 /// The levels of the two sides, where they were captured at different ones.

@@ -11,7 +11,8 @@
 use std::fmt;
 
 use ulpscope_compare::{
-    Agreement, Class, ClassCounts, Divergence, FindingCause, Part, RankOutcome, RankResult,
+    Agreement, Answer, Class, ClassCounts, Divergence, FinalResult, FindingCause, Part, RankOutcome,
+    RankResult,
 };
 use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_report::{escape, format_short};
@@ -118,18 +119,18 @@ impl Explanation {
         };
         let unseen = unseen::lines(compared);
         let mut lines = Vec::new();
-        lines.push(match compared.agreement {
-            Agreement::Agree => "Nothing. The two runs agree.".to_owned(),
-            _ if compared_calls(&classes) == 0 => {
-                "This cannot be said: no call could be compared.".to_owned()
-            }
-            Agreement::Differ => {
-                "No call was found that introduced an error, but this is no clean bill of health:".to_owned()
-            }
-            _ if unseen.is_empty() => "No call was found that introduced an error.".to_owned(),
-            _ => "No call was found that introduced an error. But not all could be seen: read on.".to_owned(),
+        lines.push(match compared.agreement.answer() {
+            Answer::Agree => "Nothing. The two runs agree.".to_owned(),
+            // Another rank has a divergence.
+            Answer::Differ => "No call of this rank was found that introduced an error.".to_owned(),
+            Answer::Inconclusive => format!("Inconclusive: {}.", compared.agreement),
         });
-        if compared.agreement == Agreement::Differ {
+        if let Agreement::FinalResult(FinalResult { step: Some(step), .. }) = &compared.agreement {
+            lines.push(format!("The largest unexplained step towards it is {}.", step.words()));
+            lines.extend(step.module.iter().map(|module| format!("module  {module}")));
+            lines.extend(step.code.iter().map(|code| format!("code    {code}")));
+        }
+        if compared.agreement.exit_code() == 1 {
             lines.extend(reservations(compared));
         }
         self.add("What broke", lines);
@@ -157,27 +158,23 @@ fn reservations<S>(compared: &Compared<S>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some([target, golden]) = experiment::other_levels(compared) {
         lines.push(format!(
-            "The target was captured at level {target}, the golden at level {golden}: most calls of one have nothing to be \
-             compared with."
+            "The target was captured at level {target}, the golden at level {golden}: most calls of one have no counterpart in \
+             the other."
         ));
     }
     lines.extend(lone::by_operation(compared));
     match compared.lone_ranks.len() {
         0 => {}
-        1 => lines.push("1 step or rank has no partner.".to_owned()),
-        count => lines.push(format!("{count} steps or ranks have no partner.")),
+        1 => lines.push("1 step or rank has no counterpart.".to_owned()),
+        count => lines.push(format!("{count} steps or ranks have no counterpart.")),
     }
     lines
-}
-
-fn compared_calls(classes: &ClassCounts) -> u64 {
-    let all: u64 = classes.iter().map(|(_, calls)| calls).sum();
-    all - classes.of(Class::NotComparable) - classes.of(Class::DifferentProgram)
 }
 
 fn compared_words(classes: &ClassCounts) -> String {
     let (equal, noise) = (classes.of(Class::Equal), classes.of(Class::Noise));
     match (equal, noise) {
+        (0, 0) => "No call.".to_owned(),
         (equal, 0) => format!("{}; no difference was seen in them.", calls(equal)),
         (0, noise) => {
             format!("{}, no further apart than rounding and their arguments explain.", calls(noise))

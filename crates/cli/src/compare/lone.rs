@@ -10,12 +10,12 @@ use super::Compared;
 /// Operations that are named.
 const SHOWN: usize = 3;
 
-/// How many there are on each side: `only in the target: 126 calls; only in the golden: 1 call and 2 entries`. Nothing
-/// where everything has a partner.
+/// How many there are on each side: `target only: 126 calls; golden only: 1 call and 2 entries`. Nothing where everything
+/// has a counterpart.
 pub(super) fn counted<S>(compared: &Compared<S>) -> Option<String> {
     let sides = [Side::Target, Side::Golden].into_iter().filter_map(|side| {
         let words = number_words(of(compared, side))?;
-        Some(format!("only in the {}: {words}", side.word()))
+        Some(format!("{} only: {words}", side.word()))
     });
     let sides: Vec<String> = sides.collect();
     (!sides.is_empty()).then(|| sides.join("; "))
@@ -43,7 +43,7 @@ pub(super) fn by_operation<S>(compared: &Compared<S>) -> Vec<String> {
             count => format!("{count} of {base}"),
         });
         let shown = shown.collect::<Vec<String>>().join(", ");
-        Some(format!("Only in the {}, and compared with nothing: {words} ({shown}{more}).", side.word()))
+        Some(format!("Only in the {}, so not compared: {words} ({shown}{more}).", side.word()))
     });
     sides.collect()
 }

@@ -26,7 +26,7 @@ use std::time::Instant;
 
 use ulpscope_compare::{
     Agreement, ClassCounts, CompareError, Counts, Matching, Outputs, Paired, Progress, RankResult, Side,
-    agreement, compare_dumps, pair_ranks,
+    Surroundings, agreement, compare_dumps, pair_ranks,
 };
 use ulpscope_dump::{Dump, Error, Problems, Select};
 
@@ -99,7 +99,13 @@ pub fn execute<O: Outputs>(
         }
         unmeasured.extend(noise.notes.clone());
     }
-    let verdict = agreement(&ranks, pairs.lone.len(), !problems.is_empty());
+    let rule = (request.style != StyleName::Native).then(|| request.style.to_string());
+    let around = Surroundings {
+        lone_ranks: pairs.lone.len() as u64,
+        problems: problems.count(),
+        rule: rule.as_deref(),
+    };
+    let verdict = agreement(&ranks, around);
     Ok(Compared {
         request,
         agreement: verdict,

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 use ulpscope_compare::{
-    Agreement, ClassCounts, Counts, Divergence, Matching, Partnerless, RankOutcome, RankResult, Row, Share,
-    Side,
+    ClassCounts, Counts, Divergence, Matching, Partnerless, RankOutcome, RankResult, Row, Share, Side,
 };
 
 use super::explanation::explain;
@@ -32,8 +31,9 @@ pub fn document<'a, S>(compared: &'a Compared<S>, extras: impl Fn(usize, &'a S) 
     json!({
         "schema": SCHEMA,
         "ulpscope": env!("CARGO_PKG_VERSION"),
-        "ok": compared.agreement == Agreement::Agree,
-        "agreement": agreement_word(compared.agreement),
+        "ok": compared.agreement.is_agree(),
+        "agreement": compared.agreement.answer().word(),
+        "reason": compared.agreement.to_string(),
         "style": request.style.to_string(),
         "match": match (request.matching, request.style) {
             (Some(matching), _) => matching.to_string(),
@@ -57,15 +57,6 @@ pub fn document<'a, S>(compared: &'a Compared<S>, extras: impl Fn(usize, &'a S) 
         "notes": compared.notes,
         "seconds": compared.seconds,
     })
-}
-
-/// The verdict in one word.
-pub fn agreement_word(agreement: Agreement) -> &'static str {
-    match agreement {
-        Agreement::Agree => "agree",
-        Agreement::Differ => "differ",
-        Agreement::Incomplete => "incomplete",
-    }
 }
 
 /// The numbers over all ranks.

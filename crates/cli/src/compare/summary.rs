@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 
-use ulpscope_compare::{Agreement, ClassCounts, Side};
+use ulpscope_compare::{Answer, ClassCounts, Side};
 use ulpscope_report::{Align, Cell, Emphasis, Record, Table};
 
 use super::explanation::explain;
-use super::{Compared, StyleName, lone, rank_label};
+use super::{Compared, StyleName, rank_label};
 use crate::output::Output;
 
 /// Ranks, calls and the like shown of a long list.
@@ -31,16 +31,16 @@ pub(crate) fn show<S>(compared: &Compared<S>, files: &[PathBuf], output: &mut Ou
     }
     let mut table = Table::of_record("", &Record::new(lines));
     if let Some(verdict) = table.rows.first_mut() {
-        verdict.emphasis = match compared.agreement {
-            Agreement::Agree => Emphasis::Good,
-            Agreement::Differ => Emphasis::Bad,
-            Agreement::Incomplete => Emphasis::Warn,
+        verdict.emphasis = match compared.agreement.answer() {
+            Answer::Agree => Emphasis::Good,
+            Answer::Differ => Emphasis::Bad,
+            Answer::Inconclusive => Emphasis::Warn,
         };
     }
     output.table(&table)?;
-    // What agrees in full needs no words; what could not be seen is told on standard error.
+    // What agrees in full needs no words; what could not be read is reported on standard error.
     let is_native = compared.request.style == StyleName::Native;
-    if compared.first_divergence().is_some() || is_native && compared.agreement == Agreement::Differ {
+    if compared.first_divergence().is_some() || is_native && compared.agreement.exit_code() == 1 {
         for line in explain(compared).lines(false) {
             output.prose(&line)?;
         }
@@ -60,44 +60,9 @@ pub(crate) fn show<S>(compared: &Compared<S>, files: &[PathBuf], output: &mut Ou
     Ok(())
 }
 
+/// The word, then its reason.
 fn verdict<S>(compared: &Compared<S>) -> String {
-    let counts = compared.counts();
-    let (target, golden) = (compared.only_in(Side::Target), compared.only_in(Side::Golden));
-    let style = compared.request.style;
-    if style != StyleName::Native && compared.agreement != Agreement::Incomplete {
-        // An older tool's rule is not ours, and lets pass what we would not.
-        return match counts.failed {
-            0 if compared.agreement == Agreement::Differ => {
-                format!("DIFFER: no row fails by the rule of {style}, but not everything has a partner")
-            }
-            0 => format!("PASSES by the rule of {style}: {} of {} rows", counts.passed, counts.rows),
-            failed => format!("FAILS by the rule of {style}: {failed} of {} rows", counts.rows),
-        };
-    }
-    match compared.agreement {
-        Agreement::Agree if target + golden > 0 => {
-            let counted = lone::counted(compared).unwrap_or_default();
-            format!("AGREE: nothing differs in what was compared, nor in what comes of the rest ({counted})")
-        }
-        Agreement::Agree => "AGREE: everything was compared, nothing differs".to_owned(),
-        Agreement::Differ if counts.failed > 0 => {
-            format!("DIFFER: {} of {} rows", counts.failed, counts.rows)
-        }
-        Agreement::Differ if target + golden > 0 => {
-            let counted = lone::counted(compared).unwrap_or_default();
-            format!("DIFFER: what was compared agrees, but not all has a partner ({counted})")
-        }
-        Agreement::Differ => {
-            "DIFFER: what was compared agrees, but some steps or ranks have no partner".to_owned()
-        }
-        Agreement::Incomplete if counts.passed == 0 => "NOT COMPARED: nothing could be compared".to_owned(),
-        Agreement::Incomplete => {
-            let undecided: u64 = compared.outcomes().map(|outcome| outcome.undecided).sum();
-            let why =
-                if undecided > 0 { format!("; {undecided} rows could not be judged") } else { String::new() };
-            format!("NOT COMPARED IN FULL: what was compared agrees{why}")
-        }
-    }
+    format!("{}: {}", compared.agreement.answer().shouted(), compared.agreement)
 }
 
 fn rows<S>(compared: &Compared<S>) -> String {
@@ -146,7 +111,7 @@ fn ranks<S>(compared: &Compared<S>) -> Table {
         ("rows", Align::Right),
         ("differ", Align::Right),
         ("calls differ", Align::Right),
-        ("no partner", Align::Right),
+        ("no counterpart", Align::Right),
         ("first divergence", Align::Left),
     ];
     let mut order: Vec<_> = compared.ranks.iter().collect();
@@ -221,9 +186,9 @@ fn partnerless<S>(compared: &Compared<S>) -> Option<Table> {
     let all = || compared.outcomes().flat_map(|outcome| &outcome.partnerless);
     let more = all().count().saturating_sub(SHOWN);
     let title = if more == 0 {
-        "without partner".to_owned()
+        "no counterpart".to_owned()
     } else {
-        format!("without partner ({more} more in result.json)")
+        format!("no counterpart ({more} more in result.json)")
     };
     let columns = [("only in", Align::Left), ("call or entry", Align::Left), ("reason", Align::Left)];
     let mut table = Table::new(title, &columns);

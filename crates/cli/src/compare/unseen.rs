@@ -1,6 +1,6 @@
 //! What a comparison could not see, in words: the limits within which its verdict holds.
 
-use ulpscope_compare::{Agreement, Class};
+use ulpscope_compare::Class;
 
 use super::explanation::calls;
 use super::{Compared, lone, rank_label};
@@ -57,11 +57,11 @@ pub(super) fn lines<S>(compared: &Compared<S>) -> Vec<String> {
 fn partnerless<S>(compared: &Compared<S>) -> Option<String> {
     let first = compared.outcomes().find_map(|outcome| outcome.partnerless.first())?;
     let counted = lone::counted(compared)?;
-    let judged = match compared.agreement {
-        Agreement::Agree => "what comes of them agrees",
-        _ => "so not compared",
+    let judged = match compared.agreement.is_agree() {
+        true => "No counterpart, but the results computed from it agree",
+        false => "Not compared (no counterpart)",
     };
-    Some(format!("Without partner, {judged}: {counted}. The first: {} ({}).", first.name, first.side.word()))
+    Some(format!("{judged}: {counted}. The first: {} ({}).", first.name, first.side.word()))
 }
 
 /// What is to know of how the dumps were made and read. That there are no tensors has been said.

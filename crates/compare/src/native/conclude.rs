@@ -201,6 +201,9 @@ impl Walk<'_> {
             lone.from = self.comes_from(at);
             return lone;
         }
+        if unit.is_unread {
+            return Conclusion::of(Class::NotComparable);
+        }
         let mut conclusion = self.of_pair(at, unit);
         conclusion.taken = self.taken(at);
         conclusion

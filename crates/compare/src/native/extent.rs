@@ -1,6 +1,7 @@
 //! How large a tensor is and how far the two sides are apart, in some hundred bytes.
 
 use ulpscope_dump::TensorEntry;
+use ulpscope_kernels::Rest;
 use ulpscope_tensor::DType;
 
 use super::measure::{Basis, Measured, Numbers, State};
@@ -47,6 +48,19 @@ impl Extent {
     /// The root of the mean square.
     pub(super) fn rms(&self) -> f64 {
         self.norm / self.count.max(1.0).sqrt()
+    }
+
+    /// Takes size and error of what is left without sentinels.
+    fn leave_to(&mut self, rest: &Rest) {
+        let [target, golden] = rest.norms();
+        self.count = rest.count as f64;
+        self.norm = target.max(golden);
+        self.largest = rest.largest;
+        self.error = rest.euclid();
+        self.peak = rest.max_abs;
+        let shared = rest.cosine().map(|cosine| ratio((cosine * target - golden).abs(), target.max(golden)));
+        self.drift = shared.unwrap_or(0.0).min(self.relative());
+        self.is_gone = (target == 0.0) != (golden == 0.0);
     }
 
     /// The largest error of an element, relative to the size of an ordinary one.
@@ -114,6 +128,9 @@ pub(super) fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Meas
         ];
         if !extent.norm.is_finite() || norm.is_none() || extent.broken != [false; 2] {
             extent.norm = ratio(distances.euclid, distances.rel_l2);
+        }
+        if let Some(rest) = &measured.rest {
+            extent.leave_to(rest);
         }
     } else {
         if let State::NonFinite(count) = measured.state {

@@ -3,13 +3,14 @@
 use ulpscope_dump::{Content, Data, Entry, Rank, TensorEntry, Tool};
 use ulpscope_formats::Tensor;
 use ulpscope_formats::json::Json;
-use ulpscope_kernels::{Comparison, Stats, Threads, Tolerance, errors, stats};
+use ulpscope_kernels::{Comparison, Rest, Stats, Threads, Tolerance, errors, stats};
 use ulpscope_report::format_number;
 use ulpscope_tensor::DType;
 
 use crate::reading;
 
 use super::limit::{ELEMENT_FACTOR, limit};
+use super::sentinels::without_sentinels;
 use super::values::compare_values;
 
 /// What a pair was compared by.
@@ -48,6 +49,8 @@ pub(super) struct Measured {
     pub(super) basis: Basis,
     /// By elements.
     pub(super) comparison: Option<Box<Comparison>>,
+    /// By elements, without sentinels; nothing where there are none.
+    pub(super) rest: Option<Rest>,
     /// Statistics of either side.
     pub(super) target: Numbers,
     pub(super) golden: Numbers,
@@ -103,6 +106,7 @@ impl Measured {
         Measured {
             basis: Basis::Nothing,
             comparison: None,
+            rest: None,
             target: [None; 4],
             golden: [None; 4],
             bytes: 0,
@@ -238,6 +242,9 @@ impl Measured {
         match measured {
             Ok(comparison) => {
                 self.state = relation(&comparison, limit);
+                if limit > 0.0 {
+                    self.rest = without_sentinels(tensors, [&self.target, &self.golden], &comparison);
+                }
                 self.comparison = Some(Box::new(comparison));
             }
             Err(mismatch) => {
@@ -321,7 +328,7 @@ pub(super) fn recorded(entry: &TensorEntry) -> Numbers {
     }
 }
 
-fn numbers_of(stats: &Stats) -> Numbers {
+pub(super) fn numbers_of(stats: &Stats) -> Numbers {
     let extremum = |scalar: Option<ulpscope_tensor::Scalar>| scalar.map(|scalar| scalar.to_f64());
     [extremum(stats.max), extremum(stats.min), stats.mean, Some(stats.norm)]
 }

@@ -17,6 +17,7 @@ mod conclude;
 mod conclusion;
 mod expect;
 mod extent;
+mod final_results;
 mod flow;
 mod gradients;
 mod inherited;
@@ -35,6 +36,7 @@ mod rounding;
 mod routes;
 mod saved;
 mod sensitivity;
+mod sentinels;
 mod siblings;
 mod values;
 mod verdict;
@@ -44,6 +46,7 @@ use std::sync::OnceLock;
 
 use ulpscope_dump::{Content, Entry, Error, Rank, Task};
 
+use crate::final_result::{FinalResult, UnexplainedStep};
 use crate::pairing::{
     CallPair, EntryHow, EntryPair, EntryUnit, PairOptions, Pairing, Unit, pair, pair_entries,
 };
@@ -55,6 +58,7 @@ pub use columns::COLUMNS;
 use columns::Line;
 use conclude::conclude;
 use conclusion::Conclusion;
+use final_results::{Unexplained, unexplained};
 use flow::{Calls, Flow};
 use kept::{Kept, Trained};
 use measure::measure;
@@ -115,6 +119,8 @@ struct Hindsight {
     origins: Origins,
     /// Whether what units without partner gave went into calls that both sides have.
     joined: Vec<bool>,
+    /// A final result that is too far apart although no call is to blame.
+    unexplained: Option<Unexplained>,
     /// Forward calls that were made in the backward pass.
     in_backward: HashSet<usize>,
 }
@@ -159,6 +165,8 @@ impl Plan for NativePlan<'_> {
         let trained = trained.map(|&step| Trained::of(step, &observed, &self.target));
         let kept = Kept::of(&observed, &flow, [&self.target, &self.golden]);
         let (conclusions, routes, origins) = conclude(&observed, (&flow, &kept), &noise, trained);
+        let is_blamed = conclusions.iter().any(|conclusion| conclusion.cause.is_some());
+        let unexplained = if is_blamed { None } else { unexplained(&observed, &flow, &noise) };
         let mut downstream = vec![0; observed.len()];
         let inherited = conclusions.iter().filter(|conclusion| conclusion.class == Class::Inherited);
         for from in inherited.filter_map(|conclusion| conclusion.from) {
@@ -174,6 +182,7 @@ impl Plan for NativePlan<'_> {
             downstream,
             routes,
             origins,
+            unexplained,
         });
     }
 
@@ -188,6 +197,9 @@ impl Plan for NativePlan<'_> {
         let settling =
             verdict::Settling { conclusion, observed, origins, from, left, name: self.name(observed) };
         settling.settle(judged);
+        if let Some(found) = known.unexplained.as_ref().filter(|found| found.unit == unit) {
+            verdict::mark_unexplained(judged, observed.entries[found.entry].row as usize);
+        }
         // An argument more or less is no difference where nothing comes of it, and what lies on another route is vouched for
         // by where it ends.
         let is_harmless = |entry: &Seen| {
@@ -207,6 +219,31 @@ impl Plan for NativePlan<'_> {
             finding.downstream = known.downstream[unit];
             finding.in_backward |= known.in_backward.contains(&unit);
         }
+    }
+
+    fn unexplained(&self) -> Option<FinalResult> {
+        let known = self.hindsight.get()?;
+        let Unexplained { unit, entry, error, allowed, step } = known.unexplained.as_ref()?;
+        let observed = &known.observed[*unit];
+        let step = step.map(|step| {
+            let unit = &known.observed[step.unit];
+            let call = unit.target.map(|call| (self.target.rank, call));
+            let call = call.or_else(|| unit.golden.map(|call| (self.golden.rank, call)));
+            let stack = call.and_then(|(rank, call)| rank.stack(call));
+            UnexplainedStep {
+                call: self.name(unit),
+                error: step.error,
+                inputs: step.inputs,
+                module: call.and_then(|(rank, call)| rank.parent(call)),
+                code: stack.and_then(|stack| crate::stack::own_line(&stack)),
+            }
+        });
+        Some(FinalResult {
+            entry: self.entry_name(observed, &observed.entries[*entry]),
+            error: *error,
+            allowed: *allowed,
+            step,
+        })
     }
 
     fn notes(&self) -> Vec<String> {
@@ -242,6 +279,7 @@ impl NativePlan<'_> {
             kind: target.calls()[pair.target].kind,
             entries: Vec::new(),
             adds_nothing: false,
+            is_unread: false,
         };
         let name = target.name(pair.target);
         let how = pair.how.word();
@@ -264,6 +302,7 @@ impl NativePlan<'_> {
                 observed::number_arguments(&mut observed.entries);
             }
             (one, other) => {
+                observed.is_unread = true;
                 for error in [one.err(), other.err()].into_iter().flatten() {
                     judged.problems.push(error.to_string());
                 }
@@ -354,9 +393,17 @@ impl NativePlan<'_> {
             golden: judged.golden,
             kind: rank.calls()[call].kind,
             adds_nothing: observed::adds_nothing(&entries, calls.operation(call)),
+            is_unread: false,
             entries: seen,
         });
         judged
+    }
+
+    /// The name of an entry in the target; that of its call, where it has none.
+    fn entry_name(&self, unit: &Observed, seen: &Seen) -> String {
+        let entries = unit.target.and_then(|call| self.target.rank.entries(call).ok()).unwrap_or_default();
+        let entry = entries.into_iter().find(|entry| observed::place(entry.role, &entry.path) == seen.place);
+        entry.map_or_else(|| self.name(unit), |entry| entry.name)
     }
 
     fn name(&self, unit: &Observed) -> String {

@@ -28,6 +28,8 @@ pub struct Observed {
     pub(super) entries: Vec<Seen>,
     /// Whether it repeats an earlier call for the backward pass, or gives nothing that was not there.
     pub(super) adds_nothing: bool,
+    /// Whether it could not be read on one of the sides.
+    pub(super) is_unread: bool,
 }
 
 /// An entry of either side, or of both.

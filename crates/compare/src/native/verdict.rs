@@ -132,6 +132,17 @@ fn statistics_apart(target: &Numbers, golden: &Numbers) -> String {
     format!("by statistics: {}", apart.join(", "))
 }
 
+/// Marks the row of a final result that is too far apart although no call is to blame.
+pub(super) fn mark_unexplained(judged: &mut Judged, row: usize) {
+    let Some(row) = judged.rows.get_mut(row) else { return };
+    row.cells[VERDICT] = Cell::text("unexplained");
+    row.cells[WHY] = Cell::text(
+        "a final result differs by more than accumulated rounding allows, and no call explains it",
+    );
+    row.verdict = Verdict::Fail;
+    row.emphasis = emphasis(row.verdict);
+}
+
 /// A unit about to get its verdicts.
 pub(super) struct Settling<'a> {
     pub(super) conclusion: &'a Conclusion,

@@ -17,6 +17,7 @@ mod loops;
 mod narrow;
 mod pair;
 mod peer;
+mod rest;
 mod ulp;
 
 use ulpscope_tensor::View;
@@ -25,6 +26,7 @@ pub use elements::{ElementDiff, first_failing, worst};
 pub use exponents::ExponentHistogram;
 pub use kl::kl_divergence;
 pub use peer::{PeerArithmetic, PeerErrors, peer_errors, peer_errors_at};
+pub use rest::{Rest, rest};
 
 use crate::blocks::Reading;
 use crate::float_env::DefaultFloatEnv;

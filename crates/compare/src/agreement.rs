@@ -1,0 +1,287 @@
+//! The verdict over a whole comparison: one word, its reason, and the exit code that goes with it.
+//!
+//! Everything that tells a verdict (terminal, `explain`, `result.json`, Python, advisor) takes it from here, so that no two
+//! of them disagree.
+
+use std::fmt;
+
+use crate::final_result::FinalResult;
+use crate::job::RankResult;
+use crate::run::{Counts, RankOutcome};
+use crate::style::Side;
+
+/// The one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// Everything was compared, and nothing differs.
+    Agree,
+    /// Something differs, and a call was found that introduced it; in an older tool's style, a row fails.
+    Differ,
+    /// Neither can be said.
+    Inconclusive,
+}
+
+impl Answer {
+    /// For programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Answer::Agree => "agree",
+            Answer::Differ => "differ",
+            Answer::Inconclusive => "inconclusive",
+        }
+    }
+
+    /// For people.
+    pub fn shouted(self) -> &'static str {
+        match self {
+            Answer::Agree => "AGREE",
+            Answer::Differ => "DIFFER",
+            Answer::Inconclusive => "INCONCLUSIVE",
+        }
+    }
+}
+
+/// The verdict, by its reason.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Agreement {
+    /// Nothing differs. What has no counterpart, and what was not compared, was followed to results that agree.
+    Agrees {
+        /// Calls and tensors that only one side has.
+        unpaired: u64,
+        /// Rows that were not compared.
+        not_compared: u64,
+    },
+    /// No row fails by the rule of an older tool.
+    Passes {
+        /// The tool.
+        rule: String,
+        /// Rows that pass.
+        passed: u64,
+        /// All rows.
+        rows: u64,
+    },
+    /// Calls introduced an error.
+    Blamed {
+        /// The first of them.
+        first: String,
+        /// How many there are.
+        calls: u64,
+    },
+    /// Rows fail by the rule of an older tool.
+    Fails {
+        /// The tool.
+        rule: String,
+        /// Rows that fail.
+        failed: u64,
+        /// All rows.
+        rows: u64,
+    },
+    /// Rows differ, and no call was found that introduced it.
+    Unexplained {
+        /// Rows that differ.
+        failed: u64,
+        /// All rows.
+        rows: u64,
+    },
+    /// A result that the run ends in differs by more than accumulated rounding allows, and no call was found that introduced it.
+    FinalResult(FinalResult),
+    /// No call of one side has a counterpart.
+    NothingPaired,
+    /// What was compared agrees, but some calls or tensors are on one side only.
+    Unpaired {
+        /// Those of the target.
+        target: u64,
+        /// Those of the golden.
+        golden: u64,
+    },
+    /// What was compared agrees, but some steps or ranks are on one side only.
+    UnpairedRanks(u64),
+    /// What was compared agrees, but something could not be read.
+    Unread {
+        /// How many things.
+        count: u64,
+        /// Whether anything was compared.
+        compared: bool,
+    },
+    /// What was compared agrees, but a run ended before everything was recorded.
+    Cut,
+    /// There was nothing to compare.
+    Nothing,
+    /// What was compared agrees, but some rows could not be judged.
+    Undecided {
+        /// These rows.
+        rows: u64,
+        /// Whether any row was judged.
+        judged: bool,
+    },
+}
+
+impl Agreement {
+    /// The one word.
+    pub fn answer(&self) -> Answer {
+        match self {
+            Agreement::Agrees { .. } | Agreement::Passes { .. } => Answer::Agree,
+            Agreement::Blamed { .. } | Agreement::Fails { .. } => Answer::Differ,
+            _ => Answer::Inconclusive,
+        }
+    }
+
+    /// Whether everything was compared and agrees.
+    pub fn is_agree(&self) -> bool {
+        self.answer() == Answer::Agree
+    }
+
+    /// The exit code: 0 agrees, 1 something differs or is on one side only, 2 something could not be read or judged.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Agreement::Agrees { .. } | Agreement::Passes { .. } => 0,
+            Agreement::Unread { .. } | Agreement::Cut | Agreement::Nothing | Agreement::Undecided { .. } => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// What is known of a comparison beside its ranks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Surroundings<'a> {
+    /// Steps and ranks that only one side has.
+    pub lone_ranks: u64,
+    /// What of the dumps could not be opened.
+    pub problems: u64,
+    /// The older tool whose rule judged the rows.
+    pub rule: Option<&'a str>,
+}
+
+/// Draws the verdict. What differs was seen, so it outweighs what could not be read; but what only one side has may be
+/// missing from the other because that is damaged.
+pub fn agreement<S>(results: &[RankResult<S>], around: Surroundings<'_>) -> Agreement {
+    let outcomes = || results.iter().filter_map(|rank| rank.result.as_ref().ok().map(|(outcome, _)| outcome));
+    let mut counts = Counts::default();
+    outcomes().for_each(|outcome| counts.add(&outcome.counts));
+    let Counts { rows, passed, failed, not_compared, .. } = counts;
+    if let Some(rule) = around.rule.filter(|_| failed > 0) {
+        return Agreement::Fails { rule: rule.to_owned(), failed, rows };
+    }
+    if let Some(first) = outcomes().find_map(RankOutcome::first_divergence) {
+        let calls = outcomes().map(|outcome| outcome.divergence_count).sum();
+        return Agreement::Blamed { first: first.call.clone(), calls };
+    }
+    if let Some(result) = outcomes().find_map(|outcome| outcome.unexplained.as_ref()) {
+        return Agreement::FinalResult(result.clone());
+    }
+    if failed > 0 {
+        return Agreement::Unexplained { failed, rows };
+    }
+    let refused = results.iter().filter(|rank| rank.result.is_err()).count() as u64;
+    let unread = refused + around.problems + outcomes().map(|one| one.problems.count()).sum::<u64>();
+    if unread > 0 {
+        return Agreement::Unread { count: unread, compared: passed > 0 };
+    }
+    if outcomes().any(|outcome| outcome.is_cut) {
+        return Agreement::Cut;
+    }
+    if rows == 0 {
+        return Agreement::Nothing;
+    }
+    let unpaired = |side: Side| outcomes().map(|outcome| outcome.only_in(side) as u64).sum::<u64>();
+    let (target, golden) = (unpaired(Side::Target), unpaired(Side::Golden));
+    // Where calls are judged, what only one side has is followed, and if what was computed from it agrees, nothing is amiss.
+    if outcomes().any(|outcome| outcome.partnerless.iter().any(|lone| !lone.is_joined)) {
+        let is_native = around.rule.is_none();
+        return match is_native && outcomes().all(|outcome| outcome.paired.is_empty()) {
+            true => Agreement::NothingPaired,
+            false => Agreement::Unpaired { target, golden },
+        };
+    }
+    if around.lone_ranks > 0 {
+        return Agreement::UnpairedRanks(around.lone_ranks);
+    }
+    let undecided: u64 = outcomes().map(|outcome| outcome.undecided).sum();
+    if passed == 0 || undecided > 0 {
+        return Agreement::Undecided { rows: undecided, judged: passed > 0 };
+    }
+    match around.rule {
+        Some(rule) => Agreement::Passes { rule: rule.to_owned(), passed, rows },
+        None => Agreement::Agrees { unpaired: target + golden, not_compared },
+    }
+}
+
+impl fmt::Display for Agreement {
+    /// The reason, in a sentence without its full stop.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Agreement::Agrees { unpaired: 0, not_compared: 0 } => {
+                f.write_str("everything was compared, nothing differs")
+            }
+            Agreement::Agrees { unpaired, not_compared } => {
+                let unpaired = Some(*unpaired).filter(|&count| count > 0).map(|count| match count {
+                    1 => "1 call or tensor has no counterpart".to_owned(),
+                    count => format!("{count} calls or tensors have no counterpart"),
+                });
+                let rows = Some(*not_compared)
+                    .filter(|&count| count > 0)
+                    .map(|count| format!("{} not compared", were(count, "row", "rows")));
+                let rest: Vec<String> = unpaired.into_iter().chain(rows).collect();
+                write!(f, "nothing differs ({}, and the results agree all the same)", rest.join(", "))
+            }
+            Agreement::Passes { rule, passed, rows } => {
+                write!(f, "no row fails by the rule of {rule}; {passed} of {rows} rows pass")
+            }
+            Agreement::Blamed { first, calls: 1 } => write!(f, "{first} introduced an error"),
+            Agreement::Blamed { first, calls } => {
+                write!(f, "{calls} calls introduced an error, the first is {first}")
+            }
+            Agreement::Fails { rule, failed, rows } => {
+                write!(f, "{failed} of {rows} rows fail by the rule of {rule}")
+            }
+            Agreement::Unexplained { failed, rows } => {
+                write!(f, "{failed} of {rows} rows differ, and no call explains it")
+            }
+            Agreement::FinalResult(result) => write!(f, "{result}, and no call explains it"),
+            Agreement::NothingPaired => {
+                f.write_str("no call has a counterpart in the other run, so nothing was compared")
+            }
+            Agreement::Unpaired { target, golden } => {
+                let sides = [(target, "target"), (golden, "golden")].into_iter();
+                let sides = sides.filter(|(count, _)| **count > 0);
+                let sides: Vec<String> = sides.map(|(count, side)| format!("{side} only: {count}")).collect();
+                let sides = sides.join(", ");
+                write!(f, "what was compared agrees, but some calls or tensors have no counterpart ({sides})")
+            }
+            Agreement::UnpairedRanks(1) => {
+                f.write_str("what was compared agrees, but 1 step or rank has no counterpart")
+            }
+            Agreement::UnpairedRanks(count) => {
+                write!(f, "what was compared agrees, but {count} steps or ranks have no counterpart")
+            }
+            Agreement::Unread { count, compared } => {
+                let agrees =
+                    if *compared { "what was compared agrees, but" } else { "nothing was compared:" };
+                match count {
+                    1 => write!(f, "{agrees} 1 thing could not be read"),
+                    count => write!(f, "{agrees} {count} things could not be read"),
+                }
+            }
+            Agreement::Cut => {
+                f.write_str("what was compared agrees, but a run ended before everything was recorded")
+            }
+            Agreement::Nothing => f.write_str("there was nothing to compare"),
+            Agreement::Undecided { rows, judged: true } => {
+                write!(
+                    f,
+                    "what was compared agrees, but {} could not be judged",
+                    counted(*rows, "row", "rows")
+                )
+            }
+            Agreement::Undecided { judged: false, .. } => f.write_str("no row could be judged"),
+        }
+    }
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn were(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", counted(count, one, many), if count == 1 { "was" } else { "were" })
+}

@@ -1,0 +1,53 @@
+//! A result that a run ends in, too far apart for rounding, although no call was found that introduced an error.
+
+use std::fmt;
+
+use ulpscope_report::format_short;
+
+/// The result, and the step towards it that is least explained.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FinalResult {
+    /// The entry, by its name in the target.
+    pub entry: String,
+    /// Its error, relative to its size.
+    pub error: f64,
+    /// What rounding that accumulates over the run allows, likewise.
+    pub allowed: f64,
+    /// The call on the way to it that adds most to the error; nothing where no call is known to lie on the way.
+    pub step: Option<UnexplainedStep>,
+}
+
+/// A call whose results differ by more than its inputs do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnexplainedStep {
+    /// Its name in the target.
+    pub call: String,
+    /// The relative error of its output.
+    pub error: f64,
+    /// The largest relative error among its inputs.
+    pub inputs: f64,
+    /// The module it was made in.
+    pub module: Option<String>,
+    /// The line of the user's code that made it.
+    pub code: Option<String>,
+}
+
+impl fmt::Display for FinalResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (error, allowed) = (percent(self.error), percent(self.allowed));
+        write!(f, "{} differs by {error} (accumulated rounding allows {allowed})", self.entry)
+    }
+}
+
+impl UnexplainedStep {
+    /// The call and its numbers, in words.
+    pub fn words(&self) -> String {
+        let (error, inputs) = (percent(self.error), percent(self.inputs));
+        format!("{}: its inputs differ by {inputs}, its output by {error}", self.call)
+    }
+}
+
+/// A share in per cent, with as many digits as are read.
+fn percent(share: f64) -> String {
+    format!("{} %", format_short(share * 100.0))
+}

@@ -1,0 +1,265 @@
+//! The guard: what a run ends in must agree, or the two runs do not.
+//!
+//! Each call may explain its error by its inputs, and calls that one side computes differently are not compared at all. So
+//! a run in which no call is to blame can still end in different numbers. Final results are what the outermost modules
+//! return, results of calls that are unused, such as a loss, and the gradients of parameters.
+//!
+//! How far apart they may be follows from the run itself. Rounding accumulates like the steps of a random walk: along the longest
+//! chain of calls that leads to a result, the squares of what each rounds are added up, and of what parameters and inputs
+//! differ by.
+
+use std::collections::HashSet;
+
+use ulpscope_dump::{CallKind, Role};
+
+use super::extent::{Extent, ratio};
+use super::flow::Flow;
+use super::noise::Noise;
+use super::observed::{Observed, Seeing, Seen};
+use super::rounding::ACCUMULATOR;
+use super::sensitivity::Family;
+
+/// How many times the accumulated rounding a result of the forward pass may be off. In the healthy comparisons of the fault
+/// suite none has more than 0.8 times.
+const ALLOWED: f64 = 3.0;
+
+/// Likewise a gradient of a parameter: normalisations make differences of large numbers of it. None has more than 10.6 times.
+const ALLOWED_IN_GRADIENTS: f64 = 32.0;
+
+/// How many times the rounding of one call a recurrent network has: see `expect.rs`.
+const LOOP: f64 = 8.0;
+
+/// A result with so many times fewer elements than an argument is a reduction, such as a loss: its error is that of what it is
+/// reduced from, however small the sum.
+const REDUCTION: f64 = 8.0;
+
+/// A final result that is too far apart.
+#[derive(Clone, Debug)]
+pub(super) struct Unexplained {
+    pub(super) unit: usize,
+    /// The number of the entry among those of the unit.
+    pub(super) entry: usize,
+    pub(super) error: f64,
+    pub(super) allowed: f64,
+    pub(super) step: Option<Step>,
+}
+
+/// A call on the way to it whose output is too far apart, although its inputs are not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) unit: usize,
+    pub(super) error: f64,
+    pub(super) inputs: f64,
+}
+
+/// The final result that is furthest beyond what accumulated rounding allows, if any is.
+pub(super) fn unexplained(units: &[Observed], flow: &Flow, noise: &Noise) -> Option<Unexplained> {
+    let bounds = Bounds::of(units, flow, noise);
+    let feeding = feeding(flow);
+    let mut worst: Option<(u8, f64, Unexplained)> = None;
+    for (at, unit) in units.iter().enumerate().filter(|(_, unit)| !unit.is_lone()) {
+        let Some(rank) = finality(at, unit, flow, &feeding) else { continue };
+        for (entry, seen, extent) in results(unit) {
+            let error = bounds.error(at, extent);
+            let allowed = bounds.allowed(at, entry);
+            let times = ratio(error, allowed);
+            let is_worse = worst.as_ref().is_none_or(|(known, most, _)| (rank, times) > (*known, *most));
+            if seen.is_float && extent.mismatched == 0 && times > 1.0 && is_worse {
+                worst = Some((rank, times, Unexplained { unit: at, entry, error, allowed, step: None }));
+            }
+        }
+    }
+    let (_, _, mut found) = worst?;
+    found.step = bounds.first_step(found.unit);
+    Some(found)
+}
+
+/// Whether a unit's results are final; larger for those that are named first.
+fn finality(at: usize, unit: &Observed, flow: &Flow, feeding: &HashSet<usize>) -> Option<u8> {
+    match unit.kind {
+        CallKind::ParametersGrad => Some(0),
+        CallKind::Forward if flow.parent[at].is_some() => None,
+        CallKind::Forward if flow.is_composite(at) => (!feeding.contains(&at)).then_some(2),
+        CallKind::Forward => flow.takers[at].is_empty().then_some(1),
+        _ => None,
+    }
+}
+
+/// Outermost modules and calls whose results another module uses: where the whole model is not recorded, its parts are.
+fn feeding(flow: &Flow) -> HashSet<usize> {
+    let outermost: Vec<usize> = (0..flow.parent.len()).map(|at| outermost(flow, at)).collect();
+    let mut feeding = HashSet::new();
+    // Consumers come later, so that a call between two modules is known when its producer is looked at.
+    for (at, takers) in flow.takers.iter().enumerate().rev() {
+        let takers = takers.iter().map(|&(taker, _)| outermost[taker as usize]);
+        let mut others = takers.filter(|&taker| taker != outermost[at]);
+        if others.any(|taker| flow.is_composite(taker) || feeding.contains(&taker)) {
+            feeding.insert(outermost[at]);
+        }
+    }
+    feeding
+}
+
+fn outermost(flow: &Flow, at: usize) -> usize {
+    let mut top = at;
+    // In a circle, which only a damaged dump has, any of its units will do.
+    for _ in 0..flow.parent.len() {
+        match flow.parent[top] {
+            Some(parent) => top = parent,
+            None => break,
+        }
+    }
+    top
+}
+
+fn results(unit: &Observed) -> impl Iterator<Item = (usize, &Seen, &Extent)> {
+    let entries = unit.entries.iter().enumerate();
+    let entries = entries.filter(|(_, entry)| !entry.is_taken() && entry.role != Role::Saved);
+    entries.filter_map(|(number, entry)| Some((number, entry, entry.numbers.as_ref()?)))
+}
+
+/// How far results may be apart.
+struct Bounds<'a> {
+    units: &'a [Observed],
+    flow: &'a Flow,
+    noise: &'a Noise,
+    /// The accumulated square, relative, up to each unit's results.
+    squares: Vec<f64>,
+    /// The largest of them.
+    most: f64,
+}
+
+impl<'a> Bounds<'a> {
+    fn of(units: &'a [Observed], flow: &'a Flow, noise: &'a Noise) -> Bounds<'a> {
+        let mut bounds = Bounds { units, flow, noise, squares: vec![0.0; units.len()], most: 0.0 };
+        for &at in &flow.order {
+            bounds.squares[at] = bounds.square(at);
+            if bounds.squares[at].is_finite() {
+                bounds.most = bounds.most.max(bounds.squares[at]);
+            }
+        }
+        bounds
+    }
+
+    fn square(&self, at: usize) -> f64 {
+        let unit = &self.units[at];
+        // A module rounds nothing itself.
+        if self.flow.is_composite(at) {
+            return self.flow.children[at].iter().map(|&child| self.squares[child]).fold(0.0, f64::max);
+        }
+        let before = self.flow.upstream(at, unit).into_iter().filter(|&before| before != at);
+        let before = before.map(|before| self.squares[before]).fold(0.0, f64::max);
+        let numbers = || unit.entries.iter().filter_map(|entry| entry.numbers.as_ref());
+        let given = unit
+            .entries
+            .iter()
+            .filter(|entry| entry.is_taken() && entry.sources.iter().all(|source| source.is_given()));
+        let given = given.filter_map(|entry| entry.numbers.as_ref()).map(Extent::relative);
+        let given = given.filter(|error| error.is_finite()).fold(0.0, f64::max);
+        // Data that are not the same from the start say nothing of rounding: pieces of a batch that is cut in two ways.
+        let mut tensors = unit.entries.iter().filter(|entry| entry.is_taken() && entry.is_tensor);
+        let is_other = |entry: &Seen| {
+            matches!(entry.state, Seeing::Differs | Seeing::Unlike)
+                && entry.sources.iter().all(|source| source.is_given())
+        };
+        if tensors.any(is_other) {
+            return f64::INFINITY;
+        }
+        // Nothing was measured on a call of one side: it rounds as its neighbours do.
+        let coarsest = numbers().map(|extent| extent.unit).fold(0.0, f64::max);
+        let longest = numbers().map(|extent| extent.count.sqrt()).fold(1.0, f64::max);
+        let loops = if self.flow.operations[at].is_loop { LOOP } else { 1.0 };
+        let own = loops * (coarsest + ACCUMULATOR.min(coarsest) * longest.sqrt());
+        before + own * own + given * given
+    }
+
+    /// The error of a result, relative to its size, or to that of what it is reduced from.
+    fn error(&self, at: usize, result: &Extent) -> f64 {
+        let unit = &self.units[at];
+        let is_reduction =
+            self.flow.operations[at].family != Family::Contraction && !self.flow.is_composite(at);
+        let taken = unit.entries.iter().filter(|entry| entry.is_taken());
+        let taken = taken.filter_map(|entry| entry.numbers.as_ref());
+        let reduced = taken.filter(|from| is_reduction && from.count >= REDUCTION * result.count);
+        let reduced = reduced.map(Extent::rms).fold(0.0, f64::max);
+        let beside = match unit.kind {
+            CallKind::ParametersGrad => results(unit).map(|(_, _, extent)| extent.rms()).fold(0.0, f64::max),
+            _ => 0.0,
+        };
+        ratio(result.error, result.norm.max(reduced.max(beside) * result.count.sqrt()))
+    }
+
+    fn allowed(&self, at: usize, entry: usize) -> f64 {
+        // Gradients of parameters are sums over the whole backward pass.
+        let allowed = match self.units[at].kind {
+            CallKind::ParametersGrad => ALLOWED_IN_GRADIENTS * self.most.sqrt(),
+            _ => ALLOWED * self.squares[at].sqrt(),
+        };
+        allowed + self.noise.of(at, entry).allowed().whole
+    }
+
+    /// The call with the largest error on the way to a unit of which the inputs are within their bounds.
+    fn first_step(&self, last: usize) -> Option<Step> {
+        let mut steps: Vec<Step> = self.towards(last).into_iter().flat_map(|at| self.steps_at(at)).collect();
+        steps.sort_by(|one, other| other.error.total_cmp(&one.error).then(one.unit.cmp(&other.unit)));
+        steps.into_iter().next()
+    }
+
+    /// The units that lead to a unit, in order.
+    fn towards(&self, last: usize) -> Vec<usize> {
+        let (mut known, mut waiting) = (HashSet::new(), vec![last]);
+        while let Some(at) = waiting.pop() {
+            if known.insert(at) {
+                waiting.extend(self.flow.upstream(at, &self.units[at]));
+                waiting.extend(&self.flow.children[at]);
+            }
+        }
+        let mut known: Vec<usize> = known.into_iter().filter(|&at| !self.flow.is_composite(at)).collect();
+        known.sort_unstable();
+        known
+    }
+
+    fn steps_at(&self, at: usize) -> Vec<Step> {
+        let unit = &self.units[at];
+        if unit.is_lone() {
+            return Vec::new();
+        }
+        let mut steps = Vec::new();
+        let taken = unit.entries.iter().filter(|entry| entry.is_taken());
+        let taken: Vec<(&Seen, f64)> =
+            taken.filter_map(|entry| Some((entry, entry.numbers.as_ref()?.relative()))).collect();
+        // What a call of one side made is first seen where both sides use it.
+        for (entry, error) in &taken {
+            let makers = self.flow.makers(entry);
+            let Some(lone) = makers.into_iter().flatten().find(|&maker| self.units[maker].is_lone()) else {
+                continue;
+            };
+            let inputs = makers.into_iter().flatten().map(|maker| self.brought(maker)).fold(0.0, f64::max);
+            steps.push(Step { unit: lone, error: *error, inputs });
+        }
+        let inputs = taken.iter().map(|(_, error)| *error).fold(0.0, f64::max);
+        let errors = results(unit).map(|(_, _, extent)| self.error(at, extent));
+        let error = errors.fold(0.0, f64::max);
+        steps.push(Step { unit: at, error, inputs });
+        let limit = |step: &Step| ALLOWED * self.squares[step.unit].sqrt();
+        steps.retain(|step| step.error.is_finite() && step.error > limit(step) && step.inputs <= limit(step));
+        steps
+    }
+
+    /// The largest error that goes into calls of one side, from the last that both sides make.
+    fn brought(&self, lone: usize) -> f64 {
+        let (mut known, mut waiting, mut most) = (HashSet::new(), vec![lone], 0.0f64);
+        while let Some(at) = waiting.pop() {
+            if !known.insert(at) {
+                continue;
+            }
+            if self.units[at].is_lone() {
+                waiting.extend(self.flow.upstream(at, &self.units[at]));
+            } else {
+                let errors = results(&self.units[at]).map(|(_, _, extent)| extent.relative());
+                most = errors.filter(|error| error.is_finite()).fold(most, f64::max);
+            }
+        }
+        most
+    }
+}

@@ -1,0 +1,49 @@
+//! `mapping.csv` in a folder of ACL dump files: a name that is too long for a file is replaced by digits, and a line
+//! `digits,name` says which it was.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use ulpscope_formats::{Error, Fault};
+
+use crate::links;
+use crate::problems::Problems;
+
+/// Its name.
+pub(crate) const MAPPING_FILE: &str = "mapping.csv";
+
+/// The largest that is read. A line has some three hundred bytes.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// The names that digits stand for; none, where there is no such file.
+pub(crate) fn read_in(folder: &Path, problems: &mut Problems) -> HashMap<String, String> {
+    let path = folder.join(MAPPING_FILE);
+    let read = || {
+        links::refuse(&path)?;
+        let mut text = Vec::new();
+        let file = File::open(&path).map_err(Error::whole)?;
+        file.take(MAX_BYTES + 1).read_to_end(&mut text).map_err(Error::whole)?;
+        if text.len() as u64 > MAX_BYTES {
+            let (limit, found) = (MAX_BYTES, text.len() as u64);
+            return Err(Error::whole(Fault::TooLarge { what: "the size", limit, found }));
+        }
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    };
+    match read() {
+        Ok(text) => text.lines().filter_map(line).collect(),
+        Err(error) => {
+            problems.add(&error.in_file(&path));
+            HashMap::new()
+        }
+    }
+}
+
+/// Digits and the name of a file, not a path.
+fn line(line: &str) -> Option<(String, String)> {
+    let (digits, name) = line.trim().split_once(',')?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_name = !name.is_empty() && !name.contains(['/', '\\']) && name != "." && name != "..";
+    (is_number && is_name).then(|| (digits.to_owned(), name.to_owned()))
+}
