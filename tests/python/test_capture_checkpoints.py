@@ -160,3 +160,26 @@ def test_nothing_is_marked_without_checkpoints(tmp_path: Path) -> None:
         y.sum().backward()
     data = json.loads((tmp_path / "step0/rank/dump.json").read_text())["data"]
     assert not is_repeated(data["Torch.cos.0.forward"])
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_the_early_end_of_a_repeated_forward_is_no_error(level: str, tmp_path: Path) -> None:
+    dump({"use_reentrant": False}, level, tmp_path)
+    ledger = json.loads((tmp_path / "step0/rank/ledger.json").read_text())
+    counted = ledger["recorded"] + sum(ledger["skipped"].values())
+    assert (ledger["raised"], ledger["failed"], counted) == ({}, {}, ledger["seen"])
+
+
+def test_an_error_in_a_repeated_forward_is_listed(tmp_path: Path) -> None:
+    times = 0
+
+    def failing(x: Tensor) -> Tensor:
+        nonlocal times
+        times += 1
+        return torch.tanh(x @ torch.ones(4 if times == 1 else 3, 4))
+
+    x = torch.ones(2, 4, requires_grad=True)
+    with ulpscope.capture(tmp_path), pytest.raises(RuntimeError):
+        checkpoint(failing, x, use_reentrant=False).sum().backward()
+    ledger = json.loads((tmp_path / "step0/rank/ledger.json").read_text())
+    assert ledger["raised"] == {"Tensor.__matmul__: RuntimeError": 1}

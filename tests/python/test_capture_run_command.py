@@ -61,10 +61,55 @@ def test_steps_come_from_the_optimizer(tmp_path: Path) -> None:
     ran = run(tmp_path, "--", "train.py")
     assert (ran.returncode, ran.stdout) == (0, plain.stdout), ran.stderr
     assert ran.stderr == plain.stderr + f"ulpscope: the dump is in {tmp_path / 'dump'}\n"
-    # What follows the last step of the optimizer, the printing, is a step of its own.
-    recorded = {step: forward(calls) for step, calls in steps(tmp_path).items() if forward(calls)}
+    recorded = {step: forward(calls) for step, calls in steps(tmp_path).items()}
     linear = ["Functional.linear.0.forward", "Functional.linear.1.forward"]
-    assert recorded == {f"step{n}": linear for n in range(4)}
+    # What follows the last step of the optimizer, the printing, is none.
+    assert recorded == {f"step{n}": linear for n in range(4)} | {"after_last_step": []}
+
+
+EVALUATION = """\
+with torch.no_grad():
+    print(model(torch.ones(2, 4)).sum().item().hex())
+"""
+
+GRADIENTS_LEFT = "model(torch.ones(2, 4)).sum().backward()\n"
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix", "L2"])
+def test_an_evaluation_after_training_is_no_step(tmp_path: Path, level: str) -> None:
+    script(tmp_path, TRAIN + EVALUATION)
+    assert run(tmp_path, "--level", level, "--", "train.py").returncode == 0
+    found = steps(tmp_path)
+    assert sorted(found) == ["after_last_step", "step0", "step1", "step2", "step3"]
+    evaluated = [call for call in found["after_last_step"] if "inear" in call or "addmm" in call]
+    assert len(evaluated) == (4 if level == "mix" else 2), found["after_last_step"]
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix", "L2"])
+def test_a_backward_pass_after_the_last_step_is_part_of_a_step(tmp_path: Path, level: str) -> None:
+    """As that of an iteration whose step a gradient scaler left out."""
+    script(tmp_path, TRAIN + GRADIENTS_LEFT)
+    assert run(tmp_path, "--level", level, "--", "train.py").returncode == 0
+    assert sorted(steps(tmp_path)) == [f"step{n}" for n in range(5)]
+
+
+def test_what_an_error_ends_is_a_step(tmp_path: Path) -> None:
+    script(tmp_path, TRAIN + "model(torch.ones(2, 4)); model(torch.ones(2, 3))\n")
+    assert run(tmp_path, "--", "train.py").returncode == 1
+    assert sorted(steps(tmp_path)) == [f"step{n}" for n in range(5)]
+
+
+def test_two_runs_with_an_evaluation_are_compared_to_the_end(tmp_path: Path) -> None:
+    script(tmp_path, TRAIN + EVALUATION)
+    script(tmp_path, TRAIN + EVALUATION.replace(".sum()", ".sum().mul(2)"), "other.py")
+    for name, text in (("a", "train.py"), ("b", "train.py"), ("c", "other.py")):
+        words = ["-m", "ulpscope", "run", "--dump-path", name, "--task", "tensor", "--", text]
+        assert python(tmp_path, *words).returncode == 0
+    same = python(tmp_path, "-m", "ulpscope", "compare", "a", "b", "--json")
+    assert same.returncode == 0, same.stdout + same.stderr
+    assert [rank["step"] for rank in json.loads(same.stdout)["ranks"]] == [0, 1, 2, 3, None]
+    other = python(tmp_path, "-m", "ulpscope", "compare", "a", "c")
+    assert other.returncode == 1, other.stdout + other.stderr
 
 
 def test_a_forked_child_does_not_speak_of_a_dump(tmp_path: Path) -> None:
@@ -99,6 +144,16 @@ def test_after_the_last_wanted_step_torch_is_as_without_us(tmp_path: Path) -> No
     script(tmp_path, text)
     ran = run(tmp_path, "--step", "0", "--", "train.py")
     assert ran.returncode == 0, ran.stderr
+
+
+def test_stacks_begin_with_the_script(tmp_path: Path) -> None:
+    # The folder of a clone has the name of the package.
+    folder = tmp_path / "ulpscope" / "_capture"
+    script(folder, TRAIN)
+    assert run(folder, "--level", "mix", "--step", "0", "--", "train.py").returncode == 0
+    stacks = json.loads((folder / "dump/step0/rank/stack.json").read_text())
+    outermost = {frames[-1].split(", line")[0] for _, frames in stacks.values()}
+    assert outermost == {f"File {folder / 'train.py'}"}
 
 
 def test_of_two_optimizers_the_first_gives_the_beat(tmp_path: Path) -> None:

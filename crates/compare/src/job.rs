@@ -3,7 +3,7 @@
 use std::io;
 
 use rayon::prelude::*;
-use ulpscope_dump::{Dump, RankPlace, Step};
+use ulpscope_dump::{AFTER_LAST_STEP, Dump, RankPlace, Step};
 
 use crate::run::{CompareError, Known, Progress, RankOutcome, Sink, compare_ranks_knowing};
 use crate::style::{Side, Style};
@@ -13,6 +13,8 @@ use crate::style::{Side, Style};
 pub struct RankPair<'a> {
     /// The number of the step, where there is one.
     pub step: Option<u64>,
+    /// How many steps went before, where that is known: what follows the last step has no number, and comes after all.
+    pub place: Option<u64>,
     /// The target's.
     pub target: &'a RankPlace,
     /// The golden's.
@@ -39,7 +41,10 @@ pub struct RankPairs<'a> {
 pub fn pair_ranks<'a>(target: &'a Dump, golden: &'a Dump) -> RankPairs<'a> {
     let mut found = RankPairs::default();
     let several_steps = target.steps.len() > 1;
-    let (steps, lone) = matched(&target.steps, &golden.steps, |step: &Step| step.number);
+    let after_all = target.steps.iter().chain(&golden.steps).filter_map(|step| step.number).max();
+    // What follows the last step comes after those of both sides.
+    let place = |step: &Step| step.number.or_else(|| after_all.map(|last| last.saturating_add(1)));
+    let (steps, lone) = matched(&target.steps, &golden.steps, place);
     found.lone.extend(lone.into_iter().map(|(side, step)| only_in(side, &step_name(step))));
     for (one, other) in steps {
         let (ranks, lone) = matched(&one.ranks, &other.ranks, |rank: &RankPlace| rank.number);
@@ -50,6 +55,7 @@ pub fn pair_ranks<'a>(target: &'a Dump, golden: &'a Dump) -> RankPairs<'a> {
         }));
         found.pairs.extend(ranks.into_iter().map(|(target, golden)| RankPair {
             step: one.number,
+            place: place(one),
             target,
             golden,
             noise: None,
@@ -89,7 +95,7 @@ fn only_in(side: Side, name: &str) -> String {
 }
 
 fn step_name(step: &Step) -> String {
-    step.number.map_or_else(|| "the step".to_owned(), |number| format!("step{number}"))
+    step.number.map_or_else(|| AFTER_LAST_STEP.to_owned(), |number| format!("step{number}"))
 }
 
 type Matched<'a, T> = (Vec<(&'a T, &'a T)>, Vec<(Side, &'a T)>);
@@ -157,7 +163,7 @@ pub fn compare_dumps<O: Outputs>(
                 Ok(noise) => (noise, None),
                 Err(error) => (None, Some(error)),
             };
-            let known = Known { noise: noise.as_ref(), step: pair.step };
+            let known = Known { noise: noise.as_ref(), step: pair.place };
             let mut sink = outputs.open(pair)?;
             let mut outcome = compare_ranks_knowing(style, &target, &golden, known, &mut sink, progress)?;
             unread.into_iter().for_each(|error| outcome.problems.note(format!("--noise: {error}")));

@@ -5,6 +5,7 @@
 //! dump.json, debug.json          a rank of msprobe or Ulpscope
 //! *.pkl of JSON lines            a rank of ptdbg_ascend or torch_npu.hooks
 //! step{N}/                       a step; rank{N}/, rank/, proc{pid}/ a rank: looked into
+//! after_last_step/               what a run did after its last step of training: a step without a number
 //! …_shape[..]_stride[..]….npy    the asynchronous dump of torch_npu.hooks
 //! any other folder               looked into if there is nothing of the above beside it (ptdbg_dump_v4.0/)
 //! .npy, .pt, .safetensors, …     tensor files of any program, if there is nothing of the above anywhere, or in
@@ -30,6 +31,8 @@ const MAX_DEPTH: usize = 5;
 /// What belongs to a dump beside what is opened.
 const COMPANIONS: [&str; 6] =
     ["dump.json", "debug.json", "stack.json", "construct.json", LEDGER_FILE, JOURNAL_FILE];
+/// The folder of what a run did after its last step of training: it comes after all steps, and is none.
+pub const AFTER_LAST_STEP: &str = "after_last_step";
 
 /// Names shown of what was found instead of a dump.
 const SHOWN: usize = 8;
@@ -215,6 +218,8 @@ impl Search<'_> {
             let path = folder.join(name);
             let below = if let Some(step) = step_number(name) {
                 Here { step: Some(step), ..here.clone() }
+            } else if name == AFTER_LAST_STEP {
+                Here { step: None, ..here.clone() }
             } else if let Some(rank) = rank_name(name) {
                 Here { rank, ..here.clone() }
             } else {

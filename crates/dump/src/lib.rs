@@ -40,6 +40,7 @@ pub mod writer;
 
 pub use call::{Call, CallKind};
 pub use entry::{Content, Data, Entry, NonFiniteStats, Role, TensorEntry};
+pub use find::AFTER_LAST_STEP;
 pub use key::parse_key;
 pub use ledger::Ledger;
 pub use problems::Problems;

@@ -24,7 +24,8 @@ pub struct Select {
 pub struct Dump {
     /// What the user named.
     pub path: PathBuf,
-    /// In order of their numbers; a single one without a number where there are no step folders.
+    /// In order of their numbers; behind them what followed the last step, which has no number. A single one without a
+    /// number where there are no step folders.
     pub steps: Vec<Step>,
     /// Folders that could not be looked into.
     pub problems: Problems,

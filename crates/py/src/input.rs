@@ -55,7 +55,9 @@ impl<'py> Input<'py> {
 
     /// A torch tensor in ordinary memory, if its own table tells where it lies.
     pub(crate) fn in_memory(object: &Bound<'py, PyAny>) -> PyResult<Option<Input<'py>>> {
-        let found = exchange(object)?.filter(|found| found.on_cpu);
+        // One that stands for zeros has an address as little as one without elements.
+        let is_there = |layout: &Layout| layout.address != 0 || layout.shape.contains(&0);
+        let found = exchange(object)?.filter(|found| found.on_cpu && is_there(&found.layout));
         Ok(found.map(|found| Input::Object { owner: object.clone(), layout: found.layout }))
     }
 

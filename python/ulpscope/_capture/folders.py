@@ -3,7 +3,7 @@
     {dump_path}/.rank0.lock    locked while a capture writes to step*/rank0
 
 The kernel holds the lock, and lets it go with the process, however that ends. Ranks have locks of their own:
-they write side by side.
+they write side by side. Below ``dump_path`` no symbolic link is followed: it may lead out of the dump.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import shutil
 import socket
 from pathlib import Path
@@ -20,6 +21,11 @@ from ulpscope._capture.settings import SettingsError
 
 # What errors tell that somebody else has the lock; any other means that there are no locks on this disk.
 _TAKEN = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
+
+# What a run did after its last step of training.
+AFTER_LAST_STEP = "after_last_step"
+
+_STEP_FOLDER = re.compile(rf"step[0-9]+|{AFTER_LAST_STEP}")
 
 # What a step of a rank is made of.
 _FILES = ("dump.json", "debug.json", "stack.json", "construct.json", "ledger.json", "journal.jsonl")
@@ -34,14 +40,17 @@ class FolderLock:
         self.rank_folder = rank_folder
         self.dump_path = dump_path
         self._path = dump_path / f".{rank_folder}.lock"
+        _refuse_links(dump_path, rank_folder)
         self._file = self._open()
         _held.add(self)
 
     def _open(self) -> int:
         while True:
             try:
-                file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
             except OSError as error:
+                if error.errno == errno.ELOOP:
+                    raise _is_link(self.dump_path, self._path) from None
                 raise SettingsError(
                     "dump_path",
                     f"is {str(self.dump_path)!r}, a folder that cannot be written to: {error.strerror}",
@@ -49,7 +58,7 @@ class FolderLock:
             try:
                 self._lock(file)
                 # Whoever had it before may have removed the file just now: then nobody else sees this lock.
-                if self._path.exists() and os.path.samestat(os.fstat(file), self._path.stat()):
+                if os.path.samestat(os.fstat(file), self._path.lstat()):
                     self._sign(file)
                     return file
             except FileNotFoundError:
@@ -135,8 +144,68 @@ def remove_empty(made: list[Path]) -> None:
             folder.rmdir()
 
 
+def _step_folders(dump_path: Path) -> list[Path]:
+    """What lies in the place of steps, in order; nothing where that cannot be told."""
+    try:
+        names = [name for name in os.listdir(dump_path) if _STEP_FOLDER.fullmatch(name)]  # noqa: PTH208
+    except OSError:
+        return []
+    return [dump_path / name for name in sorted(names, key=_step_order)]
+
+
+def _step_order(name: str) -> tuple[bool, int]:
+    return name == AFTER_LAST_STEP, int(name.removeprefix("step")) if name != AFTER_LAST_STEP else 0
+
+
+def _refuse_links(dump_path: Path, rank_folder: str) -> None:
+    """Raises where a link stands in the place of a folder that this rank may write to."""
+    for step in _step_folders(dump_path):
+        for folder in (step, step / rank_folder):
+            if folder.is_symlink():
+                raise _is_link(dump_path, folder)
+
+
+def _is_link(dump_path: Path, path: Path) -> SettingsError:
+    return SettingsError(
+        "dump_path",
+        f"is {str(dump_path)!r}, where {str(path.relative_to(dump_path))!r} is a symbolic link, "
+        "which may lead out of the dump: remove it, or choose another folder",
+    )
+
+
+class EarlierSteps:
+    """What an earlier capture left in the folders of a rank: with ours it is read as one run.
+
+    A step that is recorded again takes the place of the one that was there. The others stay: they may be all
+    that is left of a run, or the first part of one that goes on here.
+    """
+
+    def __init__(self, dump_path: Path, rank_folder: str) -> None:
+        self._rank_folder = rank_folder
+        self._found = {step: _identity(step / rank_folder) for step in _step_folders(dump_path)}
+
+    def left(self) -> list[str]:
+        """The names of those that are still as they were found, in order."""
+        return [
+            step.name
+            for step, identity in self._found.items()
+            if identity is not None and _identity(step / self._rank_folder) == identity
+        ]
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """By what the dump in a folder is known; nothing where there is none."""
+    for name in _FILES:
+        with contextlib.suppress(OSError):
+            found = (folder / name).lstat()
+            return found.st_ino, found.st_mtime_ns
+    return None
+
+
 def discard(folder: Path) -> None:
     """Removes a step of a rank that turned out not to be wanted; nothing else that may lie there."""
+    if folder.is_symlink() or folder.parent.is_symlink():
+        return
     for name in _FILES:
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / "dump_tensor_data", ignore_errors=True)

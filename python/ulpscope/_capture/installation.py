@@ -64,6 +64,8 @@ class Installation:
         self._known = KnownModules(recorder, failures, settings.layers, settings.level)
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self.installed = False
+        # Whether a backward pass has begun in this step.
+        self.has_backward = False
 
     def install(self, model: Any, custom: CustomApis) -> None:
         """Puts everything in place; where that fails, nothing stays."""
@@ -88,12 +90,12 @@ class Installation:
             wrappers.add_set(
                 self._patches, self._recorder, switch, lambda: modes.is_function_mode_on(self._recorder)
             )
-            wrappers.add_engine(self._patches, self._recorder, self._with_mode)
             wrappers.add_fast_paths(self._patches, self._without_mode)
             wrappers.add_autograd_functions(self._patches, self._recorder, switch, self._suspended)
             for (module, api), prefix in custom.items():
                 wrapped = recorded(self._recorder, switch, prefix, api, getattr(module, api))
                 self._patches.add(module, api, wrapped)
+        wrappers.add_engine(self._patches, self._in_backward)
         if not self._sees_operators:
             wrappers.add_hook_placer(self._patches)
         if self._sees_functions or self._sees_operators:
@@ -136,6 +138,7 @@ class Installation:
         """Has parameters counted anew."""
         self._flush_collectives()
         self._known.next_step()
+        self.has_backward = False
 
     def begin_step(self) -> None:
         """Has what goes on from the step before told in the ledger of the next."""
@@ -237,6 +240,20 @@ class Installation:
         if self._sees_operators:
             self._recorder.note("a thread was started: level L2 does not see what runs on it")
         return self._with_mode()
+
+    @contextlib.contextmanager
+    def _in_backward(self) -> Iterator[None]:
+        """What is on while a backward pass runs."""
+        self.has_backward = True
+        if not self._sees_functions:
+            yield
+            return
+        self._recorder.begin_pass()
+        try:
+            with self._with_mode():
+                yield
+        finally:
+            self._recorder.end_pass()
 
     @contextlib.contextmanager
     def _with_mode(self) -> Iterator[None]:

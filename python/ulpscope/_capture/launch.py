@@ -31,7 +31,8 @@ _DESCRIPTION = """\
 Runs a Python script and records what each call of torch in it takes and gives.
 
 The script runs as "python train.py ARGS" would run it. A step ends with the step of its optimizer; without
-an optimizer all is step 0. After the last wanted step the script goes on at full speed."""
+an optimizer all is step 0. What follows the last step of training (an evaluation) is recorded in the folder
+after_last_step. After the last wanted step the script goes on at full speed."""
 
 _EXAMPLES = """\
 examples:
@@ -93,21 +94,24 @@ class _Recording:
             hide_ourselves(error)
             waiting.cancel()
             try:
-                self._end()
+                # What an error ends is the beginning of a step.
+                self._end(has_come_to_end=isinstance(error, SystemExit))
             except Exception as ours:
                 # The program's own error is the one to be seen.
                 print(f"ulpscope: error: the dump may be incomplete: {ours}", file=sys.stderr)
             raise
         waiting.cancel()
-        self._end()
+        self._end(has_come_to_end=True)
 
-    def _end(self) -> None:
+    def _end(self, has_come_to_end: bool) -> None:
         if self._hook is not None:
             self._hook.remove()
         if self._process != os.getpid():
             # A forked child has come to the end of the script: the dump is its parent's, and not whole yet.
             return
         try:
+            if self._run is not None and has_come_to_end:
+                self._run.end_training()
             self._finish()
         finally:
             if self._hook is not None:

@@ -30,6 +30,9 @@ from ulpscope._core import Recorder
 
 _log = logging.getLogger("ulpscope")
 
+# Steps that are named of those that an earlier capture left.
+_MAX_SHOWN = 8
+
 
 # Those that have started and not stopped.
 _started: weakref.WeakSet[Run] = weakref.WeakSet()
@@ -81,6 +84,9 @@ class Run:
         # The folder of the step that has begun.
         self._aimed_at: Path | None = None
         self._lock: folders.FolderLock | None = None
+        # What was there before, and where the last step was recorded.
+        self._earlier: folders.EarlierSteps | None = None
+        self._last_folder: Path | None = None
         # Why nothing is recorded although it was started: another has its turn.
         self._aside: str | None = None
         self._has_given_way = False
@@ -219,7 +225,7 @@ class Run:
         # Also a step in which nothing happened has its dump, which says so.
         self._recorder.next_step(self._started and self._is_wanted(), self._next_folder())
         self._step += 1
-        self._aimed_at = None
+        self._last_folder, self._aimed_at = self._aimed_at or self._last_folder, None
         self._has_ended_forward = False
         if self.steps_done:
             seed.restore_dropout(self)
@@ -227,6 +233,23 @@ class Run:
         self._go_on()
         if was_installed:
             self._installation.begin_step()
+
+    @untraced
+    def end_training(self) -> None:
+        """Says that no step follows: what came after the last one is none, unless it has a backward pass.
+
+        It goes to a folder of its own, behind all steps. Before the first step everything belongs to that.
+        """
+        is_first = self._step == self._settings.init_step
+        if (
+            self._aimed_at is None
+            or is_first
+            or self._installation.has_backward
+            or self._process != os.getpid()
+        ):
+            return
+        self._aimed_at = self._settings.dump_path / folders.AFTER_LAST_STEP / self._aimed_at.name
+        self._recorder.move_to(self._aimed_at)
 
     def set_init_step(self, step: int) -> None:
         """Has steps counted from ``step`` on; before the first ``start``."""
@@ -302,8 +325,22 @@ class Run:
     def _end_recording(self) -> None:
         try:
             self._recorder.next_step(False, None)
+            self._tell_of_earlier_steps()
         finally:
             self._release_folders()
+
+    def _tell_of_earlier_steps(self) -> None:
+        """Names the steps of an earlier capture that nothing has replaced: they look like this run's."""
+        left = self._earlier.left() if self._earlier is not None else []
+        if not left:
+            return
+        place = self._settings.dump_path
+        text = f"{_in_words(left)} in {place}: recorded by an earlier capture, not by this one"
+        _log.warning("%s. compare reads all of them as one run: delete them, or use a new folder", text)
+        for folder in (self._aimed_at, self._last_folder):
+            if folder and folder.parent.name not in left and (folder / "ledger.json").exists():
+                self._recorder.note_in(folder, text)
+                break
 
     def _release_folders(self) -> None:
         if self._lock is not None:
@@ -343,6 +380,17 @@ class Run:
             former, self._lock = self._lock, folders.FolderLock(self._settings.dump_path, rank_folder)
             if former is not None:
                 former.release()
+            self._find_earlier_steps(rank_folder)
+
+    def _find_earlier_steps(self, rank_folder: str) -> None:
+        self._earlier = folders.EarlierSteps(self._settings.dump_path, rank_folder)
+        if found := self._earlier.left():
+            _log.warning(
+                "%s already has %s of an earlier capture. Steps that are recorded now replace them, "
+                "the others stay: use a new folder for each run",
+                self._settings.dump_path,
+                _in_words(found),
+            )
 
     def _joined_group(self) -> None:
         if self._process != os.getpid():
@@ -443,3 +491,9 @@ class Run:
         if self._installation.installed:
             self._installation.remove()
             self._update()
+
+
+def _in_words(names: list[str]) -> str:
+    """Some names of many."""
+    shown = ", ".join(names[:_MAX_SHOWN])
+    return shown if len(names) <= _MAX_SHOWN else f"{shown} and {len(names) - _MAX_SHOWN} more"

@@ -10,7 +10,7 @@ import os
 from types import CodeType
 from typing import NamedTuple
 
-_OWN_FOLDER = os.path.join("ulpscope", "_capture") + os.sep  # noqa: PTH118
+from ulpscope._capture.program import Program
 
 _OVERRIDES = os.path.join("torch", "overrides.py")  # noqa: PTH118
 _DISPATCH = os.path.join("torch", "_jit_internal.py")  # noqa: PTH118
@@ -48,6 +48,17 @@ _BEFORE_3_11 = {
 }
 
 Frame = tuple[CodeType, int]
+
+
+def _package_folder(code: CodeType) -> str:
+    """The folder of this package, as code objects have it. Its name alone may be that of a clone's folder."""
+    return os.path.dirname(os.path.dirname(code.co_filename)) + os.sep  # noqa: PTH120
+
+
+_OWN_FOLDER = _package_folder(_package_folder.__code__)
+
+# What is around it has started `ulpscope run`, and is none of the program's.
+_LAUNCH = Program.run.__code__
 
 
 class Stack(NamedTuple):
@@ -91,7 +102,8 @@ def _is_dispatch(code: CodeType) -> bool:
 
 def _without_machinery(frames: list[Frame]) -> list[Frame]:
     """Without our own frames, and without those between the caller of a function and its recorder."""
-    frames = [frame for frame in frames if _OWN_FOLDER not in frame[0].co_filename]
+    launch = next((place for place, (code, _) in enumerate(frames) if code is _LAUNCH), len(frames))
+    frames = [frame for frame in frames[:launch] if not frame[0].co_filename.startswith(_OWN_FOLDER)]
     start = 0
     while start < len(frames) and frames[start][0].co_filename.endswith(_OVERRIDES):
         start += 1

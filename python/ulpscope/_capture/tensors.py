@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _python_dispatch as dispatch
 
+from ulpscope._capture import transforms
+
 # Sparse tensors are filled up to be measured, unless that takes more bytes than this.
 _MAX_DENSE = 1 << 28
 
@@ -56,10 +58,18 @@ def _describe(tensor: torch.Tensor) -> Unusual:
         mesh = tensor.device_mesh.mesh.tolist()  # type: ignore[attr-defined]
         extra = f',"device_mesh":{json.dumps(mesh)},"placements":{json.dumps(placements)}'
         local = tensor._local_tensor  # type: ignore[attr-defined]
+    unwrapped = transforms.unwrapped(tensor)
+    if unwrapped is not None:
+        local, batch_dims = unwrapped
+        extra = f',"batch_dims":{batch_dims}' if batch_dims else ""
+    if _has_no_elements(local):
+        # Shapes are computed with it, and no numbers: two runs can differ in nothing else.
+        extra += ',"blank":true'
     dtype = str(tensor.dtype)
     shape = [int(size) for size in tensor.shape] if not tensor.is_nested else []
     try:
-        readable, why_not = _readable(local)
+        with transforms.disabled() if unwrapped is not None else contextlib.nullcontext():
+            readable, why_not = _readable(local)
     except Exception as error:
         readable, why_not = None, _refused(tensor, error)
     return Unusual(name, extra, dtype, shape, readable, why_not)
@@ -191,9 +201,12 @@ def _class_name(tensor: torch.Tensor) -> str:
 
 
 def _readable(tensor: torch.Tensor) -> tuple[torch.Tensor | None, str | None]:
-    if tensor.is_meta or _is_fake(tensor):
+    if _has_no_elements(tensor):
         return None, None
-    if _is_wrapped(tensor):
+    if tensor._is_zerotensor():
+        # What stands for a tangent of zeros has no memory.
+        return torch.zeros((), dtype=tensor.dtype).expand(tensor.shape), None
+    if transforms.is_wrapped(tensor):
         return None, "inside a function transform (torch.func)"
     if tensor.is_nested:
         return None, "nested tensor"
@@ -246,15 +259,5 @@ def _in_captured_graph(tensor: torch.Tensor) -> bool:
     return is_capturing is not None and bool(is_capturing())
 
 
-def _is_fake(tensor: Any) -> bool:
-    return type(tensor).__name__ in ("FakeTensor", "FunctionalTensor")
-
-
-def _is_wrapped(tensor: torch.Tensor) -> bool:
-    """Whether a tensor stands for several: those of torch.func, and of backward passes over a batch."""
-    asks = ("is_functorch_wrapped_tensor", "is_legacy_batchedtensor")
-    return any(bool(getattr(torch._C._functorch, ask, _never)(tensor)) for ask in asks)
-
-
-def _never(_: torch.Tensor) -> bool:
-    return False
+def _has_no_elements(tensor: Any) -> bool:
+    return bool(tensor.is_meta) or type(tensor).__name__ in ("FakeTensor", "FunctionalTensor")

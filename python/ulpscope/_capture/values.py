@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ulpscope._capture.attributes import Attributes
 from ulpscope._capture.collectives import Received
 from ulpscope._core import stats
 
@@ -41,11 +42,12 @@ _MACHINERY = ("torch._C", "torch.distributed")
 Described = str | dict[Any, Any] | list[Any] | None
 
 
-def describe(value: Any) -> Described | tuple[Described, str]:
+def describe(value: Any) -> Described | tuple[Described, list[str]]:
     """JSON text (a ``str``), something to describe in its place, or nothing where there is nothing to say.
 
-    With a note for the ledger where tensors may be in it that are not seen. Of a value of the program's own
-    no more is asked than what it holds: nothing that it would compute, draw or load to answer.
+    Of other objects the attributes that lead to tensors, with notes for the ledger where some may not be
+    seen. Of a value of the program's own no more is asked than what it holds: nothing that it would compute,
+    draw or load to answer.
     """
     kind = type(value)
     if value is ...:
@@ -81,7 +83,8 @@ def describe(value: Any) -> Described | tuple[Described, str]:
         return known
     if issubclass(kind, _WITHOUT_TENSORS) or callable(value) or kind.__module__.startswith(_MACHINERY):
         return None
-    return None, f"{kind.__module__}.{kind.__qualname__} is not looked into: tensors in it are not recorded"
+    look = Attributes()
+    return look.of(value), look.notes
 
 
 # Numbers and texts of classes of their own, without what these make of them.
@@ -176,14 +179,15 @@ def _numbers(array: Any) -> dict[str, Any]:
 
 def _distributed(value: Any) -> Described:
     dist = torch.distributed
-    if isinstance(value, dist.ProcessGroup):
+    kind = type(value)
+    if issubclass(kind, dist.ProcessGroup):
         ranks, group = _ranks_and_id(value)
         return json.dumps({"type": "torch.ProcessGroup", "group_ranks": ranks, "group_id": group})
-    if isinstance(value, dist.ReduceOp | dist.ReduceOp.RedOpType):
+    if issubclass(kind, dist.ReduceOp | dist.ReduceOp.RedOpType):
         return _typed("torch.distributed.ReduceOp", str(value))
-    if isinstance(value, dist.P2POp):
+    if issubclass(kind, dist.P2POp):
         return _message(value, value.tensor)
-    if isinstance(value, Received):
+    if issubclass(kind, Received):
         return _message(value.operation, None)
     return None
 

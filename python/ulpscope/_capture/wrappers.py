@@ -151,32 +151,27 @@ def _backward_left_alone(original: Callable[..., Any], suspended: Callable[[], A
 
 
 class _Engine:
-    """Torch's engine of backward passes, with the function mode on while it runs.
+    """Torch's engine of backward passes, with what is put around it: the function mode is on while it runs.
 
     ``Tensor.backward`` is a function of torch, and a mode is not shown what happens inside a function.
     """
 
-    def __init__(self, engine: Any, recorder: Recorder, with_mode: Callable[[], Any]) -> None:
+    def __init__(self, engine: Any, around: Callable[[], Any]) -> None:
         self._engine = engine
-        self._recorder = recorder
-        self._with_mode = with_mode
+        self._around = around
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
-        self._recorder.begin_pass()
-        try:
-            with self._with_mode():
-                return self._engine.run_backward(*args, **kwargs)
-        finally:
-            self._recorder.end_pass()
+        with self._around():
+            return self._engine.run_backward(*args, **kwargs)
 
 
-def add_engine(patches: Patches, recorder: Recorder, with_mode: Callable[[], Any]) -> None:
-    """Calls within a backward pass: recomputed forwards, hooks, custom backwards."""
+def add_engine(patches: Patches, around: Callable[[], Any]) -> None:
+    """Backward passes, and the calls within them: recomputed forwards, hooks, custom backwards."""
     variable = torch.autograd.Variable
-    patches.add(variable, "_execution_engine", _Engine(variable._execution_engine, recorder, with_mode))
+    patches.add(variable, "_execution_engine", _Engine(variable._execution_engine, around))
 
 
 def add_hook_placer(patches: Patches) -> None:

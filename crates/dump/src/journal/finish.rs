@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ulpscope_formats::json::{self, Layout};
+use ulpscope_formats::json::{self, Json, Layout};
 use ulpscope_formats::{Access, Bytes, Error, Fault, file};
 
 use super::JOURNAL_FILE;
@@ -11,6 +11,7 @@ use super::documents::Documents;
 use super::scan::{self, Trust};
 use crate::ledger::LEDGER_FILE;
 use crate::problems::Problems;
+use crate::writer::folder::check_rank_folder;
 
 /// Turns the journal in the folder of a rank into `dump.json`, `stack.json`, `construct.json` and `ledger.json` (of level
 /// debug `debug.json` and `ledger.json`), and removes it.
@@ -36,7 +37,36 @@ pub fn remove(folder: &Path) -> Result<(), Error> {
     fs::remove_file(&path).map_err(|error| Error::whole(error).in_file(&path))
 }
 
+/// Adds a note to the ledger of a step that is over.
+pub fn add_note(folder: &Path, note: &str) -> Result<(), Error> {
+    refuse_links(folder)?;
+    let path = folder.join(LEDGER_FILE);
+    let bytes = Bytes::map(&path, Access::ReadOnly)?;
+    let mut ledger = json::read(&bytes).map_err(|error| error.in_file(&path))?;
+    if let Json::Object(pairs) = &mut ledger
+        && let Some((_, Json::List(notes))) = pairs.iter_mut().find(|(key, _)| key == "notes")
+    {
+        notes.push(Json::Str(note.to_owned()));
+    }
+    write_ledger(folder, &ledger)
+}
+
+/// Refuses a folder that has become a link since it was made.
+fn refuse_links(folder: &Path) -> Result<(), Error> {
+    check_rank_folder(folder).map_err(Error::whole)
+}
+
+fn write_ledger(folder: &Path, ledger: &Json) -> Result<(), Error> {
+    file::write_with(&folder.join(LEDGER_FILE), |out| {
+        json::write(ledger, Layout::Indented(1), out)?;
+        out.write_all(b"\n").map_err(Error::whole)
+    })
+}
+
 fn make(folder: &Path, trust: Trust) -> Result<(), Error> {
+    if trust == Trust::Own {
+        refuse_links(folder)?;
+    }
     let path = folder.join(JOURNAL_FILE);
     let journal = Bytes::map(&path, Access::ReadOnly)?;
     let mut outline = scan::scan(&journal, &path, trust)?;
@@ -72,10 +102,7 @@ fn make_documents(
         file::write_with(&folder.join("construct.json"), |out| documents.parents(out))?;
     }
     if let Some(ledger) = ledger {
-        file::write_with(&folder.join(LEDGER_FILE), |out| {
-            json::write(&ledger, Layout::Indented(1), out)?;
-            out.write_all(b"\n").map_err(Error::whole)
-        })?;
+        write_ledger(folder, &ledger)?;
     }
     let name = if outline.is_debug() { "debug.json" } else { "dump.json" };
     file::write_with(&folder.join(name), |out| documents.dump(out))

@@ -35,7 +35,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-pub use finish::{finish, make_dump, remove};
+pub use finish::{add_note, finish, make_dump, remove};
 pub(crate) use open::open;
 
 /// The name of a journal in the folder of a rank.

@@ -1,10 +1,56 @@
-//! The folder that tensor files are in, kept open: a link in it is made without walking the path to it, twice.
+//! Folders that a dump is written to.
+//!
+//! What lies above a dump is the user's, and may be a link: `/data`, say. The folders of the dump itself are made by us. A
+//! link in the place of one was put there by somebody, and following it would write, and delete, somewhere else. It is refused,
+//! as it is where a dump is read.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A folder that is there.
+/// Folders of a dump above its files: that of the step, and in it that of the rank.
+const OWN_LEVELS: usize = 2;
+
+/// Makes the folder of a rank with those above it, unless they are there. Neither it nor that of its step may be a link.
+pub(super) fn make_rank_folder(folder: &Path) -> io::Result<()> {
+    if let Some(above) = folder.ancestors().nth(OWN_LEVELS).filter(|above| !above.as_os_str().is_empty()) {
+        fs::create_dir_all(above)?;
+    }
+    let own: Vec<&Path> = own_folders(folder).collect();
+    own.into_iter().rev().try_for_each(make)
+}
+
+/// Refuses the folder of a rank, if it or that of its step has become a link.
+pub(crate) fn check_rank_folder(folder: &Path) -> io::Result<()> {
+    own_folders(folder).try_for_each(refuse_link)
+}
+
+/// The folder of a rank, and that of its step.
+fn own_folders(folder: &Path) -> impl Iterator<Item = &Path> {
+    folder.ancestors().take(OWN_LEVELS).filter(|path| !path.as_os_str().is_empty())
+}
+
+/// Makes a folder in one that is there, unless it is there itself.
+fn make(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => refuse_link(path),
+        made => made,
+    }
+}
+
+fn refuse_link(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path)?.is_symlink() {
+        let message = format!(
+            "{} is a symbolic link, which may lead out of the dump: remove it, or choose another dump_path",
+            path.display()
+        );
+        return Err(io::Error::other(message));
+    }
+    Ok(())
+}
+
+/// The folder that tensor files are in, kept open: a file in it is made without walking the path to it, and a link in the
+/// place of the folder cannot lead away from it.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -15,15 +61,27 @@ pub(super) struct Folder {
 impl Folder {
     /// Makes a folder, and those above it, unless it is there.
     pub(super) fn make(path: &Path) -> io::Result<Folder> {
-        fs::create_dir_all(path)?;
+        if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+            fs::create_dir_all(above)?;
+        }
+        make(path)?;
         // Elsewhere, or where it may be written to but not be listed, its path does.
-        let open = if cfg!(target_os = "linux") { File::open(path).ok() } else { None };
+        let open = if cfg!(target_os = "linux") { open_folder(path).ok() } else { None };
         Ok(Folder { path: path.to_owned(), open })
     }
 
     /// Says that it has another path now; it is the same folder.
     pub(super) fn moved_to(&mut self, path: &Path) {
         path.clone_into(&mut self.path);
+    }
+
+    /// Makes a file in it, whose name must be free.
+    pub(super) fn create(&self, name: &str) -> io::Result<File> {
+        #[cfg(target_os = "linux")]
+        if let Some(open) = &self.open {
+            return create_within(open, name);
+        }
+        OpenOptions::new().write(true).create_new(true).open(self.path.join(name))
     }
 
     /// Gives a file in it a further name, which must be free.
@@ -34,6 +92,38 @@ impl Folder {
         }
         fs::hard_link(self.path.join(file), self.path.join(name))
     }
+}
+
+#[cfg(target_os = "linux")]
+fn open_folder(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_folder(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+#[cfg(target_os = "linux")]
+fn create_within(folder: &File, name: &str) -> io::Result<File> {
+    use std::ffi::CString;
+    use std::os::fd::{AsRawFd, FromRawFd};
+
+    /// Readable and writable, as far as the user's mask allows.
+    const MODE: libc::mode_t = 0o666;
+    let name = CString::new(name)?;
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+    // SAFETY: the descriptor is that of an open folder, and the name ends in a zero byte and lives until the call returns.
+    #[expect(unsafe_code)]
+    let file = unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, MODE) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was opened just now, and nobody else has it.
+    #[expect(unsafe_code)]
+    Ok(unsafe { File::from_raw_fd(file) })
 }
 
 #[cfg(target_os = "linux")]

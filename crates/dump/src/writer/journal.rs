@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use memmap2::MmapMut;
 
+use super::folder::{check_rank_folder, make_rank_folder};
 use super::promise::{none_is_fine, promised};
 use super::tensor_files::DATA_FOLDER;
 use crate::journal::JOURNAL_FILE;
@@ -53,7 +54,7 @@ struct Window {
 impl Journal {
     /// Makes the folder of a rank, clears it of what an earlier run left, and begins its journal.
     pub fn create(folder: &Path) -> io::Result<Journal> {
-        fs::create_dir_all(folder)?;
+        make_rank_folder(folder)?;
         clear(folder)?;
         let file =
             OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(JOURNAL_FILE))?;
@@ -113,7 +114,10 @@ impl Journal {
     /// Moves the folder of the rank, with all that is in it, to where an earlier run may have left another: that goes, and
     /// whatever else is there stays.
     pub fn move_to(&mut self, folder: &Path) -> io::Result<()> {
-        if folder.exists() {
+        check_rank_folder(&self.folder)?;
+        let is_there = fs::symlink_metadata(folder).is_ok();
+        make_rank_folder(folder)?;
+        if is_there {
             // What is moved in afterwards is looked up before anything is deleted.
             let own = names_in(&self.folder)?;
             clear(folder)?;
@@ -123,7 +127,12 @@ impl Journal {
             // Whoever has put something there meanwhile keeps it.
             let _: io::Result<()> = fs::remove_dir(&self.folder);
         } else {
+            // Takes the place of the empty folder that was made just now.
             fs::rename(&self.folder, folder)?;
+        }
+        if let Some(step) = self.folder.parent().filter(|step| Some(*step) != folder.parent()) {
+            // Unless other ranks are in it.
+            let _: io::Result<()> = fs::remove_dir(step);
         }
         folder.clone_into(&mut self.folder);
         Ok(())

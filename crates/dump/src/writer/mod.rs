@@ -7,7 +7,7 @@
 //! A line is the system's as soon as it is whole, and a tensor file is whole before the line that names it is
 //! written: whatever a line says is there, also when the process dies right after it.
 
-mod folder;
+pub(crate) mod folder;
 mod forks;
 mod journal;
 mod outgoing;

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -110,17 +110,22 @@ impl TensorFiles {
 
     /// Makes a tensor's file and tells its name, which is found as for a link.
     pub fn save(&mut self, stem: &str, fingerprint: Fingerprint, tensor: &Tensor) -> Result<String, Error> {
-        if self.folder.is_none() {
-            let folder = Folder::make(&self.path).map_err(|error| Error::whole(error).in_file(&self.path))?;
-            self.folder = Some(folder);
-        }
+        let folder = match self.folder.take() {
+            Some(folder) => folder,
+            None => Folder::make(&self.path).map_err(|error| Error::whole(error).in_file(&self.path))?,
+        };
         let stem = file_stem(stem);
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut size = 0;
         let name = self.under_free_name(&stem, |name| {
-            size = write(&self.path.join(name), self.format, &stem, tensor, &mut waiting)?;
+            let file = folder.create(name).map_err(Error::whole)?;
+            size = write(&file, self.format, &stem, tensor, &mut waiting).inspect_err(|_| {
+                // A torn file is named nowhere; what matters is why it is torn.
+                let _: io::Result<()> = fs::remove_file(self.path.join(name));
+            })?;
             Ok(())
         });
+        self.folder = Some(folder);
         self.waiting = waiting;
         let name = name?;
         self.written += size;
@@ -151,25 +156,17 @@ impl TensorFiles {
     }
 }
 
-/// Makes one file.
+/// Fills a file; tells its size.
 fn write(
-    path: &Path,
+    file: &File,
     format: Format,
     stem: &str,
     tensor: &Tensor,
     waiting: &mut Vec<u8>,
 ) -> Result<u64, Error> {
-    let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(Error::whole)?;
-    let written =
-        Outgoing::new(&file, waiting, elements_size(tensor)).map_err(Error::whole).and_then(|mut out| {
-            encode(format, &Value::Tensor(tensor.clone()), stem, &mut out)?;
-            out.finish().map_err(Error::whole)
-        });
-    if written.is_err() {
-        // A torn file is named nowhere; what matters is why it is torn.
-        let _: io::Result<()> = fs::remove_file(path);
-    }
-    written
+    let mut out = Outgoing::new(file, waiting, elements_size(tensor)).map_err(Error::whole)?;
+    encode(format, &Value::Tensor(tensor.clone()), stem, &mut out)?;
+    out.finish().map_err(Error::whole)
 }
 
 impl Fingerprint {

@@ -138,7 +138,7 @@ impl Recorder {
         if let Some(kwargs) = arguments.kwargs {
             walk.values(kwargs, &mut nowhere)?;
         }
-        Ok(walk.met.into_iter().map(Edge::without_place).collect())
+        Ok(walk.met.into_iter().filter(|met| !met.is_attribute).map(Edge::without_place).collect())
     }
 
     fn push_inputs(
@@ -171,6 +171,7 @@ impl Recorder {
             begun.versions = met.iter().filter_map(|met| version(met.tensor.bind(py))).collect();
         }
         if begun.sequence.is_some() {
+            let met = met.into_iter().filter(|met| !met.is_attribute).collect();
             begun.inputs = self.places(py, begun, met)?;
         }
         if !is_recorded {
@@ -324,8 +325,10 @@ impl Recorder {
             && self.torch.is_plain_tensor(tensor)
         {
             let requires_grad = tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
-            outputs.push(Met { tensor: tensor.clone().unbind(), requires_grad, path: "0".to_owned() });
+            let path = "0".to_owned();
+            outputs.push(Met { tensor: tensor.clone().unbind(), requires_grad, path, is_attribute: false });
         }
+        outputs.retain(|met| !met.is_attribute);
         if begun.sequence.is_some() && outputs.iter().any(|met| met.requires_grad) {
             self.watch_gradients(recorder, begun, outputs)?;
         }

@@ -36,6 +36,9 @@ pub(super) struct Met {
     pub(super) requires_grad: bool,
     /// Where it stands among the arguments or results: `0`, `1.2`, `name`.
     pub(super) path: String,
+    /// Whether it was found among the attributes of an object. The older tool does not look there: gradients, which are told
+    /// by the order of the tensors, keep the numbers that they have there.
+    pub(super) is_attribute: bool,
 }
 
 /// One walk over the arguments or the results of a call.
@@ -66,6 +69,10 @@ pub(super) struct Walk<'a> {
     items: usize,
     repeated: usize,
     is_cut_off: bool,
+    /// Objects whose attributes the walk is among.
+    objects: usize,
+    /// What the front has put in the place of values: containers are known by their addresses, as long as they live.
+    stand_ins: Vec<Py<PyAny>>,
 }
 
 impl<'a> Walk<'a> {
@@ -88,6 +95,8 @@ impl<'a> Walk<'a> {
             items: 0,
             repeated: 0,
             is_cut_off: false,
+            objects: 0,
+            stand_ins: Vec::new(),
         }
     }
 
@@ -269,7 +278,12 @@ impl<'a> Walk<'a> {
         let py = tensor.py();
         let torch = &self.recorder.torch;
         let requires_grad = tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
-        self.met.push(Met { tensor: tensor.clone().unbind(), requires_grad, path: self.path.clone() });
+        self.met.push(Met {
+            tensor: tensor.clone().unbind(),
+            requires_grad,
+            path: self.path.clone(),
+            is_attribute: self.objects > 0,
+        });
         if !self.describes || self.recorder.plan.skip_ints && !is_float(tensor)? {
             out.extend_from_slice(b"null");
             return Ok(());
@@ -311,7 +325,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A value the front has to look at: JSON text, a value to describe instead, or nothing; with a note, if there is one.
+    /// A value the front has to look at: JSON text, a value to describe instead, or nothing. Of an object, its attributes
+    /// and notes.
     fn unusual(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
         let py = item.py();
         let kind = item.get_type();
@@ -326,10 +341,12 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let mut told = self.recorder.torch.front.bind(py).call_method1(intern!(py, "value"), (item,))?;
-        if let Ok(with_note) = told.cast_exact::<PyTuple>() {
-            let note: String = with_note.get_item(1)?.extract()?;
-            self.recorder.locked(|state| state.note(note));
-            told = with_note.get_item(0)?;
+        let mut is_object = false;
+        if let Ok(with_notes) = told.cast_exact::<PyTuple>() {
+            let notes: Vec<String> = with_notes.get_item(1)?.extract()?;
+            self.recorder.locked(|state| notes.into_iter().for_each(|note| state.note(note)));
+            told = with_notes.get_item(0)?;
+            is_object = true;
         }
         if let Ok(text) = told.cast_exact::<PyString>() {
             out.extend_from_slice(text.to_string_lossy().as_bytes());
@@ -339,12 +356,16 @@ impl<'a> Walk<'a> {
             out.extend_from_slice(b"null");
             return Ok(());
         }
-        self.within(item, out, |walk, out| {
+        self.stand_ins.push(told.clone().unbind());
+        self.objects += usize::from(is_object);
+        let walked = self.within(item, out, |walk, out| {
             walk.deeper(out, |walk, out| match told.cast_exact::<PyDict>() {
                 Ok(pairs) => walk.object(pairs.iter(), out),
                 Err(_) => walk.list(told.cast::<PyList>()?.iter(), out),
             })
-        })
+        });
+        self.objects -= usize::from(is_object);
+        walked
     }
 }
 

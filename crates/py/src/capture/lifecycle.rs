@@ -4,7 +4,7 @@
 //! one's put in its place; its dump is made afterwards, of what nobody can add to any more.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use pyo3::exceptions::PyOSError;
@@ -124,6 +124,12 @@ impl Recorder {
         let moved = self.locked(|state| state.move_to(folder));
         let moved = moved.map_err(|error| PyOSError::new_err(error.to_string()));
         self.guarded(py, Of::Beside("the folder of the rank"), moved).map(|_| ())
+    }
+
+    /// Adds a note to the ledger of a step that is over.
+    pub(super) fn add_note(&self, py: Python<'_>, folder: &Path, text: &str) -> PyResult<()> {
+        let added = journal::add_note(folder, text).map_err(|error| PyOSError::new_err(error.to_string()));
+        self.guarded(py, Of::Beside("a note"), added).map(|_| ())
     }
 
     /// Makes the dump of what is in the journal of a step that was settled. The journal is removed, if the step is over,

@@ -145,7 +145,10 @@ impl Edge {
     /// The place of a view's base, which has its node whatever was changed.
     fn of_base(view: &Bound<'_, PyAny>) -> PyResult<Edge> {
         let base = view.getattr(intern!(view.py(), "_base"))?.unbind();
-        Edge::of(view.py(), Met { tensor: base, requires_grad: true, path: String::new() })
+        Edge::of(
+            view.py(),
+            Met { tensor: base, requires_grad: true, path: String::new(), is_attribute: false },
+        )
     }
 }
 

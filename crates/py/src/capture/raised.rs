@@ -11,6 +11,14 @@ use super::numbers::push_int;
 use super::recorder::Recorder;
 use super::state::Written;
 
+/// What activation checkpointing of torch raises, and catches, as soon as it has computed again what was asked for.
+const END_OF_RECOMPUTATION: &str = "_StopRecomputationError";
+
+/// Whether a call was left because nothing more of it is needed: that is no error, and the call counts as recorded.
+fn ends_recomputation(begun: &Begun, kind: &str) -> bool {
+    begun.is_recompute && kind == END_OF_RECOMPUTATION
+}
+
 impl Recorder {
     /// Notes that a call raised an error of a kind, with the parameters of a module.
     pub(super) fn raised_call(
@@ -37,6 +45,7 @@ impl Recorder {
         line.extend_from_slice(b"}\n");
         match self.append(begun.step, |state| state.append(&[&line]))? {
             // Without that line, too, it is a call that has not come back.
+            Written::Done(()) | Written::NoRoom if ends_recomputation(begun, kind) => {}
             Written::Done(()) | Written::NoRoom => {
                 let why = format!("{}: {kind}", begun.base());
                 self.in_step(begun.step, |state| state.ledger.raise(why));

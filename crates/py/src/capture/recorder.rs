@@ -270,6 +270,11 @@ impl Recorder {
         }
     }
 
+    /// Adds a note to the ledger of a step that is over.
+    fn note_in(&self, py: Python<'_>, folder: PathBuf, text: &str) -> PyResult<()> {
+        self.add_note(py, &folder, text)
+    }
+
     /// Adds a note to the ledger that is there once, however often it is given.
     fn note_once(&self, text: &str) {
         if self.is_own_process() {

@@ -101,10 +101,11 @@ impl Describe<'_> {
     fn try_push(&self, tensor: &Bound<'_, PyAny>, requires_grad: bool, out: &mut Vec<u8>) -> PyResult<()> {
         let py = tensor.py();
         let torch = &self.recorder.torch;
-        if torch.is_plain_tensor(tensor)
-            && let Some(input) = Input::in_memory(tensor)?
-        {
-            return self.push_readable(py, ("torch.Tensor", None, ""), input, requires_grad, out);
+        if torch.is_plain_tensor(tensor) && torch.may_have_memory(tensor)? {
+            if let Some(input) = Input::in_memory(tensor)? {
+                return self.push_readable(py, ("torch.Tensor", None, ""), input, requires_grad, out);
+            }
+            torch.meet_memoryless();
         }
         // Another device, another layout, a class of tensors: the front knows where the elements are.
         let found = torch.front.bind(py).call_method1(intern!(py, "tensor"), (tensor,))?;

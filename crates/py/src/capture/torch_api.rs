@@ -1,5 +1,7 @@
 //! What is needed of torch and of the Python front, looked up once.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyType, PyWeakrefReference};
@@ -26,6 +28,10 @@ pub(super) struct Torch {
     grad_enabled: Py<PyAny>,
     get_frame: Py<PyAny>,
     modes: Py<PyAny>,
+    is_wrapper: Option<Py<PyAny>>,
+    strided: Py<PyAny>,
+    /// Whether tensors have been met whose elements lie nowhere. Programs without them pay nothing for others.
+    has_met_memoryless: AtomicBool,
     /// The front: `function`, `original`, `stack`, `value`, `tensor`, `add`, `subtract`, `part_of`, `take_part`, `warn`.
     pub(super) front: Py<PyAny>,
 }
@@ -41,6 +47,7 @@ impl Torch {
         let computing =
             ["T", "mT", "H", "mH", "real", "imag"].map(|name| own.getattr(name).map(Bound::unbind));
         let shape = torch.getattr("Tensor")?.getattr("shape")?.getattr("__get__")?;
+        let functorch = c.getattr_opt("_functorch")?;
         let engine = torch.getattr("autograd")?.getattr("Variable")?.getattr("_execution_engine")?;
         Ok(Torch {
             tensor: class(&torch, "Tensor")?,
@@ -56,6 +63,11 @@ impl Torch {
             sequence: torch.getattr("autograd")?.getattr("_get_sequence_nr")?.unbind(),
             grad_enabled: c.getattr("is_grad_enabled")?.unbind(),
             modes: c.getattr("_len_torch_function_stack")?.unbind(),
+            is_wrapper: functorch
+                .map(|space| space.getattr("is_functorch_wrapped_tensor").map(Bound::unbind))
+                .transpose()?,
+            strided: torch.getattr("strided")?.unbind(),
+            has_met_memoryless: AtomicBool::new(false),
             get_frame: py.import("sys")?.getattr("_getframe")?.unbind(),
             front,
         })
@@ -86,7 +98,33 @@ impl Torch {
         if self.is_plain_tensor(object) {
             return Ok(true);
         }
-        object.is_instance(self.tensor.bind(object.py()))
+        // By its type, and not by what it says of itself: that may run code of the program's.
+        object.get_type().is_subclass(self.tensor.bind(object.py()))
+    }
+
+    /// Whether it is worth asking where the elements of a tensor of torch's own class lie. Where they lie nowhere (wrappers
+    /// of function transforms, `meta`, sparse layouts) torch answers with an error and all frames of its own, which
+    /// takes milliseconds. So these are looked for once the first of them has been met.
+    pub(super) fn may_have_memory(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        if !self.has_met_memoryless.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        let py = tensor.py();
+        Ok(tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()?
+            && tensor.getattr(intern!(py, "layout"))?.is(&self.strided)
+            && !self.is_wrapper(tensor)?)
+    }
+
+    /// Notes that there are tensors whose elements lie nowhere.
+    pub(super) fn meet_memoryless(&self) {
+        self.has_met_memoryless.store(true, Ordering::Relaxed);
+    }
+
+    fn is_wrapper(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match &self.is_wrapper {
+            Some(ask) => ask.bind(tensor.py()).call1((tensor,))?.is_truthy(),
+            None => Ok(false),
+        }
     }
 
     /// Whether a property gives another tensor than the one it is asked of.
