@@ -16,6 +16,7 @@
 mod bars;
 mod cell;
 pub mod csv;
+mod elided;
 pub mod fields;
 mod html;
 mod json;

@@ -8,6 +8,7 @@ use comfy_table::{
 };
 
 use crate::cell::Cell;
+use crate::elided::elided;
 use crate::table::{Align, Emphasis, Table};
 
 /// A rule under the headings and nothing else: what is copied out of a terminal is still a table.
@@ -57,7 +58,7 @@ impl Terminal {
         }
         for row in &table.rows {
             grid.add_row(table.columns.iter().zip(&row.cells).map(|(column, cell)| {
-                let shown = comfy_table::Cell::new(cell).set_alignment(alignment(column.align));
+                let shown = comfy_table::Cell::new(shown(cell)).set_alignment(alignment(column.align));
                 match row.emphasis {
                     Emphasis::Plain => shown,
                     Emphasis::Good => shown.fg(Color::Green),
@@ -86,6 +87,12 @@ impl Terminal {
         }
         text
     }
+}
+
+/// A cell as text. A name may be as long as its file, and every row of a column is as wide as the widest.
+fn shown(cell: &Cell) -> String {
+    let text = cell.to_string();
+    if matches!(cell, Cell::Text(_)) { elided(&text).into_owned() } else { text }
 }
 
 fn alignment(align: Align) -> CellAlignment {

@@ -12,13 +12,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use ulpscope_formats::file::Unfinished;
 use ulpscope_formats::natural;
 use ulpscope_report::csv::CsvWriter;
-use ulpscope_report::sheet::{self, Sheet};
+use ulpscope_report::sheet::{self, Sheet, SheetRow};
 use ulpscope_report::xlsx::XlsxWriter;
-use ulpscope_report::{Align, Cell, Emphasis, Table};
+use ulpscope_report::{Align, Cell, Emphasis, Row, Table};
 use ulpscope_tensor::python_float_repr;
 
 use crate::args::MergeArgs;
@@ -89,25 +89,25 @@ impl Merge {
         }
         // A metric may be missing because its sheet is: what could not be read is told first.
         let metrics = self.metrics(&sheets).inspect_err(|_| output.notes_and_errors(&[], &errors))?;
-        let table = self.merge(&sheets, &metrics);
+        let merged = Merged { together: self.together(&sheets), sheets: &sheets, metrics: &metrics };
         let mut notes = Vec::new();
-        if table.rows.is_empty() {
+        if merged.is_empty() {
             notes.push(self.nothing(&sheets));
         }
         match &self.output {
             // An older sheet of that name is worth more than an empty one.
-            Some(_) if table.rows.is_empty() => {}
+            Some(_) if merged.is_empty() => {}
             Some(path) => {
-                write(path, &table).with_context(|| format!("cannot write {}", path.display()))?;
-                output.line(&format!("wrote {} ({} rows)", path.display(), table.rows.len()))?;
+                write(path, &merged).with_context(|| format!("cannot write {}", path.display()))?;
+                output.line(&format!("wrote {} ({} rows)", path.display(), merged.len()))?;
             }
-            None if self.json => output.json(&to_json(&table))?,
-            None => output.table(&table)?,
+            None if self.json => merged.write_json(output)?,
+            None => output.table(&merged.table())?,
         }
         output.notes_and_errors(&notes, &errors);
         Ok(if !errors.is_empty() {
             Exit::Failed
-        } else if table.rows.is_empty() {
+        } else if merged.is_empty() {
             Exit::NoMatch
         } else {
             Exit::Done
@@ -186,27 +186,10 @@ impl Merge {
         Ok(self.metrics.clone())
     }
 
-    fn merge(&self, sheets: &[RankSheet], metrics: &[String]) -> Table {
-        let mut columns = vec![(NAME, Align::Left), (METRIC, Align::Left)];
-        columns.extend(sheets.iter().map(|sheet| (sheet.label.as_str(), Align::Right)));
-        let mut table = Table::new("", &columns);
-        for (name, rows) in self.together(sheets) {
-            for metric in metrics {
-                let mut cells = vec![Cell::text(name.as_ref()), Cell::text(metric.as_str())];
-                let values = sheets.iter().zip(&rows);
-                cells.extend(
-                    values.map(|(sheet, row)| row.map_or(Cell::Missing, |row| sheet.value(row, metric))),
-                );
-                table.push(cells, Emphasis::Plain);
-            }
-        }
-        table
-    }
-
     /// The rows wanted, by name, and which row of each sheet that is. The first row of a name belongs with the first
     /// of the other sheets, the second with the second.
-    fn together<'a>(&self, sheets: &'a [RankSheet]) -> Vec<(Cow<'a, str>, Vec<Option<usize>>)> {
-        let mut found: Vec<(Cow<'a, str>, Vec<Option<usize>>)> = Vec::new();
+    fn together<'a>(&self, sheets: &'a [RankSheet]) -> Together<'a> {
+        let mut found: Together<'a> = Vec::new();
         let mut places: HashMap<Cow<'a, str>, Vec<usize>> = HashMap::new();
         for (number, sheet) in sheets.iter().enumerate() {
             let names = sheet.names();
@@ -230,6 +213,64 @@ impl Merge {
     }
 }
 
+/// Rows of one name, and which row of each sheet that is.
+type Together<'a> = Vec<(Cow<'a, str>, Vec<Option<usize>>)>;
+
+/// The merged sheet, whose rows are made when they are written.
+struct Merged<'a> {
+    together: Together<'a>,
+    sheets: &'a [RankSheet],
+    metrics: &'a [String],
+}
+
+impl Merged<'_> {
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        self.together.len() * self.metrics.len()
+    }
+
+    fn columns(&self) -> Vec<(&str, Align)> {
+        let ranks = self.sheets.iter().map(|sheet| (sheet.label.as_str(), Align::Right));
+        [(NAME, Align::Left), (METRIC, Align::Left)].into_iter().chain(ranks).collect()
+    }
+
+    fn rows(&self) -> impl Iterator<Item = Row> {
+        self.together.iter().flat_map(move |(name, rows)| {
+            self.metrics.iter().map(move |metric| {
+                let mut cells = vec![Cell::text(name.as_ref()), Cell::text(metric.as_str())];
+                let values = self.sheets.iter().zip(rows);
+                cells.extend(
+                    values.map(|(sheet, row)| row.map_or(Cell::Missing, |row| sheet.value(row, metric))),
+                );
+                Row { cells, emphasis: Emphasis::Plain }
+            })
+        })
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new("", &self.columns());
+        table.rows.extend(self.rows());
+        table
+    }
+
+    /// A list of rows, each by name, metric and rank.
+    fn write_json(&self, output: &mut Output) -> anyhow::Result<()> {
+        let columns = self.columns();
+        output.piece("{\"rows\": [")?;
+        for (number, row) in self.rows().enumerate() {
+            let fields = columns.iter().zip(&row.cells);
+            let fields: Map<String, Value> =
+                fields.map(|((name, _), cell)| ((*name).to_owned(), cell.to_json())).collect();
+            let comma = if number == 0 { "" } else { "," };
+            output.piece(&format!("{comma}\n{}", Value::Object(fields)))?;
+        }
+        Ok(output.piece("\n]}\n")?)
+    }
+}
+
 /// Where the names of a sheet's rows stand.
 struct Names {
     names: Vec<usize>,
@@ -237,13 +278,13 @@ struct Names {
 }
 
 impl Names {
-    fn of<'a>(&self, cells: &'a [String]) -> Cow<'a, str> {
+    fn of<'a>(&self, cells: &'a SheetRow) -> Cow<'a, str> {
         let says = |text: &&str| !text.is_empty() && *text != ABSENT;
-        let mut names = self.names.iter().map(|&column| cells[column].as_str());
+        let mut names = self.names.iter().map(|&column| &cells[column]);
         if let Some(name) = names.find(says) {
             return Cow::Borrowed(name);
         }
-        let parts: Vec<&str> = self.call.iter().map(|&column| cells[column].as_str()).filter(says).collect();
+        let parts: Vec<&str> = self.call.iter().map(|&column| &cells[column]).filter(says).collect();
         Cow::Owned(parts.join(" "))
     }
 }
@@ -262,13 +303,13 @@ impl RankSheet {
     /// own merged sheets.
     fn value(&self, row: usize, metric: &str) -> Cell {
         let cells = &self.sheet.rows[row];
-        let Some(text) = self.column(metric).map(|column| cells[column].as_str()) else {
+        let Some(text) = self.column(metric).map(|column| &cells[column]) else {
             return Cell::Missing;
         };
         if text == ABSENT
             && let [Some(npu), Some(bench)] = EXTREMA.map(|name| self.column(name))
         {
-            return Cell::Text(format!("NPU:{}  Bench:{}", cells[npu], cells[bench]));
+            return Cell::Text(format!("NPU:{}  Bench:{}", &cells[npu], &cells[bench]));
         }
         if text.is_empty() { Cell::Missing } else { number(text).unwrap_or_else(|| Cell::text(text)) }
     }
@@ -331,33 +372,24 @@ fn rank_of(path: &Path) -> String {
     }
 }
 
-fn write(path: &Path, table: &Table) -> anyhow::Result<()> {
-    let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+fn write(path: &Path, merged: &Merged<'_>) -> anyhow::Result<()> {
+    let columns: Vec<&str> = merged.columns().into_iter().map(|(name, _)| name).collect();
     let unfinished = match path.extension().and_then(|suffix| suffix.to_str()) {
         Some("csv") => {
             let unfinished = Unfinished::create(path)?;
             let mut writer = CsvWriter::new(unfinished.file(), &columns)?;
-            table.rows.iter().try_for_each(|row| writer.row(row))?;
+            merged.rows().try_for_each(|row| writer.row(&row))?;
             writer.finish()?;
             unfinished
         }
         Some("xlsx") => {
             let unfinished = Unfinished::create(path)?;
             let mut writer = XlsxWriter::new(unfinished.file(), &columns)?;
-            table.rows.iter().try_for_each(|row| writer.row(row))?;
+            merged.rows().try_for_each(|row| writer.row(&row))?;
             writer.finish()?;
             unfinished
         }
         _ => bail!("expected a name that ends in .csv or .xlsx"),
     };
     Ok(unfinished.finish()?)
-}
-
-/// A list of rows, each by name, metric and rank.
-fn to_json(table: &Table) -> Value {
-    let row = |cells: &[Cell]| {
-        let fields = table.columns.iter().zip(cells);
-        fields.map(|(column, cell)| (column.name.clone(), cell.to_json())).collect::<Map<_, _>>()
-    };
-    json!({ "rows": table.rows.iter().map(|each| row(&each.cells)).collect::<Vec<_>>() })
 }
