@@ -8,7 +8,11 @@ mod explain;
 mod help;
 mod journal;
 mod ls;
+mod memory;
 mod merge;
+mod no_hangs;
+#[cfg(target_os = "linux")]
+mod peak;
 mod run;
 mod show;
 mod stats;

@@ -9,6 +9,7 @@
 //! loses a run: failures are collected, the rest goes on, and the exit code tells.
 
 mod args;
+mod bounded_json;
 mod call_names;
 mod commands;
 pub mod compare;
@@ -21,6 +22,8 @@ mod output;
 mod progress;
 mod records;
 mod source;
+mod spool;
+mod stats_report;
 mod summary;
 mod targets;
 mod timestamp;
