@@ -11,8 +11,12 @@ mod hostile_names;
 mod journal;
 mod json_errors;
 mod ls;
+mod memory;
 mod merge;
+mod no_hangs;
 mod passed_over;
+#[cfg(target_os = "linux")]
+mod peak;
 mod run;
 mod show;
 mod stats;

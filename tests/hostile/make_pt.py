@@ -143,6 +143,8 @@ def containers():
     start = packed.index(zlib.compress(bytes(1 << 16), 6)[2:-4])
     write("deflated_garbage", packed[:start] + b"\xff" * compressed + packed[start + compressed :])
     write("deflated_wrong_checksum", patched(packed, at + 16, "<I", 0))
+    # 32 KB that unfold into 32 million lists.
+    write("pickle_deflated_lists", archive([("archive/data.pkl", whole(b"](" + b"]" * (1 << 25) + b"e"))], deflated))
 
 
 def programs():

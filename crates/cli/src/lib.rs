@@ -9,6 +9,7 @@
 //! loses a run: failures are collected, the rest goes on, and the exit code tells.
 
 mod args;
+mod bounded_json;
 mod call_names;
 mod commands;
 pub mod compare;
@@ -22,6 +23,8 @@ mod progress;
 mod records;
 mod result_files;
 mod source;
+mod spool;
+mod stats_report;
 mod summary;
 mod targets;
 mod timestamp;

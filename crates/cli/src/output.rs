@@ -86,6 +86,11 @@ impl Output {
         self.results.write_all(text.as_bytes())
     }
 
+    /// The same, for text that lies in a file.
+    pub(crate) fn bytes(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.results.write_all(piece)
+    }
+
     /// One line about something that went wrong or was left out. Results written so far come first.
     pub(crate) fn complain(&mut self, text: &str) {
         // When standard error is gone there is nobody left to tell, and the exit code still does.

@@ -87,12 +87,12 @@ fn nearly(ours: &str, theirs: &str, tolerance: f64) -> bool {
 fn assert_same(kept: &Kept, expected: &sheet::Sheet, columns: usize, workbook: bool) {
     assert_eq!(kept.columns, expected.columns[..columns]);
     for (ours, theirs) in kept.rows.iter().zip(&expected.rows) {
-        for ((column, cell), expected) in kept.columns.iter().zip(&ours.cells).zip(theirs) {
+        for ((column, cell), expected) in kept.columns.iter().zip(&ours.cells).zip(theirs.iter()) {
             let ours = text(cell);
-            let same = ours == *expected
+            let same = ours == expected
                 || (column == "EucDist" && nearly(&ours, expected, 1e-12))
                 || (workbook && nearly(&ours, expected, 1e-15));
-            assert!(same, "{}, {column}: expected {expected:?}, found {ours:?}", theirs[0]);
+            assert!(same, "{}, {column}: expected {expected:?}, found {ours:?}", &theirs[0]);
         }
     }
     assert_eq!(kept.rows.len(), expected.rows.len());
@@ -127,7 +127,7 @@ fn rows_colours_and_advice_are_those_of_1() {
                 Emphasis::Warn => "yellow",
                 _ => "",
             };
-            assert_eq!(colour, theirs[columns], "{case}: {}", theirs[0]);
+            assert_eq!(colour, &theirs[columns], "{case}: {}", &theirs[0]);
         }
         let advice = fs::read_to_string(golden_folder().join(format!("{case}.advice.1.txt"))).unwrap();
         assert_eq!(outcome.advice.as_deref(), Some(advice.as_str()), "{case}");

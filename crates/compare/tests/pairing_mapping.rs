@@ -113,6 +113,21 @@ fn a_cell_mapping_renames_whole_modules_first_and_parts_else() {
 }
 
 #[test]
+fn of_many_lines_without_effect_the_first_are_named_and_the_others_counted() {
+    let target = Program::new().module("fc2.Dense", &[2]);
+    let golden = Program::new().module("fc1.Linear", &[2]);
+    let lines: String = (0..100_000).map(|line| format!("none{line}: nothing\n")).collect();
+    let yaml = file(lines);
+    for mapping in [Mapping::default().with_cells(&yaml.path), Mapping::default().with_data(&yaml.path)] {
+        let paired = pair_with(&target, &golden, &options(Matching::Exact, mapping.unwrap()));
+        let notes = notes(&paired.pairing.notes);
+        assert_eq!(notes.len(), 11, "{notes:?}");
+        assert!(notes[9].starts_with("line 10: the target has no"), "{notes:?}");
+        assert_eq!(notes[10], "99990 more lines have no effect");
+    }
+}
+
+#[test]
 fn a_name_that_the_golden_lacks_is_told() {
     let target = Program::new().module("fc2.Dense", &[2]);
     let golden = Program::new().module("fc1.Linear", &[2]);

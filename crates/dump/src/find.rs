@@ -31,6 +31,7 @@ const MAX_DEPTH: usize = 5;
 /// What belongs to a dump beside what is opened.
 const COMPANIONS: [&str; 6] =
     ["dump.json", "debug.json", "stack.json", "construct.json", LEDGER_FILE, JOURNAL_FILE];
+
 /// The folder of what a run did after its last step of training: it comes after all steps, and is none.
 pub const AFTER_LAST_STEP: &str = "after_last_step";
 

@@ -1,10 +1,11 @@
 //! What a folder holds, and what of it belongs to a dump.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use ulpscope_formats::file::open_regular;
 use ulpscope_formats::{Error, natural};
 
 use crate::find::{Opening, digits};
@@ -107,7 +108,7 @@ impl Listing {
 /// Whether a `.pkl` is text. A pickle, which others name so too, never begins with a bracket.
 fn is_lines(path: &Path) -> bool {
     let mut beginning = [0; SPACE_LOOKED_AT];
-    let read = File::open(path).and_then(|mut file| file.read(&mut beginning));
+    let read = open_regular(path).and_then(|mut file| file.read(&mut beginning).map_err(Error::whole));
     // One that cannot be read is kept: opening it says why.
     read.map_or(true, |length| matches!(beginning[..length].trim_ascii_start().first(), Some(b'[') | None))
 }

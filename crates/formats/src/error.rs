@@ -67,6 +67,21 @@ pub enum Fault {
         /// The number found.
         found: u64,
     },
+    /// What a file unfolds into would take more memory than its size justifies.
+    #[error(
+        "{what} would take {asked} bytes of memory; {file_size} bytes of a file may take {limit} (16 × as many + 64 \
+         MiB): store numbers as tensors, or split the file"
+    )]
+    OverBudget {
+        /// What the memory was asked for.
+        what: &'static str,
+        /// The size of the file, or of the part of it that is read by itself.
+        file_size: u64,
+        /// The memory that a file of this size may take.
+        limit: u64,
+        /// The memory asked for, all of the file's together.
+        asked: u64,
+    },
     /// Nesting beyond a named cap.
     #[error("nested deeper than {limit} levels")]
     TooDeep {

@@ -11,6 +11,7 @@
 //! ```
 
 pub mod acl;
+mod budget;
 mod byte_order;
 mod bytes;
 mod error;
@@ -31,6 +32,7 @@ mod tensor;
 mod value;
 mod zip_entries;
 
+pub use budget::Budget;
 pub use bytes::{Access, Bytes};
 pub use error::{Error, Fault, Place};
 pub use tensor::Tensor;

@@ -6,6 +6,7 @@
 
 use std::io::Write;
 
+use crate::budget::Budget;
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, beginning, shortened};
 use crate::npy;
@@ -30,7 +31,8 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
         let expected = "an .npz file (a zip archive)";
         return Err(Error::whole(Fault::Magic { expected, found: beginning(bytes) }));
     }
-    let mut archive = Archive::open(bytes)?;
+    let budget = Budget::of_file(bytes.len());
+    let mut archive = Archive::open(bytes, &budget)?;
     let names: Vec<String> = archive.names().map(str::to_owned).collect();
     let mut pairs = Vec::with_capacity(names.len());
     let mut first_error = None;
@@ -43,8 +45,9 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
             continue;
         };
         // Reading the entry names it in its errors; reading the array in it does not.
-        let array =
-            archive.read(&name).and_then(|entry| npy::read(&entry).map_err(|error| error.in_part(&name)));
+        let array = archive
+            .read(&name)
+            .and_then(|entry| npy::read_within(&entry, &budget).map_err(|error| error.in_part(&name)));
         let value = match array {
             Ok(tensor) => Value::Tensor(tensor),
             Err(Error { fault: Fault::Unsupported(reason), .. }) => Value::Unread(reason),

@@ -1,5 +1,7 @@
 //! A tensor that owns, or shares, its bytes.
 
+use std::sync::Arc;
+
 use ulpscope_tensor::{DType, View, ViewError, contiguous_strides};
 
 use crate::bytes::Bytes;
@@ -17,8 +19,14 @@ pub(crate) fn column_major_strides(shape: &[usize], element_size: usize) -> Vec<
 }
 
 /// A tensor read from a file. Cloning it, and taking views of it, copies no elements.
-#[derive(Clone, Debug)]
-pub struct Tensor {
+///
+/// It is one pointer wide: most of what a file holds beside tensors is smaller, and a value is as large as the largest
+/// thing it can be.
+#[derive(Clone)]
+pub struct Tensor(Arc<Layout>);
+
+#[derive(Debug)]
+struct Layout {
     dtype: DType,
     shape: Vec<usize>,
     strides: Vec<isize>,
@@ -36,7 +44,7 @@ impl Tensor {
         origin: usize,
     ) -> Result<Tensor, ViewError> {
         View::strided(dtype, &shape, &strides, &bytes, origin)?;
-        Ok(Tensor { dtype, shape, strides, bytes, origin })
+        Ok(Tensor(Arc::new(Layout { dtype, shape, strides, bytes, origin })))
     }
 
     /// A row-major tensor from the start of `bytes`.
@@ -47,52 +55,65 @@ impl Tensor {
 
     /// The tensor as the kernels want it.
     pub fn view(&self) -> View<'_> {
-        View::strided(self.dtype, &self.shape, &self.strides, &self.bytes, self.origin)
+        View::strided(self.0.dtype, &self.0.shape, &self.0.strides, &self.0.bytes, self.0.origin)
             .expect("checked when the tensor was made")
     }
 
     /// Element type.
     pub fn dtype(&self) -> DType {
-        self.dtype
+        self.0.dtype
     }
 
     /// Dimensions, outermost first.
     pub fn shape(&self) -> &[usize] {
-        &self.shape
+        &self.0.shape
     }
 
     /// Byte strides, one per dimension.
     pub fn strides(&self) -> &[isize] {
-        &self.strides
+        &self.0.strides
     }
 
     /// The storage behind the tensor; tensors that share one return the same bytes.
     pub fn storage(&self) -> &Bytes {
-        &self.bytes
+        &self.0.bytes
     }
 
     /// The same elements in one dimension; nothing for a tensor that is not row-major.
     pub fn flattened(&self) -> Option<Tensor> {
-        let size = self.dtype.size();
-        if self.strides != contiguous_strides(&self.shape, size) {
+        let size = self.0.dtype.size();
+        if self.0.strides != contiguous_strides(&self.0.shape, size) {
             return None;
         }
         let count = self.view().len();
         let strides = vec![size as isize];
-        Tensor::strided(self.dtype, vec![count], strides, self.bytes.clone(), self.origin).ok()
+        Tensor::strided(self.0.dtype, vec![count], strides, self.0.bytes.clone(), self.0.origin).ok()
     }
 
     /// Hands the memory behind elements that have been read back to the system: see [`Bytes::release`]. Row-major
     /// tensors only; elements of others lie all over the place.
     pub fn release(&self, elements: std::ops::Range<usize>) {
-        let size = self.dtype.size();
-        if self.strides == contiguous_strides(&self.shape, size) {
-            self.bytes.release(self.origin + elements.start * size..self.origin + elements.end * size);
+        let size = self.0.dtype.size();
+        if self.0.strides == contiguous_strides(&self.0.shape, size) {
+            self.0.bytes.release(self.0.origin + elements.start * size..self.0.origin + elements.end * size);
         }
     }
 
     /// Byte position of element zero within [`Tensor::storage`].
     pub fn origin(&self) -> usize {
-        self.origin
+        self.0.origin
+    }
+}
+
+impl std::fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Layout { dtype, shape, strides, bytes, origin } = &*self.0;
+        f.debug_struct("Tensor")
+            .field("dtype", dtype)
+            .field("shape", shape)
+            .field("strides", strides)
+            .field("bytes", bytes)
+            .field("origin", origin)
+            .finish()
     }
 }

@@ -180,11 +180,17 @@ fn depth_ends_at_its_cap() {
 }
 
 #[test]
-fn a_tree_ends_at_its_cap() {
-    let mut text = b"[".to_vec();
-    text.resize(json::MAX_TREE_BYTES as usize + 64, b' ');
-    text.extend_from_slice(b"1, 2]");
-    assert_eq!(error(&text), "line 1, byte 1: a single value of 67108928 exceeds the limit of 67108864");
+fn a_tree_ends_at_the_budget_of_its_text() {
+    // A value of 96 bytes, with what is made of it, for two bytes of text.
+    let text = [b"[".to_vec(), b"1,".repeat(1 << 20), b"1]".to_vec()].concat();
+    assert_eq!(
+        error(&text),
+        "line 1, byte 1: values of a JSON document would take 201326608 bytes of memory; 2097155 bytes of a file may \
+         take 100663344 (16 × as many + 64 MiB): store numbers as tensors, or split the file"
+    );
+    // Text itself costs little more than its length, however long it is.
+    let long = format!("[\"{}\"]", "x".repeat(100 << 20));
+    assert!(json::read(long.as_bytes()).is_ok());
     // The reader itself has no such cap.
     let mut reader = Reader::new(&text);
     while reader.skip_event().unwrap() {}

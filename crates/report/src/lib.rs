@@ -17,6 +17,7 @@ mod bars;
 mod cell;
 mod colour;
 pub mod csv;
+mod elided;
 pub mod escape;
 pub mod fields;
 mod html;

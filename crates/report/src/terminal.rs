@@ -7,7 +7,9 @@ use comfy_table::{
     TableStyle,
 };
 
+use crate::cell::Cell;
 use crate::colour::ColourChoice;
+use crate::elided::elided;
 use crate::escape;
 use crate::layout::{Layout, elide, wrap};
 use crate::table::{Align, Column, Emphasis, Table};
@@ -69,7 +71,7 @@ impl Terminal {
             grid.enforce_styling();
         }
         let mut texts: Vec<Vec<String>> =
-            table.rows.iter().map(|row| row.cells.iter().map(ToString::to_string).collect()).collect();
+            table.rows.iter().map(|row| row.cells.iter().map(text_of).collect()).collect();
         let mut columns: Vec<&Column> = table.columns.iter().collect();
         let mut note = None;
         match self.width {
@@ -126,6 +128,12 @@ impl Terminal {
         }
         text
     }
+}
+
+/// A cell as text. A name may be as long as its file, and every row of a column is as wide as the widest.
+fn text_of(cell: &Cell) -> String {
+    let text = cell.to_string();
+    if matches!(cell, Cell::Text(_)) { elided(&text).into_owned() } else { text }
 }
 
 /// The texts of the columns that are shown, each as wide as its column.

@@ -230,7 +230,8 @@ fn a_text_shared_by_too_many() {
     ]);
     assert_eq!(
         refusal(&bytes),
-        "xl/worksheets/sheet1.xml: expected at most 1073741824 bytes of text, found 1082130432; split the sheet"
+        "xl/worksheets/sheet1.xml: row 8: expected at most 67251856 bytes of memory (16 × the file's size + 64 MiB), \
+         found 75498056; split the sheet"
     );
 }
 

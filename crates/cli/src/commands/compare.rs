@@ -1,5 +1,6 @@
 //! `ulpscope compare`: two dumps in, the truth out.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -163,6 +164,7 @@ impl Compare {
     fn complain(&self, compared: &Compared<FileSink>, failures: &[String], output: &mut Output) {
         let mut notes = self.notes.clone();
         notes.extend(compared.lone_ranks.iter().chain(&compared.notes).cloned());
+        let mut known: HashSet<String> = notes.iter().cloned().collect();
         let several = compared.ranks.len() > 1;
         let unread = compared.errors().map(|(rank, error)| match rank_label(rank, several) {
             label if label.is_empty() => error.to_string(),
@@ -171,9 +173,7 @@ impl Compare {
         let mut errors: Vec<String> = unread.collect();
         errors.extend(listed(&compared.problems));
         for outcome in compared.outcomes() {
-            let new: Vec<String> =
-                outcome.notes.iter().filter(|note| !notes.contains(note)).cloned().collect();
-            notes.extend(new);
+            notes.extend(outcome.notes.iter().filter(|&note| known.insert(note.clone())).cloned());
             errors.extend(listed(&outcome.problems));
         }
         errors.extend_from_slice(failures);

@@ -1,14 +1,15 @@
 //! `ulpscope explain`: the words that a comparison left in its `result.json`.
 
-use std::fs::{self, File};
-use std::io::BufReader;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
+use ulpscope_formats::{Access, Bytes};
 
 use crate::args::ExplainArgs;
+use crate::bounded_json;
 use crate::exit::Exit;
 use crate::output::{Output, unless_broken_pipe};
 use crate::walk::{leads_out, stays_within};
@@ -91,8 +92,8 @@ fn result_at(named: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Value> {
-    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let document: Value = serde_json::from_reader(BufReader::new(file)).with_context(|| {
+    let bytes = Bytes::map(path, Access::ReadOnly).context("cannot read the result")?;
+    let document = bounded_json::read(&bytes).map_err(|error| error.in_file(path)).with_context(|| {
         format!("{}: expected the JSON document that ulpscope compare writes", path.display())
     })?;
     match document["schema"].as_str() {

@@ -14,9 +14,9 @@ use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 use ulpscope_formats::file::Unfinished;
 use ulpscope_report::csv::CsvWriter;
-use ulpscope_report::sheet::{self, Sheet};
+use ulpscope_report::sheet::{self, Sheet, SheetRow};
 use ulpscope_report::xlsx::XlsxWriter;
-use ulpscope_report::{Align, Cell, Emphasis, Table};
+use ulpscope_report::{Align, Cell, Emphasis, Row, Table};
 use ulpscope_tensor::python_float_repr;
 
 use crate::args::MergeArgs;
@@ -97,8 +97,8 @@ impl Merge {
         }
         // A metric may be missing because its sheet is: what could not be read is reported first.
         let metrics = self.metrics(&sheets).inspect_err(|_| output.notes_and_errors(&notes, &errors))?;
-        let table = self.merge(&sheets, &metrics);
-        if table.rows.is_empty() {
+        let merged = Merged { together: self.together(&sheets), sheets: &sheets, metrics: &metrics };
+        if merged.is_empty() {
             notes.push(self.nothing(&sheets));
         } else {
             let empty = metrics.iter().filter(|metric| !has_values(&sheets, metric));
@@ -107,16 +107,16 @@ impl Merge {
         }
         match &self.output {
             // An older sheet of that name is worth more than an empty one.
-            Some(_) if table.rows.is_empty() => {}
+            Some(_) if merged.is_empty() => {}
             Some(path) => {
-                write(path, &table).with_context(|| format!("cannot write {}", path.display()))?;
-                output.line(&format!("wrote {} ({} rows)", path.display(), table.rows.len()))?;
+                write(path, &merged).with_context(|| format!("cannot write {}", path.display()))?;
+                output.line(&format!("wrote {} ({} rows)", path.display(), merged.len()))?;
             }
-            None if self.json => output.json(&to_json(&table, &notes, &errors))?,
-            None => output.table(&table)?,
+            None if self.json => merged.write_json(&notes, &errors, output)?,
+            None => output.table(&merged.table())?,
         }
         output.notes_and_errors(&notes, &errors);
-        let matched = if table.rows.is_empty() { Exit::NoMatch } else { Exit::Done };
+        let matched = if merged.is_empty() { Exit::NoMatch } else { Exit::Done };
         Ok(matched.max(Exit::of_reading(&errors)))
     }
 
@@ -165,27 +165,10 @@ impl Merge {
         Ok(self.metrics.clone())
     }
 
-    fn merge(&self, sheets: &[RankSheet], metrics: &[String]) -> Table {
-        let mut columns = vec![(NAME, Align::Left), (METRIC, Align::Left)];
-        columns.extend(sheets.iter().map(|sheet| (sheet.label.as_str(), Align::Right)));
-        let mut table = Table::new("", &columns);
-        for (name, rows) in self.together(sheets) {
-            for metric in metrics {
-                let mut cells = vec![Cell::text(name.as_ref()), Cell::text(metric.as_str())];
-                let values = sheets.iter().zip(&rows);
-                cells.extend(
-                    values.map(|(sheet, row)| row.map_or(Cell::Missing, |row| sheet.value(row, metric))),
-                );
-                table.push(cells, Emphasis::Plain);
-            }
-        }
-        table
-    }
-
     /// The rows wanted, by name, and which row of each sheet that is. The first row of a name belongs with the first
     /// of the other sheets, the second with the second.
-    fn together<'a>(&self, sheets: &'a [RankSheet]) -> Vec<(Cow<'a, str>, Vec<Option<usize>>)> {
-        let mut found: Vec<(Cow<'a, str>, Vec<Option<usize>>)> = Vec::new();
+    fn together<'a>(&self, sheets: &'a [RankSheet]) -> Together<'a> {
+        let mut found: Together<'a> = Vec::new();
         let mut places: HashMap<Cow<'a, str>, Vec<usize>> = HashMap::new();
         for (number, sheet) in sheets.iter().enumerate() {
             let names = sheet.names();
@@ -209,6 +192,65 @@ impl Merge {
     }
 }
 
+/// Rows of one name, and which row of each sheet that is.
+type Together<'a> = Vec<(Cow<'a, str>, Vec<Option<usize>>)>;
+
+/// The merged sheet, whose rows are made when they are written.
+struct Merged<'a> {
+    together: Together<'a>,
+    sheets: &'a [RankSheet],
+    metrics: &'a [String],
+}
+
+impl Merged<'_> {
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        self.together.len() * self.metrics.len()
+    }
+
+    fn columns(&self) -> Vec<(&str, Align)> {
+        let ranks = self.sheets.iter().map(|sheet| (sheet.label.as_str(), Align::Right));
+        [(NAME, Align::Left), (METRIC, Align::Left)].into_iter().chain(ranks).collect()
+    }
+
+    fn rows(&self) -> impl Iterator<Item = Row> {
+        self.together.iter().flat_map(move |(name, rows)| {
+            self.metrics.iter().map(move |metric| {
+                let mut cells = vec![Cell::text(name.as_ref()), Cell::text(metric.as_str())];
+                let values = self.sheets.iter().zip(rows);
+                cells.extend(
+                    values.map(|(sheet, row)| row.map_or(Cell::Missing, |row| sheet.value(row, metric))),
+                );
+                Row { cells, emphasis: Emphasis::Plain }
+            })
+        })
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new("", &self.columns());
+        table.rows.extend(self.rows());
+        table
+    }
+
+    /// A list of rows, each by name, metric and rank; what was left out, and what could not be read.
+    fn write_json(&self, notes: &[String], errors: &[String], output: &mut Output) -> anyhow::Result<()> {
+        let columns = self.columns();
+        output.piece("{\"rows\": [")?;
+        for (number, row) in self.rows().enumerate() {
+            let fields = columns.iter().zip(&row.cells);
+            let fields: Map<String, Value> =
+                fields.map(|((name, _), cell)| ((*name).to_owned(), cell.to_json())).collect();
+            let comma = if number == 0 { "" } else { "," };
+            output.piece(&format!("{comma}\n{}", Value::Object(fields)))?;
+        }
+        let (notes, errors) = (json!(notes), json!(errors));
+        Ok(output.piece(&format!("\n], \"notes\": {notes}, \"errors\": {errors}}}\n"))?)
+    }
+}
+
 /// Where the names of a sheet's rows stand.
 struct Names {
     names: Vec<usize>,
@@ -216,13 +258,13 @@ struct Names {
 }
 
 impl Names {
-    fn of<'a>(&self, cells: &'a [String]) -> Cow<'a, str> {
+    fn of<'a>(&self, cells: &'a SheetRow) -> Cow<'a, str> {
         let says = |text: &&str| !text.is_empty() && *text != ABSENT;
-        let mut names = self.names.iter().map(|&column| cells[column].as_str());
+        let mut names = self.names.iter().map(|&column| &cells[column]);
         if let Some(name) = names.find(says) {
             return Cow::Borrowed(name);
         }
-        let parts: Vec<&str> = self.call.iter().map(|&column| cells[column].as_str()).filter(says).collect();
+        let parts: Vec<&str> = self.call.iter().map(|&column| &cells[column]).filter(says).collect();
         Cow::Owned(parts.join(" "))
     }
 }
@@ -241,13 +283,13 @@ impl RankSheet {
     /// own merged sheets.
     fn value(&self, row: usize, metric: &str) -> Cell {
         let cells = &self.sheet.rows[row];
-        let Some(text) = self.column(metric).map(|column| cells[column].as_str()) else {
+        let Some(text) = self.column(metric).map(|column| &cells[column]) else {
             return Cell::Missing;
         };
         if text == ABSENT
             && let [Some(npu), Some(bench)] = EXTREMA.map(|name| self.column(name))
         {
-            return Cell::Text(format!("NPU:{}  Bench:{}", cells[npu], cells[bench]));
+            return Cell::Text(format!("NPU:{}  Bench:{}", &cells[npu], &cells[bench]));
         }
         if text.is_empty() { Cell::Missing } else { number(text).unwrap_or_else(|| Cell::text(text)) }
     }
@@ -270,7 +312,7 @@ fn columns_with_values(sheets: &[RankSheet]) -> Vec<String> {
 fn why_no_value(sheets: &[RankSheet]) -> &'static str {
     let mut bases = sheets.iter().flat_map(|sheet| {
         let column = sheet.column(BASIS);
-        sheet.sheet.rows.iter().filter_map(move |row| column.map(|column| row[column].as_str()))
+        sheet.sheet.rows.iter().filter_map(move |row| column.map(|column| &row[column]))
     });
     let mut by_statistics = false;
     let all_by_statistics = bases.all(|basis| {
@@ -303,34 +345,24 @@ fn read(path: &Path) -> anyhow::Result<Sheet> {
     Ok(sheet)
 }
 
-fn write(path: &Path, table: &Table) -> anyhow::Result<()> {
-    let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+fn write(path: &Path, merged: &Merged<'_>) -> anyhow::Result<()> {
+    let columns: Vec<&str> = merged.columns().into_iter().map(|(name, _)| name).collect();
     let unfinished = match path.extension().and_then(|suffix| suffix.to_str()) {
         Some("csv") => {
             let unfinished = Unfinished::create(path)?;
             let mut writer = CsvWriter::new(unfinished.file(), &columns)?;
-            table.rows.iter().try_for_each(|row| writer.row(row))?;
+            merged.rows().try_for_each(|row| writer.row(&row))?;
             writer.finish()?;
             unfinished
         }
         Some("xlsx") => {
             let unfinished = Unfinished::create(path)?;
             let mut writer = XlsxWriter::new(unfinished.file(), &columns)?;
-            table.rows.iter().try_for_each(|row| writer.row(row))?;
+            merged.rows().try_for_each(|row| writer.row(&row))?;
             writer.finish()?;
             unfinished
         }
         _ => bail!("expected a name that ends in .csv or .xlsx"),
     };
     Ok(unfinished.finish()?)
-}
-
-/// A list of rows, each by name, metric and rank; what was left out, and what could not be read.
-fn to_json(table: &Table, notes: &[String], errors: &[String]) -> Value {
-    let row = |cells: &[Cell]| {
-        let fields = table.columns.iter().zip(cells);
-        fields.map(|(column, cell)| (column.name.clone(), cell.to_json())).collect::<Map<_, _>>()
-    };
-    let rows: Vec<_> = table.rows.iter().map(|each| row(&each.cells)).collect();
-    json!({ "rows": rows, "notes": notes, "errors": errors })
 }

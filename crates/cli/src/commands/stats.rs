@@ -5,27 +5,29 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use rayon::prelude::*;
-use serde_json::json;
 use ulpscope_compare::results;
-use ulpscope_formats::{Error, Tensor, file};
+use ulpscope_formats::{Error, Tensor, Value, file};
 use ulpscope_kernels::{DigestKind, Threads, digest, stats};
-use ulpscope_report::{Align, Cell, Emphasis, Record, Table};
+use ulpscope_report::{Cell, Record};
 
 use crate::args::{DigestName, StatsArgs};
 use crate::exit::Exit;
 use crate::names::PlainNames;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::source::{Source, is_foreign, label, tensors};
+use crate::source::{Source, is_foreign, label};
+use crate::stats_report::StatsReport;
 use crate::values;
 use crate::walk::{Found, Walk};
 
 /// Values shown of a tensor when nobody says how many.
 const DEFAULT_FIRST: usize = 8;
 
-/// The fields of a row when there are several tensors; the others are in the JSON, and in the view of one.
-const COLUMNS: [&str; 11] =
-    ["shape", "dtype", "max", "min", "mean", "norm", "nan", "pos_inf", "neg_inf", "zeros", "subnormals"];
+/// Files that are measured at a time, for each thread.
+const FILES_PER_THREAD: usize = 4;
+
+/// Tensors of one file that are described at a time: what is said of one takes some kilobytes.
+const TENSORS_TOGETHER: usize = 256;
 
 /// What `stats` has been asked for.
 pub(crate) struct Stats {
@@ -54,88 +56,133 @@ impl TryFrom<StatsArgs> for Stats {
 
 /// What was found out about one file.
 struct Measured {
-    path: PathBuf,
-    tensors: Vec<(String, Record)>,
-    summary: Option<Record>,
+    content: Content,
     notes: Vec<String>,
     errors: Vec<String>,
+}
+
+enum Content {
+    /// Few enough tensors to wait for their turn described.
+    Described(Vec<(String, Record)>),
+    /// More than that: they are described when it is their turn, some at a time.
+    Many(Value),
+    Summary(Record),
 }
 
 impl Stats {
     pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
         let walk = Walk::of(&self.paths, None);
         let progress = Progress::of_steps("reading", walk.files.len());
-        let results: Vec<Result<Measured, Error>> = walk
-            .files
-            .par_iter()
-            .map(|found| {
-                let result = self.measure(found);
-                progress.step();
-                result
-            })
-            .collect();
-        drop(progress);
-
         let mut notes = walk.notes();
         let mut errors: Vec<String> = walk.errors();
         errors.extend(walk.empty_folders(&self.paths));
         let mut foreign = 0;
-        let mut measured = Vec::new();
-        for (found, result) in walk.files.iter().zip(results) {
-            match result {
-                Ok(mut one) => {
-                    notes.append(&mut one.notes);
-                    errors.append(&mut one.errors);
-                    measured.push(one);
+        let mut report = self.report(output)?;
+        // Enough files at a time to keep every thread busy, and no more: what was measured waits for its turn.
+        for files in walk.files.chunks(FILES_PER_THREAD * rayon::current_num_threads()) {
+            let results: Vec<Result<Measured, Error>> = files
+                .par_iter()
+                .map(|found| {
+                    let result = self.measure(found);
+                    progress.step();
+                    result
+                })
+                .collect();
+            for (found, result) in files.iter().zip(results) {
+                match result {
+                    Ok(measured) => {
+                        notes.extend(measured.notes);
+                        errors.extend(measured.errors);
+                        self.add(found, measured.content, &mut report, &mut errors, output)?;
+                    }
+                    Err(error) if !found.named && is_foreign(&error) => foreign += 1,
+                    Err(error) => errors.push(error.to_string()),
                 }
-                Err(error) if !found.named && is_foreign(&error) => foreign += 1,
-                Err(error) => errors.push(error.to_string()),
             }
         }
+        drop(progress);
         if foreign > 0 {
             walk.report_foreign(foreign, &mut notes, &mut errors);
         }
-        if self.json {
-            output.json(&to_json(&measured, &errors))?;
-        } else {
-            self.show(&measured, output)?;
-        }
+        report.finish(&errors, output)?;
         output.notes_and_errors(&notes, &errors);
         Ok(Exit::of_reading(&errors))
     }
 
+    fn report(&self, output: &mut Output) -> anyhow::Result<StatsReport> {
+        if self.json {
+            return StatsReport::json(output);
+        }
+        let digest = self.digest.map(|(name, _)| name);
+        Ok(StatsReport::tables(digest.into_iter().chain(self.first.map(|_| "first")).collect()))
+    }
+
     fn measure(&self, found: &Found) -> Result<Measured, Error> {
-        let mut measured = Measured {
-            path: found.path.clone(),
-            tensors: Vec::new(),
-            summary: None,
-            notes: Vec::new(),
-            errors: Vec::new(),
-        };
         let value = match Source::read(&found.path)? {
             Source::Records(summary) => {
-                measured.summary = Some(summary.record);
-                measured.errors = summary.errors;
-                return Ok(measured);
+                let content = Content::Summary(summary.record);
+                return Ok(Measured { content, notes: Vec::new(), errors: summary.errors });
             }
             Source::Tensors(value) => value,
         };
-        for (part, reason) in value.opaque() {
-            measured.notes.push(format!("{}: {reason}", label(&found.path, &part)));
+        let said = |(part, reason): (String, &str)| format!("{}: {reason}", label(&found.path, &part));
+        let notes = value.opaque().into_iter().map(said).collect();
+        let mut errors: Vec<String> = value.unread().into_iter().map(said).collect();
+        let tensors = value.tensors();
+        let content = if tensors.len() > TENSORS_TOGETHER {
+            Content::Many(value)
+        } else {
+            Content::Described(self.describe_all(found, tensors, &mut PlainNames::default(), &mut errors))
+        };
+        Ok(Measured { content, notes, errors })
+    }
+
+    /// Hands a file, whose turn it is, to the report.
+    fn add(
+        &self,
+        found: &Found,
+        content: Content,
+        report: &mut StatsReport,
+        errors: &mut Vec<String>,
+        output: &mut Output,
+    ) -> anyhow::Result<()> {
+        let mut rows = |rows: Vec<(String, Record)>, report: &mut StatsReport| {
+            rows.into_iter().try_for_each(|(name, record)| report.tensor(&found.path, name, record, output))
+        };
+        match content {
+            Content::Described(described) if described.is_empty() => {
+                report.without_tensors(&found.path, None, output)
+            }
+            Content::Described(described) => rows(described, report),
+            Content::Many(value) => {
+                let mut names = PlainNames::default();
+                let mut tensors = value.tensors();
+                while !tensors.is_empty() {
+                    let batch = tensors.drain(..tensors.len().min(TENSORS_TOGETHER)).collect();
+                    rows(self.describe_all(found, batch, &mut names, errors), report)?;
+                }
+                Ok(())
+            }
+            Content::Summary(summary) => report.without_tensors(&found.path, Some(summary), output),
         }
-        for (part, reason) in value.unread() {
-            measured.errors.push(format!("{}: {reason}", label(&found.path, &part)));
-        }
-        let mut names = PlainNames::default();
-        for (name, tensor) in tensors(&value) {
-            measured.tensors.push((name.clone(), self.describe(&tensor)));
-            if let Some(folder) = &self.text_folder
-                && let Err(error) = write_text(folder.join(&found.relative), &name, &tensor, &mut names)
-            {
-                measured.errors.push(error.to_string());
+    }
+
+    /// Describes tensors of a file, and writes their values where that was asked for.
+    fn describe_all(
+        &self,
+        found: &Found,
+        tensors: Vec<(String, &Tensor)>,
+        names: &mut PlainNames,
+        errors: &mut Vec<String>,
+    ) -> Vec<(String, Record)> {
+        if let Some(folder) = &self.text_folder {
+            for (name, tensor) in &tensors {
+                if let Err(error) = write_text(folder.join(&found.relative), name, tensor, names) {
+                    errors.push(error.to_string());
+                }
             }
         }
-        Ok(measured)
+        tensors.into_par_iter().map(|(name, tensor)| (name, self.describe(tensor))).collect()
     }
 
     fn describe(&self, tensor: &Tensor) -> Record {
@@ -146,49 +193,6 @@ impl Stats {
         }
         record.fields.push(("first", results::first_values(&view, self.first.unwrap_or(DEFAULT_FIRST))));
         record
-    }
-
-    fn show(&self, measured: &[Measured], output: &mut Output) -> anyhow::Result<()> {
-        let rows: Vec<(String, &Record)> = measured
-            .iter()
-            .flat_map(|file| file.tensors.iter().map(|(name, record)| (label(&file.path, name), record)))
-            .collect();
-        match rows.as_slice() {
-            [] => {}
-            [(name, record)] => output.table(&Table::of_record(name.as_str(), record))?,
-            rows => output.table(&self.overview(rows))?,
-        }
-        for (index, file) in measured.iter().enumerate() {
-            if let Some(summary) = &file.summary {
-                if index > 0 {
-                    output.line("")?;
-                }
-                output.table(&Table::of_record(file.path.display().to_string(), summary))?;
-            } else if file.tensors.is_empty() {
-                output.line(&format!("{}: holds no tensors", file.path.display()))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn overview(&self, rows: &[(String, &Record)]) -> Table {
-        let mut fields = COLUMNS.to_vec();
-        fields.extend(self.digest.map(|(name, _)| name));
-        fields.extend(self.first.map(|_| "first"));
-        let mut columns = vec![("name", Align::Left)];
-        columns.extend(fields.iter().map(|&field| {
-            (field, if matches!(field, "shape" | "dtype" | "first") { Align::Left } else { Align::Right })
-        }));
-        let mut table = Table::new("", &columns);
-        for (name, record) in rows {
-            let bad = ["nan", "pos_inf", "neg_inf"]
-                .iter()
-                .any(|field| record.get(field).is_some_and(|cell| *cell != Cell::Int(0)));
-            let mut cells = vec![Cell::text(name)];
-            cells.extend(fields.iter().map(|field| record.get(field).cloned().unwrap_or(Cell::Missing)));
-            table.push(cells, if bad { Emphasis::Bad } else { Emphasis::Plain });
-        }
-        table
     }
 }
 
@@ -205,23 +209,4 @@ fn write_text(base: PathBuf, name: &str, tensor: &Tensor, names: &mut PlainNames
         fs::create_dir_all(parent).map_err(|error| Error::whole(error).in_file(parent))?;
     }
     file::write_with(&path, |out| values::write_text(&tensor.view(), out).map_err(Error::whole))
-}
-
-fn to_json(measured: &[Measured], errors: &[String]) -> serde_json::Value {
-    let mut tensors = Vec::new();
-    let mut records = Vec::new();
-    for file in measured {
-        let path = Cell::text(file.path.display().to_string());
-        for (name, record) in &file.tensors {
-            let mut fields = vec![("file", path.clone()), ("name", Cell::text(name))];
-            fields.extend(record.fields.iter().cloned());
-            tensors.push(Record::new(fields).to_json());
-        }
-        if let Some(summary) = &file.summary {
-            let mut fields = vec![("file", path)];
-            fields.extend(summary.fields.iter().cloned());
-            records.push(Record::new(fields).to_json());
-        }
-    }
-    json!({ "tensors": tensors, "records": records, "errors": errors })
 }

@@ -1,5 +1,7 @@
 //! What a comparison could not see, in words: the limits within which its verdict holds.
 
+use std::collections::HashSet;
+
 use ulpscope_compare::Class;
 
 use super::explanation::calls;
@@ -67,9 +69,10 @@ fn partnerless<S>(compared: &Compared<S>) -> Option<String> {
 /// What is to know of how the dumps were made and read. That there are no tensors has been said.
 fn notes<S>(compared: &Compared<S>) -> Vec<String> {
     let mut notes: Vec<&String> = Vec::new();
+    let mut known = HashSet::new();
     let of_ranks = compared.outcomes().flat_map(|outcome| &outcome.notes);
     for note in compared.notes.iter().chain(of_ranks) {
-        if !notes.contains(&note) && !note.starts_with("compared by statistics") {
+        if known.insert(note) && !note.starts_with("compared by statistics") {
             notes.push(note);
         }
     }

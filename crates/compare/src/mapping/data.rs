@@ -1,12 +1,13 @@
 //! Data mapping: `Functional.x.4.forward.input.0: NPU.y.4.forward.input.0`.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use ulpscope_dump::{CallKind, Error, Rank, parse_key};
 use ulpscope_formats::names::LineName;
 
+use super::idle_lines::IdleLines;
 use super::{Rule, flat_rules};
 
 /// Rows, or whole calls, of the target and their counterparts.
@@ -41,24 +42,18 @@ impl DataRows {
         golden: &Rank,
         notes: &mut Vec<String>,
     ) -> Vec<(usize, usize)> {
-        let (ours, theirs) = (Calls::of(target), Calls::of(golden));
+        let (mut ours, mut theirs) = (Calls::of(target), Calls::of(golden));
         let mut pairs = Vec::new();
         let mut partner: HashMap<usize, usize> = HashMap::new();
         let mut taken: HashMap<usize, usize> = HashMap::new();
+        let mut idle = IdleLines::of(&self.file, notes);
         for rule in &self.rules {
-            let mut note = |what: String| {
-                notes.push(format!(
-                    "{}: line {}: {what}; the line has no effect",
-                    self.file.display(),
-                    rule.line
-                ));
-            };
             let Some(from) = ours.find(&rule.from) else {
-                note(format!("the target has no call or row {:?}", rule.from));
+                idle.add(rule.line, || format!("the target has no call or row {:?}", rule.from));
                 continue;
             };
             let Some(to) = theirs.find(&rule.to) else {
-                note(format!("the golden has no call or row {:?}", rule.to));
+                idle.add(rule.line, || format!("the golden has no call or row {:?}", rule.to));
                 continue;
             };
             match (partner.entry(from), taken.entry(to)) {
@@ -68,16 +63,18 @@ impl DataRows {
                     pairs.push((from, to));
                 }
                 (Slot::Occupied(partner), _) if *partner.get() != to => {
-                    let (call, first) = (target.name(from), golden.name(*partner.get()));
-                    note(format!(
-                        "rows of {call:?} go to {first:?} by an earlier line, and a call has one partner"
-                    ));
+                    idle.add(rule.line, || {
+                        let (call, first) = (target.name(from), golden.name(*partner.get()));
+                        format!(
+                            "rows of {call:?} go to {first:?} by an earlier line, and a call has one partner"
+                        )
+                    });
                 }
                 (_, Slot::Occupied(taken)) if *taken.get() != from => {
-                    let (call, first) = (golden.name(to), target.name(*taken.get()));
-                    note(format!(
-                        "{call:?} goes with {first:?} by an earlier line, and a call has one partner"
-                    ));
+                    idle.add(rule.line, || {
+                        let (call, first) = (golden.name(to), target.name(*taken.get()));
+                        format!("{call:?} goes with {first:?} by an earlier line, and a call has one partner")
+                    });
                 }
                 _ => {}
             }
@@ -89,6 +86,8 @@ impl DataRows {
 /// Calls of a rank by name.
 struct Calls<'a> {
     rank: &'a Rank,
+    /// The entries of the call asked about last: the rows of a call stand together, and a call may have many.
+    last: Option<(usize, HashSet<String>)>,
     numbers: HashMap<(&'a str, Option<u32>, CallKind), usize>,
 }
 
@@ -98,18 +97,30 @@ impl<'a> Calls<'a> {
         for (number, call) in rank.calls().iter().enumerate() {
             numbers.entry((rank.base(call.base), call.index, call.kind)).or_insert(number);
         }
-        Calls { rank, numbers }
+        Calls { rank, last: None, numbers }
     }
 
     /// The call that a row, or a call, is named after: the row must exist.
-    fn find(&self, name: &str) -> Option<usize> {
+    fn find(&mut self, name: &str) -> Option<usize> {
         if let Some(call) = self.call(name) {
             return Some(call);
         }
         let fronts = name.rmatch_indices('.').filter_map(|(dot, _)| self.call(&name[..dot]));
         let call = fronts.chain(self.line(name)).next()?;
-        let entries = self.rank.entries(call).ok()?;
-        entries.iter().any(|entry| entry.name == name).then_some(call)
+        self.has_entry(call, name).then_some(call)
+    }
+
+    fn has_entry(&mut self, call: usize, name: &str) -> bool {
+        if let Some((last, names)) = &self.last
+            && *last == call
+        {
+            return names.contains(name);
+        }
+        let entries = self.rank.entries(call).unwrap_or_default();
+        let names: HashSet<String> = entries.into_iter().map(|entry| entry.name).collect();
+        let has = names.contains(name);
+        self.last = Some((call, names));
+        has
     }
 
     fn call(&self, name: &str) -> Option<usize> {

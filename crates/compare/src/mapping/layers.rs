@@ -22,8 +22,24 @@ const OLD_TOP: &str = "Cell";
 pub(crate) struct Layers {
     file: PathBuf,
     rules: Vec<LayerRule>,
-    /// The rules of a layer, longest first.
-    of_layer: HashMap<String, Vec<usize>>,
+    of_layer: HashMap<String, LayerRules>,
+}
+
+/// The rules of a layer by their left sides.
+#[derive(Clone, Debug, Default)]
+struct LayerRules {
+    numbers: HashMap<String, usize>,
+    /// Parts of the longest left side.
+    most_parts: usize,
+}
+
+impl LayerRules {
+    /// The rule whose left side is the longest beginning, in whole parts, of a path.
+    fn longest(&self, path: &str) -> Option<usize> {
+        let ends = path.match_indices('.').map(|(dot, _)| dot).chain([path.len()]);
+        let ends: Vec<usize> = ends.take(self.most_parts).collect();
+        ends.into_iter().rev().find_map(|end| self.numbers.get(&path[..end]).copied())
+    }
 }
 
 /// A rule inside of a layer.
@@ -62,12 +78,14 @@ impl Layers {
                 rules.push(LayerRule { layer: name.clone(), rule });
             }
         }
-        let mut of_layer: HashMap<String, Vec<usize>> = HashMap::new();
-        for (number, rule) in rules.iter().enumerate() {
-            of_layer.entry(rule.layer.clone()).or_default().push(number);
-        }
-        for numbers in of_layer.values_mut() {
-            numbers.sort_by_key(|&number| std::cmp::Reverse(rules[number].rule.from.split('.').count()));
+        let mut of_layer: HashMap<String, LayerRules> = HashMap::new();
+        for (number, LayerRule { layer, rule }) in rules.iter().enumerate() {
+            if rule.from.is_empty() {
+                continue;
+            }
+            let layer = of_layer.entry(layer.clone()).or_default();
+            layer.most_parts = layer.most_parts.max(rule.from.split('.').count());
+            layer.numbers.entry(rule.from.clone()).or_insert(number);
         }
         Ok(Layers { file: path.to_owned(), rules, of_layer })
     }
@@ -97,9 +115,8 @@ impl Layers {
         let mut done = 0;
         while done < path.len() {
             let rest = &path[done..];
-            let number = self.of_layer.get(layer_at(path, done, classes)).and_then(|numbers| {
-                numbers.iter().copied().find(|&number| begins_with(rest, &self.rules[number].rule.from))
-            });
+            let layer = self.of_layer.get(layer_at(path, done, classes));
+            let number = layer.and_then(|layer| layer.longest(rest));
             let length = match number {
                 Some(number) => {
                     let rule = &self.rules[number].rule;
@@ -127,9 +144,4 @@ fn layer_at<'a>(path: &'a str, done: usize, classes: &'a HashMap<String, String>
         Some(class) => class,
         None => front.rsplit('.').next().unwrap_or(front),
     }
-}
-
-/// Whether a path begins with whole parts.
-fn begins_with(path: &str, parts: &str) -> bool {
-    !parts.is_empty() && path.strip_prefix(parts).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

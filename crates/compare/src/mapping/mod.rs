@@ -6,10 +6,12 @@
 //! layer mapping   layer: {in: in}   ParallelAttention: {qkv_proj: query_key_value}   places in the model
 //! ```
 //! All three are msprobe's own formats: YAML, nothing but texts in maps. They rewrite names of the target into
-//! names of the golden before anything is paired. A line that finds nothing is told.
+//! names of the golden before anything is paired. The first lines without
+//! effect are named, further ones counted.
 
 mod cells;
 mod data;
+mod idle_lines;
 mod layers;
 mod yaml;
 
@@ -20,6 +22,9 @@ use ulpscope_dump::{Error, Rank};
 pub(crate) use cells::Cells;
 pub(crate) use data::DataRows;
 pub(crate) use layers::Layers;
+
+use idle_lines::IdleLines;
+use layers::LayerRule;
 
 /// What mapping files say; nothing by default.
 #[derive(Clone, Debug, Default)]
@@ -99,21 +104,22 @@ impl Uses {
     /// Tells of lines that found nothing.
     pub(crate) fn report(&self, mapping: &Mapping, notes: &mut Vec<String>) {
         if let Some(cells) = &mapping.cells {
+            let mut idle = IdleLines::of(cells.file(), notes);
             for (rule, _) in cells.rules().iter().zip(&self.cells).filter(|(_, used)| !**used) {
-                notes.push(unused(cells.file(), rule.line, &format!("{:?}", rule.from)));
+                idle.add(rule.line, || format!("the target has nothing called {:?}", rule.from));
             }
         }
         if let Some(layers) = &mapping.layers {
-            for (rule, _) in layers.rules().iter().zip(&self.layers).filter(|(_, used)| !**used) {
-                let what = format!("{:?} inside {:?}", rule.rule.from, rule.layer);
-                notes.push(unused(layers.file(), rule.rule.line, &what));
+            let mut idle = IdleLines::of(layers.file(), notes);
+            for (LayerRule { layer, rule }, _) in
+                layers.rules().iter().zip(&self.layers).filter(|(_, used)| !**used)
+            {
+                idle.add(rule.line, || {
+                    format!("the target has nothing called {:?} inside {layer:?}", rule.from)
+                });
             }
         }
     }
-}
-
-fn unused(file: &Path, line: u64, what: &str) -> String {
-    format!("{}: line {line}: the target has nothing called {what}; the line has no effect", file.display())
 }
 
 /// A flat file of rules. Of lines with the same left side the last one holds, as in every reader of YAML.

@@ -5,12 +5,11 @@
 //! `5: 0` renames layer 5.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use saphyr_parser::{Event, Parser, Span, StrInput};
-use ulpscope_formats::{Error, Fault, Place};
+use ulpscope_formats::{Error, Fault, Place, file};
 
 use super::Rule;
 
@@ -54,9 +53,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<Item>, Error> {
 
 fn read_text(path: &Path) -> Result<String, Error> {
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(Error::whole)?;
+    let file = file::open_regular(path)?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(Error::whole)?;
     if bytes.len() as u64 > MAX_BYTES {
         let what = "size of a mapping file";
         return Err(Error::whole(Fault::TooLarge { what, limit: MAX_BYTES, found: bytes.len() as u64 }));

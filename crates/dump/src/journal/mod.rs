@@ -31,9 +31,10 @@ mod outline;
 mod quick;
 mod scan;
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+
+use ulpscope_formats::file::open_regular;
 
 pub use finish::{add_note, finish, make_dump, remove};
 pub(crate) use open::open;
@@ -52,7 +53,8 @@ fn has_mark(text: &[u8]) -> bool {
 /// Whether a file begins like a journal; an empty one does, as does one whose first bytes never reached the disk.
 pub(crate) fn is_journal(path: &Path) -> bool {
     let mut beginning = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MARK.len() as u64).read_to_end(&mut beginning));
+    let Ok(file) = open_regular(path) else { return false };
+    let read = file.take(MARK.len() as u64).read_to_end(&mut beginning);
     let written = beginning.split(|&byte| byte == 0).next().unwrap_or_default();
     read.is_ok() && has_mark(written)
 }

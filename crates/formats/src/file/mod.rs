@@ -2,6 +2,7 @@
 
 mod format;
 mod records;
+mod regular;
 mod unfinished;
 
 use std::io::{BufWriter, Write};
@@ -14,6 +15,7 @@ use crate::value::Value;
 use crate::{npy, npz, pt, safetensors};
 
 pub use format::Format;
+pub use regular::open_regular;
 pub use unfinished::{Unfinished, nameless};
 
 /// The name numpy gives to an array that comes without one.

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! bytes ──► Reader ──► Event, Event, …          (any size)
-//!                └──► Json                       (one value, at most MAX_TREE_BYTES of text)
+//!                └──► Json                       (one value, within the Budget of its text)
 //! Event or Json ──► Writer ──► bytes as json.dump(indent=…) or json.dumps would write them
 //! ```
 
@@ -16,7 +16,7 @@ mod event;
 mod reader;
 pub(crate) mod skip;
 mod text;
-mod tree;
+pub(crate) mod tree;
 mod writer;
 
 pub use event::Event;
@@ -30,9 +30,6 @@ use crate::error::Error;
 
 /// Deepest nesting read. The tools that write these files stop at 400 levels of arguments, plus a few around them.
 pub const MAX_DEPTH: usize = 1024;
-
-/// Longest text turned into one [`Json`] tree. A tree takes up to some twenty times the memory of its text.
-pub const MAX_TREE_BYTES: u64 = 64 << 20;
 
 /// Reads a whole document as one value.
 pub fn read(bytes: &[u8]) -> Result<Json, Error> {

@@ -1,6 +1,7 @@
 //! The pull reader: one token at a time, over bytes it never copies.
 
-use super::{Event, Json, MAX_DEPTH, MAX_TREE_BYTES, skip, text};
+use super::{Event, Json, MAX_DEPTH, skip, text};
+use crate::budget::Budget;
 use crate::error::{Error, Fault, Place};
 
 /// Letters of a misspelt word that an error shows.
@@ -115,18 +116,25 @@ impl<'a> Reader<'a> {
         self.value_from(first)
     }
 
-    /// Reads the rest of a value whose first event has been read.
+    /// Reads the rest of a value whose first event has been read. Its tree may take the memory that the reader's text
+    /// justifies.
     pub fn value_from(&mut self, first: Event<'a>) -> Result<Json, Error> {
+        self.value_within(first, &self.budget())
+    }
+
+    /// The memory that values of this text may take.
+    pub(crate) fn budget(&self) -> Budget {
+        Budget::of_file(self.bytes.len())
+    }
+
+    /// Reads the rest of a value whose first event has been read; its tree is charged to `budget`.
+    pub(crate) fn value_within(&mut self, first: Event<'a>, budget: &Budget) -> Result<Json, Error> {
         let start = self.at;
-        let mut tree = super::tree::Builder::default();
+        let mut tree = super::tree::Builder::within(budget);
         let mut event = first;
         loop {
-            if let Some(value) = tree.push(event) {
+            if let Some(value) = tree.push(event).map_err(|fault| self.fault(start, fault))? {
                 return Ok(value);
-            }
-            let length = (self.at - start) as u64;
-            if length > MAX_TREE_BYTES {
-                return Err(self.fault(start, too_large(length)));
             }
             event = self.expect_event()?;
         }
@@ -378,8 +386,4 @@ impl<'a> Reader<'a> {
 
 fn show(byte: u8) -> String {
     if byte.is_ascii_graphic() { format!("'{}'", char::from(byte)) } else { format!("byte 0x{byte:02x}") }
-}
-
-fn too_large(found: u64) -> Fault {
-    Fault::TooLarge { what: "a single value", limit: MAX_TREE_BYTES, found }
 }

@@ -1,6 +1,8 @@
 //! A value as a tree, for parts of a document small enough to hold.
 
 use super::Event;
+use crate::budget::Budget;
+use crate::error::Fault;
 
 /// A JSON value. Objects keep the order of their keys, and every duplicate.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,10 +71,16 @@ impl Json {
     }
 }
 
-/// Makes a tree out of events, with a stack of its own instead of recursion.
-#[derive(Default)]
-pub(super) struct Builder {
+/// What the memory of a tree is asked for.
+pub(crate) const TREE: &str = "values of a JSON document";
+
+/// An item of a list, and what is made of it once the tree is read: twice its size.
+pub(crate) const ITEM_SIZE: usize = 3 * size_of::<Json>();
+
+/// Makes a tree out of events, with a stack of its own instead of recursion, within a budget.
+pub(super) struct Builder<'a> {
     open: Vec<Partial>,
+    budget: &'a Budget,
 }
 
 enum Partial {
@@ -80,9 +88,16 @@ enum Partial {
     Object { pairs: Vec<(String, Json)>, key: String },
 }
 
-impl Builder {
+impl<'a> Builder<'a> {
+    pub(super) fn within(budget: &'a Budget) -> Builder<'a> {
+        Builder { open: Vec::new(), budget }
+    }
+
     /// Takes the next event; gives the value once it is complete.
-    pub(super) fn push(&mut self, event: Event<'_>) -> Option<Json> {
+    pub(super) fn push(&mut self, event: Event<'_>) -> Result<Option<Json>, Fault> {
+        if let Event::Str(text) | Event::Key(text) = &event {
+            self.budget.charge_text(TREE, text)?;
+        }
         let value = match event {
             Event::Null => Json::Null,
             Event::Bool(flag) => Json::Bool(flag),
@@ -93,26 +108,33 @@ impl Builder {
                 if let Some(Partial::Object { key, .. }) = self.open.last_mut() {
                     *key = text.into_owned();
                 }
-                return None;
+                return Ok(None);
             }
             Event::ListStart => {
                 self.open.push(Partial::List(Vec::new()));
-                return None;
+                return Ok(None);
             }
             Event::ObjectStart => {
                 self.open.push(Partial::Object { pairs: Vec::new(), key: String::new() });
-                return None;
+                return Ok(None);
             }
-            Event::ListEnd | Event::ObjectEnd => match self.open.pop()? {
-                Partial::List(items) => Json::List(items),
-                Partial::Object { pairs, .. } => Json::Object(pairs),
+            Event::ListEnd | Event::ObjectEnd => match self.open.pop() {
+                Some(Partial::List(items)) => Json::List(items),
+                Some(Partial::Object { pairs, .. }) => Json::Object(pairs),
+                None => return Ok(None),
             },
         };
         match self.open.last_mut() {
-            None => return Some(value),
-            Some(Partial::List(items)) => items.push(value),
-            Some(Partial::Object { pairs, key }) => pairs.push((std::mem::take(key), value)),
+            None => return Ok(Some(value)),
+            Some(Partial::List(items)) => {
+                self.budget.charge_push(TREE, items.len(), ITEM_SIZE)?;
+                items.push(value);
+            }
+            Some(Partial::Object { pairs, key }) => {
+                self.budget.charge_push(TREE, pairs.len(), size_of::<(String, Json)>())?;
+                pairs.push((std::mem::take(key), value));
+            }
         }
-        None
+        Ok(None)
     }
 }

@@ -32,6 +32,7 @@ use std::io::Write;
 
 use ulpscope_tensor::{View, ViewError, contiguous_strides, element_count};
 
+use crate::budget::Budget;
 use crate::byte_order::{number_size, swapped};
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place};
@@ -41,6 +42,11 @@ use header::Header;
 
 /// Reads one array. Elements stay where they are, unless they are big-endian.
 pub fn read(bytes: &Bytes) -> Result<Tensor, Error> {
+    read_within(bytes, &Budget::of_file(bytes.len()))
+}
+
+/// Reads one array; elements that have to be copied are charged to `budget`.
+pub(crate) fn read_within(bytes: &Bytes, budget: &Budget) -> Result<Tensor, Error> {
     let Header { element, fortran_order, shape, data_at } = header::read(bytes)?;
     let size = element.dtype.size();
     let strides = if fortran_order { column_major_strides } else { contiguous_strides };
@@ -62,7 +68,12 @@ pub fn read(bytes: &Bytes) -> Result<Tensor, Error> {
         ));
     }
     let data = bytes.slice(data_at..data_at + needed as usize);
-    let data = if element.big_endian { swapped(&data, number_size(element.dtype)).into() } else { data };
+    let data = if element.big_endian {
+        budget.charge("elements in the order of this machine", needed as usize).map_err(Error::whole)?;
+        swapped(&data, number_size(element.dtype)).into()
+    } else {
+        data
+    };
     Tensor::strided(element.dtype, shape, strides, data, 0).map_err(in_shape)
 }
 

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::input::Input;
-use super::{Call, Id, Node, Pickle, describe, refused};
+use super::{Call, Id, Name, Node, Pickle, describe, refused};
+use crate::budget::{Budget, allocated};
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place, shortened};
 
@@ -15,25 +16,36 @@ const MAX_NODES: usize = 1 << 25;
 /// so that without a limit a short pickle could ask for any amount of memory.
 const MAX_NAME: usize = 1024;
 
+/// A node in its list, with its place.
+const NODE_SIZE: usize = size_of::<Node>() + size_of::<u32>();
+
+/// A memo in its table, which is kept at most seven eighths full, and is there twice while it doubles.
+const MEMO_SIZE: usize = 3 * size_of::<(u64, Id)>();
+
+/// What adding to a container may take beyond what is added: the smallest list has room for four.
+const GROWN_SIZE: usize = 32;
+
 pub(super) struct Machine<'a> {
     pub input: Input<'a>,
     /// The byte of the opcode being worked on.
     opcode_at: usize,
     nodes: Vec<Node>,
-    places: Vec<usize>,
+    places: Vec<u32>,
+    budget: &'a Budget,
     pub stack: Vec<Id>,
     /// Stack heights at each open mark.
     pub marks: Vec<usize>,
     pub memo: HashMap<u64, Id>,
 }
 
-/// Reads one pickle from byte `start` of `source`, up to and including its `STOP`.
-pub(crate) fn read(source: &Bytes, start: usize) -> Result<Pickle, Error> {
+/// Reads one pickle from byte `start` of `source`, up to and including its `STOP`. Its objects are charged to `budget`.
+pub(crate) fn read(source: &Bytes, start: usize, budget: &Budget) -> Result<Pickle, Error> {
     let mut machine = Machine {
         input: Input::new(source, start),
         opcode_at: start,
         nodes: Vec::new(),
         places: Vec::new(),
+        budget,
         stack: Vec::new(),
         marks: Vec::new(),
         memo: HashMap::new(),
@@ -57,11 +69,29 @@ impl Machine<'_> {
                 found: self.nodes.len() as u64 + 1,
             });
         }
+        self.charge(NODE_SIZE + node.owned_size())?;
         let id = Id(self.nodes.len() as u32);
         self.nodes.push(node);
-        self.places.push(self.opcode_at);
+        self.places.push(u32::try_from(self.opcode_at).unwrap_or(u32::MAX));
+        self.push_id(id)
+    }
+
+    /// Puts a known object on the stack.
+    pub fn push_id(&mut self, id: Id) -> Result<(), Fault> {
+        // One byte of the file can do so: the stack grows by more than the file.
+        self.charge(size_of::<Id>())?;
         self.stack.push(id);
         Ok(())
+    }
+
+    pub fn push_mark(&mut self) -> Result<(), Fault> {
+        self.charge(size_of::<usize>())?;
+        self.marks.push(self.stack.len());
+        Ok(())
+    }
+
+    pub fn charge(&self, bytes: usize) -> Result<(), Fault> {
+        self.budget.charge("objects of a pickle", bytes)
     }
 
     pub fn push_line(&mut self, parse: impl Fn(&[u8]) -> Result<Node, Fault>) -> Result<(), Fault> {
@@ -92,7 +122,7 @@ impl Machine<'_> {
         if refused::is_refused(&module, &name) {
             return Err(Fault::WouldRun(shortened(&format!("{module}.{name}"))));
         }
-        self.push(Node::Global { module: module.into(), name: name.into() })
+        self.push(Node::Global(Box::new(Name { module: module.into(), name: name.into() })))
     }
 
     pub fn push_call(&mut self, callable: Id, args: Id) -> Result<(), Fault> {
@@ -161,6 +191,7 @@ impl Machine<'_> {
 
     pub fn memoize(&mut self, number: u64) -> Result<(), Fault> {
         let top = self.top()?;
+        self.charge(MEMO_SIZE)?;
         self.memo.insert(number, top);
         Ok(())
     }
@@ -172,11 +203,11 @@ impl Machine<'_> {
                 format!("{number} among {} memos", self.memo.len()),
             ));
         };
-        self.stack.push(id);
-        Ok(())
+        self.push_id(id)
     }
 
     pub fn extend(&mut self, new: Vec<Id>) -> Result<(), Fault> {
+        self.charge(GROWN_SIZE + size_of_val(new.as_slice()))?;
         match self.top_node()? {
             Node::List(items) | Node::Set(items) => items.extend(new),
             Node::Call(call) => call.items.extend(new),
@@ -186,11 +217,32 @@ impl Machine<'_> {
     }
 
     pub fn set_items(&mut self, new: Vec<(Id, Id)>) -> Result<(), Fault> {
+        self.charge(GROWN_SIZE + size_of_val(new.as_slice()))?;
         match self.top_node()? {
             Node::Dict(pairs) => pairs.extend(new),
             Node::Call(call) => call.pairs.extend(new),
             _ => return Err(self.wrong_top("a dictionary to set items in")),
         }
         Ok(())
+    }
+}
+
+impl Node {
+    /// The memory a node has outside of its place in the list.
+    fn owned_size(&self) -> usize {
+        match self {
+            Node::None | Node::Bool(_) | Node::Int(_) | Node::HugeInt(_) | Node::Float(_) => 0,
+            // Bytes lie in the file; text is a copy.
+            Node::Bytes(_) | Node::Persistent(_) => 0,
+            Node::Text(text) => allocated(text.len()),
+            Node::List(items) | Node::Tuple(items) | Node::Set(items) | Node::FrozenSet(items) => {
+                allocated(size_of_val(items.as_slice()))
+            }
+            Node::Dict(pairs) => allocated(size_of_val(pairs.as_slice())),
+            Node::Global(global) => {
+                allocated(size_of::<Name>()) + allocated(global.module.len()) + allocated(global.name.len())
+            }
+            Node::Call(call) => allocated(size_of_val(&**call)),
+        }
     }
 }

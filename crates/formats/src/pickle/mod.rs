@@ -48,14 +48,18 @@ pub(crate) enum Node {
     Dict(Vec<(Id, Id)>),
     Set(Vec<Id>),
     FrozenSet(Vec<Id>),
-    /// A class or function, by name only.
-    Global {
-        module: Box<str>,
-        name: Box<str>,
-    },
+    /// A class or function, by name only. Boxed, so that the many small nodes stay small.
+    Global(Box<Name>),
     Call(Box<Call>),
     /// Something stored outside the pickle, under the id in this node.
     Persistent(Id),
+}
+
+/// Where Python would look for a class or function.
+#[derive(Debug)]
+pub(crate) struct Name {
+    pub module: Box<str>,
+    pub name: Box<str>,
 }
 
 /// A call that the pickle asks for, and what it then does to the result.
@@ -75,10 +79,17 @@ pub(crate) struct Call {
 #[derive(Debug)]
 pub(crate) struct Pickle {
     nodes: Vec<Node>,
-    /// For each node, the byte of the opcode that made it.
-    places: Vec<usize>,
+    /// For each node, the byte of the opcode that made it. Pickles of more than 4 GiB name the last byte that fits.
+    places: Vec<u32>,
     root: Id,
     range: Range<usize>,
+}
+
+impl Name {
+    /// `module.name`, short enough for a message.
+    fn dotted(&self) -> String {
+        shortened(&format!("{}.{}", self.module, self.name))
+    }
 }
 
 impl Pickle {
@@ -125,7 +136,7 @@ impl Pickle {
     /// Module and name of a class or function.
     pub fn global(&self, id: Id) -> Option<(&str, &str)> {
         match self.node(id) {
-            Node::Global { module, name } => Some((module, name)),
+            Node::Global(global) => Some((&global.module, &global.name)),
             _ => None,
         }
     }
@@ -137,7 +148,7 @@ impl Pickle {
 
     /// An error where the node stands.
     pub fn fault_at(&self, id: Id, fault: impl Into<Fault>) -> Error {
-        Error::at(Place::Byte(self.places[id.0 as usize] as u64), fault)
+        Error::at(Place::Byte(self.places[id.0 as usize].into()), fault)
     }
 
     /// What a node is, in words for a message.
@@ -159,9 +170,9 @@ fn describe(nodes: &[Node], id: Id) -> String {
         Node::Tuple(items) => format!("a tuple of {}", items.len()),
         Node::Dict(pairs) => format!("a dictionary of {}", pairs.len()),
         Node::Set(items) | Node::FrozenSet(items) => format!("a set of {}", items.len()),
-        Node::Global { module, name } => format!("the name {}", shortened(&format!("{module}.{name}"))),
+        Node::Global(global) => format!("the name {}", global.dotted()),
         Node::Call(call) => match &nodes[call.callable.0 as usize] {
-            Node::Global { module, name } => format!("a call of {}", shortened(&format!("{module}.{name}"))),
+            Node::Global(global) => format!("a call of {}", global.dotted()),
             _ => "a call".to_owned(),
         },
         Node::Persistent(_) => "a reference to stored data".to_owned(),

@@ -1,9 +1,13 @@
 //! What each opcode does, for protocols 0 to 5.
 
 use super::machine::Machine;
-use super::{Id, Node, opcode, text};
+use super::{Id, Name, Node, opcode, text};
+use crate::budget::PER_ALLOCATION;
 use crate::bytes::Bytes;
 use crate::error::Fault;
+
+/// What bytes that lie outside the file take beside themselves: their owner and its counts.
+const OWN_BYTES_SIZE: usize = 64 + PER_ALLOCATION;
 
 impl Machine<'_> {
     /// Carries out one opcode; `STOP` gives the result.
@@ -23,7 +27,7 @@ impl Machine<'_> {
             // A frame only groups the opcodes behind it, for readers of streams.
             opcode::FRAME => _ = self.input.array::<8>("a frame length")?,
 
-            opcode::MARK => self.marks.push(self.stack.len()),
+            opcode::MARK => self.push_mark()?,
             opcode::POP => {
                 if self.marks.last() == Some(&self.stack.len()) {
                     self.marks.pop();
@@ -34,7 +38,7 @@ impl Machine<'_> {
             opcode::POP_MARK => _ = self.pop_to_mark()?,
             opcode::DUP => {
                 let top = self.top()?;
-                self.stack.push(top);
+                self.push_id(top)?;
             }
 
             opcode::NONE => self.push(Node::None)?,
@@ -65,7 +69,10 @@ impl Machine<'_> {
             }
 
             opcode::STRING => {
-                self.push_line(|line| text::quoted(line).map(|bytes| python2_string(bytes.into())))?;
+                let bytes = text::quoted(self.input.line()?)?;
+                // What does not read as text is kept as bytes of its own, outside the file.
+                self.charge(bytes.len() + OWN_BYTES_SIZE)?;
+                self.push(python2_string(bytes.into()))?;
             }
             opcode::UNICODE => {
                 self.push_line(|line| text::raw_unicode(line).map(|text| Node::Text(text.into())))?;
@@ -174,10 +181,8 @@ impl Machine<'_> {
             opcode::STACK_GLOBAL => self.name_from_stack()?,
             opcode::EXT1 | opcode::EXT2 | opcode::EXT4 => {
                 let number = self.input.number(1 << (code - opcode::EXT1), "an extension number")?;
-                self.push(Node::Global {
-                    module: "copyreg.extension".into(),
-                    name: number.to_string().into(),
-                })?;
+                let name = Name { module: "copyreg.extension".into(), name: number.to_string().into() };
+                self.push(Node::Global(Box::new(name)))?;
             }
             opcode::REDUCE | opcode::NEWOBJ => {
                 let args = self.pop()?;

@@ -3,9 +3,11 @@
 use std::ops::Range;
 
 use super::line::{Frame, Line, Payload, Shape, Values};
+use crate::budget::Budget;
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place};
-use crate::json::{self, Event, Json, Reader};
+use crate::json::tree::{ITEM_SIZE, TREE};
+use crate::json::{Event, Json, Reader};
 
 /// Longest line read. The tools refuse whole files larger than this.
 pub const MAX_LINE_BYTES: u64 = 1 << 30;
@@ -82,6 +84,14 @@ enum Element {
 }
 
 impl Element {
+    /// What its numbers take once each is a value of its own.
+    fn size_as_json(&self) -> usize {
+        match self {
+            Element::List(Values::Mixed(_)) | Element::Value(_) => 0,
+            Element::List(values) => values.len().saturating_mul(ITEM_SIZE),
+        }
+    }
+
     fn into_json(self) -> Json {
         match self {
             Element::List(values) => Json::List(values.into_json()),
@@ -96,19 +106,30 @@ fn read_line(mut reader: Reader<'_>) -> Result<Line, Error> {
         Event::ListStart => {}
         other => return Err(reader.unexpected("a list", &other)),
     }
+    let budget = reader.budget();
     let mut elements = Vec::with_capacity(MAX_ELEMENTS);
     loop {
         match reader.expect_event()? {
             Event::ListEnd => break,
-            Event::ListStart => elements.push(Element::List(read_values(&mut reader)?)),
-            event => elements.push(Element::Value(reader.value_from(event)?)),
+            Event::ListStart => elements.push(Element::List(read_values(&mut reader, &budget)?)),
+            event => elements.push(Element::Value(reader.value_within(event, &budget)?)),
         }
         if elements.len() > MAX_ELEMENTS {
             return read_other(whole);
         }
     }
     reader.end()?;
-    Ok(recognise(elements))
+    let charged = |fault: Fault| reader.error(fault);
+    if let [.., Element::List(stats)] = elements.as_slice()
+        && elements.len() == MAX_ELEMENTS
+    {
+        budget.charge(TREE, stats.len().saturating_mul(ITEM_SIZE)).map_err(charged)?;
+    }
+    recognise(elements).or_else(|elements| {
+        let size = elements.iter().map(Element::size_as_json).fold(0, usize::saturating_add);
+        budget.charge(TREE, size).map_err(charged)?;
+        Ok(Line::Other(Json::List(elements.into_iter().map(Element::into_json).collect())))
+    })
 }
 
 fn read_other(mut reader: Reader<'_>) -> Result<Line, Error> {
@@ -118,8 +139,7 @@ fn read_other(mut reader: Reader<'_>) -> Result<Line, Error> {
 }
 
 /// The items of a list whose bracket has been read.
-fn read_values(reader: &mut Reader<'_>) -> Result<Values, Error> {
-    let start = reader.position();
+fn read_values(reader: &mut Reader<'_>, budget: &Budget) -> Result<Values, Error> {
     let mut values = Values::Floats(Vec::new());
     loop {
         let event = reader.expect_event()?;
@@ -135,26 +155,25 @@ fn read_values(reader: &mut Reader<'_>) -> Result<Values, Error> {
                 ints.push(number as i64);
             }
             (_, event) => {
-                let length = (reader.position() - start) as u64;
-                if length > json::MAX_TREE_BYTES {
-                    let what = "a list that is not all numbers of one kind";
-                    let limit = json::MAX_TREE_BYTES;
-                    return Err(reader.error(Fault::TooLarge { what, limit, found: length }));
-                }
+                let numbers = if matches!(values, Values::Mixed(_)) { 0 } else { values.len() };
+                budget
+                    .charge(TREE, numbers.saturating_mul(ITEM_SIZE))
+                    .and_then(|()| budget.charge_push(TREE, values.len(), ITEM_SIZE))
+                    .map_err(|fault| reader.error(fault))?;
                 let mut items = values.into_json();
-                items.push(reader.value_from(event)?);
+                items.push(reader.value_within(event, budget)?);
                 values = Values::Mixed(items);
             }
         }
     }
 }
 
-/// Finds the known form that a list has; a list of none of them is kept whole.
-fn recognise(mut elements: Vec<Element>) -> Line {
+/// Finds the known form that a list has; a list of none of them is given back.
+fn recognise(mut elements: Vec<Element>) -> Result<Line, Vec<Element>> {
     match elements.as_mut_slice() {
         [Element::Value(Json::Str(name)), second] => {
             if let Some(line) = recognise_pair(name, second) {
-                return line;
+                return Ok(line);
             }
         }
         [
@@ -165,12 +184,8 @@ fn recognise(mut elements: Vec<Element>) -> Line {
         ] => {
             if let Some(shape) = dims(shape) {
                 let values = std::mem::replace(values, Values::Floats(Vec::new()));
-                return Line::HooksTensor {
-                    name: std::mem::take(name),
-                    values,
-                    dtype: std::mem::take(dtype),
-                    shape,
-                };
+                let (name, dtype) = (std::mem::take(name), std::mem::take(dtype));
+                return Ok(Line::HooksTensor { name, values, dtype, shape });
             }
         }
         [
@@ -185,19 +200,19 @@ fn recognise(mut elements: Vec<Element>) -> Line {
             if let Some(shape) = entry_shape(shape)
                 && let Some(payload) = payload(third)
             {
-                return Line::PtdbgEntry {
+                return Ok(Line::PtdbgEntry {
                     name: std::mem::take(name),
                     dump_step: *dump_step,
                     payload,
                     dtype: std::mem::take(dtype),
                     shape,
                     stats: std::mem::replace(stats, Values::Floats(Vec::new())).into_json(),
-                };
+                });
             }
         }
         _ => {}
     }
-    Line::Other(Json::List(elements.into_iter().map(Element::into_json).collect()))
+    Err(elements)
 }
 
 /// A line of two: a stack, a frame of one, or an argument that is no tensor.

@@ -2,6 +2,7 @@
 
 use super::objects::Objects;
 use super::storage::Storages;
+use crate::budget::Budget;
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place, shortened};
 use crate::pickle;
@@ -9,7 +10,8 @@ use crate::value::Value;
 use crate::zip_entries::Archive;
 
 pub(super) fn read(bytes: &Bytes) -> Result<Value, Error> {
-    let mut archive = Archive::open(bytes)?;
+    let budget = Budget::of_file(bytes.len());
+    let mut archive = Archive::open(bytes, &budget)?;
     let Some((root, _)) = archive.names().next().and_then(|name| name.split_once('/')) else {
         let found = match archive.names().next() {
             Some(name) => format!("{:?}", shortened(name)),
@@ -48,7 +50,7 @@ pub(super) fn read(bytes: &Bytes) -> Result<Value, Error> {
         Place::Part(_) => error,
         _ => error.in_part(&pickle_name),
     };
-    let pickle = pickle::read(&pickle_bytes, 0).map_err(within)?;
-    let storages = Storages::zip(archive, format!("{root}/data/"), big_endian);
-    Objects::new(&pickle, storages, bytes.len()).root().map_err(within)
+    let pickle = pickle::read(&pickle_bytes, 0, &budget).map_err(within)?;
+    let storages = Storages::zip(archive, format!("{root}/data/"), big_endian, &budget);
+    Objects::new(&pickle, storages, bytes.len(), &budget).root().map_err(within)
 }

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 
 use super::objects::Objects;
 use super::storage::{Storage, Storages};
+use crate::budget::Budget;
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place, shortened};
 use crate::pickle::{self, Node, Pickle};
@@ -24,21 +25,23 @@ pub(super) fn may_be(bytes: &Bytes) -> bool {
     // A pickle of one number is short; whatever else follows is not looked at.
     const HEAD: usize = 64;
     let head = bytes.slice(0..bytes.len().min(HEAD));
-    pickle::read(&head, 0).is_ok_and(|pickle| pickle.int(pickle.root()) == Some(MAGIC))
+    let budget = Budget::of_file(head.len());
+    pickle::read(&head, 0, &budget).is_ok_and(|pickle| pickle.int(pickle.root()) == Some(MAGIC))
 }
 
 pub(super) fn read(bytes: &Bytes) -> Result<Value, Error> {
-    let magic = pickle::read(bytes, 0)?;
-    let version = pickle::read(bytes, magic.range().end)?;
+    let budget = Budget::of_file(bytes.len());
+    let magic = pickle::read(bytes, 0, &budget)?;
+    let version = pickle::read(bytes, magic.range().end, &budget)?;
     if version.int(version.root()) != Some(PROTOCOL_VERSION) {
         return Err(version.unexpected(version.root(), format!("torch's file version {PROTOCOL_VERSION}")));
     }
     // The sizes and byte order of the machine that wrote the file; they have no influence on the rest.
-    let machine = pickle::read(bytes, version.range().end)?;
-    let object = pickle::read(bytes, machine.range().end)?;
-    let keys = pickle::read(bytes, object.range().end)?;
+    let machine = pickle::read(bytes, version.range().end, &budget)?;
+    let object = pickle::read(bytes, machine.range().end, &budget)?;
+    let keys = pickle::read(bytes, object.range().end, &budget)?;
     let storages = locate(bytes, &object, &keys)?;
-    Objects::new(&object, Storages::legacy(storages), bytes.len()).root()
+    Objects::new(&object, Storages::legacy(storages, &budget), bytes.len(), &budget).root()
 }
 
 /// Where each storage lies.

@@ -143,7 +143,7 @@ impl Objects<'_> {
                 "c16" => DType::C128,
                 _ => return None,
             },
-            Node::Global { module, name } if &**module == "ml_dtypes" => name.parse().ok()?,
+            Node::Global(global) if &*global.module == "ml_dtypes" => global.name.parse().ok()?,
             _ => return None,
         };
         Some(ArrayType { dtype, big_endian: big_endian && dtype.size() > 1 })

@@ -6,6 +6,7 @@ use ulpscope_tensor::element_count;
 
 use super::storage::Storages;
 use super::tensor::Rebuild;
+use crate::budget::{Budget, PER_ALLOCATION};
 use crate::error::{Error, Fault, shortened};
 use crate::pickle::{Call, Id, Node, Pickle};
 use crate::tensor::Tensor;
@@ -39,8 +40,12 @@ const MIN_ELEMENT_LIMIT: u64 = 1 << 32;
 /// ... or this many for each byte of the file, if that is more. Without sharing there is at most one.
 const MAX_ELEMENTS_PER_BYTE: u64 = 8;
 
+/// What a tensor takes beside its value: dtype, shape, strides and the counts of those who share it.
+const TENSOR_SIZE: usize = 128 + 3 * PER_ALLOCATION;
+
 pub(super) struct Objects<'a> {
     pub(super) pickle: &'a Pickle,
+    budget: &'a Budget,
     pub(super) storages: Storages<'a>,
     node_limit: usize,
     nodes: usize,
@@ -50,11 +55,16 @@ pub(super) struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    /// For the pickle and the storages of a file of `file_size` bytes.
-    pub fn new(pickle: &'a Pickle, storages: Storages<'a>, file_size: usize) -> Objects<'a> {
+    /// For the pickle and the storages of a file of `file_size` bytes. Values are charged to its `budget`.
+    pub fn new(
+        pickle: &'a Pickle,
+        storages: Storages<'a>,
+        file_size: usize,
+        budget: &'a Budget,
+    ) -> Objects<'a> {
         let node_limit = pickle.range().len().saturating_mul(MAX_NODES_PER_BYTE).max(MIN_NODE_LIMIT);
         let element_limit = (file_size as u64).saturating_mul(MAX_ELEMENTS_PER_BYTE).max(MIN_ELEMENT_LIMIT);
-        Objects { pickle, storages, node_limit, nodes: 0, element_limit, elements: 0, depth: 0 }
+        Objects { pickle, budget, storages, node_limit, nodes: 0, element_limit, elements: 0, depth: 0 }
     }
 
     /// The value the whole pickle stands for.
@@ -96,6 +106,7 @@ impl<'a> Objects<'a> {
                 },
             ));
         }
+        self.pay("tensors", TENSOR_SIZE)?;
         Ok(Value::Tensor(tensor))
     }
 
@@ -109,7 +120,11 @@ impl<'a> Objects<'a> {
                 found: self.nodes as u64,
             }));
         }
-        Ok(())
+        self.pay("values of a pickle", nodes.saturating_mul(size_of::<Value>()))
+    }
+
+    fn pay(&self, what: &'static str, bytes: usize) -> Result<(), Error> {
+        self.budget.charge(what, bytes).map_err(Error::whole)
     }
 
     /// Pays for a copy of so many bytes.
@@ -160,9 +175,12 @@ impl<'a> Objects<'a> {
             Node::List(items) | Node::Set(items) => Value::List(self.values(items)?),
             Node::Tuple(items) | Node::FrozenSet(items) => Value::Tuple(self.values(items)?),
             Node::Dict(pairs) => Value::Dict(self.pairs(pairs)?),
-            Node::Global { module, name } => match self.dtype(id) {
+            Node::Global(global) => match self.dtype(id) {
                 Some(dtype) => Value::Str(format!("torch.{dtype}")),
-                None => self.opaque(format!("the class or function {module}.{name}, by name only"))?,
+                None => self.opaque(format!(
+                    "the class or function {}.{}, by name only",
+                    global.module, global.name
+                ))?,
             },
             Node::Call(call) => self.call(id, call.callable, call.args, call)?,
             Node::Persistent(reference) => match self.storage(id)? {

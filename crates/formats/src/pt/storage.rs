@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use ulpscope_tensor::DType;
 
+use crate::budget::Budget;
 use crate::byte_order::{number_size, swapped};
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place, shortened};
@@ -128,6 +129,7 @@ pub(super) struct Storages<'a> {
     /// Storages that had to be copied, once for each thing done to them: a file cannot ask for more copies than
     /// there are kinds, however often it refers to a storage.
     changed: HashMap<(String, Change), Bytes>,
+    budget: &'a Budget,
 }
 
 enum Source<'a> {
@@ -136,13 +138,13 @@ enum Source<'a> {
 }
 
 impl<'a> Storages<'a> {
-    pub fn zip(archive: Archive<'a>, folder: String, big_endian: bool) -> Storages<'a> {
+    pub fn zip(archive: Archive<'a>, folder: String, big_endian: bool, budget: &'a Budget) -> Storages<'a> {
         let source = Source::Zip { archive: Box::new(archive), folder, big_endian, read: HashMap::new() };
-        Storages { source, changed: HashMap::new() }
+        Storages { source, changed: HashMap::new(), budget }
     }
 
-    pub fn legacy(storages: HashMap<String, Bytes>) -> Storages<'a> {
-        Storages { source: Source::Legacy(storages), changed: HashMap::new() }
+    pub fn legacy(storages: HashMap<String, Bytes>, budget: &'a Budget) -> Storages<'a> {
+        Storages { source: Source::Legacy(storages), changed: HashMap::new(), budget }
     }
 
     /// The bytes a reference means, as little-endian elements of `dtype`.
@@ -157,7 +159,10 @@ impl<'a> Storages<'a> {
             match self.changed.get(&name) {
                 Some(done) => done.clone(),
                 None => {
-                    let done = change.apply(&self.as_stored(storage.key)?);
+                    let stored = self.as_stored(storage.key)?;
+                    let charged = self.budget.charge("storages in the order of this machine", stored.len());
+                    charged.map_err(Error::whole)?;
+                    let done = change.apply(&stored);
                     self.changed.insert(name, done.clone());
                     done
                 }

@@ -1,13 +1,15 @@
 //! The JSON header, typed as it is parsed: never a tree of it. The densest text there is, a shape of nothing but
-//! single digits, takes two bytes for each dimension of eight, so that a hostile header costs a few times its own
-//! length, which is capped.
+//! single digits, takes two bytes for each dimension of eight. Each tensor is charged to the file's budget as it is
+//! parsed, for what it takes here and as a value.
 
+use std::cell::Cell;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::METADATA;
+use crate::budget::Budget;
 use crate::error::{Error, Fault, Place, shortened};
 
 /// The format's own cap on the header, so that every valid file can be read.
@@ -31,8 +33,14 @@ pub(super) struct Header {
     pub tensors: Vec<(String, Info)>,
 }
 
-/// Reads the header; also returns the byte at which the elements begin.
-pub(super) fn read(bytes: &[u8]) -> Result<(Header, usize), Error> {
+/// What a tensor takes, here and as a value: its place in either list, its layout, and its shape and strides.
+const TENSOR_SIZE: usize = 512;
+
+/// What an entry of the metadata takes, here and as a value.
+const TEXTS_SIZE: usize = 192;
+
+/// Reads the header; also returns the byte at which the elements begin. What it holds is charged to `budget`.
+pub(super) fn read(bytes: &[u8], budget: &Budget) -> Result<(Header, usize), Error> {
     let Some(length) = bytes.first_chunk::<LENGTH_SIZE>() else {
         let fault = Fault::truncated("8 bytes of header length", bytes.len().to_string());
         return Err(Error::at(Place::Byte(0), fault));
@@ -48,7 +56,14 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Header, usize), Error> {
         let fault = Fault::truncated(format!("{length} bytes of header"), found);
         return Err(Error::at(Place::Byte(LENGTH_SIZE as u64), fault));
     };
-    let header = serde_json::from_slice(text).map_err(|error| in_json(text, &error))?;
+    let refused = Cell::new(None);
+    let entries = Entries { charge: &Charge { budget, refused: &refused } };
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let header = json.deserialize_map(entries).and_then(|header| json.end().map(|()| header));
+    let header = header.map_err(|error| match refused.take() {
+        Some(fault) => Error::at(Place::Byte(LENGTH_SIZE as u64), fault),
+        None => in_json(text, &error),
+    })?;
     Ok((header, data_at))
 }
 
@@ -68,53 +83,76 @@ fn in_json(text: &[u8], error: &serde_json::Error) -> Error {
     Error::at(Place::Byte(at as u64), Fault::malformed(expected, found))
 }
 
-impl<'de> Deserialize<'de> for Header {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Header, D::Error> {
-        struct Entries;
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Header;
+/// The way to the budget from within the parser, whose own errors are text alone.
+struct Charge<'a> {
+    budget: &'a Budget,
+    /// Why the parser was stopped.
+    refused: &'a Cell<Option<Fault>>,
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of tensors")
-            }
+impl Charge<'_> {
+    fn take<E: de::Error>(&self, bytes: usize) -> Result<(), E> {
+        self.budget.charge("tensors of the header", bytes).map_err(|fault| {
+            let error = E::custom(&fault);
+            self.refused.set(Some(fault));
+            error
+        })
+    }
+}
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
-                let mut header = Header { metadata: Vec::new(), tensors: Vec::new() };
-                while let Some(name) = map.next_key::<String>()? {
-                    if name == METADATA {
-                        header.metadata.extend(map.next_value::<Texts>()?.0);
-                    } else {
-                        header.tensors.push((name, map.next_value()?));
-                    }
-                }
-                Ok(header)
+struct Entries<'a> {
+    charge: &'a Charge<'a>,
+}
+
+impl<'de> Visitor<'de> for Entries<'_> {
+    type Value = Header;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+        let mut header = Header { metadata: Vec::new(), tensors: Vec::new() };
+        while let Some(name) = map.next_key::<String>()? {
+            if name == METADATA {
+                map.next_value_seed(Texts { charge: self.charge, pairs: &mut header.metadata })?;
+            } else {
+                self.charge.take(TENSOR_SIZE + name.len())?;
+                let info: Info = map.next_value()?;
+                self.charge.take(info.dtype.len() + 3 * size_of_val(info.shape.as_slice()))?;
+                header.tensors.push((name, info));
             }
         }
-        deserializer.deserialize_map(Entries)
+        Ok(header)
     }
 }
 
 /// A map of text to text that keeps its order.
-struct Texts(Vec<(String, String)>);
+struct Texts<'a> {
+    charge: &'a Charge<'a>,
+    pairs: &'a mut Vec<(String, String)>,
+}
 
-impl<'de> Deserialize<'de> for Texts {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Texts, D::Error> {
-        struct Pairs;
-        impl<'de> Visitor<'de> for Pairs {
-            type Value = Texts;
+impl<'de> DeserializeSeed<'de> for Texts<'_> {
+    type Value = ();
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("metadata of text to text")
-            }
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Texts, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(Texts(pairs))
-            }
+impl<'de> Visitor<'de> for Texts<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("metadata of text to text")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some((key, text)) = map.next_entry::<String, String>()? {
+            self.charge.take(TEXTS_SIZE + key.len() + text.len())?;
+            self.pairs.push((key, text));
         }
-        deserializer.deserialize_map(Pairs)
+        Ok(())
     }
 }

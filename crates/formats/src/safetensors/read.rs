@@ -6,6 +6,7 @@ use ulpscope_tensor::{DType, element_count};
 
 use super::header::{self, Header, Info};
 use super::{DTYPE_KEY, METADATA, format_name, stand_in};
+use crate::budget::Budget;
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place, shortened};
 use crate::tensor::{MAX_RANK, Tensor};
@@ -13,7 +14,8 @@ use crate::value::Value;
 
 /// Reads every tensor, in the order in which they lie. Nothing is copied.
 pub fn read(bytes: &Bytes) -> Result<Value, Error> {
-    let (Header { metadata, mut tensors }, data_at) = header::read(bytes)?;
+    let budget = Budget::of_file(bytes.len());
+    let (Header { metadata, mut tensors }, data_at) = header::read(bytes, &budget)?;
     let mut names = HashSet::new();
     for (name, _) in &tensors {
         if !names.insert(name.as_str()) {
@@ -21,6 +23,7 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
             return Err(in_tensor(name, fault));
         }
     }
+    drop(names);
     // Zero-sized tensors share an offset with their neighbour: the end tells which comes first.
     tensors.sort_by_key(|(_, info)| info.data_offsets);
 
@@ -32,15 +35,15 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
     let mut pairs = Vec::with_capacity(tensors.len() + 1);
     let mut restored = HashSet::new();
     let mut end_before = 0;
-    for (name, info) in &tensors {
-        let piece = piece(&data, info, end_before).map_err(|fault| in_tensor(name, fault))?;
+    for (name, info) in tensors {
+        let piece = piece(&data, &info, end_before).map_err(|fault| in_tensor(&name, fault))?;
         end_before = info.data_offsets.1;
-        let mut value = value_of(info, piece).map_err(|fault| in_tensor(name, fault))?;
+        let mut value = value_of(&info, piece).map_err(|fault| in_tensor(&name, fault))?;
         if let (Some(mark), Value::Tensor(tensor)) = (marks.get(name.as_str()), &value) {
-            value = Value::Tensor(restore(tensor, mark).map_err(|fault| in_tensor(name, fault))?);
+            value = Value::Tensor(restore(tensor, mark).map_err(|fault| in_tensor(&name, fault))?);
             restored.insert(format!("{DTYPE_KEY}{name}"));
         }
-        pairs.push((Value::Str(name.clone()), value));
+        pairs.push((Value::Str(name), value));
     }
     if end_before != data.len() as u64 {
         let fault = Fault::malformed(

@@ -4,6 +4,7 @@
 //! 64-byte boundary, so that whoever maps the file can use it where it lies.
 
 mod read;
+mod unfolded;
 mod write;
 
 pub(crate) use read::Archive;

@@ -1,5 +1,6 @@
 //! Reading: names checked, overlaps refused, stored entries in place, compressed ones within limits.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
 use std::ops::Range;
@@ -7,7 +8,8 @@ use std::ops::Range;
 use zip::read::{ArchiveOffset, Config};
 use zip::{CompressionMethod, ZipArchive};
 
-use super::is_plain_name;
+use super::{is_plain_name, unfolded};
+use crate::budget::Budget;
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, shortened};
 
@@ -17,13 +19,20 @@ const MAX_ENTRIES: usize = 1 << 20;
 /// Deflate cannot shrink data further than this, so that a larger claim is a lie.
 const MAX_DEFLATE_RATIO: u64 = 1032;
 
-/// All compressed entries of one archive together may unfold into this much memory, whatever the archive's size:
-/// a mask or a fresh optimizer state is all zeros, and shrinks a thousandfold.
-const INFLATED_FREELY: u64 = 256 << 20;
+/// All compressed entries of one archive together may unfold into this much, whatever the archive's size: a mask or a
+/// fresh optimizer state is all zeros, and shrinks a thousandfold. Large entries unfold on disk, not in memory.
+const INFLATED_FREELY: u64 = 4 << 30;
 
 /// Beyond that, they may unfold to this many times the archive's size. Numbers that were computed shrink to a half
 /// or a tenth; only a bomb, or tensors that hold nothing, need more.
 const MAX_INFLATION: u64 = 64;
+
+/// Compressed entries from this size on unfold into a file without a name: memory stays small however well tensors
+/// compress.
+const UNFOLDED_ON_DISK: u64 = 1 << 20;
+
+/// What an entry of the list takes: once as the zip library keeps it, once as it is kept here.
+const ENTRY_SIZE: usize = 640;
 
 /// An opened archive.
 pub(crate) struct Archive<'a> {
@@ -32,6 +41,7 @@ pub(crate) struct Archive<'a> {
     entries: Vec<Entry>,
     by_name: HashMap<String, usize>,
     inflated: u64,
+    budget: &'a Budget,
 }
 
 struct Entry {
@@ -45,8 +55,9 @@ struct Entry {
 }
 
 impl<'a> Archive<'a> {
-    /// Reads the list of entries and checks it as a whole.
-    pub fn open(bytes: &'a Bytes) -> Result<Archive<'a>, Error> {
+    /// Reads the list of entries and checks it as a whole. The list, and entries that unfold in memory, are charged to
+    /// `budget`.
+    pub fn open(bytes: &'a Bytes, budget: &'a Budget) -> Result<Archive<'a>, Error> {
         let config = Config { archive_offset: ArchiveOffset::Known(0) };
         let mut zip = ZipArchive::with_config(config, Cursor::new(&bytes[..])).map_err(|error| {
             let found = format!("a cut or damaged one ({error})");
@@ -69,6 +80,7 @@ impl<'a> Archive<'a> {
         let mut by_name = HashMap::with_capacity(zip.len());
         for index in 0..zip.len() {
             let entry = entry(&mut zip, index, bytes.len())?;
+            budget.charge("archive entries", ENTRY_SIZE + 2 * entry.name.len()).map_err(Error::whole)?;
             if by_name.insert(entry.name.clone(), index).is_some() {
                 let fault = Fault::malformed("one archive entry per name", "a second one");
                 return Err(part(&entry.name, fault));
@@ -76,7 +88,7 @@ impl<'a> Archive<'a> {
             entries.push(entry);
         }
         refuse_overlaps(&entries, zip.central_directory_start())?;
-        Ok(Archive { bytes, zip, entries, by_name, inflated: 0 })
+        Ok(Archive { bytes, zip, entries, by_name, inflated: 0, budget })
     }
 
     /// Entry names, in the order of the archive's directory.
@@ -140,16 +152,20 @@ impl<'a> Archive<'a> {
         let size = entry.size;
         let corrupt = |error: String| Fault::malformed(format!("{size} bytes of deflated data"), error);
         let source = self.zip.by_index(index).map_err(|error| corrupt(error.to_string()))?;
-        let mut data = Vec::new();
         // One byte more than announced is enough to see that there are too many.
-        source
-            .take(size.saturating_add(1))
-            .read_to_end(&mut data)
-            .map_err(|error| corrupt(error.to_string()))?;
-        if data.len() as u64 != size {
-            let found = if data.len() as u64 > size { "more".to_owned() } else { data.len().to_string() };
-            return Err(corrupt(found));
+        let mut source = source.take(size.saturating_add(1));
+        let check = |found: u64| match found.cmp(&size) {
+            Ordering::Less => Err(corrupt(found.to_string())),
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => Err(corrupt("more".to_owned())),
+        };
+        if size >= UNFOLDED_ON_DISK {
+            return unfolded::on_disk(self.bytes, &mut source, |error| corrupt(error.to_string()), check);
         }
+        self.budget.charge("inflated archive entries", size as usize)?;
+        let mut data = Vec::new();
+        source.read_to_end(&mut data).map_err(|error| corrupt(error.to_string()))?;
+        check(data.len() as u64)?;
         Ok(data.into())
     }
 }

@@ -1,12 +1,13 @@
 //! Rows put together into a sheet, within limits.
 
 use super::error::{At, SheetError, shown};
-use super::{MAX_BYTES, MAX_CELLS, MAX_COLUMNS, Sheet};
+use super::{MAX_BYTES, MAX_CELLS, MAX_COLUMNS, Sheet, SheetRow};
 
 /// A sheet under construction.
-#[derive(Default)]
 pub(super) struct Builder {
     sheet: Option<Sheet>,
+    memory_limit: u64,
+    memory: u64,
     cells: u64,
     bytes: u64,
     /// Whether the header of the part at hand was read.
@@ -14,6 +15,17 @@ pub(super) struct Builder {
 }
 
 impl Builder {
+    /// A sheet that may take so many bytes of memory.
+    pub(super) fn within(memory_limit: u64) -> Builder {
+        Builder { sheet: None, memory_limit, memory: 0, cells: 0, bytes: 0, in_part: false }
+    }
+
+    /// Makes sure that so many more bytes may be kept.
+    pub(super) fn charge(&mut self, at: At<'_>, bytes: u64) -> Result<(), SheetError> {
+        self.memory = self.memory.saturating_add(bytes);
+        at.within("bytes of memory (16 × the file's size + 64 MiB)", self.memory_limit, self.memory)
+    }
+
     /// A part of the sheet begins: its first row is the header again.
     pub(super) fn begin_part(&mut self) {
         self.in_part = false;
@@ -34,10 +46,11 @@ impl Builder {
     }
 
     /// Adds a row whose cells were all counted.
-    pub(super) fn row(&mut self, at: At<'_>, mut cells: Vec<String>) -> Result<(), SheetError> {
+    pub(super) fn row(&mut self, at: At<'_>, cells: Vec<String>) -> Result<(), SheetError> {
         if cells.iter().all(String::is_empty) {
             return Ok(());
         }
+        self.charge(at, SheetRow::size_of(&cells))?;
         let Some(sheet) = &mut self.sheet else {
             at.within("columns", MAX_COLUMNS as u64, cells.len() as u64)?;
             self.sheet = Some(Sheet { columns: cells, rows: Vec::new() });
@@ -58,9 +71,7 @@ impl Builder {
             }
             return Ok(());
         }
-        // Rows are kept by the hundred thousand: what is reserved and not used adds up.
-        cells.shrink_to_fit();
-        sheet.rows.push(cells);
+        sheet.rows.push(cells.into());
         Ok(())
     }
 

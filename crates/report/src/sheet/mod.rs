@@ -10,13 +10,14 @@
 //! ```
 //!
 //! Sheets come from elsewhere. Formulas are not computed, only their last result is read; references to anything
-//! outside the file are not followed; sizes are held against the `MAX_…` here before memory is taken, whatever
-//! the file claims.
+//! outside the file are not followed; sizes are compared with the `MAX_…` here, and with the memory that the file's
+//! size justifies, before memory is taken, whatever the file claims.
 
 mod builder;
 mod csv_reader;
 mod error;
 pub(crate) mod formula;
+mod row;
 pub(crate) mod value;
 mod workbook;
 mod xlsx_reader;
@@ -27,6 +28,7 @@ use std::io::{self, Read, Seek};
 use std::path::Path;
 
 pub use error::SheetError;
+pub use row::SheetRow;
 
 use builder::Builder;
 use error::At;
@@ -43,6 +45,12 @@ pub const MAX_CELLS: u64 = 1 << 26;
 /// Columns of a sheet: as many as Excel has.
 pub const MAX_COLUMNS: usize = 16_384;
 
+/// Bytes of memory that a sheet may take for each byte of its file, as [for files of tensors](../../formats).
+const MEMORY_PER_BYTE: u64 = 16;
+
+/// Bytes of memory that every sheet may take.
+const LEAST_MEMORY: u64 = 64 << 20;
+
 /// How a workbook begins: it is a zip archive.
 const ZIP: &[u8] = b"PK\x03\x04";
 
@@ -55,7 +63,7 @@ pub struct Sheet {
     /// The header.
     pub columns: Vec<String>,
     /// The rows; each has one text per column.
-    pub rows: Vec<Vec<String>>,
+    pub rows: Vec<SheetRow>,
 }
 
 /// Reads a `.csv` or `.xlsx` file; its content tells which it is.
@@ -71,7 +79,7 @@ pub fn read(path: &Path) -> Result<Sheet, SheetError> {
     let mut start = Vec::new();
     file.by_ref().take(4).read_to_end(&mut start).map_err(lost)?;
     file.rewind().map_err(lost)?;
-    let mut builder = Builder::default();
+    let mut builder = Builder::within(metadata.len() * MEMORY_PER_BYTE + LEAST_MEMORY);
     if start == ZIP {
         xlsx_reader::read(at, file, &mut builder)?;
     } else if start == OLE {

@@ -24,6 +24,9 @@ const MAX_NUMBER: usize = 1100;
 /// Digits up to which an integer of a spreadsheet, which is a double, is exact to the last.
 const MAX_EXACT_DIGITS: usize = 16;
 
+/// What a text of its own takes beside its bytes.
+const TEXT_SIZE: u64 = 24 + 16;
+
 type Archive = ZipArchive<BufReader<File>>;
 
 pub(super) fn read(at: At<'_>, file: File, builder: &mut Builder) -> Result<(), SheetError> {
@@ -41,7 +44,7 @@ pub(super) fn read(at: At<'_>, file: File, builder: &mut Builder) -> Result<(), 
     let mut shared = Vec::new();
     if let Some(part) = &relations.shared_texts {
         let at = At { path: at.path, place: part };
-        shared = shared_texts(at, open(at, &mut archive, &mut unpacked)?)?;
+        shared = shared_texts(at, open(at, &mut archive, &mut unpacked)?, builder)?;
     }
     for (_, part) in &sheets {
         let at = At { path: at.path, place: part };
@@ -66,7 +69,7 @@ fn open<'a>(at: At<'_>, archive: &'a mut Archive, unpacked: &mut u64) -> Result<
 }
 
 /// The texts that cells refer to by number.
-fn shared_texts(at: At<'_>, input: Part<'_>) -> Result<Vec<String>, SheetError> {
+fn shared_texts(at: At<'_>, input: Part<'_>, builder: &mut Builder) -> Result<Vec<String>, SheetError> {
     let mut texts = Vec::new();
     let mut bytes = 0;
     let mut text = Text::default();
@@ -75,6 +78,7 @@ fn shared_texts(at: At<'_>, input: Part<'_>) -> Result<Vec<String>, SheetError> 
             Node::Start { element, is_empty } => match element.local_name().as_ref() {
                 "si" if is_empty => {
                     at.within("texts", MAX_CELLS, texts.len() as u64 + 1)?;
+                    builder.charge(at, TEXT_SIZE)?;
                     texts.push(String::new());
                 }
                 name => text.start(name, is_empty),
@@ -84,6 +88,7 @@ fn shared_texts(at: At<'_>, input: Part<'_>) -> Result<Vec<String>, SheetError> 
                 bytes += text.len() as u64;
                 at.within("bytes of text", MAX_BYTES, bytes)?;
                 at.within("texts", MAX_CELLS, texts.len() as u64 + 1)?;
+                builder.charge(at, TEXT_SIZE + text.len() as u64)?;
                 texts.push(text);
             }
             Node::End(name) => text.end(name),

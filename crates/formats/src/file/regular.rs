@@ -1,0 +1,28 @@
+//! Opening a file that was named, whatever it turns out to be.
+
+use std::fs::{File, OpenOptions};
+#[cfg(unix)]
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use crate::error::{Error, Fault};
+
+/// Opens a regular file for reading. Folders, pipes and devices are refused at once: a pipe would be waited for until
+/// somebody writes to it, and a device may never end.
+pub fn open_regular(path: &Path) -> Result<File, Error> {
+    let open = || {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        #[cfg(unix)]
+        options.custom_flags(libc::O_NONBLOCK);
+        let file = options.open(path)?;
+        // Asked of what was opened: the name may by now be that of something else.
+        let metadata = file.metadata()?;
+        if metadata.is_file() {
+            return Ok(file);
+        }
+        let found = if metadata.is_dir() { "a folder" } else { "a device or pipe" };
+        Err(Fault::malformed("a regular file", found))
+    };
+    open().map_err(|fault| Error::whole(fault).in_file(path))
+}
