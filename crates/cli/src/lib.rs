@@ -31,7 +31,9 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 
 use clap::Parser;
+use ulpscope_formats::Watch;
 
+pub use crate::args::NumberRanges;
 use crate::args::{Command, Low};
 use crate::exit::Exit;
 use crate::output::Output;
@@ -48,14 +50,18 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     let mut output = Output::of_process();
-    match execute(low, &mut output) {
+    let watch = Watch::start();
+    let code = match execute(low, &mut output) {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => Exit::Done.code(),
         Err(error) => {
             output.complain(&format!("error: {error:#}"));
             Exit::Failed.code()
         }
-    }
+    };
+    // Whatever was shown, some of it was read from a file that was being shortened.
+    watch.unreported().iter().for_each(|error| output.complain(&format!("error: {error}")));
+    if watch.found_any() { Exit::Failed.code() } else { code }
 }
 
 fn execute(low: Low, output: &mut Output) -> anyhow::Result<u8> {

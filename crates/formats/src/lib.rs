@@ -11,11 +11,14 @@
 //! ```
 
 pub mod acl;
+#[cfg(unix)]
+mod bus_guard;
 mod byte_order;
 mod bytes;
 mod error;
 pub mod file;
 pub mod json;
+mod mapping;
 pub mod msprobe;
 pub mod names;
 pub mod natural;
@@ -33,5 +36,6 @@ mod zip_entries;
 
 pub use bytes::{Access, Bytes};
 pub use error::{Error, Fault, Place};
+pub use mapping::{Watch, check_memory};
 pub use tensor::Tensor;
 pub use value::Value;

@@ -3,6 +3,7 @@
 use ulpscope_tensor::{DType, View, ViewError, contiguous_strides};
 
 use crate::bytes::Bytes;
+use crate::error::Error;
 
 /// More dimensions than torch computes with, and as many as NumPy knows; keeps the cost of one element independent
 /// of the file.
@@ -80,6 +81,18 @@ impl Tensor {
         let count = self.view().len();
         let strides = vec![size as isize];
         Tensor::strided(self.dtype, vec![count], strides, self.bytes.clone(), self.origin).ok()
+    }
+
+    /// The same tensor over a copy of its storage.
+    pub(crate) fn moved_to(&self, copy: Bytes) -> Tensor {
+        assert_eq!(copy.len(), self.bytes.len(), "a copy has as many bytes");
+        Tensor { bytes: copy, shape: self.shape.clone(), strides: self.strides.clone(), ..*self }
+    }
+
+    /// An error if the file that the elements lie in has shrunk, so that what was read may have been zeros: see
+    /// [`Bytes::check`]. To be asked after every pass over them.
+    pub fn check(&self) -> Result<(), Error> {
+        self.bytes.check()
     }
 
     /// Hands the memory behind elements that have been read back to the system: see [`Bytes::release`]. Row-major

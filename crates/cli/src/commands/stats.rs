@@ -126,7 +126,9 @@ impl Stats {
         }
         let mut names = PlainNames::default();
         for (name, tensor) in tensors(&value) {
-            measured.tensors.push((name.clone(), self.describe(&tensor)));
+            let described = self.describe(&tensor);
+            tensor.check()?;
+            measured.tensors.push((name.clone(), described));
             if let Some(folder) = &self.text_folder
                 && let Err(error) = write_text(folder.join(&found.relative), &name, &tensor, &mut names)
             {
@@ -202,7 +204,10 @@ fn write_text(base: PathBuf, name: &str, tensor: &Tensor, names: &mut PlainNames
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(|error| Error::whole(error).in_file(parent))?;
     }
-    file::write_with(&path, |out| values::write_text(&tensor.view(), out).map_err(Error::whole))
+    file::write_with(&path, |out| {
+        let write = || values::write_text(&tensor.view(), out).map_err(Error::whole);
+        tensor.storage().reading(write)
+    })
 }
 
 fn to_json(measured: &[Measured], errors: &[String]) -> serde_json::Value {
