@@ -15,21 +15,31 @@ if TYPE_CHECKING:
 Framework = Literal["torch", "numpy"]
 
 
-def load(path: str | os.PathLike[str], framework: Framework | None = None) -> Any:
+def load(path: str | os.PathLike[str], framework: Framework | None = None, *, mmap: bool = False) -> Any:
     """Reads a tensor file: .npy, .npz, .pt, .safetensors, an ACL dump, a dump of torch_npu.hooks.
 
-    Returns what the file holds: a tensor, or a dictionary or list of them. Tensors are mapped, not copied,
-    where the file's layout allows; writing to one never reaches the file. Nothing in the file is executed.
+    Returns what the file holds: a tensor, or a dictionary or list of them. Nothing in the file is executed.
     What cannot be read is an ``Unread``, which says why; the rest is there all the same.
 
     ``framework`` says what tensors become: "torch" (the default where torch is installed) or "numpy".
+
+    Tensors are copied into memory. ``mmap=True`` maps the file instead where its layout allows: nothing is
+    read until it is used, and files may be larger than memory. Writing to such a tensor never reaches the
+    file. The file must not be shortened while the tensors are in use: what it loses reads as zeros from then
+    on, and functions of ulpscope that read such a tensor raise ``FormatError``.
     """
     if framework is None:
         framework = "torch" if importlib.util.find_spec("torch") else "numpy"
     if framework not in ("torch", "numpy"):
         raise ValueError(f'framework is {framework!r}; expected "torch" or "numpy"')
+    if importlib.util.find_spec(framework) is None:
+        missing = "torch or numpy" if framework == "numpy" else framework
+        raise ImportError(
+            f"ulpscope.load needs {missing}, which is not installed: pip install {framework}; "
+            "ulpscope.stats and ulpscope.diff read files without"
+        )
     convert = _to_torch if framework == "torch" else _to_numpy
-    return _core.read_file(path, convert)
+    return _core.read_file(path, convert, mmap=mmap)
 
 
 def save(path: str | os.PathLike[str], x: Any) -> None:

@@ -116,12 +116,43 @@ def large_file(path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's account of memory")
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
 @pytest.mark.parametrize("suffix", [".npy", ".safetensors"])
-def test_loading_maps_instead_of_copying(suffix: str, framework: Any, tmp_path: Path) -> None:
+def test_loading_copies_once(suffix: str, framework: Any, tmp_path: Path) -> None:
+    path = tmp_path / f"x{suffix}"
+    large_file(path)
+    gc.collect()
+    before = resident("RssAnon")
+    x = named(path, ulpscope.load(path, framework=framework))
+    assert LARGE <= resident("RssAnon") - before < 1.1 * LARGE
+    os.truncate(path, 0)
+    assert ulpscope.stats(x).zeros == LARGE
+    del x
+    gc.collect()
+    assert resident("RssAnon") - before < LARGE // 16
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_copy_shares_no_memory_with_its_neighbours(suffix: str, framework: Any, tmp_path: Path) -> None:
+    path, tensors = tmp_path / f"x{suffix}", {"x": torch.arange(1000.0), "y": torch.ones(7, 11)}
+    if suffix == ".npy":
+        ulpscope.save(path, tensors["x"])
+        assert_same(torch.as_tensor(ulpscope.load(path, framework=framework)), tensors["x"])
+        return
+    ulpscope.save(path, tensors)
+    loaded = ulpscope.load(path, framework=framework)
+    loaded["x"][:] = 5
+    assert_same(torch.as_tensor(loaded["y"]), tensors["y"])
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's account of memory")
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+@pytest.mark.parametrize("suffix", [".npy", ".safetensors"])
+def test_on_request_loading_maps_instead_of_copying(suffix: str, framework: Any, tmp_path: Path) -> None:
     path = tmp_path / f"x{suffix}"
     large_file(path)
     gc.collect()
     before = resident("VmRSS")
-    x = named(path, ulpscope.load(path, framework=framework))
+    x = named(path, ulpscope.load(path, framework=framework, mmap=True))
     assert int(x[LARGE // 2]) == 0
     assert resident("VmRSS") - before < LARGE // 16
     before = resident("RssAnon")
@@ -130,37 +161,42 @@ def test_loading_maps_instead_of_copying(suffix: str, framework: Any, tmp_path: 
     assert resident("RssAnon") - before < LARGE // 16
 
 
+@pytest.mark.parametrize("mmap", [False, True], ids=["copied", "mapped"])
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_writing_to_a_loaded_tensor_does_not_reach_the_file(
-    suffix: str, framework: Any, tmp_path: Path
+    suffix: str, framework: Any, mmap: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / f"x{suffix}"
     ulpscope.save(path, torch.zeros(5000) if suffix == ".npy" else {"x": torch.zeros(5000)})
     before = path.read_bytes()
-    x = named(path, ulpscope.load(path, framework=framework))
+    x = named(path, ulpscope.load(path, framework=framework, mmap=mmap))
     x[:] = 7
     assert float(x.sum()) == 35_000
     assert path.read_bytes() == before
     assert float(named(path, ulpscope.load(path)).sum()) == 0
 
 
+@pytest.mark.parametrize("mmap", [False, True], ids=["copied", "mapped"])
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
-def test_a_loaded_tensor_outlives_its_file_and_its_neighbours(framework: Any, tmp_path: Path) -> None:
+def test_a_loaded_tensor_outlives_its_file_and_its_neighbours(
+    framework: Any, mmap: bool, tmp_path: Path
+) -> None:
     path = tmp_path / "x.safetensors"
     ulpscope.save(path, {"x": torch.arange(100_000.0), "y": torch.ones(3)})
-    x = ulpscope.load(path, framework=framework)["x"][10:]
+    x = ulpscope.load(path, framework=framework, mmap=mmap)["x"][10:]
     path.unlink()
     gc.collect()
     assert float(x[-1]) == 99_999
 
 
-def test_a_file_can_be_saved_over_what_was_loaded_from_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mmap", [False, True], ids=["copied", "mapped"])
+def test_a_file_can_be_saved_over_what_was_loaded_from_it(mmap: bool, tmp_path: Path) -> None:
     for suffix in SUFFIXES:
         path = tmp_path / f"x{suffix}"
         x = torch.arange(50_000.0)
         ulpscope.save(path, x if suffix == ".npy" else {"x": x})
-        loaded = ulpscope.load(path)
+        loaded = ulpscope.load(path, mmap=mmap)
         ulpscope.save(path, loaded)
         assert_same(named(path, ulpscope.load(path)), x)
         assert_same(named(path, loaded), x)

@@ -57,7 +57,7 @@ DIFF = [
 ]
 # What a diff says beyond that, in Python and in JSON.
 DIFF_BOTH = ["accumulated_rel", "count", "exponents", "finite", "kl", "zero_golden"]
-DIFF_PYTHON = ["agrees", "first_failing", "non_finite_mismatched", "to_json", "worst"]
+DIFF_PYTHON = ["agrees", "first_failing", "non_finite_mismatched", "ok", "to_json", "worst"]
 DIFF_JSON = ["target", "golden", "non_finite"]
 
 ODD = torch.tensor([[1.5, math.nan, math.inf], [-math.inf, 0.0, 1e-40]])

@@ -14,7 +14,7 @@ use ulpscope_report::fields::{self, Field};
 
 pub(crate) use compare::{CompareArgs, OutputFormat, spell_out};
 pub(crate) use dumps::{DumpArgs, LsArgs, ShowArgs};
-pub(crate) use numbers::Numbers;
+pub use numbers::NumberRanges;
 
 use crate::output::Look;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ulpscope_dump::{Dump, Problems, Rank, RankPlace, Select};
 
-use crate::args::{DumpArgs, Numbers};
+use crate::args::{DumpArgs, NumberRanges};
 
 /// The part of a dump that was asked for.
 pub(crate) struct DumpWalk {
@@ -23,7 +23,7 @@ pub(crate) struct Opened<'d> {
 impl DumpWalk {
     pub(crate) fn open(args: &DumpArgs) -> anyhow::Result<DumpWalk> {
         let select = {
-            let chosen = |numbers: &Option<Numbers>| numbers.clone().unwrap_or_default().0;
+            let chosen = |numbers: &Option<NumberRanges>| numbers.clone().unwrap_or_default().0;
             Select { steps: chosen(&args.step), ranks: chosen(&args.rank) }
         };
         let dump = Dump::open(&args.dump, &select)?;

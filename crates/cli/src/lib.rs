@@ -35,7 +35,9 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 
 use clap::Parser;
+use ulpscope_formats::Watch;
 
+pub use crate::args::NumberRanges;
 use crate::args::{Command, Low};
 use crate::exit::Exit;
 use crate::output::{Look, Output};
@@ -48,7 +50,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
         Err(error) => return not_parsed(&error, args::look_of_words(&args)).code(),
     };
     let mut output = Output::of_process(low.look());
-    match execute(low, &mut output) {
+    let watch = Watch::start();
+    let code = match execute(low, &mut output) {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => Exit::Done.code(),
         Err(error) => {
@@ -56,7 +59,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
             let _ = output.flush();
             exit.code()
         }
-    }
+    };
+    // Whatever was shown, some of it was read from a file that was being shortened.
+    watch.unreported().iter().for_each(|error| output.complain(&format!("error: {error}")));
+    if watch.found_any() { Exit::Failed.code() } else { code }
 }
 
 /// Shows the help or the version, if that is what was asked for; else what is wrong with the command line.

@@ -26,7 +26,7 @@ pub(crate) fn convert(
     if to == Format::Msprobe {
         file::write_with(target, |dump| {
             file::write_with(&stacks_beside(target), |stacks| {
-                report = pkl_to_msprobe(bytes, &ToMsprobe::default(), dump, stacks)?;
+                report = bytes.reading(|| pkl_to_msprobe(bytes, &ToMsprobe::default(), dump, stacks))?;
                 Ok(())
             })
         })?;
@@ -34,8 +34,8 @@ pub(crate) fn convert(
         let stacks = stacks_beside(source);
         let stacks = if stacks.is_file() { Some(Bytes::map(&stacks, Access::ReadOnly)?) } else { None };
         file::write_with(target, |lines| {
-            report = msprobe_to_pkl(bytes, stacks.as_ref(), PklStyle::Ptdbg6, lines)?;
-            Ok(())
+            report = bytes.reading(|| msprobe_to_pkl(bytes, stacks.as_ref(), PklStyle::Ptdbg6, lines))?;
+            stacks.as_ref().map_or(Ok(()), Bytes::check)
         })?;
     }
     Ok(told(source, report))
@@ -74,7 +74,7 @@ fn told(source: &Path, report: Report) -> (Vec<String>, Vec<String>) {
 
 /// Copies a file that already is what is wanted.
 pub(crate) fn copy(bytes: &Bytes, target: &Path) -> Result<(), Error> {
-    file::write_with(target, |out| out.write_all(bytes).map_err(Error::whole))
+    file::write_with(target, |out| bytes.reading(|| out.write_all(bytes).map_err(Error::whole)))
 }
 
 /// Whether a file of stacks or a construct goes with a dump and not alone, by its name.

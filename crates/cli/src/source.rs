@@ -19,7 +19,7 @@ impl Source {
     /// Reads a file of any known format.
     pub(crate) fn read(path: &Path) -> Result<Source, Error> {
         let (format, bytes) = open(path)?;
-        Source::decode(path, format, &bytes).map_err(|error| error.in_file(path))
+        bytes.reading(|| Source::decode(path, format, &bytes)).map_err(|error| error.in_file(path))
     }
 
     /// Reads an open file. Records are passed over, not kept: they may be larger than memory.
@@ -34,7 +34,7 @@ impl Source {
 /// Maps a file and finds out what it is.
 pub(crate) fn open(path: &Path) -> Result<(Format, Bytes), Error> {
     let bytes = Bytes::map(path, Access::ReadOnly)?;
-    let format = Format::detect(path, &bytes).map_err(|error| error.in_file(path))?;
+    let format = bytes.reading(|| Format::detect(path, &bytes)).map_err(|error| error.in_file(path))?;
     Ok((format, bytes))
 }
 

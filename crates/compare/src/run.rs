@@ -1,9 +1,12 @@
 //! Runs a plan: unit by unit on all cores, rows handed on in order.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 use ulpscope_dump::{Error, Problems, Rank};
+use ulpscope_kernels::stoppable;
 
 use crate::exhibit::Exhibit;
 use crate::final_result::FinalResult;
@@ -42,6 +45,11 @@ pub trait Progress: Sync {
 
     /// One more unit has been compared, and so many bytes were read for it, both sides counted.
     fn advance(&self, bytes: u64);
+
+    /// What is set when nobody waits for the result any more; nothing where that cannot happen.
+    fn stop(&self) -> Option<&Arc<AtomicBool>> {
+        None
+    }
 }
 
 /// Nobody wants to know.
@@ -223,8 +231,13 @@ pub fn compare_ranks_knowing(
     sink.columns(&plan.columns())?;
     let units = plan.units();
     progress.start(units as u64);
+    let stop = progress.stop();
     let judge = |unit| {
-        let judged = plan.judge(unit);
+        let judged = match stop {
+            Some(stop) if stop.load(Ordering::Relaxed) => Judged::default(),
+            Some(stop) => stoppable(stop, || plan.judge(unit)),
+            None => plan.judge(unit),
+        };
         progress.advance(judged.bytes);
         judged
     };
@@ -239,10 +252,10 @@ pub fn compare_ranks_knowing(
     };
     if plan.has_hindsight() {
         let mut waiting = Waiting::default();
-        in_batches(units, judge, |judged| waiting.take(judged))?;
+        in_batches(units, stop, judge, |judged| waiting.take(judged))?;
         waiting.conclude(&mut record)?;
     } else {
-        in_batches(units, judge, |judged| record.take(judged))?;
+        in_batches(units, stop, judge, |judged| record.take(judged))?;
     }
     let Record { mut outcome, advised, origins, .. } = record;
     let mut found = outcome.divergences.iter().map(|one| &one.finding);
@@ -274,6 +287,7 @@ pub fn compare_ranks_knowing(
 /// Judges all units on all cores, and hands them on in order: while one batch is judged, the one before is taken.
 fn in_batches(
     units: usize,
+    stop: Option<&Arc<AtomicBool>>,
     judge: impl Fn(usize) -> Judged + Sync,
     mut take: impl FnMut(Judged) -> io::Result<()> + Send,
 ) -> io::Result<()> {
@@ -286,6 +300,9 @@ fn in_batches(
             || before.into_iter().try_for_each(&mut take),
         );
         taken?;
+        if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         judged = now;
     }
     judged.into_iter().try_for_each(take)

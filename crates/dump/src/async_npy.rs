@@ -99,8 +99,8 @@ impl AsyncSource {
     fn entry(&self, parsed: &Parsed, file: &str) -> Entry {
         let (role, path) = role_and_path(&parsed.name, false);
         let name = file.split_once(SHAPE).map_or(file, |(name, _)| name).to_owned();
-        let header =
-            Bytes::map(&self.folder.join(file), Access::ReadOnly).and_then(|bytes| npy::read(&bytes));
+        let header = Bytes::map(&self.folder.join(file), Access::ReadOnly)
+            .and_then(|bytes| bytes.reading(|| npy::read(&bytes)));
         // A file that cannot be read is found out by whoever asks for its elements.
         let dtype = header.map(|tensor| format!("torch.{}", tensor.dtype())).unwrap_or_default();
         let bare = TensorEntry::bare(dtype, Some(parsed.shape.clone()));

@@ -36,7 +36,9 @@ impl Companion {
 
     /// Reads the document, if there is one; what is wrong with it names its file.
     pub(crate) fn read(&self, read: impl FnOnce(&Bytes) -> Result<(), Error>) -> Result<(), Error> {
-        let result = self.bytes().and_then(|bytes| bytes.as_ref().map_or(Ok(()), read));
+        let result = self
+            .bytes()
+            .and_then(|bytes| bytes.as_ref().map_or(Ok(()), |bytes| bytes.reading(|| read(bytes))));
         match self {
             Companion::File(path) | Companion::Made(path, _) => result.map_err(|error| error.in_file(path)),
             Companion::None => result,

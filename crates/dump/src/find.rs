@@ -176,14 +176,16 @@ fn of_file(path: &Path) -> Result<Opening, Error> {
     }
     let named = path.file_name().is_some_and(|name| name == JOURNAL_FILE);
     let bytes = Bytes::map(path, Access::ReadOnly)?;
-    if named || bytes.starts_with(MARK) {
-        return Ok(Opening::Journal(path.to_owned()));
-    }
-    let format = Format::detect(path, &bytes).map_err(|error| error.in_file(path))?;
-    Ok(match format {
-        Format::Msprobe => Opening::Msprobe(vec![path.to_owned()]),
-        Format::PklLines => Opening::Pkl(vec![path.to_owned()]),
-        _ => Opening::File(path.to_owned()),
+    bytes.reading(|| {
+        if named || bytes.starts_with(MARK) {
+            return Ok(Opening::Journal(path.to_owned()));
+        }
+        let format = Format::detect(path, &bytes).map_err(|error| error.in_file(path))?;
+        Ok(match format {
+            Format::Msprobe => Opening::Msprobe(vec![path.to_owned()]),
+            Format::PklLines => Opening::Pkl(vec![path.to_owned()]),
+            _ => Opening::File(path.to_owned()),
+        })
     })
 }
 

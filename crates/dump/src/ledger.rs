@@ -59,7 +59,7 @@ impl Ledger {
                 let (limit, found) = (MAX_LEDGER_BYTES, bytes.len() as u64);
                 return Err(Error::whole(Fault::TooLarge { what: "the size", limit, found }));
             }
-            Ledger::from_json(&json::read(&bytes)?)
+            bytes.reading(|| Ledger::from_json(&json::read(&bytes)?))
         };
         read().map(Some).map_err(|error| error.in_file(&path))
     }

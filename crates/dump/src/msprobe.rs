@@ -83,7 +83,8 @@ impl Beside {
 /// Opens a `dump.json` or `debug.json`.
 pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
     let bytes = Bytes::map(path, Access::ReadOnly)?;
-    assemble(path, bytes, Beside::of_file(path), Problems::default())
+    let index = bytes.clone();
+    index.reading(|| assemble(path, bytes, Beside::of_file(path), Problems::default()))
 }
 
 /// Indexes the calls, and leaves the rest for when it is asked for.
@@ -165,14 +166,14 @@ impl Source for MsprobeSource {
             return Ok(Vec::new());
         }
         let key = key_of(index.names.text(call.base), call);
-        let body = msprobe::Call::body_at(&self.bytes, call.place.start as usize..call.place.end as usize)
-            .map_err(|error| {
-                // Lines of a document that nobody can look into are no place.
-                let nowhere = self.beside.is_journal;
-                let error =
-                    if nowhere { Error { place: Place::Whole, ..error }.in_part(&key) } else { error };
-                error.in_file(&self.path)
-            })?;
+        let body = msprobe::Call::body_at(&self.bytes, call.place.start as usize..call.place.end as usize);
+        self.bytes.check_faults()?;
+        let body = body.map_err(|error| {
+            // Lines of a document that nobody can look into are no place.
+            let nowhere = self.beside.is_journal;
+            let error = if nowhere { Error { place: Place::Whole, ..error }.in_part(&key) } else { error };
+            error.in_file(&self.path)
+        })?;
         Ok(entries_of(&key, call.kind, body))
     }
 

@@ -26,6 +26,12 @@ use crate::rank::{Index, Rank, Source, Task, Tool};
 /// Opens a `.pkl`: finds its calls, and leaves the rest for when it is asked for.
 pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
     let bytes = Bytes::map(path, Access::ReadOnly)?;
+    let lines = bytes.clone();
+    lines.reading(|| index(path, bytes))
+}
+
+/// Finds the calls of a `.pkl`.
+fn index(path: &Path, bytes: Bytes) -> Result<Rank, Error> {
     let Some(kind) = kind(&bytes) else {
         let expected = "lines of ptdbg_ascend ([name, step, [], dtype, shape, stats]) or torch_npu.hooks \
                         ([name, values, dtype, shape])";
@@ -261,11 +267,9 @@ fn tensor(entry: TensorEntry) -> Content {
 
 impl Source for PklSource {
     fn entries(&self, index: &Index, call: usize) -> Result<Vec<Entry>, Error> {
-        Ok(self
-            .lines(index, call, |part| part == Part::Entry)
-            .into_iter()
-            .filter_map(|line| self.entry(line))
-            .collect())
+        let lines = self.lines(index, call, |part| part == Part::Entry);
+        self.bytes.check_faults()?;
+        Ok(lines.into_iter().filter_map(|line| self.entry(line)).collect())
     }
 
     fn stack(&self, index: &Index, call: usize) -> Option<Vec<String>> {

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 #[cfg(unix)]
 use memmap2::UncheckedAdvice;
-use memmap2::{Mmap, MmapMut, MmapOptions};
+use memmap2::{MmapMut, MmapOptions};
 
 use crate::error::{Error, Fault};
+use crate::mapping::{Mapping, Memory, check_memory};
 
 /// A cheaply cloned, cheaply sliced run of bytes. Slices keep the whole owner alive.
 #[derive(Clone)]
@@ -22,11 +23,15 @@ pub struct Bytes {
 }
 
 enum Owner {
-    ReadOnly(Mmap),
-    CopyOnWrite(MmapMut),
+    Mapped(Mapping),
+    /// Pages of our own, for copies that begin where frameworks want tensors to begin.
+    Pages(MmapMut),
     Heap(Vec<u8>),
     Foreign(Box<dyn AsRef<[u8]> + Send + Sync>),
 }
+
+/// Bytes copied between two questions whether to go on.
+const COPIED_AT_ONCE: usize = 16 << 20;
 
 /// How a file is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +46,15 @@ impl Bytes {
     /// Maps a file. Folders, pipes and devices are refused: only a regular file has a size to trust.
     pub fn map(path: &Path, access: Access) -> Result<Bytes, Error> {
         let file = open(path).map_err(|error| Error::whole(error).in_file(path))?;
-        Bytes::map_file(&file, access).map_err(|error| error.in_file(path))
+        Bytes::map_open(&file, Some(path), access).map_err(|fault| Error::whole(fault).in_file(path))
     }
 
     /// Maps a file that is open already, and may have no name.
     pub fn map_file(file: &File, access: Access) -> Result<Bytes, Error> {
-        Bytes::map_open(file, access).map_err(Error::whole)
+        Bytes::map_open(file, None, access).map_err(Error::whole)
     }
 
-    fn map_open(file: &File, access: Access) -> Result<Bytes, Fault> {
+    fn map_open(file: &File, path: Option<&Path>, access: Access) -> Result<Bytes, Fault> {
         // Asked of what was opened: the name may by now be that of something else.
         let metadata = file.metadata()?;
         if !metadata.is_file() {
@@ -64,18 +69,74 @@ impl Bytes {
         let mut options = MmapOptions::new();
         // A private writable mapping would otherwise count against the machine's memory in full.
         options.no_reserve_swap();
+        // Not what it has grown to since: the size must be that of the metadata, which it is compared with later.
+        options.len(usize::try_from(metadata.len()).map_err(|_| Fault::TooLarge {
+            what: "the size",
+            limit: usize::MAX as u64,
+            found: metadata.len(),
+        })?);
         // SAFETY: the mapping is never handed out as `&mut`, and a read-only or private mapping cannot be
-        // written through by us. Another process that truncates the file meanwhile makes reads fault
-        // (SIGBUS), as it would for any program that maps files; dumps are written once and then left alone.
+        // written through by us. Where another process truncates the file meanwhile, `Mapping` has reads go on with
+        // zeros, and says so when it is asked.
         #[expect(unsafe_code)]
-        let owner = unsafe {
+        let memory = unsafe {
             match access {
-                Access::ReadOnly => Owner::ReadOnly(options.map(file)?),
-                Access::CopyOnWrite => Owner::CopyOnWrite(options.map_copy(file)?),
+                Access::ReadOnly => Memory::ReadOnly(options.map(file)?),
+                Access::CopyOnWrite => Memory::CopyOnWrite(options.map_copy(file)?),
             }
         };
-        let len = owner.as_slice().len();
-        Ok(Bytes { owner: Arc::new(owner), range: 0..len })
+        let range = 0..memory.len();
+        let owner = Owner::Mapped(Mapping::new(memory, path, &metadata));
+        Ok(Bytes { owner: Arc::new(owner), range })
+    }
+
+    /// Runs `read` on these bytes. What it returns is forgotten where the file behind them shrank, since it may have read
+    /// zeros: the error is that, then.
+    pub fn reading<T>(&self, read: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let result = read();
+        self.check()?;
+        result
+    }
+
+    /// An error if the file behind these bytes is shorter than when it was mapped, so that what was read of it may have
+    /// been zeros. Asks the system for the size of the file.
+    pub fn check(&self) -> Result<(), Error> {
+        match &*self.owner {
+            Owner::Mapped(mapping) => mapping.check(),
+            // A framework's tensor may be one that lies in a mapping of ours.
+            Owner::Foreign(_) => check_memory(self.as_ptr() as usize),
+            Owner::Pages(_) | Owner::Heap(_) => Ok(()),
+        }
+    }
+
+    /// Likewise, for whoever reads small parts and asks often: free, but does not see that a file was cut within its last
+    /// page. Text is enough to see that, as zeros are none; and [`Watch`](crate::Watch) sees it in the end.
+    pub fn check_faults(&self) -> Result<(), Error> {
+        match &*self.owner {
+            Owner::Mapped(mapping) => mapping.check_faults(),
+            Owner::Pages(_) | Owner::Heap(_) | Owner::Foreign(_) => Ok(()),
+        }
+    }
+
+    /// Whether these bytes lie in a mapped file.
+    pub fn is_mapped(&self) -> bool {
+        matches!(*self.owner, Owner::Mapped(_))
+    }
+
+    /// The same bytes in memory of our own, if they lie in a mapped file. `go_on` is asked now and then.
+    pub fn copied(&self, go_on: &dyn Fn() -> io::Result<()>) -> Result<Bytes, Error> {
+        if !self.is_mapped() || self.is_empty() {
+            return Ok(self.clone());
+        }
+        let copy = || {
+            let mut pages = MmapMut::map_anon(self.len())?;
+            for (to, from) in pages.chunks_mut(COPIED_AT_ONCE).zip(self.chunks(COPIED_AT_ONCE)) {
+                go_on()?;
+                to.copy_from_slice(from);
+            }
+            Ok(Bytes { owner: Arc::new(Owner::Pages(pages)), range: 0..self.len() })
+        };
+        self.reading(|| copy().map_err(|error: io::Error| Error::whole(error)))
     }
 
     /// Memory of another owner, such as a framework's tensor, which must not change length.
@@ -110,13 +171,14 @@ impl Bytes {
 
     #[cfg(unix)]
     fn advise_release(&self, range: Range<usize>) {
-        let Owner::ReadOnly(map) = &*self.owner else { return };
+        let Owner::Mapped(mapping) = &*self.owner else { return };
+        let Memory::ReadOnly(map) = mapping.memory() else { return };
         let (start, length) = (self.range.start + range.start, range.end.saturating_sub(range.start));
         if range.end > self.range.len() || length == 0 {
             return;
         }
         // SAFETY: the mapping is read-only and of a file, so a page that is dropped comes back with the same content
-        // when it is read: no reference into it can see a change.
+        // when it is read: no reference into it can see a change. Zeros that stand in for the file come back as zeros.
         #[expect(unsafe_code)]
         let advised = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, length) };
         // Advice that is not taken costs memory, nothing else.
@@ -130,7 +192,10 @@ impl Bytes {
 
     /// Whether a framework may write to these bytes: our own memory, or a private mapping.
     pub fn is_writable(&self) -> bool {
-        !matches!(*self.owner, Owner::ReadOnly(_))
+        match &*self.owner {
+            Owner::Mapped(mapping) => matches!(mapping.memory(), Memory::CopyOnWrite(_)),
+            Owner::Pages(_) | Owner::Heap(_) | Owner::Foreign(_) => true,
+        }
     }
 }
 
@@ -146,8 +211,8 @@ fn open(path: &Path) -> io::Result<File> {
 impl Owner {
     fn as_slice(&self) -> &[u8] {
         match self {
-            Owner::ReadOnly(map) => map,
-            Owner::CopyOnWrite(map) => map,
+            Owner::Mapped(mapping) => mapping.memory(),
+            Owner::Pages(pages) => pages,
             Owner::Heap(bytes) => bytes,
             Owner::Foreign(owner) => (**owner).as_ref(),
         }

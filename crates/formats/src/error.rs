@@ -43,6 +43,21 @@ pub enum Fault {
         /// What was there instead.
         found: String,
     },
+    /// Another program shortened the file while it was read, so that what was read may be zeros.
+    #[error(
+        "shrank from {from} to {to} bytes while it was read: another program is writing to it; read it again when that is done"
+    )]
+    Shrank {
+        /// Its size when it was opened.
+        from: u64,
+        /// Its size now.
+        to: u64,
+    },
+    /// Pages of the mapped file could not be read, and its size does not say why.
+    #[error(
+        "part of it could not be read: it was shortened and written again meanwhile, or its disk failed; read it again"
+    )]
+    LostPages,
     /// The file does not begin like one of its format.
     #[error("not {expected}: it begins with {found}")]
     Magic {

@@ -12,11 +12,14 @@
 
 pub mod acl;
 mod budget;
+#[cfg(unix)]
+mod bus_guard;
 mod byte_order;
 mod bytes;
 mod error;
 pub mod file;
 pub mod json;
+mod mapping;
 pub mod msprobe;
 pub mod names;
 pub mod natural;
@@ -35,5 +38,6 @@ mod zip_entries;
 pub use budget::Budget;
 pub use bytes::{Access, Bytes};
 pub use error::{Error, Fault, Place};
+pub use mapping::{Watch, check_memory};
 pub use tensor::Tensor;
 pub use value::Value;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ulpscope_tensor::{DType, View, ViewError, contiguous_strides};
 
 use crate::bytes::Bytes;
+use crate::error::Error;
 
 /// More dimensions than torch computes with, and as many as NumPy knows; keeps the cost of one element independent
 /// of the file.
@@ -88,6 +89,20 @@ impl Tensor {
         let count = self.view().len();
         let strides = vec![size as isize];
         Tensor::strided(self.0.dtype, vec![count], strides, self.0.bytes.clone(), self.0.origin).ok()
+    }
+
+    /// The same tensor over a copy of its storage.
+    pub(crate) fn moved_to(&self, copy: Bytes) -> Tensor {
+        let Layout { dtype, shape, strides, bytes, origin } = &*self.0;
+        assert_eq!(copy.len(), bytes.len(), "a copy has as many bytes");
+        let (shape, strides) = (shape.clone(), strides.clone());
+        Tensor(Arc::new(Layout { dtype: *dtype, shape, strides, bytes: copy, origin: *origin }))
+    }
+
+    /// An error if the file that the elements lie in has shrunk, so that what was read may have been zeros: see
+    /// [`Bytes::check`]. To be asked after every pass over them.
+    pub fn check(&self) -> Result<(), Error> {
+        self.0.bytes.check()
     }
 
     /// Hands the memory behind elements that have been read back to the system: see [`Bytes::release`]. Row-major

@@ -1,5 +1,11 @@
 //! What a file holds: tensors, and the plain values and containers around them.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+
+use crate::bytes::Bytes;
+use crate::error::Error;
 use crate::tensor::Tensor;
 
 /// A tree of plain values with tensors at its leaves. Order is the file's.
@@ -43,6 +49,49 @@ impl Value {
             }
         });
         found
+    }
+
+    /// Runs `read` on these tensors; an error where a file that they lie in has shrunk. See [`Bytes::reading`].
+    pub fn reading<T>(&self, read: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let result = read();
+        self.tensors().iter().try_for_each(|(_, tensor)| tensor.check())?;
+        result
+    }
+
+    /// The same value with all its tensors in memory of our own; those that share some share it there, too. `go_on` is
+    /// asked now and then.
+    pub fn copied(&self, go_on: &dyn Fn() -> io::Result<()>) -> Result<Value, Error> {
+        self.copied_once(&mut HashMap::new(), go_on)
+    }
+
+    /// Depth is bounded by the readers'.
+    fn copied_once(
+        &self,
+        copies: &mut HashMap<(usize, usize), Bytes>,
+        go_on: &dyn Fn() -> io::Result<()>,
+    ) -> Result<Value, Error> {
+        let mut all = |items: &[Value]| {
+            items.iter().map(|item| item.copied_once(copies, go_on)).collect::<Result<Vec<_>, _>>()
+        };
+        Ok(match self {
+            Value::List(items) => Value::List(all(items)?),
+            Value::Tuple(items) => Value::Tuple(all(items)?),
+            Value::Dict(pairs) => {
+                let copy =
+                    |(key, value): &(Value, Value)| Ok((key.clone(), value.copied_once(copies, go_on)?));
+                Value::Dict(pairs.iter().map(copy).collect::<Result<_, Error>>()?)
+            }
+            Value::Tensor(tensor) => {
+                let storage = tensor.storage();
+                let key = (storage.as_ptr() as usize, storage.len());
+                let copy = match copies.entry(key) {
+                    Entry::Occupied(known) => known.get().clone(),
+                    Entry::Vacant(place) => place.insert(storage.copied(go_on)?).clone(),
+                };
+                Value::Tensor(tensor.moved_to(copy))
+            }
+            plain => plain.clone(),
+        })
     }
 
     /// Everything that was recognised but not carried, with its dotted path and the reason.

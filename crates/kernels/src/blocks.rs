@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
+use crate::stop;
+
 /// Elements per block.
 pub(crate) const BLOCK: usize = 4096;
 
@@ -52,7 +54,11 @@ pub(crate) fn over_spans<'a, P: Send>(
     merge: impl Fn(P, P) -> P,
 ) -> P {
     let Reading { threads, after } = reading.into();
+    let stop = stop::flag();
     let span = |range: Range<usize>| {
+        if stop::is_set(stop.as_ref()) {
+            return span(range.start..range.start);
+        }
         let part = span(range.clone());
         if let Some(after) = after {
             after(range);
@@ -63,10 +69,14 @@ pub(crate) fn over_spans<'a, P: Send>(
     let range = |index: usize| index * SPAN..len.min((index + 1) * SPAN);
     if spans == 1 || threads == Threads::One || !pool_has_threads() {
         let first = span(range(0));
-        return (1..spans).map(|index| span(range(index))).fold(first, merge);
+        let rest = (1..spans).take_while(|_| !stop::is_set(stop.as_ref()));
+        return rest.map(|index| span(range(index))).fold(first, merge);
     }
     let mut merged: Option<P> = None;
     for batch in (0..spans).step_by(BATCH) {
+        if merged.is_some() && stop::is_set(stop.as_ref()) {
+            break;
+        }
         let batch = batch..spans.min(batch + BATCH);
         let parts: Vec<P> = batch.into_par_iter().map(|index| span(range(index))).collect();
         for part in parts {

@@ -3,6 +3,8 @@
 use md5::{Digest as _, Md5};
 use ulpscope_tensor::View;
 
+use crate::stop;
+
 /// Which hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestKind {
@@ -27,6 +29,9 @@ pub enum Digest {
 
 /// Bytes hashed at a time when the elements do not lie packed.
 const GATHER_BYTES: usize = 16 * 1024;
+
+/// Bytes of a packed tensor hashed at a time.
+const CHUNK_BYTES: usize = 16 << 20;
 
 /// The digest of a view's elements, packed in row-major order whatever its strides.
 pub fn digest(view: &View<'_>, kind: DigestKind) -> Digest {
@@ -54,12 +59,12 @@ pub fn digest(view: &View<'_>, kind: DigestKind) -> Digest {
 
 fn feed(view: &View<'_>, mut update: impl FnMut(&[u8])) {
     if let Some(packed) = view.as_packed() {
-        return update(packed);
+        return packed.chunks(CHUNK_BYTES).take_while(|_| !stop::is_asked()).for_each(update);
     }
     let size = view.dtype().size();
     let step = GATHER_BYTES / size;
     let mut scratch = [0; GATHER_BYTES];
-    for start in (0..view.len()).step_by(step) {
+    for start in (0..view.len()).step_by(step).take_while(|_| !stop::is_asked()) {
         let part = &mut scratch[..step.min(view.len() - start) * size];
         view.gather(start, part);
         update(part);

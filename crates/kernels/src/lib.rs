@@ -13,6 +13,7 @@ mod float_env;
 mod lanes;
 mod level;
 mod stats;
+mod stop;
 
 pub use blocks::{Reading, Threads};
 pub use compare::{
@@ -23,3 +24,4 @@ pub use compare::{
 pub use digest::{Digest, DigestKind, digest};
 pub use level::Level;
 pub use stats::{Stats, read_once, stats, stats_at};
+pub use stop::stoppable;

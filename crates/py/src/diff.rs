@@ -7,15 +7,15 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ulpscope_compare::results::{self, Described};
-use ulpscope_formats::Tensor;
 use ulpscope_kernels as kernels;
 use ulpscope_kernels::{Comparison, Threads, Tolerance};
 use ulpscope_report::{Record, Table, Terminal, json};
 use ulpscope_tensor::Scalar;
 
-use crate::files::Operand;
 use crate::input::Input;
 use crate::numbers;
+use crate::operand::{Named, Operand, prefixed};
+use crate::result_bytes::{Reduced, hash, packed, reduce, same};
 
 /// How two tensors differ. Truth value: whether they agree within the tolerance.
 #[pyclass(frozen, module = "ulpscope")]
@@ -45,8 +45,14 @@ pub(crate) struct ElementDiff {
     rel: Option<f64>,
 }
 
-/// Compares two torch tensors, numpy arrays or files: target, the side under suspicion, with golden, the side
-/// trusted. Files with several tensors are compared name by name.
+packed! {
+    Diff { target, golden, comparison, kl, first_failing, worst }
+    ElementDiff { coordinates, target, golden, index, abs, rel }
+}
+
+/// Compares two torch tensors, numpy arrays, files or dictionaries (`state_dict()`): target, the side under suspicion, with
+/// golden, the side trusted. Dictionaries, and files with several tensors, are compared name by name: the result is a
+/// dictionary then.
 #[pyfunction]
 #[pyo3(signature = (target, golden, *, atol = 1e-3, rtol = 1e-3, elements = 10))]
 pub(crate) fn diff(
@@ -58,38 +64,42 @@ pub(crate) fn diff(
     elements: usize,
 ) -> PyResult<Py<PyAny>> {
     let tolerance = Tolerance::new(atol, rtol).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    match (Operand::whole(target)?, Operand::whole(golden)?) {
+    match Operand::pair(target, golden)? {
         (Operand::One(target), Operand::One(golden)) => {
             measure(py, &target, &golden, tolerance, elements)?.into_py_any(py)
         }
         (Operand::Named(targets), Operand::Named(goldens)) => {
-            let mut by_name: HashMap<&str, &Tensor> =
-                targets.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+            let mut by_name: HashMap<String, Named<'_>> = HashMap::new();
+            let names: Vec<String> = targets.iter().map(|(name, _)| name.clone()).collect();
+            by_name.extend(targets);
             let mut pairs = Vec::with_capacity(goldens.len());
             let mut only_golden = Vec::new();
             for (name, golden) in goldens {
-                match by_name.remove(name.as_str()) {
-                    Some(target) => pairs.push((name, target.clone(), golden)),
+                match by_name.remove(&name) {
+                    Some(target) => pairs.push((name, target, golden)),
                     None => only_golden.push(name),
                 }
             }
-            let names = targets.iter().map(|(name, _)| name.as_str());
-            let only_target: Vec<_> = names.filter(|name| by_name.contains_key(name)).collect();
+            let only_target: Vec<_> = names.iter().filter(|name| by_name.contains_key(*name)).collect();
             if !only_target.is_empty() || !only_golden.is_empty() {
                 return Err(PyValueError::new_err(format!(
-                    "the files hold different tensors: only in target {only_target:?}, only in golden {only_golden:?}"
+                    "the two sides hold different tensors: only in target {only_target:?}, only in golden {only_golden:?}"
                 )));
             }
             let all = PyDict::new(py);
             for (name, target, golden) in pairs {
-                let (target, golden) = (Input::File(target), Input::File(golden));
-                all.set_item(name, measure(py, &target, &golden, tolerance, elements)?)?;
+                let (target, golden) = (target.input(&name)?, golden.input(&name)?);
+                all.set_item(
+                    &name,
+                    measure(py, &target, &golden, tolerance, elements)
+                        .map_err(|error| prefixed(py, &name, error))?,
+                )?;
             }
             all.into_py_any(py)
         }
-        (Operand::One(_), Operand::Named(several)) | (Operand::Named(several), Operand::One(_)) => Err(
-            PyValueError::new_err(format!("one side is one tensor, the other a file of {}", several.len())),
-        ),
+        (Operand::One(_), Operand::Named(several)) | (Operand::Named(several), Operand::One(_)) => {
+            Err(PyValueError::new_err(format!("one side is one tensor, the other holds {}", several.len())))
+        }
     }
 }
 
@@ -166,6 +176,18 @@ impl ElementDiff {
         // Python's own way to write each number, so that all three look alike.
         let abs = self.abs.into_py_any(py)?;
         Ok(format!("ElementDiff(at {at:?}: target {target}, golden {golden}, abs {abs})"))
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        same(self, other.cast::<ElementDiff>().ok().map(Bound::get))
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash(self)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
+        reduce(py, "ElementDiff", self)
     }
 }
 
@@ -334,7 +356,13 @@ impl Diff {
         self.elements(&self.worst)
     }
 
-    /// Whether every pair is within the tolerance.
+    /// Whether every pair is within the tolerance, so that the command would end with exit code 0.
+    #[getter]
+    fn ok(&self) -> bool {
+        self.comparison.agrees()
+    }
+
+    /// The same as `ok`.
     #[getter]
     fn agrees(&self) -> bool {
         self.comparison.agrees()
@@ -357,5 +385,17 @@ impl Diff {
 
     fn _repr_html_(&self) -> String {
         self.tables().iter().map(Table::to_html).collect()
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        same(self, other.cast::<Diff>().ok().map(Bound::get))
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash(self)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
+        reduce(py, "Diff", self)
     }
 }

@@ -1,10 +1,10 @@
 //! Files from Python: what they hold as plain objects, with tensors as [`FileTensor`]s.
 
 use std::collections::HashMap;
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::path::PathBuf;
 
-use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, ffi};
@@ -14,60 +14,13 @@ use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value};
 use crate::dlpack::{CPU, DLTensor, DataType, Device, ManagedTensor, TENSOR_CAPSULE};
 use crate::errors::to_python;
 use crate::input::Input;
+use crate::interrupt::{LONG_WORK_BYTES, Stop, go_on, interruptible};
+use crate::result_bytes::{Reduced, hash, packed, reduce, same};
 
 /// Containers within containers; deeper ones are not tensors' homes.
-const MAX_DEPTH: usize = 100;
+pub(crate) const MAX_DEPTH: usize = 100;
 
-/// What a function that takes a tensor or a file was given.
-pub(crate) enum Operand<'py> {
-    /// One tensor.
-    One(Input<'py>),
-    /// The tensors of a file, by name and in its order.
-    Named(Vec<(String, Tensor)>),
-}
-
-impl<'py> Operand<'py> {
-    /// What is there to be measured, with a Python warning about the tensors of a file that cannot be read.
-    pub(crate) fn readable(object: &Bound<'py, PyAny>) -> PyResult<Operand<'py>> {
-        Operand::of(object, |problem| {
-            let category = object.py().get_type::<PyUserWarning>();
-            PyErr::warn(object.py(), &category, &CString::new(problem)?, 1)
-        })
-    }
-
-    /// What is there to be measured; a file must have been read whole, for what was not cannot be said to agree.
-    pub(crate) fn whole(object: &Bound<'py, PyAny>) -> PyResult<Operand<'py>> {
-        Operand::of(object, |problem| Err(PyValueError::new_err(problem)))
-    }
-
-    fn of(object: &Bound<'py, PyAny>, report: impl FnOnce(String) -> PyResult<()>) -> PyResult<Operand<'py>> {
-        let Some(path) = path_of(object)? else { return Input::of(object).map(Operand::One) };
-        let opened = object.py().detach(|| file::read(&path, Access::ReadOnly)).map_err(to_python)?;
-        let unread = opened.value.unread();
-        if !unread.is_empty() {
-            let reasons: Vec<_> = unread.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
-            report(format!("{}: not every tensor can be read: {}", path.display(), reasons.join("; ")))?;
-        }
-        let mut tensors: Vec<_> =
-            opened.value.tensors().into_iter().map(|(name, tensor)| (name, tensor.clone())).collect();
-        match tensors.len() {
-            0 => Err(PyValueError::new_err(format!("{}: expected tensors, found none", path.display()))),
-            1 => Ok(Operand::One(Input::File(tensors.remove(0).1))),
-            _ => Ok(Operand::Named(tensors)),
-        }
-    }
-}
-
-/// The path an object names, if it is one.
-fn path_of(object: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
-    if object.is_instance_of::<PyString>() || object.hasattr(pyo3::intern!(object.py(), "__fspath__"))? {
-        object.extract().map(Some)
-    } else {
-        Ok(None)
-    }
-}
-
-/// A tensor of a file, mapped in place where the format allows. Writing to it never reaches the file.
+/// A tensor of a file, in memory of its own or mapped. Writing to it never reaches the file.
 #[pyclass(frozen, module = "ulpscope")]
 pub(crate) struct FileTensor {
     tensor: Tensor,
@@ -187,7 +140,21 @@ impl Unread {
     fn __repr__(&self) -> String {
         format!("Unread({:?})", self.reason)
     }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        same(self, other.cast::<Unread>().ok().map(Bound::get))
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash(self)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
+        reduce(py, "Unread", self)
+    }
 }
+
+packed! { Unread { reason } }
 
 /// What an exported tensor needs to stay valid: at a fixed address, until its deleter runs.
 struct ExportedBytes {
@@ -222,17 +189,26 @@ unsafe extern "C" fn delete_unused(capsule: *mut ffi::PyObject) {
 }
 
 /// Reads a file; its containers and plain values become Python's, its tensors what `convert` makes of a
-/// [`FileTensor`], or that itself.
+/// [`FileTensor`], or that itself. Tensors are copied, unless `mmap` asks for the mapped file.
 #[pyfunction]
-#[pyo3(signature = (path, convert = None))]
+#[pyo3(signature = (path, convert = None, *, mmap = false))]
 pub(crate) fn read_file(
     py: Python<'_>,
     path: PathBuf,
     convert: Option<&Bound<'_, PyAny>>,
+    mmap: bool,
 ) -> PyResult<Py<PyAny>> {
-    // Private pages: what a framework writes to a loaded tensor stays in this process.
-    let opened = py.detach(|| file::read(&path, Access::CopyOnWrite)).map_err(to_python)?;
-    to_object(py, &opened.value, convert)
+    let read = |stop: &Stop| {
+        if mmap {
+            // Private pages: what a framework writes to a loaded tensor stays in this process.
+            return Ok(file::read(&path, Access::CopyOnWrite)?.value);
+        }
+        let copied = file::read(&path, Access::ReadOnly)?.value.copied(&|| go_on(stop));
+        copied.map_err(|error| error.in_file(&path))
+    };
+    let is_long = path.metadata().is_ok_and(|metadata| metadata.len() > LONG_WORK_BYTES as u64);
+    let value = if is_long { interruptible(py, read)? } else { py.detach(|| read(&Stop::default())) };
+    to_object(py, &value.map_err(to_python)?, convert)
 }
 
 /// Depth is bounded by the readers'.
@@ -284,7 +260,17 @@ pub(crate) fn write_file(py: Python<'_>, path: PathBuf, x: &Bound<'_, PyAny>) ->
         let fault = Fault::Unsupported(format!("{format} has no place for what is no tensor: {what}"));
         return Err(to_python(Error::whole(fault).in_file(&path)));
     }
-    py.detach(|| file::write(&path, format, &value)).map_err(to_python)
+    let size: usize = value
+        .tensors()
+        .iter()
+        .fold(0, |size: usize, (_, tensor)| size.saturating_add(tensor.view().packed_size()));
+    let write = |stop: &Stop| file::write_while(&path, format, &value, &|| go_on(stop));
+    let written = if size > LONG_WORK_BYTES {
+        interruptible(py, write)?
+    } else {
+        py.detach(|| write(&Stop::default()))
+    };
+    written.map_err(to_python)
 }
 
 /// Where in the value that is saved.

@@ -11,11 +11,14 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyType};
-use ulpscope_formats::{Bytes, Tensor};
+use ulpscope_formats::{Bytes, Tensor, check_memory};
+use ulpscope_kernels::stoppable;
 use ulpscope_tensor::{DType, View};
 
 use crate::dlpack::{self, DLTensor, DataType, ExchangeApi};
+use crate::errors::to_python;
 use crate::files::FileTensor;
+use crate::interrupt::{LONG_WORK_BYTES, interruptible};
 
 /// A tensor somebody else owns: of a Python object, which is kept alive, or of a file.
 pub(crate) enum Input<'py> {
@@ -119,14 +122,17 @@ impl<'py> Input<'py> {
         Ok(Input::Object { owner: array.clone(), layout: Layout { dtype, shape, strides, address } })
     }
 
-    /// Runs `with` on the view, without the GIL.
+    /// Runs `with` on the view, without the GIL. Ctrl-C ends it early; a file that shrank meanwhile is an error.
     pub(crate) fn detached<T: Send>(
         &self,
         py: Python<'_>,
         with: impl FnOnce(&View<'_>) -> T + Send,
     ) -> PyResult<T> {
         let part = self.part();
-        py.detach(|| part.view().map(|view| with(&view)))
+        let view = part.view()?;
+        let result = measured(py, view.packed_size(), || with(&view))?;
+        part.check()?;
+        Ok(result)
     }
 
     /// Runs `with` on the view.
@@ -134,7 +140,7 @@ impl<'py> Input<'py> {
         self.part().view().map(|view| with(&view))
     }
 
-    /// Runs `with` on the views of two inputs, without the GIL.
+    /// Runs `with` on the views of two inputs, likewise.
     pub(crate) fn detached_pair<T: Send>(
         &self,
         other: &Input<'_>,
@@ -142,7 +148,12 @@ impl<'py> Input<'py> {
         with: impl FnOnce(&View<'_>, &View<'_>) -> T + Send,
     ) -> PyResult<T> {
         let parts = (self.part(), other.part());
-        py.detach(|| Ok(with(&parts.0.view()?, &parts.1.view()?)))
+        let views = (parts.0.view()?, parts.1.view()?);
+        let size = views.0.packed_size().saturating_add(views.1.packed_size());
+        let result = measured(py, size, || with(&views.0, &views.1))?;
+        parts.0.check()?;
+        parts.1.check()?;
+        Ok(result)
     }
 
     /// The tensor as a value of its own, which keeps the object alive instead of copying its elements. It lies in
@@ -197,6 +208,23 @@ impl<'a> Part<'a> {
             Part::File(tensor) => Ok(tensor.view()),
         }
     }
+
+    /// An error if what was read may have been zeros, because the file behind it shrank.
+    fn check(&self) -> PyResult<()> {
+        match self {
+            Part::Object(layout) => check_memory(layout.address),
+            Part::File(tensor) => tensor.check(),
+        }
+        .map_err(to_python)
+    }
+}
+
+/// Runs a pass over so many bytes: here if it is short, else where Ctrl-C can end it.
+fn measured<T: Send>(py: Python<'_>, bytes: usize, pass: impl FnOnce() -> T + Send) -> PyResult<T> {
+    if bytes <= LONG_WORK_BYTES {
+        return Ok(py.detach(pass));
+    }
+    interruptible(py, |stop| stoppable(stop, pass))
 }
 
 /// Whether a torch tensor can be read where it lies. Then no operation of torch is run on it: a dispatch mode would see

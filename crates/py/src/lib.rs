@@ -8,13 +8,19 @@
 mod capture;
 mod command;
 mod compare;
+mod comparison;
 mod diff;
 mod digest;
+mod divergence;
 mod dlpack;
 mod errors;
 mod files;
 mod input;
+mod interrupt;
 mod numbers;
+mod operand;
+mod restore;
+mod result_bytes;
 mod stats;
 
 use pyo3::prelude::*;
@@ -27,15 +33,21 @@ mod _core {
     #[pymodule_export]
     use crate::command::run_command;
     #[pymodule_export]
-    use crate::compare::{Comparison, Divergence, compare};
+    use crate::compare::compare;
+    #[pymodule_export]
+    use crate::comparison::Comparison;
     #[pymodule_export]
     use crate::diff::{Diff, ElementDiff, diff};
     #[pymodule_export]
     use crate::digest::digest;
     #[pymodule_export]
+    use crate::divergence::Divergence;
+    #[pymodule_export]
     use crate::errors::FormatError;
     #[pymodule_export]
     use crate::files::{FileTensor, Unread, read_file, write_file};
+    #[pymodule_export]
+    use crate::restore::restore;
     #[pymodule_export]
     use crate::stats::{Stats, stats};
 }

@@ -9,9 +9,10 @@ use ulpscope_kernels::Threads;
 use ulpscope_report::{Record, Table, Terminal, json};
 use ulpscope_tensor::{DType, Scalar};
 
-use crate::files::Operand;
 use crate::input::Input;
 use crate::numbers;
+use crate::operand::Operand;
+use crate::result_bytes::{Reduced, hash, packed, reduce, same};
 
 /// What is known of a tensor after one pass.
 #[pyclass(frozen, module = "ulpscope")]
@@ -21,7 +22,10 @@ pub(crate) struct Stats {
     stats: kernels::Stats,
 }
 
-/// Statistics of a torch tensor, a numpy array, or a file: of each of its tensors by name, if it holds several.
+packed! { Stats { dtype, shape, stats } }
+
+/// Statistics of a torch tensor, a numpy array, or a file; of each tensor by its name, if a file holds several or x is a
+/// dictionary.
 #[pyfunction]
 pub(crate) fn stats(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     match Operand::readable(x)? {
@@ -29,7 +33,8 @@ pub(crate) fn stats(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>>
         Operand::Named(tensors) => {
             let all = PyDict::new(py);
             for (name, tensor) in tensors {
-                all.set_item(name, measure(py, &Input::File(tensor))?)?;
+                let stats = measure(py, &tensor.input(&name)?)?;
+                all.set_item(name, stats)?;
             }
             all.into_py_any(py)
         }
@@ -147,5 +152,17 @@ impl Stats {
 
     fn _repr_html_(&self) -> String {
         Table::of_record("Stats", &self.record()).to_html()
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        same(self, other.cast::<Stats>().ok().map(Bound::get))
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash(self)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
+        reduce(py, "Stats", self)
     }
 }

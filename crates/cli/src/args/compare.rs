@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use ulpscope_compare::Matching;
 
-use super::numbers::Numbers;
+use super::numbers::NumberRanges;
 use crate::compare::StyleName;
 
 /// msprobe's short flags of several letters, which no parser of ours takes for one flag, and their long names.
@@ -88,11 +88,11 @@ pub(crate) struct CompareArgs {
 
     /// Steps to compare, such as 0,2,4-6 [default: all]
     #[arg(long, value_name = "N")]
-    pub(crate) step: Option<Numbers>,
+    pub(crate) step: Option<NumberRanges>,
 
     /// Ranks to compare, likewise
     #[arg(long, value_name = "N")]
-    pub(crate) rank: Option<Numbers>,
+    pub(crate) rank: Option<NumberRanges>,
 
     /// msprobe's data mapping (YAML; also -dm): which entry of the target belongs to which of the golden
     #[arg(long = "data-mapping", alias = "data_mapping", value_name = "FILE")]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::numbers::Numbers;
+use super::numbers::NumberRanges;
 
 /// Which dump, and which part of it.
 #[derive(Debug, Args)]
@@ -15,11 +15,11 @@ pub(crate) struct DumpArgs {
 
     /// Steps to look at, such as 0,2,4-6 [default: all]
     #[arg(long, value_name = "N")]
-    pub(crate) step: Option<Numbers>,
+    pub(crate) step: Option<NumberRanges>,
 
     /// Ranks to look at, likewise
     #[arg(long, value_name = "N")]
-    pub(crate) rank: Option<Numbers>,
+    pub(crate) rank: Option<NumberRanges>,
 
     /// Print one JSON object
     #[arg(long)]

@@ -1,16 +1,16 @@
-//! Numbers of steps and ranks: `0,2,4-6`.
+//! NumberRanges of steps and ranks: `0,2,4-6`.
 
-/// Numbers in order, each once.
+/// NumberRanges in order, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Numbers(pub(crate) Vec<u64>);
+pub struct NumberRanges(pub Vec<u64>);
 
 /// Most numbers that a range may stand for.
 const MAX_NUMBERS: u64 = 1 << 20;
 
-impl std::str::FromStr for Numbers {
+impl std::str::FromStr for NumberRanges {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Numbers, String> {
+    fn from_str(text: &str) -> Result<NumberRanges, String> {
         let mut numbers = Vec::new();
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -22,6 +22,6 @@ impl std::str::FromStr for Numbers {
         }
         numbers.sort_unstable();
         numbers.dedup();
-        Ok(Numbers(numbers))
+        Ok(NumberRanges(numbers))
     }
 }

@@ -14,7 +14,7 @@ use ulpscope_formats::Error;
 use ulpscope_formats::file::{self, Unfinished};
 use ulpscope_report::{escape, json};
 
-use crate::args::{CompareArgs, Numbers, OutputFormat};
+use crate::args::{CompareArgs, NumberRanges, OutputFormat};
 use crate::compare::files::{FileOutputs, FileSink};
 use crate::compare::result_json::{RankExtras, document};
 use crate::compare::{
@@ -64,7 +64,8 @@ impl From<CompareArgs> for Compare {
         if output.is_none() && (asked_for_files || args.diff_analyze) {
             notes.push("nothing is written without -o DIR".to_owned());
         }
-        let chosen = |numbers: Option<Numbers>| numbers.map(|Numbers(numbers)| numbers).unwrap_or_default();
+        let chosen =
+            |numbers: Option<NumberRanges>| numbers.map(|NumberRanges(numbers)| numbers).unwrap_or_default();
         Compare {
             request: Request {
                 target: args.target_path.or(args.target).unwrap_or_default(),

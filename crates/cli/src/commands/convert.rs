@@ -154,7 +154,8 @@ impl Convert {
                 Ok(Converted { written: vec![target.file.clone()], ..Converted::default() })
             }
             _ => {
-                let source = Source::decode(&found.path, format, &bytes)
+                let source = bytes
+                    .reading(|| Source::decode(&found.path, format, &bytes))
                     .map_err(|error| error.in_file(&found.path))?;
                 self.convert_tensors(found, source, target, root)
             }
@@ -221,6 +222,7 @@ impl Convert {
             }
         } else {
             if let Err(error) = self.write(&target.file, &value, root) {
+                value.reading(|| Ok(()))?;
                 let (fitting, refused) = self.without_refused(value, found);
                 if refused.is_empty() || fitting.tensors().is_empty() {
                     return Err(error);

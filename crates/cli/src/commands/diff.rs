@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail};
 use rayon::prelude::*;
 use serde_json::{Value as Json, json};
-use ulpscope_formats::Tensor;
+use ulpscope_formats::{Error, Tensor};
 use ulpscope_kernels::{
-    Comparison, ElementDiff, ShapeMismatch, Threads, Tolerance, compare, first_failing, kl_divergence, worst,
+    Comparison, ElementDiff, Threads, Tolerance, compare, first_failing, kl_divergence, worst,
 };
 use ulpscope_report::{Align, Cell, Emphasis, Record, Table, format_number, format_number_up};
 
@@ -76,6 +76,13 @@ impl Diff {
         for (pair, result) in pairs.iter().zip(results) {
             match result {
                 Ok(one) => measured.push(one),
+                // Of a file, whatever the tensor: once is enough.
+                Err(error) if error.is::<Error>() => {
+                    let said = error.to_string();
+                    if !errors.contains(&said) {
+                        errors.push(said);
+                    }
+                }
                 Err(shapes) if pair.name.is_empty() => unlike.push(shapes.to_string()),
                 Err(shapes) => unlike.push(format!("{}: {shapes}", pair.name)),
             }
@@ -131,7 +138,7 @@ impl Diff {
         (pairs, unpaired)
     }
 
-    fn measure<'a>(&self, pair: &'a Pair) -> Result<Measured<'a>, ShapeMismatch> {
+    fn measure<'a>(&self, pair: &'a Pair) -> anyhow::Result<Measured<'a>> {
         let (target, golden) = (pair.target.view(), pair.golden.view());
         let comparison = compare(&target, &golden, self.tolerance, Threads::All)?;
         let kl = kl_divergence(&target, &golden, Threads::All);
@@ -143,6 +150,8 @@ impl Diff {
             }
             largest = worst(&target, &golden, self.rows)?;
         }
+        pair.target.check()?;
+        pair.golden.check()?;
         Ok(Measured { pair, comparison, kl, first_failing: first, worst: largest })
     }
 

@@ -162,7 +162,9 @@ fn measure(rank: &Rank, entries: Vec<Entry>, problems: &mut Problems) -> Vec<Sho
 fn computed(rank: &Rank, entry: &TensorEntry) -> Result<Option<Record>, Error> {
     let Some(tensor) = rank.tensor(entry)? else { return Ok(None) };
     let view = tensor.view();
-    Ok(Some(results::of_stats(view.dtype(), view.shape(), &stats(&view, Threads::All))))
+    let computed = results::of_stats(view.dtype(), view.shape(), &stats(&view, Threads::All));
+    tensor.check()?;
+    Ok(Some(computed))
 }
 
 fn show(

@@ -182,7 +182,23 @@ impl Stats {
                 }
             }
         }
-        tensors.into_par_iter().map(|(name, tensor)| (name, self.describe(tensor))).collect()
+        let described: Vec<Result<(String, Record), Error>> = tensors
+            .into_par_iter()
+            .map(|(name, tensor)| {
+                let record = self.describe(tensor);
+                tensor.check().map(|()| (name, record))
+            })
+            .collect();
+        let mut rows = Vec::with_capacity(described.len());
+        for one in described {
+            match one {
+                Ok(row) => rows.push(row),
+                // Of a file, whatever the tensor: once is enough.
+                Err(error) if errors.last() == Some(&error.to_string()) => {}
+                Err(error) => errors.push(error.to_string()),
+            }
+        }
+        rows
     }
 
     fn describe(&self, tensor: &Tensor) -> Record {
@@ -208,5 +224,8 @@ fn write_text(base: PathBuf, name: &str, tensor: &Tensor, names: &mut PlainNames
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(|error| Error::whole(error).in_file(parent))?;
     }
-    file::write_with(&path, |out| values::write_text(&tensor.view(), out).map_err(Error::whole))
+    file::write_with(&path, |out| {
+        let write = || values::write_text(&tensor.view(), out).map_err(Error::whole);
+        tensor.storage().reading(write)
+    })
 }

@@ -29,6 +29,7 @@ use ulpscope_compare::{
     Surroundings, agreement, compare_dumps, pair_ranks,
 };
 use ulpscope_dump::{Dump, Error, Problems, Select};
+use ulpscope_formats::Watch;
 
 pub use memory::{MemoryOutputs, MemorySink};
 pub use style_name::{MappingFiles, StyleName};
@@ -72,13 +73,15 @@ pub struct Compared<S> {
     pub seconds: f64,
 }
 
-/// Compares. Fails only where nothing can be compared at all; a rank that cannot be is one of the results.
+/// Compares. Fails only where nothing can be compared at all, or a file shrank meanwhile; a rank that cannot be is one of
+/// the results.
 pub fn execute<O: Outputs>(
     request: Request,
     outputs: &O,
     progress: &dyn Progress,
 ) -> Result<Compared<O::Sink>, Error> {
     let start = Instant::now();
+    let watch = Watch::start();
     let target = Dump::open(&request.target, &request.select)?;
     let golden = Dump::open(&request.golden, &request.select)?;
     let style = request.style()?;
@@ -86,6 +89,7 @@ pub fn execute<O: Outputs>(
     let mut pairs = pair_ranks(&target, &golden);
     let mut unmeasured = noise.as_ref().map(|noise| pairs.with_noise(noise, &golden)).unwrap_or_default();
     let ranks = compare_dumps(style.as_ref(), &pairs.pairs, outputs, progress);
+    watch.check()?;
     let mut problems = target.problems.clone();
     problems.extend(golden.problems.clone());
     if let (Some(noise), Some(path)) = (&noise, &request.noise) {

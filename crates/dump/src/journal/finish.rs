@@ -69,7 +69,7 @@ fn make(folder: &Path, trust: Trust) -> Result<(), Error> {
     }
     let path = folder.join(JOURNAL_FILE);
     let journal = Bytes::map(&path, Access::ReadOnly)?;
-    let mut outline = scan::scan(&journal, &path, trust)?;
+    let mut outline = journal.reading(|| scan::scan(&journal, &path, trust))?;
     if trust == Trust::Own {
         outline.lies_in(folder);
     }
@@ -105,5 +105,5 @@ fn make_documents(
         write_ledger(folder, &ledger)?;
     }
     let name = if outline.is_debug() { "debug.json" } else { "dump.json" };
-    file::write_with(&folder.join(name), |out| documents.dump(out))
+    file::write_with(&folder.join(name), |out| documents.journal.reading(|| documents.dump(out)))
 }

@@ -28,12 +28,16 @@ const SHOWN: usize = 8;
 /// Opens a journal.
 pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
     let journal = Bytes::map(path, Access::ReadOnly)?;
-    let mut outline = scan::scan(&journal, path, Trust::Foreign)?;
-    let running = running(&outline, &journal);
+    journal.reading(|| read(path, &journal))
+}
+
+fn read(path: &Path, journal: &Bytes) -> Result<Rank, Error> {
+    let mut outline = scan::scan(journal, path, Trust::Foreign)?;
+    let running = running(&outline, journal);
     let notes = if outline.is_over { Vec::new() } else { how_it_ended(&outline, &running, path) };
     let ledger = outline
         .ledger
-        .map(|ledger| json::read(ledger.of(&journal)).and_then(|ledger| Ledger::from_json(&ledger)));
+        .map(|ledger| json::read(ledger.of(journal)).and_then(|ledger| Ledger::from_json(&ledger)));
     let ledger = match ledger.transpose() {
         Ok(ledger) => ledger,
         Err(error) => {
@@ -42,7 +46,7 @@ pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
         }
     };
     let problems = std::mem::take(&mut outline.problems);
-    let documents = Documents { journal: &journal, outline: &outline };
+    let documents = Documents { journal, outline: &outline };
     let made = |document: &dyn Fn(&mut dyn Write) -> Result<(), Error>| {
         made(path, document).map_err(|error| error.in_file(path))
     };

@@ -5,7 +5,7 @@ mod records;
 mod regular;
 mod unfinished;
 
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use crate::acl::{self, DumpFile};
@@ -37,7 +37,7 @@ pub fn read(path: &Path, access: Access) -> Result<Opened, Error> {
         let format = Format::detect(path, &bytes)?;
         Ok(Opened { format, value: decode(format, &bytes)? })
     };
-    read().map_err(|error: Error| error.in_file(path))
+    bytes.reading(read).map_err(|error: Error| error.in_file(path))
 }
 
 /// Reads bytes that are known to be of a format.
@@ -97,8 +97,37 @@ pub fn left_out(format: Format, value: &Value) -> Vec<String> {
 
 /// Writes a file that is complete or absent. A file that was there is replaced in one instant.
 pub fn write(path: &Path, format: Format, value: &Value) -> Result<(), Error> {
+    write_while(path, format, value, &|| Ok(()))
+}
+
+/// Likewise, as long as `go_on` says so; it is asked now and then, and its error leaves no file.
+pub fn write_while(
+    path: &Path,
+    format: Format,
+    value: &Value,
+    go_on: &dyn Fn() -> io::Result<()>,
+) -> Result<(), Error> {
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    write_with(path, |out| encode(format, value, &name, out))
+    write_with(path, |out| value.reading(|| encode(format, value, &name, &mut Asking { out, go_on })))
+}
+
+/// Asks before every portion whether to go on.
+struct Asking<'a> {
+    out: &'a mut dyn Write,
+    go_on: &'a dyn Fn() -> io::Result<()>,
+}
+
+impl Write for Asking<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        /// Bytes between two questions.
+        const PORTION: usize = 16 << 20;
+        (self.go_on)()?;
+        self.out.write(&bytes[..bytes.len().min(PORTION)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Writes a file of any content, complete or absent, as [`write`] does.

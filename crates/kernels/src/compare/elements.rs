@@ -10,6 +10,7 @@ use super::pair::Quad;
 use super::{ShapeMismatch, Tolerance};
 use crate::blocks::SPAN;
 use crate::float_env::DefaultFloatEnv;
+use crate::stop;
 
 /// One pair of elements, for a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +39,7 @@ pub fn first_failing(
     let mut found = Vec::new();
     // Span by span, so that a failure early on ends the search early.
     for start in (0..target.len()).step_by(SPAN) {
-        if found.len() >= limit {
+        if found.len() >= limit || stop::is_asked() {
             break;
         }
         each_quad_block(target, golden, start..target.len().min(start + SPAN), |start, quads| {
@@ -59,8 +60,9 @@ pub fn worst(target: &View<'_>, golden: &View<'_>, limit: usize) -> Result<Vec<E
     let _env = DefaultFloatEnv::enter();
     // The least bad of those kept lies on top, ready to give way.
     let mut kept: BinaryHeap<Reverse<Leader>> = BinaryHeap::new();
-    if limit > 0 {
-        each_quad_block(target, golden, 0..target.len(), |start, quads| {
+    let len = if limit > 0 { target.len() } else { 0 };
+    for start in (0..len).step_by(SPAN).take_while(|_| !stop::is_asked()) {
+        each_quad_block(target, golden, start..len.min(start + SPAN), |start, quads| {
             for (offset, quad) in quads.iter().enumerate() {
                 let Some(error) = error(quad) else { continue };
                 let leader = Leader { error, index: start + offset, quad: *quad };

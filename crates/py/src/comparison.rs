@@ -1,0 +1,396 @@
+//! `Comparison`: what came of comparing two dumps, for programs and notebooks.
+
+use std::path::{Path, PathBuf};
+
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyImportError, PyOSError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList};
+use serde_json::Value as Json;
+use ulpscope_cli::compare::result_json::{RankExtras, document};
+use ulpscope_cli::compare::{Compared, MemorySink};
+use ulpscope_formats::file::Unfinished;
+use ulpscope_report::csv::CsvWriter;
+use ulpscope_report::xlsx::XlsxWriter;
+use ulpscope_report::{Cell, Emphasis, Record, Row, Table, Terminal, json};
+use ulpscope_tensor::Scalar;
+
+use crate::divergence::Divergence;
+use crate::numbers;
+use crate::result_bytes::{Reduced, hash, packed, reduce, same};
+
+/// Divergences in the table of a comparison; `.divergences` has all.
+const SHOWN_DIVERGENCES: usize = 10;
+
+/// What came of comparing two dumps. Truth value: whether everything was compared and agrees.
+#[pyclass(frozen, module = "ulpscope")]
+pub(crate) struct Comparison {
+    outcome: Outcome,
+    rows: PyOnceLock<Py<PyList>>,
+}
+
+/// All that a comparison shows, without the dumps: what a pickle holds.
+pub(crate) struct Outcome {
+    /// The document of `result.json`, without rows.
+    document: Json,
+    /// Whether several pairs of ranks were compared.
+    several: bool,
+    /// One for each pair of ranks that could be compared.
+    sheets: Vec<Sheet>,
+    divergences: Vec<Divergence>,
+    problems: Vec<String>,
+    /// Side, name, reason.
+    partnerless: Vec<(String, String, String)>,
+    lone_ranks: Vec<String>,
+    notes: Vec<String>,
+}
+
+/// The rows of one pair of ranks.
+struct Sheet {
+    /// Which of the pairs it is.
+    number: usize,
+    step: Option<u64>,
+    rank: String,
+    columns: Vec<String>,
+    rows: Vec<Row>,
+}
+
+packed! {
+    Outcome { document, several, sheets, divergences, problems, partnerless, lone_ranks, notes }
+    Sheet { number, step, rank, columns, rows }
+}
+
+impl From<Outcome> for Comparison {
+    fn from(outcome: Outcome) -> Comparison {
+        Comparison { outcome, rows: PyOnceLock::new() }
+    }
+}
+
+impl Comparison {
+    pub(crate) fn of(compared: Compared<MemorySink>) -> Comparison {
+        let document = document(&compared, |_, _: &MemorySink| RankExtras::default());
+        let listed = compared.outcomes().flat_map(|outcome| outcome.problems.listed());
+        let errors = compared.errors().map(|(_, error)| error.to_string());
+        let problems = compared.problems.listed().iter().chain(listed).cloned().chain(errors).collect();
+        let lone = compared.outcomes().flat_map(|outcome| &outcome.partnerless);
+        let partnerless =
+            lone.map(|lone| (lone.side.word().to_owned(), lone.name.clone(), lone.reason.clone()));
+        let partnerless = partnerless.collect();
+        let of_ranks = compared.outcomes().flat_map(|outcome| &outcome.notes);
+        let notes = compared.notes.iter().chain(of_ranks).cloned().collect();
+        let ranks = compared.ranks.iter();
+        let found = ranks.filter_map(|rank| Some((rank, &rank.result.as_ref().ok()?.0.divergences)));
+        let divergences =
+            found.flat_map(|(rank, all)| all.iter().map(|one| Divergence::of(rank, one))).collect();
+        let several = compared.ranks.len() > 1;
+        let sheets = compared.ranks.into_iter().enumerate().filter_map(|(number, rank)| {
+            let (_, sink) = rank.result.ok()?;
+            let rows = sink.rows.into_iter().map(|row| Row { cells: row.cells, emphasis: row.emphasis });
+            Some(Sheet {
+                number,
+                step: rank.step,
+                rank: rank.target,
+                columns: sink.columns,
+                rows: rows.collect(),
+            })
+        });
+        let sheets = sheets.collect();
+        let lone_ranks = compared.lone_ranks;
+        Outcome { document, several, sheets, divergences, problems, partnerless, lone_ranks, notes }.into()
+    }
+}
+
+impl Outcome {
+    /// A text of the document.
+    fn text(&self, name: &str) -> &str {
+        self.document[name].as_str().unwrap_or_default()
+    }
+
+    fn document_with_rows(&self) -> Json {
+        let mut document = self.document.clone();
+        for sheet in &self.sheets {
+            let named = |row: &Row| {
+                let cells = sheet.columns.iter().zip(&row.cells);
+                Json::Object(cells.map(|(column, cell)| (column.clone(), cell.to_json())).collect())
+            };
+            document["ranks"][sheet.number]["rows_to_look_at"] = sheet.rows.iter().map(named).collect();
+        }
+        document
+    }
+}
+
+#[pymethods]
+impl Comparison {
+    /// Whether everything was compared and agrees.
+    #[getter]
+    fn ok(&self) -> bool {
+        self.outcome.document["ok"] == true
+    }
+
+    fn __bool__(&self) -> bool {
+        self.ok()
+    }
+
+    /// `agree`, `differ` or `inconclusive`.
+    #[getter]
+    fn agreement(&self) -> &str {
+        self.outcome.text("agreement")
+    }
+
+    /// Why, in a sentence.
+    #[getter]
+    fn reason(&self) -> &str {
+        self.outcome.text("reason")
+    }
+
+    /// The names of a row's values, in order.
+    #[getter]
+    fn columns(&self) -> Vec<String> {
+        let mut columns: Vec<String> =
+            if self.outcome.several { vec!["step".to_owned(), "rank".to_owned()] } else { Vec::new() };
+        // An older tool's columns depend on what a rank recorded.
+        for column in self.outcome.sheets.iter().flat_map(|sheet| &sheet.columns) {
+            if !columns.contains(column) {
+                columns.push(column.clone());
+            }
+        }
+        columns
+    }
+
+    /// One dictionary per entry, in order.
+    #[getter]
+    fn rows(&self, py: Python<'_>) -> PyResult<Py<PyList>> {
+        let rows = self.rows.get_or_try_init(py, || -> PyResult<Py<PyList>> {
+            let columns = self.columns();
+            let list = PyList::empty(py);
+            self.each_row(|row| {
+                let shown = PyDict::new(py);
+                for (column, cell) in columns.iter().zip(&row.cells) {
+                    shown.set_item(column, to_object(py, cell)?)?;
+                }
+                list.append(shown)
+            })?;
+            Ok(list.unbind())
+        })?;
+        Ok(rows.clone_ref(py))
+    }
+
+    /// The first call at which the two stop agreeing, if they do.
+    #[getter]
+    fn first_divergence(&self) -> Option<Divergence> {
+        self.outcome.divergences.first().cloned()
+    }
+
+    /// Every call that introduced an error, in order of steps, ranks and execution.
+    #[getter]
+    fn divergences(&self) -> Vec<Divergence> {
+        self.outcome.divergences.clone()
+    }
+
+    /// The numbers over all ranks.
+    #[getter]
+    fn summary(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let text = self.outcome.document["summary"].to_string();
+        py.import("json")?.call_method1("loads", (text,))?.into_py_any(py)
+    }
+
+    /// What could not be read.
+    #[getter]
+    fn problems(&self) -> Vec<String> {
+        self.outcome.problems.clone()
+    }
+
+    /// What only one side has: (side, name, reason).
+    #[getter]
+    fn partnerless(&self) -> Vec<(String, String, String)> {
+        self.outcome.partnerless.clone()
+    }
+
+    /// Steps and ranks that only one side has, in words.
+    #[getter]
+    fn lone_ranks(&self) -> Vec<String> {
+        self.outcome.lone_ranks.clone()
+    }
+
+    /// What to know of how it was done.
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.outcome.notes.clone()
+    }
+
+    /// What broke, where, how large, what it did, how sure, what could not be seen and what to do next, in words.
+    fn explain(&self) -> &str {
+        self.outcome.text("explanation")
+    }
+
+    /// Writes the rows as .csv.
+    fn to_csv(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.write(py, &path, |unfinished| {
+            let mut writer = CsvWriter::new(unfinished.file(), &self.columns())?;
+            self.each_row(|row| writer.row(row))?;
+            writer.finish().map(drop)
+        })
+    }
+
+    /// Writes the rows as a workbook.
+    fn to_xlsx(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.write(py, &path, |unfinished| {
+            let mut writer = XlsxWriter::new(unfinished.file(), &self.columns())?;
+            self.each_row(|row| writer.row(row))?;
+            writer.finish().map(drop)
+        })
+    }
+
+    /// Everything as JSON text, rows included; also into a file, if one is named.
+    #[pyo3(signature = (path = None))]
+    fn to_json(&self, py: Python<'_>, path: Option<PathBuf>) -> PyResult<String> {
+        let text = json::document(&self.outcome.document_with_rows());
+        if let Some(path) = path {
+            self.write(py, &path, |unfinished| {
+                std::io::Write::write_all(&mut unfinished.file(), text.as_bytes())
+            })?;
+        }
+        Ok(text)
+    }
+
+    /// The rows as a pandas DataFrame.
+    fn to_pandas(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let pandas = py.import("pandas").map_err(|error| {
+            let message =
+                format!("to_pandas() needs pandas, which cannot be imported: {error}; `.rows` needs nothing");
+            PyImportError::new_err(message)
+        })?;
+        let options = PyDict::new(py);
+        options.set_item("columns", self.columns())?;
+        pandas.call_method("DataFrame", (self.rows(py)?,), Some(&options))?.into_py_any(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let summary = &self.outcome.document["summary"];
+        let first = self.outcome.divergences.first();
+        let first = first.map_or_else(String::new, |first| format!(", first divergence {:?}", first.call()));
+        format!(
+            "<Comparison: {}, {} of {} rows differ{first}>",
+            self.agreement(),
+            summary["failed"],
+            summary["rows"]
+        )
+    }
+
+    fn __str__(&self) -> String {
+        let shown: Vec<String> =
+            self.tables().iter().map(|table| Terminal::default().render(table)).collect();
+        shown.join("\n").trim_end().to_owned()
+    }
+
+    fn _repr_html_(&self) -> String {
+        self.tables().iter().map(Table::to_html).collect()
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        same(&self.outcome, other.cast::<Comparison>().ok().map(|other| &other.get().outcome))
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash(&self.outcome)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
+        reduce(py, "Comparison", &self.outcome)
+    }
+}
+
+impl Comparison {
+    /// The verdict and its numbers, and the first of the calls that introduced an error.
+    fn tables(&self) -> Vec<Table> {
+        let document = &self.outcome.document;
+        let count = |name: &str| Cell::maybe(document["summary"][name].as_u64(), Cell::count);
+        let text = |name: &str| Cell::text(self.outcome.text(name));
+        let record = Record::new(vec![
+            ("agreement", text("agreement")),
+            ("reason", text("reason")),
+            ("target", text("target")),
+            ("golden", text("golden")),
+            ("style", text("style")),
+            ("rows", count("rows")),
+            ("passed", count("passed")),
+            ("failed", count("failed")),
+            ("warned", count("warned")),
+            ("not_compared", count("not_compared")),
+            ("only_in_target", count("only_in_target")),
+            ("only_in_golden", count("only_in_golden")),
+            ("problems", count("problems")),
+        ]);
+        let mut tables = vec![Table::of_record("Comparison", &record)];
+        let all = &self.outcome.divergences;
+        if !all.is_empty() {
+            let title = match all.len() {
+                count if count > SHOWN_DIVERGENCES => {
+                    format!("the first {SHOWN_DIVERGENCES} of {count} divergences")
+                }
+                _ => "divergences".to_owned(),
+            };
+            let mut table = Table::new(title, &Divergence::COLUMNS);
+            let shown = all.iter().take(SHOWN_DIVERGENCES);
+            shown.for_each(|one| table.push(one.cells(), Emphasis::Bad));
+            tables.push(table);
+        }
+        tables
+    }
+
+    /// Every row with its cells in the order of [`Comparison::columns`]; step and rank in front where there are several.
+    fn each_row<E>(&self, mut see: impl FnMut(&Row) -> Result<(), E>) -> Result<(), E> {
+        let columns = self.columns();
+        for sheet in &self.outcome.sheets {
+            if !self.outcome.several {
+                sheet.rows.iter().try_for_each(&mut see)?;
+                continue;
+            }
+            let places: Vec<Option<usize>> = columns
+                .iter()
+                .skip(2)
+                .map(|column| sheet.columns.iter().position(|own| own == column))
+                .collect();
+            for row in &sheet.rows {
+                let mut cells = vec![Cell::maybe(sheet.step, Cell::count), Cell::text(sheet.rank.as_str())];
+                cells.extend(
+                    places.iter().map(|place| place.map_or(Cell::Missing, |at| row.cells[at].clone())),
+                );
+                see(&Row { cells, emphasis: row.emphasis })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        py: Python<'_>,
+        path: &Path,
+        content: impl FnOnce(&Unfinished) -> std::io::Result<()> + Send,
+    ) -> PyResult<()> {
+        let written = py.detach(|| {
+            let unfinished = Unfinished::create(path)?;
+            content(&unfinished)?;
+            unfinished.finish()
+        });
+        written.map_err(|error| PyOSError::new_err(format!("{}: {error}", path.display())))
+    }
+}
+
+fn to_object(py: Python<'_>, cell: &Cell) -> PyResult<Py<PyAny>> {
+    match cell {
+        Cell::Missing => Ok(py.None()),
+        Cell::Text(text) => text.into_py_any(py),
+        Cell::Int(value) => numbers::to_python(py, Scalar::Int(*value)),
+        Cell::Number(value) | Cell::Exact(value) | Cell::Share(value) => value.into_py_any(py),
+        Cell::ExactSingle(value) => f64::from(*value).into_py_any(py),
+        Cell::Flag(value) => value.into_py_any(py),
+        Cell::Index { flat, .. } => flat.into_py_any(py),
+        Cell::List(items) => {
+            let items: PyResult<Vec<_>> = items.iter().map(|item| to_object(py, item)).collect();
+            PyList::new(py, items?)?.into_py_any(py)
+        }
+        Cell::Complex(..) | Cell::Record(_) => cell.to_string().into_py_any(py),
+    }
+}

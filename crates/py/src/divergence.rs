@@ -1,0 +1,137 @@
+//! `Divergence`: a call at which two runs stop agreeing.
+
+use pyo3::prelude::*;
+use ulpscope_compare::RankResult;
+use ulpscope_report::{Align, Cell, Record, Table, Terminal};
+
+use crate::result_bytes::{Reduced, hash, packed, reduce, same};
+
+/// A call that introduced an error.
+#[pyclass(frozen, module = "ulpscope", get_all)]
+#[derive(Clone)]
+pub(crate) struct Divergence {
+    call: String,
+    golden_call: Option<String>,
+    module: Option<String>,
+    code: Option<String>,
+    kind: String,
+    entry: String,
+    why: String,
+    confidence: f64,
+    line: u64,
+    stack: Vec<String>,
+    step: Option<u64>,
+    rank: String,
+    error: Option<f64>,
+    floor: Option<f64>,
+    downstream: u64,
+    direction: String,
+}
+
+packed! {
+    Divergence {
+        call, golden_call, module, code, kind, entry, why, confidence, line, stack, step, rank, error, floor, downstream,
+        direction,
+    }
+}
+
+impl Divergence {
+    pub(crate) fn of<S>(rank: &RankResult<S>, found: &ulpscope_compare::Divergence) -> Divergence {
+        let finding = &found.finding;
+        Divergence {
+            call: found.call.clone(),
+            golden_call: found.golden_call.clone(),
+            module: found.module.clone(),
+            code: found.code.clone(),
+            kind: finding.kind.words().to_owned(),
+            entry: finding.entry.clone(),
+            why: finding.why.clone(),
+            confidence: finding.confidence,
+            line: found.line,
+            stack: found.stack.clone(),
+            step: rank.step,
+            rank: rank.target.clone(),
+            error: finding.measure.map(|measure| measure.error),
+            floor: finding.measure.map(|measure| measure.floor),
+            downstream: finding.downstream,
+            direction: if finding.in_backward { "backward" } else { "forward" }.to_owned(),
+        }
+    }
+
+    pub(crate) fn call(&self) -> &str {
+        &self.call
+    }
+
+    /// The columns of a table of divergences.
+    pub(crate) const COLUMNS: [(&str, Align); 7] = [
+        ("call", Align::Left),
+        ("kind", Align::Left),
+        ("entry", Align::Left),
+        ("error", Align::Right),
+        ("floor", Align::Right),
+        ("confidence", Align::Right),
+        ("code", Align::Left),
+    ];
+
+    /// A row under [`Divergence::COLUMNS`].
+    pub(crate) fn cells(&self) -> Vec<Cell> {
+        vec![
+            Cell::text(&self.call),
+            Cell::text(&self.kind),
+            Cell::text(&self.entry),
+            Cell::maybe(self.error, Cell::Number),
+            Cell::maybe(self.floor, Cell::Number),
+            Cell::Number(self.confidence),
+            Cell::maybe(self.code.as_ref(), Cell::text),
+        ]
+    }
+
+    fn table(&self) -> Table {
+        let text = |text: &Option<String>| Cell::maybe(text.as_ref(), Cell::text);
+        let record = Record::new(vec![
+            ("call", Cell::text(&self.call)),
+            ("golden_call", text(&self.golden_call)),
+            ("module", text(&self.module)),
+            ("code", text(&self.code)),
+            ("kind", Cell::text(&self.kind)),
+            ("entry", Cell::text(&self.entry)),
+            ("why", Cell::text(&self.why)),
+            ("error", Cell::maybe(self.error, Cell::Number)),
+            ("floor", Cell::maybe(self.floor, Cell::Number)),
+            ("confidence", Cell::Number(self.confidence)),
+            ("downstream", Cell::count(self.downstream)),
+            ("direction", Cell::text(&self.direction)),
+            ("step", Cell::maybe(self.step, Cell::count)),
+            ("rank", Cell::text(&self.rank)),
+            ("line", Cell::count(self.line)),
+        ]);
+        Table::of_record("Divergence", &record)
+    }
+}
+
+#[pymethods]
+impl Divergence {
+    fn __repr__(&self) -> String {
+        format!("<Divergence: {} at {}: {}>", self.kind, self.call, self.why)
+    }
+
+    fn __str__(&self) -> String {
+        Terminal::default().render(&self.table()).trim_end().to_owned()
+    }
+
+    fn _repr_html_(&self) -> String {
+        self.table().to_html()
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        same(self, other.cast::<Divergence>().ok().map(Bound::get))
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash(self)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
+        reduce(py, "Divergence", self)
+    }
+}

@@ -1,0 +1,104 @@
+//! Long work that Ctrl-C ends at once.
+//!
+//! Python delivers a signal to its main thread, and only when that thread asks. So work that takes long runs on a thread
+//! of its own while the caller waits and asks; when a signal handler raises (`KeyboardInterrupt`, or the program's own
+//! exception), the work is told to stop and the exception goes up. In other threads there is nothing to ask, and the
+//! caller just waits.
+
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use std::{io, thread};
+
+use pyo3::prelude::*;
+
+/// Set when nobody waits for the work any more.
+pub(crate) type Stop = Arc<AtomicBool>;
+
+/// Work on fewer bytes is over before anybody could interrupt it, and a thread would take longer than the work.
+pub(crate) const LONG_WORK_BYTES: usize = 32 << 20;
+
+/// Time between two questions for signals.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Runs work that borrows from its caller, and stops soon after it is told to.
+pub(crate) fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&Stop) -> T + Send) -> PyResult<T> {
+    let stop = Stop::default();
+    // Taken by the thread; or by the caller, where no thread is to be had.
+    let work = Mutex::new(Some(work));
+    let take = || work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    thread::scope(|scope| {
+        let (done, result) = channel();
+        let (take, stop) = (&take, &stop);
+        let run = move || {
+            if let Some(work) = take() {
+                // Nobody may be there to hear.
+                let _ = done.send(work(stop));
+            }
+        };
+        let Ok(worker) = thread::Builder::new().spawn_scoped(scope, run) else {
+            let work = take().expect("nobody else has taken it");
+            return Ok(py.detach(|| work(stop)));
+        };
+        match wait(py, result) {
+            Ok(Some(value)) => Ok(value),
+            Ok(None) => resume_unwind(py.detach(|| worker.join()).expect_err("it sent nothing")),
+            Err(signal) => {
+                stop.store(true, Ordering::Relaxed);
+                // It still reads what the caller owns.
+                let _ = py.detach(|| worker.join());
+                Err(signal)
+            }
+        }
+    })
+}
+
+/// Runs work that owns all it needs, and may be left alone to find out that nobody waits.
+pub(crate) fn abandonable<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce(&Stop) -> T + Send + 'static,
+) -> PyResult<T> {
+    let stop = Stop::default();
+    let work = Arc::new(Mutex::new(Some(work)));
+    let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (done, result) = channel();
+    let (for_thread, thread_stop) = (Arc::clone(&work), Arc::clone(&stop));
+    let run = move || {
+        if let Some(work) = take(&for_thread) {
+            // Nobody may be there to hear.
+            let _ = done.send(work(&thread_stop));
+        }
+    };
+    let Ok(worker) = thread::Builder::new().spawn(run) else {
+        let work = take(&work).expect("nobody else has taken it");
+        return Ok(py.detach(|| work(&stop)));
+    };
+    match wait(py, result) {
+        Ok(Some(value)) => Ok(value),
+        Ok(None) => resume_unwind(py.detach(|| worker.join()).expect_err("it sent nothing")),
+        Err(signal) => {
+            stop.store(true, Ordering::Relaxed);
+            Err(signal)
+        }
+    }
+}
+
+/// The result, or nothing if there will be none; an error if a signal handler raised meanwhile.
+fn wait<T: Send>(py: Python<'_>, result: Receiver<T>) -> PyResult<Option<T>> {
+    let result = Mutex::new(result);
+    loop {
+        let received = py.detach(|| result.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(TICK));
+        match received {
+            Ok(value) => return Ok(Some(value)),
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+        }
+    }
+}
+
+/// For writers and copiers, which ask before every portion. (Not of the kind `Interrupted`, which writers try again.)
+pub(crate) fn go_on(stop: &Stop) -> io::Result<()> {
+    if stop.load(Ordering::Relaxed) { Err(io::Error::other("interrupted")) } else { Ok(()) }
+}

@@ -1,0 +1,140 @@
+"""Ctrl-C ends what takes long at once, and leaves nothing half done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ulpscope
+from dumps import chain, write_rank
+
+# The machine that tests run on may have much else to do.
+AT_ONCE = 1.0
+
+BEGIN = """
+import sys, time, threading, numpy as np, ulpscope
+def timed(call):
+    print("ready", flush=True)
+    try:
+        call()
+    except KeyboardInterrupt:
+        print("interrupted", time.monotonic(), flush=True)
+    else:
+        print("done", flush=True)
+"""
+
+
+def interrupt(code: str, folder: Path, after: float = 1.0) -> float:
+    """Seconds from Ctrl-C to the exception."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", BEGIN + code], cwd=folder, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(after)
+    sent = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    word, *times = process.stdout.readline().split()
+    assert word == "interrupted", "it was over before it was interrupted"
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, out
+    return float(times[0]) - sent
+
+
+def large_array(path: Path, gigabytes: int) -> None:
+    with path.open("wb") as out:
+        fields = {"descr": "<f8", "fortran_order": False, "shape": (gigabytes << 27,)}
+        np.lib.format.write_array_header_1_0(out, fields)
+        out.truncate(out.tell() + (gigabytes << 30))
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["compare('a.npy', 'b.npy')", "diff('a.npy', 'b.npy')", "stats('a.npy')", "load('a.npy', 'numpy')"],
+)
+def test_reading_large_files(call: str, tmp_path: Path) -> None:
+    for name in ("a.npy", "b.npy"):
+        large_array(tmp_path / name, 16)
+    assert interrupt(f"timed(lambda: ulpscope.{call})", tmp_path) < AT_ONCE
+
+
+def test_comparing_many_calls(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    folder.mkdir()
+    np.save(folder / "x0.npy", np.ones(1000, np.float32))
+    for number in range(1, 60_000):
+        os.link(folder / "x0.npy", folder / f"x{number}.npy")
+    assert interrupt("timed(lambda: ulpscope.compare('a', 'a'))", tmp_path, after=0.7) < AT_ONCE
+
+
+@pytest.mark.parametrize("call", ["stats(x)", "diff(x, x)", "digest(x, 'md5')"])
+def test_measuring_large_tensors(call: str, tmp_path: Path) -> None:
+    # Pages that nobody has written to are one page of zeros.
+    code = f"x = np.zeros(16 << 30, np.uint8)\ntimed(lambda: ulpscope.{call})"
+    assert interrupt(code, tmp_path) < AT_ONCE
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".pt", ".safetensors", ".npz"])
+def test_saving_leaves_no_file(suffix: str, tmp_path: Path) -> None:
+    code = f"""
+x = np.zeros(12 << 30, np.uint8)
+timed(lambda: ulpscope.save("x{suffix}", x if "{suffix}" == ".npy" else {{"x": x}}))
+"""
+    assert interrupt(code, tmp_path, after=0.5) < AT_ONCE
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_handler_of_the_program_may_raise_something_else(tmp_path: Path) -> None:
+    code = """
+import signal
+class Enough(Exception): pass
+def enough(*_): raise Enough
+signal.signal(signal.SIGINT, enough)
+def call():
+    try:
+        ulpscope.stats(np.zeros(16 << 30, np.uint8))
+    except Enough:
+        raise KeyboardInterrupt from None
+timed(call)
+"""
+    assert interrupt(code, tmp_path) < AT_ONCE
+
+
+def test_a_handler_that_returns_lets_the_work_go_on(tmp_path: Path) -> None:
+    code = """
+import os, signal
+seen = []
+signal.signal(signal.SIGALRM, lambda *_: seen.append(1))
+signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+zeros = ulpscope.stats(np.zeros(1 << 30, np.uint8)).zeros
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(zeros == 1 << 30, len(seen) > 0)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", BEGIN + code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "True True\n"
+
+
+def test_other_threads_than_the_main_one_compare_as_well(tmp_path: Path) -> None:
+    write_rank(tmp_path / "a", chain(4))
+    large = np.ones(20 << 20, np.float32)
+    results: list[object] = []
+
+    def work() -> None:
+        results.append(ulpscope.compare(tmp_path / "a", tmp_path / "a").ok)
+        results.append(ulpscope.stats(large).max)
+        results.append(ulpscope.diff(large, large).ok)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert results == [True, 1.0, True]
