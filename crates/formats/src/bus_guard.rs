@@ -96,8 +96,11 @@ fn claim() -> &'static Slot {
     loop {
         let mut last = &FIRST;
         for chunk in chunks() {
-            let is_free =
-                |slot: &&Slot| slot.is_claimed.compare_exchange(false, true, SeqCst, SeqCst).is_ok();
+            // Looked at before it is asked for: thousands may be taken, and an exchange is dear.
+            let is_free = |slot: &&Slot| {
+                !slot.is_claimed.load(SeqCst)
+                    && slot.is_claimed.compare_exchange(false, true, SeqCst, SeqCst).is_ok()
+            };
             if let Some(slot) = chunk.slots.iter().find(is_free) {
                 return slot;
             }
