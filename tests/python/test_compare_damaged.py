@@ -19,7 +19,7 @@ def test_empty_dumps_are_not_in_agreement(tmp_path: Path) -> None:
         write_rank(tmp_path / side, [])
     ran = run("compare", tmp_path / "target", tmp_path / "golden")
     assert ran.returncode == 2
-    assert "nothing could be compared" in ran.stdout
+    assert "INCONCLUSIVE: there was nothing to compare" in ran.stdout
 
 
 def test_a_missing_tensor_file_is_named_and_the_rest_compared(tmp_path: Path) -> None:

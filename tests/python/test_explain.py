@@ -349,9 +349,7 @@ def test_levels_that_differ_are_inconclusive(tmp_path: Path) -> None:
 def test_calls_of_one_side_are_told_by_operation(tmp_path: Path) -> None:
     text = explained(tmp_path, lambda: (X.sin(), X.cos(), X.cos()), lambda: X.sin())
     said = sections(text)
-    assert said["What broke"][1:] == [
-        "Only in the target, so not compared: 2 calls (2 of Tensor.cos)."
-    ]
+    assert said["What broke"][1:] == ["Only in the target, so not compared: 2 calls (2 of Tensor.cos)."]
     assert "1 calls" not in text
     assert "target only: 2 calls. The first: Tensor.cos.0.forward (target)." in said["Not seen"][0]
 

@@ -65,9 +65,7 @@ class Llama(nn.Module):
         return self.head(self.norm(x))
 
 
-def captured(
-    folder: Path, way: str, unscaled: int | None = None, dtype: torch.dtype = torch.float32
-) -> Path:
+def captured(folder: Path, way: str, unscaled: int | None = None, dtype: torch.dtype = torch.float32) -> Path:
     torch.manual_seed(0)
     model = Llama(way, unscaled)
     for parameter in model.parameters():

@@ -266,9 +266,9 @@ def test_adding_in_place_raises_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("last", "agreement"),
     [
-        (lambda x: x.flip(0), "differ"),
-        (lambda x: x.roll(1, 0), "differ"),
-        (lambda x: x + 0, "differ"),
+        (lambda x: x.flip(0), "inconclusive"),
+        (lambda x: x.roll(1, 0), "inconclusive"),
+        (lambda x: x + 0, "inconclusive"),
         (lambda x: x.clone(), "agree"),
         (lambda x: F.dropout(x, 0.0), "agree"),
     ],
@@ -310,4 +310,5 @@ def test_statistics_of_a_module_do_not_answer_for_places(task: str, tmp_path: Pa
         return tmp_path / name
 
     flipped = ulpscope.compare(run("target", lambda x: x.flip(0)), run("golden", lambda x: x))
-    assert flipped.agreement == "differ"
+    # By statistics nothing is seen, and by elements the module is to blame.
+    assert flipped.agreement == ("differ" if task == "tensor" else "inconclusive")

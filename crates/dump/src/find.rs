@@ -275,8 +275,10 @@ impl Search<'_> {
             Ok(mut found) => {
                 // A run that was killed may have left tensors and nothing about them.
                 if found.is_empty() && !below.strange {
-                    let files = tensor_files(path, self.problems, &mut self.passed);
+                    let mut passed = PassedOver::default();
+                    let files = tensor_files(path, self.problems, &mut passed);
                     if !files.is_empty() {
+                        self.passed.extend(passed);
                         found.push(below.found(Opening::Folder(path.to_owned(), files)));
                     }
                 }

@@ -61,6 +61,12 @@ impl PassedOver {
         }
     }
 
+    /// Takes in those of another folder.
+    pub(crate) fn extend(&mut self, more: PassedOver) {
+        self.data.extend(more.data);
+        self.documents.extend(more.documents);
+    }
+
     /// Says so, by paths below the dump.
     pub(crate) fn report(self, dump: &Path, problems: &mut Problems, notes: &mut Vec<String>) {
         let place = dump.display();
@@ -82,6 +88,12 @@ impl Listed {
         if self.first.len() < SHOWN {
             self.first.push(path.to_string_lossy().into_owned());
         }
+    }
+
+    fn extend(&mut self, more: Listed) {
+        self.count += more.count;
+        self.first.extend(more.first);
+        self.first.truncate(SHOWN);
     }
 
     fn words(&self, dump: &Path) -> Option<String> {

@@ -8,7 +8,7 @@
 //! chain of calls that leads to a result, the squares of what each rounds are added up, and of what parameters and inputs
 //! differ by.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use ulpscope_dump::{CallKind, Role};
 
@@ -61,7 +61,8 @@ pub(super) fn unexplained(units: &[Observed], flow: &Flow, noise: &Noise) -> Opt
         let Some(rank) = finality(at, unit, flow, &feeding) else { continue };
         for (entry, seen, extent) in results(unit) {
             let error = bounds.error(at, extent);
-            let allowed = bounds.allowed(at, entry);
+            // Of a short run, or one of which little was recorded, not all rounding is known.
+            let allowed = bounds.allowed(at, entry).max(extent.limit);
             let times = ratio(error, allowed);
             let is_worse = worst.as_ref().is_none_or(|(known, most, _)| (rank, times) > (*known, *most));
             if seen.is_float && extent.mismatched == 0 && times > 1.0 && is_worse {
@@ -88,13 +89,21 @@ fn finality(at: usize, unit: &Observed, flow: &Flow, feeding: &HashSet<usize>) -
 /// Outermost modules and calls whose results another module uses: where the whole model is not recorded, its parts are.
 fn feeding(flow: &Flow) -> HashSet<usize> {
     let outermost: Vec<usize> = (0..flow.parent.len()).map(|at| outermost(flow, at)).collect();
+    // From the modules back to whoever they take something from, through calls outside all modules.
+    let is_module = |at: &usize| flow.is_composite(*at) && flow.parent[*at].is_none();
+    let mut producers: HashMap<usize, Vec<usize>> = HashMap::new();
+    for (at, takers) in flow.takers.iter().enumerate() {
+        for &(taker, _) in takers.iter().filter(|(taker, _)| outermost[*taker as usize] != outermost[at]) {
+            producers.entry(outermost[taker as usize]).or_default().push(outermost[at]);
+        }
+    }
     let mut feeding = HashSet::new();
-    // Consumers come later, so that a call between two modules is known when its producer is looked at.
-    for (at, takers) in flow.takers.iter().enumerate().rev() {
-        let takers = takers.iter().map(|&(taker, _)| outermost[taker as usize]);
-        let mut others = takers.filter(|&taker| taker != outermost[at]);
-        if others.any(|taker| flow.is_composite(taker) || feeding.contains(&taker)) {
-            feeding.insert(outermost[at]);
+    let mut waiting: Vec<usize> = (0..flow.parent.len()).filter(is_module).collect();
+    while let Some(at) = waiting.pop() {
+        for &producer in producers.get(&at).into_iter().flatten() {
+            if feeding.insert(producer) {
+                waiting.push(producer);
+            }
         }
     }
     feeding
@@ -115,7 +124,12 @@ fn outermost(flow: &Flow, at: usize) -> usize {
 fn results(unit: &Observed) -> impl Iterator<Item = (usize, &Seen, &Extent)> {
     let entries = unit.entries.iter().enumerate();
     let entries = entries.filter(|(_, entry)| !entry.is_taken() && entry.role != Role::Saved);
-    entries.filter_map(|(number, entry)| Some((number, entry, entry.numbers.as_ref()?)))
+    entries.filter_map(|(number, entry)| Some((number, entry, measured(entry)?)))
+}
+
+/// Size and error, where the two can be laid over each other: statistics of different shapes say nothing.
+fn measured(entry: &Seen) -> Option<&Extent> {
+    entry.numbers.as_ref().filter(|_| matches!(entry.state, Seeing::Equal | Seeing::Apart))
 }
 
 /// How far results may be apart.
@@ -165,7 +179,7 @@ impl<'a> Bounds<'a> {
         if tensors.any(is_other) {
             return f64::INFINITY;
         }
-        // Nothing was measured on a call of one side: it rounds as its neighbours do.
+        // Nothing was measured on a call of one side, so its own rounding is not among this.
         let coarsest = numbers().map(|extent| extent.unit).fold(0.0, f64::max);
         let longest = numbers().map(|extent| extent.count.sqrt()).fold(1.0, f64::max);
         let loops = if self.flow.operations[at].is_loop { LOOP } else { 1.0 };
@@ -227,7 +241,7 @@ impl<'a> Bounds<'a> {
         let mut steps = Vec::new();
         let taken = unit.entries.iter().filter(|entry| entry.is_taken());
         let taken: Vec<(&Seen, f64)> =
-            taken.filter_map(|entry| Some((entry, entry.numbers.as_ref()?.relative()))).collect();
+            taken.filter_map(|entry| Some((entry, measured(entry)?.relative()))).collect();
         // What a call of one side made is first seen where both sides use it.
         for (entry, error) in &taken {
             let makers = self.flow.makers(entry);
