@@ -128,6 +128,19 @@ fn a_result_of_nested_lists() {
 }
 
 #[test]
+fn one_call_of_more_than_64_mib() {
+    let place = Workspace::new();
+    let entry = format!(r#"{{"type": "str", "value": "{}"}}"#, "x".repeat(1000));
+    let entries = vec![entry; 70_000].join(", ");
+    let call = format!(
+        r#""Functional.cat.0.forward": {{"input_args": [[{entries}]], "input_kwargs": {{}}, "output": []}}"#
+    );
+    place.put_text("dump.json", &format!(r#"{{"task": "statistics", "level": "L1", "data": {{{call}}}}}"#));
+    let ran = within_budget(&place, &["ls", "dump.json"], "dump.json");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+}
+
+#[test]
 fn statistics_of_many_tensors_are_streamed() {
     let place = Workspace::new();
     let names: Vec<String> = (0..50).map(|number| format!("tensor.{number}")).collect();

@@ -251,13 +251,16 @@ def test_an_archive_that_unfolds_a_thousandfold_takes_little_memory(tmp_path: Pa
     path = tmp_path / "zeros.npz"
     np.savez_compressed(path, x=np.zeros(75_000_000, np.float32))
     assert path.stat().st_size < 1_000_000
-    # What is unfolded lies in a file without a name, whose pages the system can take back: private memory is limited.
+    # What is unfolded lies in a file without a name, whose pages the system can take back. Private memory is
+    # limited.
     script = """
 import resource, sys, ulpscope
 resource.setrlimit(resource.RLIMIT_DATA, (200 << 20, 200 << 20))
 assert ulpscope.stats(sys.argv[1]).zeros == 75_000_000
 """
     environment = os.environ | {"RAYON_NUM_THREADS": "2"}
-    done = subprocess.run([sys.executable, "-c", script, path], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, path], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.iterdir()) == [path]
