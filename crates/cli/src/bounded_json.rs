@@ -16,8 +16,8 @@ const PAIR_SIZE: usize = size_of::<(u64, String, Value)>();
 /// What the table of an object takes for each pair, and the allocation of its key.
 const KEY_SIZE: usize = 20 + 16;
 
-/// Reads a document; the error says what is wrong with it, and where.
-pub(crate) fn read(bytes: &[u8]) -> Result<Value, Error> {
+/// Reads a document; the error says what was expected, and what is wrong with it where.
+pub(crate) fn read(bytes: &[u8], expected: &str) -> Result<Value, Error> {
     let budget = Budget::of_file(bytes.len());
     let refused = Cell::new(None);
     let tree = Tree { budget: &budget, refused: &refused };
@@ -26,7 +26,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Value, Error> {
     read.map_err(|error| {
         Error::whole(match refused.take() {
             Some(fault) => fault,
-            None => Fault::malformed("a JSON document", error.to_string()),
+            None => Fault::malformed(expected, error.to_string()),
         })
     })
 }

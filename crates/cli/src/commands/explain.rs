@@ -93,9 +93,8 @@ fn result_at(named: &Path) -> anyhow::Result<PathBuf> {
 
 fn read(path: &Path) -> anyhow::Result<Value> {
     let bytes = Bytes::map(path, Access::ReadOnly).context("cannot read the result")?;
-    let document = bounded_json::read(&bytes).map_err(|error| error.in_file(path)).with_context(|| {
-        format!("{}: expected the JSON document that ulpscope compare writes", path.display())
-    })?;
+    let expected = "the JSON document that ulpscope compare writes";
+    let document = bounded_json::read(&bytes, expected).map_err(|error| error.in_file(path))?;
     match document["schema"].as_str() {
         Some(schema) if schema.starts_with(SCHEMA) => Ok(document),
         found => bail!(
