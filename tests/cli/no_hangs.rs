@@ -4,6 +4,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use crate::passed_over::with_digits;
 use crate::workspace::Workspace;
 
 /// Time enough for a slow machine, and far less than a pipe that nobody writes to takes.
@@ -93,6 +94,17 @@ fn pipes_within_a_dump_are_refused() {
         assert_eq!(code, 2, "{args:?}: {err}");
         assert!(err.contains("expected a regular file, found a device or pipe"), "{args:?}: {err}");
     }
+}
+
+#[test]
+fn a_pipe_in_the_place_of_the_names_of_acl_files_is_refused() {
+    let place = with_digits(1.0);
+    assert!(
+        std::process::Command::new("mkfifo").arg(place.path("t/mapping.csv")).status().unwrap().success()
+    );
+    let (code, err) = ends(&place, &["compare", "t", "g"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("mapping.csv") && err.contains("found a device or pipe"), "{err}");
 }
 
 #[test]

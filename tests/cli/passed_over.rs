@@ -19,7 +19,7 @@ fn put_acl(place: &Workspace, name: &str, value: f32) {
 }
 
 /// Two folders of ACL dump files, one of which has a name of digits only.
-fn with_digits(target: f32) -> Workspace {
+pub(crate) fn with_digits(target: f32) -> Workspace {
     let place = Workspace::new();
     for (side, value) in [("t", target), ("g", 1.0)] {
         put_acl(&place, &format!("{side}/{NAMED}"), 1.0);

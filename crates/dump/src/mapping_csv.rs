@@ -2,10 +2,10 @@
 //! `digits,name` says which it was.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use ulpscope_formats::file::open_regular;
 use ulpscope_formats::{Error, Fault};
 
 use crate::links;
@@ -23,7 +23,7 @@ pub(crate) fn read_in(folder: &Path, problems: &mut Problems) -> HashMap<String,
     let read = || {
         links::refuse(&path)?;
         let mut text = Vec::new();
-        let file = File::open(&path).map_err(Error::whole)?;
+        let file = open_regular(&path)?;
         file.take(MAX_BYTES + 1).read_to_end(&mut text).map_err(Error::whole)?;
         if text.len() as u64 > MAX_BYTES {
             let (limit, found) = (MAX_BYTES, text.len() as u64);

@@ -3,12 +3,12 @@
 //! A file is read if its name or its first bytes are those of a format of tensors. Of the others, text is a note: a log, a
 //! table, a document of some tool. Anything else could be data, and so could what a link leads to.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use ulpscope_formats::file::Format;
-use ulpscope_formats::{Access, Bytes};
+use ulpscope_formats::file::{Format, open_regular};
+use ulpscope_formats::{Access, Bytes, Error};
 
 use crate::problems::Problems;
 
@@ -129,7 +129,7 @@ fn is_document(path: &Path) -> bool {
         return false;
     }
     let mut beginning = [0; LOOKED_AT];
-    let read = File::open(path).and_then(|mut file| file.read(&mut beginning));
+    let read = open_regular(path).and_then(|mut file| file.read(&mut beginning).map_err(Error::whole));
     read.is_ok_and(|length| is_text(&beginning[..length]))
 }
 

@@ -1,10 +1,8 @@
 //! Bytes that many tensors can share: a mapped file, or memory of our own, and slices of either.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::ops::{Deref, Range};
-#[cfg(unix)]
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,6 +11,7 @@ use memmap2::UncheckedAdvice;
 use memmap2::{MmapMut, MmapOptions};
 
 use crate::error::{Error, Fault};
+use crate::file::{open_regular, regular_metadata};
 use crate::mapping::{Mapping, Memory, check_memory};
 
 /// A cheaply cloned, cheaply sliced run of bytes. Slices keep the whole owner alive.
@@ -45,7 +44,7 @@ pub enum Access {
 impl Bytes {
     /// Maps a file. Folders, pipes and devices are refused: only a regular file has a size to trust.
     pub fn map(path: &Path, access: Access) -> Result<Bytes, Error> {
-        let file = open(path).map_err(|error| Error::whole(error).in_file(path))?;
+        let file = open_regular(path)?;
         Bytes::map_open(&file, Some(path), access).map_err(|fault| Error::whole(fault).in_file(path))
     }
 
@@ -55,14 +54,7 @@ impl Bytes {
     }
 
     fn map_open(file: &File, path: Option<&Path>, access: Access) -> Result<Bytes, Fault> {
-        // Asked of what was opened: the name may by now be that of something else.
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(Fault::malformed(
-                "a regular file",
-                if metadata.is_dir() { "a folder" } else { "a device or pipe" },
-            ));
-        }
+        let metadata = regular_metadata(file)?;
         if metadata.len() == 0 {
             return Ok(Bytes::from(Vec::new()));
         }
@@ -197,15 +189,6 @@ impl Bytes {
             Owner::Pages(_) | Owner::Heap(_) | Owner::Foreign(_) => true,
         }
     }
-}
-
-/// Opens a file for reading. To open a pipe is to wait for its writer, unless one asks not to.
-fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true);
-    #[cfg(unix)]
-    options.custom_flags(libc::O_NONBLOCK);
-    options.open(path)
 }
 
 impl Owner {

@@ -16,6 +16,7 @@ use crate::{npy, npz, pt, safetensors};
 
 pub use format::Format;
 pub use regular::open_regular;
+pub(crate) use regular::regular_metadata;
 pub use unfinished::{Unfinished, nameless};
 
 /// The name numpy gives to an array that comes without one.

@@ -1,6 +1,6 @@
 //! Opening a file that was named, whatever it turns out to be.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 #[cfg(unix)]
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -16,13 +16,18 @@ pub fn open_regular(path: &Path) -> Result<File, Error> {
         #[cfg(unix)]
         options.custom_flags(libc::O_NONBLOCK);
         let file = options.open(path)?;
-        // Asked of what was opened: the name may by now be that of something else.
-        let metadata = file.metadata()?;
-        if metadata.is_file() {
-            return Ok(file);
-        }
-        let found = if metadata.is_dir() { "a folder" } else { "a device or pipe" };
-        Err(Fault::malformed("a regular file", found))
+        regular_metadata(&file)?;
+        Ok(file)
     };
-    open().map_err(|fault| Error::whole(fault).in_file(path))
+    open().map_err(|fault: Fault| Error::whole(fault).in_file(path))
+}
+
+/// What is known of a regular file. Asked of what was opened: the name may by now be that of something else.
+pub(crate) fn regular_metadata(file: &File) -> Result<Metadata, Fault> {
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
+        return Ok(metadata);
+    }
+    let found = if metadata.is_dir() { "a folder" } else { "a device or pipe" };
+    Err(Fault::malformed("a regular file", found))
 }
