@@ -14,8 +14,9 @@ import ulpscope
 class Captured:
     """One step of one rank."""
 
-    def __init__(self, dump_path: Path, step: int = 0, rank: str = "rank") -> None:
-        self.folder = dump_path / f"step{step}" / rank
+    def __init__(self, dump_path: Path, step: int | str = 0, rank: str = "rank") -> None:
+        """``step`` is a number, or the name of a folder."""
+        self.folder = dump_path / (step if isinstance(step, str) else f"step{step}") / rank
 
     def document(self, name: str) -> Any:
         """A JSON file of the rank."""

@@ -327,7 +327,7 @@ def python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=120)
 
 
-def names(folder: Path, step: int) -> list[str]:
+def names(folder: Path, step: int | str) -> list[str]:
     return [name.rpartition(".")[0] for name in Captured(folder, step).calls if name.endswith("forward")]
 
 
@@ -355,7 +355,7 @@ class TestUnderTheRunCommand:
             notes = Captured(tmp_path / "ours", step).ledger["notes"]
             assert any("own capture" in note and str(tmp_path / "own") in note for note in notes)
         # After it has closed, ours goes on.
-        assert "Torch.sinh.0" in names(tmp_path / "ours", 2)
+        assert "Torch.sinh.0" in names(tmp_path / "ours", "after_last_step")
 
     @pytest.mark.parametrize("parts", [DEBUGGER, CAPTURE], ids=["debugger", "capture"])
     def test_the_same_folder_is_left_to_the_script(self, tmp_path: Path, parts: dict[str, str]) -> None:
