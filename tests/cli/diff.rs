@@ -161,7 +161,7 @@ fn different_shapes_are_a_difference_as_in_compare() {
     assert_eq!(
         ran.out,
         "shapes differ: target has [2, 1], golden has [2, 2]\n\
-         differ: 1 tensor has no counterpart, or one of another shape\n"
+         differ: 1 tensor has no counterpart, or a different shape\n"
     );
     assert_eq!(place.run(&["compare", "target.npy", "golden.npy"]).code, 1);
 }
@@ -188,7 +188,7 @@ fn tensors_pair_by_name_and_the_worst_comes_first() {
     let end = "\
 t.pt:only target: has no counterpart in g.safetensors
 g.safetensors:only golden: has no counterpart in t.pt
-differ: 2 tensors have no counterpart, or one of another shape
+differ: 2 tensors have no counterpart, or a different shape
 ";
     assert!(ran.out.ends_with(end), "{}", ran.out);
 
@@ -201,7 +201,8 @@ differ: 2 tensors have no counterpart, or one of another shape
         .collect();
     assert_eq!(pairs, [("same", true), ("near", true), ("far", false)]);
     assert_eq!(json["agree"], json!(false));
-    assert_eq!(json["unlike"].as_array().unwrap().len(), 2);
+    assert_eq!(json["unpaired"].as_array().unwrap().len(), 2);
+    assert_eq!(json["shape_mismatch"], json!([]));
 }
 
 #[test]

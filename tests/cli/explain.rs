@@ -287,7 +287,7 @@ fn links_out_of_a_folder_are_not_followed() {
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
     assert_eq!(
         ran.err,
-        "error: linked/result.json: a link out of the tree or to a folder; not followed; name the file itself to read it\n"
+        "error: linked/result.json: not followed: a link that leads out of the folder, or to a folder; name the file itself to read it\n"
     );
     // What the user names is what the user means.
     assert_eq!(place.run(&["explain", "linked/result.json"]).code, 0);

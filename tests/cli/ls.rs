@@ -54,6 +54,8 @@ fn steps_and_ranks_are_told_apart() {
             "note: no call matches \"nothing of the kind\"; there are Functional.softmax, Module.act.Softmax\n"
         )
     );
+    let json = place.run(&["ls", "d", "--filter", "nothing of the kind", "--json"]).json();
+    assert_eq!(json["notes"][0].as_str().map(|note| format!("note: {note}\n")), Some(ran.err));
     let ran = place.run(&["ls", "d", "--rank", "3"]);
     assert_eq!((ran.code, ran.err.as_str()), (2, "error: d: expected rank 3, found ranks 0, 10\n"));
 }

@@ -274,7 +274,10 @@ fn links_out_of_the_folder_are_not_followed() {
     std::os::unix::fs::symlink(place.path("elsewhere").join(name), place.path("r").join(name)).unwrap();
     let ran = place.run(&["merge", "r", "--metric", "Cosine", "--json"]);
     assert_eq!(columns(&ran), ["name", "metric", "rank1"]);
-    assert_eq!(ran.err, format!("note: r/{name}: a link out of the tree or to a folder; not followed\n"));
+    assert_eq!(
+        ran.err,
+        format!("note: r/{name}: not followed: a link that leads out of the folder, or to a folder\n")
+    );
 }
 
 #[test]

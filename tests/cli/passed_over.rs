@@ -58,7 +58,7 @@ fn data_of_an_unknown_format_forbids_agreement() {
     let ran = place.run(&["compare", "t", "g"]);
     assert_eq!(ran.code, 2, "{}", ran.out);
     assert!(
-        ran.out.contains("INCONCLUSIVE: what was compared agrees, but 1 thing could not be read"),
+        ran.out.contains("INCONCLUSIVE: what was compared agrees, but 1 file or tensor could not be read"),
         "{}",
         ran.out
     );

@@ -127,6 +127,9 @@ fn a_name_is_found_in_any_case_and_by_any_part() {
         let names: Vec<String> = calls
             .map(|call| format!("{} {}", call["rank"].as_str().unwrap(), call["name"].as_str().unwrap()))
             .collect();
+        let notes = json["notes"].as_array().unwrap().iter();
+        let notes: String = notes.map(|note| format!("note: {}\n", note.as_str().unwrap())).collect();
+        assert_eq!(notes, ran.err, "{call}: JSON says how it was found, too");
         (ran.code, names, ran.err)
     };
     let tensors = ["rank0 Tensor.relu.0.forward", "rank1 Tensor.relu.0.forward"];

@@ -166,12 +166,15 @@ fn links_out_of_the_tree_are_not_followed() {
         .map(|tensor| tensor["file"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(files, ["d/again.npy", "d/inside.npy"]);
+    let notes = ran.json()["notes"].as_array().unwrap().clone();
+    let notes: String = notes.iter().map(|note| format!("note: {}\n", note.as_str().unwrap())).collect();
+    assert_eq!(notes, ran.err);
     assert_eq!(
         (ran.code, ran.err.as_str()),
         (
             0,
-            "note: d/loop: a link out of the tree or to a folder; not followed\n\
-             note: d/out.npy: a link out of the tree or to a folder; not followed\n"
+            "note: d/loop: not followed: a link that leads out of the folder, or to a folder\n\
+             note: d/out.npy: not followed: a link that leads out of the folder, or to a folder\n"
         )
     );
 }

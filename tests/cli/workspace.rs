@@ -36,9 +36,13 @@ impl Workspace {
     }
 
     pub fn put_text(&self, name: &str, text: &str) {
+        self.put_bytes(name, text.as_bytes());
+    }
+
+    pub fn put_bytes(&self, name: &str, bytes: &[u8]) {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        std::fs::write(path, bytes).unwrap();
     }
 
     /// A file of float32 scalars, and of one tensor more that is of a type nobody reads.

@@ -104,7 +104,7 @@ def test_a_missing_folder_is_missing_once(tmp_path: Path) -> None:
     (tmp_path / "target" / "dump_tensor_data").rename(tmp_path / "elsewhere")
     ran = run("compare", tmp_path / "target", tmp_path / "golden")
     assert ran.returncode == 2
-    assert "1 thing could not be read" in ran.stdout, ran.stdout
+    assert "1 file or tensor could not be read" in ran.stdout, ran.stdout
     assert ran.stderr.count("dump_tensor_data") == 1, ran.stderr
 
 

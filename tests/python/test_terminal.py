@@ -69,7 +69,7 @@ def test_a_table_has_one_line_per_row_and_fits(four_files: Path) -> None:
     assert len(lines) <= 8, shown
     assert all(len(line) <= 80 for line in lines), shown
     assert all(f"layers.{layer}." in lines[2 + layer] for layer in range(4)), shown
-    assert shown.split()[-3:] == ["--wide", "shows", "all"], shown
+    assert shown.split()[-4:] == ["--wide", "shows", "all", "columns"], shown
 
 
 def test_wide_shows_everything_as_a_pipe_does(four_files: Path) -> None:

@@ -45,7 +45,7 @@ pub(crate) struct Low {
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = ColourName::Auto)]
     pub(crate) color: ColourName,
 
-    /// Show every column of a table, and names in full, however wide the terminal is
+    /// Show every column of a table, however wide the terminal is; names are cut beyond 200 characters (--json has them in full)
     #[arg(long, global = true)]
     pub(crate) wide: bool,
 }

@@ -82,12 +82,12 @@ impl Output {
     }
 
     fn piece_of_text(&mut self, text: &str) -> io::Result<()> {
-        self.has_begun = true;
-        self.results.write_all(text.as_bytes())
+        self.escaped_bytes(text.as_bytes())
     }
 
-    /// The same, for text that lies in a file.
-    pub(crate) fn bytes(&mut self, piece: &[u8]) -> io::Result<()> {
+    /// Bytes of a text that was escaped for its medium before; they may end within a character.
+    pub(crate) fn escaped_bytes(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.has_begun = true;
         self.results.write_all(piece)
     }
 

@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use ulpscope_report::{Align, Cell, Emphasis, Record, Table};
+use ulpscope_report::{Align, Cell, Emphasis, Record, Table, escape};
 
 use crate::output::Output;
 use crate::source::label;
@@ -87,7 +87,9 @@ impl StatsReport {
                 let mut fields = vec![("file", file_cell(path))];
                 fields.extend(summary.fields);
                 let comma = if *waiting == 0 { "" } else { "," };
-                summaries.push(&format!("{comma}\n{}", Record::new(fields).to_json()))?;
+                // Escaped here: the spool is drained in pieces that may end within a character.
+                let text = format!("{comma}\n{}", Record::new(fields).to_json());
+                summaries.push(&escape::json(&text))?;
                 *waiting += 1;
             }
             StatsReport::Tables(tables) => {
@@ -99,12 +101,18 @@ impl StatsReport {
     }
 
     /// Writes what is left.
-    pub(crate) fn finish(self, errors: &[String], output: &mut Output) -> anyhow::Result<()> {
+    pub(crate) fn finish(
+        self,
+        notes: &[String],
+        errors: &[String],
+        output: &mut Output,
+    ) -> anyhow::Result<()> {
         match self {
             StatsReport::Json { summaries, .. } => {
                 output.piece("\n], \"records\": [")?;
-                summaries.drain(|piece| output.bytes(piece))?;
-                output.piece(&format!("\n], \"errors\": {}}}\n", json!(errors)))?;
+                summaries.drain(|piece| output.escaped_bytes(piece))?;
+                let (notes, errors) = (json!(notes), json!(errors));
+                output.piece(&format!("\n], \"notes\": {notes}, \"errors\": {errors}}}\n"))?;
             }
             StatsReport::Tables(mut tables) => tables.flush(output)?,
         }

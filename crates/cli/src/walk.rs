@@ -39,7 +39,7 @@ pub(crate) fn stays_within(folder: &Path, path: &Path) -> io::Result<bool> {
 
 /// That a link was not followed, for people.
 pub(crate) fn leads_out(link: &Path) -> String {
-    format!("{}: a link out of the tree or to a folder; not followed", link.display())
+    format!("{}: not followed: a link that leads out of the folder, or to a folder", link.display())
 }
 
 impl Walk {
@@ -82,11 +82,10 @@ impl Walk {
 
     /// Reports files that are of no known format: a note, and an error where there is nothing else.
     pub(crate) fn report_foreign(&self, foreign: usize, notes: &mut Vec<String>, errors: &mut Vec<String>) {
-        let said = format!("{foreign} of {} files are of no known format", self.files.len());
-        if foreign == self.files.len() {
-            errors.push(said + ": there is nothing to read");
-        } else {
-            notes.push(said);
+        match self.files.len() {
+            1 if foreign == 1 => errors.push("no file has a known format (1 file)".to_owned()),
+            all if foreign == all => errors.push(format!("no file has a known format ({all} files)")),
+            all => notes.push(format!("{foreign} of {all} files are of no known format")),
         }
     }
 

@@ -258,8 +258,10 @@ impl fmt::Display for Agreement {
                 let agrees =
                     if *compared { "what was compared agrees, but" } else { "nothing was compared:" };
                 match count {
-                    1 => write!(f, "{agrees} 1 thing could not be read"),
-                    count => write!(f, "{agrees} {count} things could not be read"),
+                    1 => write!(f, "{agrees} 1 file or tensor could not be read (see the errors)"),
+                    count => {
+                        write!(f, "{agrees} {count} files or tensors could not be read (see the errors)")
+                    }
                 }
             }
             Agreement::Cut => {

@@ -59,7 +59,7 @@ fn a_data_mapping_pairs_calls_and_their_rows() {
         [
             "line 3: the target has no call or row \"Functional.flash_attention_score.4.forward.input.9\"; the line has no effect",
             "line 4: the target has no call or row \"Functional.linear.7.forward\"; the line has no effect",
-            "line 5: \"NPU.npu_fusion_attention.4.forward\" goes with \"Functional.flash_attention_score.4.forward\" by an earlier line, and a call has one partner; the line has no effect",
+            "line 5: \"NPU.npu_fusion_attention.4.forward\" goes with \"Functional.flash_attention_score.4.forward\" by an earlier line, and a call has one counterpart; the line has no effect",
         ]
     );
     let (ours, theirs) = (paired.target.rank.entries(1).unwrap(), paired.golden.rank.entries(0).unwrap());

@@ -84,7 +84,7 @@ pub enum Fault {
     },
     /// What a file unfolds into would take more memory than its size justifies.
     #[error(
-        "{what} would take {asked} bytes of memory; {file_size} bytes of a file may take {limit} (16 × as many + 64 \
+        "{what} need {asked} bytes of memory; the limit for a file of {file_size} bytes is {limit} (16 × its size + 64 \
          MiB): store numbers as tensors, or split the file"
     )]
     OverBudget {

@@ -3,7 +3,7 @@
 //! A file may be cut short by another program while it is mapped. What lies in pages behind its new end then faults,
 //! which [`bus_guard`](crate::bus_guard) turns into zeros and a mark; what lies in the same page as the end becomes zeros
 //! without a fault, which only the size of the file tells. [`Mapping::check`] asks for both, and so does the end of every
-//! mapping: [`Watch`] reports what no check before it has.
+//! read-only mapping: [`Watch`] reports what no check before it has.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, Metadata};
@@ -104,10 +104,11 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // Whoever reads nothing more may have read zeros before.
-        let _ = self.backing.shrinkage();
-        if matches!(self.memory, Memory::CopyOnWrite(_)) {
-            handed_out().remove(&(self.memory.as_ptr() as usize));
+        match self.memory {
+            // Whoever reads nothing more may have read zeros before.
+            Memory::ReadOnly(_) => drop(self.backing.shrinkage()),
+            // A framework holds these for as long as it likes: the work that is watched when one ends has not read it.
+            Memory::CopyOnWrite(_) => drop(handed_out().remove(&(self.memory.as_ptr() as usize))),
         }
         #[cfg(unix)]
         bus_guard::forget(self.backing.slot);

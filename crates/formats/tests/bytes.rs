@@ -183,14 +183,20 @@ mod shrinking {
         assert_eq!(sum(&bytes), 7);
         drop(bytes);
         assert!(watch.found_any());
-        let names_it = |errors: Vec<Error>| errors.iter().any(|error| error.file.as_deref() == Some(&path));
+        let names_path =
+            |errors: &[Error], path: &Path| errors.iter().any(|error| error.file.as_deref() == Some(path));
         watch.check().unwrap_err();
-        assert!(!names_it(watch.unreported()), "check has reported it");
+        assert!(!names_path(&watch.unreported(), &path), "check has reported it");
         let (_folder, path) = scratch(2 * PAGE);
         let bytes = Bytes::map(&path, Access::ReadOnly).unwrap();
         truncate(&path, 1);
         drop(bytes);
-        let named = watch.unreported().iter().any(|error| error.file.as_deref() == Some(&path));
-        assert!(named);
+        assert!(names_path(&watch.unreported(), &path));
+        // A mapping that was handed out is checked by whoever reads it; its end is nobody's error.
+        let (_folder, path) = scratch(2 * PAGE);
+        let bytes = Bytes::map(&path, Access::CopyOnWrite).unwrap();
+        truncate(&path, 1);
+        drop(bytes);
+        assert!(!names_path(&watch.unreported(), &path));
     }
 }

@@ -114,7 +114,7 @@ const CASES: &[(&str, &str)] = &[
     ("pickle_contains_itself", "archive/data.pkl, byte 2: nested deeper than 256 levels"),
     (
         "pickle_deflated_lists",
-        "archive/data.pkl, byte 1690810: objects of a pickle would take 67632996 bytes of memory; 32757 bytes of a file may take 67632976 (16 × as many + 64 MiB): store numbers as tensors, or split the file",
+        "archive/data.pkl, byte 1690810: objects of a pickle need 67632996 bytes of memory; the limit for a file of 32757 bytes is 67632976 (16 × its size + 64 MiB): store numbers as tensors, or split the file",
     ),
     (
         "pickle_dictionary_without_a_value",

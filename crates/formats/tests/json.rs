@@ -185,8 +185,8 @@ fn a_tree_ends_at_the_budget_of_its_text() {
     let text = [b"[".to_vec(), b"1,".repeat(1 << 20), b"1]".to_vec()].concat();
     assert_eq!(
         error(&text),
-        "line 1, byte 1: values of a JSON document would take 201326608 bytes of memory; 2097155 bytes of a file may \
-         take 100663344 (16 × as many + 64 MiB): store numbers as tensors, or split the file"
+        "line 1, byte 1: values of a JSON document need 201326608 bytes of memory; the limit for a file of 2097155 \
+         bytes is 100663344 (16 × its size + 64 MiB): store numbers as tensors, or split the file"
     );
     // Text itself costs little more than its length, however long it is.
     let long = format!("[\"{}\"]", "x".repeat(100 << 20));

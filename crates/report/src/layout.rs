@@ -81,7 +81,7 @@ impl Layout {
         if !zeros.is_empty() {
             words.push(format!("no value above 0: {}", names(table, &zeros)));
         }
-        words.push("--wide shows all".to_owned());
+        words.push("--wide shows all columns".to_owned());
         Some(words.join("; "))
     }
 }
@@ -127,6 +127,9 @@ pub(crate) fn elide(texts: &mut [String], width: usize) {
 
 /// A text without as much of its common beginning and end as has no room.
 fn cut(text: &str, width: usize, prefix: usize, suffix: usize) -> String {
+    if prefix == 0 && suffix == 0 {
+        return ends(text, width);
+    }
     let characters: Vec<char> = text.chars().collect();
     let suffix = suffix.min(characters.len().saturating_sub(prefix));
     let own = prefix..characters.len() - suffix;
@@ -135,10 +138,8 @@ fn cut(text: &str, width: usize, prefix: usize, suffix: usize) -> String {
         parts.iter().map(|part| part.iter().collect::<String>()).collect::<Vec<_>>().join("…")
     };
     let spare = width.saturating_sub(wide(&characters[own.clone()]) + 2);
-    if own.len() == characters.len() || spare == 0 {
-        let head = fitting(characters.iter(), width.saturating_sub(1).div_ceil(2));
-        let tail = fitting(characters.iter().rev(), width.saturating_sub(1) / 2);
-        return join(&[&characters[..head], &characters[characters.len() - tail..]]);
+    if spare == 0 {
+        return ends(text, width);
     }
     let rest = wide(&characters[own.start..]) + 1;
     if rest < width {
@@ -152,6 +153,24 @@ fn cut(text: &str, width: usize, prefix: usize, suffix: usize) -> String {
     let after = fitting(characters[own.end..].iter(), spare - used);
     let middle = &characters[own.start - before..own.end + after];
     join(&[&[], middle, &[]])
+}
+
+/// The beginning and the end of a text that is wider than `width`. Makes no copy of the text: it may be as long as a file.
+pub(crate) fn ends(text: &str, width: usize) -> String {
+    let room = width.saturating_sub(1);
+    let head = fitting_bytes(text.chars(), room.div_ceil(2));
+    let tail = fitting_bytes(text.chars().rev(), room / 2);
+    format!("{}…{}", &text[..head], &text[text.len() - tail..])
+}
+
+/// How many bytes of a text fit into a width.
+fn fitting_bytes(characters: impl Iterator<Item = char>, width: usize) -> usize {
+    let mut used = 0;
+    let fits = |character: &char| {
+        used += character.width().unwrap_or(0);
+        used <= width
+    };
+    characters.take_while(fits).map(char::len_utf8).sum()
 }
 
 /// How many characters fit into a width.

@@ -17,7 +17,6 @@ mod bars;
 mod cell;
 mod colour;
 pub mod csv;
-mod elided;
 pub mod escape;
 pub mod fields;
 mod html;

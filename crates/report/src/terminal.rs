@@ -7,11 +7,12 @@ use comfy_table::{
     TableStyle,
 };
 
+use unicode_width::UnicodeWidthStr;
+
 use crate::cell::Cell;
 use crate::colour::ColourChoice;
-use crate::elided::elided;
 use crate::escape;
-use crate::layout::{Layout, elide, wrap};
+use crate::layout::{Layout, elide, ends, wrap};
 use crate::table::{Align, Column, Emphasis, Table};
 
 /// A rule under the headings and nothing else: what is copied out of a terminal is still a table.
@@ -22,6 +23,9 @@ const LEAST_WIDTH: u16 = 20;
 
 /// The width of a terminal that does not know its size.
 const USUAL_WIDTH: u16 = 80;
+
+/// Columns of the terminal that the text of a cell takes at most, however wide the table may be.
+const MAX_TEXT: usize = 200;
 
 /// What the reading end can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,10 +134,11 @@ impl Terminal {
     }
 }
 
-/// A cell as text. A name may be as long as its file, and every row of a column is as wide as the widest.
+/// A cell as text. A name may be as long as its file, and every row of a column is padded to the widest: also without a
+/// width to fit into, a text is cut.
 fn text_of(cell: &Cell) -> String {
     let text = cell.to_string();
-    if matches!(cell, Cell::Text(_)) { elided(&text).into_owned() } else { text }
+    if matches!(cell, Cell::Text(_)) && text.width() > MAX_TEXT { ends(&text, MAX_TEXT) } else { text }
 }
 
 /// The texts of the columns that are shown, each as wide as its column.

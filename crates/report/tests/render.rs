@@ -101,7 +101,7 @@ name                   shape         dtype          max        min         mean
 …l.layers.2.self_att…  [4096, 4096]  bfloat16  0.123456  -0.123456  0.000123456
 …l.layers.3.self_att…  [4096, 4096]  bfloat16  0.123456  -0.123456  0.000123456
 not shown in 80 characters: norm, zeros; no value above 0: nan, pos_inf; --wide
-shows all
+shows all columns
 ";
     assert_eq!(Terminal { colour: false, width: Some(80) }.render(&four_tensors(7)), expected);
 }
@@ -118,6 +118,23 @@ fn a_pipe_gets_everything() {
     let text = Terminal::default().render(&four_tensors(0));
     assert_eq!(text.lines().count(), 6);
     assert!(text.contains("pos_inf") && !text.contains('…'), "{text}");
+}
+
+#[test]
+fn a_long_name_keeps_its_ends_where_there_is_no_width() {
+    let shown = |name: String| {
+        let mut table = Table::new("", &[("name", Align::Left), ("count", Align::Right)]);
+        table.push(vec![Cell::Text(name), Cell::Int(1)], Emphasis::Plain);
+        let text = Terminal::default().render(&table);
+        text.lines().nth(2).unwrap().split_whitespace().next().unwrap().to_owned()
+    };
+    let fits = "ä".repeat(200);
+    assert_eq!(shown(fits.clone()), fits);
+    let cut = shown(format!("begin{}end", "ä".repeat(200)));
+    assert_eq!(cut.chars().count(), 200);
+    assert!(cut.starts_with("begin") && cut.contains('…') && cut.ends_with("end"), "{cut}");
+    // What counts is the room it takes, not the characters.
+    assert_eq!(shown("中".repeat(1000)).chars().count(), 100);
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! NumberRanges of steps and ranks: `0,2,4-6`.
+//! Numbers of steps and ranks: `0,2,4-6`.
 
-/// NumberRanges in order, each once.
+/// Numbers in order, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NumberRanges(pub Vec<u64>);
 

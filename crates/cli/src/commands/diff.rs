@@ -61,18 +61,33 @@ struct Measured<'a> {
     worst: Vec<ElementDiff>,
 }
 
+/// Tensors that were not measured, in words.
+struct Unmatched {
+    /// Those that only one side has.
+    unpaired: Vec<String>,
+    /// Those whose two sides have different shapes.
+    shape_mismatch: Vec<String>,
+}
+
+impl Unmatched {
+    fn is_empty(&self) -> bool {
+        self.unpaired.is_empty() && self.shape_mismatch.is_empty()
+    }
+}
+
 impl Diff {
     pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
         let progress = Progress::of_one("comparing");
         let (target, golden) = rayon::join(|| read(&self.target), || read(&self.golden));
         let (target, golden) = (target?, golden?);
-        let (pairs, mut unlike) = self.pair(&target, &golden);
+        let (pairs, unpaired) = self.pair(&target, &golden);
         let notes = [target.notes, golden.notes].concat();
         let mut errors = [target.errors, golden.errors].concat();
         let results: Vec<_> = pairs.par_iter().map(|pair| self.measure(pair)).collect();
         drop(progress);
 
         let mut measured = Vec::new();
+        let mut shape_mismatch = Vec::new();
         for (pair, result) in pairs.iter().zip(results) {
             match result {
                 Ok(one) => measured.push(one),
@@ -83,20 +98,21 @@ impl Diff {
                         errors.push(said);
                     }
                 }
-                Err(shapes) if pair.name.is_empty() => unlike.push(shapes.to_string()),
-                Err(shapes) => unlike.push(format!("{}: {shapes}", pair.name)),
+                Err(shapes) if pair.name.is_empty() => shape_mismatch.push(shapes.to_string()),
+                Err(shapes) => shape_mismatch.push(format!("{}: {shapes}", pair.name)),
             }
         }
-        if measured.is_empty() && errors.is_empty() && unlike.is_empty() {
+        let unmatched = Unmatched { unpaired, shape_mismatch };
+        if measured.is_empty() && errors.is_empty() && unmatched.is_empty() {
             errors.push(format!("{} and {} hold no tensors", self.target.display(), self.golden.display()));
         }
         if self.json {
-            output.json(&self.to_json(&measured, &unlike, &errors))?;
+            output.json(&self.to_json(&measured, &unmatched, &errors))?;
         } else {
-            self.show(&measured, &unlike, output)?;
+            self.show(&measured, &unmatched, output)?;
         }
         output.notes_and_errors(&notes, &errors);
-        let agree = unlike.is_empty() && measured.iter().all(|one| one.comparison.agrees());
+        let agree = unmatched.is_empty() && measured.iter().all(|one| one.comparison.agrees());
         let compared = if agree { Exit::Done } else { Exit::Differ };
         Ok(compared.max(Exit::of_reading(&errors)))
     }
@@ -155,18 +171,20 @@ impl Diff {
         Ok(Measured { pair, comparison, kl, first_failing: first, worst: largest })
     }
 
-    fn show(&self, measured: &[Measured<'_>], unlike: &[String], output: &mut Output) -> anyhow::Result<()> {
+    fn show(
+        &self,
+        measured: &[Measured<'_>],
+        unmatched: &Unmatched,
+        output: &mut Output,
+    ) -> anyhow::Result<()> {
         self.show_pairs(measured, output)?;
-        for one in unlike {
-            output.line(one)?;
-        }
-        if !unlike.is_empty() {
-            let count = unlike.len();
+        let Unmatched { unpaired, shape_mismatch } = unmatched;
+        unpaired.iter().chain(shape_mismatch).try_for_each(|one| output.line(one))?;
+        if !unmatched.is_empty() {
+            let count = unpaired.len() + shape_mismatch.len();
             let words = if count == 1 { "1 tensor has".to_owned() } else { format!("{count} tensors have") };
-            output.verdict(
-                &format!("differ: {words} no counterpart, or one of another shape"),
-                Emphasis::Bad,
-            )?;
+            let said = format!("differ: {words} no counterpart, or a different shape");
+            output.verdict(&said, Emphasis::Bad)?;
         }
         Ok(())
     }
@@ -265,7 +283,7 @@ impl Diff {
         }
     }
 
-    fn to_json(&self, measured: &[Measured<'_>], unlike: &[String], errors: &[String]) -> Json {
+    fn to_json(&self, measured: &[Measured<'_>], unmatched: &Unmatched, errors: &[String]) -> Json {
         let pairs: Vec<Json> = measured
             .iter()
             .map(|one| {
@@ -289,10 +307,11 @@ impl Diff {
             "atol": Cell::Number(self.tolerance.atol).to_json(),
             "rtol": Cell::Number(self.tolerance.rtol).to_json(),
             "agree": errors.is_empty()
-                && unlike.is_empty()
+                && unmatched.is_empty()
                 && measured.iter().all(|one| one.comparison.agrees()),
             "pairs": pairs,
-            "unlike": unlike,
+            "unpaired": unmatched.unpaired,
+            "shape_mismatch": unmatched.shape_mismatch,
             "errors": errors,
         })
     }

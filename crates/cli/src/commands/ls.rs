@@ -62,15 +62,15 @@ impl Ls {
             Ok(())
         })?;
         let errors = walk.errors();
-        if self.args.dump.json {
-            let (notes, errors) = (json!(walk.notes()), json!(errors));
-            output.piece(&format!("\n], \"notes\": {notes}, \"errors\": {errors}}}\n"))?;
-        }
         let mut notes = walk.notes();
         let nothing = shown == 0 && self.args.filter.is_some();
         if let (true, Some(filter)) = (nothing, &self.args.filter) {
             let instead = instead.map(|names| format!("; there are {names}")).unwrap_or_default();
             notes.push(format!("no call matches {filter:?}{instead}"));
+        }
+        if self.args.dump.json {
+            let (notes, errors) = (json!(notes), json!(errors));
+            output.piece(&format!("\n], \"notes\": {notes}, \"errors\": {errors}}}\n"))?;
         }
         output.notes_and_errors(&notes, &errors);
         let matched = if nothing { Exit::NoMatch } else { Exit::Done };

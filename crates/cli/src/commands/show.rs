@@ -87,16 +87,16 @@ impl Show {
             }
         }
         let errors = walk.errors();
-        if self.args.dump.json {
-            let (notes, errors) = (json!(walk.notes()), json!(errors));
-            output.piece(&format!("\n], \"notes\": {notes}, \"errors\": {errors}}}\n"))?;
-        }
         let mut notes = walk.notes();
         notes.append(&mut found.notes);
         if found.shown == 0 {
             let instead = found.instead.filter(|names| !names.is_empty());
             let instead = instead.map(|names| format!("; there are {names}")).unwrap_or_default();
             notes.push(format!("no call has {:?} in its name{instead}", self.args.call));
+        }
+        if self.args.dump.json {
+            let (notes, errors) = (json!(notes), json!(errors));
+            output.piece(&format!("\n], \"notes\": {notes}, \"errors\": {errors}}}\n"))?;
         }
         output.notes_and_errors(&notes, &errors);
         let matched = if found.shown == 0 { Exit::NoMatch } else { Exit::Done };

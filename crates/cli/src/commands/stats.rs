@@ -104,7 +104,7 @@ impl Stats {
         if foreign > 0 {
             walk.report_foreign(foreign, &mut notes, &mut errors);
         }
-        report.finish(&errors, output)?;
+        report.finish(&notes, &errors, output)?;
         output.notes_and_errors(&notes, &errors);
         Ok(Exit::of_reading(&errors))
     }

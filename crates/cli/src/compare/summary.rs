@@ -24,8 +24,8 @@ pub(crate) fn show<S>(compared: &Compared<S>, files: &[PathBuf], output: &mut Ou
     lines.push(("time", Cell::text(time(compared.seconds, bytes))));
     if compared.problem_count() > 0 {
         let text = match compared.problem_count() {
-            1 => "1 thing could not be read: see below".to_owned(),
-            count => format!("{count} things could not be read: see below"),
+            1 => "1 file or tensor could not be read (see the errors)".to_owned(),
+            count => format!("{count} files or tensors could not be read (see the errors)"),
         };
         lines.push(("problems", Cell::text(text)));
     }

@@ -66,14 +66,16 @@ impl DataRows {
                     idle.add(rule.line, || {
                         let (call, first) = (target.name(from), golden.name(*partner.get()));
                         format!(
-                            "rows of {call:?} go to {first:?} by an earlier line, and a call has one partner"
+                            "rows of {call:?} go to {first:?} by an earlier line, and a call has one counterpart"
                         )
                     });
                 }
                 (_, Slot::Occupied(taken)) if *taken.get() != from => {
                     idle.add(rule.line, || {
                         let (call, first) = (golden.name(to), target.name(*taken.get()));
-                        format!("{call:?} goes with {first:?} by an earlier line, and a call has one partner")
+                        format!(
+                            "{call:?} goes with {first:?} by an earlier line, and a call has one counterpart"
+                        )
                     });
                 }
                 _ => {}
