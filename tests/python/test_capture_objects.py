@@ -6,6 +6,7 @@ import argparse
 import enum
 import logging
 import threading
+import tracemalloc
 import types
 from collections import deque
 from collections.abc import Iterator
@@ -13,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import ulpscope
 from captured import Captured
+from ulpscope._capture.attributes import Attributes
 
 TRUNCATED = (
     "an object with too many values, or too deep ones, was truncated: tensors further in are not recorded"
@@ -172,7 +175,7 @@ class Color(enum.Enum):
 
 
 def keyed() -> types.SimpleNamespace:
-    keys: list[Any] = [1, "1", Color.RED, (1, 2), object()]
+    keys: list[Any] = [1, "1", Color.RED, (1, 2), object(), 10**5000]
     return types.SimpleNamespace(x={key: torch.ones(1) for key in keys})
 
 
@@ -188,6 +191,14 @@ def config() -> types.SimpleNamespace:
         layer=nn.Linear(2, 2),
         kind=Color.RED,
         dtype=torch.float32,
+        generator=torch.Generator(),
+        rate=np.float32(0.5),
+        array=np.ones(3),
+        random=np.random.default_rng(0),
+        functions={torch.relu, Path("x")},
+        format=torch.channels_last,
+        operation=torch.distributed.ReduceOp.SUM,
+        store=torch.distributed.HashStore(),
     )
 
 
@@ -219,7 +230,10 @@ OBJECTS: dict[str, tuple[Any, Any]] = {
     "an object that runs code": (Rude, {"x": 1.0}),
     "a namespace": (lambda: argparse.Namespace(b=torch.ones(1), a=2), {"b": 1.0}),
     "a queue": (lambda: deque([3, torch.ones(1)]), [None, 1.0]),
-    "keys of all kinds": (keyed, {"x": {"1": 1.0, "Color.RED": 1.0, "tuple~0": 1.0, "object~1": 1.0}}),
+    "keys of all kinds": (
+        keyed,
+        {"x": {"1": 1.0, "1~1": 1.0, "Color.RED": 1.0, "tuple~0": 1.0, "object~1": 1.0, "int~2": 1.0}},
+    ),
     "no tensors": (config, None),
 }
 
@@ -250,6 +264,81 @@ def test_objects_without_end_are_cut_off_and_that_is_noted(tmp_path: Path) -> No
         wide = types.SimpleNamespace(a=wide, b=wide)
     found, notes = given(tmp_path / "wide", wide)
     assert notes == [TRUNCATED]
+
+
+class RudeText(str):
+    """A text that runs code, except while it is put into a dictionary."""
+
+    __slots__ = ()
+
+    is_rude = False
+
+    def __hash__(self) -> int:
+        if RudeText.is_rude:
+            raise RuntimeError
+        return str.__hash__(self)
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class RudeColor(RudeText, enum.Enum):
+    BLUE = "blue"
+
+
+class RudeKind(type):
+    def __hash__(cls) -> int:
+        raise RuntimeError
+
+    def __eq__(cls, other: object) -> bool:
+        raise RuntimeError
+
+
+class OfRudeKind(metaclass=RudeKind):
+    def __init__(self) -> None:
+        self.x = torch.ones(1)
+
+
+def test_no_code_of_keys_and_classes_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = {RudeText("red"): torch.ones(1), RudeColor.BLUE: torch.ones(1), "inner": OfRudeKind()}
+    monkeypatch.setattr(RudeText, "is_rude", True)
+    expected = {"held": {"RudeText~0": 1.0, "RudeColor.BLUE": 1.0, "inner": {"x": 1.0}}}
+    assert given(tmp_path, types.SimpleNamespace(held=held)) == (expected, [])
+
+
+@pytest.mark.parametrize("value", [threading.Lock(), np.random.default_rng(0), Path("x")], ids=repr)
+def test_an_argument_without_tensors_is_not_noted(tmp_path: Path, value: Any) -> None:
+    assert given(tmp_path, value) == (None, [])
+
+
+MANY: dict[str, Any] = {
+    "a list": lambda: list(range(200_000)),
+    "a queue": lambda: deque(range(200_000)),
+    "a set": lambda: set(range(200_000)),
+    "a dictionary": lambda: {str(number): number for number in range(200_000)},
+    "lists": lambda: [list(range(1000)) for _ in range(200)],
+}
+
+
+@pytest.mark.parametrize("kind", MANY)
+def test_many_plain_values_are_cut_off_and_that_is_noted(tmp_path: Path, kind: str) -> None:
+    value = types.SimpleNamespace(a=torch.ones(1), many=MANY[kind](), x=torch.ones(1))
+    assert given(tmp_path, value) == ({"a": 1.0}, [TRUNCATED])
+
+
+def test_a_large_list_is_not_copied() -> None:
+    look = Attributes()
+    many = types.SimpleNamespace(many=[0] * 20_000_000)
+    tracemalloc.start()
+    try:
+        assert look.of(many) is None
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (peak < 4 << 20, look.notes) == (True, [TRUNCATED])
 
 
 def test_what_cannot_be_looked_into_is_noted(tmp_path: Path) -> None:

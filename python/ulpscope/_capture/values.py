@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
 import inspect
 import json
 import zlib
@@ -16,28 +15,11 @@ import torch
 
 from ulpscope._capture.attributes import Attributes
 from ulpscope._capture.collectives import Received
+from ulpscope._capture.without_tensors import holds_no_tensors
 from ulpscope._core import stats
 
 # The ways in which a container says what it holds.
 _ITERATION = ("__iter__", "__len__", "keys", "items")
-
-# Objects that hold no tensors of a call, or those of a model, which are recorded with it.
-_WITHOUT_TENSORS = (
-    bytes,
-    complex,
-    range,
-    enum.Enum,
-    torch.Generator,
-    torch.layout,
-    torch.qscheme,
-    torch.finfo,
-    torch.iinfo,
-    torch.Stream,
-    torch._C.DispatchKeySet,
-)
-
-# Torch's own, by which processes and devices are told.
-_MACHINERY = ("torch._C", "torch.distributed")
 
 Described = str | dict[Any, Any] | list[Any] | None
 
@@ -81,7 +63,7 @@ def describe(value: Any) -> Described | tuple[Described, list[str]]:
         return _numpy(value)
     if torch.distributed.is_available() and (known := _distributed(value)) is not None:
         return known
-    if issubclass(kind, _WITHOUT_TENSORS) or callable(value) or kind.__module__.startswith(_MACHINERY):
+    if holds_no_tensors(kind):
         return None
     look = Attributes()
     return look.of(value), look.notes
