@@ -62,7 +62,13 @@ fn data_of_an_unknown_format_forbids_agreement() {
         "{}",
         ran.out
     );
-    assert!(ran.err.contains("weights.h5 (1 file)"), "{}", ran.err);
+    assert!(
+        ran.err.contains(
+            "not read: weights.h5 (1 file). It may hold tensors of the run: convert it, or move it"
+        ),
+        "{}",
+        ran.err
+    );
 }
 
 #[test]
@@ -73,7 +79,7 @@ fn documents_are_a_note() {
     let ran = place.run(&["compare", "t", "g"]);
     assert_eq!(ran.code, 0, "{}", ran.out);
     assert!(
-        ran.err.contains("not compared, as it holds no tensors: README.txt, run.log (2 files)"),
+        ran.err.contains("not compared (not a tensor file): README.txt, run.log (2 files)"),
         "{}",
         ran.err
     );
@@ -90,7 +96,107 @@ fn tensors_beside_steps_forbid_agreement() {
     place.put("t/z.npy", &Value::Tensor(floats(&[1], &[1.0])));
     let ran = place.run(&["compare", "t", "g"]);
     assert_eq!(ran.code, 2, "{}", ran.out);
-    assert!(ran.err.contains("z.npy, extra/y.npy (2 files)"), "{}", ran.err);
+    assert!(ran.err.contains("z.npy, extra/y.npy (2 files). They may hold tensors"), "{}", ran.err);
+    assert!(ran.out.contains("2 things could not be read"), "{}", ran.out);
+    assert!(!ran.err.contains("more"), "{}", ran.err);
+}
+
+/// What a run of one call leaves.
+const RECORDS: &str = r#"{"task": "statistics", "level": "L1", "dump_data_dir": null, "data": {
+    "Functional.relu.0.forward": {"input_args": [], "input_kwargs": {}, "output": [
+        {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "Max": 1.0, "Min": 0.0, "Mean": 0.5, "Norm": 1.0,
+         "requires_grad": false}]}}}"#;
+
+/// Two runs that agree, each in a folder below the one that is compared.
+fn with_records(folder: &str) -> Workspace {
+    let place = Workspace::new();
+    for side in ["t", "g"] {
+        place.put_text(&format!("{side}/{folder}dump.json"), RECORDS);
+        // What tools and people leave beside a dump.
+        place.put_text(&format!("{side}/{folder}run.log"), "step 0\n");
+        place.put_text(&format!("{side}/notes/README.md"), "how this was made");
+    }
+    let ran = place.run(&["compare", "t", "g"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(!ran.err.contains("not read") && !ran.err.contains("not compared ("), "{}", ran.err);
+    place
+}
+
+/// That there is no agreement, and that the reason names what was not read.
+fn assert_not_read(place: &Workspace, words: &str) {
+    let ran = place.run(&["compare", "t", "g"]);
+    assert_eq!(ran.code, 2, "{words}: {}{}", ran.out, ran.err);
+    assert!(ran.err.contains(&format!("not read: {words}. ")), "{words}: {}", ran.err);
+}
+
+#[test]
+fn tensors_around_a_nested_dump_forbid_agreement() {
+    for nested in ["run/step0/", "run/", "a/b/step1/rank0/"] {
+        let place = with_records(nested);
+        place.put("t/extra/y.npy", &Value::Tensor(floats(&[1], &[1.0])));
+        assert_not_read(&place, "extra/y.npy (1 file)");
+        place.put("t/x.npy", &Value::Tensor(floats(&[1], &[1.0])));
+        assert_not_read(&place, "x.npy, extra/y.npy (2 files)");
+    }
+}
+
+#[test]
+fn unknown_data_around_a_dump_forbids_agreement() {
+    for (nested, beside) in
+        [("step0/", "step0/w.h5"), ("step0/", "w.h5"), ("step0/", "extra/w.h5"), ("run/", "extra/w.h5")]
+    {
+        let place = with_records(nested);
+        place.put_text(&format!("t/{beside}"), "\0HDF");
+        assert_not_read(&place, &format!("{beside} (1 file)"));
+    }
+}
+
+#[test]
+fn a_second_dump_beside_steps_forbids_agreement() {
+    for records in ["dump.json", "debug.json", "journal.jsonl"] {
+        let place = with_records("step0/");
+        place.put_text(&format!("t/other_run/{records}"), RECORDS);
+        assert_not_read(&place, &format!("other_run/{records} (1 file)"));
+    }
+}
+
+#[test]
+fn files_of_an_asynchronous_dump_beside_steps_forbid_agreement() {
+    let place = with_records("step0/");
+    let name = "3_Functional_relu_forward_input0_shape[1]_stride[1]_offset[0]_format[2].npy";
+    place.put(&format!("t/{name}"), &Value::Tensor(floats(&[1], &[1.0])));
+    assert_not_read(&place, &format!("{name} (1 file)"));
+}
+
+#[test]
+fn hidden_folders_are_skipped_and_named() {
+    for place in [with_digits(1.0), with_records("step0/"), with_records("run/")] {
+        place.put(
+            "t/.git/lfs/objects/ab/cd/x.safetensors",
+            &dict(&[("x", Value::Tensor(floats(&[1], &[1.0])))]),
+        );
+        place.put_text("t/.git/index", "DIRC\0");
+        let ran = place.run(&["compare", "t", "g"]);
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+        assert!(ran.err.contains("hidden folders are skipped: .git (1 folder)"), "{}", ran.err);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn links_and_pipes_beside_records_forbid_agreement() {
+    for folder in ["step0/", ""] {
+        let place = with_records("step0/");
+        place.put("elsewhere.npy", &Value::Tensor(floats(&[1], &[1.0])));
+        let link = format!("{folder}more.npy");
+        std::os::unix::fs::symlink(place.path("elsewhere.npy"), place.path("t").join(&link)).unwrap();
+        assert_not_read(&place, &format!("{link} (1 file)"));
+        fs::remove_file(place.path("t").join(&link)).unwrap();
+        let pipe = format!("{folder}pipe");
+        let made = std::process::Command::new("mkfifo").arg(place.path("t").join(&pipe)).status().unwrap();
+        assert!(made.success());
+        assert_not_read(&place, &format!("{pipe} (1 file)"));
+    }
 }
 
 #[cfg(unix)]

@@ -76,7 +76,7 @@ impl DumpWalk {
     /// What could not be read, for people.
     pub(crate) fn errors(&self) -> Vec<String> {
         let mut errors = self.problems.listed().to_vec();
-        let more = self.problems.count() - errors.len() as u64;
+        let more = self.problems.unlisted();
         if more > 0 {
             errors.push(format!("{more} more problems of this kind"));
         }

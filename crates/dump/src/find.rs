@@ -11,7 +11,7 @@
 //! .npy, .pt, .safetensors, …     tensor files of any program, if there is nothing of the above anywhere, or in
 //!                                the folder of a step or rank
 //! ```
-//! Links are not followed: what they lead to is not part of the dump.
+//! Folders whose names begin with a dot are skipped. Links are not followed: what they lead to is not part of the dump.
 
 use std::path::{Path, PathBuf};
 
@@ -84,15 +84,15 @@ impl Opening {
             | Opening::File(path) => path,
         }
     }
-}
 
-impl Opening {
     /// Whether a file is one of those that are opened.
-    fn holds(&self, path: &Path) -> bool {
+    fn holds(&self, folder: &Path, name: &str) -> bool {
+        let path = folder.join(name);
         match self {
-            Opening::Msprobe(files) | Opening::Pkl(files) => files.iter().any(|file| file == path),
-            Opening::Journal(file) | Opening::File(file) => file == path,
-            Opening::AsyncNpy(_) | Opening::Folder(..) => false,
+            Opening::Msprobe(files) | Opening::Pkl(files) => files.contains(&path),
+            Opening::Journal(file) | Opening::File(file) => *file == path,
+            Opening::AsyncNpy(opened) => opened == folder && async_npy::is_name(name),
+            Opening::Folder(opened, _) => opened == folder,
         }
     }
 }
@@ -215,7 +215,9 @@ struct Search<'p> {
 impl Search<'_> {
     fn look(&mut self, folder: &Path, here: &Here, depth: usize) -> Result<Vec<Found>, Error> {
         let listing = Listing::read(folder)?;
-        let mut found: Vec<Found> = listing.openings(folder).into_iter().map(|one| here.found(one)).collect();
+        let mut openings = listing.openings(folder);
+        let owns_folders = !openings.is_empty();
+        let mut found: Vec<Found> = openings.iter().cloned().map(|one| here.found(one)).collect();
         let mut others = Vec::new();
         for name in &listing.folders {
             let path = folder.join(name);
@@ -232,37 +234,41 @@ impl Search<'_> {
             found.append(&mut self.look_into(&path, &below, depth)?);
         }
         if found.is_empty() && listing.files.iter().any(|name| async_npy::is_name(name)) {
-            found.push(here.found(Opening::AsyncNpy(folder.to_owned())));
+            let opening = Opening::AsyncNpy(folder.to_owned());
+            found.push(here.found(opening.clone()));
+            openings.push(opening);
         }
-        if found.is_empty() && depth < MAX_DEPTH {
-            found = self.look_around(folder, &others, here, depth)?;
-        } else if !found.is_empty() {
-            self.pass_over(folder, &listing, &others);
+        if found.is_empty()
+            && depth < MAX_DEPTH
+            && let Some((dump, ranks)) = self.look_around(folder, &others, here, depth)?
+        {
+            found = ranks;
+            others.retain(|path| *path != dump);
+        }
+        if !found.is_empty() {
+            // Folders beside the records of a rank are its own: they hold its tensors.
+            let others = if owns_folders { &[] } else { others.as_slice() };
+            self.pass_over(folder, &listing, &openings, others);
         }
         Ok(found)
     }
 
-    /// What lies beside a dump and is no part of it. Folders beside the records of a rank are its own: they hold its tensors.
-    fn pass_over(&mut self, folder: &Path, listing: &Listing, others: &[PathBuf]) {
-        let openings = listing.openings(folder);
+    /// What lies beside a dump and is no part of it.
+    fn pass_over(&mut self, folder: &Path, listing: &Listing, openings: &[Opening], others: &[PathBuf]) {
         let is_part = |name: &str| {
-            let is_opened = openings.iter().any(|opening| opening.holds(&folder.join(name)));
-            is_opened || COMPANIONS.contains(&name) || openings.is_empty() && async_npy::is_name(name)
+            COMPANIONS.contains(&name) || openings.iter().any(|opening| opening.holds(folder, name))
         };
+        let mut beside = PassedOver::default();
         for name in listing.files.iter().filter(|name| !is_part(name)) {
             let path = folder.join(name);
-            // Beside a dump, documents are nothing to speak of: every tool leaves some.
-            if is_tensor_file(name) || holds_tensors(&path) {
-                self.passed.data(&path);
-            }
+            if is_tensor_file(name) || holds_tensors(&path) { beside.data(&path) } else { beside.file(&path) }
         }
-        if openings.is_empty() {
-            for path in others {
-                let files = tensor_files(path, self.problems, &mut PassedOver::default());
-                files.iter().for_each(|file| self.passed.data(&path.join(&file.path)));
-            }
-            listing.links.iter().for_each(|name| self.passed.link(&folder.join(name)));
+        beside.not_files(folder, listing);
+        for path in others {
+            let files = tensor_files(path, self.problems, &mut beside);
+            files.iter().for_each(|file| beside.data(&path.join(&file.path)));
         }
+        self.passed.extend(beside.without_documents());
     }
 
     /// Looks into the folder of a step or rank. What is wrong with it is no reason to leave the others.
@@ -295,19 +301,19 @@ impl Search<'_> {
         }
     }
 
-    /// Looks into folders whose names tell nothing: one of them may be the dump.
+    /// Looks into folders whose names tell nothing: one of them may be the dump. Returns that folder and its ranks.
     fn look_around(
         &mut self,
         folder: &Path,
         others: &[PathBuf],
         here: &Here,
         depth: usize,
-    ) -> Result<Vec<Found>, Error> {
+    ) -> Result<Option<(PathBuf, Vec<Found>)>, Error> {
         let mut dumps = Vec::new();
         let here = Here { strange: true, ..here.clone() };
         for path in others {
             match self.look(path, &here, depth + 1) {
-                Ok(found) if !found.is_empty() => dumps.push((path, found)),
+                Ok(found) if !found.is_empty() => dumps.push((path.clone(), found)),
                 Ok(_) => {}
                 Err(error) if matches!(error.fault, Fault::Io(_)) => self.problems.add(&error),
                 Err(error) => return Err(error),
@@ -318,7 +324,7 @@ impl Search<'_> {
             let names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
             return Err(several(folder, &names));
         }
-        Ok(dumps.pop().map(|(_, found)| found).unwrap_or_default())
+        Ok(dumps.pop())
     }
 }
 
@@ -331,7 +337,7 @@ pub(crate) fn several(folder: &Path, names: &[String]) -> Error {
 fn nothing_in(folder: &Path, problems: &Problems) -> Error {
     let names: Vec<String> = match Listing::read(folder) {
         Ok(listing) => {
-            let folders = listing.folders.iter().map(|name| format!("{name}/"));
+            let folders = listing.folders.iter().chain(&listing.hidden).map(|name| format!("{name}/"));
             let links = listing.links.iter().map(|name| format!("{name} (a link, not followed)"));
             let files = listing.files.iter().cloned();
             folders.chain(files).chain(links).collect()

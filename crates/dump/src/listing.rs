@@ -11,21 +11,29 @@ use ulpscope_formats::{Error, natural};
 use crate::find::{Opening, digits};
 use crate::journal::{JOURNAL_FILE, is_journal};
 use crate::mapping_csv::{self, MAPPING_FILE};
-use crate::passed_over::{ACL_TIME_DIGITS, PassedOver, holds_tensors};
+use crate::passed_over::{PassedOver, holds_tensors};
 use crate::problems::Problems;
 
 /// The bytes that may stand in front of the first line of a `.pkl`.
 const SPACE_LOOKED_AT: usize = 64;
 
+/// The records of msprobe and Ulpscope.
+pub(crate) const RECORDS: [&str; 2] = ["dump.json", "debug.json"];
+
 /// What the names of tensor files and checkpoints end in.
 const TENSOR_EXTENSIONS: [&str; 10] =
     ["npy", "npz", "pt", "pth", "ckpt", "safetensors", "bin", "acl", "pkl", "pickle"];
+
+/// Digits of the time in microseconds that ends the name of an ACL dump file.
+const ACL_TIME_DIGITS: usize = 16;
 
 /// What a folder holds, by name, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) files: Vec<String>,
     pub(crate) folders: Vec<String>,
+    /// Folders whose names begin with a dot (`.git`, `.cache`): programs keep their own files there, not those of a run.
+    pub(crate) hidden: Vec<String>,
     pub(crate) links: Vec<String>,
     /// Pipes and the like, and files whose names are no text.
     pub(crate) strange: Vec<String>,
@@ -57,6 +65,8 @@ impl Listing {
             };
             let list = if kind.is_symlink() {
                 &mut listing.links
+            } else if kind.is_dir() && name.starts_with('.') {
+                &mut listing.hidden
             } else if kind.is_dir() {
                 &mut listing.folders
             } else if kind.is_file() {
@@ -66,22 +76,27 @@ impl Listing {
             };
             list.push(name);
         }
-        listing.files.sort_unstable();
-        listing.folders.sort_unstable();
-        listing.links.sort_unstable();
-        listing.strange.sort_unstable();
+        for list in listing.lists_mut() {
+            list.sort_unstable();
+        }
         Ok(listing)
     }
 
     /// Whether there is nothing in it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.folders.is_empty() && self.links.is_empty() && self.strange.is_empty()
+        [&self.files, &self.folders, &self.hidden, &self.links, &self.strange]
+            .iter()
+            .all(|list| list.is_empty())
+    }
+
+    fn lists_mut(&mut self) -> [&mut Vec<String>; 5] {
+        [&mut self.files, &mut self.folders, &mut self.hidden, &mut self.links, &mut self.strange]
     }
 
     /// What of Ulpscope, msprobe, ptdbg_ascend or torch_npu.hooks lies directly in the folder.
     pub(crate) fn openings(&self, folder: &Path) -> Vec<Opening> {
         let mut openings = Vec::new();
-        let records: Vec<PathBuf> = ["dump.json", "debug.json"]
+        let records: Vec<PathBuf> = RECORDS
             .into_iter()
             .filter(|name| self.files.iter().any(|file| file == name))
             .map(|name| folder.join(name))
@@ -139,18 +154,16 @@ pub(crate) fn tensor_files(
         let here = folder.join(&relative);
         let is_mapped = listing.files.iter().any(|name| name == MAPPING_FILE);
         let mapped = if is_mapped { mapping_csv::read_in(&here, problems) } else { HashMap::new() };
-        for name in listing.files.into_iter().filter(|name| !(is_mapped && name == MAPPING_FILE)) {
-            let path = here.join(&name);
-            if is_tensor_file(&name) || holds_tensors(&path) {
-                let named =
-                    mapped.get(&name).map_or_else(|| relative.join(&name), |name| relative.join(name));
-                files.push(TensorFile { path: relative.join(&name), named });
+        for name in listing.files.iter().filter(|name| !(is_mapped && *name == MAPPING_FILE)) {
+            let path = here.join(name);
+            if is_tensor_file(name) || holds_tensors(&path) {
+                let named = mapped.get(name).map_or_else(|| relative.join(name), |name| relative.join(name));
+                files.push(TensorFile { path: relative.join(name), named });
             } else {
                 passed.file(&path);
             }
         }
-        listing.links.iter().for_each(|name| passed.link(&here.join(name)));
-        listing.strange.iter().for_each(|name| passed.data(&here.join(name)));
+        passed.not_files(&here, &listing);
         waiting.extend(listing.folders.into_iter().map(|name| relative.join(name)));
     }
     let bytes = |file: &TensorFile| file.named.as_os_str().as_encoded_bytes().to_vec();
@@ -161,6 +174,11 @@ pub(crate) fn tensor_files(
 /// Whether a name is that of a tensor file.
 pub(crate) fn is_tensor_file(name: &str) -> bool {
     let Some((_, extension)) = name.rsplit_once('.') else { return false };
-    TENSOR_EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str())
-        || (extension.len() == ACL_TIME_DIGITS && digits(extension).is_some())
+    TENSOR_EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str()) || ends_in_time(name)
+}
+
+/// Whether a name ends in a time, as those of ACL dump files do.
+pub(crate) fn ends_in_time(name: &str) -> bool {
+    let is_time = |time: &str| time.len() == ACL_TIME_DIGITS && digits(time).is_some();
+    name.rsplit_once('.').is_some_and(|(_, time)| is_time(time))
 }

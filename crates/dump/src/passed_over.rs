@@ -1,7 +1,8 @@
 //! What lies in a dump's folders and is not read: listed, and if it could hold tensors of the run, a problem.
 //!
 //! A file is read if its name or its first bytes are those of a format of tensors. Of the others, text is a note: a log, a
-//! table, a document of some tool. Anything else could be data, and so could what a link leads to.
+//! table, a document of some tool. Anything else could be data: the records of another dump, what a link leads to, a pipe.
+//! Hidden folders are skipped with a note.
 
 use std::fs;
 use std::io::Read;
@@ -10,6 +11,8 @@ use std::path::Path;
 use ulpscope_formats::file::{Format, open_regular};
 use ulpscope_formats::{Access, Bytes, Error};
 
+use crate::journal::JOURNAL_FILE;
+use crate::listing::{Listing, RECORDS, ends_in_time};
 use crate::problems::Problems;
 
 /// Names shown of a long list.
@@ -21,9 +24,6 @@ const LOOKED_AT: usize = 1024;
 /// Documents that are no text; a `.model` is the vocabulary of a tokenizer.
 const DOCUMENTS: [&str; 9] = ["xlsx", "pdf", "png", "jpg", "jpeg", "svg", "gif", "pyc", "model"];
 
-/// Digits of the time in microseconds that ends the name of an ACL dump file.
-pub(crate) const ACL_TIME_DIGITS: usize = 16;
-
 /// Files and links that are not read.
 #[derive(Debug, Default)]
 pub(crate) struct PassedOver {
@@ -31,6 +31,8 @@ pub(crate) struct PassedOver {
     data: Listed,
     /// Documents.
     documents: Listed,
+    /// Folders whose names begin with a dot.
+    hidden: Listed,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +53,7 @@ impl PassedOver {
     }
 
     /// Takes in a link, unless it leads to a file of the same folder, which is read under its own name.
-    pub(crate) fn link(&mut self, path: &Path) {
+    fn link(&mut self, path: &Path) {
         let folder = |path: &Path| path.parent().and_then(|folder| fs::canonicalize(folder).ok());
         let lands = fs::canonicalize(path).ok();
         let is_beside =
@@ -61,23 +63,44 @@ impl PassedOver {
         }
     }
 
+    /// Takes in what of a folder is neither a file nor looked into.
+    pub(crate) fn not_files(&mut self, folder: &Path, listing: &Listing) {
+        listing.links.iter().for_each(|name| self.link(&folder.join(name)));
+        listing.strange.iter().for_each(|name| self.data(&folder.join(name)));
+        listing.hidden.iter().for_each(|name| self.hidden.add(&folder.join(name)));
+    }
+
     /// Takes in those of another folder.
     pub(crate) fn extend(&mut self, more: PassedOver) {
         self.data.extend(more.data);
         self.documents.extend(more.documents);
+        self.hidden.extend(more.hidden);
+    }
+
+    /// The same without documents: every tool leaves some beside its dump.
+    pub(crate) fn without_documents(self) -> PassedOver {
+        PassedOver { documents: Listed::default(), ..self }
     }
 
     /// Says so, by paths below the dump.
     pub(crate) fn report(self, dump: &Path, problems: &mut Problems, notes: &mut Vec<String>) {
         let place = dump.display();
         if let Some(words) = self.data.words(dump) {
-            problems.note(format!(
-                "{place}: not read, although it could hold tensors of the run: {words}; name it on its own, convert it, or \
-                 move it out of the folder"
-            ));
+            let (they, them) = if self.data.count == 1 { ("It", "it") } else { ("They", "them") };
+            let text = format!(
+                "{place}: not read: {words} ({}). {they} may hold tensors of the run: convert {them}, or move {them} out of \
+                 the folder",
+                counted(self.data.count, "file")
+            );
+            problems.note_several(text, self.data.count);
         }
         if let Some(words) = self.documents.words(dump) {
-            notes.push(format!("{place}: not compared, as it holds no tensors: {words}"));
+            let count = counted(self.documents.count, "file");
+            notes.push(format!("{place}: not compared (not a tensor file): {words} ({count})"));
+        }
+        if let Some(words) = self.hidden.words(dump) {
+            let count = counted(self.hidden.count, "folder");
+            notes.push(format!("{place}: hidden folders are skipped: {words} ({count})"));
         }
     }
 }
@@ -106,15 +129,15 @@ impl Listed {
         if more > 0 {
             words.push(format!("and {more} more"));
         }
-        (!words.is_empty()).then(|| format!("{} ({})", words.join(", "), counted(self.count)))
+        (!words.is_empty()).then(|| words.join(", "))
     }
 }
 
-fn counted(count: u64) -> String {
-    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// Whether a file is one that people read. The statistics of an ACL dump are a table, too, but data of the run.
+/// Whether a file is one that people read. Records of a run and the statistics of an ACL dump are text, too, but data.
 fn is_document(path: &Path) -> bool {
     if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
         return true;
@@ -123,9 +146,12 @@ fn is_document(path: &Path) -> bool {
     if extension.as_deref().is_some_and(|extension| DOCUMENTS.contains(&extension)) {
         return true;
     }
-    if extension.as_deref() == Some("csv")
-        && path.file_stem().is_some_and(|stem| ends_in_time(Path::new(stem)))
-    {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy());
+    if extension.as_deref() == Some("csv") && stem.is_some_and(|stem| ends_in_time(&stem)) {
+        return false;
+    }
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if RECORDS.contains(&name) || name == JOURNAL_FILE {
         return false;
     }
     let mut beginning = [0; LOOKED_AT];
@@ -137,11 +163,6 @@ fn is_document(path: &Path) -> bool {
 fn is_text(bytes: &[u8]) -> bool {
     let is_valid = std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true);
     is_valid && !bytes.contains(&0)
-}
-
-fn ends_in_time(name: &Path) -> bool {
-    let time = name.extension().and_then(|time| time.to_str()).unwrap_or_default();
-    time.len() == ACL_TIME_DIGITS && time.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether the first bytes of a file are those of a format of tensors, whatever it is called.

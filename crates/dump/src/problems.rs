@@ -1,6 +1,6 @@
 //! What could not be read: listed, counted, and no reason to stop.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use ulpscope_formats::Error;
 
@@ -11,8 +11,10 @@ pub(crate) const MAX_LISTED: usize = 1000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems {
     listed: Vec<String>,
-    known: HashSet<String>,
-    count: u64,
+    /// How many problems each listed text stands for.
+    known: HashMap<String, u64>,
+    /// Those that no listed text stands for.
+    unlisted: u64,
 }
 
 impl Problems {
@@ -24,25 +26,34 @@ impl Problems {
     /// Takes in one that is no error of a single file. One that is here already is the same: a folder that is missing
     /// is missing once, however many of its files are asked for.
     pub fn note(&mut self, text: String) {
-        if self.known.contains(&text) {
+        self.note_several(text, 1);
+    }
+
+    /// Takes in several that share one text.
+    pub(crate) fn note_several(&mut self, text: String, count: u64) {
+        if self.known.contains_key(&text) {
             return;
         }
-        self.count += 1;
         if self.listed.len() < MAX_LISTED {
-            self.known.insert(text.clone());
+            self.known.insert(text.clone(), count);
             self.listed.push(text);
+        } else {
+            self.unlisted += count;
         }
     }
 
     /// Takes in some that are only counted.
     pub(crate) fn add_unlisted(&mut self, count: u64) {
-        self.count += count;
+        self.unlisted += count;
     }
 
     /// Takes in those of another list.
     pub fn extend(&mut self, other: Problems) {
-        self.count += other.count - other.listed.len() as u64;
-        other.listed.into_iter().for_each(|text| self.note(text));
+        self.unlisted += other.unlisted;
+        for text in other.listed {
+            let count = other.known.get(&text).copied().unwrap_or(1);
+            self.note_several(text, count);
+        }
     }
 
     /// The first of them, in the order met.
@@ -52,11 +63,16 @@ impl Problems {
 
     /// How many there are in all.
     pub fn count(&self) -> u64 {
-        self.count
+        self.known.values().sum::<u64>() + self.unlisted
+    }
+
+    /// How many there are that no listed text stands for.
+    pub fn unlisted(&self) -> u64 {
+        self.unlisted
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.listed.is_empty() && self.unlisted == 0
     }
 }

@@ -185,7 +185,7 @@ impl Compare {
 /// What could not be read, and how much more there is.
 fn listed(problems: &Problems) -> Vec<String> {
     let mut lines = problems.listed().to_vec();
-    let more = problems.count() - lines.len() as u64;
+    let more = problems.unlisted();
     if more > 0 {
         lines.push(format!("and {more} more could not be read"));
     }

@@ -116,7 +116,7 @@ impl Floor {
     /// What could not be read of the noise dump, or not be used.
     pub(super) fn problems(&self) -> Vec<String> {
         let mut all = self.problems.listed().to_vec();
-        let more = self.problems.count() - all.len() as u64;
+        let more = self.problems.unlisted();
         if more > 0 {
             all.push(format!("--noise: and {more} more could not be read"));
         }
