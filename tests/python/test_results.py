@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import torch
 
 import ulpscope
 from dumps import chain, write_rank
+from ulpscope._core import restore
 
 
 def test_a_comparison_is_true_when_everything_agrees(pair: tuple[Path, Path]) -> None:
@@ -87,7 +89,9 @@ def test_results_that_differ_are_not_equal(pair: tuple[Path, Path]) -> None:
     assert ulpscope.stats(x) != "text"
     divergences = ulpscope.compare(target, golden).divergences
     assert divergences == ulpscope.compare(target, golden).divergences
-    assert ulpscope.compare(target, golden) != ulpscope.compare(golden, golden)
+    one, again = ulpscope.compare(target, golden), ulpscope.compare(target, golden)
+    assert (one == again, hash(one)) == (True, hash(again))
+    assert one != ulpscope.compare(golden, golden)
 
 
 def test_a_comparison_writes_the_same_files_in_another_process(
@@ -138,6 +142,81 @@ def test_damaged_pickles_are_errors() -> None:
         restore("int", state)
     with pytest.raises(ValueError, match="different version"):
         restore(kind, b"\x09" + state[1:])
+
+
+def number(value: int) -> bytes:
+    return struct.pack("<Q", value)
+
+
+def text(value: str) -> bytes:
+    return number(len(value.encode())) + value.encode()
+
+
+def comparison(document: bytes, cells: bytes) -> bytes:
+    """The bytes of a comparison of one sheet, with the columns `a` and `b` and one row."""
+    columns = number(2) + text("a") + text("b")
+    sheet = number(0) + b"\0" + text("rank0") + columns + number(1) + cells + b"\0"
+    return number(1) + document + b"\1" + number(1) + sheet + number(0) * 5
+
+
+def test_pickles_that_do_not_fit_together_are_errors() -> None:
+    ranks = b"\7" + number(1) + text("ranks")
+    whole_document = ranks + b"\6" + number(1) + b"\7" + number(0)
+    missing = b"\0"
+    whole = restore("Comparison", comparison(whole_document, number(2) + missing * 2))
+    assert whole.rows == [{"step": None, "rank": "rank0", "a": None, "b": None}]
+    assert '"rows_to_look_at"' in whole.to_json()
+    # As deep as a stack does not reach: lists of one item each.
+    deep_document = (b"\6" + number(1)) * 1_000_000 + b"\0"
+    deep_object = (b"\7" + number(1) + text("x")) * 1_000_000 + b"\0"
+    deep_cell = (b"\x09" + number(1)) * 1_000_000 + missing
+    row = number(2) + missing * 2
+    for broken in (
+        comparison(whole_document, number(1) + missing),
+        comparison(whole_document, number(2) + missing + deep_cell),
+        comparison(deep_document, row),
+        comparison(deep_object, row),
+        comparison(b"\0", row),
+        comparison(b"\6" + number(0), row),
+        comparison(ranks + b"\0", row),
+        comparison(ranks + b"\6" + number(0), row),
+        comparison(ranks + b"\6" + number(1) + b"\1\1", row),
+    ):
+        with pytest.raises(ValueError, match="damaged"):
+            restore("Comparison", broken)
+
+
+HOSTILE = "evil\x1b[2J\x9b31m\x7f\u202e\u200b"
+
+
+def is_shown(text: str) -> bool:
+    return not set("\x1b\x9b\x7f\u202e\u200b") & set(text)
+
+
+def test_names_out_of_files_cannot_drive_a_terminal(tmp_path: Path) -> None:
+    call = f"Functional.{HOSTILE}.0.forward"
+    write_rank(tmp_path / "golden", [(call, [torch.ones(3)], [torch.ones(3)])])
+    write_rank(tmp_path / "target", [(call, [torch.ones(3)], [torch.full((3,), 2.0)])])
+    result = ulpscope.compare(tmp_path / "target", tmp_path / "golden")
+    first = result.first_divergence
+    assert first is not None
+    assert first.call == call, "a program gets the name as it is"
+    for shown in (repr(result), str(result), result.explain(), repr(first), str(first)):
+        assert is_shown(shown), shown
+        assert "evil" in shown
+    path = tmp_path / f"{HOSTILE}.pt"
+    torch.save({HOSTILE: torch.eye(2).to_sparse(), "x": torch.ones(2)}, path)
+    with pytest.warns(UserWarning, match="evil") as warned:
+        ulpscope.stats(path)
+    messages = [str(one.message) for one in warned]
+    with pytest.raises(ValueError, match="evil") as raised:
+        ulpscope.diff(path, path)
+    messages.append(str(raised.value))
+    path.write_bytes(b"\x93NUMPY")
+    with pytest.raises(ulpscope.FormatError, match="evil") as refused:
+        ulpscope.load(path)
+    messages.append(str(refused.value))
+    assert all(map(is_shown, messages)), messages
 
 
 def test_comparisons_show_as_tables(pair: tuple[Path, Path]) -> None:

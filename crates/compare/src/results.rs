@@ -191,7 +191,12 @@ impl Described {
 
     /// The coordinates of a row-major position.
     pub fn coordinates(&self, flat: u64) -> Vec<usize> {
-        ulpscope_tensor::coordinates(&self.shape, flat as usize)
+        // A result out of a pickle may name a position in a tensor without elements.
+        if self.shape.contains(&0) {
+            Vec::new()
+        } else {
+            ulpscope_tensor::coordinates(&self.shape, flat as usize)
+        }
     }
 
     fn cell(&self) -> Cell {

@@ -11,7 +11,7 @@ use ulpscope_compare::{CompareError, Progress};
 use ulpscope_dump::Select;
 
 use crate::comparison::Comparison;
-use crate::errors::to_python;
+use crate::errors::{shown, to_python};
 use crate::interrupt::{Stop, abandonable};
 
 /// Compares two dumps: target, the side under suspicion, with golden, the side trusted. Each is the path of whatever
@@ -119,6 +119,6 @@ impl Numbers {
 fn of_compare(error: CompareError) -> PyErr {
     match error {
         CompareError::Dump(error) => to_python(error),
-        CompareError::Write(error) => PyOSError::new_err(error.to_string()),
+        CompareError::Write(error) => PyOSError::new_err(shown(error.to_string())),
     }
 }

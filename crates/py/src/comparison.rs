@@ -1,5 +1,6 @@
 //! `Comparison`: what came of comparing two dumps, for programs and notebooks.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use pyo3::IntoPyObjectExt;
@@ -13,12 +14,13 @@ use ulpscope_cli::compare::{Compared, MemorySink};
 use ulpscope_formats::file::Unfinished;
 use ulpscope_report::csv::CsvWriter;
 use ulpscope_report::xlsx::XlsxWriter;
-use ulpscope_report::{Cell, Emphasis, Record, Row, Table, Terminal, json};
+use ulpscope_report::{Cell, Emphasis, Record, Row, Table, Terminal, escape, json};
 use ulpscope_tensor::Scalar;
 
 use crate::divergence::Divergence;
+use crate::errors::shown;
 use crate::numbers;
-use crate::result_bytes::{Reduced, hash, packed, reduce, same};
+use crate::result_bytes::{Packed, Reduced, hash_of_bytes, packed, reduce};
 
 /// Divergences in the table of a comparison; `.divergences` has all.
 const SHOWN_DIVERGENCES: usize = 10;
@@ -56,9 +58,27 @@ struct Sheet {
     rows: Vec<Row>,
 }
 
-packed! {
-    Outcome { document, several, sheets, divergences, problems, partnerless, lone_ranks, notes }
-    Sheet { number, step, rank, columns, rows }
+packed! { Sheet { number, step, rank, columns, rows } }
+
+impl Packed for Outcome {
+    fn pack(&self, out: &mut Vec<u8>) {
+        self.document.pack(out);
+        self.pack_the_rest(out);
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Outcome> {
+        let outcome = Outcome {
+            document: Packed::unpack(from)?,
+            several: Packed::unpack(from)?,
+            sheets: Packed::unpack(from)?,
+            divergences: Packed::unpack(from)?,
+            problems: Packed::unpack(from)?,
+            partnerless: Packed::unpack(from)?,
+            lone_ranks: Packed::unpack(from)?,
+            notes: Packed::unpack(from)?,
+        };
+        outcome.fits_together().then_some(outcome)
+    }
 }
 
 impl From<Outcome> for Comparison {
@@ -101,7 +121,41 @@ impl Comparison {
     }
 }
 
+/// The field of the document that is not the same when the same dumps are compared again.
+const SECONDS: &str = "seconds";
+
 impl Outcome {
+    /// Everything but the document.
+    fn pack_the_rest(&self, out: &mut Vec<u8>) {
+        self.several.pack(out);
+        self.sheets.pack(out);
+        self.divergences.pack(out);
+        self.problems.pack(out);
+        self.partnerless.pack(out);
+        self.lone_ranks.pack(out);
+        self.notes.pack(out);
+    }
+
+    /// Whether every sheet has its rank in the document, and every row a cell for each column.
+    fn fits_together(&self) -> bool {
+        let ranks = self.document.get("ranks").and_then(Json::as_array);
+        let has_rank =
+            |sheet: &Sheet| ranks.and_then(|all| all.get(sheet.number)).is_some_and(Json::is_object);
+        let is_full = |sheet: &Sheet| sheet.rows.iter().all(|row| row.cells.len() >= sheet.columns.len());
+        self.sheets.iter().all(|sheet| has_rank(sheet) && is_full(sheet))
+    }
+
+    /// All that makes two comparisons equal.
+    fn identity(&self) -> Vec<u8> {
+        let mut document = self.document.clone();
+        if let Json::Object(fields) = &mut document {
+            fields.remove(SECONDS);
+        }
+        let mut bytes = document.packed();
+        self.pack_the_rest(&mut bytes);
+        bytes
+    }
+
     /// A text of the document.
     fn text(&self, name: &str) -> &str {
         self.document[name].as_str().unwrap_or_default()
@@ -220,8 +274,8 @@ impl Comparison {
     }
 
     /// What broke, where, how large, what it did, how sure, what could not be seen and what to do next, in words.
-    fn explain(&self) -> &str {
-        self.outcome.text("explanation")
+    fn explain(&self) -> Cow<'_, str> {
+        escape::lines(self.outcome.text("explanation"))
     }
 
     /// Writes the rows as .csv.
@@ -270,12 +324,9 @@ impl Comparison {
         let summary = &self.outcome.document["summary"];
         let first = self.outcome.divergences.first();
         let first = first.map_or_else(String::new, |first| format!(", first divergence {:?}", first.call()));
-        format!(
-            "<Comparison: {}, {} of {} rows differ{first}>",
-            self.agreement(),
-            summary["failed"],
-            summary["rows"]
-        )
+        let (agreement, failed, rows) = (self.agreement(), &summary["failed"], &summary["rows"]);
+        let shown = format!("<Comparison: {agreement}, {failed} of {rows} rows differ{first}>");
+        escape::terminal(&shown).into_owned()
     }
 
     fn __str__(&self) -> String {
@@ -289,11 +340,15 @@ impl Comparison {
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        same(&self.outcome, other.cast::<Comparison>().ok().map(|other| &other.get().outcome))
+        let other = other.cast::<Comparison>();
+        other.is_ok_and(|other| self.outcome.identity() == other.get().outcome.identity())
     }
 
     fn __hash__(&self) -> u64 {
-        hash(&self.outcome)
+        // The rows may be many, and comparisons of the same dumps with the same counts are seldom different.
+        let known = ["target", "golden", "style", "agreement", "reason", "summary"];
+        let known: Vec<u8> = known.iter().flat_map(|&name| self.outcome.document[name].packed()).collect();
+        hash_of_bytes(&known)
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
@@ -374,7 +429,7 @@ impl Comparison {
             content(&unfinished)?;
             unfinished.finish()
         });
-        written.map_err(|error| PyOSError::new_err(format!("{}: {error}", path.display())))
+        written.map_err(|error| PyOSError::new_err(shown(format!("{}: {error}", path.display()))))
     }
 }
 

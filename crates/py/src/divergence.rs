@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use ulpscope_compare::RankResult;
-use ulpscope_report::{Align, Cell, Record, Table, Terminal};
+use ulpscope_report::{Align, Cell, Record, Table, Terminal, escape};
 
 use crate::result_bytes::{Reduced, hash, packed, reduce, same};
 
@@ -112,7 +112,8 @@ impl Divergence {
 #[pymethods]
 impl Divergence {
     fn __repr__(&self) -> String {
-        format!("<Divergence: {} at {}: {}>", self.kind, self.call, self.why)
+        let shown = format!("<Divergence: {} at {}: {}>", self.kind, self.call, self.why);
+        escape::terminal(&shown).into_owned()
     }
 
     fn __str__(&self) -> String {

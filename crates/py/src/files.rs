@@ -12,7 +12,7 @@ use ulpscope_formats::file::{self, Format};
 use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value};
 
 use crate::dlpack::{CPU, DLTensor, DataType, Device, ManagedTensor, TENSOR_CAPSULE};
-use crate::errors::to_python;
+use crate::errors::{shown, to_python};
 use crate::input::Input;
 use crate::interrupt::{LONG_WORK_BYTES, Stop, go_on, interruptible};
 use crate::result_bytes::{Reduced, hash, packed, reduce, same};
@@ -249,9 +249,8 @@ pub(crate) fn write_file(py: Python<'_>, path: PathBuf, x: &Bound<'_, PyAny>) ->
     let Some(format) = Format::of_extension(&path) else {
         let found = path.display();
         let expected = ".npy, .npz, .pt or .safetensors";
-        return Err(PyValueError::new_err(format!(
-            "{found}: the suffix names no format; expected {expected}"
-        )));
+        let message = format!("{found}: the suffix names no format; expected {expected}");
+        return Err(PyValueError::new_err(shown(message)));
     };
     let value = to_value(x, "", &mut HashMap::new(), MAX_DEPTH)?;
     let left_out = file::left_out(format, &value);
@@ -290,7 +289,7 @@ fn unwritable(object: &Bound<'_, PyAny>, path: &str, error: PyErr) -> PyErr {
             object.get_type().fully_qualified_name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
         format!("expected a tensor, a plain value or a container of them, found {kind}")
     };
-    PyErr::from_type(error.get_type(py), format!("{}: {said}", at(path)))
+    PyErr::from_type(error.get_type(py), shown(format!("{}: {said}", at(path))))
 }
 
 /// Storages seen so far, so that tensors which share one in memory share one in the file.
@@ -340,10 +339,8 @@ fn to_value(object: &Bound<'_, PyAny>, path: &str, storages: &mut Storages, dept
     }
     if let Ok(unread) = object.cast::<Unread>() {
         let reason = &unread.get().reason;
-        return Err(PyValueError::new_err(format!(
-            "{}: was not read, and is not written: {reason}",
-            at(path)
-        )));
+        let message = format!("{}: was not read, and is not written: {reason}", at(path));
+        return Err(PyValueError::new_err(shown(message)));
     }
     let tensor =
         Input::of(object).and_then(Input::into_tensor).map_err(|error| unwritable(object, path, error))?;

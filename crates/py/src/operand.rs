@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyT
 use ulpscope_formats::file;
 use ulpscope_formats::{Access, Tensor};
 
-use crate::errors::to_python;
+use crate::errors::{shown, to_python};
 use crate::files::MAX_DEPTH;
 use crate::input::Input;
 use crate::interrupt::{LONG_WORK_BYTES, abandonable};
@@ -45,7 +45,7 @@ impl<'py> Operand<'py> {
     pub(crate) fn readable(object: &Bound<'py, PyAny>) -> PyResult<Operand<'py>> {
         let report = |problem: String| {
             let category = object.py().get_type::<PyUserWarning>();
-            PyErr::warn(object.py(), &category, &CString::new(problem)?, 1)
+            PyErr::warn(object.py(), &category, &CString::new(shown(problem))?, 1)
         };
         Ok(Operand::of(object, report)?.without_lone_name(object))
     }
@@ -55,7 +55,7 @@ impl<'py> Operand<'py> {
         target: &Bound<'py, PyAny>,
         golden: &Bound<'py, PyAny>,
     ) -> PyResult<(Operand<'py>, Operand<'py>)> {
-        let whole = |object| Operand::of(object, |problem| Err(PyValueError::new_err(problem)));
+        let whole = |object| Operand::of(object, |problem| Err(PyValueError::new_err(shown(problem))));
         let (one, other) = (whole(target)?, whole(golden)?);
         // The tensor of a file has a name that a dictionary may have, too.
         if is_dict(target) || is_dict(golden) {
@@ -87,7 +87,8 @@ impl<'py> Operand<'py> {
         let tensors = opened.value.tensors().into_iter();
         let tensors: Vec<_> = tensors.map(|(name, tensor)| (name, Named::File(tensor.clone()))).collect();
         if tensors.is_empty() {
-            return Err(PyValueError::new_err(format!("{}: expected tensors, found none", path.display())));
+            let message = format!("{}: expected tensors, found none", path.display());
+            return Err(PyValueError::new_err(shown(message)));
         }
         Ok(Operand::Named(tensors))
     }
@@ -161,7 +162,7 @@ fn collect<'py>(
 pub(crate) fn prefixed(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
     // Others than our own may want more arguments than a message.
     if error.is_instance_of::<PyValueError>(py) || error.is_instance_of::<PyTypeError>(py) {
-        return PyErr::from_type(error.get_type(py), format!("{name}: {}", error.value(py)));
+        return PyErr::from_type(error.get_type(py), shown(format!("{name}: {}", error.value(py))));
     }
     error
 }

@@ -14,6 +14,9 @@ use ulpscope_tensor::{DType, Scalar};
 /// Changes with the layout of any result: a pickle is read by the version that wrote it.
 const LAYOUT: u64 = 1;
 
+/// Levels of lists and objects within each other. A result has far fewer, and a stack has room for these.
+const MAX_DEPTH: usize = 64;
+
 /// Something that can be written as bytes and read back. Reading trusts nothing: it returns `None` where bytes are missing
 /// or mean nothing.
 pub(crate) trait Packed: Sized {
@@ -47,8 +50,12 @@ pub(crate) fn same<T: Packed>(one: &T, other: Option<&T>) -> bool {
 }
 
 pub(crate) fn hash(result: &impl Packed) -> u64 {
+    hash_of_bytes(&result.packed())
+}
+
+pub(crate) fn hash_of_bytes(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    hasher.write(&result.packed());
+    hasher.write(bytes);
     hasher.finish()
 }
 
@@ -282,21 +289,30 @@ impl Packed for Cell {
     }
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
-        Some(match u8::unpack(from)? {
-            0 => Cell::Missing,
-            1 => Cell::Text(String::unpack(from)?),
-            2 => Cell::Int(i128::unpack(from)?),
-            3 => Cell::Number(f64::unpack(from)?),
-            4 => Cell::Exact(f64::unpack(from)?),
-            5 => Cell::ExactSingle(f32::unpack(from)?),
-            6 => Cell::Share(f64::unpack(from)?),
-            7 => Cell::Complex(f64::unpack(from)?, f64::unpack(from)?),
-            8 => Cell::Flag(bool::unpack(from)?),
-            9 => Cell::List(Vec::unpack(from)?),
-            10 => Cell::Index { flat: u64::unpack(from)?, coordinates: Vec::unpack(from)? },
-            _ => return None,
-        })
+        cell_within(MAX_DEPTH, from)
     }
+}
+
+/// A cell that holds lists of at most so many levels.
+fn cell_within(depth: usize, from: &mut &[u8]) -> Option<Cell> {
+    Some(match u8::unpack(from)? {
+        0 => Cell::Missing,
+        1 => Cell::Text(String::unpack(from)?),
+        2 => Cell::Int(i128::unpack(from)?),
+        3 => Cell::Number(f64::unpack(from)?),
+        4 => Cell::Exact(f64::unpack(from)?),
+        5 => Cell::ExactSingle(f32::unpack(from)?),
+        6 => Cell::Share(f64::unpack(from)?),
+        7 => Cell::Complex(f64::unpack(from)?, f64::unpack(from)?),
+        8 => Cell::Flag(bool::unpack(from)?),
+        9 => {
+            let depth = depth.checked_sub(1)?;
+            let cells = (0..usize::unpack(from)?).map(|_| cell_within(depth, from));
+            Cell::List(cells.collect::<Option<_>>()?)
+        }
+        10 => Cell::Index { flat: u64::unpack(from)?, coordinates: Vec::unpack(from)? },
+        _ => return None,
+    })
 }
 
 impl Packed for Json {
@@ -329,21 +345,32 @@ impl Packed for Json {
     }
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
-        Some(match u8::unpack(from)? {
-            0 => Json::Null,
-            1 => Json::Bool(bool::unpack(from)?),
-            2 => i64::unpack(from)?.into(),
-            3 => u64::unpack(from)?.into(),
-            4 => f64::unpack(from)?.into(),
-            5 => Json::String(String::unpack(from)?),
-            6 => Json::Array(Vec::unpack(from)?),
-            7 => {
-                let fields = (0..usize::unpack(from)?).map(|_| <(String, Json)>::unpack(from));
-                Json::Object(fields.collect::<Option<_>>()?)
-            }
-            _ => return None,
-        })
+        json_within(MAX_DEPTH, from)
     }
+}
+
+/// A value that holds lists and objects of at most so many levels.
+fn json_within(depth: usize, from: &mut &[u8]) -> Option<Json> {
+    Some(match u8::unpack(from)? {
+        0 => Json::Null,
+        1 => Json::Bool(bool::unpack(from)?),
+        2 => i64::unpack(from)?.into(),
+        3 => u64::unpack(from)?.into(),
+        4 => f64::unpack(from)?.into(),
+        5 => Json::String(String::unpack(from)?),
+        6 => {
+            let depth = depth.checked_sub(1)?;
+            let items = (0..usize::unpack(from)?).map(|_| json_within(depth, from));
+            Json::Array(items.collect::<Option<_>>()?)
+        }
+        7 => {
+            let depth = depth.checked_sub(1)?;
+            let fields =
+                (0..usize::unpack(from)?).map(|_| Some((String::unpack(from)?, json_within(depth, from)?)));
+            Json::Object(fields.collect::<Option<_>>()?)
+        }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
