@@ -16,8 +16,8 @@ import pytest
 import ulpscope
 from dumps import chain, write_rank
 
-# The machine that tests run on may have much else to do.
-AT_ONCE = 1.0
+# Far less than the work would take (some 30 s), and enough for a machine that has much else to do.
+AT_ONCE = 5.0
 
 BEGIN = """
 import sys, time, threading, numpy as np, ulpscope
@@ -32,14 +32,28 @@ def timed(call):
 """
 
 
-def interrupt(code: str, folder: Path, after: float = 1.0) -> float:
-    """Seconds from Ctrl-C to the exception."""
+def processor_time(process: int) -> float:
+    """Seconds that a process has computed; where the system does not list them, seconds that have passed."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return time.monotonic()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def interrupt(code: str, folder: Path) -> float:
+    """Seconds from Ctrl-C, sent as soon as it has worked for a while, to the exception."""
     process = subprocess.Popen(
         [sys.executable, "-c", BEGIN + code], cwd=folder, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    time.sleep(after)
+    before = processor_time(process.pid)
+    deadline = time.monotonic() + 60
+    while processor_time(process.pid) < before + 0.2:
+        assert process.poll() is None, "it was over before it was interrupted"
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
     sent = time.monotonic()
     process.send_signal(signal.SIGINT)
     word, *times = process.stdout.readline().split()
@@ -70,9 +84,9 @@ def test_comparing_many_calls(tmp_path: Path) -> None:
     folder = tmp_path / "a"
     folder.mkdir()
     np.save(folder / "x0.npy", np.ones(1000, np.float32))
-    for number in range(1, 60_000):
+    for number in range(1, 30_000):
         os.link(folder / "x0.npy", folder / f"x{number}.npy")
-    assert interrupt("timed(lambda: ulpscope.compare('a', 'a'))", tmp_path, after=0.7) < AT_ONCE
+    assert interrupt("timed(lambda: ulpscope.compare('a', 'a'))", tmp_path) < AT_ONCE
 
 
 @pytest.mark.parametrize("call", ["stats(x)", "diff(x, x)", "digest(x, 'md5')"])
@@ -85,10 +99,10 @@ def test_measuring_large_tensors(call: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".npy", ".pt", ".safetensors", ".npz"])
 def test_saving_leaves_no_file(suffix: str, tmp_path: Path) -> None:
     code = f"""
-x = np.zeros(12 << 30, np.uint8)
+x = np.zeros(4 << 30, np.uint8)
 timed(lambda: ulpscope.save("x{suffix}", x if "{suffix}" == ".npy" else {{"x": x}}))
 """
-    assert interrupt(code, tmp_path, after=0.5) < AT_ONCE
+    assert interrupt(code, tmp_path) < AT_ONCE
     assert list(tmp_path.iterdir()) == []
 
 
@@ -113,10 +127,10 @@ def test_a_handler_that_returns_lets_the_work_go_on(tmp_path: Path) -> None:
 import os, signal
 seen = []
 signal.signal(signal.SIGALRM, lambda *_: seen.append(1))
-signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
-zeros = ulpscope.stats(np.zeros(1 << 30, np.uint8)).zeros
+signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+zeros = ulpscope.stats(np.zeros(1 << 29, np.uint8)).zeros
 signal.setitimer(signal.ITIMER_REAL, 0)
-print(zeros == 1 << 30, len(seen) > 0)
+print(zeros == 1 << 29, len(seen) > 0)
 """
     ran = subprocess.run(
         [sys.executable, "-c", BEGIN + code], cwd=tmp_path, capture_output=True, text=True, check=True
