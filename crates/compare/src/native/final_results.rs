@@ -71,7 +71,7 @@ pub(super) fn unexplained(units: &[Observed], flow: &Flow, noise: &Noise) -> Opt
         }
     }
     let (_, _, mut found) = worst?;
-    found.step = bounds.first_step(found.unit);
+    found.step = bounds.largest_step(found.unit);
     Some(found)
 }
 
@@ -88,7 +88,7 @@ fn finality(at: usize, unit: &Observed, flow: &Flow, feeding: &HashSet<usize>) -
 
 /// Outermost modules and calls whose results another module uses: where the whole model is not recorded, its parts are.
 fn feeding(flow: &Flow) -> HashSet<usize> {
-    let outermost: Vec<usize> = (0..flow.parent.len()).map(|at| outermost(flow, at)).collect();
+    let outermost = outermost(&flow.parent);
     // From the modules back to whoever they take something from, through calls outside all modules.
     let is_module = |at: &usize| flow.is_composite(*at) && flow.parent[*at].is_none();
     let mut producers: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -109,16 +109,30 @@ fn feeding(flow: &Flow) -> HashSet<usize> {
     feeding
 }
 
-fn outermost(flow: &Flow, at: usize) -> usize {
-    let mut top = at;
-    // In a circle, which only a damaged dump has, any of its units will do.
-    for _ in 0..flow.parent.len() {
-        match flow.parent[top] {
-            Some(parent) => top = parent,
-            None => break,
-        }
+/// The outermost module around each unit. In a circle, which only a damaged dump has, one of its units stands for all that
+/// lead into it. Every unit is climbed over once.
+fn outermost(parent: &[Option<usize>]) -> Vec<usize> {
+    let mut tops: Vec<Option<usize>> = vec![None; parent.len()];
+    let mut is_on_path = vec![false; parent.len()];
+    for start in 0..parent.len() {
+        let (mut path, mut at) = (Vec::new(), start);
+        let top = loop {
+            if let Some(top) = tops[at] {
+                break top;
+            }
+            if is_on_path[at] {
+                break at;
+            }
+            is_on_path[at] = true;
+            path.push(at);
+            match parent[at] {
+                Some(next) => at = next,
+                None => break at,
+            }
+        };
+        path.into_iter().for_each(|at| tops[at] = Some(top));
     }
-    top
+    tops.into_iter().enumerate().map(|(at, top)| top.unwrap_or(at)).collect()
 }
 
 fn results(unit: &Observed) -> impl Iterator<Item = (usize, &Seen, &Extent)> {
@@ -212,8 +226,9 @@ impl<'a> Bounds<'a> {
         allowed + self.noise.of(at, entry).allowed().whole
     }
 
-    /// The call with the largest error on the way to a unit of which the inputs are within their bounds.
-    fn first_step(&self, last: usize) -> Option<Step> {
+    /// The largest unexplained step towards a unit: of the calls on the way to it whose inputs are within their bounds, the
+    /// one with the largest error.
+    fn largest_step(&self, last: usize) -> Option<Step> {
         let mut steps: Vec<Step> = self.towards(last).into_iter().flat_map(|at| self.steps_at(at)).collect();
         steps.sort_by(|one, other| other.error.total_cmp(&one.error).then(one.unit.cmp(&other.unit)));
         steps.into_iter().next()
@@ -275,5 +290,27 @@ impl<'a> Bounds<'a> {
             }
         }
         most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn the_outermost_module_is_found_through_all_others() {
+        assert_eq!(outermost(&[None, Some(0), Some(1), None, Some(3)]), [0, 0, 0, 3, 3]);
+    }
+
+    #[test]
+    fn a_long_way_into_a_circle_is_climbed_once() {
+        let count = 200_000;
+        let start = Instant::now();
+        let parent: Vec<Option<usize>> = (0..count).map(|at| Some((at + 1).min(count - 2))).collect();
+        let tops = outermost(&parent);
+        assert!(tops.iter().all(|&top| top == tops[0]), "one circle, one top");
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     }
 }
