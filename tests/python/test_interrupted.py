@@ -19,8 +19,10 @@ from dumps import chain, write_rank
 # Far less than the work would take (some 30 s), and enough for a machine that has much else to do.
 AT_ONCE = 5.0
 
+# A process that a shell starts in the background ignores the signal, and so would this one.
 BEGIN = """
-import sys, time, threading, numpy as np, ulpscope
+import signal, sys, time, threading, numpy as np, ulpscope
+signal.signal(signal.SIGINT, signal.default_int_handler)
 def timed(call):
     print("ready", flush=True)
     try:
