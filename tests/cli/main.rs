@@ -1,6 +1,7 @@
 //! The command from outside: real files in, whole outputs and exit codes out.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod after_last_step;
 mod compare;
 mod convert;
 mod diff;

@@ -97,7 +97,7 @@ fn tensors_beside_steps_forbid_agreement() {
     let ran = place.run(&["compare", "t", "g"]);
     assert_eq!(ran.code, 2, "{}", ran.out);
     assert!(ran.err.contains("z.npy, extra/y.npy (2 files). They may hold tensors"), "{}", ran.err);
-    assert!(ran.out.contains("2 things could not be read"), "{}", ran.out);
+    assert!(ran.out.contains("2 files or tensors could not be read"), "{}", ran.out);
     assert!(!ran.err.contains("more"), "{}", ran.err);
 }
 

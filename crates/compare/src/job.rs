@@ -13,6 +13,8 @@ use crate::style::{Side, Style};
 pub struct RankPair<'a> {
     /// The number of the step, where there is one.
     pub step: Option<u64>,
+    /// Whether it is what the run did after its last step.
+    pub is_after_last: bool,
     /// How many steps went before, where that is known: what follows the last step has no number, and comes after all.
     pub place: Option<u64>,
     /// The target's.
@@ -43,7 +45,10 @@ pub fn pair_ranks<'a>(target: &'a Dump, golden: &'a Dump) -> RankPairs<'a> {
     let several_steps = target.steps.len() > 1;
     let after_all = target.steps.iter().chain(&golden.steps).filter_map(|step| step.number).max();
     // What follows the last step comes after those of both sides.
-    let place = |step: &Step| step.number.or_else(|| after_all.map(|last| last.saturating_add(1)));
+    let place = |step: &Step| match step.number {
+        None if step.is_after_last => after_all.map(|last| last.saturating_add(1)),
+        number => number,
+    };
     let (steps, lone) = matched(&target.steps, &golden.steps, place);
     found.lone.extend(lone.into_iter().map(|(side, step)| only_in(side, &step_name(step))));
     for (one, other) in steps {
@@ -55,6 +60,7 @@ pub fn pair_ranks<'a>(target: &'a Dump, golden: &'a Dump) -> RankPairs<'a> {
         }));
         found.pairs.extend(ranks.into_iter().map(|(target, golden)| RankPair {
             step: one.number,
+            is_after_last: one.is_after_last,
             place: place(one),
             target,
             golden,
@@ -95,7 +101,11 @@ fn only_in(side: Side, name: &str) -> String {
 }
 
 fn step_name(step: &Step) -> String {
-    step.number.map_or_else(|| AFTER_LAST_STEP.to_owned(), |number| format!("step{number}"))
+    match step.number {
+        Some(number) => format!("step{number}"),
+        None if step.is_after_last => AFTER_LAST_STEP.to_owned(),
+        None => "the step without a number".to_owned(),
+    }
 }
 
 type Matched<'a, T> = (Vec<(&'a T, &'a T)>, Vec<(Side, &'a T)>);
@@ -138,6 +148,8 @@ pub trait Outputs: Sync {
 pub struct RankResult<S> {
     /// The number of the step.
     pub step: Option<u64>,
+    /// Whether it is what the run did after its last step.
+    pub is_after_last: bool,
     /// The name of the target's rank.
     pub target: String,
     /// The name of the golden's.
@@ -171,6 +183,7 @@ pub fn compare_dumps<O: Outputs>(
         };
         RankResult {
             step: pair.step,
+            is_after_last: pair.is_after_last,
             target: pair.target.name.clone(),
             golden: pair.golden.name.clone(),
             result: result(),

@@ -70,7 +70,13 @@ fn verdict(outcome: RankOutcome) -> Agreement {
     let named = |side: Side| side.word().to_owned();
     let result = Ok((outcome, ()));
     agreement(
-        &[RankResult { step: None, target: named(Side::Target), golden: named(Side::Golden), result }],
+        &[RankResult {
+            step: None,
+            is_after_last: false,
+            target: named(Side::Target),
+            golden: named(Side::Golden),
+            result,
+        }],
         Surroundings::default(),
     )
 }

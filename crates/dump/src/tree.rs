@@ -38,6 +38,8 @@ pub struct Dump {
 pub struct Step {
     /// Its number, where its folder has one.
     pub number: Option<u64>,
+    /// Whether it is what the run did after its last step, and not a dump without step folders.
+    pub is_after_last: bool,
     /// In order of their numbers, those without one behind.
     pub ranks: Vec<RankPlace>,
 }
@@ -70,12 +72,17 @@ impl Dump {
             return Err(find::several(path, &same));
         }
         select.check(path, &found)?;
+        let has_numbers = found.iter().any(|found| found.step.is_some());
         let mut steps: Vec<Step> = Vec::new();
         for Found { step, rank, opening } in found.into_iter().filter(|found| select.wants(found)) {
             let place = RankPlace { number: rank.number, name: rank.text, opening };
             match steps.last_mut() {
                 Some(last) if last.number == step => last.ranks.push(place),
-                _ => steps.push(Step { number: step, ranks: vec![place] }),
+                _ => steps.push(Step {
+                    number: step,
+                    is_after_last: step.is_none() && has_numbers,
+                    ranks: vec![place],
+                }),
             }
         }
         Ok(Dump { path: path.to_owned(), steps, problems, notes })

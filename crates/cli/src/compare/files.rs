@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ulpscope_compare::{Outputs, RankPair, Row, Sink, Verdict};
+use ulpscope_dump::AFTER_LAST_STEP;
 use ulpscope_formats::file::Unfinished;
 use ulpscope_report::Row as SheetRow;
 use ulpscope_report::csv::CsvWriter;
@@ -87,10 +88,10 @@ impl FileOutputs {
     /// `compare_result_{timestamp}`, with the ranks and the step in between where there are several.
     fn stem(&self, pair: &RankPair<'_>) -> String {
         let mut stem = "compare_result".to_owned();
-        if pair.several_steps
-            && let Some(step) = pair.step
-        {
-            stem += &format!("_step{step}");
+        match pair.step {
+            Some(step) if pair.several_steps => stem += &format!("_step{step}"),
+            None if pair.is_after_last => stem += &format!("_{AFTER_LAST_STEP}"),
+            Some(_) | None => {}
         }
         if self.style == StyleName::Msprobe && !pair.target.name.is_empty() {
             // Its scripts look for the rank's own name.

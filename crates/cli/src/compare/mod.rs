@@ -28,7 +28,7 @@ use ulpscope_compare::{
     Agreement, ClassCounts, CompareError, Counts, Matching, Outputs, Paired, Progress, RankResult, Side,
     Surroundings, agreement, compare_dumps, pair_ranks,
 };
-use ulpscope_dump::{Dump, Error, Problems, Select};
+use ulpscope_dump::{AFTER_LAST_STEP, Dump, Error, Problems, Select};
 use ulpscope_formats::Watch;
 
 pub use memory::{MemoryOutputs, MemorySink};
@@ -180,7 +180,11 @@ pub(crate) fn rank_label<S>(rank: &RankResult<S>, several: bool) -> String {
     if !several {
         return String::new();
     }
-    let step = rank.step.map(|step| format!("step{step} ")).unwrap_or_default();
+    let step = match rank.step {
+        Some(step) => format!("step{step} "),
+        None if rank.is_after_last => format!("{AFTER_LAST_STEP} "),
+        None => String::new(),
+    };
     if rank.target == rank.golden {
         format!("{step}{}", rank.target)
     } else {
