@@ -15,7 +15,7 @@ pub(super) fn read(at: At<'_>, file: File, builder: &mut Builder) -> Result<(), 
     let mut record = csv::ByteRecord::new();
     loop {
         let more = reader.read_byte_record(&mut record).map_err(|error| match error.into_kind() {
-            csv::ErrorKind::Io(source) => SheetError::Io { path: at.path.to_owned(), source },
+            csv::ErrorKind::Io(cause) => SheetError::Io { path: at.path.to_owned(), cause },
             other => at.malformed("comma-separated values", format!("{other:?}")),
         })?;
         if !more {

@@ -12,12 +12,12 @@ const SHOWN: usize = 80;
 #[derive(Debug, Error)]
 pub enum SheetError {
     /// The system did not give the file.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {cause}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The file is not what a sheet has to be.
     #[error("{}: {place}: expected {expected}, found {found}", path.display())]

@@ -68,7 +68,7 @@ pub struct Sheet {
 
 /// Reads a `.csv` or `.xlsx` file; its content tells which it is.
 pub fn read(path: &Path) -> Result<Sheet, SheetError> {
-    let lost = |source| SheetError::Io { path: path.to_owned(), source };
+    let lost = |cause| SheetError::Io { path: path.to_owned(), cause };
     let at = At { path, place: "the file" };
     let metadata = std::fs::metadata(path).map_err(lost)?;
     if !metadata.is_file() {
