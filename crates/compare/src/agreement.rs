@@ -50,6 +50,8 @@ pub enum Agreement {
         unpaired: u64,
         /// Rows that were not compared.
         not_compared: u64,
+        /// Rows to look at, of which none is to blame: a decision between near equals that fell the other way.
+        warned: u64,
     },
     /// No row fails by the rule of an older tool.
     Passes {
@@ -122,7 +124,15 @@ impl Agreement {
         match self {
             Agreement::Agrees { .. } | Agreement::Passes { .. } => Answer::Agree,
             Agreement::Blamed { .. } | Agreement::Fails { .. } => Answer::Differ,
-            _ => Answer::Inconclusive,
+            Agreement::Unexplained { .. }
+            | Agreement::FinalResult(_)
+            | Agreement::NothingPaired
+            | Agreement::Unpaired { .. }
+            | Agreement::UnpairedRanks(_)
+            | Agreement::Unread { .. }
+            | Agreement::Cut
+            | Agreement::Nothing
+            | Agreement::Undecided { .. } => Answer::Inconclusive,
         }
     }
 
@@ -135,8 +145,14 @@ impl Agreement {
     pub fn exit_code(&self) -> u8 {
         match self {
             Agreement::Agrees { .. } | Agreement::Passes { .. } => 0,
+            Agreement::Blamed { .. }
+            | Agreement::Fails { .. }
+            | Agreement::Unexplained { .. }
+            | Agreement::FinalResult(_)
+            | Agreement::NothingPaired
+            | Agreement::Unpaired { .. }
+            | Agreement::UnpairedRanks(_) => 1,
             Agreement::Unread { .. } | Agreement::Cut | Agreement::Nothing | Agreement::Undecided { .. } => 2,
-            _ => 1,
         }
     }
 }
@@ -158,7 +174,7 @@ pub fn agreement<S>(results: &[RankResult<S>], around: Surroundings<'_>) -> Agre
     let outcomes = || results.iter().filter_map(|rank| rank.result.as_ref().ok().map(|(outcome, _)| outcome));
     let mut counts = Counts::default();
     outcomes().for_each(|outcome| counts.add(&outcome.counts));
-    let Counts { rows, passed, failed, not_compared, .. } = counts;
+    let Counts { rows, passed, warned, failed, not_compared } = counts;
     if let Some(rule) = around.rule.filter(|_| failed > 0) {
         return Agreement::Fails { rule: rule.to_owned(), failed, rows };
     }
@@ -202,7 +218,7 @@ pub fn agreement<S>(results: &[RankResult<S>], around: Surroundings<'_>) -> Agre
     }
     match around.rule {
         Some(rule) => Agreement::Passes { rule: rule.to_owned(), passed, rows },
-        None => Agreement::Agrees { unpaired: target + golden, not_compared },
+        None => Agreement::Agrees { unpaired: target + golden, not_compared, warned },
     }
 }
 
@@ -210,10 +226,10 @@ impl fmt::Display for Agreement {
     /// The reason, in a sentence without its full stop.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Agreement::Agrees { unpaired: 0, not_compared: 0 } => {
+            Agreement::Agrees { unpaired: 0, not_compared: 0, warned: 0 } => {
                 f.write_str("everything was compared, nothing differs")
             }
-            Agreement::Agrees { unpaired, not_compared } => {
+            Agreement::Agrees { unpaired, not_compared, warned } => {
                 let unpaired = Some(*unpaired).filter(|&count| count > 0).map(|count| match count {
                     1 => "1 call or tensor has no counterpart".to_owned(),
                     count => format!("{count} calls or tensors have no counterpart"),
@@ -222,7 +238,16 @@ impl fmt::Display for Agreement {
                     .filter(|&count| count > 0)
                     .map(|count| format!("{} not compared", were(count, "row", "rows")));
                 let rest: Vec<String> = unpaired.into_iter().chain(rows).collect();
-                write!(f, "nothing differs ({}, and the results agree all the same)", rest.join(", "))
+                match warned {
+                    0 => {
+                        write!(f, "nothing differs ({}, and the results agree all the same)", rest.join(", "))
+                    }
+                    count => {
+                        let look = format!("rows to look at: {count}");
+                        let rest = [vec![look], rest].concat().join(", ");
+                        write!(f, "no call introduced an error ({rest})")
+                    }
+                }
             }
             Agreement::Passes { rule, passed, rows } => {
                 write!(f, "no row fails by the rule of {rule}; {passed} of {rows} rows pass")
