@@ -29,9 +29,9 @@ pub(crate) enum Fit {
     Words,
     /// The name begins with it.
     Beginning,
-    /// The name begins with it, but for upper and lower case.
+    /// The name begins with it, except for upper and lower case.
     AnyCase,
-    /// It is in the name, but for upper and lower case.
+    /// It is in the name, except for upper and lower case.
     Part,
 }
 
