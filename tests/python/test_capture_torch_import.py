@@ -36,6 +36,7 @@ def test_asking_for_torch_is_not_importing_it(tmp_path: Path, asking: str) -> No
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert "nothing was recorded" not in ran.stderr
+    assert (dump / "step0/rank/dump.json").exists(), (ran.stderr, sorted(dump.rglob("*")))
     assert list(Captured(dump).calls) == ["Torch.ones.0.forward", "Tensor.sin.0.forward"]
 
 
