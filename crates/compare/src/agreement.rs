@@ -52,6 +52,8 @@ pub enum Agreement {
         not_compared: u64,
         /// Rows to look at, of which none is to blame: a decision between near equals that fell the other way.
         warned: u64,
+        /// Whether every final result was compared with what accumulated rounding allows.
+        bounded: bool,
     },
     /// No row fails by the rule of an older tool.
     Passes {
@@ -218,7 +220,10 @@ pub fn agreement<S>(results: &[RankResult<S>], around: Surroundings<'_>) -> Agre
     }
     match around.rule {
         Some(rule) => Agreement::Passes { rule: rule.to_owned(), passed, rows },
-        None => Agreement::Agrees { unpaired: target + golden, not_compared, warned },
+        None => {
+            let bounded = outcomes().all(|outcome| outcome.are_final_results_bounded);
+            Agreement::Agrees { unpaired: target + golden, not_compared, warned, bounded }
+        }
     }
 }
 
@@ -226,10 +231,10 @@ impl fmt::Display for Agreement {
     /// The reason, in a sentence without its full stop.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Agreement::Agrees { unpaired: 0, not_compared: 0, warned: 0 } => {
+            Agreement::Agrees { unpaired: 0, not_compared: 0, warned: 0, .. } => {
                 f.write_str("everything was compared, nothing differs")
             }
-            Agreement::Agrees { unpaired, not_compared, warned } => {
+            Agreement::Agrees { unpaired, not_compared, warned, bounded } => {
                 let unpaired = Some(*unpaired).filter(|&count| count > 0).map(|count| match count {
                     1 => "1 call or tensor has no counterpart".to_owned(),
                     count => format!("{count} calls or tensors have no counterpart"),
@@ -240,7 +245,8 @@ impl fmt::Display for Agreement {
                 let rest: Vec<String> = unpaired.into_iter().chain(rows).collect();
                 match warned {
                     0 => {
-                        write!(f, "nothing differs ({}, and the results agree all the same)", rest.join(", "))
+                        let results = if *bounded { ", and the final results agree" } else { "" };
+                        write!(f, "nothing differs ({}{results})", rest.join(", "))
                     }
                     count => {
                         let look = format!("rows to look at: {count}");
@@ -252,6 +258,8 @@ impl fmt::Display for Agreement {
             Agreement::Passes { rule, passed, rows } => {
                 write!(f, "no row fails by the rule of {rule}; {passed} of {rows} rows pass")
             }
+            // A tensor file that was named has one tensor without a name.
+            Agreement::Blamed { first, .. } if first.is_empty() => f.write_str("the two tensors differ"),
             Agreement::Blamed { first, calls: 1 } => write!(f, "{first} introduced an error"),
             Agreement::Blamed { first, calls } => {
                 write!(f, "{calls} calls introduced an error, the first is {first}")

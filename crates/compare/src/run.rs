@@ -151,6 +151,8 @@ pub struct RankOutcome {
     /// The final result that differs most, where it differs by more than accumulated rounding allows and no call introduced
     /// an error.
     pub unexplained: Option<FinalResult>,
+    /// Whether every final result was compared with what accumulated rounding allows.
+    pub are_final_results_bounded: bool,
     /// Calls by class, for styles that judge calls.
     pub classes: Option<ClassCounts>,
     /// How many parameters and buffers differ, where a call was found that takes one.
@@ -264,6 +266,7 @@ pub fn compare_ranks_knowing(
     }
     if outcome.divergence_count == 0 {
         outcome.unexplained = plan.unexplained();
+        outcome.are_final_results_bounded = plan.are_final_results_bounded();
     }
     outcome.levels = [target.level.clone(), golden.level.clone()];
     outcome.partnerless.extend(plan.partnerless());

@@ -60,6 +60,11 @@ pub trait Plan: Sync {
         None
     }
 
+    /// Whether every final result was compared with what accumulated rounding allows. Asked after [`Plan::settle`].
+    fn are_final_results_bounded(&self) -> bool {
+        false
+    }
+
     /// What has no partner, on either side, beside what [`Judged::partnerless`] tells.
     fn partnerless(&self) -> Vec<Partnerless> {
         Vec::new()

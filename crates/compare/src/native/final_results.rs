@@ -15,7 +15,7 @@ use ulpscope_dump::{CallKind, Role};
 use super::extent::{Extent, ratio};
 use super::flow::Flow;
 use super::noise::Noise;
-use super::observed::{Observed, Seeing, Seen};
+use super::observed::{Observed, Seeing, Seen, Source};
 use super::rounding::ACCUMULATOR;
 use super::sensitivity::Family;
 
@@ -52,27 +52,52 @@ pub(super) struct Step {
     pub(super) inputs: f64,
 }
 
-/// The final result that is furthest beyond what accumulated rounding allows, if any is.
-pub(super) fn unexplained(units: &[Observed], flow: &Flow, noise: &Noise) -> Option<Unexplained> {
+/// What the guard found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Guarded {
+    /// The final result that is furthest beyond what accumulated rounding allows, if any is.
+    pub(super) unexplained: Option<Unexplained>,
+    /// Final results, by unit and entry, that are beyond it and follow from inputs that differ from the start.
+    pub(super) unbounded: Vec<(usize, usize)>,
+    /// Whether there are final results and each of them was compared with its bound.
+    pub(super) is_complete: bool,
+}
+
+/// Compares every final result with what accumulated rounding allows.
+pub(super) fn guard(units: &[Observed], flow: &Flow, noise: &Noise) -> Guarded {
     let bounds = Bounds::of(units, flow, noise);
     let feeding = feeding(flow);
     let mut worst: Option<(u8, f64, Unexplained)> = None;
+    let (mut unbounded, mut compared, mut unmeasured) = (Vec::new(), 0u64, false);
     for (at, unit) in units.iter().enumerate().filter(|(_, unit)| !unit.is_lone()) {
         let Some(rank) = finality(at, unit, flow, &feeding) else { continue };
+        let tensors = unit.entries.iter().filter(|entry| is_result(entry) && entry.is_float);
+        unmeasured |= tensors.clone().any(|entry| measured(entry).is_none());
+        compared += tensors.count() as u64;
         for (entry, seen, extent) in results(unit) {
             let error = bounds.error(at, extent);
             // Of a short run, or one of which little was recorded, not all rounding is known.
             let allowed = bounds.allowed(at, entry).max(extent.limit);
             let times = ratio(error, allowed);
+            if !seen.is_float || extent.mismatched != 0 || times.is_nan() || times <= 1.0 {
+                continue;
+            }
+            if bounds.is_exempt[at] {
+                unbounded.push((at, entry));
+                continue;
+            }
             let is_worse = worst.as_ref().is_none_or(|(known, most, _)| (rank, times) > (*known, *most));
-            if seen.is_float && extent.mismatched == 0 && times > 1.0 && is_worse {
+            if is_worse {
                 worst = Some((rank, times, Unexplained { unit: at, entry, error, allowed, step: None }));
             }
         }
     }
-    let (_, _, mut found) = worst?;
-    found.step = bounds.largest_step(found.unit);
-    Some(found)
+    let is_complete = compared > 0 && !unmeasured && unbounded.is_empty();
+    let unexplained = worst.map(|(_, _, mut found)| {
+        found.step = bounds.largest_step(found.unit);
+        found
+    });
+    Guarded { unexplained, unbounded, is_complete }
 }
 
 /// Whether a unit's results are final; larger for those that are named first.
@@ -81,7 +106,7 @@ fn finality(at: usize, unit: &Observed, flow: &Flow, feeding: &HashSet<usize>) -
         CallKind::ParametersGrad => Some(0),
         CallKind::Forward if flow.parent[at].is_some() => None,
         CallKind::Forward if flow.is_composite(at) => (!feeding.contains(&at)).then_some(2),
-        CallKind::Forward => flow.takers[at].is_empty().then_some(1),
+        CallKind::Forward => flow.takers[at].iter().all(|&(taker, _)| taker as usize == at).then_some(1),
         _ => None,
     }
 }
@@ -135,9 +160,13 @@ fn outermost(parent: &[Option<usize>]) -> Vec<usize> {
     tops.into_iter().enumerate().map(|(at, top)| top.unwrap_or(at)).collect()
 }
 
+fn is_result(entry: &Seen) -> bool {
+    !entry.is_taken() && entry.role != Role::Saved
+}
+
 fn results(unit: &Observed) -> impl Iterator<Item = (usize, &Seen, &Extent)> {
     let entries = unit.entries.iter().enumerate();
-    let entries = entries.filter(|(_, entry)| !entry.is_taken() && entry.role != Role::Saved);
+    let entries = entries.filter(|(_, entry)| is_result(entry));
     entries.filter_map(|(number, entry)| Some((number, entry, measured(entry)?)))
 }
 
@@ -155,18 +184,51 @@ struct Bounds<'a> {
     squares: Vec<f64>,
     /// The largest of them.
     most: f64,
+    /// Units that follow from inputs of the run that differ from the start, which say nothing of rounding: pieces of a batch
+    /// that is cut in two ways. It ends where results agree again.
+    is_exempt: Vec<bool>,
 }
 
 impl<'a> Bounds<'a> {
     fn of(units: &'a [Observed], flow: &'a Flow, noise: &'a Noise) -> Bounds<'a> {
-        let mut bounds = Bounds { units, flow, noise, squares: vec![0.0; units.len()], most: 0.0 };
+        let (squares, is_exempt) = (vec![0.0; units.len()], vec![false; units.len()]);
+        let mut bounds = Bounds { units, flow, noise, squares, most: 0.0, is_exempt };
         for &at in &flow.order {
             bounds.squares[at] = bounds.square(at);
-            if bounds.squares[at].is_finite() {
-                bounds.most = bounds.most.max(bounds.squares[at]);
-            }
+            bounds.most = bounds.most.max(bounds.squares[at]);
+            bounds.is_exempt[at] = bounds.follows_other_inputs(at);
         }
         bounds
+    }
+
+    fn follows_other_inputs(&self, at: usize) -> bool {
+        let unit = &self.units[at];
+        // A module returns what was made last inside it.
+        if self.flow.is_composite(at) {
+            let children = self.flow.children[at].iter();
+            let last = children.filter(|&&child| self.units[child].kind == unit.kind).max();
+            return last.is_some_and(|&last| self.is_exempt[last]);
+        }
+        let mut before = self.flow.upstream(at, unit).into_iter().filter(|&before| before != at);
+        let differs = |entry: &Seen| entry.is_other_from(Source::is_outside);
+        (unit.entries.iter().any(differs) || before.any(|before| self.is_exempt[before])) && !self.agrees(at)
+    }
+
+    /// Whether both sides have the results of a unit, and all are within their bounds.
+    fn agrees(&self, at: usize) -> bool {
+        let unit = &self.units[at];
+        let is_within = |(number, entry): (usize, &Seen)| {
+            measured(entry).is_some_and(|extent| {
+                extent.mismatched == 0 && self.error(at, extent) <= self.allowed(at, number).max(extent.limit)
+            })
+        };
+        let mut tensors = unit
+            .entries
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| is_result(entry) && entry.is_tensor)
+            .peekable();
+        !unit.is_lone() && tensors.peek().is_some() && tensors.all(is_within)
     }
 
     fn square(&self, at: usize) -> f64 {
@@ -182,23 +244,26 @@ impl<'a> Bounds<'a> {
             .entries
             .iter()
             .filter(|entry| entry.is_taken() && entry.sources.iter().all(|source| source.is_given()));
-        let given = given.filter_map(|entry| entry.numbers.as_ref()).map(Extent::relative);
+        let given = given.filter_map(|entry| entry.numbers.as_ref());
+        let given = given.map(|extent| extent.relative() * self.share(unit, extent));
         let given = given.filter(|error| error.is_finite()).fold(0.0, f64::max);
-        // Data that are not the same from the start say nothing of rounding: pieces of a batch that is cut in two ways.
-        let mut tensors = unit.entries.iter().filter(|entry| entry.is_taken() && entry.is_tensor);
-        let is_other = |entry: &Seen| {
-            matches!(entry.state, Seeing::Differs | Seeing::Unlike)
-                && entry.sources.iter().all(|source| source.is_given())
-        };
-        if tensors.any(is_other) {
-            return f64::INFINITY;
-        }
         // Nothing was measured on a call of one side, so its own rounding is not among this.
         let coarsest = numbers().map(|extent| extent.unit).fold(0.0, f64::max);
         let longest = numbers().map(|extent| extent.count.sqrt()).fold(1.0, f64::max);
         let loops = if self.flow.operations[at].is_loop { LOOP } else { 1.0 };
         let own = loops * (coarsest + ACCUMULATOR.min(coarsest) * longest.sqrt());
         before + own * own + given * given
+    }
+
+    /// The share of a bias in what it is added to, 1 for every other argument. A bias that training has just moved from zero is
+    /// nothing but rounding, and too small to matter.
+    fn share(&self, unit: &Observed, argument: &Extent) -> f64 {
+        let taken = unit.entries.iter().filter(|entry| entry.is_taken());
+        let counts: Vec<f64> = taken.filter_map(|entry| Some(entry.numbers.as_ref()?.count)).collect();
+        // Input, weight and bias: only the last is added, and none has fewer elements.
+        let is_bias = counts.len() == 3 && counts.iter().all(|&count| argument.count <= count);
+        let result = results(unit).map(|(_, _, extent)| extent.rms()).fold(0.0, f64::max);
+        if is_bias && result > 0.0 { (argument.rms() / result).min(1.0) } else { 1.0 }
     }
 
     /// The error of a result, relative to its size, or to that of what it is reduced from.

@@ -58,7 +58,7 @@ pub use columns::COLUMNS;
 use columns::Line;
 use conclude::conclude;
 use conclusion::Conclusion;
-use final_results::{Unexplained, unexplained};
+use final_results::{Guarded, Unexplained, guard};
 use flow::{Calls, Flow};
 use kept::{Kept, Trained};
 use measure::measure;
@@ -119,8 +119,8 @@ struct Hindsight {
     origins: Origins,
     /// Whether what units without partner gave went into calls that both sides have.
     joined: Vec<bool>,
-    /// A final result that is too far apart although no call is to blame.
-    unexplained: Option<Unexplained>,
+    /// What the guard found on final results, where no call is to blame.
+    guarded: Guarded,
     /// Forward calls that were made in the backward pass.
     in_backward: HashSet<usize>,
 }
@@ -166,7 +166,7 @@ impl Plan for NativePlan<'_> {
         let kept = Kept::of(&observed, &flow, [&self.target, &self.golden]);
         let (conclusions, routes, origins) = conclude(&observed, (&flow, &kept), &noise, trained);
         let is_blamed = conclusions.iter().any(|conclusion| conclusion.cause.is_some());
-        let unexplained = if is_blamed { None } else { unexplained(&observed, &flow, &noise) };
+        let guarded = if is_blamed { Guarded::default() } else { guard(&observed, &flow, &noise) };
         let mut downstream = vec![0; observed.len()];
         let inherited = conclusions.iter().filter(|conclusion| conclusion.class == Class::Inherited);
         for from in inherited.filter_map(|conclusion| conclusion.from) {
@@ -182,7 +182,7 @@ impl Plan for NativePlan<'_> {
             downstream,
             routes,
             origins,
-            unexplained,
+            guarded,
         });
     }
 
@@ -197,7 +197,7 @@ impl Plan for NativePlan<'_> {
         let settling =
             verdict::Settling { conclusion, observed, origins, from, left, name: self.name(observed) };
         settling.settle(judged);
-        if let Some(found) = known.unexplained.as_ref().filter(|found| found.unit == unit) {
+        if let Some(found) = known.guarded.unexplained.as_ref().filter(|found| found.unit == unit) {
             verdict::mark_unexplained(judged, observed.entries[found.entry].row as usize);
         }
         // An argument more or less is no difference where nothing comes of it, and what lies on another route is vouched for
@@ -223,7 +223,7 @@ impl Plan for NativePlan<'_> {
 
     fn unexplained(&self) -> Option<FinalResult> {
         let known = self.hindsight.get()?;
-        let Unexplained { unit, entry, error, allowed, step } = known.unexplained.as_ref()?;
+        let Unexplained { unit, entry, error, allowed, step } = known.guarded.unexplained.as_ref()?;
         let observed = &known.observed[*unit];
         let step = step.map(|step| {
             let unit = &known.observed[step.unit];
@@ -246,8 +246,14 @@ impl Plan for NativePlan<'_> {
         })
     }
 
+    fn are_final_results_bounded(&self) -> bool {
+        self.hindsight.get().is_some_and(|known| known.guarded.is_complete)
+    }
+
     fn notes(&self) -> Vec<String> {
-        let mut notes = self.pairing.notes.clone();
+        let mut notes: Vec<String> =
+            self.hindsight.get().and_then(|known| self.unbounded(known)).into_iter().collect();
+        notes.extend(self.pairing.notes.iter().cloned());
         notes.extend(self.floor.get().into_iter().flat_map(|floor| floor.notes.iter().cloned()));
         notes.extend(self.hindsight.get().into_iter().flat_map(|known| remarks::remarks(self, known)));
         notes.extend(match (self.target.rank.task, self.golden.rank.task) {
@@ -270,6 +276,21 @@ impl Plan for NativePlan<'_> {
 }
 
 impl NativePlan<'_> {
+    /// Final results that differ and were not judged, in words.
+    fn unbounded(&self, known: &Hindsight) -> Option<String> {
+        let (unit, entry) = *known.guarded.unbounded.first()?;
+        let observed = &known.observed[unit];
+        let first = self.entry_name(observed, &observed.entries[entry]);
+        Some(match known.guarded.unbounded.len() - 1 {
+            0 => {
+                format!("the final result {first} differs and was not judged: inputs it follows from differ")
+            }
+            more => format!(
+                "the final result {first} and {more} more differ and were not judged: inputs they follow from differ"
+            ),
+        })
+    }
+
     fn judge_pair(&self, pair: &CallPair) -> Judged {
         let (target, golden) = (self.target.rank, self.golden.rank);
         let mut judged = Judged { target: Some(pair.target), golden: Some(pair.golden), ..Judged::default() };

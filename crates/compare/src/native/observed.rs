@@ -78,6 +78,11 @@ impl Source {
     pub(super) fn is_given(&self) -> bool {
         matches!(self, Source::Origin | Source::Buffer | Source::Outside)
     }
+
+    /// Whether it is an input of the run: neither made by a call nor part of the model.
+    pub(super) fn is_outside(&self) -> bool {
+        *self == Source::Outside
+    }
 }
 
 /// How two entries are related.
@@ -257,6 +262,15 @@ impl Seen {
     /// Whether it is a plain argument that is another on the other side.
     pub(super) fn is_other_argument(&self) -> bool {
         self.is_taken() && !self.is_tensor && matches!(self.state, Seeing::Differs | Seeing::Unlike)
+    }
+
+    /// Whether it is a tensor that a call takes, that has a different shape or different exact values on the other side, and
+    /// that comes from such a source on both.
+    pub(super) fn is_other_from(&self, is_source: impl Fn(&Source) -> bool) -> bool {
+        self.is_taken()
+            && self.is_tensor
+            && matches!(self.state, Seeing::Differs | Seeing::Unlike)
+            && self.sources.iter().all(is_source)
     }
 
     /// Whether it is an argument, plain or not, that only one side gives. That may be a default written out.

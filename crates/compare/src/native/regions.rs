@@ -93,9 +93,11 @@ impl Regions {
     }
 }
 
-/// Whether a unit takes what has another shape from the start, or exact values that are other ones.
+/// Whether a unit takes what has another shape from the start, or exact values that are other ones, whoever made them.
 fn is_given_other(unit: &Observed) -> bool {
-    let is_outside = |entry: &Seen| entry.sources.iter().all(Source::is_given);
-    let mut taken = unit.entries.iter().filter(|entry| entry.is_taken() && entry.is_tensor);
-    taken.any(|entry| entry.state == Seeing::Differs || entry.state == Seeing::Unlike && is_outside(entry))
+    let differs = |entry: &Seen| {
+        entry.is_other_from(Source::is_given)
+            || entry.state == Seeing::Differs && entry.is_other_from(|_| true)
+    };
+    unit.entries.iter().any(differs)
 }
