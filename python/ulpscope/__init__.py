@@ -23,11 +23,13 @@ from ulpscope._core import (
     digest,
     stats,
 )
+from ulpscope._diffs import Diffs
 from ulpscope._files import load, save
 
 __all__ = [
     "Comparison",
     "Diff",
+    "Diffs",
     "Divergence",
     "ElementDiff",
     "FileTensor",

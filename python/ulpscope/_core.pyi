@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, final, overload
 
+from ulpscope._diffs import Diffs
+
 __all__ = [
     "Comparison",
     "Diff",
@@ -279,7 +281,7 @@ def diff(
     atol: float = 0.001,
     rtol: float = 0.001,
     elements: int = 10,
-) -> Diff | dict[str, Diff]: ...
+) -> Diff | Diffs: ...
 @overload
 def diff(
     target: dict[Any, Any],
@@ -288,7 +290,7 @@ def diff(
     atol: float = 0.001,
     rtol: float = 0.001,
     elements: int = 10,
-) -> dict[str, Diff]: ...
+) -> Diffs: ...
 @overload
 def diff(
     target: str | os.PathLike[str],
@@ -297,7 +299,7 @@ def diff(
     atol: float = 0.001,
     rtol: float = 0.001,
     elements: int = 10,
-) -> dict[str, Diff]: ...
+) -> Diffs: ...
 @overload
 def diff(
     target: Any, golden: Any, *, atol: float = 0.001, rtol: float = 0.001, elements: int = 10

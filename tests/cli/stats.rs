@@ -112,7 +112,6 @@ fn what_is_no_tensor_is_a_note_and_what_is_one_an_error() {
     assert_eq!(
         place.run(&["stats", "x.pt"]).err,
         "\
-note: x.pt:namespace: an object of argparse.Namespace, a class that is not known here
 note: x.pt:function: the class or function torch.nn.functional.relu, by name only
 note: x.pt:complex: complex(1, 2)
 note: x.pt:slice: slice(1, None, 2)

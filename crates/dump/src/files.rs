@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ulpscope_formats::file::{self, Format};
 use ulpscope_formats::json::Json;
 use ulpscope_formats::{Access, Error, Fault, Value};
+use ulpscope_kernels::{DigestKind, digest};
+use ulpscope_tensor::{DType, View};
 
 use crate::call::{Call, CallKind};
 use crate::entry::{Content, Data, Entry, Role, TensorEntry};
@@ -90,6 +92,8 @@ struct Stored {
     file: TensorFile,
     /// What is in it, unless it is read again each time.
     leaves: Option<Arc<Vec<Value>>>,
+    /// Whether it was taken for an array file by its name.
+    is_array: bool,
 }
 
 struct Item {
@@ -108,7 +112,7 @@ impl Contents {
 
     fn take_lone(&mut self, file: TensorFile) {
         self.items.push(Item { file: self.files.len(), leaf: 0, name: String::new() });
-        self.files.push(Stored { file, leaves: None });
+        self.files.push(Stored { file, leaves: None, is_array: true });
     }
 
     fn take(&mut self, stored: TensorFile, leaves: Vec<(String, Value)>) {
@@ -130,7 +134,8 @@ impl Contents {
             _ => true,
         };
         let kept = file < MAX_KEPT && values.iter().all(mapped);
-        self.files.push(Stored { file: stored, leaves: kept.then(|| Arc::new(values)) });
+        let leaves = kept.then(|| Arc::new(values));
+        self.files.push(Stored { file: stored, leaves, is_array: false });
     }
 
     /// Whether two files that are not shards of one use the same name.
@@ -186,7 +191,7 @@ struct FilesSource {
 
 impl FilesSource {
     fn leaves(&self, number: usize) -> Result<Arc<Vec<Value>>, Error> {
-        let Stored { file, leaves } = &self.files[number];
+        let Stored { file, leaves, is_array } = &self.files[number];
         if let Some(leaves) = leaves {
             return Ok(Arc::clone(leaves));
         }
@@ -196,7 +201,12 @@ impl FilesSource {
         {
             return Ok(Arc::clone(leaves));
         }
-        let leaves = read(&self.folder.join(&file.path))?;
+        let path = self.folder.join(&file.path);
+        let leaves = read(&path)?;
+        if *is_array && leaves.len() != 1 {
+            let why = format!("is named like an array file and holds {} values: rename it", leaves.len());
+            return Err(Error::whole(Fault::Unsupported(why)).in_file(&path));
+        }
         let leaves = Arc::new(leaves.into_iter().map(|(_, value)| value).collect());
         *last = Some((number, Arc::clone(&leaves)));
         Ok(leaves)
@@ -246,8 +256,8 @@ fn content(value: &Value) -> Content {
         Value::Int(number) => scalar("int", Json::Int(*number)),
         Value::Float(number) => scalar("float", Json::Float(*number)),
         Value::Str(text) => scalar("str", Json::Str(text.clone())),
-        Value::Bytes(bytes) => Content::Other(Json::Str(format!("{} bytes", bytes.len()))),
-        Value::Opaque(what) => Content::Other(Json::Str(what.clone())),
+        Value::Bytes(bytes) => scalar("bytes", Json::Str(shown_bytes(bytes))),
+        Value::Opaque(what) => scalar("object", Json::Str(what.clone())),
         Value::Unread(why) => {
             let entry = TensorEntry::bare(String::new(), None);
             Content::Tensor(Box::new(TensorEntry { data: Data::Refused(why.clone()), ..entry }))
@@ -259,5 +269,17 @@ fn content(value: &Value) -> Content {
         }
         // Leaves hold nothing further.
         Value::List(_) | Value::Tuple(_) | Value::Dict(_) => Content::None,
+    }
+}
+
+/// Bytes as text that differs wherever they do: all of them, or what stands for them.
+fn shown_bytes(bytes: &[u8]) -> String {
+    const SHOWN: usize = 16;
+    let digits: String = bytes.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
+    match View::contiguous(DType::U8, vec![bytes.len()], bytes) {
+        Ok(view) if bytes.len() > SHOWN => {
+            format!("{} bytes, {digits}…, xxh3 {}", bytes.len(), digest(&view, DigestKind::Xxh3))
+        }
+        _ => digits,
     }
 }

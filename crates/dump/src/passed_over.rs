@@ -151,7 +151,12 @@ fn is_document(path: &Path) -> bool {
         return false;
     }
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if RECORDS.contains(&name) || name == JOURNAL_FILE {
+    // `dump_1.json`, `DUMP.json`: copies, or the records of another run.
+    let lower = name.to_ascii_lowercase();
+    if RECORDS.contains(&name)
+        || name == JOURNAL_FILE
+        || lower.starts_with("dump") && lower.ends_with(".json")
+    {
         return false;
     }
     let mut beginning = [0; LOOKED_AT];

@@ -24,8 +24,8 @@ const MAX_HEADER: u64 = 1 << 17;
 
 /// Reads all arrays, as a dictionary from name to tensor in the order of the archive.
 ///
-/// An array that cannot be read is [`Value::Unread`] with the reason, and an entry that is not an array at all
-/// [`Value::Opaque`]; the others are still read. Where no array can be, the first reason is the error.
+/// An array that cannot be read, and an entry that is not an array at all, is [`Value::Unread`] with the reason; the
+/// others are still read. Where no array can be, the first reason is the error.
 pub fn read(bytes: &Bytes) -> Result<Value, Error> {
     if !bytes.starts_with(zip_entries::MAGIC) && !bytes.starts_with(EMPTY_MAGIC) {
         let expected = "an .npz file (a zip archive)";
@@ -40,7 +40,7 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
         let Some(key) = name.strip_suffix(SUFFIX) else {
             if !name.ends_with('/') {
                 let what = "an archive entry that is not an .npy array".to_owned();
-                pairs.push((Value::Str(name), Value::Opaque(what)));
+                pairs.push((Value::Str(name), Value::Unread(what)));
             }
             continue;
         };

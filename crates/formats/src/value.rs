@@ -31,14 +31,23 @@ pub enum Value {
     Dict(Vec<(Value, Value)>),
     /// A tensor.
     Tensor(Tensor),
-    /// Something that was recognised but is not carried: says what it is and why. No tensor is: see
-    /// [`Value::Unread`].
+    /// Something that is neither plain nor a tensor, and of which this text says all: a class by name, `complex(1, 2)`.
     Opaque(String),
-    /// A tensor that could not be read, with the reason. Whoever compares or converts has not seen it.
+    /// Something that could not be read, with the reason: a tensor, or what may hold some. Whoever compares or converts has
+    /// not seen it.
     Unread(String),
 }
 
 impl Value {
+    /// Whether it is nothing but containers with nothing in them. Depth is bounded by the readers'.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Value::List(items) | Value::Tuple(items) => items.iter().all(Value::is_empty),
+            Value::Dict(pairs) => pairs.iter().all(|(_, value)| value.is_empty()),
+            _ => false,
+        }
+    }
+
     /// Every tensor in the tree with its dotted path (`model.layers.0.weight`), in file order. A bare tensor's
     /// path is empty.
     pub fn tensors(&self) -> Vec<(String, &Tensor)> {
@@ -94,7 +103,7 @@ impl Value {
         })
     }
 
-    /// Everything that was recognised but not carried, with its dotted path and the reason.
+    /// Everything that is neither plain nor a tensor, with its dotted path and what it is.
     pub fn opaque(&self) -> Vec<(String, &str)> {
         let mut found = Vec::new();
         self.visit(&mut |path, value| {
@@ -105,7 +114,7 @@ impl Value {
         found
     }
 
-    /// Every tensor that could not be read, with its dotted path and the reason.
+    /// Everything that could not be read, with its dotted path and the reason.
     pub fn unread(&self) -> Vec<(String, &str)> {
         let mut found = Vec::new();
         self.visit(&mut |path, value| {

@@ -122,7 +122,7 @@ fn a_torn_line_does_not_lose_the_others() {
     std::fs::write(&path, "[\"a\", 0, [], \"torch.float32\", [2], [1, 0, 1]]\n\n[\"b\"").unwrap();
     let Value::List(lines) = file::read(&path, Access::ReadOnly).unwrap().value else { panic!("a list") };
     assert_eq!(lines.len(), 2);
-    assert!(matches!(&lines[1], Value::Opaque(reason) if reason.contains("line 3")), "{:?}", lines[1]);
+    assert!(matches!(&lines[1], Value::Unread(reason) if reason.contains("line 3")), "{:?}", lines[1]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyTuple;
 use ulpscope_compare::results::{self, Described};
 use ulpscope_kernels as kernels;
 use ulpscope_kernels::{Comparison, Threads, Tolerance};
@@ -86,7 +86,7 @@ pub(crate) fn diff(
                     "the two sides hold different tensors: only in target {only_target:?}, only in golden {only_golden:?}"
                 )));
             }
-            let all = PyDict::new(py);
+            let all = py.import("ulpscope._diffs")?.getattr("Diffs")?.call0()?;
             for (name, target, golden) in pairs {
                 let (target, golden) = (target.input(&name)?, golden.input(&name)?);
                 all.set_item(
@@ -95,7 +95,7 @@ pub(crate) fn diff(
                         .map_err(|error| prefixed(py, &name, error))?,
                 )?;
             }
-            all.into_py_any(py)
+            Ok(all.unbind())
         }
         (Operand::One(_), Operand::Named(several)) | (Operand::Named(several), Operand::One(_)) => {
             Err(PyValueError::new_err(format!("one side is one tensor, the other holds {}", several.len())))

@@ -29,7 +29,7 @@ pub(super) fn read_lines(bytes: &Bytes) -> Result<Value, Error> {
         if !line.trim_ascii().is_empty() {
             let mut reader = Reader::within(line, index as u64 + 1, at);
             let read = reader.value().and_then(|value| reader.end().map(|()| value));
-            lines.push(read.map_or_else(|error| Value::Opaque(error.to_string()), value_of));
+            lines.push(read.map_or_else(|error| Value::Unread(error.to_string()), value_of));
         }
         at += line.len() as u64 + 1;
     }

@@ -7,7 +7,7 @@ use super::literal::{self, Item, Literal};
 use crate::error::{Error, Fault, Place, beginning, shortened};
 use crate::tensor::MAX_RANK;
 
-const MAGIC: &[u8; 6] = b"\x93NUMPY";
+pub(super) const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
 /// The longest header version 1.0 can announce. Versions 2.0 and 3.0 go beyond it only for structured arrays
 /// with hundreds of fields, and none of those is a tensor.

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! Reading maps the elements in place; a column-major file becomes byte strides, and only a big-endian one is
-//! copied, to swap it. Bytes after the last element are left alone, as NumPy leaves them. An object array is a
-//! pickle and is refused: nothing in a file is ever unpickled here.
+//! copied, to swap it. Bytes after the last element are left alone, as NumPy leaves them; but a second
+//! array there, of a file that was saved to twice, is refused: nobody would see it. An object array is a pickle and is
+//! refused: nothing in a file is ever unpickled here.
 //!
 //! # Element types that NumPy has no code for
 //!
@@ -67,7 +68,12 @@ pub(crate) fn read_within(bytes: &Bytes, budget: &Budget) -> Result<Tensor, Erro
             ),
         ));
     }
-    let data = bytes.slice(data_at..data_at + needed as usize);
+    let end = data_at + needed as usize;
+    if bytes[end..].starts_with(header::MAGIC) {
+        let fault = Fault::malformed("one array", "a second one: save several as .npz");
+        return Err(Error::at(Place::Byte(end as u64), fault));
+    }
+    let data = bytes.slice(data_at..end);
     let data = if element.big_endian {
         budget.charge("elements in the order of this machine", needed as usize).map_err(Error::whole)?;
         swapped(&data, number_size(element.dtype)).into()

@@ -98,5 +98,9 @@ fn locate(bytes: &Bytes, object: &Pickle, keys: &Pickle) -> Result<HashMap<Strin
         at = start + size;
         storages.insert(key.to_owned(), bytes.slice(start..at));
     }
+    if may_be(&bytes.slice(at..bytes.len())) {
+        let fault = Fault::malformed("one saved object", "a second one: save several as a dictionary");
+        return Err(Error::at(Place::Byte(at as u64), fault));
+    }
     Ok(storages)
 }

@@ -12,6 +12,7 @@
 //! ignored: everything is read to where the bytes are.
 
 mod archive;
+mod instances;
 mod legacy;
 mod numpy;
 mod objects;
@@ -30,7 +31,7 @@ use crate::zip_entries;
 /// Reads a file of `torch.save`, in the zip form or the form before torch 1.6.
 ///
 /// Sets come as lists, `torch.Size` as a tuple, dtypes and devices as text (`torch.float32`, `cuda:0`).
-/// Objects of classes that are not known here are [`Value::Opaque`], with their name; a class filled like a
+/// An object of a class that is not known here is a dictionary of its attributes; one that is merely filled like a
 /// dictionary or a list is carried as one. A file that names a way to run code is refused.
 pub fn read(bytes: &Bytes) -> Result<Value, Error> {
     if bytes.starts_with(zip_entries::MAGIC) {

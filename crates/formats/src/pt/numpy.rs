@@ -57,7 +57,7 @@ impl Objects<'_> {
             return Err(self.pickle.unexpected(args, "(dtype, data)"));
         };
         let Some(kind) = self.array_type(dtype) else {
-            return self.opaque("a numpy scalar that is not a number".to_owned());
+            return self.unread("a numpy scalar that is not a number".to_owned());
         };
         let Some(bytes) = self.raw(data)? else {
             return Err(self.pickle.unexpected(data, "the bytes of a numpy scalar"));

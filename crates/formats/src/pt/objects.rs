@@ -52,6 +52,8 @@ pub(super) struct Objects<'a> {
     element_limit: u64,
     elements: u64,
     depth: usize,
+    /// The objects of unknown classes whose attributes are being read.
+    pub(super) inside: Vec<Id>,
 }
 
 impl<'a> Objects<'a> {
@@ -64,7 +66,17 @@ impl<'a> Objects<'a> {
     ) -> Objects<'a> {
         let node_limit = pickle.range().len().saturating_mul(MAX_NODES_PER_BYTE).max(MIN_NODE_LIMIT);
         let element_limit = (file_size as u64).saturating_mul(MAX_ELEMENTS_PER_BYTE).max(MIN_ELEMENT_LIMIT);
-        Objects { pickle, budget, storages, node_limit, nodes: 0, element_limit, elements: 0, depth: 0 }
+        Objects {
+            pickle,
+            budget,
+            storages,
+            node_limit,
+            nodes: 0,
+            element_limit,
+            elements: 0,
+            depth: 0,
+            inside: Vec::new(),
+        }
     }
 
     /// The value the whole pickle stands for.
@@ -162,7 +174,9 @@ impl<'a> Objects<'a> {
             Node::None => Value::None,
             Node::Bool(flag) => Value::Bool(*flag),
             Node::Int(number) => Value::Int(*number),
-            Node::HugeInt(bytes) => Value::Opaque(format!("an integer of {bytes} bytes")),
+            Node::HugeInt(bytes) => {
+                self.unread(format!("an integer of {bytes} bytes; at most 16 are read"))?
+            }
             Node::Float(number) => Value::Float(*number),
             Node::Text(text) => {
                 self.charge_bytes(text.len())?;
@@ -199,7 +213,7 @@ impl<'a> Objects<'a> {
     }
 
     /// The pairs of a dictionary. As in Python, a key that comes again gives its place a new value.
-    fn pairs(&mut self, ids: &[(Id, Id)]) -> Result<Vec<(Value, Value)>, Error> {
+    pub(super) fn pairs(&mut self, ids: &[(Id, Id)]) -> Result<Vec<(Value, Value)>, Error> {
         let mut pairs: Vec<(Value, Value)> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
         let pickle = self.pickle;
@@ -230,7 +244,7 @@ impl<'a> Objects<'a> {
             _ => callable,
         };
         let Some((module, name)) = pickle.global(callable) else {
-            return self.opaque("the result of a call of something that is not a name".to_owned());
+            return self.unread("the result of a call of something that is not a name".to_owned());
         };
         let arg = |index: usize| pickle.tuple(args).and_then(|args| args.get(index)).copied();
         match (module, name) {
@@ -286,12 +300,10 @@ impl<'a> Objects<'a> {
                 items.extend(self.values(&filled.items)?);
                 Ok(Value::List(items))
             }
-            ("_codecs", "encode") | ("builtins", "bytes" | "bytearray") => {
-                self.bytes(args).map(|bytes| match bytes {
-                    Some(bytes) => Value::Bytes(bytes.to_vec()),
-                    None => Value::Opaque(format!("bytes made by {module}.{name}")),
-                })
-            }
+            ("_codecs", "encode") | ("builtins", "bytes" | "bytearray") => match self.bytes(args)? {
+                Some(bytes) => Ok(Value::Bytes(bytes.to_vec())),
+                None => self.unread(format!("bytes made by {module}.{name}")),
+            },
             ("builtins", "set" | "frozenset") => {
                 let items = match arg(0).map(|id| pickle.node(id)) {
                     Some(Node::List(items) | Node::Tuple(items) | Node::Set(items)) => self.values(items)?,
@@ -312,13 +324,22 @@ impl<'a> Objects<'a> {
             }
 
             ("copyreg", "_reconstructor" | "__newobj__" | "__newobj_ex__") => {
-                let class = arg(0).map_or("?".to_owned(), |class| pickle.describe(class));
-                self.opaque(format!("an object of {class}"))
+                let Some((&class, rest)) = pickle.tuple(args).and_then(<[Id]>::split_first) else {
+                    return Err(pickle.unexpected(args, "a class"));
+                };
+                // An object of no other base is made by `_reconstructor(class, object, None)`.
+                let rest = if name == "_reconstructor" { &[] } else { rest };
+                self.instance(id, &pickle.describe(class), rest, filled)
             }
-            // Nobody here knows the class, but what it was filled with is in plain sight.
-            _ if !filled.pairs.is_empty() => Ok(Value::Dict(self.pairs(&filled.pairs)?)),
-            _ if !filled.items.is_empty() => Ok(Value::List(self.values(&filled.items)?)),
-            _ => self.opaque(format!("an object of {module}.{name}, a class that is not known here")),
+            _ => {
+                let args = pickle.tuple(args).unwrap_or_default();
+                let is_bare = args.is_empty() && filled.state.is_none();
+                match (filled.pairs.is_empty(), filled.items.is_empty()) {
+                    (false, true) if is_bare => Ok(Value::Dict(self.pairs(&filled.pairs)?)),
+                    (true, false) if is_bare => Ok(Value::List(self.values(&filled.items)?)),
+                    _ => self.instance(id, &shortened(&format!("{module}.{name}")), args, filled),
+                }
+            }
         }
     }
 

@@ -31,6 +31,12 @@ const MAX_INFLATION: u64 = 64;
 /// compress.
 const UNFOLDED_ON_DISK: u64 = 1 << 20;
 
+/// Smaller ones do, too, once those kept in memory take `KEPT_IN_MEMORY` together; but not those that are smaller than this:
+/// a mapping costs the system as much.
+const WORTH_A_FILE: u64 = 64 << 10;
+
+const KEPT_IN_MEMORY: u64 = 16 << 20;
+
 /// What an entry of the list takes: once as the zip library keeps it, once as it is kept here.
 const ENTRY_SIZE: usize = 640;
 
@@ -41,6 +47,8 @@ pub(crate) struct Archive<'a> {
     entries: Vec<Entry>,
     by_name: HashMap<String, usize>,
     inflated: u64,
+    /// Bytes of the inflated entries that lie in memory.
+    in_memory: u64,
     budget: &'a Budget,
 }
 
@@ -88,7 +96,7 @@ impl<'a> Archive<'a> {
             entries.push(entry);
         }
         refuse_overlaps(&entries, zip.central_directory_start())?;
-        Ok(Archive { bytes, zip, entries, by_name, inflated: 0, budget })
+        Ok(Archive { bytes, zip, entries, by_name, inflated: 0, in_memory: 0, budget })
     }
 
     /// Entry names, in the order of the archive's directory.
@@ -159,10 +167,12 @@ impl<'a> Archive<'a> {
             Ordering::Equal => Ok(()),
             Ordering::Greater => Err(corrupt("more".to_owned())),
         };
-        if size >= UNFOLDED_ON_DISK {
+        let is_memory_full = self.in_memory.saturating_add(size) > KEPT_IN_MEMORY;
+        if size >= UNFOLDED_ON_DISK || size >= WORTH_A_FILE && is_memory_full {
             return unfolded::on_disk(self.bytes, &mut source, |error| corrupt(error.to_string()), check);
         }
         self.budget.charge("inflated archive entries", size as usize)?;
+        self.in_memory = self.in_memory.saturating_add(size);
         let mut data = Vec::new();
         source.read_to_end(&mut data).map_err(|error| corrupt(error.to_string()))?;
         check(data.len() as u64)?;
