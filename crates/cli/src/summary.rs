@@ -49,6 +49,9 @@ fn of_lines(path: &Path, bytes: &Bytes) -> Option<Summary> {
             }
         }
     }
+    if entries + stacks + others + unread == 0 {
+        errors.push(format!("{}: holds no lines", path.display()));
+    }
     if unread > 1 {
         errors.push(format!("{}: {} more lines cannot be read", path.display(), unread - 1));
     }

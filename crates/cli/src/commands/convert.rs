@@ -126,6 +126,9 @@ impl Convert {
         if foreign > 0 {
             walk.report_foreign(foreign, &mut notes, &mut errors);
         }
+        if converted == 0 && errors.is_empty() {
+            errors.push(format!("{}: holds nothing that can be converted", self.source.display()));
+        }
         if self.json {
             output.json(&json!({
                 "found": walk.files.len(),

@@ -19,6 +19,9 @@ use crate::progress::Progress;
 use crate::source::{Source, label, tensors};
 use ulpscope_compare::results::{self, Described};
 
+/// Pairs shown in a table, the worst first: it is laid out in memory as a whole, and nobody reads more.
+const SHOWN_PAIRS: usize = 1000;
+
 /// What `diff` has been asked for.
 pub(crate) struct Diff {
     target: PathBuf,
@@ -193,7 +196,10 @@ impl Diff {
         let mut by_error: Vec<&Measured<'_>> = measured.iter().collect();
         by_error.sort_by(|a, b| b.badness().total_cmp(&a.badness()));
         if let [first, _, ..] = by_error.as_slice() {
-            output.table(&overview(&by_error))?;
+            output.table(&overview(&by_error[..by_error.len().min(SHOWN_PAIRS)]))?;
+            if let more @ 1.. = by_error.len().saturating_sub(SHOWN_PAIRS) {
+                output.line(&format!("and {more} more pairs, none worse than these (--json lists all)"))?;
+            }
             output.line("")?;
             if first.comparison.distances.equal {
                 return Ok(output.verdict("all pairs are equal bit by bit", Emphasis::Good)?);

@@ -1,7 +1,7 @@
 //! `ulpscope ls`: the calls of a dump, each shown as soon as it is read.
 
 use serde_json::{Value, json};
-use ulpscope_dump::{Entry, Rank};
+use ulpscope_dump::{Content, Data, Entry, Problems, Rank, Tool};
 use ulpscope_report::{Cell, Record};
 
 use crate::args::LsArgs;
@@ -38,10 +38,14 @@ impl Ls {
         walk.each(|opened, problems| {
             let rank = &opened.rank;
             self.begin(opened, ranks, output)?;
+            let known = rank.problems();
             let mut of_rank = 0;
             for call in self.wanted.calls(rank) {
                 match rank.entries(call) {
-                    Ok(entries) => self.call(rank, call, &entries, of_rank, output)?,
+                    Ok(entries) => {
+                        refused(&entries, &known, problems);
+                        self.call(rank, call, &entries, of_rank, output)?;
+                    }
                     Err(error) => {
                         problems.add(&error);
                         continue;
@@ -54,6 +58,9 @@ impl Ls {
             }
             ranks += 1;
             shown += of_rank;
+            if rank.tool == Tool::Files && rank.calls().is_empty() && known.is_empty() {
+                problems.note(format!("{}: no tensors and no values", rank.path.display()));
+            }
             if let (0, Some(filter)) = (of_rank, &self.args.filter)
                 && !rank.calls().is_empty()
             {
@@ -123,6 +130,18 @@ impl Ls {
             line.push_str(&format!("  in {module}"));
         }
         Ok(output.line(line.trim_end())?)
+    }
+}
+
+/// Takes in which tensors cannot be read, as far as that is not known: the header of an array file is only read now.
+fn refused(entries: &[Entry], known: &Problems, problems: &mut Problems) {
+    for entry in entries {
+        if let Content::Tensor(tensor) = &entry.content
+            && let Data::Refused(why) = &tensor.data
+            && !known.listed().iter().any(|said| said.contains(why.as_str()))
+        {
+            problems.note(why.clone());
+        }
     }
 }
 

@@ -57,6 +57,8 @@ impl TryFrom<StatsArgs> for Stats {
 /// What was found out about one file.
 struct Measured {
     content: Content,
+    /// Whether there is nothing in it, not even a plain value.
+    is_empty: bool,
     notes: Vec<String>,
     errors: Vec<String>,
 }
@@ -77,6 +79,7 @@ impl Stats {
         let mut errors: Vec<String> = walk.errors();
         errors.extend(walk.empty_folders(&self.paths));
         let mut foreign = 0;
+        let mut is_empty = true;
         let mut report = self.report(output)?;
         // Enough files at a time to keep every thread busy, and no more: what was measured waits for its turn.
         for files in walk.files.chunks(FILES_PER_THREAD * rayon::current_num_threads()) {
@@ -91,6 +94,7 @@ impl Stats {
             for (found, result) in files.iter().zip(results) {
                 match result {
                     Ok(measured) => {
+                        is_empty &= measured.is_empty;
                         notes.extend(measured.notes);
                         errors.extend(measured.errors);
                         self.add(found, measured.content, &mut report, &mut errors, output)?;
@@ -103,6 +107,10 @@ impl Stats {
         drop(progress);
         if foreign > 0 {
             walk.report_foreign(foreign, &mut notes, &mut errors);
+        }
+        if is_empty && errors.is_empty() {
+            let paths: Vec<String> = self.paths.iter().map(|path| path.display().to_string()).collect();
+            errors.push(format!("{}: nothing is in there", paths.join(", ")));
         }
         report.finish(&notes, &errors, output)?;
         output.notes_and_errors(&notes, &errors);
@@ -121,20 +129,21 @@ impl Stats {
         let value = match Source::read(&found.path)? {
             Source::Records(summary) => {
                 let content = Content::Summary(summary.record);
-                return Ok(Measured { content, notes: Vec::new(), errors: summary.errors });
+                return Ok(Measured { content, is_empty: false, notes: Vec::new(), errors: summary.errors });
             }
             Source::Tensors(value) => value,
         };
         let said = |(part, reason): (String, &str)| format!("{}: {reason}", label(&found.path, &part));
         let notes = value.opaque().into_iter().map(said).collect();
         let mut errors: Vec<String> = value.unread().into_iter().map(said).collect();
+        let is_empty = value.is_empty();
         let tensors = value.tensors();
         let content = if tensors.len() > TENSORS_TOGETHER {
             Content::Many(value)
         } else {
             Content::Described(self.describe_all(found, tensors, &mut PlainNames::default(), &mut errors))
         };
-        Ok(Measured { content, notes, errors })
+        Ok(Measured { content, is_empty, notes, errors })
     }
 
     /// Hands a file, whose turn it is, to the report.
