@@ -12,6 +12,7 @@ use ulpscope_formats::{Access, Bytes, Error, Place};
 use crate::call::{Call, CallKind};
 use crate::companion::Companion;
 use crate::entry::{Content, Data, Entry, NonFiniteStats, Role, TensorEntry};
+use crate::journal::encode::Section;
 use crate::key::{key_of, parse_key};
 use crate::ledger::Ledger;
 use crate::parents::Parents;
@@ -235,12 +236,12 @@ fn entries_of(key: &str, kind: CallKind, body: Item) -> Vec<Entry> {
     match body {
         Item::Dict(sections) if kind != CallKind::Saved => {
             for (section, item) in sections {
-                let role = match section.as_str() {
+                let role = match Section::of_key(&section) {
                     _ if kind == CallKind::ParametersGrad => Role::ParameterGrad,
-                    "input_args" | "input_kwargs" | "input" => Role::Input,
-                    "output" => Role::Output,
-                    "parameters" => Role::Parameter,
-                    _ => Role::Saved,
+                    Some(Section::InputArgs | Section::InputKwargs | Section::Input) => Role::Input,
+                    Some(Section::Output) => Role::Output,
+                    Some(Section::Parameters) => Role::Parameter,
+                    None => Role::Saved,
                 };
                 let mut walk = Walk { role, entries: &mut entries };
                 match role {

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
+use ulpscope_dump::journal::encode::add_shared_with;
 
 use super::backward_names::marked_backward_name;
 use super::begun::Begun;
@@ -60,9 +61,7 @@ impl Contribution {
     pub(super) fn set(&mut self, text: Option<Vec<u8>>) {
         self.text = text;
         if let Some(text) = self.text.as_mut().filter(|_| !self.shared_with.is_empty()) {
-            let others: Vec<String> = self.shared_with.iter().map(usize::to_string).collect();
-            text.truncate(text.len() - 1);
-            text.extend_from_slice(format!(",\"shared_with\":[{}]}}", others.join(",")).as_bytes());
+            add_shared_with(&self.shared_with, text);
         }
     }
 }

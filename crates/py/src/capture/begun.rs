@@ -5,11 +5,10 @@ use std::sync::Arc;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use ulpscope_formats::json::push_text;
+use ulpscope_dump::journal::encode::CallLine;
 
 use super::frames::Stack;
 use super::items::Met;
-use super::numbers::push_int;
 use super::state::StepId;
 
 /// What kind of call it is, as far as names and order go.
@@ -51,30 +50,24 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    /// The beginning of the line that tells of the call, up to its sections.
-    pub(super) fn push_head(&self, id: u64, stack: Option<&Stack>, line: &mut Vec<u8>) {
-        line.extend_from_slice(b"{\"call\":");
-        push_text(&self.name, line);
-        line.extend_from_slice(b",\"id\":");
-        push_int(id.into(), line);
-        if let Some(stack) = stack {
-            line.extend_from_slice(b",\"stack\":");
-            push_int(stack.id.into(), line);
+    /// The line that tells that the call has begun.
+    pub(super) fn first_line(&self, id: u64, stack: Option<&Stack>) -> CallLine<'_> {
+        CallLine::Begin {
+            name: &self.name,
+            id: Some(id),
+            stack: stack.map(|stack| stack.id),
+            parent: self.parent.as_deref(),
         }
-        if let Some(parent) = &self.parent {
-            line.extend_from_slice(b",\"parent\":");
-            push_text(parent, line);
-        }
-        line.extend_from_slice(b",\"data\":{");
     }
 
-    /// The beginning of the line that tells that the call has returned.
-    pub(super) fn push_end(&self, line: &mut Vec<u8>) {
-        line.extend_from_slice(b"{\"end\":");
-        push_int(self.id.unwrap_or_default().into(), line);
-        if self.kind == Kind::Module {
-            line.extend_from_slice(b",\"last\":true");
-        }
+    /// The line that tells that the call has returned.
+    pub(super) fn last_line(&self) -> CallLine<'static> {
+        CallLine::End { id: self.id.unwrap_or_default(), last: self.ends_last() }
+    }
+
+    /// Whether it takes its place in the order of calls when it ends.
+    pub(super) fn ends_last(&self) -> bool {
+        self.kind == Kind::Module
     }
 
     /// Tells which tensors it was given, and has not changed.

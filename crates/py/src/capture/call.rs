@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use ulpscope_dump::journal::encode::{LINE_END, ObjectText, Section};
 
 use super::arguments::Arguments;
 use super::backward_names::backward_name;
@@ -158,14 +159,16 @@ impl Recorder {
         let mut walk = Walk::new(self, begun.step, &begun.name, "input");
         walk.is_recompute = begun.is_recompute;
         walk.describes = is_recorded && self.plan.wants_inputs();
-        line.extend_from_slice(b"\"input_args\":");
+        let mut sections = ObjectText::open(&mut line);
+        sections.section(Section::InputArgs, &mut line);
         walk.elements(arguments.args, &mut line)?;
-        line.extend_from_slice(b",\"input_kwargs\":");
+        sections.section(Section::InputKwargs, &mut line);
         walk.part = "kwargs";
         match arguments.kwargs {
             Some(kwargs) => walk.values(kwargs, &mut line)?,
-            None => line.extend_from_slice(b"{}"),
+            None => ObjectText::open(&mut line).close(&mut line),
         }
+        sections.close(&mut line);
         let (met, describes) = (walk.met, walk.describes);
         if begun.kind == Kind::Module && !self.sees_apis() {
             begun.versions = met.iter().filter_map(|met| version(met.tensor.bind(py))).collect();
@@ -180,16 +183,17 @@ impl Recorder {
         }
         if !describes {
             line.clear();
+            ObjectText::open(&mut line).close(&mut line);
         }
         // Ids are in the order of lines, whichever thread was first to begin.
         let written = self.append(begun.step, |state| {
             let id = state.next_id();
             let mut head = Buffer::new();
-            begun.push_head(id, stack, &mut head);
+            begun.first_line(id, stack).open(&mut head);
             if let Some(stack) = stack {
                 state.define(stack)?;
             }
-            state.append(&[&head, &line, b"}}\n"])?;
+            state.append(&[&head, &line, LINE_END])?;
             state.ledger.recorded += 1;
             Ok(id)
         })?;
@@ -214,18 +218,16 @@ impl Recorder {
     ) -> PyResult<()> {
         let py = output.py();
         let mut line = Buffer::new();
-        begun.push_end(&mut line);
-        line.extend_from_slice(b",\"data\":{");
-        let pushed = caught(|| self.push_outputs(&begun, output, parameters, &mut line));
-        let outputs = match pushed {
-            Ok(outputs) => outputs,
-            Err(error) => {
-                self.end_without_results(&begun)?;
-                return Err(error);
-            }
-        };
+        let mut outputs = Vec::new();
+        let pushed = begun.last_line().encode_with(&mut line, |line| {
+            outputs = caught(|| self.push_outputs(&begun, output, parameters, line))?;
+            Ok(())
+        });
+        if let Err(error) = pushed {
+            self.end_without_results(&begun)?;
+            return Err(error);
+        }
         if begun.id.is_some() {
-            line.extend_from_slice(b"}}\n");
             match self.append(begun.step, |state| state.append(&[&line]))? {
                 Written::Done(()) => {}
                 Written::NoRoom => self.take_back(&begun),
@@ -254,29 +256,29 @@ impl Recorder {
         if let Some(source) = &begun.late_copy {
             self.wait_for(source.bind(output.py()))?;
         }
-        let sections = line.len();
+        let start = line.len();
+        let mut sections = ObjectText::open(line);
         let mut walk = Walk::new(self, begun.step, &begun.name, "output");
         walk.is_recompute = begun.is_recompute;
         walk.describes = begun.id.is_some() && self.plan.wants_outputs();
-        line.extend_from_slice(b"\"output\":");
+        sections.section(Section::Output, line);
         match output.cast::<PyTuple>() {
             Ok(items) => walk.elements(items, line)?,
             Err(_) => walk.elements(&PyTuple::new(output.py(), [output])?, line)?,
         }
         let outputs = std::mem::take(&mut walk.met);
         if !walk.describes {
-            line.truncate(sections);
+            line.truncate(start);
+            sections = ObjectText::open(line);
         }
         if let Some(parameters) = parameters.filter(|_| begun.id.is_some() && self.plan.wants_inputs()) {
-            if line.len() > sections {
-                line.push(b',');
-            }
-            line.extend_from_slice(b"\"parameters\":");
+            sections.section(Section::Parameters, line);
             walk.part = "parameters";
             walk.has_sources = true;
             walk.describes = true;
             walk.values(parameters, line)?;
         }
+        sections.close(line);
         Ok(outputs)
     }
 
@@ -287,8 +289,7 @@ impl Recorder {
             return Ok(());
         }
         let mut line = Buffer::new();
-        begun.push_end(&mut line);
-        line.extend_from_slice(b"}\n");
+        begun.last_line().encode(&mut line);
         self.append(begun.step, |state| state.append(&[&line])).map(|_| ())
     }
 

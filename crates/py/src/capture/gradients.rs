@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
-use ulpscope_formats::json::push_text;
+use ulpscope_dump::journal::encode::{CallLine, LINE_END, ListText, ObjectText, Section, push_null};
 
 use super::arriving::{Arriving, Finished, lock};
 use super::buffers::Buffer;
@@ -89,31 +89,26 @@ impl Recorder {
             return Ok(());
         }
         let mut line = Buffer::new();
-        line.extend_from_slice(b"{\"call\":");
-        push_text(&name, &mut line);
-        if let Some(parent) = parent {
-            line.extend_from_slice(b",\"parent\":");
-            push_text(&parent, &mut line);
-        }
-        line.extend_from_slice(b",\"data\":{");
-        let sections = [
-            (b"\"input\":[".as_slice(), results, self.plan.wants_inputs()),
-            (b"\"output\":[", arguments, self.plan.wants_outputs()),
+        CallLine::Begin { name: &name, id: None, stack: None, parent: parent.as_deref() }.open(&mut line);
+        let parts = [
+            (Section::Input, results, self.plan.wants_inputs()),
+            (Section::Output, arguments, self.plan.wants_outputs()),
         ];
-        let mut separator: &[u8] = b"";
-        for (head, texts, _) in sections.into_iter().filter(|(_, _, is_wanted)| *is_wanted) {
-            line.extend_from_slice(separator);
-            line.extend_from_slice(head);
-            for (position, text) in texts.into_iter().enumerate() {
-                if position > 0 {
-                    line.push(b',');
+        let mut sections = ObjectText::open(&mut line);
+        for (section, texts, _) in parts.into_iter().filter(|(_, _, is_wanted)| *is_wanted) {
+            sections.section(section, &mut line);
+            let mut list = ListText::open(&mut line);
+            for text in texts {
+                list.element(&mut line);
+                match text {
+                    Some(text) => line.extend_from_slice(&text),
+                    None => push_null(&mut line),
                 }
-                line.extend_from_slice(text.as_deref().unwrap_or(b"null"));
             }
-            line.push(b']');
-            separator = b",";
+            list.close(&mut line);
         }
-        line.extend_from_slice(b"}}\n");
+        sections.close(&mut line);
+        line.extend_from_slice(LINE_END);
         let written = self.append(step, |state| {
             self.plan.leave_scope(&name, &mut state.scope);
             state.append(&[&line])?;

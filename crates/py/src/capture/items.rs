@@ -9,10 +9,9 @@ use std::sync::Arc;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
-use ulpscope_formats::json::push_text;
+use ulpscope_dump::journal::encode::{ListText, ObjectText, Plain, push_null};
 
 use super::blanks::{is_blank, overwrites_first};
-use super::numbers::{push_float, push_int};
 use super::recorder::Recorder;
 use super::state::StepId;
 use super::tensors::Describe;
@@ -113,7 +112,7 @@ impl<'a> Walk<'a> {
     /// One value.
     pub(super) fn item(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
         if item.is_none() {
-            out.extend_from_slice(b"null");
+            push_null(out);
             return Ok(());
         }
         if self.recorder.torch.is_plain_tensor(item) {
@@ -144,16 +143,14 @@ impl<'a> Walk<'a> {
         out: &mut Vec<u8>,
     ) -> PyResult<()> {
         let length = self.path.len();
-        out.push(b'[');
+        let mut list = ListText::open(out);
         for (position, item) in items.enumerate() {
-            if position > 0 {
-                out.push(b',');
-            }
+            list.element(out);
             self.push_path(itoa::Buffer::new().format(position), length);
             self.element(&item, out)?;
             self.path.truncate(length);
         }
-        out.push(b']');
+        list.close(out);
         Ok(())
     }
 
@@ -163,20 +160,16 @@ impl<'a> Walk<'a> {
         out: &mut Vec<u8>,
     ) -> PyResult<()> {
         let length = self.path.len();
-        out.push(b'{');
-        for (position, (key, item)) in pairs.enumerate() {
-            if position > 0 {
-                out.push(b',');
-            }
+        let mut object = ObjectText::open(out);
+        for (key, item) in pairs {
             let key = key.str()?;
             let key = key.to_string_lossy();
-            push_text(&key, out);
-            out.push(b':');
+            object.key(&key, out);
             self.push_path(&key, length);
             self.element(&item, out)?;
             self.path.truncate(length);
         }
-        out.push(b'}');
+        object.close(out);
         Ok(())
     }
 
@@ -240,7 +233,7 @@ impl<'a> Walk<'a> {
         if !std::mem::replace(&mut self.is_cut_off, true) {
             self.recorder.locked(|state| state.note(CUT_OFF.to_owned()));
         }
-        out.extend_from_slice(b"null");
+        push_null(out);
         Ok(())
     }
 
@@ -248,28 +241,22 @@ impl<'a> Walk<'a> {
     fn scalar(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<bool> {
         let start = out.len();
         if let Ok(flag) = item.cast_exact::<PyBool>() {
-            out.extend_from_slice(b"{\"type\":\"bool\",\"value\":");
-            out.extend_from_slice(if flag.is_true() { b"true" } else { b"false" });
+            Plain::Bool(flag.is_true()).encode(out);
         } else if let Ok(number) = item.cast_exact::<PyInt>() {
-            out.extend_from_slice(b"{\"type\":\"int\",\"value\":");
             match number.extract::<i128>() {
-                Ok(number) => push_int(number, out),
-                // Larger than any reader takes for a number.
-                Err(_) => push_text(&number.str()?.to_string_lossy(), out),
+                Ok(number) => Plain::Int(number).encode(out),
+                Err(_) => Plain::LongInt(&number.str()?.to_string_lossy()).encode(out),
             }
         } else if let Ok(number) = item.cast_exact::<PyFloat>() {
-            out.extend_from_slice(b"{\"type\":\"float\",\"value\":");
-            push_float(number.value(), out);
+            Plain::Float(number.value()).encode(out);
         } else if let Ok(text) = item.cast_exact::<PyString>() {
-            out.extend_from_slice(b"{\"type\":\"str\",\"value\":");
-            push_text(&text.to_string_lossy(), out);
+            Plain::Str(&text.to_string_lossy()).encode(out);
         } else {
             return Ok(false);
         }
-        out.push(b'}');
         if self.recorder.plan.skip_scalars {
             out.truncate(start);
-            out.extend_from_slice(b"null");
+            push_null(out);
         }
         Ok(true)
     }
@@ -285,7 +272,7 @@ impl<'a> Walk<'a> {
             is_attribute: self.objects > 0,
         });
         if !self.describes || self.recorder.plan.skip_ints && !is_float(tensor)? {
-            out.extend_from_slice(b"null");
+            push_null(out);
             return Ok(());
         }
         let source = if self.has_sources {
@@ -331,13 +318,8 @@ impl<'a> Walk<'a> {
         let py = item.py();
         let kind = item.get_type();
         if kind.is(&self.recorder.torch.size) {
-            out.extend_from_slice(b"{\"type\":\"torch.Size\",\"value\":");
             let sizes: Vec<i128> = item.extract()?;
-            for (position, &size) in sizes.iter().enumerate() {
-                out.push(if position == 0 { b'[' } else { b',' });
-                push_int(size, out);
-            }
-            out.extend_from_slice(if sizes.is_empty() { b"[]}" } else { b"]}" });
+            Plain::Size(&sizes).encode(out);
             return Ok(());
         }
         let mut told = self.recorder.torch.front.bind(py).call_method1(intern!(py, "value"), (item,))?;
@@ -353,7 +335,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         if told.is_none() {
-            out.extend_from_slice(b"null");
+            push_null(out);
             return Ok(());
         }
         self.stand_ins.push(told.clone().unbind());

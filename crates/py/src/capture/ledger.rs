@@ -2,10 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use ulpscope_formats::json::push_text;
-
-use super::numbers::push_int;
-
 /// Different reasons kept for failures; further ones are counted together.
 const MAX_REASONS: usize = 100;
 
@@ -106,55 +102,34 @@ impl Ledger {
         self.seen == 0 && self.notes.is_empty()
     }
 
-    /// The line of the journal, which may be the last of its step: with what ended recording early, or else with the limit
-    /// that did.
-    pub(super) fn push(&self, ended: Option<&str>, limit: Option<&str>, is_over: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"ledger\":{\"seen\":");
-        push_int(self.seen.into(), out);
-        out.extend_from_slice(b",\"recorded\":");
-        push_int(self.recorded.into(), out);
-        push_counts(b",\"raised\":{", self.raised.iter().map(|(why, count)| (why.as_str(), *count)), out);
+    /// What there is to say so far: with what ended recording early, or else with the limit that did.
+    pub(super) fn report(&self, ended: Option<&str>, limit: Option<&str>) -> ulpscope_dump::Ledger {
+        let counts = |counts: &BTreeMap<String, u64>| {
+            counts.iter().map(|(why, count)| (why.clone(), *count)).collect::<Vec<_>>()
+        };
         let mut skipped = self.skipped.clone();
         if self.overtaken() > 0 {
             skipped.insert(OVERTAKEN, self.overtaken());
         }
-        push_counts(b",\"skipped\":{", skipped.into_iter(), out);
-        push_counts(b",\"failed\":{", self.failed.iter().map(|(why, count)| (why.as_str(), *count)), out);
-        push_counts(b",\"unread\":{", self.unread.iter().map(|(why, count)| (why.as_str(), *count)), out);
-        out.extend_from_slice(b",\"notes\":[");
-        for (number, (text, count)) in self.notes.iter().enumerate() {
-            if number > 0 {
-                out.push(b',');
-            }
-            let text = if *count > 1 { format!("{text} ({count} times)") } else { text.clone() };
-            push_text(&text, out);
+        let note = |(text, count): (&String, &u64)| match count {
+            0 | 1 => text.clone(),
+            count => format!("{text} ({count} times)"),
+        };
+        ulpscope_dump::Ledger {
+            seen: self.seen,
+            recorded: self.recorded,
+            raised: counts(&self.raised),
+            skipped: skipped.into_iter().map(|(why, count)| (why.to_owned(), count)).collect(),
+            failed: counts(&self.failed),
+            unread: counts(&self.unread),
+            notes: self.notes.iter().map(note).collect(),
+            ended: ended.or(limit).map(str::to_owned),
+            limited: ended.is_none() && limit.is_some(),
         }
-        out.extend_from_slice(b"],\"ended\":");
-        match ended.or(limit) {
-            Some(why) => push_text(why, out),
-            None => out.extend_from_slice(b"null"),
-        }
-        if ended.is_none() && limit.is_some() {
-            out.extend_from_slice(b",\"limited\":true");
-        }
-        out.extend_from_slice(if is_over { b"},\"over\":true}\n" } else { b"}}\n" });
     }
 }
 
 fn count(counts: &mut BTreeMap<String, u64>, why: String) {
     let why = if counts.len() < MAX_REASONS || counts.contains_key(&why) { why } else { "others".to_owned() };
     *counts.entry(why).or_default() += 1;
-}
-
-fn push_counts<'a>(head: &[u8], counts: impl Iterator<Item = (&'a str, u64)>, out: &mut Vec<u8>) {
-    out.extend_from_slice(head);
-    for (number, (why, count)) in counts.enumerate() {
-        if number > 0 {
-            out.push(b',');
-        }
-        push_text(why, out);
-        out.push(b':');
-        push_int(count.into(), out);
-    }
-    out.push(b'}');
 }

@@ -37,7 +37,6 @@ mod lifecycle;
 mod limits;
 mod module_calls;
 mod modules;
-mod numbers;
 mod open_calls;
 mod parameter_gradients;
 mod passes;

@@ -2,11 +2,10 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use ulpscope_formats::json::push_text;
+use ulpscope_dump::journal::encode::{CallLine, LINE_END, ListText, ObjectText};
 
 use super::failures::Of;
 use super::ledger::{NOT_SELECTED, OVER_BYTES};
-use super::numbers::push_int;
 use super::recorder::Recorder;
 use super::state::{StepId, Written};
 use super::tensors::Describe;
@@ -87,19 +86,19 @@ impl Recorder {
             let known = state.growing(call);
             let id = known.unwrap_or_else(|| state.next_id());
             let mut line = Vec::with_capacity(item.len() + 64);
-            if known.is_some() {
-                line.extend_from_slice(b"{\"more\":");
-            } else {
-                line.extend_from_slice(b"{\"call\":");
-                push_text(call, &mut line);
-                line.extend_from_slice(b",\"id\":");
-            }
-            push_int(id.into(), &mut line);
-            line.extend_from_slice(b",\"data\":{");
-            push_text(name, &mut line);
-            line.extend_from_slice(b":[");
+            let head = match known {
+                Some(id) => CallLine::More { id },
+                None => CallLine::Begin { name: call, id: Some(id), stack: None, parent: None },
+            };
+            head.open(&mut line);
+            let mut sections = ObjectText::open(&mut line);
+            sections.key(name, &mut line);
+            let mut list = ListText::open(&mut line);
+            list.element(&mut line);
             line.extend_from_slice(&item);
-            line.extend_from_slice(b"]}}\n");
+            list.close(&mut line);
+            sections.close(&mut line);
+            line.extend_from_slice(LINE_END);
             state.append(&[&line])?;
             if known.is_none() {
                 state.begin_growing(call, id);

@@ -2,12 +2,12 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use ulpscope_dump::journal::encode::{CallLine, ObjectText, RaisedLine, Section};
 
-use super::begun::{Begun, Kind};
+use super::begun::Begun;
 use super::buffers::Buffer;
 use super::failures::Of;
 use super::items::Walk;
-use super::numbers::push_int;
 use super::recorder::Recorder;
 use super::state::Written;
 
@@ -33,16 +33,9 @@ impl Recorder {
         let mut line = Buffer::new();
         if let Some(parameters) = parameters.filter(|_| self.plan.wants_inputs()) {
             let pushed = self.push_more(begun, id, parameters, &mut line);
-            if self.guarded(py, Of::Beside(&begun.name), pushed)?.is_none() {
-                line.clear();
-            }
+            self.guarded(py, Of::Beside(&begun.name), pushed)?;
         }
-        line.extend_from_slice(b"{\"raised\":");
-        push_int(id.into(), &mut line);
-        if begun.kind == Kind::Module {
-            line.extend_from_slice(b",\"last\":true");
-        }
-        line.extend_from_slice(b"}\n");
+        RaisedLine { id, last: begun.ends_last() }.encode(&mut line);
         match self.append(begun.step, |state| state.append(&[&line]))? {
             // Without that line, too, it is a call that has not come back.
             Written::Done(()) | Written::NoRoom if ends_recomputation(begun, kind) => {}
@@ -63,13 +56,14 @@ impl Recorder {
         parameters: &Bound<'_, PyDict>,
         line: &mut Vec<u8>,
     ) -> PyResult<()> {
-        line.extend_from_slice(b"{\"more\":");
-        push_int(id.into(), line);
-        line.extend_from_slice(b",\"data\":{\"parameters\":");
-        let mut walk = Walk::new(self, begun.step, &begun.name, "parameters");
-        walk.is_recompute = begun.is_recompute;
-        walk.values(parameters, line)?;
-        line.extend_from_slice(b"}}\n");
-        Ok(())
+        CallLine::More { id }.encode_with(line, |line| {
+            let mut sections = ObjectText::open(line);
+            sections.section(Section::Parameters, line);
+            let mut walk = Walk::new(self, begun.step, &begun.name, "parameters");
+            walk.is_recompute = begun.is_recompute;
+            walk.values(parameters, line)?;
+            sections.close(line);
+            Ok(())
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! Values saved by hand.
 
 use pyo3::prelude::*;
-use ulpscope_formats::json::push_text;
+use ulpscope_dump::journal::encode::CallLine;
 
 use super::failures::Of;
 use super::items::Walk;
@@ -32,14 +32,14 @@ impl Recorder {
         });
         let Some(step) = met else { return Ok(()) };
         let saved = self.torch.plainly(py, || {
-            let mut line = b"{\"call\":".to_vec();
-            push_text(&format!("{call}.debug"), &mut line);
-            line.extend_from_slice(b",\"data\":");
-            let mut walk = Walk::new(self, step, &call, "debug");
-            walk.has_sources = false;
-            walk.item(value, &mut line)?;
-            drop(walk);
-            line.extend_from_slice(b"}\n");
+            let mut line = Vec::new();
+            let name = format!("{call}.debug");
+            let head = CallLine::Begin { name: &name, id: None, stack: None, parent: None };
+            head.encode_with(&mut line, |line| {
+                let mut walk = Walk::new(self, step, &call, "debug");
+                walk.has_sources = false;
+                walk.item(value, line)
+            })?;
             let written = self.append(step, |state| {
                 state.append(&[&line])?;
                 state.ledger.recorded += 1;

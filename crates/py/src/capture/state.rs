@@ -11,14 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ulpscope_dump::journal::JOURNAL_FILE;
-use ulpscope_dump::writer::{Fingerprint, Journal, TensorFiles};
-use ulpscope_formats::json::push_text;
+use ulpscope_dump::journal::encode::{Header, StackLine};
+use ulpscope_dump::writer::{DATA_FOLDER, Fingerprint, Journal, TensorFiles};
 use ulpscope_formats::{Error, Fault, Tensor};
 
 use super::frames::Stack;
 use super::ledger::Ledger;
 use super::limits::Limits;
-use super::numbers::push_int;
 use super::plan::{Plan, ScopeState};
 
 /// A step of this run, counted by their ends: the user's own numbers need not be in order.
@@ -84,16 +83,16 @@ struct Step {
 impl Step {
     fn create(folder: &Path, plan: &Plan) -> io::Result<Step> {
         let mut journal = Journal::create(folder)?;
-        let mut line = b"{\"ulpscope\":1,\"task\":".to_vec();
-        push_text(&plan.task, &mut line);
-        line.extend_from_slice(b",\"level\":");
-        push_text(&plan.level, &mut line);
-        line.extend_from_slice(b",\"framework\":\"pytorch\",\"dump_data_dir\":");
-        match plan.task.as_str() {
-            "tensor" => push_text(&folder.join("dump_tensor_data").to_string_lossy(), &mut line),
-            _ => line.extend_from_slice(b"null"),
+        let mut line = Vec::new();
+        let data_folder = folder.join(DATA_FOLDER);
+        let data_folder = data_folder.to_string_lossy();
+        Header {
+            task: &plan.task,
+            level: &plan.level,
+            framework: "pytorch",
+            dump_data_dir: (plan.task == "tensor").then_some(&*data_folder),
         }
-        line.extend_from_slice(b"}\n");
+        .encode(&mut line);
         journal.append(&[&line]).inspect_err(|_| {
             // An empty journal says less than none; where it cannot be removed, it is read as one.
             let _ = fs::remove_file(folder.join(JOURNAL_FILE));
@@ -266,10 +265,9 @@ impl State {
         if step.stacks.contains(&stack.id) {
             return Ok(());
         }
-        let mut head = b"{\"stack\":".to_vec();
-        push_int(stack.id.into(), &mut head);
-        head.extend_from_slice(b",\"frames\":");
-        self.append(&[&head, stack.frames.as_bytes(), b"}\n"])?;
+        let mut line = Vec::with_capacity(stack.frames.len() + 32);
+        StackLine { id: stack.id, frames: &stack.frames }.encode(&mut line);
+        self.append(&[&line])?;
         if let Some(step) = &mut self.step {
             step.stacks.insert(stack.id);
         }
@@ -354,7 +352,7 @@ impl State {
                 self.ledger.note_once(note);
             }
             let mut line = Vec::new();
-            self.ledger.push(self.ended.as_deref(), limit.as_deref(), is_over, &mut line);
+            self.ledger.report(self.ended.as_deref(), limit.as_deref()).encode(is_over, &mut line);
             step.journal.append_last(&[&line])?;
             step.journal.trim()?;
         }

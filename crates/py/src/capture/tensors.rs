@@ -5,11 +5,10 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use ulpscope_formats::json::push_text;
-use ulpscope_kernels::{Stats, Threads, digest, read_once, stats};
+use ulpscope_dump::journal::encode::{TensorHead, TensorRest};
+use ulpscope_kernels::{Threads, digest, read_once, stats};
 use ulpscope_tensor::{DType, View};
 
-use super::numbers::{push_int, push_no_stats, push_non_finite, push_stats};
 use super::recorder::{Recorder, kind_of};
 use super::state::StepId;
 use crate::input::Input;
@@ -31,6 +30,9 @@ const NO_DIGEST: &str =
 pub(super) fn is_endless(view: &View<'_>) -> bool {
     view.packed_size() > ENDLESS && read_once(view).is_some()
 }
+
+/// The class of a tensor that is of no class of its own.
+const PLAIN_CLASS: &str = "torch.Tensor";
 
 /// How a tensor is described; docs/dumps.md has the keys.
 pub(super) struct Describe<'a> {
@@ -68,7 +70,7 @@ impl Describe<'_> {
         };
         self.recorder.locked(|state| state.ledger.unread(why));
         out.truncate(start);
-        self.push_bare(tensor, requires_grad, "", out)
+        self.push_bare(tensor, requires_grad, false, out)
     }
 
     /// Appends the object of memory that nothing was written to.
@@ -78,23 +80,22 @@ impl Describe<'_> {
         requires_grad: bool,
         out: &mut Vec<u8>,
     ) -> PyResult<()> {
-        self.push_bare(tensor, requires_grad, ",\"blank\":true", out)
+        self.push_bare(tensor, requires_grad, true, out)
     }
 
-    /// Appends the object without numbers, with further keys.
+    /// Appends the object without numbers.
     fn push_bare(
         &self,
         tensor: &Bound<'_, PyAny>,
         requires_grad: bool,
-        extra: &str,
+        is_blank: bool,
         out: &mut Vec<u8>,
     ) -> PyResult<()> {
         let py = tensor.py();
         let dtype = tensor.getattr(intern!(py, "dtype"))?.str()?.to_string();
         let shape = tensor.getattr(intern!(py, "shape"))?.extract::<Vec<usize>>().unwrap_or_default();
-        push_head("torch.Tensor", &dtype, &shape, out);
-        push_no_stats(out);
-        self.push_tail(requires_grad, None, None, None, extra, out);
+        TensorHead { class: PLAIN_CLASS, dtype: &dtype, shape: &shape }.open(out);
+        TensorRest { requires_grad, is_blank, ..self.rest() }.close(out);
         Ok(())
     }
 
@@ -103,7 +104,7 @@ impl Describe<'_> {
         let torch = &self.recorder.torch;
         if torch.is_plain_tensor(tensor) && torch.may_have_memory(tensor)? {
             if let Some(input) = Input::in_memory(tensor)? {
-                return self.push_readable(py, ("torch.Tensor", None, ""), input, requires_grad, out);
+                return self.push_readable(py, (PLAIN_CLASS, None, ""), input, requires_grad, out);
             }
             torch.meet_memoryless();
         }
@@ -116,9 +117,8 @@ impl Describe<'_> {
         if let Some(why) = why {
             self.recorder.locked(|state| state.ledger.unread(why));
         }
-        push_head(&class, &dtype, &shape, out);
-        push_no_stats(out);
-        self.push_tail(requires_grad, None, None, None, &extra, out);
+        TensorHead { class: &class, dtype: &dtype, shape: &shape }.open(out);
+        TensorRest { requires_grad, extra: &extra, ..self.rest() }.close(out);
         Ok(())
     }
 
@@ -139,9 +139,10 @@ impl Describe<'_> {
             let kind = kind.filter(|_| !is_endless(view));
             (stats(view, threads), kind.map(|kind| digest(view, kind)))
         };
-        let (dtype, scalar, found) = input.looked_at(|view| {
+        let (dtype, is_scalar, found) = input.looked_at(|view| {
             let found = (view.packed_size() < LONG).then(|| measure(view));
-            push_head(class, dtype_name.unwrap_or(torch_name(view.dtype())), view.shape(), out);
+            let dtype = dtype_name.unwrap_or(torch_name(view.dtype()));
+            TensorHead { class, dtype, shape: view.shape() }.open(out);
             (view.dtype(), view.shape().is_empty(), found)
         })?;
         let (numbers, digest) = match found {
@@ -151,7 +152,6 @@ impl Describe<'_> {
         if kind.is_some() && digest.is_none() {
             self.recorder.locked(|state| state.note(NO_DIGEST.to_owned()));
         }
-        push_stats(&numbers, scalar, out);
         let file = match self.file {
             // Torch has no such files, and says no more than that the dtype is unknown.
             Some(_) if dtype == DType::HiF8 => None,
@@ -159,63 +159,32 @@ impl Describe<'_> {
             None => None,
         };
         let digest = digest.map(|digest| digest.to_string());
-        self.push_tail(requires_grad, digest.as_deref(), file.as_deref(), Some(&numbers), extra, out);
+        let rest = TensorRest {
+            stats: Some(&numbers),
+            is_scalar,
+            requires_grad,
+            digest: digest.as_deref(),
+            file: file.as_deref(),
+            extra,
+            ..self.rest()
+        };
+        rest.close(out);
         Ok(())
     }
 
-    fn push_tail(
-        &self,
-        requires_grad: bool,
-        digest: Option<&str>,
-        file: Option<&str>,
-        numbers: Option<&Stats>,
-        extra: &str,
-        out: &mut Vec<u8>,
-    ) {
-        out.extend_from_slice(if requires_grad {
-            b",\"requires_grad\":true".as_slice()
-        } else {
-            b",\"requires_grad\":false"
-        });
-        for (key, text) in [(b",\"md5\":".as_slice(), digest), (b",\"data_name\":", file)] {
-            if let Some(text) = text {
-                out.extend_from_slice(key);
-                push_text(text, out);
-            }
+    /// What is known of the tensor before it is looked at.
+    fn rest(&self) -> TensorRest<'_> {
+        TensorRest {
+            is_recompute: self.is_recompute,
+            source: self.source.as_deref(),
+            ..TensorRest::default()
         }
-        out.extend_from_slice(extra.as_bytes());
-        if let Some(numbers) = numbers {
-            push_non_finite(numbers, out);
-        }
-        if self.is_recompute {
-            out.extend_from_slice(b",\"is_recompute\":true");
-        }
-        if let Some(source) = &self.source {
-            out.extend_from_slice(b",\"source\":");
-            push_text(source, out);
-        }
-        out.push(b'}');
     }
 }
 
 /// What the front says of an unusual tensor: its class, further keys as JSON, dtype, shape, a tensor whose elements can
 /// be read if there is one, and else why there is none.
 type Unusual<'py> = (String, String, String, Vec<usize>, Option<Bound<'py, PyAny>>, Option<String>);
-
-fn push_head(class: &str, dtype: &str, shape: &[usize], out: &mut Vec<u8>) {
-    out.extend_from_slice(b"{\"type\":");
-    push_text(class, out);
-    out.extend_from_slice(b",\"dtype\":");
-    push_text(dtype, out);
-    out.extend_from_slice(b",\"shape\":[");
-    for (position, &dim) in shape.iter().enumerate() {
-        if position > 0 {
-            out.push(b',');
-        }
-        push_int(dim as i128, out);
-    }
-    out.push(b']');
-}
 
 /// A dtype as torch prints it.
 fn torch_name(dtype: DType) -> &'static str {
