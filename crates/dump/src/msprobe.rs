@@ -8,10 +8,11 @@ use std::sync::OnceLock;
 use ulpscope_formats::json::Json;
 use ulpscope_formats::msprobe::{self, DumpJson, Item, TensorItem};
 use ulpscope_formats::{Access, Bytes, Error, Place};
+use ulpscope_kernels::{RECORDED, SUMMARY_KEYS, Statistic};
 
 use crate::call::{Call, CallKind};
 use crate::companion::Companion;
-use crate::entry::{Content, Data, Entry, NonFiniteStats, Role, TensorEntry};
+use crate::entry::{Content, Data, Entry, Role, TensorEntry};
 use crate::journal::encode::Section;
 use crate::key::{key_of, parse_key};
 use crate::ledger::Ledger;
@@ -325,29 +326,27 @@ impl From<Item> for Content {
     }
 }
 
-/// What Ulpscope records of a tensor with NaN or Inf in it.
-fn non_finite(tensor: &TensorItem) -> Option<NonFiniteStats> {
-    let count = |key| match tensor.get(key) {
-        Some(Json::Int(count)) => u64::try_from(*count).ok(),
-        _ => None,
+/// What Ulpscope alone records of a tensor: nothing without a count of elements that are not finite.
+fn further(tensor: &TensorItem) -> Vec<(&'static Statistic, Json)> {
+    let is_count = |value: &Json| matches!(value, Json::Int(count) if u64::try_from(*count).is_ok());
+    let value = |statistic: &Statistic| tensor.get(statistic.key).cloned().unwrap_or(Json::Null);
+    let others = RECORDED.iter().filter(|statistic| !statistic.is_summary());
+    let found: Vec<_> = others.map(|statistic| (statistic, value(statistic))).collect();
+    let has_counts = found.iter().any(|(statistic, value)| statistic.is_count() && is_count(value));
+    let repaired = |(statistic, value): (&'static Statistic, Json)| match statistic.is_count() {
+        true if !is_count(&value) => (statistic, Json::Int(0)),
+        _ => (statistic, value),
     };
-    let finite = |key| tensor.get(key).cloned().unwrap_or(Json::Null);
-    let (nan, inf) = (count("nan"), count("inf"));
-    (nan.is_some() || inf.is_some()).then(|| NonFiniteStats {
-        nan: nan.unwrap_or(0),
-        inf: inf.unwrap_or(0),
-        finite_max: finite("finite_max"),
-        finite_min: finite("finite_min"),
-    })
+    if has_counts { found.into_iter().map(repaired).collect() } else { Vec::new() }
 }
 
 fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
-    let stat = |key| tensor.get(key).cloned().unwrap_or(Json::Null);
+    let stat = |key: &str| tensor.get(key).cloned().unwrap_or(Json::Null);
     TensorEntry {
         class: tensor.class().unwrap_or_default().to_owned(),
         dtype: tensor.dtype().unwrap_or_default().to_owned(),
         shape: tensor.shape(),
-        stats: [stat("Max"), stat("Min"), stat("Mean"), stat("Norm")],
+        stats: SUMMARY_KEYS.map(stat),
         requires_grad: stat("requires_grad"),
         digest: tensor.digest().map(str::to_owned),
         data: match tensor.data_name() {
@@ -358,6 +357,6 @@ fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
         source: tensor.get("source").and_then(Json::as_str).map(str::to_owned),
         recompute: matches!(tensor.get("is_recompute"), Some(Json::Bool(true))),
         is_blank: matches!(tensor.get("blank"), Some(Json::Bool(true))),
-        non_finite: non_finite(tensor),
+        further: further(tensor),
     }
 }

@@ -49,5 +49,5 @@ mod _core {
     #[pymodule_export]
     use crate::restore::restore;
     #[pymodule_export]
-    use crate::stats::{Stats, stats};
+    use crate::stats::{Stats, recorded_statistics, stats};
 }
