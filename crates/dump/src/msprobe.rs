@@ -326,18 +326,22 @@ impl From<Item> for Content {
     }
 }
 
-/// What Ulpscope alone records of a tensor: nothing without a count of elements that are not finite.
+/// What Ulpscope alone records of a tensor. Where elements that are not finite are counted, all of it is there.
 fn further(tensor: &TensorItem) -> Vec<(&'static Statistic, Json)> {
-    let is_count = |value: &Json| matches!(value, Json::Int(count) if u64::try_from(*count).is_ok());
-    let value = |statistic: &Statistic| tensor.get(statistic.key).cloned().unwrap_or(Json::Null);
-    let others = RECORDED.iter().filter(|statistic| !statistic.is_summary());
-    let found: Vec<_> = others.map(|statistic| (statistic, value(statistic))).collect();
-    let has_counts = found.iter().any(|(statistic, value)| statistic.is_count() && is_count(value));
-    let repaired = |(statistic, value): (&'static Statistic, Json)| match statistic.is_count() {
-        true if !is_count(&value) => (statistic, Json::Int(0)),
-        _ => (statistic, value),
+    let is_count = |value: &&Json| matches!(value, Json::Int(count) if u64::try_from(*count).is_ok());
+    let written = |statistic: &Statistic| match statistic.is_count() {
+        true => tensor.get(statistic.key).filter(is_count).cloned(),
+        false => tensor.get(statistic.key).cloned(),
     };
-    if has_counts { found.into_iter().map(repaired).collect() } else { Vec::new() }
+    let others = || RECORDED.iter().filter(|statistic| !statistic.is_summary());
+    let has_counts = others().any(|statistic| statistic.is_count() && written(statistic).is_some());
+    let missing = |statistic: &Statistic| if statistic.is_count() { Json::Int(0) } else { Json::Null };
+    others()
+        .filter_map(|statistic| {
+            let value = written(statistic).or_else(|| has_counts.then(|| missing(statistic)))?;
+            Some((statistic, value))
+        })
+        .collect()
 }
 
 fn tensor_entry(tensor: &TensorItem) -> TensorEntry {

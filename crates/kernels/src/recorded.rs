@@ -1,7 +1,7 @@
 //! The statistics that capture records: the one list of their keys.
 //!
-//! Whoever writes, reads, shows or compares what was recorded goes through [`RECORDED`]. A statistic is added by a row here
-//! and, where it is not measured yet, a field of [`Stats`].
+//! Whoever writes, reads or shows what was recorded goes through [`RECORDED`]. A statistic is added by a row at its end and,
+//! where it is not measured yet, a field of [`Stats`].
 
 use ulpscope_tensor::Scalar;
 
@@ -12,21 +12,24 @@ use crate::stats::Stats;
 pub struct Statistic {
     /// Its key in `dump.json`.
     pub key: &'static str,
-    /// Its name in results and tables.
+    /// Its name in tables and in the JSON of commands.
     pub name: &'static str,
     kind: Kind,
+    /// Which tensors have it.
+    when: fn(&Stats) -> bool,
     get: fn(&Stats) -> Option<Scalar>,
 }
 
-/// When a statistic is recorded.
+/// What a statistic is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Always. A tensor without dimensions has its value there, as msprobe has it.
+    /// One of those that msprobe records, too. Every tensor has them; one without dimensions has its value there, as in
+    /// dumps of msprobe.
     Summary,
-    /// If the tensor has an element that is not finite: how many there are of a kind.
+    /// A number of elements.
     Count,
-    /// If the tensor has an element that is not finite: something of those that are.
-    OfFinite,
+    /// Something else.
+    Value,
 }
 
 /// How many there are.
@@ -37,30 +40,43 @@ pub const SUMMARIES: usize = 4;
 
 /// All of them, in the order in which they are written.
 pub const RECORDED: [Statistic; COUNT] = [
-    Statistic { key: "Max", name: "max", kind: Kind::Summary, get: |stats| stats.max },
-    Statistic { key: "Min", name: "min", kind: Kind::Summary, get: |stats| stats.min },
-    Statistic { key: "Mean", name: "mean", kind: Kind::Summary, get: |stats| stats.mean.map(Scalar::Float) },
-    Statistic {
-        key: "Norm",
-        name: "norm",
-        kind: Kind::Summary,
-        get: |stats| (stats.count > 0).then_some(Scalar::Float(stats.norm)),
-    },
+    summary("Max", "max", |stats| stats.max),
+    summary("Min", "min", |stats| stats.min),
+    summary("Mean", "mean", |stats| stats.mean.map(Scalar::Float)),
+    summary("Norm", "norm", |stats| (stats.count > 0).then_some(Scalar::Float(stats.norm))),
     Statistic {
         key: "nan",
         name: "nan",
         kind: Kind::Count,
+        when: Stats::has_non_finite,
         get: |stats| Some(Scalar::Int(stats.nan.into())),
     },
     Statistic {
         key: "inf",
         name: "inf",
         kind: Kind::Count,
+        when: Stats::has_non_finite,
         get: |stats| Some(Scalar::Int(stats.infinite().into())),
     },
-    Statistic { key: "finite_max", name: "finite_max", kind: Kind::OfFinite, get: |stats| stats.finite_max },
-    Statistic { key: "finite_min", name: "finite_min", kind: Kind::OfFinite, get: |stats| stats.finite_min },
+    Statistic {
+        key: "finite_max",
+        name: "finite_max",
+        kind: Kind::Value,
+        when: Stats::has_non_finite,
+        get: |stats| stats.finite_max,
+    },
+    Statistic {
+        key: "finite_min",
+        name: "finite_min",
+        kind: Kind::Value,
+        when: Stats::has_non_finite,
+        get: |stats| stats.finite_min,
+    },
 ];
+
+const fn summary(key: &'static str, name: &'static str, get: fn(&Stats) -> Option<Scalar>) -> Statistic {
+    Statistic { key, name, kind: Kind::Summary, when: |_| true, get }
+}
 
 /// The keys of the summaries.
 pub const SUMMARY_KEYS: [&str; SUMMARIES] = {
@@ -81,7 +97,7 @@ pub const SUMMARY_KEYS: [&str; SUMMARIES] = {
 };
 
 impl Statistic {
-    /// Whether it is recorded of every tensor, and not only of those with elements that are not finite.
+    /// Whether it is one of those that msprobe records, too.
     pub fn is_summary(&self) -> bool {
         self.kind == Kind::Summary
     }
@@ -89,6 +105,11 @@ impl Statistic {
     /// Whether it counts elements.
     pub fn is_count(&self) -> bool {
         self.kind == Kind::Count
+    }
+
+    /// Whether it is recorded of a tensor that was measured.
+    pub fn is_recorded_of(&self, stats: &Stats) -> bool {
+        (self.when)(stats)
     }
 
     /// Its value; nothing where a tensor has none. One without dimensions has its only element as every summary.

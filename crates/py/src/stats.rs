@@ -52,7 +52,7 @@ pub(crate) fn recorded_statistics<'py>(
     let stats = stats.map(|stats| &stats.get().stats);
     let recorded = PyDict::new(py);
     for statistic in &kernels::RECORDED {
-        if statistic.is_summary() || stats.is_some_and(kernels::Stats::has_non_finite) {
+        if statistic.is_summary() || stats.is_some_and(|stats| statistic.is_recorded_of(stats)) {
             let value = stats.and_then(|stats| statistic.of(stats, false));
             recorded.set_item(statistic.key, extremum(py, value)?)?;
         }

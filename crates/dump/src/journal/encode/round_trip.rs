@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use ulpscope_formats::json::{self, Json};
-use ulpscope_kernels::{RECORDED, Stats, Threads, stats};
+use ulpscope_kernels::{RECORDED, Threads, stats};
 use ulpscope_tensor::{DType, Scalar, View};
 
 use super::super::line::{self, Line, Span};
@@ -253,7 +253,7 @@ proptest! {
         let shared = shared_with.iter().map(|&argument| Json::Int(argument as i128)).collect();
         prop_assert_eq!(found.get("shared_with").unwrap(), &Json::List(shared));
         for statistic in &RECORDED {
-            let is_there = statistic.is_summary() || stats.is_some_and(Stats::has_non_finite);
+            let is_there = statistic.is_summary() || stats.is_some_and(|stats| statistic.is_recorded_of(stats));
             let value = stats.and_then(|stats| statistic.of(stats, is_scalar));
             let expected = is_there.then(|| value.map_or(Json::Null, json_of));
             let expected = expected.as_ref();

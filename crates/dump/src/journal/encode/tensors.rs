@@ -68,8 +68,10 @@ impl TensorRest<'_> {
             push_flag(true, out);
         }
         out.extend_from_slice(self.extra.as_bytes());
-        if self.stats.is_some_and(Stats::has_non_finite) {
-            self.push_statistics(|statistic| !statistic.is_summary(), &mut object, out);
+        if let Some(stats) = self.stats {
+            let is_further =
+                |statistic: &Statistic| !statistic.is_summary() && statistic.is_recorded_of(stats);
+            self.push_statistics(is_further, &mut object, out);
         }
         if self.is_recompute {
             object.known_key(key!("is_recompute"), out);
