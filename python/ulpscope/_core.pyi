@@ -22,6 +22,7 @@ __all__ = [
     "diff",
     "digest",
     "read_file",
+    "recorded_statistics",
     "restore",
     "run_command",
     "stats",
@@ -273,6 +274,7 @@ def stats(x: str | os.PathLike[str]) -> Stats | dict[str, Stats]: ...
 def stats(x: dict[Any, Any]) -> dict[str, Stats]: ...
 @overload
 def stats(x: Any) -> Stats: ...
+def recorded_statistics(stats: Stats | None) -> dict[str, Any]: ...
 @overload
 def diff(
     target: str | os.PathLike[str],

@@ -26,6 +26,12 @@ def test_the_workspace_obeys() -> None:
         ("formats", "ulpscope-kernels", "formats depends on kernels; it may depend on tensor"),
         ("kernels", "ulpscope-formats", "kernels depends on formats; it may depend on tensor"),
         ("dump", "ulpscope-report", "dump depends on report; it may depend on formats, kernels, tensor"),
+        (
+            "capture",
+            "ulpscope-report",
+            "capture depends on report; it may depend on dump, formats, kernels, tensor",
+        ),
+        ("capture", "pyo3", "capture depends on pyo3; only py may"),
         ("report", "ulpscope-formats", "report depends on formats; it may depend on tensor"),
         (
             "cli",

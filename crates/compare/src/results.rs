@@ -12,8 +12,8 @@ pub fn of_stats(dtype: DType, shape: &[usize], stats: &Stats) -> Record {
     Record::new(vec![
         ("shape", Cell::sizes(shape)),
         ("dtype", Cell::text(dtype.name())),
-        ("max", Cell::maybe(stats.max, extremum)),
-        ("min", Cell::maybe(stats.min, extremum)),
+        ("max", Cell::maybe(stats.max, of_statistic)),
+        ("min", Cell::maybe(stats.min, of_statistic)),
         ("mean", Cell::maybe(stats.mean, Cell::Number)),
         ("norm", Cell::Number(stats.norm)),
         ("nan", Cell::count(stats.nan)),
@@ -21,8 +21,8 @@ pub fn of_stats(dtype: DType, shape: &[usize], stats: &Stats) -> Record {
         ("neg_inf", Cell::count(stats.neg_inf)),
         ("zeros", Cell::count(stats.zeros)),
         ("subnormals", Cell::count(stats.subnormals)),
-        ("finite_max", Cell::maybe(stats.finite_max, extremum)),
-        ("finite_min", Cell::maybe(stats.finite_min, extremum)),
+        ("finite_max", Cell::maybe(stats.finite_max, of_statistic)),
+        ("finite_min", Cell::maybe(stats.finite_min, of_statistic)),
     ])
 }
 
@@ -165,7 +165,8 @@ pub fn of_scalar(dtype: DType, scalar: Scalar) -> Cell {
     }
 }
 
-fn extremum(scalar: Scalar) -> Cell {
+/// An element, or a statistic that is one.
+pub fn of_statistic(scalar: Scalar) -> Cell {
     match scalar {
         Scalar::Float(value) => Cell::Number(value),
         Scalar::Int(value) => Cell::Int(value),

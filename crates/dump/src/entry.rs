@@ -2,6 +2,7 @@
 
 use ulpscope_formats::Tensor;
 use ulpscope_formats::json::Json;
+use ulpscope_kernels::{SUMMARIES, Statistic};
 use ulpscope_tensor::DType;
 
 /// What an entry is to its call. The order is the one that entries of a call are listed in.
@@ -74,8 +75,8 @@ pub struct TensorEntry {
     pub dtype: String,
     /// The dimensions; nothing where they are not a list of integers from 0 up.
     pub shape: Option<Vec<u64>>,
-    /// Max, min, mean and norm as written: numbers, truth values, words. `Null` where there is none.
-    pub stats: [Json; 4],
+    /// The summaries of [`ulpscope_kernels::RECORDED`] as written: numbers, truth values, words. `Null` where there is none.
+    pub stats: [Json; SUMMARIES],
     /// Whether it requires a gradient, as written; `Null` where the tool does not say.
     pub requires_grad: Json,
     /// The digest: a CRC-32 in eight hexadecimal digits, or `0x` and sixteen.
@@ -89,21 +90,18 @@ pub struct TensorEntry {
     pub recompute: bool,
     /// Whether Ulpscope found memory that nothing was written to yet, and has no numbers of it for that reason.
     pub is_blank: bool,
-    /// How much of it is not finite, where Ulpscope recorded it and any of it is not.
-    pub non_finite: Option<NonFiniteStats>,
+    /// The other statistics of [`ulpscope_kernels::RECORDED`] as written, in their order. None of them is there where the
+    /// tool does not record them, or has no reason to: all elements are finite.
+    pub further: Vec<(&'static Statistic, Json)>,
 }
 
-/// What a dump says of a tensor with NaN or Inf in it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NonFiniteStats {
-    /// How many elements are NaN.
+/// How many elements of a tensor are not finite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NonFiniteCounts {
+    /// How many are NaN.
     pub nan: u64,
     /// How many are infinite, of either sign.
     pub inf: u64,
-    /// The largest of the others as written; `Null` where there is none.
-    pub finite_max: Json,
-    /// The smallest of them.
-    pub finite_min: Json,
 }
 
 /// Where the elements of a tensor are.
@@ -128,15 +126,26 @@ impl TensorEntry {
             class: String::new(),
             dtype,
             shape,
-            stats: [Json::Null, Json::Null, Json::Null, Json::Null],
+            stats: [const { Json::Null }; SUMMARIES],
             requires_grad: Json::Null,
             digest: None,
             data: Data::None,
             source: None,
             recompute: false,
             is_blank: false,
-            non_finite: None,
+            further: Vec::new(),
         }
+    }
+
+    /// How much of it is not finite, where Ulpscope recorded it and any of it is not.
+    pub fn non_finite(&self) -> Option<NonFiniteCounts> {
+        let count = |key: &str| {
+            let (_, value) = self.further.iter().find(|(statistic, _)| statistic.key == key)?;
+            if let Json::Int(count) = value { u64::try_from(*count).ok() } else { None }
+        };
+        let (nan, inf) = (count("nan"), count("inf"));
+        (nan.is_some() || inf.is_some())
+            .then(|| NonFiniteCounts { nan: nan.unwrap_or(0), inf: inf.unwrap_or(0) })
     }
 
     /// The dtype, if it is one that can be read.

@@ -39,7 +39,7 @@ mod tree;
 pub mod writer;
 
 pub use call::{Call, CallKind};
-pub use entry::{Content, Data, Entry, NonFiniteStats, Role, TensorEntry};
+pub use entry::{Content, Data, Entry, NonFiniteCounts, Role, TensorEntry};
 pub use find::AFTER_LAST_STEP;
 pub use key::parse_key;
 pub use ledger::Ledger;

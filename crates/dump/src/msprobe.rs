@@ -8,10 +8,12 @@ use std::sync::OnceLock;
 use ulpscope_formats::json::Json;
 use ulpscope_formats::msprobe::{self, DumpJson, Item, TensorItem};
 use ulpscope_formats::{Access, Bytes, Error, Place};
+use ulpscope_kernels::{RECORDED, SUMMARY_KEYS, Statistic};
 
 use crate::call::{Call, CallKind};
 use crate::companion::Companion;
-use crate::entry::{Content, Data, Entry, NonFiniteStats, Role, TensorEntry};
+use crate::entry::{Content, Data, Entry, Role, TensorEntry};
+use crate::journal::encode::Section;
 use crate::key::{key_of, parse_key};
 use crate::ledger::Ledger;
 use crate::parents::Parents;
@@ -235,12 +237,12 @@ fn entries_of(key: &str, kind: CallKind, body: Item) -> Vec<Entry> {
     match body {
         Item::Dict(sections) if kind != CallKind::Saved => {
             for (section, item) in sections {
-                let role = match section.as_str() {
+                let role = match Section::of_key(&section) {
                     _ if kind == CallKind::ParametersGrad => Role::ParameterGrad,
-                    "input_args" | "input_kwargs" | "input" => Role::Input,
-                    "output" => Role::Output,
-                    "parameters" => Role::Parameter,
-                    _ => Role::Saved,
+                    Some(Section::InputArgs | Section::InputKwargs | Section::Input) => Role::Input,
+                    Some(Section::Output) => Role::Output,
+                    Some(Section::Parameters) => Role::Parameter,
+                    None => Role::Saved,
                 };
                 let mut walk = Walk { role, entries: &mut entries };
                 match role {
@@ -324,29 +326,31 @@ impl From<Item> for Content {
     }
 }
 
-/// What Ulpscope records of a tensor with NaN or Inf in it.
-fn non_finite(tensor: &TensorItem) -> Option<NonFiniteStats> {
-    let count = |key| match tensor.get(key) {
-        Some(Json::Int(count)) => u64::try_from(*count).ok(),
-        _ => None,
+/// What Ulpscope alone records of a tensor. Where elements that are not finite are counted, all of it is there.
+fn further(tensor: &TensorItem) -> Vec<(&'static Statistic, Json)> {
+    let is_count = |value: &&Json| matches!(value, Json::Int(count) if u64::try_from(*count).is_ok());
+    let written = |statistic: &Statistic| match statistic.is_count() {
+        true => tensor.get(statistic.key).filter(is_count).cloned(),
+        false => tensor.get(statistic.key).cloned(),
     };
-    let finite = |key| tensor.get(key).cloned().unwrap_or(Json::Null);
-    let (nan, inf) = (count("nan"), count("inf"));
-    (nan.is_some() || inf.is_some()).then(|| NonFiniteStats {
-        nan: nan.unwrap_or(0),
-        inf: inf.unwrap_or(0),
-        finite_max: finite("finite_max"),
-        finite_min: finite("finite_min"),
-    })
+    let others = || RECORDED.iter().filter(|statistic| !statistic.is_summary());
+    let has_counts = others().any(|statistic| statistic.is_count() && written(statistic).is_some());
+    let missing = |statistic: &Statistic| if statistic.is_count() { Json::Int(0) } else { Json::Null };
+    others()
+        .filter_map(|statistic| {
+            let value = written(statistic).or_else(|| has_counts.then(|| missing(statistic)))?;
+            Some((statistic, value))
+        })
+        .collect()
 }
 
 fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
-    let stat = |key| tensor.get(key).cloned().unwrap_or(Json::Null);
+    let stat = |key: &str| tensor.get(key).cloned().unwrap_or(Json::Null);
     TensorEntry {
         class: tensor.class().unwrap_or_default().to_owned(),
         dtype: tensor.dtype().unwrap_or_default().to_owned(),
         shape: tensor.shape(),
-        stats: [stat("Max"), stat("Min"), stat("Mean"), stat("Norm")],
+        stats: SUMMARY_KEYS.map(stat),
         requires_grad: stat("requires_grad"),
         digest: tensor.digest().map(str::to_owned),
         data: match tensor.data_name() {
@@ -357,6 +361,6 @@ fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
         source: tensor.get("source").and_then(Json::as_str).map(str::to_owned),
         recompute: matches!(tensor.get("is_recompute"), Some(Json::Bool(true))),
         is_blank: matches!(tensor.get("blank"), Some(Json::Bool(true))),
-        non_finite: non_finite(tensor),
+        further: further(tensor),
     }
 }

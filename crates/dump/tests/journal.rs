@@ -6,7 +6,7 @@ mod dumps;
 use std::fs;
 
 use dumps::{Scratch, call, calls, described, dump_json, elements, entries, open, places, rank};
-use ulpscope_dump::{Ledger, Rank, Task, journal};
+use ulpscope_dump::{Ledger, NonFiniteCounts, Rank, Task, journal};
 use ulpscope_formats::json::Json;
 
 const HEADER: &str =
@@ -167,15 +167,22 @@ fn entries_carry_what_ulpscope_adds() {
     let tensor = described(&all[0]);
     assert_eq!(tensor.source.as_deref(), Some("parameter:fc.weight"));
     assert!(tensor.recompute);
-    let counts = tensor.non_finite.as_ref().unwrap();
-    assert_eq!((counts.nan, counts.inf), (1, 2));
-    assert_eq!((&counts.finite_max, &counts.finite_min), (&Json::Float(1.5), &Json::Int(-3)));
+    assert_eq!(tensor.non_finite(), Some(NonFiniteCounts { nan: 1, inf: 2 }));
+    let further: Vec<_> = tensor.further.iter().map(|(statistic, value)| (statistic.key, value)).collect();
+    let expected = [
+        ("nan", &Json::Int(1)),
+        ("inf", &Json::Int(2)),
+        ("finite_max", &Json::Float(1.5)),
+        ("finite_min", &Json::Int(-3)),
+    ];
+    assert_eq!(further, expected);
     // A dump of another tool says nothing of it.
     let other = Scratch::new();
     other.file("dump.json", &dump_json("statistics", &[("Functional.relu.0.forward", &call("", ""))]));
     let all = entries(&other.rank());
     let tensor = described(&all[0]);
-    assert_eq!((&tensor.source, tensor.recompute, &tensor.non_finite), (&None, false, &None));
+    assert_eq!((&tensor.source, tensor.recompute), (&None, false));
+    assert!(tensor.further.is_empty());
     assert_eq!((other.rank().ledger(), other.rank().is_journal()), (None, false));
 }
 

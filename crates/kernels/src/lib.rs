@@ -12,6 +12,7 @@ mod digest;
 mod float_env;
 mod lanes;
 mod level;
+mod recorded;
 mod stats;
 mod stop;
 
@@ -23,5 +24,6 @@ pub use compare::{
 };
 pub use digest::{Digest, DigestKind, digest};
 pub use level::Level;
+pub use recorded::{RECORDED, SUMMARIES, SUMMARY_KEYS, Statistic};
 pub use stats::{Stats, read_once, stats, stats_at};
 pub use stop::stoppable;

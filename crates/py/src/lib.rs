@@ -1,6 +1,11 @@
-//! `ulpscope._core`: what Python sees of the machinery.
+//! `ulpscope._core`: the extension module of the Python package.
 //!
-//! This crate converts arguments, lets go of the GIL, calls, and maps errors. It decides nothing.
+//! Two things, and nothing else:
+//!
+//! - The functions and classes of the package (`stats`, `diff`, `compare`, files): arguments are converted, the GIL is
+//!   released, the crate that does the work is called, errors are mapped.
+//! - [`capture`]: the part of recording that reads objects of Python and torch, in the midst of the program's calls. What is
+//!   recorded, under which limits, and how it is written is decided in `ulpscope-capture` and the Python front.
 
 // The macros of pyo3 write paths in full.
 #![allow(unused_qualifications)]
@@ -49,5 +54,5 @@ mod _core {
     #[pymodule_export]
     use crate::restore::restore;
     #[pymodule_export]
-    use crate::stats::{Stats, stats};
+    use crate::stats::{Stats, recorded_statistics, stats};
 }

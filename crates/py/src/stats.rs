@@ -41,6 +41,25 @@ pub(crate) fn stats(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>>
     }
 }
 
+/// The statistics that capture records of what was measured, by their keys in `dump.json`; those that every description
+/// has, without values, of what could not be.
+#[pyfunction]
+#[pyo3(signature = (stats))]
+pub(crate) fn recorded_statistics<'py>(
+    py: Python<'py>,
+    stats: Option<&Bound<'py, Stats>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let stats = stats.map(|stats| &stats.get().stats);
+    let recorded = PyDict::new(py);
+    for statistic in &kernels::RECORDED {
+        if statistic.is_summary() || stats.is_some_and(|stats| statistic.is_recorded_of(stats)) {
+            let value = stats.and_then(|stats| statistic.of(stats, false));
+            recorded.set_item(statistic.key, extremum(py, value)?)?;
+        }
+    }
+    Ok(recorded)
+}
+
 fn measure(py: Python<'_>, input: &Input<'_>) -> PyResult<Stats> {
     input.detached(py, |view| Stats {
         dtype: view.dtype(),

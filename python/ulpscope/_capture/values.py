@@ -16,7 +16,7 @@ import torch
 from ulpscope._capture.attributes import Attributes
 from ulpscope._capture.collectives import Received
 from ulpscope._capture.without_tensors import holds_no_tensors
-from ulpscope._core import stats
+from ulpscope._core import Stats, recorded_statistics, stats
 
 # The ways in which a container says what it holds.
 _ITERATION = ("__iter__", "__len__", "keys", "items")
@@ -145,18 +145,13 @@ def _numpy(value: Any) -> str | None:
 
 def _numbers(array: Any) -> dict[str, Any]:
     """The numbers of an array, measured as those of tensors are."""
+    found: Stats | None
     try:
         found = stats(array)
     except (TypeError, ValueError):
         # Texts, objects, dates.
-        return dict.fromkeys(("Max", "Min", "Mean", "Norm"))
-    norm = found.norm if array.size else None
-    numbers = {"Max": found.max, "Min": found.min, "Mean": found.mean, "Norm": norm}
-    infinite = found.pos_inf + found.neg_inf
-    if found.nan or infinite:
-        numbers |= {"nan": found.nan, "inf": infinite}
-        numbers |= {"finite_max": found.finite_max, "finite_min": found.finite_min}
-    return numbers
+        found = None
+    return recorded_statistics(found)
 
 
 def _distributed(value: Any) -> Described:

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use ulpscope_dump::{Content, Data, Entry, Error, Problems, Rank, TensorEntry};
-use ulpscope_kernels::{Threads, stats};
+use ulpscope_kernels::{RECORDED, Statistic, Stats, Threads, stats};
 use ulpscope_report::{Align, Cell, Emphasis, Record, Table};
 
 use crate::args::ShowArgs;
@@ -13,27 +13,11 @@ use crate::exit::Exit;
 use crate::output::Output;
 use ulpscope_compare::results;
 
-/// What a dump may have recorded of a tensor, in the order it stands in an entry.
-const RECORDED: [&str; 4] = ["max", "min", "mean", "norm"];
+/// The columns of a call's entries before those of the statistics.
+const FIRST_COLUMNS: [&str; 3] = ["entry", "type", "shape"];
 
-/// The columns of a call's entries.
-const COLUMNS: [(&str, Align); 15] = [
-    ("entry", Align::Left),
-    ("type", Align::Left),
-    ("shape", Align::Left),
-    ("max", Align::Right),
-    ("min", Align::Right),
-    ("mean", Align::Right),
-    ("norm", Align::Right),
-    ("nan", Align::Right),
-    ("inf", Align::Right),
-    ("finite_max", Align::Right),
-    ("finite_min", Align::Right),
-    ("digest", Align::Left),
-    ("value", Align::Left),
-    ("from", Align::Left),
-    ("source", Align::Left),
-];
+/// The columns of a call's entries after those of the statistics.
+const LAST_COLUMNS: [&str; 4] = ["digest", "value", "from", "source"];
 
 /// What `show` has been asked for.
 pub(crate) struct Show {
@@ -63,7 +47,13 @@ struct Found {
 struct Shown {
     entry: Entry,
     /// Computed from the elements, where there are any.
-    computed: Option<Record>,
+    computed: Option<Computed>,
+}
+
+/// What the elements of an entry give.
+struct Computed {
+    stats: Stats,
+    record: Record,
 }
 
 impl Show {
@@ -159,12 +149,26 @@ fn measure(rank: &Rank, entries: Vec<Entry>, problems: &mut Problems) -> Vec<Sho
     shown
 }
 
-fn computed(rank: &Rank, entry: &TensorEntry) -> Result<Option<Record>, Error> {
+fn computed(rank: &Rank, entry: &TensorEntry) -> Result<Option<Computed>, Error> {
     let Some(tensor) = rank.tensor(entry)? else { return Ok(None) };
     let view = tensor.view();
-    let computed = results::of_stats(view.dtype(), view.shape(), &stats(&view, Threads::All));
+    let stats = stats(&view, Threads::All);
+    let record = results::of_stats(view.dtype(), view.shape(), &stats);
     tensor.check()?;
-    Ok(Some(computed))
+    Ok(Some(Computed { stats, record }))
+}
+
+impl Computed {
+    /// What is shown in the place of what was recorded.
+    fn summary(&self) -> Vec<(&'static str, Cell)> {
+        let shown = RECORDED.iter().filter(|statistic| statistic.is_summary() || statistic.is_count());
+        let cell = |statistic: &Statistic| {
+            let of_record = || self.record.get(statistic.name).cloned();
+            let of_stats = || Cell::maybe(statistic.of(&self.stats, false), results::of_statistic);
+            (statistic.name, of_record().unwrap_or_else(of_stats))
+        };
+        shown.map(cell).collect()
+    }
 }
 
 fn show(
@@ -209,10 +213,13 @@ fn show(
 /// The entries, without the columns that nobody fills.
 fn table(entries: &[Shown]) -> Table {
     let rows: Vec<Record> = entries.iter().map(row).collect();
-    let used = |name: &&(&str, Align)| {
+    let used = |name: &(&str, Align)| {
         rows.iter().any(|row| row.get(name.0).is_some_and(|cell| *cell != Cell::Missing))
     };
-    let columns: Vec<(&str, Align)> = COLUMNS.iter().filter(used).copied().collect();
+    let first = FIRST_COLUMNS.map(|name| (name, Align::Left));
+    let statistics = RECORDED.iter().map(|statistic| (statistic.name, Align::Right));
+    let last = LAST_COLUMNS.map(|name| (name, Align::Left));
+    let columns: Vec<(&str, Align)> = first.into_iter().chain(statistics).chain(last).filter(used).collect();
     let mut table = Table::new("", &columns);
     for row in &rows {
         let bad = ["nan", "inf"]
@@ -239,22 +246,9 @@ fn row(Shown { entry, computed }: &Shown) -> Record {
                 let sample = values.iter().map(|&value| Cell::ExactSingle(value as f32)).collect();
                 fields.push(("value", Cell::List(sample)));
             }
-            let recorded = RECORDED.iter().zip(&tensor.stats);
             match computed {
-                None => {
-                    fields.extend(recorded.map(|(name, value)| (*name, entries::of_json(value))));
-                    fields.extend(non_finite(tensor));
-                }
-                Some(computed) => {
-                    let cell = |name: &str| computed.get(name).cloned().unwrap_or(Cell::Missing);
-                    fields.extend(RECORDED.map(|name| (name, cell(name))));
-                    let count = |name: &str| match computed.get(name) {
-                        Some(Cell::Int(count)) => *count,
-                        _ => 0,
-                    };
-                    fields.push(("nan", cell("nan")));
-                    fields.push(("inf", Cell::Int(count("pos_inf") + count("neg_inf"))));
-                }
+                None => fields.extend(recorded(tensor)),
+                Some(computed) => fields.extend(computed.summary()),
             }
             fields.push(("source", Cell::maybe(tensor.source.as_ref(), Cell::text)));
             fields.push(("from", Cell::text(if computed.is_some() { "elements" } else { "record" })));
@@ -263,15 +257,11 @@ fn row(Shown { entry, computed }: &Shown) -> Record {
     Record::new(fields)
 }
 
-/// What was recorded of NaN and Inf; nothing where there was none, or where the tool does not count them.
-fn non_finite(tensor: &TensorEntry) -> Vec<(&'static str, Cell)> {
-    let Some(counts) = &tensor.non_finite else { return Vec::new() };
-    vec![
-        ("nan", Cell::count(counts.nan)),
-        ("inf", Cell::count(counts.inf)),
-        ("finite_max", entries::of_json(&counts.finite_max)),
-        ("finite_min", entries::of_json(&counts.finite_min)),
-    ]
+/// What was recorded of a tensor.
+fn recorded(tensor: &TensorEntry) -> Vec<(&'static str, Cell)> {
+    let summaries = RECORDED.iter().zip(&tensor.stats);
+    let further = tensor.further.iter().map(|(statistic, value)| (*statistic, value));
+    summaries.chain(further).map(|(statistic, value)| (statistic.name, entries::of_json(value))).collect()
 }
 
 fn to_json(opened: &Opened<'_>, call: usize, entries: &[Shown]) -> serde_json::Value {
@@ -294,12 +284,10 @@ fn to_json(opened: &Opened<'_>, call: usize, entries: &[Shown]) -> serde_json::V
 fn of_shown(Shown { entry, computed }: &Shown) -> Record {
     let mut record = entries::of_entry(entry);
     if let Content::Tensor(tensor) = &entry.content {
-        let recorded =
-            RECORDED.iter().zip(&tensor.stats).map(|(name, value)| (*name, entries::of_json(value)));
-        let recorded = recorded.chain(non_finite(tensor)).collect();
-        record.fields.push(("recorded", Cell::Record(Record::new(recorded))));
+        record.fields.push(("recorded", Cell::Record(Record::new(recorded(tensor)))));
         record.fields.push(("digest", Cell::maybe(tensor.digest.as_ref(), Cell::text)));
-        record.fields.push(("computed", Cell::maybe(computed.clone(), Cell::Record)));
+        let computed = computed.as_ref().map(|computed| computed.record.clone());
+        record.fields.push(("computed", Cell::maybe(computed, Cell::Record)));
     }
     record
 }

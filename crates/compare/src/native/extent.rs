@@ -159,11 +159,11 @@ pub(super) fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Meas
 }
 
 fn broken(entry: &TensorEntry, numbers: &Numbers) -> bool {
-    entry.non_finite.is_some() || numbers.iter().flatten().any(|number| !number.is_finite())
+    entry.non_finite().is_some() || numbers.iter().flatten().any(|number| !number.is_finite())
 }
 
 fn nan(entry: &TensorEntry, numbers: &Numbers) -> bool {
-    match &entry.non_finite {
+    match entry.non_finite() {
         Some(counts) => counts.nan > 0,
         None => numbers.iter().flatten().any(|number| number.is_nan()),
     }

@@ -3,7 +3,7 @@
 use ulpscope_dump::{Content, Data, Entry, Rank, TensorEntry, Tool};
 use ulpscope_formats::Tensor;
 use ulpscope_formats::json::Json;
-use ulpscope_kernels::{Comparison, Rest, Stats, Threads, Tolerance, errors, stats};
+use ulpscope_kernels::{Comparison, Rest, SUMMARY_KEYS, Stats, Threads, Tolerance, errors, stats};
 use ulpscope_report::format_number;
 use ulpscope_tensor::DType;
 
@@ -206,7 +206,7 @@ fn nonsense(rank: &Rank, entry: &TensorEntry) -> Vec<String> {
         return Vec::new();
     }
     let place = rank.path.display();
-    let names = ["Max", "Min", "Mean", "Norm"].into_iter().zip(&entry.stats);
+    let names = SUMMARY_KEYS.into_iter().zip(&entry.stats);
     let wrong = names.filter(|(_, stat)| matches!(stat, Json::Str(_) | Json::List(_) | Json::Object(_)));
     let mut found: Vec<String> = wrong
         .map(|(name, stat)| {

@@ -14,6 +14,8 @@
 //! {"ledger":{…},"over":true}                                                   the last one counts; over: so is the step
 //! ```
 //!
+//! [`encode`] writes the lines, [`line`] reads them, and [`quick`] reads those that have the usual form.
+//!
 //! ```text
 //!                                   ┌──► finish: dump.json, stack.json, construct.json, ledger.json; the journal goes
 //! journal.jsonl ──► Outline ──► documents
@@ -24,6 +26,7 @@
 //! and is left out, the last one of a run that was killed above all.
 
 mod documents;
+pub mod encode;
 mod finish;
 mod line;
 mod open;
@@ -41,6 +44,9 @@ pub(crate) use open::open;
 
 /// The name of a journal in the folder of a rank.
 pub const JOURNAL_FILE: &str = "journal.jsonl";
+
+/// The version of journals that is written and read.
+const VERSION: i128 = 1;
 
 /// How every journal begins.
 pub(crate) const MARK: &[u8] = b"{\"ulpscope\":";

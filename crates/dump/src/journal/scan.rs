@@ -10,12 +10,9 @@ use ulpscope_formats::{Bytes, Error, Fault, Place as FilePlace};
 
 use super::line::{self, CallLine, Line, Span};
 use super::outline::{Call, MAX_CALLS, NONE, Outline, Place};
-use super::{MARK, has_mark, quick};
+use super::{MARK, VERSION, has_mark, quick};
 use crate::key::parse_key;
 use crate::ledger::MAX_LEDGER_BYTES;
-
-/// The version of journals that is read.
-const VERSION: i128 = 1;
 
 /// Longest header.
 const MAX_HEADER_BYTES: u64 = 1 << 20;

@@ -16,5 +16,4 @@ mod tensor_files;
 
 pub use forks::Process;
 pub use journal::Journal;
-pub(crate) use tensor_files::DATA_FOLDER;
-pub use tensor_files::{Fingerprint, TensorFiles, file_size};
+pub use tensor_files::{DATA_FOLDER, Fingerprint, TensorFiles, file_size};

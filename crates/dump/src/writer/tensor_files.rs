@@ -20,7 +20,7 @@ use super::folder::Folder;
 use super::outgoing::Outgoing;
 
 /// The folder beside `dump.json`.
-pub(crate) const DATA_FOLDER: &str = "dump_tensor_data";
+pub const DATA_FOLDER: &str = "dump_tensor_data";
 
 /// Contents remembered; further ones are written without looking for a twin.
 const MAX_KNOWN: usize = 1 << 20;

@@ -6,6 +6,10 @@
 //! modules ──► enter_module, leave_module ┤    frames ──► stacks (interned)                               ├─► Journal
 //! autograd ──► gradient hooks ───────────┘    tensors ──► flow (who made them)                           ┘
 //! ```
+//! What is recorded, counted and written is [`ulpscope_capture`]'s, which knows no Python; here are the folders that ask
+//! Python's objects: `calls/` (from arguments to results), `gradients/` (hooks in the autograd graph), `provenance/` (where
+//! tensors come from), `describe/` (values as JSON), `lifecycle/` (steps, settings, errors).
+//!
 //! One Rust call per captured call does everything. Python is asked what a function is called and what a stack looks like
 //! when it is seen for the first time, and how a value or tensor out of the ordinary reads, through the
 //! [`torch_api::Torch`] table.
@@ -14,48 +18,15 @@
 //! lie, and the autograd graph is only looked at. What torch has to compute (copies from devices, dense forms of sparse
 //! tensors, sums of gradients that come in parts) no mode of the program sees.
 
-mod arguments;
-mod arriving;
-mod backward_names;
-mod begun;
-mod blanks;
-mod buffers;
-mod call;
-mod changes;
-mod effects;
-mod failures;
-mod flow;
-mod frames;
-mod functions;
+mod calls;
+mod describe;
 mod gradients;
-mod graph;
-mod hooks;
-mod items;
-mod late_copies;
-mod ledger;
 mod lifecycle;
-mod limits;
-mod module_calls;
-mod modules;
-mod numbers;
-mod open_calls;
-mod parameter_gradients;
-mod passes;
-mod places;
-mod plan;
-mod properties;
+mod provenance;
 mod python_objects;
-mod raised;
 mod recorder;
-mod saved;
-mod seen;
-mod state;
-mod tensors;
-mod threads;
 mod torch_api;
-mod twins;
-mod writing;
 
-pub(crate) use hooks::HookPlacer;
-pub(crate) use open_calls::OpenCall;
+pub(crate) use calls::open_calls::OpenCall;
+pub(crate) use gradients::node_hooks::HookPlacer;
 pub(crate) use recorder::Recorder;

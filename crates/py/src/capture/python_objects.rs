@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 /// Calls a method with one argument, without making an object of the two first.
-pub(super) fn call_with<'py>(
+pub(in crate::capture) fn call_with<'py>(
     object: &Bound<'py, PyAny>,
     method: &Bound<'py, PyString>,
     argument: &Bound<'py, PyAny>,
@@ -23,7 +23,7 @@ pub(super) fn call_with<'py>(
 
 /// Takes an object that the garbage collector can do nothing about out of its lists: there is one for every call, and
 /// walking them again and again took a seventh of the time.
-pub(super) fn untrack(object: &Bound<'_, PyAny>) {
+pub(in crate::capture) fn untrack(object: &Bound<'_, PyAny>) {
     // SAFETY: only what is tracked has what untracking looks for. Weak references without a callback, and torch's handles of hooks, which hold a weak reference and numbers,
     // refer to nothing that could refer back to them; what our own hooks refer to they do not tell the collector. They
     // are freed by their counts; freeing untracks again, which is allowed.
@@ -36,7 +36,7 @@ pub(super) fn untrack(object: &Bound<'_, PyAny>) {
 }
 
 /// Whether nobody else holds an object.
-pub(super) fn is_held_alone<T>(object: &Py<T>, _gil: Python<'_>) -> bool {
+pub(in crate::capture) fn is_held_alone<T>(object: &Py<T>, _gil: Python<'_>) -> bool {
     // SAFETY: the object is alive while it is borrowed, and its count is only changed with the GIL held.
     #[expect(unsafe_code)]
     unsafe {

@@ -3,54 +3,51 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use ulpscope_capture::modules;
+use ulpscope_capture::{
+    CallStack, CallingThreads, Flow, Kind, ModuleName, Modules, Passes, Recording, StartedBackwards, State,
+    StepId,
+};
 use ulpscope_dump::writer::Process;
 
-use super::arguments::Arguments;
-use super::arriving::Started;
-use super::begun::Kind;
-use super::failures::{Of, caught};
-use super::flow::Flow;
-use super::frames::{Stack, Stacks};
-use super::functions::Functions;
-use super::hooks::Hooks;
-use super::items::MAX_DEPTH;
-use super::module_calls::end_module;
-use super::modules::{self, Modules, Name};
-use super::open_calls::OpenCall;
-use super::passes::Passes;
-use super::plan::Plan;
-use super::seen::{give_hint, see_call, see_operator};
-use super::state::State;
-use super::threads::Threads;
-use super::torch_api::Torch;
+use crate::capture::calls::arguments::Arguments;
+use crate::capture::calls::dispatch::{give_hint, see_call, see_operator};
+use crate::capture::calls::frames::Stacks;
+use crate::capture::calls::functions::Functions;
+use crate::capture::calls::module_calls::end_module;
+use crate::capture::calls::open_calls::OpenCall;
+use crate::capture::describe::items::MAX_DEPTH;
+use crate::capture::gradients::node_hooks::Hooks;
+use crate::capture::lifecycle::failures::{Of, caught};
+use crate::capture::lifecycle::settings::plan_of;
+use crate::capture::torch_api::Torch;
 
 /// Records the calls of a run. As a torch function mode it sees every call of torch's Python functions.
 #[pyclass(frozen, module = "ulpscope._core")]
 pub(crate) struct Recorder {
-    pub(super) torch: Torch,
-    pub(super) plan: Plan,
-    pub(super) flow: Flow,
-    pub(super) stacks: Stacks,
-    pub(super) modules: Modules,
-    pub(super) functions: Functions,
-    pub(super) threads: Threads,
-    state: Mutex<State>,
+    pub(in crate::capture) torch: Torch,
+    pub(in crate::capture) recording: Recording,
+    pub(in crate::capture) flow: Flow<Py<PyAny>>,
+    pub(in crate::capture) stacks: Stacks,
+    pub(in crate::capture) modules: Modules,
+    pub(in crate::capture) functions: Functions,
+    pub(in crate::capture) threads: CallingThreads,
     /// Backward passes that are running.
-    pub(super) passes: Passes,
+    pub(in crate::capture) passes: Passes,
     /// Hooks in graphs that may still live.
-    pub(super) hooks: Hooks,
+    pub(in crate::capture) hooks: Hooks,
     /// Backward calls of which a part has arrived.
-    pub(super) started: Started,
+    pub(in crate::capture) started: StartedBackwards<Py<PyAny>>,
     /// What the user has been told.
-    pub(super) told: Mutex<HashSet<String>>,
+    pub(in crate::capture) told: Mutex<HashSet<String>>,
     /// Whether calls are recorded.
-    pub(super) is_on: AtomicBool,
+    pub(in crate::capture) is_on: AtomicBool,
     /// Whether gradients and saved values are.
-    pub(super) is_collecting: AtomicBool,
+    pub(in crate::capture) is_collecting: AtomicBool,
     /// The process: a forked child has a copy of everything, and must leave the files alone.
     process: Process,
 }
@@ -63,19 +60,18 @@ impl Recorder {
 
     #[new]
     fn new(py: Python<'_>, front: Py<PyAny>, settings: &Bound<'_, PyAny>) -> PyResult<Recorder> {
-        let plan = Plan::new(settings)?;
+        let plan = plan_of(settings)?;
         Ok(Recorder {
             torch: Torch::new(py, front)?,
-            state: Mutex::new(State::new(plan.limits)),
-            plan,
+            recording: Recording::new(plan),
             flow: Flow::default(),
             stacks: Stacks::default(),
             modules: Modules::default(),
             functions: Functions::default(),
-            threads: Threads::new(),
+            threads: CallingThreads::from_here(),
             passes: Passes::default(),
             hooks: Hooks::default(),
-            started: Started::default(),
+            started: StartedBackwards::default(),
             told: Mutex::default(),
             is_on: AtomicBool::new(false),
             is_collecting: AtomicBool::new(false),
@@ -129,7 +125,7 @@ impl Recorder {
         let base: Arc<str> = format!("{prefix}.{name}").into();
         // What a custom autograd function does in its forward is not put into the graph.
         let kind = if prefix == "Autograd" { Kind::Api } else { Kind::Program };
-        let begun = self.torch.plainly(py, || {
+        let begun = self.torch.with_modes_disabled(py, || {
             let stack = self.stack(py)?;
             self.begin_call(py, &base, kind, stack.as_deref(), Arguments { args, kwargs })
         });
@@ -145,7 +141,7 @@ impl Recorder {
             return Ok(());
         }
         let of = begun.of();
-        let ended = recorder.torch.plainly(slf.py(), || {
+        let ended = recorder.torch.with_modes_disabled(slf.py(), || {
             recorder.note_in_place(&begun, output)?;
             recorder.end_call(slf, begun, output, None, None, &|_| false)
         });
@@ -170,7 +166,8 @@ impl Recorder {
     /// Gives a module its name; without one it is part of a model, and no call of its own.
     #[pyo3(signature = (module, base, is_muted))]
     fn add_module(&self, module: &Bound<'_, PyAny>, base: Option<&str>, is_muted: bool) {
-        self.modules.add(module, base.map(|base| Name { base: base.into(), is_muted }));
+        self.modules
+            .add(module.as_ptr() as usize, base.map(|base| ModuleName { base: base.into(), is_muted }));
     }
 
     /// Forgets a module, which is gone.
@@ -180,12 +177,13 @@ impl Recorder {
 
     /// Says where a tensor comes from: `parameter:…`, `buffer:…`.
     fn add_origin(&self, tensor: &Bound<'_, PyAny>, source: String) -> PyResult<()> {
-        self.flow.note_origin(&self.torch, tensor, source)
+        self.flow.note_origin(&self.tensor(tensor), source)
     }
 
     /// Forgets a tensor whose inside torch is about to exchange; tells who made it, and what it is to its model.
     fn let_go(&self, tensor: &Bound<'_, PyAny>) -> (Option<String>, Option<String>) {
-        let [made, origin] = self.flow.let_go(tensor).map(|source| source.map(|source| source.to_string()));
+        let [made, origin] =
+            self.flow.let_go(&self.tensor(tensor)).map(|source| source.map(|source| source.to_string()));
         (made, origin)
     }
 
@@ -198,9 +196,9 @@ impl Recorder {
         origin: Option<String>,
     ) -> PyResult<()> {
         if let Some(origin) = origin {
-            self.flow.note_origin(&self.torch, tensor, origin)?;
+            self.flow.note_origin(&self.tensor(tensor), origin)?;
         }
-        made.map_or(Ok(()), |made| self.flow.note(&self.torch, self.flow.step(), tensor, made.into()))
+        made.map_or(Ok(()), |made| self.flow.note(self.flow.step(), &self.tensor(tensor), made.into()))
     }
 
     /// Lets go of modules and of everything known of tensors.
@@ -325,47 +323,43 @@ impl Recorder {
 
 impl Recorder {
     /// Its identity, for what is kept per thread.
-    pub(super) fn address(&self) -> usize {
+    pub(in crate::capture) fn address(&self) -> usize {
         std::ptr::from_ref(self) as usize
     }
 
     /// Runs `with` on the state. Nothing of Python may run in it.
-    pub(super) fn locked<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
-        with(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(in crate::capture) fn locked<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
+        self.recording.locked(with)
     }
 
-    pub(super) fn is_own_process(&self) -> bool {
+    /// Runs `with` on the state, if that is the state of a step. Nothing of Python may run in it.
+    pub(in crate::capture) fn in_step<T>(
+        &self,
+        step: StepId,
+        with: impl FnOnce(&mut State) -> T,
+    ) -> Option<T> {
+        self.recording.in_step(step, with)
+    }
+
+    pub(in crate::capture) fn is_own_process(&self) -> bool {
         self.process.is_current()
     }
 
-    pub(super) fn is_on(&self) -> bool {
+    pub(in crate::capture) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed) && self.is_own_process()
     }
 
-    pub(super) fn is_collecting(&self) -> bool {
+    pub(in crate::capture) fn is_collecting(&self) -> bool {
         self.is_collecting.load(Ordering::Relaxed) && self.is_own_process()
     }
 
-    /// Whether calls within modules are recorded, too.
-    pub(super) fn sees_apis(&self) -> bool {
-        self.plan.level != "L0"
-    }
-
-    /// Counts something that is seen, and left out.
-    pub(super) fn leave_out(&self, why: &'static str) {
-        self.locked(|state| {
-            state.ledger.meet();
-            state.ledger.skip(why);
-        });
-    }
-
     /// Where Python is now. A call is met even if that cannot be told.
-    pub(super) fn stack(&self, py: Python<'_>) -> PyResult<Option<Arc<Stack>>> {
+    pub(in crate::capture) fn stack(&self, py: Python<'_>) -> PyResult<Option<Arc<CallStack>>> {
         self.stacks.current(py, &self.torch).inspect_err(|_| self.locked(|state| state.ledger.meet()))
     }
 }
 
 /// The name of the class of an error.
-pub(super) fn kind_of(error: &Bound<'_, PyAny>) -> String {
+pub(in crate::capture) fn kind_of(error: &Bound<'_, PyAny>) -> String {
     error.get_type().name().map_or_else(|_| "error".to_owned(), |name| name.to_string())
 }

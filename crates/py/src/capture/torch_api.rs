@@ -6,17 +6,17 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyType, PyWeakrefReference};
 
-use super::failures::caught;
-use super::gradients::PassOver;
-use super::python_objects::untrack;
+use crate::capture::gradients::backward_calls::PassOver;
+use crate::capture::lifecycle::failures::caught;
+use crate::capture::python_objects::untrack;
 
 /// Functions and classes of torch, and the front's answers about what is new to us.
-pub(super) struct Torch {
-    pub(super) tensor: Py<PyType>,
-    pub(super) parameter: Py<PyType>,
-    pub(super) size: Py<PyType>,
+pub(in crate::capture) struct Torch {
+    pub(in crate::capture) tensor: Py<PyType>,
+    pub(in crate::capture) parameter: Py<PyType>,
+    pub(in crate::capture) size: Py<PyType>,
     /// The type of `descriptor.__get__` and `descriptor.__set__`, which is how a property shows in a function mode.
-    pub(super) property_access: Py<PyType>,
+    pub(in crate::capture) property_access: Py<PyType>,
     /// The properties that give another tensor than the one they are asked of, as functions do.
     computing: Vec<Py<PyAny>>,
     accumulate_grad: Py<PyType>,
@@ -33,11 +33,11 @@ pub(super) struct Torch {
     /// Whether tensors have been met whose elements lie nowhere. Programs without them pay nothing for others.
     has_met_memoryless: AtomicBool,
     /// The front: `function`, `original`, `stack`, `value`, `tensor`, `add`, `subtract`, `part_of`, `take_part`, `warn`.
-    pub(super) front: Py<PyAny>,
+    pub(in crate::capture) front: Py<PyAny>,
 }
 
 impl Torch {
-    pub(super) fn new(py: Python<'_>, front: Py<PyAny>) -> PyResult<Torch> {
+    pub(in crate::capture) fn new(py: Python<'_>, front: Py<PyAny>) -> PyResult<Torch> {
         let torch = py.import("torch")?;
         let c = torch.getattr("_C")?;
         let class = |from: &Bound<'_, PyAny>, name: &str| -> PyResult<Py<PyType>> {
@@ -73,8 +73,12 @@ impl Torch {
         })
     }
 
-    /// Runs `body`, which is ours, while torch's functions go to no mode and no subclass.
-    pub(super) fn plainly<T>(&self, py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    /// Runs `body`, which is ours, with all modes of torch disabled: its functions go to no mode and no subclass.
+    pub(in crate::capture) fn with_modes_disabled<T>(
+        &self,
+        py: Python<'_>,
+        body: impl FnOnce() -> PyResult<T>,
+    ) -> PyResult<T> {
         let guard = self.without_modes.bind(py).call0()?;
         guard.call_method0(intern!(py, "__enter__"))?;
         let result = caught(body);
@@ -84,17 +88,17 @@ impl Torch {
     }
 
     /// Whether a mode is on, on this thread.
-    pub(super) fn has_modes(&self, py: Python<'_>) -> PyResult<bool> {
+    pub(in crate::capture) fn has_modes(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.modes.bind(py).call0()?.extract::<usize>()? > 0)
     }
 
     /// Whether an object is a tensor of torch's own class, or a parameter.
-    pub(super) fn is_plain_tensor(&self, object: &Bound<'_, PyAny>) -> bool {
+    pub(in crate::capture) fn is_plain_tensor(&self, object: &Bound<'_, PyAny>) -> bool {
         let kind = object.get_type();
         kind.is(&self.tensor) || kind.is(&self.parameter)
     }
 
-    pub(super) fn is_tensor(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    pub(in crate::capture) fn is_tensor(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
         if self.is_plain_tensor(object) {
             return Ok(true);
         }
@@ -105,7 +109,7 @@ impl Torch {
     /// Whether it is worth asking where the elements of a tensor of torch's own class lie. Where they lie nowhere (wrappers
     /// of function transforms, `meta`, sparse layouts) torch answers with an error and all frames of its own, which
     /// takes milliseconds. So these are looked for once the first of them has been met.
-    pub(super) fn may_have_memory(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    pub(in crate::capture) fn may_have_memory(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
         if !self.has_met_memoryless.load(Ordering::Relaxed) {
             return Ok(true);
         }
@@ -116,7 +120,7 @@ impl Torch {
     }
 
     /// Notes that there are tensors whose elements lie nowhere.
-    pub(super) fn meet_memoryless(&self) {
+    pub(in crate::capture) fn meet_memoryless(&self) {
         self.has_met_memoryless.store(true, Ordering::Relaxed);
     }
 
@@ -128,57 +132,60 @@ impl Torch {
     }
 
     /// Whether a property gives another tensor than the one it is asked of.
-    pub(super) fn is_computing(&self, property: &Bound<'_, PyAny>) -> bool {
+    pub(in crate::capture) fn is_computing(&self, property: &Bound<'_, PyAny>) -> bool {
         self.computing.iter().any(|known| known.is(property))
     }
 
-    pub(super) fn is_accumulate_grad(&self, node: &Bound<'_, PyAny>) -> bool {
+    pub(in crate::capture) fn is_accumulate_grad(&self, node: &Bound<'_, PyAny>) -> bool {
         node.get_type().is(&self.accumulate_grad)
     }
 
     /// Whether a backward pass is running on this thread.
-    pub(super) fn in_backward(&self, py: Python<'_>) -> PyResult<bool> {
+    pub(in crate::capture) fn in_backward(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.graph_task(py)? >= 0)
     }
 
     /// The number of the backward pass that is running on this thread; negative, if none is.
-    pub(super) fn graph_task(&self, py: Python<'_>) -> PyResult<i64> {
+    pub(in crate::capture) fn graph_task(&self, py: Python<'_>) -> PyResult<i64> {
         self.graph_task.bind(py).call0()?.extract()
     }
 
     /// Has something called when the backward pass that is running on this thread is over.
-    pub(super) fn when_pass_ends(&self, py: Python<'_>, callback: PassOver) -> PyResult<()> {
+    pub(in crate::capture) fn when_pass_ends(&self, py: Python<'_>, callback: PassOver) -> PyResult<()> {
         self.queue_callback.bind(py).call1((callback,)).map(|_| ())
     }
 
     /// The node of the autograd graph that runs on this thread, where torch tells.
-    pub(super) fn running_node<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    pub(in crate::capture) fn running_node<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let node = self.running_node.as_ref().map(|ask| ask.bind(py).call0()).transpose()?;
         Ok(node.filter(|node| !node.is_none()))
     }
 
     /// The number the next node of the autograd graph will have.
-    pub(super) fn next_sequence(&self, py: Python<'_>) -> PyResult<u64> {
+    pub(in crate::capture) fn next_sequence(&self, py: Python<'_>) -> PyResult<u64> {
         self.sequence.bind(py).call0()?.extract()
     }
 
-    pub(super) fn grad_enabled(&self, py: Python<'_>) -> PyResult<bool> {
+    pub(in crate::capture) fn grad_enabled(&self, py: Python<'_>) -> PyResult<bool> {
         self.grad_enabled.bind(py).call0()?.is_truthy()
     }
 
     /// The innermost frame of Python.
-    pub(super) fn frame<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    pub(in crate::capture) fn frame<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.get_frame.bind(py).call0()
     }
 
-    pub(super) fn weak_reference(&self, object: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    pub(in crate::capture) fn weak_reference(&self, object: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let reference = PyWeakrefReference::new(object)?;
         untrack(&reference);
         Ok(reference.into_any().unbind())
     }
 
     /// What a weak reference refers to, if it is `object`.
-    pub(super) fn refers_to(reference: &Py<PyAny>, object: &Bound<'_, PyAny>) -> bool {
+    pub(in crate::capture) fn refers_to(reference: &Py<PyAny>, object: &Bound<'_, PyAny>) -> bool {
         let reference = reference.bind(object.py()).cast::<PyWeakrefReference>();
         reference.is_ok_and(|reference| reference.upgrade().is_some_and(|found| found.is(object)))
     }

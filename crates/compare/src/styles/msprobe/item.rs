@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use ulpscope_dump::{Content, Data, Entry, TensorEntry};
 use ulpscope_formats::json::{Json, python_float_repr};
-use ulpscope_kernels::{DigestKind, digest};
+use ulpscope_kernels::{DigestKind, SUMMARY_KEYS, digest};
 use ulpscope_tensor::{DType, View};
 
 use crate::styles::python_text;
@@ -234,7 +234,7 @@ impl<'a> Item<'a> {
         let Some(dtype) = json.get("dtype").and_then(Json::as_str) else { return };
         self.dtype = Some(dtype.into());
         self.shape = json.get("shape").map(|shape| python_text::text(shape).into());
-        self.stats = ["Max", "Min", "Mean", "Norm"].map(|key| json.get(key).map_or(Stat::None, Stat::of));
+        self.stats = SUMMARY_KEYS.map(|key| json.get(key).map_or(Stat::None, Stat::of));
         self.requires_grad = match json.get("requires_grad") {
             Some(Json::Bool(flag)) => Some(python_text::truth(*flag)),
             _ => None,

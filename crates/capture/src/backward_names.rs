@@ -1,0 +1,16 @@
+//! What the backward call of a call is named.
+
+/// The name of the backward call of a forward call.
+pub fn backward_name(forward: &str) -> Option<String> {
+    marked_backward_name(forward, "")
+}
+
+/// The same with a mark behind its base, which tells it from others of that name.
+pub(crate) fn marked_backward_name(forward: &str, mark: &str) -> Option<String> {
+    let (base, number) = forward.rsplit_once(".forward")?;
+    // The number of a module call stands behind its direction, that of an API call before.
+    Some(match base.rsplit_once('.').filter(|_| number.is_empty()) {
+        Some((base, number)) => [base, mark, ".", number, ".backward"].concat(),
+        None => [base, mark, ".backward", number].concat(),
+    })
+}

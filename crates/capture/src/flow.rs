@@ -1,0 +1,405 @@
+//! Which call made a tensor.
+//!
+//! A tensor is known by its Python object, held weakly: the object that one call returns is the one that is handed to
+//! the next. A tensor that is not known, and is neither parameter nor buffer, came from outside. What is changed in place is
+//! changed for every other tensor that shows the same memory, too: see [`Changes`].
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ulpscope_tensor::Region;
+
+use crate::changes::{Changes, Storage};
+use crate::state::StepId;
+
+/// Tensors remembered before the dead ones are looked for.
+const SWEEP: usize = 1 << 14;
+
+/// Places in memory remembered that nothing was written to.
+const MAX_BLANKS: usize = 1 << 14;
+
+/// A tensor as an object that a program holds.
+///
+/// What is asked of it may run code of the program's, and is never asked while anything is locked; except whether an
+/// object is there, and for another reference to it.
+pub trait TensorObject: Sized {
+    /// A reference that does not keep it alive.
+    type Weak;
+    /// Why something could not be asked.
+    type Error;
+
+    /// What it is known by, as long as it lives.
+    fn address(&self) -> usize;
+    /// A reference to it.
+    fn weak(&self) -> Result<Self::Weak, Self::Error>;
+    /// A further reference to what one refers to.
+    fn another(&self, reference: &Self::Weak) -> Self::Weak;
+    /// Whether a reference refers to it.
+    fn is(&self, reference: &Self::Weak) -> bool;
+    /// What a reference refers to, be it another tensor, if that is there.
+    fn upgrade(&self, reference: &Self::Weak) -> Option<Self>;
+    /// Whether it is a parameter of torch's own class.
+    fn is_parameter(&self) -> bool;
+    /// What it is a view of.
+    fn base(&self) -> Result<Option<Self>, Self::Error>;
+    /// Where its elements begin; nothing where it has none of its own.
+    fn memory(&self) -> Option<usize>;
+    /// The storage that its elements lie in.
+    fn storage(&self) -> Option<Storage>;
+    /// What of that storage it shows; nothing where it has no elements.
+    fn region(&self, storage: Storage) -> Option<Region>;
+}
+
+/// The makers of tensors, by the address of their object. `W` is a reference to one that does not keep it alive.
+#[derive(Debug)]
+pub struct Flow<W> {
+    known: Mutex<Known<W>>,
+    /// Whether memory was found in this step that may not have been written to.
+    has_blanks: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Known<W> {
+    step: StepId,
+    /// Counts what is noted, from step to step.
+    serial: u64,
+    /// What was changed in place in this step.
+    changes: Changes,
+    /// Outputs of the calls of this step.
+    made: HashMap<usize, Made<W>>,
+    /// Tensors that share their elements with another, of which torch does not tell: `x.data`, `x.detach()`.
+    aliases: HashMap<usize, Alias<W>>,
+    /// Memory as it was found, by its address, until a call has written to it: a parameter that is made of it is another
+    /// object, of which torch does not tell.
+    blanks: HashMap<usize, Arc<str>>,
+    /// Views that were changed, or whose base was, and that have had their nodes since.
+    up_to_date: HashMap<usize, UpToDate<W>>,
+    /// Parameters and buffers, for as long as the run is.
+    origins: HashMap<usize, Made<W>>,
+    sweep_at: usize,
+}
+
+/// What a step has made. Dropping it may run code of the program's.
+#[derive(Debug)]
+pub struct Forgotten<W> {
+    _made: HashMap<usize, Made<W>>,
+    _aliases: HashMap<usize, Alias<W>>,
+    _up_to_date: HashMap<usize, UpToDate<W>>,
+    _changes: Changes,
+}
+
+/// A tensor, and whose elements it has; both held weakly.
+#[derive(Debug)]
+struct Alias<W> {
+    reference: W,
+    owner: W,
+}
+
+/// A view, held weakly, and how often it had been changed when it had its node.
+#[derive(Debug)]
+struct UpToDate<W> {
+    reference: W,
+    changes: u64,
+}
+
+#[derive(Debug)]
+struct Made<W> {
+    reference: W,
+    origin: Origin,
+}
+
+/// Where a tensor comes from.
+#[derive(Clone, Debug)]
+struct Origin {
+    source: Arc<str>,
+    /// When it was noted.
+    serial: u64,
+    /// Of what was changed in place, what was known of it before.
+    before: Option<Before>,
+}
+
+/// What was known of a tensor before it was changed in place for the first time.
+#[derive(Clone, Debug)]
+struct Before {
+    source: Option<Arc<str>>,
+    /// When it was there already.
+    serial: u64,
+}
+
+impl<W> Default for Flow<W> {
+    fn default() -> Flow<W> {
+        let known = Known {
+            step: StepId::default(),
+            serial: 0,
+            changes: Changes::default(),
+            made: HashMap::new(),
+            aliases: HashMap::new(),
+            blanks: HashMap::new(),
+            up_to_date: HashMap::new(),
+            origins: HashMap::new(),
+            sweep_at: 0,
+        };
+        Flow { known: Mutex::new(known), has_blanks: AtomicBool::new(false) }
+    }
+}
+
+impl<W> Known<W> {
+    /// The addresses of the tensors that are known to have the elements of another.
+    fn owned_by<T: TensorObject<Weak = W>>(&self, owner: &T) -> Vec<usize> {
+        let is_owned = |alias: &Alias<W>| owner.is(&alias.owner);
+        self.aliases.iter().filter(|(_, alias)| is_owned(alias)).map(|(address, _)| *address).collect()
+    }
+
+    /// A number after all others.
+    fn count(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+}
+
+impl<W> Flow<W> {
+    fn locked<T>(&self, with: impl FnOnce(&mut Known<W>) -> T) -> T {
+        with(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes who made a tensor, in a step. Whatever was known of it before is over; as is a step that is not the
+    /// present one.
+    pub fn note<T: TensorObject<Weak = W>>(
+        &self,
+        step: StepId,
+        tensor: &T,
+        source: Arc<str>,
+    ) -> Result<(), T::Error> {
+        self.note_with(step, tensor, source, None)
+    }
+
+    /// Notes that a call has written to the memory of a tensor; tells the number of the change.
+    pub fn add_change<T: TensorObject<Weak = W>>(&self, step: StepId, tensor: &T, source: Arc<str>) -> u64 {
+        let written = tensor.storage().and_then(|storage| Some((storage, tensor.region(storage)?)));
+        self.locked(|known| {
+            let serial = known.count();
+            if let Some((storage, region)) = written.filter(|_| known.step == step) {
+                known.changes.add(storage, region, serial, source);
+            }
+            serial
+        })
+    }
+
+    /// Notes who has changed a tensor, or a part of it, by the change of a number.
+    pub fn note_changed<T: TensorObject<Weak = W>>(
+        &self,
+        step: StepId,
+        tensor: &T,
+        source: Arc<str>,
+        change: u64,
+    ) -> Result<(), T::Error> {
+        let before = match self.exactly(tensor) {
+            Some(Origin { before: Some(before), .. }) => before,
+            Some(Origin { source, serial, .. }) => Before { source: Some(source), serial },
+            None => Before { source: None, serial: change.saturating_sub(1) },
+        };
+        self.note_with(step, tensor, source, Some(before))
+    }
+
+    fn note_with<T: TensorObject<Weak = W>>(
+        &self,
+        step: StepId,
+        tensor: &T,
+        source: Arc<str>,
+        before: Option<Before>,
+    ) -> Result<(), T::Error> {
+        let reference = tensor.weak()?;
+        if self.has_blanks.load(Ordering::Relaxed)
+            && let Some(address) = tensor.memory()
+        {
+            let is_last = self.locked(|known| {
+                known.blanks.remove(&address);
+                known.blanks.is_empty()
+            });
+            self.has_blanks.store(!is_last, Ordering::Relaxed);
+        }
+        let (is_much, _before, _reference) = self.locked(|known| {
+            if known.step != step {
+                return (false, None, Some(reference));
+            }
+            let origin = Origin { source, serial: known.count(), before };
+            let replaced = known.made.insert(tensor.address(), Made { reference, origin });
+            (known.made.len() > known.sweep_at.max(SWEEP), replaced, None)
+        });
+        if is_much {
+            self.sweep(tensor);
+        }
+        Ok(())
+    }
+
+    /// Notes that a tensor is memory as it was found.
+    pub fn note_blank<T: TensorObject<Weak = W>>(&self, tensor: &T, source: Arc<str>) {
+        let Some(address) = tensor.memory() else { return };
+        self.locked(|known| {
+            if known.blanks.len() < MAX_BLANKS {
+                known.blanks.insert(address, source);
+            }
+        });
+        self.has_blanks.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that a tensor has the elements of another.
+    pub fn note_alias<T: TensorObject<Weak = W>>(&self, tensor: &T, owner: &T) -> Result<(), T::Error> {
+        let alias = Alias { reference: tensor.weak()?, owner: owner.weak()? };
+        let _before = self.locked(|known| {
+            if known.aliases.len() >= SWEEP {
+                known.aliases.retain(|_, alias| tensor.upgrade(&alias.reference).is_some());
+            }
+            known.aliases.insert(tensor.address(), alias)
+        });
+        Ok(())
+    }
+
+    /// Forgets a tensor, and lets go of it: torch does not exchange the insides of tensors that anybody refers to weakly.
+    /// Tells who made it, and what it is to its model.
+    pub fn let_go<T: TensorObject<Weak = W>>(&self, tensor: &T) -> [Option<Arc<str>>; 2] {
+        let address = tensor.address();
+        let (made, origin, _aliases, _up_to_date) = self.locked(|known| {
+            // Whether it is this one's is not asked: of others that have been here, nobody asks any more.
+            let own = known.aliases.remove(&address);
+            let owned: Vec<usize> = known.owned_by(tensor);
+            let aliases: Vec<Alias<W>> =
+                owned.iter().filter_map(|alias| known.aliases.remove(alias)).chain(own).collect();
+            let up_to_date = known.up_to_date.remove(&address);
+            (known.made.remove(&address), known.origins.remove(&address), aliases, up_to_date)
+        });
+        let source = |made: &Made<W>| tensor.is(&made.reference).then(|| Arc::clone(&made.origin.source));
+        [made.as_ref().and_then(source), origin.as_ref().and_then(source)]
+    }
+
+    /// The tensor whose elements a tensor has, if it is known as an alias.
+    pub fn owner_of<T: TensorObject<Weak = W>>(&self, tensor: &T) -> Option<T> {
+        let found = self.locked(|known| {
+            let alias = known.aliases.get(&tensor.address())?;
+            Some((tensor.another(&alias.reference), tensor.another(&alias.owner)))
+        });
+        let (reference, owner) = found?;
+        if !tensor.is(&reference) {
+            return None;
+        }
+        tensor.upgrade(&owner)
+    }
+
+    /// Notes that a view has its node, after so many changes.
+    pub fn note_up_to_date<T: TensorObject<Weak = W>>(&self, view: &T, changes: u64) -> Result<(), T::Error> {
+        let noted = UpToDate { reference: view.weak()?, changes };
+        let _before = self.locked(|known| {
+            if known.up_to_date.len() >= SWEEP {
+                known.up_to_date.retain(|_, noted| view.upgrade(&noted.reference).is_some());
+            }
+            known.up_to_date.insert(view.address(), noted)
+        });
+        Ok(())
+    }
+
+    /// Whether a view is known to have its node, after so many changes.
+    pub fn is_up_to_date<T: TensorObject<Weak = W>>(&self, view: &T, changes: u64) -> bool {
+        let found = self.locked(|known| {
+            let noted = known.up_to_date.get(&view.address())?;
+            (noted.changes == changes).then(|| view.another(&noted.reference))
+        });
+        found.is_some_and(|reference| view.is(&reference))
+    }
+
+    /// The present step.
+    pub fn step(&self) -> StepId {
+        self.locked(|known| known.step)
+    }
+
+    /// Notes a tensor that the step begins with.
+    pub fn note_origin<T: TensorObject<Weak = W>>(&self, tensor: &T, source: String) -> Result<(), T::Error> {
+        let reference = tensor.weak()?;
+        let _before = self.locked(|known| {
+            let origin = Origin { source: source.into(), serial: known.count(), before: None };
+            known.origins.insert(tensor.address(), Made { reference, origin })
+        });
+        Ok(())
+    }
+
+    /// Who made a tensor, or was the last to change what it shows.
+    pub fn source<T: TensorObject<Weak = W>>(&self, tensor: &T) -> Result<Option<Arc<str>>, T::Error> {
+        if let Some(origin) = self.exactly(tensor) {
+            let changed = self.changed_since(tensor, origin.serial);
+            return Ok(Some(changed.unwrap_or(origin.source)));
+        }
+        if tensor.is_parameter() {
+            return Ok(Some(self.blank_of(tensor).unwrap_or_else(|| "parameter".into())));
+        }
+        // A view that torch made without a call, or in an earlier step.
+        let origin = tensor.base()?.and_then(|base| self.exactly(&base));
+        let Some(origin) = origin else { return Ok(None) };
+        let Some(before) = origin.before else { return Ok(Some(origin.source)) };
+        Ok(self.changed_since(tensor, before.serial).or(before.source))
+    }
+
+    /// The last call that has changed what a tensor shows, which was there already at a number.
+    fn changed_since<T: TensorObject<Weak = W>>(&self, tensor: &T, serial: u64) -> Option<Arc<str>> {
+        if self.locked(|known| known.changes.last <= serial) {
+            return None;
+        }
+        let storage = tensor.storage()?;
+        if !self.locked(|known| known.changes.has_since(storage, serial)) {
+            return None;
+        }
+        let region = tensor.region(storage)?;
+        self.locked(|known| known.changes.latest(storage, &region, serial))
+    }
+
+    /// The call that found the memory of a parameter which nothing was written to yet.
+    fn blank_of<T: TensorObject<Weak = W>>(&self, parameter: &T) -> Option<Arc<str>> {
+        if !self.has_blanks.load(Ordering::Relaxed) {
+            return None;
+        }
+        let address = parameter.memory()?;
+        self.locked(|known| known.blanks.get(&address).cloned())
+    }
+
+    fn exactly<T: TensorObject<Weak = W>>(&self, tensor: &T) -> Option<Origin> {
+        let address = tensor.address();
+        let found = |made: &Made<W>| (tensor.another(&made.reference), made.origin.clone());
+        let (made, origin) = self
+            .locked(|known| (known.made.get(&address).map(found), known.origins.get(&address).map(found)));
+        let mut candidates = made.into_iter().chain(origin);
+        candidates.find(|(reference, _)| tensor.is(reference)).map(|(_, origin)| origin)
+    }
+
+    /// Goes on to the next step, and hands out what the one before has made, to be forgotten outside of any lock.
+    pub fn turn(&self, step: StepId) -> Forgotten<W> {
+        self.has_blanks.store(false, Ordering::Relaxed);
+        self.locked(|known| {
+            known.step = step;
+            known.blanks.clear();
+            Forgotten {
+                _made: std::mem::take(&mut known.made),
+                _aliases: std::mem::take(&mut known.aliases),
+                _up_to_date: std::mem::take(&mut known.up_to_date),
+                _changes: std::mem::take(&mut known.changes),
+            }
+        })
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        self.locked(|known| {
+            known.made.clear();
+            known.aliases.clear();
+            known.blanks.clear();
+            known.up_to_date.clear();
+            known.origins.clear();
+            known.changes = Changes::default();
+        });
+    }
+
+    fn sweep<T: TensorObject<Weak = W>>(&self, any: &T) {
+        self.locked(|known| {
+            known.made.retain(|_, made| any.upgrade(&made.reference).is_some());
+            known.sweep_at = known.made.len() * 2;
+        });
+    }
+}

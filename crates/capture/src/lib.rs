@@ -1,0 +1,49 @@
+//! The core of capture, without Python: what is recorded of a run, under which limits, and what becomes of it.
+//!
+//! ```text
+//! Settings ──► Plan (what is wanted) ─┐
+//! calls, gradients, values ──► Recording ──► State (one step: counters, Ledger, Limits) ──► journal, tensor files
+//!     CallRecord (one call from its beginning to its end)     │
+//!     PendingBackward (a backward call whose gradients arrive one by one)
+//! tensors ──► Flow (who made them), Changes (who wrote to which memory)
+//! ```
+//! Whatever asks an object of Python or torch something lies in `ulpscope-py`, which uses this crate; what is generic here
+//! (a tensor, a gradient) is a Python object there, and something simple in the tests.
+
+mod backward_names;
+mod buffers;
+mod call_record;
+mod changes;
+mod flow;
+mod ledger;
+mod limits;
+pub mod modules;
+pub mod operators;
+mod passes;
+mod pending_backward;
+mod plan;
+mod recording;
+mod stack;
+mod state;
+mod threads;
+
+pub use backward_names::backward_name;
+pub use buffers::Buffer;
+pub use call_record::{CallRecord, Kind};
+pub use changes::{Changes, Storage};
+pub use flow::{Flow, Forgotten, TensorObject};
+pub use ledger::{
+    IN_REPEATED, METADATA, NOT_SELECTED, OUTSIDE, OVER_BYTES, OVER_CALLS, RESULTS_OVER_BYTES, StepLedger,
+};
+pub use limits::Limits;
+pub use modules::{ModuleLevel, ModuleName, Modules};
+pub use passes::Passes;
+pub use pending_backward::{
+    FinishedBackward, PartialGradient, PendingBackward, ResultGradient, SharedGradient, StartedBackwards,
+    lock_call,
+};
+pub use plan::{Plan, ScopeState, Settings, UnknownSetting};
+pub use recording::Recording;
+pub use stack::CallStack;
+pub use state::{State, StepId, Written};
+pub use threads::{CallingThreads, ThreadId};

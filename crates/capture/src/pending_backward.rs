@@ -1,0 +1,324 @@
+//! What has come of a backward call so far: its gradients arrive one by one, over one pass or several, in one step or
+//! another.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ulpscope_dump::journal::encode::add_shared_with;
+
+use crate::backward_names::marked_backward_name;
+use crate::call_record::CallRecord;
+use crate::recording::Recording;
+use crate::state::StepId;
+
+/// What has come of a backward call so far. `P` is a part of a gradient: a tensor.
+#[derive(Debug)]
+pub struct PendingBackward<P> {
+    /// The forward call.
+    call: Arc<str>,
+    parent: Option<Arc<str>>,
+    /// The step of the forward call.
+    made_in: StepId,
+    /// The step of this pass, once a part of it has arrived.
+    step: StepId,
+    /// The gradients at its results.
+    pub results: Vec<ResultGradient<P>>,
+    /// The gradients of its arguments.
+    pub arguments: Vec<PartialGradient<P>>,
+    /// For each hook, whether it has seen its node in this pass.
+    pub fired: Vec<bool>,
+    /// What this pass is called; nothing before it counts as seen.
+    met_as: Option<Arc<str>>,
+    /// Hooks that are at work: while one measures a large gradient, another thread may come to the next.
+    at_work: usize,
+    /// Passes before this one: a graph that is kept can be walked again.
+    passes: u64,
+    /// Why it is only counted, if it is.
+    pub left_out: Option<&'static str>,
+}
+
+/// Arguments that are one and the same tensor, and whose gradients cannot be told apart: the one that has them all, and
+/// the others.
+pub type SharedGradient = (usize, Vec<usize>);
+
+/// The gradient that arrives at a result.
+#[derive(Debug)]
+pub struct ResultGradient<P> {
+    /// What the call itself has given to the result, and is no part of it. Stays from pass to pass until the gradient
+    /// comes: the nodes of a pass need not be those of the one before.
+    pub within: Vec<P>,
+    /// The object that describes it.
+    pub text: Option<Vec<u8>>,
+}
+
+/// The gradient of an argument.
+#[derive(Debug)]
+pub struct PartialGradient<P> {
+    /// How many nodes give a part of it.
+    pub expected: usize,
+    /// Parts to be summed, kept if there are several.
+    pub parts: Vec<P>,
+    /// Other arguments that are the same tensor, and whose gradients are in this one.
+    shared_with: Vec<usize>,
+    text: Option<Vec<u8>>,
+}
+
+impl<P> Default for ResultGradient<P> {
+    fn default() -> ResultGradient<P> {
+        ResultGradient { within: Vec::new(), text: None }
+    }
+}
+
+impl<P> Default for PartialGradient<P> {
+    fn default() -> PartialGradient<P> {
+        PartialGradient { expected: 0, parts: Vec::new(), shared_with: Vec::new(), text: None }
+    }
+}
+
+impl<P> PartialGradient<P> {
+    /// Takes the object that describes it, and has it name those whose gradients are in it.
+    pub fn set(&mut self, text: Option<Vec<u8>>) {
+        self.text = text;
+        if let Some(text) = self.text.as_mut().filter(|_| !self.shared_with.is_empty()) {
+            add_shared_with(&self.shared_with, text);
+        }
+    }
+}
+
+/// A backward call, ready to be written.
+#[derive(Debug)]
+pub struct FinishedBackward<P> {
+    /// The step it belongs to.
+    pub step: StepId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The backward call it is part of.
+    pub parent: Option<String>,
+    /// The objects that describe the gradients at its results.
+    pub results: Vec<Option<Vec<u8>>>,
+    /// The objects that describe those of its arguments.
+    pub arguments: Vec<Option<Vec<u8>>>,
+    /// Parts of gradients that were not summed up. Dropping a tensor may run Python code, which may let other threads run:
+    /// so they outlive the lock of the call.
+    _parts: Vec<P>,
+}
+
+impl<P> PendingBackward<P> {
+    /// The backward call of a call, which has so many results, of whose arguments so many nodes give each a part, or that
+    /// of others, too, and on which there will be so many hooks.
+    pub fn of(
+        call: &CallRecord,
+        results: usize,
+        parts: &[usize],
+        shared: Vec<SharedGradient>,
+        hooks: usize,
+    ) -> PendingBackward<P> {
+        let contribution = |&expected: &usize| PartialGradient { expected, ..PartialGradient::default() };
+        let mut arguments: Vec<PartialGradient<P>> = parts.iter().map(contribution).collect();
+        for (argument, others) in shared {
+            arguments[argument].shared_with = others;
+        }
+        PendingBackward {
+            call: Arc::clone(&call.name),
+            parent: call.parent.clone(),
+            made_in: call.step,
+            step: call.step,
+            results: std::iter::repeat_with(ResultGradient::default).take(results).collect(),
+            arguments,
+            fired: vec![false; hooks],
+            met_as: None,
+            at_work: 0,
+            passes: 0,
+            left_out: call.left_out,
+        }
+    }
+
+    /// Lets the node of a hook pass by; tells whether it is the first of its pass.
+    pub fn pass_by(&mut self, hook: usize) -> bool {
+        let is_new = !self.fired.contains(&true) || self.fired[hook];
+        if is_new {
+            self.fired.fill(false);
+        }
+        self.fired[hook] = true;
+        if self.fired.iter().all(|fired| *fired) {
+            self.fired.fill(false);
+            self.passes += 1;
+        }
+        is_new
+    }
+
+    /// Whether no pass has come by so far.
+    pub fn is_untouched(&self) -> bool {
+        self.passes == 0 && !self.is_met() && !self.fired.contains(&true)
+    }
+
+    /// The name in this pass over the graph: the second is `Tensor.mul@2.0.backward`, one over the graph of the step
+    /// before is `Tensor.mul@-1.0.backward`.
+    pub fn name(&self) -> Arc<str> {
+        if let Some(name) = &self.met_as {
+            return Arc::clone(name);
+        }
+        let mut mark = self.age();
+        if self.passes > 0 {
+            mark.push_str(&format!("@{}", self.passes + 1));
+        }
+        marked_backward_name(&self.call, &mark).map_or_else(|| Arc::clone(&self.call), Arc::from)
+    }
+
+    /// The parent in this pass: the backward call of the module, as old as this one.
+    fn parent(&self) -> Option<String> {
+        let parent = self.parent.as_deref()?;
+        // One that is a backward call already stays as it is.
+        Some(marked_backward_name(parent, &self.age()).unwrap_or_else(|| parent.to_owned()))
+    }
+
+    /// How many steps ago the call was made, as names have it.
+    fn age(&self) -> String {
+        match self.step.since(self.made_in) {
+            0 => String::new(),
+            steps => format!("@-{steps}"),
+        }
+    }
+
+    /// Hands out what has come of a pass in a step that is over: it is lost.
+    pub fn take_outdated(&mut self, recording: &Recording) -> Option<FinishedBackward<P>> {
+        let is_outdated = self.met_as.is_some() && self.step != recording.locked(|state| state.id);
+        is_outdated.then(|| self.take())
+    }
+
+    /// Meets the pass that the next hook belongs to, and lets it work; or tells which limit keeps it out.
+    pub fn meet(&mut self, recording: &Recording) -> Option<&'static str> {
+        if self.met_as.is_none() {
+            let met = recording.locked(|state| {
+                // Which of them are in the scope is known when they are written.
+                let why_not = match recording.plan.scopes_backward() {
+                    true => state.over_limit(),
+                    false => state.take_place(),
+                };
+                if why_not.is_none() {
+                    state.ledger.meet();
+                }
+                why_not.map_or(Ok(state.id), Err)
+            });
+            match met {
+                Ok(step) => self.step = step,
+                Err(why) => return Some(why),
+            }
+            self.met_as = Some(self.name());
+        }
+        self.at_work += 1;
+        None
+    }
+
+    /// Says that a hook has done its work. Tells whether it is the first of its pass, and hands out the call if it is the
+    /// last.
+    pub fn served(&mut self, hook: usize) -> (bool, Option<FinishedBackward<P>>) {
+        self.at_work = self.at_work.saturating_sub(1);
+        let is_met = self.met_as.is_some();
+        let is_first = is_met && !self.fired.contains(&true);
+        // Whoever took the pass meanwhile has counted it.
+        self.fired[hook] = is_met;
+        let is_last = self.fired.iter().all(|fired| *fired);
+        (is_first, is_last.then(|| self.take()))
+    }
+
+    /// Says that a hook has failed. Tells whether the call has failed with it: nothing else of this pass has arrived.
+    pub fn failed(&mut self) -> bool {
+        self.at_work = self.at_work.saturating_sub(1);
+        let is_nothing = self.at_work == 0 && !self.fired.contains(&true);
+        if is_nothing {
+            self.met_as = None;
+        }
+        is_nothing
+    }
+
+    /// Where what arrives is recorded.
+    pub fn at(&self) -> (StepId, Arc<str>) {
+        (self.step, self.name())
+    }
+
+    /// Whether this pass counts as seen, and is recorded.
+    pub fn is_met(&self) -> bool {
+        self.met_as.is_some()
+    }
+
+    /// Hands out what has arrived and makes room for another pass.
+    pub fn take(&mut self) -> FinishedBackward<P> {
+        let name = self.name();
+        self.passes += 1;
+        self.fired.fill(false);
+        self.met_as = None;
+        let arguments = &mut self.arguments;
+        let parts = arguments.iter_mut().flat_map(|argument| std::mem::take(&mut argument.parts)).collect();
+        FinishedBackward {
+            step: self.step,
+            name,
+            parent: self.parent(),
+            results: self.results.iter_mut().map(|result| result.text.take()).collect(),
+            arguments: self.arguments.iter_mut().map(|argument| argument.text.take()).collect(),
+            _parts: parts,
+        }
+    }
+}
+
+/// Backward calls kept of a pass before those that are complete are looked for.
+const SWEEP: usize = 1 << 12;
+
+/// Backward calls of which a part has arrived, by the pass over the graph that it came with.
+#[derive(Debug)]
+pub struct StartedBackwards<P> {
+    passes: Mutex<Vec<Pass<P>>>,
+}
+
+/// One pass over a graph: there are as many at a time as run within each other, or on threads of their own.
+#[derive(Debug)]
+struct Pass<P> {
+    /// Torch's number for it.
+    task: i64,
+    calls: Vec<Arc<Mutex<PendingBackward<P>>>>,
+    sweep_at: usize,
+}
+
+impl<P> Default for StartedBackwards<P> {
+    fn default() -> StartedBackwards<P> {
+        StartedBackwards { passes: Mutex::new(Vec::new()) }
+    }
+}
+
+impl<P> StartedBackwards<P> {
+    /// Keeps a call until its pass is over; tells whether it is the first of that.
+    pub fn keep(&self, task: i64, call: Arc<Mutex<PendingBackward<P>>>) -> bool {
+        let mut passes = self.lock();
+        let Some(pass) = passes.iter_mut().rfind(|pass| pass.task == task) else {
+            passes.push(Pass { task, calls: vec![call], sweep_at: SWEEP });
+            return true;
+        };
+        pass.calls.push(call);
+        if pass.calls.len() > pass.sweep_at {
+            // None of them is locked by this thread: its hook has let go of the one that is being kept.
+            pass.calls.retain(|call| lock_call(call).is_met());
+            pass.sweep_at = SWEEP.max(2 * pass.calls.len());
+        }
+        false
+    }
+
+    /// Hands out the calls of a pass.
+    pub fn take(&self, task: i64) -> Vec<Arc<Mutex<PendingBackward<P>>>> {
+        let mut passes = self.lock();
+        let found = passes.iter().rposition(|pass| pass.task == task);
+        found.map(|position| passes.remove(position).calls).unwrap_or_default()
+    }
+
+    /// Hands out the calls of all passes.
+    pub fn take_all(&self) -> Vec<Arc<Mutex<PendingBackward<P>>>> {
+        std::mem::take(&mut *self.lock()).into_iter().flat_map(|pass| pass.calls).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Pass<P>>> {
+        self.passes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Locks a call, of which a panic has left as much as has arrived.
+pub fn lock_call<P>(call: &Mutex<PendingBackward<P>>) -> MutexGuard<'_, PendingBackward<P>> {
+    call.lock().unwrap_or_else(PoisonError::into_inner)
+}

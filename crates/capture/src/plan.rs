@@ -1,0 +1,304 @@
+//! What is recorded: the settings of a run, as the recorder needs them.
+
+use std::collections::HashSet;
+
+use thiserror::Error;
+use ulpscope_dump::{CallKind, parse_key};
+use ulpscope_formats::file::Format;
+use ulpscope_kernels::DigestKind;
+
+use crate::limits::Limits;
+
+/// The settings of a run: docs/capture.md has what each of them means.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct Settings {
+    pub task: String,
+    pub level: String,
+    pub digest: Option<String>,
+    pub file_format: String,
+    pub stacks: bool,
+    pub skip_scalars: bool,
+    pub skip_ints: bool,
+    /// Nothing, or two names.
+    pub scope: Vec<String>,
+    pub list: Vec<String>,
+    pub tensor_list: Vec<String>,
+    pub data_mode: Vec<String>,
+    pub max_calls: Option<u64>,
+    pub max_bytes: Option<u64>,
+    pub strict: bool,
+}
+
+impl Default for Settings {
+    /// Everything, at level L1, as statistics.
+    fn default() -> Settings {
+        Settings {
+            task: "statistics".to_owned(),
+            level: "L1".to_owned(),
+            digest: None,
+            file_format: "pt".to_owned(),
+            stacks: true,
+            skip_scalars: false,
+            skip_ints: false,
+            scope: Vec::new(),
+            list: Vec::new(),
+            tensor_list: Vec::new(),
+            data_mode: Vec::new(),
+            max_calls: None,
+            max_bytes: None,
+            strict: false,
+        }
+    }
+}
+
+/// A setting that has none of the values it can have.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{setting}: expected {expected}, found {found}")]
+pub struct UnknownSetting {
+    setting: &'static str,
+    expected: &'static str,
+    found: String,
+}
+
+impl UnknownSetting {
+    fn new(setting: &'static str, found: &str, expected: &'static str) -> UnknownSetting {
+        UnknownSetting { setting, expected, found: found.to_owned() }
+    }
+}
+
+/// What is recorded.
+#[derive(Debug)]
+pub struct Plan {
+    /// `statistics`, `tensor` or `structure`.
+    pub task: String,
+    /// `L0`, `L1`, `L2`, `mix` or `debug`.
+    pub level: String,
+    /// Which digest tensors get, if any.
+    pub digest: Option<DigestKind>,
+    /// The format of tensor files.
+    pub format: Format,
+    /// Whether it is noted where calls are made.
+    pub stacks: bool,
+    /// Whether plain values are left out.
+    pub skip_scalars: bool,
+    /// Whether tensors of integers and booleans are left out.
+    pub skip_ints: bool,
+    scope: Option<(String, String)>,
+    list: Vec<String>,
+    tensor_list: Vec<String>,
+    directions: Either,
+    parts: Either,
+    /// How much is recorded.
+    pub limits: Limits,
+    /// Whether an error in recording is the program's.
+    pub strict: bool,
+}
+
+/// Which of two halves are wanted.
+#[derive(Clone, Copy, Debug)]
+struct Either {
+    first: bool,
+    second: bool,
+}
+
+/// How far a run is within the two names of its scope.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScopeState {
+    #[default]
+    /// The first has not been met.
+    Before,
+    /// The first has been met, the last has not ended.
+    Inside,
+    /// The last has ended.
+    After,
+}
+
+impl Plan {
+    /// The plan that settings ask for.
+    pub fn new(settings: Settings) -> Result<Plan, UnknownSetting> {
+        let digest = match settings.digest.as_deref() {
+            None => None,
+            Some("md5") => Some(DigestKind::Crc32),
+            Some("xxh3") => Some(DigestKind::Xxh3),
+            Some(other) => return Err(UnknownSetting::new("digest", other, "md5, xxh3")),
+        };
+        let format = match settings.file_format.as_str() {
+            "pt" => Format::Pt,
+            "npy" => Format::Npy,
+            "safetensors" => Format::Safetensors,
+            other => return Err(UnknownSetting::new("file_format", other, "pt, npy, safetensors")),
+        };
+        let scope = match settings.scope.as_slice() {
+            [] => None,
+            [first, last] => Some((first.clone(), last.clone())),
+            names => {
+                let expected = "two names, the first and the last";
+                return Err(UnknownSetting::new("scope", &names.join(", "), expected));
+            }
+        };
+        let has = |word: &str| settings.data_mode.iter().any(|found| found == word);
+        let either = |first: &str, second: &str| match (has(first), has(second)) {
+            (false, false) => Either { first: true, second: true },
+            (first, second) => Either { first, second },
+        };
+        Ok(Plan {
+            digest,
+            format,
+            stacks: settings.stacks,
+            skip_scalars: settings.skip_scalars,
+            skip_ints: settings.skip_ints,
+            scope,
+            directions: either("forward", "backward"),
+            parts: either("input", "output"),
+            limits: Limits::new(settings.max_calls, settings.max_bytes),
+            strict: settings.strict,
+            task: settings.task,
+            level: settings.level,
+            list: settings.list,
+            tensor_list: settings.tensor_list,
+        })
+    }
+
+    /// Whether names alone are recorded.
+    pub fn is_structure(&self) -> bool {
+        self.task == "structure"
+    }
+
+    /// Whether forward calls are recorded, and not only watched for the sake of their backward calls.
+    pub fn records_forward(&self) -> bool {
+        self.wants_forward() && !self.scopes_backward()
+    }
+
+    /// Whether calls within modules are recorded, too.
+    pub fn sees_apis(&self) -> bool {
+        self.level != "L0"
+    }
+
+    /// Whether nesting is told: at these levels a call has the module it runs in as its parent.
+    pub fn has_modules(&self) -> bool {
+        self.level == "L0" || self.level == "mix"
+    }
+
+    /// Whether forward calls are selected.
+    pub fn wants_forward(&self) -> bool {
+        self.directions.first
+    }
+
+    /// Whether backward calls are selected.
+    pub fn wants_backward(&self) -> bool {
+        self.directions.second
+    }
+
+    /// Whether calls are shown that are below autograd: those of a backward pass are shown like any other. Such a call may
+    /// come while torch holds the lock of a tensor, which it takes for the tensor's place in the graph.
+    fn is_below_autograd(&self) -> bool {
+        self.level == "L2"
+    }
+
+    /// Whether the graph is asked for the backward calls of calls.
+    pub fn watches_gradients(&self) -> bool {
+        self.wants_backward() && !self.is_below_autograd()
+    }
+
+    /// What is to be said of backward calls that nobody counts, given whether calls were left out.
+    pub fn unwatched(&self, has_left_out: bool) -> Option<&'static str> {
+        if self.is_below_autograd() {
+            return None;
+        }
+        if !self.wants_backward() {
+            return Some("backward calls are not selected: they are neither watched nor counted");
+        }
+        let goes_along = has_left_out && self.wants_forward() && !self.scopes_backward();
+        goes_along.then_some("the backward calls of calls that were left out are neither watched nor counted")
+    }
+
+    /// Whether what calls are given is recorded.
+    pub fn wants_inputs(&self) -> bool {
+        self.parts.first && !self.is_structure()
+    }
+
+    /// Whether what calls return is recorded.
+    pub fn wants_outputs(&self) -> bool {
+        self.parts.second && !self.is_structure()
+    }
+
+    /// Whether the tensors of a call get files.
+    pub fn saves(&self, name: &str) -> bool {
+        self.task == "tensor" || self.tensor_list.iter().any(|part| name.contains(part.as_str()))
+    }
+
+    /// Whether a name is on the list; everything is on an empty one.
+    pub fn is_listed(&self, name: &str) -> bool {
+        self.list.is_empty() || self.has_listed(name)
+    }
+
+    /// Whether a name matches an entry of the list.
+    pub fn has_listed(&self, name: &str) -> bool {
+        self.list.iter().any(|part| name.contains(part.as_str()))
+    }
+
+    /// Notes which entries of the list a name matches.
+    pub fn match_list(&self, name: &str, matched: &mut HashSet<usize>) {
+        let found = |(_, part): &(usize, &String)| name.contains(part.as_str());
+        matched.extend(self.list.iter().enumerate().filter(found).map(|(number, _)| number));
+    }
+
+    /// Whether calls are selected by a list of names.
+    pub fn has_list(&self) -> bool {
+        !self.list.is_empty()
+    }
+
+    /// What is to be said of names in the settings that a step knows no call of, given how far it came in the scope, and
+    /// which entries of the list it has met.
+    pub fn unmatched(&self, scope: ScopeState, listed: &HashSet<usize>) -> Vec<String> {
+        if self.level == "debug" {
+            return Vec::new();
+        }
+        let scope = self.scope.as_ref().and_then(|(first, last)| match scope {
+            ScopeState::Before => {
+                Some(format!("scope: no call {first} was seen in this step: nothing of it is recorded"))
+            }
+            ScopeState::Inside => Some(format!(
+                "scope: no call {last} was seen after {first} in this step: everything from there to its end is recorded"
+            )),
+            ScopeState::After => None,
+        });
+        let parts = self.list.iter().enumerate().filter(|(number, _)| !listed.contains(number));
+        let parts =
+            parts.map(|(_, part)| format!("list: {part:?} is part of no name that was seen in this step"));
+        scope.into_iter().chain(parts).collect()
+    }
+
+    /// Whether a call that begins lies within the scope, which it may open: both ends belong to it.
+    pub fn in_scope(&self, name: &str, state: &mut ScopeState) -> bool {
+        let Some((first, _)) = &self.scope else { return true };
+        if *state == ScopeState::Before && name == first {
+            *state = ScopeState::Inside;
+        }
+        *state == ScopeState::Inside
+    }
+
+    /// Closes the scope if the call that ends is its last: what runs within a module belongs to it.
+    pub fn leave_scope(&self, name: &str, state: &mut ScopeState) {
+        if self.scope.as_ref().is_some_and(|(_, last)| last == name) && *state == ScopeState::Inside {
+            *state = ScopeState::After;
+        }
+    }
+
+    /// Whether calls are selected by their names.
+    pub fn selects(&self) -> bool {
+        self.scope.is_some() || !self.list.is_empty()
+    }
+
+    /// Whether calls are selected by the first and the last of them.
+    pub fn has_scope(&self) -> bool {
+        self.scope.is_some()
+    }
+
+    /// Whether the ends of the scope are backward calls; otherwise a backward call goes with its forward one.
+    pub fn scopes_backward(&self) -> bool {
+        let is_backward = |name: &str| matches!(parse_key(name), (_, _, CallKind::Backward));
+        self.scope.as_ref().is_some_and(|(first, _)| is_backward(first))
+    }
+}

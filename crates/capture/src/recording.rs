@@ -1,0 +1,250 @@
+//! What is recorded: the plan and the state of the step that is going on, behind one lock.
+//!
+//! Nothing that could come back here may run while the state is locked.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ulpscope_dump::journal::encode::{CallLine, LINE_END, ListText, ObjectText, Section, push_null};
+
+use crate::buffers::Buffer;
+use crate::call_record::{CallRecord, Kind};
+use crate::ledger::{IN_REPEATED, NOT_SELECTED, OVER_BYTES, RESULTS_OVER_BYTES};
+use crate::limits::is_no_room;
+use crate::modules::ModuleLevel;
+use crate::pending_backward::FinishedBackward;
+use crate::plan::Plan;
+use crate::stack::CallStack;
+use crate::state::{State, StepId, Written};
+
+/// The ledger's note on a call that ended after its step.
+const OVERTAKEN: &str = "a call that began in an earlier step ended in this one: neither its output nor its \
+                         gradients are recorded";
+
+/// A run that is being recorded.
+pub struct Recording {
+    /// What is wanted.
+    pub plan: Plan,
+    state: Mutex<State>,
+}
+
+impl Recording {
+    /// Nothing is recorded before the state is aimed at a folder.
+    pub fn new(plan: Plan) -> Recording {
+        Recording { state: Mutex::new(State::new(plan.limits)), plan }
+    }
+
+    /// Runs `with` on the state. Nothing of the program may run in it.
+    pub fn locked<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
+        with(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs `with` on the state, if that is the state of a step.
+    pub fn in_step<T>(&self, step: StepId, with: impl FnOnce(&mut State) -> T) -> Option<T> {
+        self.locked(|state| (state.id == step).then(|| with(state)))
+    }
+
+    /// Appends to the journal of a step, if that is not over, and there is room.
+    pub fn append<T>(
+        &self,
+        step: StepId,
+        with: impl FnOnce(&mut State) -> io::Result<T>,
+    ) -> io::Result<Written<T>> {
+        let appended = self.locked(|state| {
+            if !state.takes(step) {
+                return Ok(Written::StepOver);
+            }
+            state.begin_files(&self.plan)?;
+            with(state).map(Written::Done)
+        });
+        match appended {
+            Err(error) if is_no_room(&error) => Ok(Written::NoRoom),
+            appended => appended,
+        }
+    }
+
+    /// Counts something that is seen, and left out.
+    pub fn leave_out(&self, why: &'static str) {
+        self.locked(|state| {
+            state.ledger.meet();
+            state.ledger.skip(why);
+        });
+    }
+
+    /// Which limit has been reached, if any.
+    pub fn over_limit(&self) -> Option<&'static str> {
+        if self.plan.limits.is_none() { None } else { self.locked(State::over_limit) }
+    }
+
+    /// Meets a call, and names it.
+    pub fn meet_call(&self, base: &Arc<str>, kind: Kind) -> CallRecord {
+        let (number, step) = self.locked(|state| {
+            state.ledger.meet();
+            (state.number(base), state.id)
+        });
+        CallRecord::new(CallRecord::name_of(base, kind, number), kind, step)
+    }
+
+    /// Why a call is not recorded, given the module around it.
+    pub fn why_not(&self, call: &CallRecord, around: Option<&ModuleLevel>) -> Option<&'static str> {
+        let plan = &self.plan;
+        let name = &call.name;
+        let in_scope = !plan.has_scope()
+            || self.in_step(call.step, |state| plan.in_scope(name, &mut state.scope)) == Some(true);
+        if plan.has_list() {
+            self.in_step(call.step, |state| plan.match_list(name, &mut state.listed));
+        }
+        if around.is_some_and(|level| level.is_muted) {
+            return Some(IN_REPEATED);
+        }
+        let is_listed = plan.is_listed(name) || around.is_some_and(|level| level.is_listed);
+        if !is_listed || !(in_scope || plan.scopes_backward()) {
+            return Some(NOT_SELECTED);
+        }
+        match plan.records_forward() && !plan.limits.is_none() {
+            true => self.in_step(call.step, State::take_place).flatten(),
+            false => self.over_limit(),
+        }
+    }
+
+    /// Writes that a call has begun, with its sections, and gives it its number.
+    pub fn begin(&self, call: &mut CallRecord, stack: Option<&CallStack>, sections: &[u8]) -> io::Result<()> {
+        // Ids are in the order of lines, whichever thread was first to begin.
+        let written = self.append(call.step, |state| {
+            let id = state.next_id();
+            let mut head = Buffer::new();
+            call.first_line(id, stack).open(&mut head);
+            if let Some(stack) = stack {
+                state.define(stack)?;
+            }
+            state.append(&[&head, sections, LINE_END])?;
+            state.ledger.recorded += 1;
+            Ok(id)
+        })?;
+        match written {
+            Written::Done(id) => call.id = Some(id),
+            Written::NoRoom => self.in_step(call.step, |state| state.ledger.skip(OVER_BYTES)).unwrap_or(()),
+            Written::StepOver => {}
+        }
+        Ok(())
+    }
+
+    /// Writes the line that ends a recorded call, whole; tells whether its step still takes it.
+    pub fn end(&self, call: &CallRecord, line: &[u8]) -> io::Result<bool> {
+        match self.append(call.step, |state| state.append(&[line]))? {
+            Written::Done(()) => {}
+            Written::NoRoom => self.take_back(call),
+            Written::StepOver => {
+                self.note_overtaken(call);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes that a call has returned whose results could not be recorded: it is not running any more.
+    pub fn end_without_results(&self, call: &CallRecord) -> io::Result<()> {
+        self.leave_scope(call);
+        if !call.is_recorded() {
+            return Ok(());
+        }
+        let mut line = Buffer::new();
+        call.last_line().encode(&mut line);
+        self.append(call.step, |state| state.append(&[&line])).map(|_| ())
+    }
+
+    /// Writes that a call has raised an error of a kind, after a line with further sections, if there is one.
+    /// `is_counted` says whether that is an error: a repeated forward is left by one as soon as nothing more is needed.
+    pub fn raise(&self, call: &CallRecord, kind: &str, mut line: Buffer, is_counted: bool) -> io::Result<()> {
+        let Some(raised) = call.raised_line() else { return Ok(()) };
+        raised.encode(&mut line);
+        match self.append(call.step, |state| state.append(&[&line]))? {
+            // Without that line, too, it is a call that has not come back.
+            Written::Done(()) | Written::NoRoom if !is_counted => {}
+            Written::Done(()) | Written::NoRoom => {
+                let why = format!("{}: {kind}", call.base());
+                self.in_step(call.step, |state| state.ledger.raise(why));
+            }
+            Written::StepOver => self.note_overtaken(call),
+        }
+        Ok(())
+    }
+
+    /// Writes a backward call, if it is wanted.
+    pub fn write_backward<P>(&self, finished: FinishedBackward<P>) -> io::Result<()> {
+        let FinishedBackward { step, name, parent, results, arguments, .. } = finished;
+        let plan = &self.plan;
+        let is_left_out = plan.scopes_backward()
+            && self.locked(|state| {
+                if state.id != step {
+                    return false;
+                }
+                let why_not = match plan.in_scope(&name, &mut state.scope) {
+                    true => state.take_place(),
+                    false => Some(NOT_SELECTED),
+                };
+                if let Some(why) = why_not {
+                    state.ledger.skip(why);
+                }
+                why_not.is_some()
+            });
+        if is_left_out {
+            return Ok(());
+        }
+        let mut line = Buffer::new();
+        CallLine::Begin { name: &name, id: None, stack: None, parent: parent.as_deref() }.open(&mut line);
+        let parts = [
+            (Section::Input, results, plan.wants_inputs()),
+            (Section::Output, arguments, plan.wants_outputs()),
+        ];
+        let mut sections = ObjectText::open(&mut line);
+        for (section, texts, _) in parts.into_iter().filter(|(_, _, is_wanted)| *is_wanted) {
+            sections.section(section, &mut line);
+            let mut list = ListText::open(&mut line);
+            for text in texts {
+                list.element(&mut line);
+                match text {
+                    Some(text) => line.extend_from_slice(&text),
+                    None => push_null(&mut line),
+                }
+            }
+            list.close(&mut line);
+        }
+        sections.close(&mut line);
+        line.extend_from_slice(LINE_END);
+        let written = self.append(step, |state| {
+            plan.leave_scope(&name, &mut state.scope);
+            state.append(&[&line])?;
+            state.ledger.recorded += 1;
+            Ok(())
+        })?;
+        if let Written::NoRoom = written {
+            self.locked(|state| state.ledger.skip(OVER_BYTES));
+        }
+        Ok(())
+    }
+
+    /// Leaves the scope, if a call is the last in it.
+    pub fn leave_scope(&self, call: &CallRecord) {
+        if self.plan.has_scope() {
+            self.in_step(call.step, |state| self.plan.leave_scope(&call.name, &mut state.scope));
+        }
+    }
+
+    /// Counts a call that was recorded, and whose results find no room, as one that was not.
+    fn take_back(&self, call: &CallRecord) {
+        self.in_step(call.step, |state| {
+            state.ledger.recorded = state.ledger.recorded.saturating_sub(1);
+            state.ledger.skip(RESULTS_OVER_BYTES);
+        });
+    }
+
+    /// Notes that a call of an earlier step has ended.
+    fn note_overtaken(&self, call: &CallRecord) {
+        self.locked(|state| {
+            if state.id != call.step {
+                state.note(OVERTAKEN.to_owned());
+            }
+        });
+    }
+}

@@ -1,0 +1,410 @@
+//! What changes while a step is recorded: its files, its counters, its ledger.
+//!
+//! Held behind one lock, under which nothing of Python runs: Python may come back to the recorder. A step ends by being
+//! taken out of there whole, so that its dump is made while other threads record into the next; whoever began in it
+//! knows its [`StepId`], and finds that it is over.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ulpscope_dump::journal::JOURNAL_FILE;
+use ulpscope_dump::journal::encode::{Header, StackLine};
+use ulpscope_dump::writer::{DATA_FOLDER, Fingerprint, Journal, TensorFiles};
+use ulpscope_formats::{Error, Fault, Tensor};
+
+use crate::ledger::StepLedger;
+use crate::limits::Limits;
+use crate::plan::{Plan, ScopeState};
+use crate::stack::CallStack;
+
+/// A step of this run, counted by their ends: the user's own numbers need not be in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepId(u64);
+
+impl StepId {
+    /// How many steps before this one an earlier one was.
+    pub fn since(self, earlier: StepId) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// The state of the step that is being recorded.
+#[derive(Debug, Default)]
+pub struct State {
+    /// Which step it is.
+    pub id: StepId,
+    step: Option<Step>,
+    /// Where the files of the step will be, once there is something to write; nowhere, if the step is not wanted.
+    folder: Option<PathBuf>,
+    /// Whether lines are taken: not while the dump is made of those that are there.
+    is_open: bool,
+    counters: HashMap<Arc<str>, u64>,
+    /// Goes on from step to step: no journal has an id of another.
+    ids: u64,
+    /// What was seen, and what became of it.
+    pub ledger: StepLedger,
+    /// Calls of this step that are in its journal, or have their place there: those that raised or failed included.
+    places: u64,
+    /// The same, and bytes written, in the steps before.
+    earlier: (u64, u64),
+    /// How far the step is within the scope.
+    pub scope: ScopeState,
+    /// Entries of the list that were part of a name.
+    pub listed: HashSet<usize>,
+    /// Modules of which calls were wanted.
+    pub wanted_modules: HashSet<Arc<str>>,
+    /// Calls that grow, of which something was met; and whether that was left out, and goes on being so.
+    growing_met: HashMap<String, bool>,
+    limits: Limits,
+    /// Why recording ended early, if that was no limit.
+    pub ended: Option<String>,
+}
+
+/// What became of something that was to be written.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Written<T> {
+    /// It is written.
+    Done(T),
+    /// Its step is over, or stopped.
+    StepOver,
+    /// It would be more than `max_bytes`.
+    NoRoom,
+}
+
+/// The files of a step.
+#[derive(Debug)]
+struct Step {
+    journal: Journal,
+    files: TensorFiles,
+    stacks: HashSet<u64>,
+    /// Calls that are still growing: the gradients of a module's parameters, by name.
+    growing: HashMap<String, u64>,
+    /// Whether lines were written since the dump was made of them.
+    is_behind: bool,
+}
+
+impl Step {
+    fn create(folder: &Path, plan: &Plan) -> io::Result<Step> {
+        let mut journal = Journal::create(folder)?;
+        let mut line = Vec::new();
+        let data_folder = folder.join(DATA_FOLDER);
+        let data_folder = data_folder.to_string_lossy();
+        Header {
+            task: &plan.task,
+            level: &plan.level,
+            framework: "pytorch",
+            dump_data_dir: (plan.task == "tensor").then_some(&*data_folder),
+        }
+        .encode(&mut line);
+        journal.append(&[&line]).inspect_err(|_| {
+            // An empty journal says less than none; where it cannot be removed, it is read as one.
+            let _ = fs::remove_file(folder.join(JOURNAL_FILE));
+            let _ = fs::remove_dir(folder);
+            let _ = folder.parent().map(fs::remove_dir);
+        })?;
+        Ok(Step {
+            journal,
+            files: TensorFiles::new(folder, plan.format),
+            stacks: HashSet::new(),
+            growing: HashMap::new(),
+            is_behind: true,
+        })
+    }
+}
+
+impl State {
+    /// The state of the first step.
+    pub fn new(limits: Limits) -> State {
+        State { limits, ..State::default() }
+    }
+
+    /// Which limit keeps a further call out, if one does.
+    pub fn over_limit(&mut self) -> Option<&'static str> {
+        self.limits.reached_by(self.so_far())
+    }
+
+    /// Has a further call take its place in the journal, or tells which limit keeps it out.
+    pub fn take_place(&mut self) -> Option<&'static str> {
+        let why_not = self.over_limit();
+        self.places += u64::from(why_not.is_none());
+        why_not
+    }
+
+    /// Gives back the place of a call of which nothing was written.
+    pub fn give_back_place(&mut self) {
+        self.places = self.places.saturating_sub(1);
+    }
+
+    /// Whether something has been left out for lack of room: a call that grows does so no more.
+    pub fn is_out_of_room(&self) -> bool {
+        self.limits.is_out_of_room()
+    }
+
+    /// Finds room for so many bytes within the limit.
+    pub fn find_room(&mut self, bytes: u64) -> io::Result<()> {
+        self.limits.find_room(self.so_far().1, bytes)
+    }
+
+    /// Meets a part of a call that grows; tells whether it is the first.
+    pub fn meet_growing(&mut self, name: &str) -> bool {
+        let is_first = !self.growing_met.contains_key(name);
+        if is_first {
+            self.growing_met.insert(name.to_owned(), false);
+            self.ledger.meet();
+        }
+        is_first
+    }
+
+    /// Leaves out a call that grows, with all that is still to come of it.
+    pub fn leave_out_growing(&mut self, name: &str, why: &'static str) {
+        self.growing_met.insert(name.to_owned(), true);
+        self.ledger.skip(why);
+    }
+
+    /// Whether a call that grows was left out.
+    pub fn is_left_out(&self, name: &str) -> bool {
+        self.growing_met.get(name).copied().unwrap_or(false)
+    }
+
+    /// Says that the first part of a call that grows could not be recorded: the next one is as good as the first.
+    pub fn forget_growing(&mut self, name: &str) {
+        self.growing_met.remove(name);
+    }
+
+    /// Says where a step is to be recorded. Its files are made with the first thing that is.
+    pub fn aim(&mut self, folder: PathBuf) {
+        self.folder = Some(folder);
+        self.is_open = true;
+    }
+
+    /// Forgets where the step was to be recorded, and what was noted of it, unless something has been recorded.
+    pub fn withdraw(&mut self) {
+        if self.step.is_none() {
+            self.folder = None;
+            self.is_open = false;
+            self.ledger = StepLedger::default();
+        }
+    }
+
+    /// Whether what belongs to a step can be recorded: it is this one, and it takes lines.
+    pub fn takes(&self, step: StepId) -> bool {
+        self.is_open && self.id == step
+    }
+
+    /// Begins the files of a step, unless they have begun, or there is no folder for them.
+    pub fn begin_files(&mut self, plan: &Plan) -> io::Result<()> {
+        let Some(folder) = self.folder.as_ref().filter(|_| self.step.is_none() && self.ended.is_none())
+        else {
+            return Ok(());
+        };
+        match Step::create(folder, plan) {
+            Ok(step) => {
+                self.step = Some(step);
+                Ok(())
+            }
+            Err(error) => {
+                self.end(&format!("{}: {error}", folder.display()));
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether it has been said where the step is recorded.
+    pub fn is_aimed(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    /// Whether the step is to have a dump, though nothing of it was recorded: because the ledger has something to say.
+    pub fn has_something_to_say(&self) -> bool {
+        self.folder.is_some() && !self.ledger.is_empty()
+    }
+
+    /// Calls that have their place, and bytes written, in all steps.
+    pub fn so_far(&self) -> (u64, u64) {
+        let written = self.step.as_ref().map_or(0, |step| step.journal.written() + step.files.written());
+        (self.earlier.0 + self.places, self.earlier.1 + written)
+    }
+
+    /// The number of this call among those of its name.
+    pub fn number(&mut self, base: &Arc<str>) -> u64 {
+        let counter = self.counters.entry(Arc::clone(base)).or_default();
+        *counter += 1;
+        *counter - 1
+    }
+
+    /// A number that no other call has.
+    pub fn next_id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+
+    /// The id of a call that grows, if it is there already.
+    pub fn growing(&self, name: &str) -> Option<u64> {
+        self.step.as_ref()?.growing.get(name).copied()
+    }
+
+    /// Says that a call that grows is there now.
+    pub fn begin_growing(&mut self, name: &str, id: u64) {
+        if let Some(step) = &mut self.step {
+            step.growing.insert(name.to_owned(), id);
+        }
+    }
+
+    /// Appends a line, given in parts, if there is room for it.
+    pub fn append(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        self.find_room(parts.iter().map(|part| part.len() as u64).sum())?;
+        let Some(step) = &mut self.step else { return Ok(()) };
+        step.is_behind = true;
+        let result = step.journal.append(parts);
+        if let Err(error) = &result {
+            self.end(error);
+        }
+        result
+    }
+
+    /// Appends the line that defines a stack, should that be new to the journal.
+    pub fn define(&mut self, stack: &CallStack) -> io::Result<()> {
+        let Some(step) = &mut self.step else { return Ok(()) };
+        if step.stacks.contains(&stack.id) {
+            return Ok(());
+        }
+        let mut line = Vec::with_capacity(stack.frames.len() + 32);
+        StackLine { id: stack.id, frames: &stack.frames }.encode(&mut line);
+        self.append(&[&line])?;
+        if let Some(step) = &mut self.step {
+            step.stacks.insert(stack.id);
+        }
+        Ok(())
+    }
+
+    /// Says that the rank has another folder, and moves there what it has already.
+    pub fn move_to(&mut self, folder: PathBuf) -> io::Result<()> {
+        if let Some(step) = &mut self.step {
+            step.journal.move_to(&folder)?;
+            step.files.moved_to(&folder);
+        }
+        self.folder = Some(folder);
+        Ok(())
+    }
+
+    /// Adds a note to the ledger.
+    pub fn note(&mut self, text: String) {
+        self.ledger.note(text);
+        if let Some(step) = &mut self.step {
+            step.is_behind = true;
+        }
+    }
+
+    /// Adds a note that is there once, however often it is given.
+    pub fn note_once(&mut self, text: &str) {
+        self.ledger.note_once(text);
+        if let Some(step) = &mut self.step {
+            step.is_behind = true;
+        }
+    }
+
+    /// Notes which names in the settings have selected nothing, if there was anything to select from; tells the notes.
+    pub fn note_unmatched(&mut self, plan: &Plan) -> Vec<String> {
+        if self.folder.is_none() || !self.ledger.has_seen() {
+            return Vec::new();
+        }
+        let notes = plan.unmatched(self.scope, &self.listed);
+        for note in &notes {
+            self.note(note.clone());
+        }
+        notes
+    }
+
+    /// Gives the file of an equal tensor a further name, and tells it; nothing if there is no such file.
+    pub fn link(&mut self, stem: &str, fingerprint: &Fingerprint) -> Option<String> {
+        self.step.as_mut()?.files.link(stem, fingerprint)
+    }
+
+    /// Makes the file of a tensor and tells its name.
+    pub fn save(&mut self, stem: &str, fingerprint: Fingerprint, tensor: &Tensor) -> Result<String, Error> {
+        let Some(step) = &mut self.step else { return Ok(String::new()) };
+        let result = step.files.save(stem, fingerprint, tensor);
+        if let Err(error) = &result
+            && let Fault::Io(cause) = &error.fault
+            && is_final(cause)
+        {
+            self.end(error);
+        }
+        result
+    }
+
+    /// Ends recording early. What has been written stays.
+    fn end(&mut self, error: &dyn std::fmt::Display) {
+        self.ended.get_or_insert_with(|| format!("cannot write: {error}"));
+    }
+
+    /// Takes no more lines, until it is aimed again, and writes the ledger. Tells the folder, and whether there is
+    /// anything in its journal that the dump lacks; what is noted from now on it lacks again.
+    pub fn settle(&mut self, plan: &Plan, is_over: bool) -> io::Result<Option<(PathBuf, bool)>> {
+        self.is_open = false;
+        let limit = self.limits.in_words();
+        let Some(step) = &mut self.step else { return Ok(None) };
+        let is_behind = std::mem::take(&mut step.is_behind);
+        if is_behind {
+            if let Some(note) = plan.unwatched(self.ledger.has_left_out()) {
+                self.ledger.note_once(note);
+            }
+            let mut line = Vec::new();
+            self.ledger.report(self.ended.as_deref(), limit.as_deref()).encode(is_over, &mut line);
+            step.journal.append_last(&[&line])?;
+            step.journal.trim()?;
+        }
+        Ok(Some((step.journal.folder().to_owned(), is_behind)))
+    }
+
+    /// Says that no dump could be made of what was settled.
+    pub fn unsettle(&mut self) {
+        if let Some(step) = &mut self.step {
+            step.is_behind = true;
+        }
+    }
+
+    /// Says why no dump could be made of a step that is over, in its journal, which stays.
+    pub fn give_up(&mut self, plan: &Plan, why: &dyn std::fmt::Display) -> io::Result<()> {
+        self.end(why);
+        self.unsettle();
+        self.settle(plan, true).map(|_| ())
+    }
+
+    /// Counts bytes that were written to the steps before.
+    pub fn add_earlier(&mut self, bytes: u64) {
+        self.earlier.1 += bytes;
+    }
+
+    /// Goes on to the next step, which is recorded in a folder if it is wanted, and hands out the one that is over:
+    /// counters begin anew.
+    pub fn turn(&mut self, folder: Option<PathBuf>) -> State {
+        let next = State {
+            id: StepId(self.id.0 + 1),
+            is_open: folder.is_some(),
+            folder,
+            ids: self.ids,
+            ended: self.ended.clone(),
+            limits: self.limits,
+            earlier: self.so_far(),
+            ..State::default()
+        };
+        std::mem::replace(self, next)
+    }
+}
+
+/// Whether an error will meet every further file, too.
+fn is_final(error: &io::Error) -> bool {
+    use io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull
+            | ErrorKind::QuotaExceeded
+            | ErrorKind::FileTooLarge
+            | ErrorKind::ReadOnlyFilesystem
+            | ErrorKind::PermissionDenied
+    )
+}

@@ -1,0 +1,121 @@
+//! Tensors in the lines of a journal: docs/dumps.md has the keys.
+
+use ulpscope_formats::json::push_text;
+use ulpscope_kernels::{RECORDED, Statistic, Stats};
+use ulpscope_tensor::Scalar;
+
+use super::values::{Key, ObjectText, key, push_flag, push_float, push_int, push_ints, push_null};
+
+/// What a tensor is. Written before it is measured; [`TensorRest`] follows in the same buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorHead<'a> {
+    /// Its class: `torch.Tensor`.
+    pub class: &'a str,
+    /// Its dtype as torch prints it: `torch.float32`.
+    pub dtype: &'a str,
+    /// Its dimensions, outermost first.
+    pub shape: &'a [usize],
+}
+
+impl TensorHead<'_> {
+    /// Appends the beginning of the object.
+    pub fn open(&self, out: &mut Vec<u8>) {
+        let mut object = ObjectText::open(out);
+        object.known_key(key!("type"), out);
+        push_text(self.class, out);
+        object.known_key(key!("dtype"), out);
+        push_text(self.dtype, out);
+        object.known_key(key!("shape"), out);
+        push_ints(self.shape.iter().map(|&dim| dim as i128), out);
+    }
+}
+
+/// What is known of a tensor beside what it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TensorRest<'a> {
+    /// Its statistics; nothing where it could not be read, or is not to be.
+    pub stats: Option<&'a Stats>,
+    /// Whether it has no dimensions: then its value stands in the place of every summary.
+    pub is_scalar: bool,
+    /// Whether it requires a gradient.
+    pub requires_grad: bool,
+    /// The digest of its elements.
+    pub digest: Option<&'a str>,
+    /// The name of its file.
+    pub file: Option<&'a str>,
+    /// Whether it is memory that nothing was written to.
+    pub is_blank: bool,
+    /// Further keys with their values as JSON text, each after a comma.
+    pub extra: &'a str,
+    /// Whether its call was made again for the backward pass.
+    pub is_recompute: bool,
+    /// The call that made it, or what else it comes from.
+    pub source: Option<&'a str>,
+}
+
+impl TensorRest<'_> {
+    /// Appends the rest of the object.
+    pub fn close(&self, out: &mut Vec<u8>) {
+        let mut object = ObjectText::reopened();
+        self.push_statistics(Statistic::is_summary, &mut object, out);
+        object.known_key(key!("requires_grad"), out);
+        push_flag(self.requires_grad, out);
+        for (key, text) in [(key!("md5"), self.digest), (key!("data_name"), self.file)] {
+            push_maybe(key, text, &mut object, out);
+        }
+        if self.is_blank {
+            object.known_key(key!("blank"), out);
+            push_flag(true, out);
+        }
+        out.extend_from_slice(self.extra.as_bytes());
+        if let Some(stats) = self.stats {
+            let is_further =
+                |statistic: &Statistic| !statistic.is_summary() && statistic.is_recorded_of(stats);
+            self.push_statistics(is_further, &mut object, out);
+        }
+        if self.is_recompute {
+            object.known_key(key!("is_recompute"), out);
+            push_flag(true, out);
+        }
+        push_maybe(key!("source"), self.source, &mut object, out);
+        object.close(out);
+    }
+
+    fn push_statistics(
+        &self,
+        is_wanted: impl Fn(&Statistic) -> bool,
+        object: &mut ObjectText,
+        out: &mut Vec<u8>,
+    ) {
+        for statistic in RECORDED.iter().filter(|statistic| is_wanted(statistic)) {
+            object.key(statistic.key, out);
+            push_scalar(self.stats.and_then(|stats| statistic.of(stats, self.is_scalar)), out);
+        }
+    }
+}
+
+/// Has the object of a gradient name the other arguments whose gradients are in it.
+pub fn add_shared_with(arguments: &[usize], object_text: &mut Vec<u8>) {
+    object_text.pop();
+    let mut object = ObjectText::reopened();
+    object.known_key(key!("shared_with"), object_text);
+    push_ints(arguments.iter().map(|&argument| argument as i128), object_text);
+    object.close(object_text);
+}
+
+fn push_maybe(key: Key, text: Option<&str>, object: &mut ObjectText, out: &mut Vec<u8>) {
+    if let Some(text) = text {
+        object.known_key(key, out);
+        push_text(text, out);
+    }
+}
+
+fn push_scalar(value: Option<Scalar>, out: &mut Vec<u8>) {
+    match value {
+        None => push_null(out),
+        Some(Scalar::Float(value)) => push_float(value, out),
+        Some(Scalar::Int(value)) => push_int(value, out),
+        Some(Scalar::Bool(value)) => push_flag(value, out),
+        Some(value @ Scalar::Complex(..)) => push_float(value.to_f64(), out),
+    }
+}

@@ -1,0 +1,264 @@
+//! One call, from its arguments to its results.
+
+use std::sync::Arc;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use ulpscope_capture::modules;
+use ulpscope_capture::operators::is_blank;
+use ulpscope_capture::{Buffer, CallStack, Kind, ModuleLevel, NOT_SELECTED, State, backward_name};
+use ulpscope_dump::journal::encode::{ObjectText, Section};
+
+use crate::capture::calls::arguments::Arguments;
+use crate::capture::calls::call_in_progress::{CallInProgress, Edge, version};
+use crate::capture::calls::frames::TOO_MANY;
+use crate::capture::describe::items::{Met, Walk};
+use crate::capture::gradients::graph::sequence_of;
+use crate::capture::lifecycle::failures::{Of, caught};
+use crate::capture::lifecycle::writing::not_written;
+use crate::capture::recorder::Recorder;
+
+impl Recorder {
+    /// Records the arguments of a call, if it is wanted.
+    pub(in crate::capture) fn begin_call(
+        &self,
+        py: Python<'_>,
+        base: &Arc<str>,
+        kind: Kind,
+        stack: Option<&CallStack>,
+        arguments: Arguments<'_, '_>,
+    ) -> PyResult<CallInProgress> {
+        let around = modules::innermost(self.address());
+        let mut begun = CallInProgress::new(self.recording.meet_call(base, kind));
+        let step = begun.step;
+        begun.is_recompute = stack.is_some_and(|stack| stack.is_checkpoint) && self.torch.in_backward(py)?;
+        begun.parent = self.parent(py, stack, around.as_ref(), begun.is_recompute)?;
+        let why_not = self.recording.why_not(&begun, around.as_ref());
+        if kind == Kind::Module && why_not.is_none() && self.recording.plan.selects() {
+            self.in_step(step, |state| state.wanted_modules.insert(Arc::clone(base)));
+        }
+        // With what is not selected goes its backward call, which is counted as it comes. With the others it is not.
+        let is_watched =
+            self.recording.plan.watches_gradients() && why_not.is_none_or(|why| why == NOT_SELECTED);
+        if is_watched && self.torch.grad_enabled(py)? {
+            self.threads.meet();
+            begun.sequence = Some(self.torch.next_sequence(py)?);
+        }
+        if let Some(why) = why_not {
+            self.in_step(step, |state| state.ledger.skip(why));
+            begun.left_out = Some(why);
+            if begun.sequence.is_some() {
+                begun.inputs = self.given_tensors(&begun, arguments)?;
+            }
+            return Ok(begun);
+        }
+        let pushed = self
+            .late_copy(base, arguments)
+            .map(|late_copy| begun.late_copy = late_copy)
+            .and_then(|()| self.push_inputs(py, &mut begun, stack, arguments));
+        if begun.id.is_none() && self.recording.plan.records_forward() {
+            self.in_step(step, State::give_back_place);
+        }
+        pushed.map(|()| begun)
+    }
+
+    /// What a call is part of: the module it runs in. What is computed again for a backward call is part of that.
+    fn parent(
+        &self,
+        py: Python<'_>,
+        stack: Option<&CallStack>,
+        around: Option<&ModuleLevel>,
+        is_recompute: bool,
+    ) -> PyResult<Option<Arc<str>>> {
+        if !self.recording.plan.has_modules() {
+            return Ok(None);
+        }
+        if let Some(level) = around {
+            return Ok(Some(Arc::clone(&level.name)));
+        }
+        if is_recompute && let Some(node) = self.torch.running_node(py)? {
+            let has_threads = self.threads.are_several();
+            let module = self.modules.with_node(sequence_of(&node)?, has_threads);
+            if module.is_none() && has_threads {
+                let note = "calls were repeated for backward calls of several threads: the modules of some cannot be told";
+                self.locked(|state| state.ledger.note_once(note));
+            }
+            return Ok(module.and_then(|name| backward_name(&name)).map(Arc::from));
+        }
+        Ok(stack.and_then(|stack| stack.parent.as_deref()).map(Arc::from))
+    }
+
+    /// The tensors that a call is given, of which no more is asked.
+    fn given_tensors(&self, begun: &CallInProgress, arguments: Arguments<'_, '_>) -> PyResult<Vec<Edge>> {
+        let mut walk = Walk::new(self, begun.step, &begun.name, "input");
+        walk.describes = false;
+        let mut nowhere = Buffer::new();
+        walk.elements(arguments.args, &mut nowhere)?;
+        if let Some(kwargs) = arguments.kwargs {
+            walk.values(kwargs, &mut nowhere)?;
+        }
+        Ok(walk.met.into_iter().filter(|met| !met.is_attribute).map(Edge::without_place).collect())
+    }
+
+    fn push_inputs(
+        &self,
+        py: Python<'_>,
+        begun: &mut CallInProgress,
+        stack: Option<&CallStack>,
+        arguments: Arguments<'_, '_>,
+    ) -> PyResult<()> {
+        let stack = stack.filter(|_| self.recording.plan.stacks);
+        if stack.is_some_and(|stack| !stack.is_kept) {
+            self.in_step(begun.step, |state| state.ledger.note_once(TOO_MANY));
+        }
+        let stack = stack.filter(|stack| stack.is_kept);
+        let mut line = Buffer::new();
+        let is_recorded = self.recording.plan.records_forward();
+        let mut walk = Walk::new(self, begun.step, &begun.name, "input");
+        walk.is_recompute = begun.is_recompute;
+        walk.describes = is_recorded && self.recording.plan.wants_inputs();
+        let mut sections = ObjectText::open(&mut line);
+        sections.section(Section::InputArgs, &mut line);
+        walk.elements(arguments.args, &mut line)?;
+        sections.section(Section::InputKwargs, &mut line);
+        walk.part = "kwargs";
+        match arguments.kwargs {
+            Some(kwargs) => walk.values(kwargs, &mut line)?,
+            None => ObjectText::open(&mut line).close(&mut line),
+        }
+        sections.close(&mut line);
+        let (met, describes) = (walk.met, walk.describes);
+        if begun.kind == Kind::Module && !self.recording.plan.sees_apis() {
+            begun.versions = met.iter().filter_map(|met| version(met.tensor.bind(py))).collect();
+        }
+        if begun.sequence.is_some() {
+            let met = met.into_iter().filter(|met| !met.is_attribute).collect();
+            begun.inputs = self.places(py, begun, met)?;
+        }
+        if !is_recorded {
+            self.in_step(begun.step, |state| state.ledger.skip(NOT_SELECTED));
+            return Ok(());
+        }
+        if !describes {
+            line.clear();
+            ObjectText::open(&mut line).close(&mut line);
+        }
+        self.recording.begin(begun, stack, &line).map_err(not_written)
+    }
+
+    /// Records the results of a call, and places the hooks for its backward call. What the call hands on as it was
+    /// given stays the result of whoever made it.
+    pub(in crate::capture) fn end_call(
+        &self,
+        recorder: &Bound<'_, Recorder>,
+        begun: CallInProgress,
+        output: &Bound<'_, PyAny>,
+        parameters: Option<&Bound<'_, PyDict>>,
+        changed: Option<&Bound<'_, PyAny>>,
+        hands_on: &dyn Fn(&Bound<'_, PyAny>) -> bool,
+    ) -> PyResult<()> {
+        let py = output.py();
+        let mut line = Buffer::new();
+        let mut outputs = Vec::new();
+        let pushed = begun.last_line().encode_with(&mut line, |line| {
+            outputs = caught(|| self.push_outputs(&begun, output, parameters, line))?;
+            Ok(())
+        });
+        if let Err(error) = pushed {
+            self.recording.end_without_results(&begun).map_err(not_written)?;
+            return Err(error);
+        }
+        if begun.is_recorded() && !self.recording.end(&begun, &line).map_err(not_written)? {
+            return Ok(());
+        }
+        self.recording.leave_scope(&begun);
+        let name = Arc::clone(&begun.name);
+        let followed = caught(|| self.follow(recorder, begun, outputs, changed, hands_on));
+        // The call itself is recorded, whatever becomes of its gradients.
+        self.guarded(py, Of::Beside(&name), followed).map(|_| ())
+    }
+
+    /// Appends the results of a call to the line that ends it, and the parameters of a module; tells the tensors among the
+    /// results.
+    fn push_outputs(
+        &self,
+        begun: &CallInProgress,
+        output: &Bound<'_, PyAny>,
+        parameters: Option<&Bound<'_, PyDict>>,
+        line: &mut Vec<u8>,
+    ) -> PyResult<Vec<Met>> {
+        if let Some(source) = &begun.late_copy {
+            self.wait_for(source.bind(output.py()))?;
+        }
+        let start = line.len();
+        let mut sections = ObjectText::open(line);
+        let mut walk = Walk::new(self, begun.step, &begun.name, "output");
+        walk.is_recompute = begun.is_recompute;
+        walk.describes = begun.id.is_some() && self.recording.plan.wants_outputs();
+        sections.section(Section::Output, line);
+        match output.cast::<PyTuple>() {
+            Ok(items) => walk.elements(items, line)?,
+            Err(_) => walk.elements(&PyTuple::new(output.py(), [output])?, line)?,
+        }
+        let outputs = std::mem::take(&mut walk.met);
+        if !walk.describes {
+            line.truncate(start);
+            sections = ObjectText::open(line);
+        }
+        if let Some(parameters) =
+            parameters.filter(|_| begun.id.is_some() && self.recording.plan.wants_inputs())
+        {
+            sections.section(Section::Parameters, line);
+            walk.part = "parameters";
+            walk.has_sources = true;
+            walk.describes = true;
+            walk.values(parameters, line)?;
+        }
+        sections.close(line);
+        Ok(outputs)
+    }
+
+    /// Notes what a call has made, and places the hooks for its backward call.
+    fn follow(
+        &self,
+        recorder: &Bound<'_, Recorder>,
+        begun: CallInProgress,
+        mut outputs: Vec<Met>,
+        changed: Option<&Bound<'_, PyAny>>,
+        hands_on: &dyn Fn(&Bound<'_, PyAny>) -> bool,
+    ) -> PyResult<()> {
+        let py = recorder.py();
+        if begun.kind == Kind::Module
+            && let Some(first) = begun.sequence
+        {
+            self.modules.add_span(first..self.torch.next_sequence(py)?, &begun.name);
+        }
+        // What a module returns was made by a call within it, or is nobody's at this level.
+        if begun.kind != Kind::Module || !self.recording.plan.sees_apis() {
+            let is_blank = is_blank(&begun.name);
+            let is_made = |met: &&Met| begun.made(&met.path) && !hands_on(met.tensor.bind(py));
+            for met in outputs.iter().filter(is_made) {
+                let source: Arc<str> = [&begun.name, ".output.", &met.path].concat().into();
+                self.flow.note(begun.step, &self.tensor(met.tensor.bind(py)), Arc::clone(&source))?;
+                self.passes.note(|| version(met.tensor.bind(py)), &source);
+                if is_blank {
+                    self.flow.note_blank(&self.tensor(met.tensor.bind(py)), source);
+                }
+            }
+        }
+        // What a call changed and did not return has its gradient, too.
+        if let Some(tensor) = changed.filter(|_| outputs.is_empty())
+            && self.torch.is_plain_tensor(tensor)
+        {
+            let requires_grad = tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
+            let path = "0".to_owned();
+            outputs.push(Met { tensor: tensor.clone().unbind(), requires_grad, path, is_attribute: false });
+        }
+        outputs.retain(|met| !met.is_attribute);
+        if begun.sequence.is_some() && outputs.iter().any(|met| met.requires_grad) {
+            self.watch_gradients(recorder, begun, outputs)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! Calls that torch shows: of its functions, and of its operators.
+
+use std::cell::Cell;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use ulpscope_capture::{Kind, METADATA};
+
+use crate::capture::calls::arguments::Arguments;
+use crate::capture::calls::call_in_progress::CallInProgress;
+use crate::capture::calls::functions::{Function, Treatment};
+use crate::capture::lifecycle::failures::{Of, caught};
+use crate::capture::provenance::properties::is_assignment;
+use crate::capture::recorder::{Recorder, kind_of};
+
+thread_local! {
+    /// What the next call is, for operators whose name torch does not tell.
+    static HINT: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Tells what the next call of torch on this thread is, where torch would call it otherwise; any other name takes back
+/// what was told.
+pub(in crate::capture) fn give_hint(name: &str) {
+    HINT.set(match name {
+        "__radd__" => Some("r+"),
+        "__rmul__" => Some("r*"),
+        _ => None,
+    });
+}
+
+/// Runs a call, and records it if it is of interest.
+pub(in crate::capture) fn see_call<'py>(
+    slf: &Bound<'py, Recorder>,
+    func: &Bound<'py, PyAny>,
+    types: &Bound<'py, PyAny>,
+    arguments: Arguments<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = slf.py();
+    let recorder = slf.get();
+    let Arguments { args, kwargs } = arguments;
+    if !recorder.is_on() {
+        return func.call(args, kwargs);
+    }
+    let mut own = func.clone();
+    if func.get_type().is(&recorder.torch.property_access) {
+        if is_assignment(func, args) {
+            return recorder.assign_property(func, args, kwargs);
+        }
+        match func.getattr(intern!(py, "__self__")) {
+            Ok(property) if recorder.torch.is_computing(&property) => own = property,
+            _ => return recorder.read_property(func, args, kwargs),
+        }
+    }
+    let described = caught(|| recorder.functions.describe(&recorder.torch, &own));
+    let Some(function) = recorder.guarded(py, Of::Unmet("a function"), described)? else {
+        return func.call(args, kwargs);
+    };
+    if function.is_of_program {
+        let original =
+            caught(|| recorder.torch.front.bind(py).call_method1(intern!(py, "original"), (&own,)));
+        let original = recorder.guarded(py, Of::Unmet("a function"), original)?;
+        if let Some(original) = original.filter(|original| !original.is(&own)) {
+            return see_call(slf, &original, types, arguments);
+        }
+    }
+    // Neither another mode nor a class of tensors is to see what is asked of the tensors here.
+    treat(slf, &function, func, arguments, || Ok(!types.is_empty()? || recorder.torch.has_modes(py)?))
+}
+
+/// Runs an operator that torch shows to a dispatch mode, and records it if it is of interest.
+pub(in crate::capture) fn see_operator<'py>(
+    slf: &Bound<'py, Recorder>,
+    operator: &Bound<'py, PyAny>,
+    arguments: Arguments<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let recorder = slf.get();
+    let Arguments { args, kwargs } = arguments;
+    if !recorder.is_on() {
+        return operator.call(args, kwargs);
+    }
+    let described = caught(|| recorder.functions.describe(&recorder.torch, operator));
+    match recorder.guarded(slf.py(), Of::Unmet("an operator"), described)? {
+        Some(function) => treat(slf, &function, operator, arguments, || Ok(true)),
+        None => operator.call(args, kwargs),
+    }
+}
+
+/// Runs a call of a function that is known.
+fn treat<'py>(
+    slf: &Bound<'py, Recorder>,
+    function: &Function,
+    func: &Bound<'py, PyAny>,
+    arguments: Arguments<'_, 'py>,
+    is_overheard: impl FnOnce() -> PyResult<bool>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = slf.py();
+    let recorder = slf.get();
+    let Arguments { args, kwargs } = arguments;
+    match function.treatment {
+        Treatment::Pass => {
+            recorder.recording.leave_out(METADATA);
+            return func.call(args, kwargs);
+        }
+        Treatment::Through => return func.call(args, kwargs),
+        Treatment::Record => {}
+    }
+    let is_overheard = is_overheard()?;
+    let unheard = |body: &mut dyn FnMut() -> PyResult<()>| match is_overheard {
+        true => recorder.torch.with_modes_disabled(py, body),
+        false => caught(body),
+    };
+    let mut begun = None;
+    let began = unheard(&mut || {
+        begun = Some(recorder.begin_function(py, function, arguments)?);
+        Ok(())
+    });
+    recorder.guarded(py, Of::New(&function.base), began)?;
+    let result = func.call(args, kwargs);
+    let Some(begun) = begun else { return result };
+    // The call itself may have ended the recording, or have come back in another process.
+    if !recorder.is_collecting() {
+        return result;
+    }
+    let of = begun.of();
+    match &result {
+        Ok(output) => {
+            let mut begun = Some(begun);
+            let ended = unheard(&mut || {
+                let Some(begun) = begun.take() else { return Ok(()) };
+                let passed = begun.passed.as_ref().map(|(args, kwargs)| (args.bind(py), kwargs.bind(py)));
+                let recorded = passed.map(|(args, kwargs)| Arguments { args, kwargs: Some(kwargs) });
+                let changed =
+                    function.changed_by(arguments, recorded.unwrap_or(arguments)).and_then(|changed| {
+                        recorder.note_effects(function, &changed, arguments, output, &begun)?;
+                        Ok(changed)
+                    });
+                // Whatever it did to its arguments, it has ended.
+                let changed = recorder.guarded(py, Of::Beside(&begun.name), changed)?.unwrap_or_default();
+                let first = changed.first().filter(|changed| changed.position == 0);
+                let first = first.map(|changed| &changed.argument);
+                let hands_on = |tensor: &Bound<'_, PyAny>| arguments.has_unchanged(tensor, &changed);
+                let result = function.result(output, &changed)?;
+                recorder.end_call(slf, begun, result.as_ref().unwrap_or(output), None, first, &hands_on)
+            });
+            recorder.guarded(py, of.borrowed(), ended)?;
+        }
+        Err(error) => {
+            let raised = caught(|| recorder.raised_call(py, &begun, &kind_of(error.value(py)), None));
+            recorder.guarded(py, of.borrowed(), raised)?;
+        }
+    }
+    result
+}
+
+impl Recorder {
+    fn begin_function(
+        &self,
+        py: Python<'_>,
+        function: &Function,
+        arguments: Arguments<'_, '_>,
+    ) -> PyResult<CallInProgress> {
+        let hint = HINT.take();
+        let stack = self.stack(py)?;
+        let base = function.name_for(hint, stack.as_deref());
+        let passed = stack.as_ref().map(|stack| function.as_passed(stack, arguments)).transpose();
+        let passed = passed.inspect_err(|_| self.locked(|state| state.ledger.meet()))?;
+        let arguments = match passed.as_ref().and_then(Option::as_ref) {
+            Some((args, kwargs)) => Arguments { args, kwargs: Some(kwargs) },
+            None => arguments,
+        };
+        let mut begun = self.begin_call(py, base, Kind::Api, stack.as_deref(), arguments)?;
+        if function.may_change() {
+            begun.passed = passed.flatten().map(|(args, kwargs)| (args.unbind(), kwargs.unbind()));
+        }
+        Ok(begun)
+    }
+}

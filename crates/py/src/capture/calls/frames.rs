@@ -1,0 +1,130 @@
+//! Where calls are made: stacks of frames, each different one described once.
+//!
+//! A stack is known by the code objects and instructions of its frames. Reading these is all that happens per call; the
+//! front turns a stack into text when it is met for the first time, or each time if there are too many to be kept.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use ulpscope_capture::CallStack;
+
+use crate::capture::torch_api::Torch;
+
+/// Bytes of stacks that are kept. Recursive programs, and those that write programs, may have more: what a call is named by
+/// is then looked up each time, and where it was made is not in the dump.
+const MAX_KEPT: usize = 48 << 20;
+
+/// Bytes that a stack takes beside its texts and frames, and that a frame does, roughly.
+const STACK_SIZE: usize = 256;
+const FRAME_SIZE: usize = size_of::<(usize, u32)>() + size_of::<Py<PyAny>>();
+
+/// What the ledger says when not all stacks are kept.
+pub(in crate::capture) const TOO_MANY: &str =
+    "the program makes calls from more places than are kept: those of later calls are not in the dump";
+
+type Key = Vec<(usize, u32)>;
+
+struct Known {
+    key: Key,
+    stack: Arc<CallStack>,
+    /// Keeps the addresses in the key from being given to others.
+    _codes: Vec<Py<PyAny>>,
+}
+
+/// All stacks met so far.
+#[derive(Default)]
+pub(in crate::capture) struct Stacks {
+    table: Mutex<Table>,
+    hasher: RandomState,
+}
+
+#[derive(Default)]
+struct Table {
+    /// By the hash of their keys.
+    known: HashMap<u64, Vec<Known>>,
+    count: u64,
+    bytes: usize,
+}
+
+impl Stacks {
+    /// The stack of the running call.
+    pub(in crate::capture) fn current(
+        &self,
+        py: Python<'_>,
+        torch: &Torch,
+    ) -> PyResult<Option<Arc<CallStack>>> {
+        let mut key = Key::with_capacity(32);
+        let mut frame = torch.frame(py)?;
+        loop {
+            let code = frame.getattr(intern!(py, "f_code"))?;
+            let instruction: i64 = frame.getattr(intern!(py, "f_lasti"))?.extract()?;
+            key.push((code.as_ptr() as usize, instruction as u32));
+            let outer = frame.getattr(intern!(py, "f_back"))?;
+            if outer.is_none() {
+                break;
+            }
+            frame = outer;
+        }
+        let hash = self.hasher.hash_one(&key);
+        let found = self.locked(|table| {
+            let same = table.known.get(&hash).and_then(|same| same.iter().find(|known| known.key == key));
+            same.map(|known| Arc::clone(&known.stack))
+        });
+        if found.is_some() {
+            return Ok(found);
+        }
+        self.describe(py, torch, key, hash).map(Some)
+    }
+
+    fn describe(&self, py: Python<'_>, torch: &Torch, key: Key, hash: u64) -> PyResult<Arc<CallStack>> {
+        let frames = PyList::empty(py);
+        let mut codes = Vec::with_capacity(key.len());
+        let mut frame = torch.frame(py)?;
+        while !frame.is_none() {
+            let code = frame.getattr(intern!(py, "f_code"))?;
+            frames.append((&code, frame.getattr(intern!(py, "f_lasti"))?))?;
+            codes.push(code.unbind());
+            frame = frame.getattr(intern!(py, "f_back"))?;
+        }
+        let described = torch.front.bind(py).call_method1(intern!(py, "stack"), (frames,))?;
+        let (frames, operator, names, positional, keywords, parent, is_checkpoint) = described.extract()?;
+        let mut stack = CallStack {
+            id: 0,
+            is_kept: false,
+            frames,
+            operator,
+            names,
+            positional,
+            keywords,
+            parent,
+            is_checkpoint,
+        };
+        Ok(self.locked(|table| {
+            let bytes = size_of_stack(&stack) + key.len() * FRAME_SIZE;
+            stack.is_kept = table.bytes + bytes <= MAX_KEPT;
+            stack.id = table.count;
+            let stack = Arc::new(stack);
+            if stack.is_kept {
+                table.count += 1;
+                table.bytes += bytes;
+                let known = Known { key, stack: Arc::clone(&stack), _codes: codes };
+                table.known.entry(hash).or_default().push(known);
+            }
+            stack
+        }))
+    }
+
+    fn locked<T>(&self, with: impl FnOnce(&mut Table) -> T) -> T {
+        with(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Bytes that a stack takes, roughly.
+fn size_of_stack(stack: &CallStack) -> usize {
+    let texts = stack.names.iter().chain(&stack.keywords).map(|text| text.len() + size_of::<String>());
+    STACK_SIZE + stack.frames.len() + texts.sum::<usize>()
+}

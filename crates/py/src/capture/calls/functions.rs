@@ -1,0 +1,288 @@
+//! Functions of torch: what the front says of each, and how a call of one was written.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
+use ulpscope_capture::CallStack;
+use ulpscope_capture::operators::{Trait, has_trait};
+
+use crate::capture::calls::arguments::Arguments;
+use crate::capture::torch_api::Torch;
+
+/// Functions remembered before those that are gone are looked for.
+const SWEEP: usize = 1 << 10;
+
+/// What the front says of a function.
+pub(in crate::capture) struct Function {
+    pub(in crate::capture) treatment: Treatment,
+    /// Its own name, without the prefix.
+    name: String,
+    /// `{Prefix}.{name}`.
+    pub(in crate::capture) base: Arc<str>,
+    /// What it is called when an operator stands for it.
+    operators: Vec<(String, Arc<str>)>,
+    /// The positions of the arguments that it changes.
+    changes: Vec<usize>,
+    /// The parameter that must be set for it to do so; none, if it always does.
+    changes_if: String,
+    /// Whether its result has the elements of its first argument, of which torch does not tell.
+    pub(in crate::capture) gives_alias: bool,
+    /// Whether it gives its first argument other memory, and writes to none.
+    pub(in crate::capture) gives_memory: bool,
+    /// The names of its parameters, where they can be told.
+    parameters: Vec<String>,
+    /// Whether it hands its arguments on in a way of its own.
+    is_in_python: bool,
+    is_method: bool,
+    /// Whether it is one of torch's operators, or was registered as one: what it changes is told by its schema.
+    is_operator: bool,
+    /// Whether it is the program's, and may stand in the place of one of torch's.
+    pub(in crate::capture) is_of_program: bool,
+}
+
+/// An argument that a call has changed.
+pub(in crate::capture) struct Changed<'py> {
+    pub(in crate::capture) position: usize,
+    /// What it is called among the entries of the call: `input.0`, `input.out`.
+    pub(in crate::capture) place: String,
+    pub(in crate::capture) argument: Bound<'py, PyAny>,
+}
+
+/// What to do with a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::capture) enum Treatment {
+    /// Let it pass: it computes nothing.
+    Pass,
+    /// Let it pass uncounted: it is nothing by itself.
+    Through,
+    /// Record it, and not what it calls.
+    Record,
+}
+
+/// The functions met so far, by their addresses.
+#[derive(Default)]
+pub(in crate::capture) struct Functions {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    functions: HashMap<usize, (Held, Arc<Function>)>,
+    sweep_at: usize,
+}
+
+/// A function whose address is known.
+enum Held {
+    /// One that torch has for good; it is kept, and with it its address.
+    Always(Py<PyAny>),
+    /// One that a program may make as it goes, with whatever its closure holds.
+    Weakly(Py<PyWeakrefReference>),
+}
+
+impl Held {
+    fn new(function: &Bound<'_, PyAny>) -> Held {
+        if function.is_instance_of::<PyCFunction>() {
+            return Held::Always(function.clone().unbind());
+        }
+        match PyWeakrefReference::new(function) {
+            Ok(reference) => Held::Weakly(reference.unbind()),
+            // Descriptors of classes that are written in C.
+            Err(_) => Held::Always(function.clone().unbind()),
+        }
+    }
+
+    fn is(&self, function: &Bound<'_, PyAny>) -> bool {
+        match self {
+            Held::Always(known) => known.is(function),
+            Held::Weakly(reference) => {
+                reference.bind(function.py()).upgrade().is_some_and(|known| known.is(function))
+            }
+        }
+    }
+
+    fn is_there(&self, py: Python<'_>) -> bool {
+        match self {
+            Held::Always(_) => true,
+            Held::Weakly(reference) => reference.bind(py).upgrade().is_some(),
+        }
+    }
+}
+
+impl Functions {
+    /// What is known of a function; the front is asked when it is new.
+    pub(in crate::capture) fn describe(
+        &self,
+        torch: &Torch,
+        function: &Bound<'_, PyAny>,
+    ) -> PyResult<Arc<Function>> {
+        let address = function.as_ptr() as usize;
+        if let Some((held, known)) = self.lock().functions.get(&address)
+            && held.is(function)
+        {
+            return Ok(Arc::clone(known));
+        }
+        let asked = Arc::new(Function::ask(torch, function)?);
+        let held = Held::new(function);
+        let mut known = self.lock();
+        if known.functions.len() >= known.sweep_at.max(SWEEP) {
+            known.functions.retain(|_, (held, _)| held.is_there(function.py()));
+            known.sweep_at = 2 * known.functions.len();
+        }
+        let before = known.functions.insert(address, (held, Arc::clone(&asked)));
+        drop(known);
+        drop(before);
+        Ok(asked)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the front answers: treatment, prefix, name, operators, the arguments that are changed, and by which parameter,
+/// parameters, what kind of function it is, and whether it is the program's.
+type Answer = (String, String, String, Vec<(String, String)>, Vec<usize>, String, Vec<String>, String, bool);
+
+impl Function {
+    fn ask(torch: &Torch, function: &Bound<'_, PyAny>) -> PyResult<Function> {
+        let py = function.py();
+        let told = torch.front.bind(py).call_method1(intern!(py, "function"), (function,))?;
+        let (treatment, prefix, name, operators, changes, changes_if, parameters, kind, is_of_program): Answer =
+            told.extract()?;
+        Ok(Function {
+            treatment: match treatment.as_str() {
+                "pass" => Treatment::Pass,
+                "through" => Treatment::Through,
+                _ => Treatment::Record,
+            },
+            base: format!("{prefix}.{name}").into(),
+            operators: operators
+                .into_iter()
+                .map(|(operator, name)| (operator, format!("{prefix}.{name}").into()))
+                .collect(),
+            changes,
+            changes_if,
+            parameters,
+            is_in_python: kind == "python",
+            is_operator: kind == "operator",
+            is_of_program,
+            is_method: prefix == "Tensor",
+            gives_alias: has_trait(&name, Trait::SharesElements),
+            gives_memory: has_trait(&name, Trait::ReplacesMemory),
+            name,
+        })
+    }
+
+    /// What a call is named by: the operator that made it, should one have done so. `sum(tensors)` adds in code that is
+    /// not Python's, so that the caller neither has the operator nor mentions the function.
+    pub(in crate::capture) fn name_for(&self, hint: Option<&str>, stack: Option<&CallStack>) -> &Arc<str> {
+        let operator = hint.or_else(|| stack.and_then(|stack| stack.operator.as_deref()));
+        let found = match operator {
+            Some(operator) => self.operators.iter().find(|(known, _)| known == operator),
+            None => self.operators.first().filter(|_| stack.is_some_and(|stack| !stack.mentions(&self.name))),
+        };
+        found.map_or(&self.base, |(_, base)| base)
+    }
+
+    /// Whether a call of it may change arguments.
+    pub(in crate::capture) fn may_change(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// The arguments that a call has changed, and where they stand among those that were recorded.
+    pub(in crate::capture) fn changed_by<'py>(
+        &self,
+        arguments: Arguments<'_, 'py>,
+        recorded: Arguments<'_, 'py>,
+    ) -> PyResult<Vec<Changed<'py>>> {
+        let mut changed = Vec::new();
+        let is_set = match self.changes_if.as_str() {
+            "" => true,
+            parameter => self.value(parameter, arguments)?.map_or(Ok(false), |value| value.is_truthy())?,
+        };
+        for &position in self.changes.iter().filter(|_| is_set) {
+            let argument = match (self.parameters.get(position), arguments.kwargs) {
+                _ if position < arguments.args.len() => Some(arguments.args.get_item(position)?),
+                (Some(name), Some(kwargs)) => kwargs.get_item(name)?,
+                _ => None,
+            };
+            if let Some(argument) = argument {
+                let place = recorded.place_of(&argument, position);
+                changed.push(Changed { position, place, argument });
+            }
+        }
+        Ok(changed)
+    }
+
+    /// What is recorded as the result of a call, where that is not what it gives back: what an operator has written to is a
+    /// result, too; and a function that gives nothing back may have changed a list, as those of optimizers do.
+    pub(in crate::capture) fn result<'py>(
+        &self,
+        output: &Bound<'py, PyAny>,
+        changed: &[Changed<'py>],
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = output.py();
+        if !self.is_operator {
+            let list = changed.first().filter(|first| first.position == 0 && output.is_none());
+            return Ok(list
+                .map(|first| first.argument.clone())
+                .filter(|argument| argument.is_instance_of::<PyList>()));
+        }
+        let mut results = match output.cast::<PyTuple>() {
+            Ok(several) => several.iter().collect(),
+            Err(_) if output.is_none() => Vec::new(),
+            Err(_) => vec![output.clone()],
+        };
+        let returned = results.len();
+        for Changed { argument, .. } in changed {
+            if !results.iter().any(|result| result.is(argument)) {
+                results.push(argument.clone());
+            }
+        }
+        Ok(match results.as_slice() {
+            _ if results.len() == returned => None,
+            [one] => Some(one.clone()),
+            several => Some(PyTuple::new(py, several)?.into_any()),
+        })
+    }
+
+    /// The value of a parameter, if it was passed.
+    fn value<'py>(&self, name: &str, arguments: Arguments<'_, 'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let position = self.parameters.iter().position(|parameter| parameter == name);
+        if let Some(position) = position.filter(|position| *position < arguments.args.len()) {
+            return arguments.args.get_item(position).map(Some);
+        }
+        arguments.kwargs.map_or(Ok(None), |kwargs| kwargs.get_item(name))
+    }
+
+    /// The arguments as the caller passed them. A function written in Python hands its arguments on in a way of its own,
+    /// those that have defaults by name; nothing comes back where that cannot be undone.
+    pub(in crate::capture) fn as_passed<'py>(
+        &self,
+        stack: &CallStack,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Option<(Bound<'py, PyTuple>, Bound<'py, PyDict>)>> {
+        let Some(positional) = stack.positional else { return Ok(None) };
+        if !self.is_in_python || !stack.mentions(&self.name) {
+            return Ok(None);
+        }
+        let py = arguments.args.py();
+        let value = |name: &str| self.value(name, arguments);
+        let positional = positional + usize::from(self.is_method);
+        let mut args = Vec::with_capacity(positional);
+        for position in 0..positional {
+            let Some(name) = self.parameters.get(position) else { return Ok(None) };
+            let Some(value) = value(name)? else { return Ok(None) };
+            args.push(value);
+        }
+        let kwargs = PyDict::new(py);
+        for name in &stack.keywords {
+            let Some(value) = value(name)? else { return Ok(None) };
+            kwargs.set_item(name, value)?;
+        }
+        Ok(Some((PyTuple::new(py, args)?, kwargs)))
+    }
+}

@@ -1,0 +1,13 @@
+//! Calls: what torch shows and what the wrappers begin, from the arguments to the results.
+
+pub(super) mod arguments;
+mod call;
+pub(super) mod call_in_progress;
+pub(super) mod dispatch;
+pub(super) mod frames;
+pub(super) mod functions;
+mod late_copies;
+pub(super) mod module_calls;
+pub(super) mod open_calls;
+mod raised;
+mod saved;

@@ -1,0 +1,371 @@
+//! Arguments and results as `dump.json` describes them.
+//!
+//! Plain values and containers are written here, tensors by [`Describe`]; a value of any other kind is put to the front
+//! each time.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use ulpscope_capture::StepId;
+use ulpscope_capture::operators::{is_blank, overwrites_first};
+use ulpscope_dump::journal::encode::{ListText, ObjectText, Plain, push_null};
+
+use crate::capture::calls::call_in_progress::version;
+use crate::capture::describe::tensors::Describe;
+use crate::capture::recorder::Recorder;
+
+/// Containers within containers that are followed; the older tool's limit.
+pub(in crate::capture) const MAX_DEPTH: usize = 400;
+
+/// Values among the arguments, or the results, of one call.
+const MAX_ITEMS: usize = 1 << 20;
+
+/// Values in containers that were met before: of two containers that hold the next two twice each, and so on, there would
+/// be no end.
+const MAX_REPEATED: usize = 1 << 14;
+
+/// What the ledger says of a value that is not followed to its end.
+const CUT_OFF: &str = "a value that holds itself, or too much, was cut off: what is left out is null";
+
+/// A tensor met on the way, with what else was asked of it.
+pub(in crate::capture) struct Met {
+    pub(in crate::capture) tensor: Py<PyAny>,
+    pub(in crate::capture) requires_grad: bool,
+    /// Where it stands among the arguments or results: `0`, `1.2`, `name`.
+    pub(in crate::capture) path: String,
+    /// Whether it was found among the attributes of an object. The older tool does not look there: gradients, which are told
+    /// by the order of the tensors, keep the numbers that they have there.
+    pub(in crate::capture) is_attribute: bool,
+}
+
+/// One walk over the arguments or the results of a call.
+pub(in crate::capture) struct Walk<'a> {
+    pub(in crate::capture) recorder: &'a Recorder,
+    /// The step that the call belongs to.
+    step: StepId,
+    /// The name of the call.
+    pub(in crate::capture) call: &'a str,
+    /// `input`, `output`, `kwargs`, `parameters`: what files are named by.
+    pub(in crate::capture) part: &'static str,
+    pub(in crate::capture) path: String,
+    /// Whether tensors get files.
+    pub(in crate::capture) saves: bool,
+    /// Whether tensors tell who made them.
+    pub(in crate::capture) has_sources: bool,
+    pub(in crate::capture) is_recompute: bool,
+    /// Whether anything is written; if not, tensors are met all the same.
+    pub(in crate::capture) describes: bool,
+    pub(in crate::capture) met: Vec<Met>,
+    depth: usize,
+    /// The containers that the walk is in.
+    around: Vec<usize>,
+    /// The containers that it has been in, by their addresses. Most walks meet none.
+    known: Option<HashSet<usize>>,
+    /// Of `around`, how many there were when one was met again that the walk had been in; nothing where none is.
+    repeats_from: Option<usize>,
+    items: usize,
+    repeated: usize,
+    is_cut_off: bool,
+    /// Objects whose attributes the walk is among.
+    objects: usize,
+    /// What the front has put in the place of values: containers are known by their addresses, as long as they live.
+    stand_ins: Vec<Py<PyAny>>,
+}
+
+impl<'a> Walk<'a> {
+    pub(in crate::capture) fn new(
+        recorder: &'a Recorder,
+        step: StepId,
+        call: &'a str,
+        part: &'static str,
+    ) -> Walk<'a> {
+        Walk {
+            recorder,
+            step,
+            call,
+            part,
+            path: String::new(),
+            saves: recorder.recording.plan.saves(call),
+            has_sources: part != "output",
+            is_recompute: false,
+            describes: true,
+            met: Vec::new(),
+            depth: 0,
+            around: Vec::new(),
+            known: None,
+            repeats_from: None,
+            items: 0,
+            repeated: 0,
+            is_cut_off: false,
+            objects: 0,
+            stand_ins: Vec::new(),
+        }
+    }
+
+    /// The elements of a tuple, as a list.
+    pub(in crate::capture) fn elements(
+        &mut self,
+        items: &Bound<'_, PyTuple>,
+        out: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        self.list(items.iter(), out)
+    }
+
+    /// The values of a dictionary, as an object.
+    pub(in crate::capture) fn values(
+        &mut self,
+        pairs: &Bound<'_, PyDict>,
+        out: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        self.object(pairs.iter(), out)
+    }
+
+    /// One value.
+    pub(in crate::capture) fn item(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
+        if item.is_none() {
+            push_null(out);
+            return Ok(());
+        }
+        if self.recorder.torch.is_plain_tensor(item) {
+            return self.tensor(item, out);
+        }
+        if let Ok(items) = item.cast_exact::<PyTuple>() {
+            return self.within(item, out, |walk, out| walk.list(items.iter(), out));
+        }
+        if let Ok(items) = item.cast_exact::<PyList>() {
+            return self.within(item, out, |walk, out| walk.list(items.iter(), out));
+        }
+        if let Ok(pairs) = item.cast_exact::<PyDict>() {
+            // Another thread may change the user's dictionary while a large tensor of it is measured.
+            return self.within(item, out, |walk, out| walk.object(pairs.copy()?.iter(), out));
+        }
+        if self.scalar(item, out)? {
+            return Ok(());
+        }
+        if self.recorder.torch.is_tensor(item)? {
+            return self.tensor(item, out);
+        }
+        self.unusual(item, out)
+    }
+
+    fn list<'py>(
+        &mut self,
+        items: impl Iterator<Item = Bound<'py, PyAny>>,
+        out: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        let length = self.path.len();
+        let mut list = ListText::open(out);
+        for (position, item) in items.enumerate() {
+            list.element(out);
+            self.push_path(itoa::Buffer::new().format(position), length);
+            self.element(&item, out)?;
+            self.path.truncate(length);
+        }
+        list.close(out);
+        Ok(())
+    }
+
+    fn object<'py>(
+        &mut self,
+        pairs: impl Iterator<Item = (Bound<'py, PyAny>, Bound<'py, PyAny>)>,
+        out: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        let length = self.path.len();
+        let mut object = ObjectText::open(out);
+        for (key, item) in pairs {
+            let key = key.str()?;
+            let key = key.to_string_lossy();
+            object.key(&key, out);
+            self.push_path(&key, length);
+            self.element(&item, out)?;
+            self.path.truncate(length);
+        }
+        object.close(out);
+        Ok(())
+    }
+
+    fn push_path(&mut self, part: &str, length: usize) {
+        if length > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(part);
+    }
+
+    /// Goes into a container, unless there would be no end to it.
+    fn within(
+        &mut self,
+        container: &Bound<'_, PyAny>,
+        out: &mut Vec<u8>,
+        walk: impl FnOnce(&mut Self, &mut Vec<u8>) -> PyResult<()>,
+    ) -> PyResult<()> {
+        let address = container.as_ptr() as usize;
+        if self.around.contains(&address) {
+            return self.cut_off(out);
+        }
+        let is_known = !self.known.get_or_insert_default().insert(address);
+        if is_known && self.repeats_from.is_none() {
+            self.repeats_from = Some(self.around.len());
+        }
+        self.around.push(address);
+        let result = walk(self, out);
+        self.around.pop();
+        if self.repeats_from == Some(self.around.len()) {
+            self.repeats_from = None;
+        }
+        result
+    }
+
+    /// One value in a container.
+    fn element(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
+        self.items += 1;
+        let is_repeated = self.repeats_from.is_some();
+        self.repeated += usize::from(is_repeated);
+        if self.items > MAX_ITEMS || is_repeated && self.repeated > MAX_REPEATED {
+            return self.cut_off(out);
+        }
+        self.deeper(out, |walk, out| walk.item(item, out))
+    }
+
+    fn deeper(
+        &mut self,
+        out: &mut Vec<u8>,
+        walk: impl FnOnce(&mut Self, &mut Vec<u8>) -> PyResult<()>,
+    ) -> PyResult<()> {
+        if self.depth >= MAX_DEPTH {
+            return self.cut_off(out);
+        }
+        self.depth += 1;
+        let result = walk(self, out);
+        self.depth -= 1;
+        result
+    }
+
+    fn cut_off(&mut self, out: &mut Vec<u8>) -> PyResult<()> {
+        if !std::mem::replace(&mut self.is_cut_off, true) {
+            self.recorder.locked(|state| state.note(CUT_OFF.to_owned()));
+        }
+        push_null(out);
+        Ok(())
+    }
+
+    /// A number, truth value or text; tells whether it was one.
+    fn scalar(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<bool> {
+        let start = out.len();
+        if let Ok(flag) = item.cast_exact::<PyBool>() {
+            Plain::Bool(flag.is_true()).encode(out);
+        } else if let Ok(number) = item.cast_exact::<PyInt>() {
+            match number.extract::<i128>() {
+                Ok(number) => Plain::Int(number).encode(out),
+                Err(_) => Plain::LongInt(&number.str()?.to_string_lossy()).encode(out),
+            }
+        } else if let Ok(number) = item.cast_exact::<PyFloat>() {
+            Plain::Float(number.value()).encode(out);
+        } else if let Ok(text) = item.cast_exact::<PyString>() {
+            Plain::Str(&text.to_string_lossy()).encode(out);
+        } else {
+            return Ok(false);
+        }
+        if self.recorder.recording.plan.skip_scalars {
+            out.truncate(start);
+            push_null(out);
+        }
+        Ok(true)
+    }
+
+    fn tensor(&mut self, tensor: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
+        let py = tensor.py();
+        let requires_grad = tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
+        self.met.push(Met {
+            tensor: tensor.clone().unbind(),
+            requires_grad,
+            path: self.path.clone(),
+            is_attribute: self.objects > 0,
+        });
+        if !self.describes || self.recorder.recording.plan.skip_ints && !is_float(tensor)? {
+            push_null(out);
+            return Ok(());
+        }
+        let source = if self.has_sources {
+            let found = self.recorder.flow.source(&self.recorder.tensor(tensor))?;
+            let found = found.filter(|source| !self.recorder.passes.have_changed(|| version(tensor), source));
+            Some(found.unwrap_or_else(|| Arc::from("outside")))
+        } else {
+            None
+        };
+        let is_blank = match &source {
+            Some(source) => is_blank(source) && self.is_overwritten(),
+            None => self.part == "output" && is_blank(self.call),
+        };
+        let stem = (self.saves && !is_blank).then(|| match self.path.as_str() {
+            "" => [self.call, ".", self.part].concat(),
+            path => [self.call, ".", self.part, ".", path].concat(),
+        });
+        let describe = Describe {
+            recorder: self.recorder,
+            step: self.step,
+            file: stem.as_deref(),
+            source,
+            is_recompute: self.is_recompute,
+        };
+        match is_blank {
+            true => describe.push_blank(tensor, requires_grad, out),
+            false => describe.push(tensor, requires_grad, out),
+        }
+    }
+
+    /// Whether the call does no more than write to what stands here.
+    fn is_overwritten(&self) -> bool {
+        match self.part {
+            "input" => self.path.split('.').next() == Some("0") && overwrites_first(self.call),
+            "kwargs" => self.path == "out" || self.path.starts_with("out."),
+            _ => false,
+        }
+    }
+
+    /// A value the front has to look at: JSON text, a value to describe instead, or nothing. Of an object, its attributes
+    /// and notes.
+    fn unusual(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
+        let py = item.py();
+        let kind = item.get_type();
+        if kind.is(&self.recorder.torch.size) {
+            let sizes: Vec<i128> = item.extract()?;
+            Plain::Size(&sizes).encode(out);
+            return Ok(());
+        }
+        let mut told = self.recorder.torch.front.bind(py).call_method1(intern!(py, "value"), (item,))?;
+        let mut is_object = false;
+        if let Ok(with_notes) = told.cast_exact::<PyTuple>() {
+            let notes: Vec<String> = with_notes.get_item(1)?.extract()?;
+            self.recorder.locked(|state| notes.into_iter().for_each(|note| state.note(note)));
+            told = with_notes.get_item(0)?;
+            is_object = true;
+        }
+        if let Ok(text) = told.cast_exact::<PyString>() {
+            out.extend_from_slice(text.to_string_lossy().as_bytes());
+            return Ok(());
+        }
+        if told.is_none() {
+            push_null(out);
+            return Ok(());
+        }
+        self.stand_ins.push(told.clone().unbind());
+        self.objects += usize::from(is_object);
+        let walked = self.within(item, out, |walk, out| {
+            walk.deeper(out, |walk, out| match told.cast_exact::<PyDict>() {
+                Ok(pairs) => walk.object(pairs.iter(), out),
+                Err(_) => walk.list(told.cast::<PyList>()?.iter(), out),
+            })
+        });
+        self.objects -= usize::from(is_object);
+        walked
+    }
+}
+
+fn is_float(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = tensor.py();
+    Ok(tensor.call_method0(intern!(py, "is_floating_point"))?.is_truthy()?
+        || tensor.call_method0(intern!(py, "is_complex"))?.is_truthy()?)
+}

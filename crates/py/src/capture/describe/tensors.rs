@@ -1,0 +1,214 @@
+//! One tensor: where its elements are, and the object that describes it in `dump.json`.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyException, PyRuntimeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use ulpscope_capture::StepId;
+use ulpscope_dump::journal::encode::{TensorHead, TensorRest};
+use ulpscope_kernels::{Threads, digest, read_once, stats};
+use ulpscope_tensor::{DType, View};
+
+use crate::capture::recorder::{Recorder, kind_of};
+use crate::input::Input;
+
+/// Tensors of this many bytes are measured and written without the GIL: less is over before another thread could take it.
+pub(in crate::capture) const LONG: usize = 1 << 20;
+
+/// Tensors of this many bytes are measured by all threads.
+const HUGE: usize = 8 << 20;
+
+/// Bytes that an expanded tensor stands for, from which on they are not gone through one by one.
+const ENDLESS: usize = 1 << 30;
+
+/// What the ledger says of such a tensor where digests are wanted.
+const NO_DIGEST: &str =
+    "an expanded tensor that stands for more than 1 GiB has no digest: use its statistics";
+
+/// Whether a tensor stands for so many bytes, by elements that it repeats, that only its statistics can be had.
+pub(in crate::capture) fn is_endless(view: &View<'_>) -> bool {
+    view.packed_size() > ENDLESS && read_once(view).is_some()
+}
+
+/// The class of a tensor that is of no class of its own.
+const PLAIN_CLASS: &str = "torch.Tensor";
+
+/// How a tensor is described; docs/dumps.md has the keys.
+pub(in crate::capture) struct Describe<'a> {
+    pub(in crate::capture) recorder: &'a Recorder,
+    /// The step that it is recorded in.
+    pub(in crate::capture) step: StepId,
+    /// The name of its file without suffix, if it is to have one.
+    pub(in crate::capture) file: Option<&'a str>,
+    pub(in crate::capture) source: Option<Arc<str>>,
+    pub(in crate::capture) is_recompute: bool,
+}
+
+impl Describe<'_> {
+    /// Appends the object. A tensor that cannot be read costs no more than its numbers.
+    pub(in crate::capture) fn push(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        requires_grad: bool,
+        out: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        let start = out.len();
+        let error = match self.try_push(tensor, requires_grad, out) {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        let py = tensor.py();
+        let is_over = self.recorder.locked(|state| state.ended.is_some());
+        if is_over || self.recorder.recording.plan.strict || !error.is_instance_of::<PyException>(py) {
+            return Err(error);
+        }
+        // The words of torch are of a tensor that its reader has, and nobody who reads the ledger.
+        let why = match error.is_instance_of::<PyRuntimeError>(py) {
+            true => format!("torch could not give its elements ({})", kind_of(error.value(py))),
+            false => error.value(py).to_string(),
+        };
+        self.recorder.locked(|state| state.ledger.unread(why));
+        out.truncate(start);
+        self.push_bare(tensor, requires_grad, false, out)
+    }
+
+    /// Appends the object of memory that nothing was written to.
+    pub(in crate::capture) fn push_blank(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        requires_grad: bool,
+        out: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        self.push_bare(tensor, requires_grad, true, out)
+    }
+
+    /// Appends the object without numbers.
+    fn push_bare(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        requires_grad: bool,
+        is_blank: bool,
+        out: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        let py = tensor.py();
+        let dtype = tensor.getattr(intern!(py, "dtype"))?.str()?.to_string();
+        let shape = tensor.getattr(intern!(py, "shape"))?.extract::<Vec<usize>>().unwrap_or_default();
+        TensorHead { class: PLAIN_CLASS, dtype: &dtype, shape: &shape }.open(out);
+        TensorRest { requires_grad, is_blank, ..self.rest() }.close(out);
+        Ok(())
+    }
+
+    fn try_push(&self, tensor: &Bound<'_, PyAny>, requires_grad: bool, out: &mut Vec<u8>) -> PyResult<()> {
+        let py = tensor.py();
+        let torch = &self.recorder.torch;
+        if torch.is_plain_tensor(tensor) && torch.may_have_memory(tensor)? {
+            if let Some(input) = Input::in_memory(tensor)? {
+                return self.push_readable(py, (PLAIN_CLASS, None, ""), input, requires_grad, out);
+            }
+            torch.meet_memoryless();
+        }
+        // Another device, another layout, a class of tensors: the front knows where the elements are.
+        let found = torch.front.bind(py).call_method1(intern!(py, "tensor"), (tensor,))?;
+        let (class, extra, dtype, shape, readable, why): Unusual<'_> = found.extract()?;
+        if let Some(input) = readable.map(|readable| Input::of(&readable)).transpose()? {
+            return self.push_readable(py, (&class, Some(&dtype), &extra), input, requires_grad, out);
+        }
+        if let Some(why) = why {
+            self.recorder.locked(|state| state.ledger.unread(why));
+        }
+        TensorHead { class: &class, dtype: &dtype, shape: &shape }.open(out);
+        TensorRest { requires_grad, extra: &extra, ..self.rest() }.close(out);
+        Ok(())
+    }
+
+    /// Appends the object of a tensor of a class, with further keys. Its dtype is told where it is not that of the elements
+    /// that are read: those of a quantized tensor are what its numbers stand for.
+    fn push_readable(
+        &self,
+        py: Python<'_>,
+        (class, dtype_name, extra): (&str, Option<&str>, &str),
+        input: Input<'_>,
+        requires_grad: bool,
+        out: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        let plan = &self.recorder.recording.plan;
+        let kind = plan.digest;
+        let measure = |view: &View<'_>| {
+            let threads = if view.packed_size() >= HUGE { Threads::All } else { Threads::One };
+            let kind = kind.filter(|_| !is_endless(view));
+            (stats(view, threads), kind.map(|kind| digest(view, kind)))
+        };
+        let (dtype, is_scalar, found) = input.looked_at(|view| {
+            let found = (view.packed_size() < LONG).then(|| measure(view));
+            let dtype = dtype_name.unwrap_or(torch_name(view.dtype()));
+            TensorHead { class, dtype, shape: view.shape() }.open(out);
+            (view.dtype(), view.shape().is_empty(), found)
+        })?;
+        let (numbers, digest) = match found {
+            Some(found) => found,
+            None => input.detached(py, measure)?,
+        };
+        if kind.is_some() && digest.is_none() {
+            self.recorder.locked(|state| state.note(NO_DIGEST.to_owned()));
+        }
+        let file = match self.file {
+            // Torch has no such files, and says no more than that the dtype is unknown.
+            Some(_) if dtype == DType::HiF8 => None,
+            Some(stem) => self.recorder.save_tensor(py, self.step, stem, input)?,
+            None => None,
+        };
+        let digest = digest.map(|digest| digest.to_string());
+        let rest = TensorRest {
+            stats: Some(&numbers),
+            is_scalar,
+            requires_grad,
+            digest: digest.as_deref(),
+            file: file.as_deref(),
+            extra,
+            ..self.rest()
+        };
+        rest.close(out);
+        Ok(())
+    }
+
+    /// What is known of the tensor before it is looked at.
+    fn rest(&self) -> TensorRest<'_> {
+        TensorRest {
+            is_recompute: self.is_recompute,
+            source: self.source.as_deref(),
+            ..TensorRest::default()
+        }
+    }
+}
+
+/// What the front says of an unusual tensor: its class, further keys as JSON, dtype, shape, a tensor whose elements can
+/// be read if there is one, and else why there is none.
+type Unusual<'py> = (String, String, String, Vec<usize>, Option<Bound<'py, PyAny>>, Option<String>);
+
+/// A dtype as torch prints it.
+fn torch_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F64 => "torch.float64",
+        DType::F32 => "torch.float32",
+        DType::F16 => "torch.float16",
+        DType::BF16 => "torch.bfloat16",
+        DType::I8 => "torch.int8",
+        DType::I16 => "torch.int16",
+        DType::I32 => "torch.int32",
+        DType::I64 => "torch.int64",
+        DType::U8 => "torch.uint8",
+        DType::U16 => "torch.uint16",
+        DType::U32 => "torch.uint32",
+        DType::U64 => "torch.uint64",
+        DType::Bool => "torch.bool",
+        DType::C64 => "torch.complex64",
+        DType::C128 => "torch.complex128",
+        DType::F8E4M3FN => "torch.float8_e4m3fn",
+        DType::F8E5M2 => "torch.float8_e5m2",
+        DType::F8E4M3FNUZ => "torch.float8_e4m3fnuz",
+        DType::F8E5M2FNUZ => "torch.float8_e5m2fnuz",
+        DType::F8E8M0 => "torch.float8_e8m0fnu",
+        DType::HiF8 => "hifloat8",
+    }
+}

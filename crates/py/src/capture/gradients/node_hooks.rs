@@ -1,0 +1,172 @@
+//! Hooks in the autograd graph: put there, and kept to be taken away.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::capture::gradients::backward_calls::GradientHook;
+use crate::capture::python_objects::{call_with, is_held_alone, untrack};
+
+/// Hooks kept before those of graphs that are gone are looked for.
+const SWEEP: usize = 1 << 14;
+
+/// The key of a hook of ours in a node's dictionary. Torch counts those of others from zero.
+const KEY: i32 = -1;
+
+/// Stands in for torch's own way to put a hook into the dictionary of a node, which is written in Python: with the handle that
+/// it makes it takes a tenth of the time that capture takes.
+#[pyclass(frozen, module = "ulpscope._core")]
+pub(crate) struct HookPlacer {
+    standing: Py<PyAny>,
+    new_dictionary: Py<PyAny>,
+    key: Py<PyAny>,
+}
+
+#[pymethods]
+impl HookPlacer {
+    /// `standing` is what does so for all other hooks.
+    #[new]
+    fn new(py: Python<'_>, standing: Py<PyAny>) -> PyResult<HookPlacer> {
+        let new_dictionary = py.import("collections")?.getattr("OrderedDict")?.unbind();
+        Ok(HookPlacer { standing, new_dictionary, key: KEY.into_pyobject(py)?.into_any().unbind() })
+    }
+
+    /// Puts a hook into the dictionary of a node, or into a new one; tells the dictionary, and what takes the hook away: for
+    /// one of ours the dictionary itself.
+    fn place<'py>(
+        &self,
+        hooks: &Bound<'py, PyAny>,
+        hook: &Bound<'py, PyAny>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let py = hook.py();
+        if !hooks.is_none() || !hook.is_exact_instance_of::<GradientHook>() {
+            return self.standing.bind(py).call1((hooks, hook))?.extract();
+        }
+        let hooks = self.new_dictionary.bind(py).call0()?;
+        hooks.set_item(&self.key, hook)?;
+        Ok((hooks.clone(), hooks))
+    }
+}
+
+/// What takes a hook away.
+enum Handle {
+    /// The dictionary of its node: the node holds it, too, as long as it is there.
+    Own(Py<PyDict>),
+    /// One of torch's.
+    Foreign(Py<PyAny>),
+}
+
+impl Handle {
+    fn clone_ref(&self, py: Python<'_>) -> Handle {
+        match self {
+            Handle::Own(hooks) => Handle::Own(hooks.clone_ref(py)),
+            Handle::Foreign(handle) => Handle::Foreign(handle.clone_ref(py)),
+        }
+    }
+
+    /// Whether the graph is gone. A handle that does not answer is taken for one of a graph that lives.
+    fn is_dead(&self, py: Python<'_>) -> bool {
+        match self {
+            Handle::Own(hooks) => is_held_alone(hooks, py),
+            Handle::Foreign(handle) => {
+                let hooks = handle.call_method0(py, intern!(py, "hooks_dict_ref"));
+                hooks.is_ok_and(|hooks| hooks.is_none(py))
+            }
+        }
+    }
+
+    fn hook<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        match self {
+            Handle::Own(hooks) => hooks.bind(py).get_item(KEY).ok()?,
+            Handle::Foreign(handle) => {
+                let handle = handle.bind(py);
+                let hooks = handle.call_method0(intern!(py, "hooks_dict_ref")).ok()?;
+                hooks.get_item(handle.getattr(intern!(py, "id")).ok()?).ok()
+            }
+        }
+    }
+
+    fn remove(&self, py: Python<'_>) -> PyResult<()> {
+        match self {
+            // By a method of the class, which is not quite a plain dictionary. The program may have cleared it.
+            Handle::Own(hooks) => {
+                hooks.bind(py).call_method1(intern!(py, "pop"), (KEY, py.None())).map(|_| ())
+            }
+            Handle::Foreign(handle) => handle.call_method0(py, intern!(py, "remove")).map(|_| ()),
+        }
+    }
+}
+
+/// The handles of hooks.
+#[derive(Default)]
+pub(in crate::capture) struct Hooks {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    handles: Vec<Handle>,
+    sweep_at: usize,
+}
+
+impl Hooks {
+    /// Puts a hook on a node.
+    pub(in crate::capture) fn place(&self, node: &Bound<'_, PyAny>, hook: GradientHook) -> PyResult<()> {
+        let py = node.py();
+        let hook = Bound::new(py, hook)?;
+        untrack(&hook);
+        let handle = match call_with(node, intern!(py, "register_hook"), &hook)?.cast_into::<PyDict>() {
+            Ok(hooks) => Handle::Own(hooks.unbind()),
+            Err(other) => {
+                let handle = other.into_inner();
+                untrack(&handle);
+                Handle::Foreign(handle.unbind())
+            }
+        };
+        let is_much = {
+            let mut kept = self.lock();
+            kept.handles.push(handle);
+            kept.handles.len() > kept.sweep_at.max(SWEEP)
+        };
+        if is_much {
+            self.drop_dead(py);
+        }
+        Ok(())
+    }
+
+    /// Lets go of the hooks of graphs that are gone.
+    pub(in crate::capture) fn drop_dead(&self, py: Python<'_>) {
+        let mut handles = std::mem::take(&mut self.lock().handles);
+        handles.retain(|handle| !handle.is_dead(py));
+        let mut kept = self.lock();
+        kept.handles.append(&mut handles);
+        kept.sweep_at = kept.handles.len() * 2;
+    }
+
+    /// How many calls have a graph that lives, and that no backward pass has come by.
+    pub(in crate::capture) fn count_untouched(&self, py: Python<'_>) -> usize {
+        self.drop_dead(py);
+        let handles: Vec<Handle> = self.lock().handles.iter().map(|handle| handle.clone_ref(py)).collect();
+        let untouched = handles
+            .iter()
+            .filter_map(|handle| handle.hook(py)?.cast::<GradientHook>().ok()?.get().untouched_call());
+        untouched.collect::<HashSet<usize>>().len()
+    }
+
+    /// Takes all hooks away; the first error, if any, when all have been tried.
+    pub(in crate::capture) fn remove(&self, py: Python<'_>) -> PyResult<()> {
+        let handles = std::mem::take(&mut self.lock().handles);
+        let mut result = Ok(());
+        for handle in handles {
+            result = result.and(handle.remove(py));
+        }
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

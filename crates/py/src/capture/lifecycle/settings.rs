@@ -1,0 +1,27 @@
+//! The settings of a run, as the front has checked them.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use ulpscope_capture::{Plan, Settings};
+
+/// The plan that settings of Python ask for.
+pub(in crate::capture) fn plan_of(settings: &Bound<'_, PyAny>) -> PyResult<Plan> {
+    let get = |name: &str| settings.getattr(name);
+    let settings = Settings {
+        task: get("task")?.extract()?,
+        level: get("level")?.extract()?,
+        digest: get("digest")?.extract()?,
+        file_format: get("file_format")?.extract()?,
+        stacks: get("stacks")?.extract()?,
+        skip_scalars: get("skip_scalars")?.extract()?,
+        skip_ints: get("skip_ints")?.extract()?,
+        scope: get("scope")?.extract()?,
+        list: get("list")?.extract()?,
+        tensor_list: get("tensor_list")?.extract()?,
+        data_mode: get("data_mode")?.extract()?,
+        max_calls: get("max_calls")?.extract()?,
+        max_bytes: get("max_bytes")?.extract()?,
+        strict: get("strict")?.extract()?,
+    };
+    Plan::new(settings).map_err(|error| PyValueError::new_err(error.to_string()))
+}

@@ -1,0 +1,155 @@
+//! Switching on and off, and from step to step.
+//!
+//! Other threads may record all the while. A step ends under one lock, by which its state is taken away and the next
+//! one's put in its place; its dump is made afterwards, of what nobody can add to any more.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use ulpscope_capture::State;
+use ulpscope_dump::journal;
+
+use crate::capture::lifecycle::failures::{Of, caught};
+use crate::capture::recorder::Recorder;
+
+impl Recorder {
+    /// Takes gradients and saved values from now on, for a folder; and calls, if they are wanted.
+    pub(in crate::capture) fn switch_on(&self, folder: PathBuf, with_calls: bool) {
+        let goes_on = self.locked(|state| {
+            state.aim(folder);
+            state.ended.is_none()
+        });
+        if with_calls {
+            self.is_on.store(goes_on, Ordering::Relaxed);
+        }
+        self.is_collecting.store(goes_on, Ordering::Relaxed);
+    }
+
+    /// Takes no further calls.
+    pub(in crate::capture) fn switch_off_calls(&self) {
+        self.is_on.store(false, Ordering::Relaxed);
+    }
+
+    /// Takes nothing more, takes every hook away, and makes the dump of what there is. Everything is tried; the first
+    /// error is told.
+    pub(in crate::capture) fn switch_off(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.is_own_process() {
+            return Ok(());
+        }
+        self.switch_off_calls();
+        if let Some(note) = self.unseen_backwards(py) {
+            self.locked(|state| state.note(note));
+        }
+        let removed = self.hooks.remove(py);
+        let flushed = self.flush_gradients(py);
+        self.is_collecting.store(false, Ordering::Relaxed);
+        let settled = self.locked(|state| state.settle(&self.recording.plan, false));
+        let finished = self.make_dump(py, settled, false);
+        if finished.is_err() {
+            self.locked(State::unsettle);
+        }
+        let finished = self.guarded(py, Of::Beside("the dump"), finished).map(|_| ());
+        let removed = self.guarded(py, Of::Beside("hooks"), removed).map(|_| ());
+        removed.and(flushed).and(finished)
+    }
+
+    /// Ends a step, and goes on to the next, which is recorded in a folder if it is wanted.
+    pub(in crate::capture) fn end_step(
+        &self,
+        py: Python<'_>,
+        wants_dump: bool,
+        next_folder: Option<PathBuf>,
+    ) -> PyResult<()> {
+        if !self.is_own_process() {
+            return Ok(());
+        }
+        let flushed = self.flush_gradients(py);
+        let is_wanted = next_folder.is_some();
+        let unseen = if is_wanted { None } else { self.unseen_backwards(py) };
+        let (mut over, forgotten) = self.locked(|state| {
+            let over = state.turn(next_folder);
+            (over, self.flow.turn(state.id))
+        });
+        drop(forgotten);
+        if !is_wanted {
+            self.switch_off_calls();
+            self.is_collecting.store(false, Ordering::Relaxed);
+        }
+        if let Some(note) = unseen.filter(|_| over.is_aimed()) {
+            over.note(note);
+        }
+        let unmatched = over.note_unmatched(&self.recording.plan);
+        self.modules.forget_spans();
+        self.hooks.drop_dead(py);
+        let (_, known) = over.so_far();
+        let opened = match wants_dump || over.has_something_to_say() {
+            true => over.begin_files(&self.recording.plan),
+            false => Ok(()),
+        };
+        let settled = opened.and_then(|()| over.settle(&self.recording.plan, true));
+        let finished = self.make_dump(py, settled, true);
+        let ended = over.ended.clone();
+        if let Err(error) = &finished {
+            // The disk may have no room for that, either: the error is told in any case.
+            let _ = over.give_up(&self.recording.plan, error.value(py));
+        }
+        let (_, written) = over.so_far();
+        self.locked(|state| {
+            state.add_earlier(written.saturating_sub(known));
+            state.ended = state.ended.take().or(ended);
+        });
+        let mut told = Ok(());
+        for note in unmatched {
+            told = told.and(self.warn_once(py, note));
+        }
+        flushed.and(self.guarded(py, Of::Beside("the dump"), finished).map(|_| ())).and(told)
+    }
+
+    /// What is to be said of calls whose backward call may still come, when nothing is recorded any more.
+    fn unseen_backwards(&self, py: Python<'_>) -> Option<String> {
+        match self.hooks.count_untouched(py) {
+            0 => None,
+            calls => Some(format!(
+                "recording ended before any backward pass over {calls} calls whose graph is still there: one that \
+                 runs now is not seen"
+            )),
+        }
+    }
+
+    /// Says that the rank has another folder.
+    pub(in crate::capture) fn move_folder(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
+        let moved = self.locked(|state| state.move_to(folder));
+        let moved = moved.map_err(|error| PyOSError::new_err(error.to_string()));
+        self.guarded(py, Of::Beside("the folder of the rank"), moved).map(|_| ())
+    }
+
+    /// Adds a note to the ledger of a step that is over.
+    pub(in crate::capture) fn add_note(&self, py: Python<'_>, folder: &Path, text: &str) -> PyResult<()> {
+        let added = journal::add_note(folder, text).map_err(|error| PyOSError::new_err(error.to_string()));
+        self.guarded(py, Of::Beside("a note"), added).map(|_| ())
+    }
+
+    /// Makes the dump of what is in the journal of a step that was settled. The journal is removed, if the step is over,
+    /// once the dump has all of it.
+    fn make_dump(
+        &self,
+        py: Python<'_>,
+        settled: io::Result<Option<(PathBuf, bool)>>,
+        is_over: bool,
+    ) -> PyResult<()> {
+        let settled = settled.map_err(|error| PyOSError::new_err(error.to_string()))?;
+        let Some((folder, is_behind)) = settled else { return Ok(()) };
+        caught(|| {
+            let made = py.detach(|| {
+                if is_behind {
+                    journal::make_dump(&folder)?;
+                }
+                if is_over { journal::remove(&folder) } else { Ok(()) }
+            });
+            made.map_err(|error| PyOSError::new_err(error.to_string()))
+        })
+    }
+}

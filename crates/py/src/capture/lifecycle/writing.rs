@@ -1,0 +1,74 @@
+//! Lines and tensor files on their way to the disk: of the step that takes them, and within what is allowed.
+
+use std::io;
+
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use ulpscope_capture::{OVER_BYTES, State, StepId, Written};
+use ulpscope_dump::writer::{Fingerprint, file_size};
+use ulpscope_formats::file::Format;
+
+use crate::capture::describe::tensors::{LONG, is_endless};
+use crate::capture::recorder::Recorder;
+use crate::input::Input;
+
+/// What could not be written, as an error of Python.
+pub(in crate::capture) fn not_written(error: io::Error) -> PyErr {
+    PyOSError::new_err(error.to_string())
+}
+
+impl Recorder {
+    /// Appends to the journal of a step, if that is not over, and there is room. What cannot be written ends the
+    /// recording.
+    pub(in crate::capture) fn append<T>(
+        &self,
+        step: StepId,
+        with: impl FnOnce(&mut State) -> io::Result<T>,
+    ) -> PyResult<Written<T>> {
+        self.recording.append(step, with).map_err(not_written)
+    }
+
+    /// Makes the file of a tensor, or a link to that of an equal one, and tells its name; nothing if the step is over, or
+    /// there is no room for it, which is counted.
+    pub(in crate::capture) fn save_tensor(
+        &self,
+        py: Python<'_>,
+        step: StepId,
+        stem: &str,
+        input: Input<'_>,
+    ) -> PyResult<Option<String>> {
+        let (is_long, is_endless) = input.looked_at(|view| (view.packed_size() >= LONG, is_endless(view)))?;
+        if is_endless && self.recording.plan.format != Format::Pt {
+            // The others have no strides: the file would hold every repetition.
+            let why = "an expanded tensor that stands for more than 1 GiB (use file_format pt)";
+            self.locked(|state| state.ledger.unread(why.to_owned()));
+            return Ok(None);
+        }
+        let fingerprint = match is_long {
+            true => input.detached(py, Fingerprint::of)?,
+            false => input.looked_at(Fingerprint::of)?,
+        };
+        match self.append(step, |state| Ok(state.link(stem, &fingerprint)))? {
+            Written::Done(None) => {}
+            Written::Done(linked) => return Ok(linked),
+            Written::StepOver | Written::NoRoom => return Ok(None),
+        }
+        let tensor = input.into_lone_tensor()?;
+        let save = || {
+            self.append(step, |state| {
+                state.find_room(file_size(&tensor))?;
+                Ok(state.save(stem, fingerprint, &tensor))
+            })
+        };
+        // Nothing of Python is asked for while the state is locked, so that it is unlocked before the GIL is taken again.
+        let saved = if is_long { py.detach(save)? } else { save()? };
+        match saved {
+            Written::Done(saved) => saved.map(Some).map_err(|error| PyOSError::new_err(error.to_string())),
+            Written::StepOver => Ok(None),
+            Written::NoRoom => {
+                self.locked(|state| state.ledger.unread(OVER_BYTES.to_owned()));
+                Ok(None)
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What a call has done to tensors that were there before it: which it has written to, and whose elements its result has.
+
+use std::sync::Arc;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use ulpscope_capture::StepId;
+
+use crate::capture::calls::arguments::Arguments;
+use crate::capture::calls::call_in_progress::CallInProgress;
+use crate::capture::calls::functions::{Changed, Function};
+use crate::capture::lifecycle::failures::{Of, caught};
+use crate::capture::recorder::Recorder;
+
+/// Aliases of aliases that are followed.
+const MAX_ALIASES: usize = 8;
+
+impl Recorder {
+    /// Notes what a function has done to its arguments: which it has changed, and whose elements its result has.
+    pub(in crate::capture) fn note_effects(
+        &self,
+        function: &Function,
+        changed: &[Changed<'_>],
+        arguments: Arguments<'_, '_>,
+        output: &Bound<'_, PyAny>,
+        begun: &CallInProgress,
+    ) -> PyResult<()> {
+        let Arguments { args, kwargs } = arguments;
+        let py = output.py();
+        for changed in changed.iter().filter(|_| !function.gives_memory) {
+            self.note_changed(&changed.place, &changed.argument, begun)?;
+        }
+        if let Some(out) = kwargs.map(|kwargs| kwargs.get_item(intern!(py, "out"))).transpose()?.flatten()
+            && !changed.iter().any(|changed| changed.argument.is(&out))
+        {
+            self.note_changed("input.out", &out, begun)?;
+        }
+        if function.gives_alias && self.torch.is_tensor(output)? {
+            self.note_alias(output, args.get_item(0)?)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that a call changed the argument at a place, or the tensors in it, without returning them.
+    fn note_changed(&self, place: &str, argument: &Bound<'_, PyAny>, begun: &CallInProgress) -> PyResult<()> {
+        let source = format!("{}.{place}", begun.name);
+        if self.torch.is_tensor(argument)? {
+            self.note_changed_tensor(argument, begun.step, source)?;
+        } else if let Ok(items) = argument.try_iter() {
+            for (number, item) in items.enumerate() {
+                let item = item?;
+                if self.torch.is_tensor(&item)? {
+                    self.note_changed_tensor(&item, begun.step, format!("{source}.{number}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what a call has written in place, if it has said so, as collectives do: others may show parts of it, as
+    /// gradients do of a bucket.
+    pub(in crate::capture) fn note_in_place(
+        &self,
+        begun: &CallInProgress,
+        output: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if begun.written.is_none() {
+            return Ok(());
+        }
+        let noted = caught(|| self.note_written(output, begun));
+        self.guarded(output.py(), Of::Beside(&begun.name), noted).map(|_| ())
+    }
+
+    /// Notes that a call has written its results to tensors that were there: to one, or to several in order.
+    fn note_written(&self, place: &Bound<'_, PyAny>, begun: &CallInProgress) -> PyResult<()> {
+        if self.torch.is_tensor(place)? {
+            return self.note_written_at("0", place, begun);
+        }
+        let Ok(items) = place.try_iter() else { return Ok(()) };
+        for (number, item) in items.enumerate() {
+            let item = item?;
+            if self.torch.is_tensor(&item)? {
+                self.note_written_at(&number.to_string(), &item, begun)?;
+            } else if let Ok(parts) = item.cast::<PyList>() {
+                for (part, item) in parts.iter().enumerate() {
+                    if self.torch.is_tensor(&item)? {
+                        self.note_written_at(&format!("{number}.{part}"), &item, begun)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of the tensor at a place among the results, if the call has written to that.
+    fn note_written_at(
+        &self,
+        place: &str,
+        tensor: &Bound<'_, PyAny>,
+        begun: &CallInProgress,
+    ) -> PyResult<()> {
+        match begun.made(place) {
+            true => self.note_changed_tensor(tensor, begun.step, format!("{}.output.{place}", begun.name)),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes that a tensor has the elements of another, or of what that is a view or an alias of: the other may be gone
+    /// soon.
+    pub(in crate::capture) fn note_alias<'py>(
+        &self,
+        tensor: &Bound<'py, PyAny>,
+        mut owner: Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        for _ in 0..MAX_ALIASES {
+            let base = owner.getattr(intern!(tensor.py(), "_base"))?;
+            let found = if base.is_none() { self.owner_of(&owner) } else { Some(base) };
+            let Some(found) = found else { break };
+            owner = found;
+        }
+        self.flow.note_alias(&self.tensor(tensor), &self.tensor(&owner))
+    }
+
+    /// With a tensor those are changed that it is a view or an alias of.
+    fn note_changed_tensor(&self, tensor: &Bound<'_, PyAny>, step: StepId, source: String) -> PyResult<()> {
+        let source: Arc<str> = source.into();
+        let change = self.flow.add_change(step, &self.tensor(tensor), Arc::clone(&source));
+        let mut next = Some(tensor.clone());
+        for _ in 0..MAX_ALIASES {
+            let Some(tensor) = next else { break };
+            let base = tensor.getattr(intern!(tensor.py(), "_base"))?;
+            self.flow.note_changed(step, &self.tensor(&tensor), Arc::clone(&source), change)?;
+            if !base.is_none() {
+                self.flow.note_changed(step, &self.tensor(&base), Arc::clone(&source), change)?;
+            }
+            next = self.owner_of(&tensor).or_else(|| self.owner_of(&base));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! Properties of tensors that a program reads and sets: no calls, but a tensor may come of them, or get other elements.
+
+use std::sync::Arc;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+use crate::capture::lifecycle::failures::Of;
+use crate::capture::recorder::Recorder;
+
+/// Whether a property is given a value: `descriptor.__set__` and `descriptor.__get__` are of one type.
+pub(in crate::capture) fn is_assignment(access: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>) -> bool {
+    args.len() > 1 && is_called(access, "__set__")
+}
+
+/// Whether a function, or a property, has a name.
+fn is_called(object: &Bound<'_, PyAny>, name: &str) -> bool {
+    let found = object.getattr(intern!(object.py(), "__name__"));
+    found.is_ok_and(|found| found.cast::<PyString>().is_ok_and(|found| found == name))
+}
+
+impl Recorder {
+    /// A property that gives a tensor gives another view of the one it is asked of.
+    pub(in crate::capture) fn read_property<'py>(
+        &self,
+        get: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let result = get.call(args, kwargs)?;
+        if self.torch.is_plain_tensor(&result) {
+            let noted = self.torch.with_modes_disabled(get.py(), || self.note_property(get, args, &result));
+            self.guarded(get.py(), Of::Beside("a property"), noted)?;
+        }
+        Ok(result)
+    }
+
+    /// A tensor whose elements are replaced has them from where the others come from. No call of its own: it is counted.
+    pub(in crate::capture) fn assign_property<'py>(
+        &self,
+        set: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let result = set.call(args, kwargs)?;
+        self.recording.leave_out("assigned to a property");
+        let noted = self.torch.with_modes_disabled(set.py(), || self.note_assignment(set, args));
+        self.guarded(set.py(), Of::Beside("a property"), noted)?;
+        Ok(result)
+    }
+
+    fn note_assignment(&self, set: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let property = set.getattr(intern!(set.py(), "__self__"))?;
+        if !["data", "real", "imag"].iter().any(|name| is_called(&property, name)) {
+            return Ok(());
+        }
+        let (owner, value) = (args.get_item(0)?, args.get_item(1)?);
+        let step = self.flow.step();
+        let source = match self.torch.is_tensor(&value)? {
+            true => self.flow.source(&self.tensor(&value))?,
+            false => None,
+        };
+        self.flow.note(step, &self.tensor(&owner), source.unwrap_or_else(|| Arc::from("outside")))
+    }
+
+    fn note_property(
+        &self,
+        get: &Bound<'_, PyAny>,
+        args: &Bound<'_, PyTuple>,
+        result: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let step = self.flow.step();
+        let owner = args.get_item(0)?;
+        let property = get.getattr(intern!(get.py(), "__self__"))?;
+        if is_called(&property, "data") {
+            self.note_alias(result, owner.clone())?;
+        }
+        let Some(source) = self.flow.source(&self.tensor(&owner))? else { return Ok(()) };
+        let is_gradient = is_called(&property, "grad") || is_called(&property, "_grad");
+        let source = match (is_gradient, source.strip_prefix("parameter:")) {
+            (false, _) => source,
+            (true, Some(parameter)) => format!("gradient:{parameter}").into(),
+            (true, None) => return Ok(()),
+        };
+        self.flow.note(step, &self.tensor(result), source)
+    }
+}
