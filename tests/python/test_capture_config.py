@@ -11,8 +11,8 @@ import pytest
 
 import ulpscope
 from ulpscope import SettingsError
-from ulpscope._capture.config import MAX_CONFIG_BYTES, Config
 from ulpscope._capture.settings import Settings
+from ulpscope._capture.settings.config import MAX_CONFIG_BYTES, Config
 
 # As mindstudio-probe 1.1 and 26.2 ship them.
 STOCK_1 = {

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ulpscope._capture.launch import _FLAGS, _parser
+from ulpscope._capture.launch.command import _FLAGS, _parser
 from ulpscope._capture.settings import Settings
 
 # Settings that are for the program's own loop, or change nothing.

@@ -101,7 +101,7 @@ class TestInOneProcess:
     def test_one_whose_installation_failed_does_not_stand_in_the_way(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from ulpscope._capture import installation
+        from ulpscope._capture.lifecycle import installation
 
         def failing(*_: object) -> None:
             raise TypeError("cannot")
@@ -133,7 +133,7 @@ class TestInOneProcess:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Nor does it take the place of what an earlier run has left."""
-        from ulpscope._capture import installation
+        from ulpscope._capture.lifecycle import installation
 
         def failing(*_: object) -> None:
             raise TypeError("cannot")

@@ -5,6 +5,16 @@
     ulpscope run ────────┘
 
 This package decides what is recorded and when. Nothing of torch is imported before something is captured.
+
+settings/     what was asked for, checked once: keywords, config.json
+launch/       ulpscope run: the command, the program it runs
+lifecycle/    start, stop, steps, ranks, folders; what is in place meanwhile
+calls/        functions, operators, wrappers, stacks: which calls are seen, under which name
+modules/      the modules of a model, their names, the gradients of their parameters
+collectives/  messages between processes
+values/       how arguments, results and tensors are described
+regions/      compiled code and tracers, which run without capture
+noise/        seed_all takes out what is random, jitter measures what rounding leaves
 """
 
 from __future__ import annotations
@@ -13,11 +23,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ulpscope._capture.debugger import PrecisionDebugger
-from ulpscope._capture.seed import seed_all
+from ulpscope._capture.noise.seed import seed_all
 from ulpscope._capture.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from ulpscope._capture.run import Run
+    from ulpscope._capture.lifecycle.run import Run
 
 __all__ = ["PrecisionDebugger", "SettingsError", "capture", "seed_all"]
 
@@ -43,6 +53,6 @@ def capture(
     Further settings (step, rank, scope, list, data_mode, digest, max_bytes, …) are in docs/capture.md.
     """
     checked = Settings.from_keywords(dump_path, level=level, task=task, **settings)
-    from ulpscope._capture.run import Run
+    from ulpscope._capture.lifecycle.run import Run
 
     return Run(checked, model=model)

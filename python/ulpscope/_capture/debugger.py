@@ -15,12 +15,12 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ulpscope._capture.config import Config
-from ulpscope._capture.config_watch import ConfigWatch
 from ulpscope._capture.settings import Settings, SettingsError
+from ulpscope._capture.settings.config import Config
+from ulpscope._capture.settings.config_watch import ConfigWatch
 
 if TYPE_CHECKING:
-    from ulpscope._capture.run import Run
+    from ulpscope._capture.lifecycle.run import Run
 
 log = logging.getLogger("ulpscope.capture")
 
@@ -277,7 +277,7 @@ def _leave_to_parent() -> None:
 
 def _new_run(settings: Settings) -> Run:
     # Imports torch, which a program that only reads dumps does not want.
-    from ulpscope._capture.run import Run
+    from ulpscope._capture.lifecycle.run import Run
 
     return Run(settings)
 

@@ -14,7 +14,7 @@ from types import CodeType, ModuleType, TracebackType
 
 from ulpscope._capture.settings import SettingsError
 
-_OUR_FOLDER = str(Path(__file__).parent) + os.sep
+_OUR_FOLDER = str(Path(__file__).parents[1]) + os.sep
 
 
 class Program:

@@ -11,20 +11,20 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ulpscope._capture import modes, wrappers
-from ulpscope._capture.collectives import add_collectives
-from ulpscope._capture.compiled import CompiledRegions
-from ulpscope._capture.failures import Failures
-from ulpscope._capture.jitter import Jitter
-from ulpscope._capture.known import KnownModules
-from ulpscope._capture.operators import OperatorMode
-from ulpscope._capture.patches import Patches
-from ulpscope._capture.ranks import add_process_group
-from ulpscope._capture.recorded import recorded
-from ulpscope._capture.scripts import add_scripts
+from ulpscope._capture.calls import modes, wrappers
+from ulpscope._capture.calls.operators import OperatorMode
+from ulpscope._capture.calls.recorded import recorded
+from ulpscope._capture.calls.scripts import add_scripts
+from ulpscope._capture.collectives.collective_calls import add_collectives
+from ulpscope._capture.lifecycle.failures import Failures
+from ulpscope._capture.lifecycle.patches import Patches
+from ulpscope._capture.lifecycle.ranks import add_process_group
+from ulpscope._capture.lifecycle.switch import Switch
+from ulpscope._capture.modules.module_registry import ModuleRegistry
+from ulpscope._capture.noise.jitter import Jitter
+from ulpscope._capture.regions.compiled import CompiledRegions
+from ulpscope._capture.regions.tracing import add_tracers
 from ulpscope._capture.settings import Settings
-from ulpscope._capture.switch import Switch
-from ulpscope._capture.tracing import add_tracers
 from ulpscope._core import Recorder
 
 CustomApis = dict[tuple[Any, str], str]
@@ -61,7 +61,7 @@ class Installation:
         self._flush_collectives: Callable[[], None] = lambda: None
         self._operators = OperatorMode(recorder) if self._sees_operators else None
         failures = Failures(recorder.note, settings.strict)
-        self._known = KnownModules(recorder, failures, settings.layers, settings.level)
+        self._known = ModuleRegistry(recorder, failures, settings.layers, settings.level)
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self.installed = False
         # Whether a backward pass has begun in this step.

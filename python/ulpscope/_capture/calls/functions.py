@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from ulpscope._capture.collectives import COLLECTIVES
-from ulpscope._capture.originals import is_of_program
+from ulpscope._capture.calls.originals import is_of_program
+from ulpscope._capture.collectives.collective_calls import COLLECTIVES
 
 Treatment = Literal["pass", "through", "record"]
 

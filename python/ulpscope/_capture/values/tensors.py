@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _python_dispatch as dispatch
 
-from ulpscope._capture import transforms
+from ulpscope._capture.values import transforms
 
 # Sparse tensors are filled up to be measured, unless that takes more bytes than this.
 _MAX_DENSE = 1 << 28

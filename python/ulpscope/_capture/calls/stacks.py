@@ -10,7 +10,7 @@ import os
 from types import CodeType
 from typing import NamedTuple
 
-from ulpscope._capture.program import Program
+from ulpscope._capture.launch.program import Program
 
 _OVERRIDES = os.path.join("torch", "overrides.py")  # noqa: PTH118
 _DISPATCH = os.path.join("torch", "_jit_internal.py")  # noqa: PTH118
@@ -52,7 +52,7 @@ Frame = tuple[CodeType, int]
 
 def _package_folder(code: CodeType) -> str:
     """The folder of this package, as code objects have it. Its name alone may be that of a clone's folder."""
-    return os.path.dirname(os.path.dirname(code.co_filename)) + os.sep  # noqa: PTH120
+    return os.path.dirname(os.path.dirname(os.path.dirname(code.co_filename))) + os.sep  # noqa: PTH120
 
 
 _OWN_FOLDER = _package_folder(_package_folder.__code__)

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ulpscope._capture.patches import Patches
-from ulpscope._capture.pending import Pending, Unfinished, add_completions
-from ulpscope._capture.recorded import call_recorded
-from ulpscope._capture.switch import Switch
+from ulpscope._capture.calls.recorded import call_recorded
+from ulpscope._capture.collectives.pending import Pending, Unfinished, add_completions
+from ulpscope._capture.lifecycle.patches import Patches
+from ulpscope._capture.lifecycle.switch import Switch
 
 if TYPE_CHECKING:
     from ulpscope._core import OpenCall, Recorder

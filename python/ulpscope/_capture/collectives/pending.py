@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ulpscope._capture.patches import Patches
+from ulpscope._capture.lifecycle.patches import Patches
 
 if TYPE_CHECKING:
     from ulpscope._core import OpenCall, Recorder

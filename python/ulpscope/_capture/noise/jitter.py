@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from ulpscope._capture import models
-from ulpscope._capture.patches import Patches
+from ulpscope._capture.lifecycle.patches import Patches
+from ulpscope._capture.modules import models
 
 # The whole numbers that have the bits of an element. A unit of an 8-bit float is a tenth of the value, and no
 # rounding error of a program that computes with it: they stay.

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ulpscope._capture.patches import Patches
-from ulpscope._capture.recorded import call_recorded
-from ulpscope._capture.switch import Switch
+from ulpscope._capture.calls.recorded import call_recorded
+from ulpscope._capture.lifecycle.patches import Patches
+from ulpscope._capture.lifecycle.switch import Switch
 from ulpscope._core import HookPlacer
 
 if TYPE_CHECKING:
-    from ulpscope._capture.known import KnownModules
+    from ulpscope._capture.modules.module_registry import ModuleRegistry
     from ulpscope._core import Recorder
 
 
-def add_modules(patches: Patches, recorder: Recorder, switch: Switch, known: KnownModules) -> None:
+def add_modules(patches: Patches, recorder: Recorder, switch: Switch, known: ModuleRegistry) -> None:
     """Module calls."""
     original = torch.nn.Module.__call__
     modules = known.modules
@@ -180,7 +180,7 @@ def add_hook_placer(patches: Patches) -> None:
     patches.add(function, name, HookPlacer(patches.standing(function, name)).place)
 
 
-def add_swaps(patches: Patches, recorder: Recorder, known: KnownModules) -> None:
+def add_swaps(patches: Patches, recorder: Recorder, known: ModuleRegistry) -> None:
     """Tensors that change places, as those of models do that are converted or loaded.
 
     Torch refuses it for tensors that are referred to weakly, as capture refers to those it knows.

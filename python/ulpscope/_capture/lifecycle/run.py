@@ -3,8 +3,8 @@
 start, stop, step ──► is this step of this rank wanted? ──► Installation.install ──► Recorder ──► journal
                                                        └──► Installation.remove
 
-A run that has started has its turn (``turns.py``) until it stops, and its folders (``folders.py``) until it
-is closed.
+From start to stop no other run records (``exclusive.py``). The folders are its own until it is closed
+(``folders.py``).
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ulpscope._capture import folders, models, originals, ranks, seed, stacks, tensors, turns, values
-from ulpscope._capture.compiled import untraced
-from ulpscope._capture.failures import Failures
-from ulpscope._capture.functions import Functions
-from ulpscope._capture.installation import CustomApis, Installation
-from ulpscope._capture.jitter import Jitter
-from ulpscope._capture.saving import Savings
+from ulpscope._capture.calls import originals, stacks
+from ulpscope._capture.calls.functions import Functions
+from ulpscope._capture.lifecycle import exclusive, folders, ranks
+from ulpscope._capture.lifecycle.failures import Failures
+from ulpscope._capture.lifecycle.installation import CustomApis, Installation
+from ulpscope._capture.modules import models
+from ulpscope._capture.noise import seed
+from ulpscope._capture.noise.jitter import Jitter
+from ulpscope._capture.regions.compiled import untraced
 from ulpscope._capture.settings import Settings
+from ulpscope._capture.values import description, tensors
+from ulpscope._capture.values.saving import Savings
 from ulpscope._core import Recorder
 
 _log = logging.getLogger("ulpscope")
@@ -53,7 +57,7 @@ class _Front:
         self.function = Functions().describe
         self.original = originals.original
         self.stack = stacks.describe
-        self.value = values.describe
+        self.value = description.describe
         self.tensor = tensors.describe
         self.add = tensors.add
         self.subtract = tensors.subtract
@@ -124,7 +128,7 @@ class Run:
         takes_turn = self._settings.level != "debug" or self.gives_way
         if takes_turn:
             # One that is refused leaves nothing behind, not even a folder.
-            turns.check(self)
+            exclusive.check(self)
         # A place that cannot be written to is told now, not in the middle of a run.
         made = folders.make(self._settings.dump_path)
         had_folders = self._lock is not None
@@ -132,7 +136,7 @@ class Run:
             if self._is_wanted_rank():
                 self._take_folders()
             if takes_turn:
-                turns.begin(self)
+                exclusive.begin(self)
             if model is not None:
                 self._model = model
             self._begin()
@@ -175,7 +179,7 @@ class Run:
             seed.restore_dropout(self)
             self._update()
         finally:
-            turns.end(self)
+            exclusive.end(self)
 
     def step_aside(self, why: str) -> None:
         """Records nothing until ``come_back``; each step that this befalls has the reason in its ledger."""
@@ -376,7 +380,7 @@ class Run:
         rank_folder = ranks.folder_name(self._known_rank())
         if self._lock is None or self._lock.rank_folder != rank_folder:
             folders.make(self._settings.dump_path)
-            turns.make_room(self._settings.dump_path, rank_folder)
+            exclusive.make_room(self._settings.dump_path, rank_folder)
             former, self._lock = self._lock, folders.FolderLock(self._settings.dump_path, rank_folder)
             if former is not None:
                 former.release()
@@ -480,7 +484,7 @@ class Run:
         _started.discard(self)
         seed.restore_dropout(self)
         self._recorder.stop()
-        turns.end(self)
+        exclusive.end(self)
         self._end_jitter()
 
     def _end_jitter(self) -> None:

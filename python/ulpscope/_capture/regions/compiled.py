@@ -18,8 +18,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-from ulpscope._capture.after_import import Waiting, after_import
-from ulpscope._capture.patches import Patches
+from ulpscope._capture.launch.after_import import Waiting, after_import
+from ulpscope._capture.lifecycle.patches import Patches
 
 _NOTE = "a compiled region was entered: what runs inside it is not seen"
 

@@ -18,14 +18,14 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ulpscope._capture import folders, ranks
-from ulpscope._capture.after_import import after_import
-from ulpscope._capture.config import Config
-from ulpscope._capture.program import Program, hide_ourselves
+from ulpscope._capture.launch.after_import import after_import
+from ulpscope._capture.launch.program import Program, hide_ourselves
+from ulpscope._capture.lifecycle import folders, ranks
 from ulpscope._capture.settings import Settings, SettingsError
+from ulpscope._capture.settings.config import Config
 
 if TYPE_CHECKING:
-    from ulpscope._capture.run import Run
+    from ulpscope._capture.lifecycle.run import Run
 
 _DESCRIPTION = """\
 Runs a Python script and records what each call of torch in it takes and gives.
@@ -136,7 +136,7 @@ class _Recording:
     def _start(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
-        from ulpscope._capture.run import Run
+        from ulpscope._capture.lifecycle.run import Run
 
         run = Run(self._settings, gives_way=True)
         run.start()

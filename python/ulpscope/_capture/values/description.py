@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from ulpscope._capture.attributes import Attributes
-from ulpscope._capture.collectives import Received
-from ulpscope._capture.without_tensors import holds_no_tensors
+from ulpscope._capture.collectives.collective_calls import Received
+from ulpscope._capture.values.attributes import Attributes
+from ulpscope._capture.values.without_tensors import holds_no_tensors
 from ulpscope._core import stats
 
 # The ways in which a container says what it holds.

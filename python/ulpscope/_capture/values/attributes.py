@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from ulpscope._capture.without_tensors import has, holds_no_tensors
+from ulpscope._capture.values.without_tensors import has, holds_no_tensors
 
 # Values that are looked at for the tensors of one object, and how deep they may lie within each other.
 _MAX_VALUES = 1 << 16

@@ -4,7 +4,7 @@ Three faces of capture end up here:
 
     keywords of ulpscope.capture ──────┐
     config.json (config.py) ───────────┼──► Settings: one type per value, every rule kept ──► Run
-    flags of ulpscope run (launch.py) ─┘
+    flags of ulpscope run (launch/) ───┘
 
 Whoever holds a ``Settings`` need not look at it again. Faces that call a setting by another name catch the
 ``SettingsError`` and say it in their own words with ``SettingsError.spelled``.
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
-from ulpscope._capture.seed import MAX_SEED
+from ulpscope._capture.noise.seed import MAX_SEED
 
 Task = Literal["statistics", "tensor", "structure"]
 Level = Literal["L0", "L1", "mix", "L2", "debug"]

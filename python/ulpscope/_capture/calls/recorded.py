@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ulpscope._capture.switch import Switch
+    from ulpscope._capture.lifecycle.switch import Switch
     from ulpscope._core import OpenCall, Recorder
 
 

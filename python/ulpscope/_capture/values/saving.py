@@ -11,7 +11,7 @@ import torch
 from ulpscope._core import Recorder
 
 if TYPE_CHECKING:
-    from ulpscope._capture.failures import Failures
+    from ulpscope._capture.lifecycle.failures import Failures
 
 
 class Savings:

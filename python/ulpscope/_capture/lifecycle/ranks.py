@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ulpscope._capture.patches import Patches
-from ulpscope._capture.switch import Switch
+from ulpscope._capture.lifecycle.patches import Patches
+from ulpscope._capture.lifecycle.switch import Switch
 
 # Set by torchrun, Slurm and MPI, in the order of trust.
 _VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from ulpscope._capture import models
-from ulpscope._capture.failures import Failures
-from ulpscope._capture.parameter_hooks import ParameterHook
+from ulpscope._capture.lifecycle.failures import Failures
+from ulpscope._capture.modules import models
+from ulpscope._capture.modules.parameter_hooks import ParameterHook
 
 if TYPE_CHECKING:
     from ulpscope._core import Recorder
@@ -52,7 +52,7 @@ class _Known:
         self.watched = None
 
 
-class KnownModules:
+class ModuleRegistry:
     """Tells the recorder what modules are called, and has the gradients of their parameters recorded."""
 
     def __init__(self, recorder: Recorder, failures: Failures, layers: str, level: str) -> None:

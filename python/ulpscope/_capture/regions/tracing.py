@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ulpscope._capture.patches import Patches
-from ulpscope._capture.switch import Switch
+from ulpscope._capture.lifecycle.patches import Patches
+from ulpscope._capture.lifecycle.switch import Switch
 
 _NOTE = "a model was traced or exported: what runs meanwhile is not seen"
 
