@@ -145,7 +145,7 @@ class TestInOneProcess:
             patched.setattr(installation, "add_tracers", failing)
             for run in runs:
                 # Something that the ledger would say.
-                run._recorder.note("a note")
+                run._run._recorder.note("a note")
                 with pytest.raises(TypeError, match="cannot"):
                     run.start()
         for run in runs:

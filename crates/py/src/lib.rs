@@ -50,4 +50,8 @@ mod _core {
     use crate::restore::restore;
     #[pymodule_export]
     use crate::stats::{Stats, stats};
+
+    #[pymodule_export]
+    #[expect(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -27,7 +27,11 @@ from ulpscope._capture.noise.seed import seed_all
 from ulpscope._capture.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from ulpscope._capture.lifecycle.run import Run
+    from typing_extensions import Unpack
+
+    from ulpscope._capture.capture import Capture
+    from ulpscope._capture.settings.keywords import CaptureKeywords
+    from ulpscope._capture.settings.settings import Level, Task
 
 __all__ = ["PrecisionDebugger", "SettingsError", "capture", "seed_all"]
 
@@ -35,10 +39,12 @@ __all__ = ["PrecisionDebugger", "SettingsError", "capture", "seed_all"]
 def capture(
     dump_path: str | os.PathLike[str],
     model: Any = None,
-    level: str = "L1",
-    task: str = "statistics",
-    **settings: Any,
-) -> Run:
+    level: Level = "L1",
+    task: Task = "statistics",
+    *,
+    estimate: bool = False,
+    **settings: Unpack[CaptureKeywords],
+) -> Capture:
     """Records what runs inside the ``with`` statement, or between ``start()`` and ``close()`` of the result.
 
     >>> with ulpscope.capture("dumps/cpu", model=model, level="mix", task="tensor") as run:
@@ -50,9 +56,11 @@ def capture(
 
     ``level``: L0 modules, L1 API calls, mix both, L2 every aten operator, debug what ``run.save`` is given.
     ``task``: statistics, tensor (statistics and the tensors themselves), structure (names only).
-    Further settings (step, rank, scope, list, data_mode, digest, max_bytes, …) are in docs/capture.md.
+    ``estimate``: write nothing to ``dump_path``; measure one step, and say in ``run.estimate`` what it takes.
+    Further settings (step, rank, module, call, scope, list, data_mode, digest, max_bytes, …) are in
+    docs/capture.md. A setting that cannot be used raises ``SettingsError``.
     """
     checked = Settings.from_keywords(dump_path, level=level, task=task, **settings)
-    from ulpscope._capture.lifecycle.run import Run
+    from ulpscope._capture.capture import Capture
 
-    return Run(checked, model=model)
+    return Capture(checked, model, estimate)

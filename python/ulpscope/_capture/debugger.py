@@ -21,6 +21,7 @@ from ulpscope._capture.settings.config_watch import ConfigWatch
 
 if TYPE_CHECKING:
     from ulpscope._capture.lifecycle.run import Run
+    from ulpscope._capture.settings.settings import Level, Task
 
 log = logging.getLogger("ulpscope.capture")
 
@@ -50,9 +51,9 @@ class PrecisionDebugger:
     def __init__(
         self,
         config_path: str | os.PathLike[str] | None = None,
-        task: str | None = None,
+        task: Task | None = None,
         dump_path: str | os.PathLike[str] | None = None,
-        level: str | None = None,
+        level: Level | None = None,
         model: Any = None,
         step: Any = None,
     ) -> None:

@@ -21,12 +21,13 @@ use super::recorder::Recorder;
 use super::state::{State, StepId, Written};
 
 impl Recorder {
-    /// Records the arguments of a call, if it is wanted.
+    /// Records the arguments of a call, if it is wanted. `is_selected`: whether it is a selected module's own.
     pub(super) fn begin_call(
         &self,
         py: Python<'_>,
         base: &Arc<str>,
         kind: Kind,
+        is_selected: bool,
         stack: Option<&Stack>,
         arguments: Arguments<'_, '_>,
     ) -> PyResult<Begun> {
@@ -44,7 +45,8 @@ impl Recorder {
         let mut begun = Begun::new(name, kind, step);
         begun.is_recompute = stack.is_some_and(|stack| stack.is_checkpoint) && self.torch.in_backward(py)?;
         begun.parent = self.parent(py, stack, around.as_ref(), begun.is_recompute)?;
-        let why_not = self.why_not(&begun, around.as_ref());
+        let is_selected = is_selected || around.as_ref().is_some_and(|level| level.is_selected);
+        let why_not = self.why_not(&begun, is_selected, around.as_ref());
         if kind == Kind::Module && why_not.is_none() && self.plan.selects() {
             self.in_step(step, |state| state.wanted_modules.insert(Arc::clone(base)));
         }
@@ -99,7 +101,12 @@ impl Recorder {
     }
 
     /// Why a call is not recorded.
-    fn why_not(&self, begun: &Begun, around: Option<&modules::Level>) -> Option<&'static str> {
+    fn why_not(
+        &self,
+        begun: &Begun,
+        is_selected: bool,
+        around: Option<&modules::Level>,
+    ) -> Option<&'static str> {
         let name = &begun.name;
         let in_scope = !self.plan.has_scope()
             || self.in_step(begun.step, |state| self.plan.in_scope(name, &mut state.scope)) == Some(true);
@@ -110,7 +117,8 @@ impl Recorder {
             return Some(IN_REPEATED);
         }
         let is_listed = self.plan.is_listed(name) || around.is_some_and(|level| level.is_listed);
-        if !is_listed || !(in_scope || self.plan.scopes_backward()) {
+        let in_scope = in_scope || self.plan.scopes_backward();
+        if !is_listed || !in_scope || !self.plan.is_selected(name, is_selected) {
             return Some(NOT_SELECTED);
         }
         match self.records_forward() && !self.plan.limits.is_none() {

@@ -33,6 +33,7 @@ impl Recorder {
         let Some(name) = name else { return Ok(None) };
         let around = modules::innermost(self.address());
         let is_muted = name.is_muted || around.as_ref().is_some_and(|level| level.is_muted);
+        let is_selected = name.is_selected || around.as_ref().is_some_and(|level| level.is_selected);
         if is_muted || !self.plan.has_modules() {
             if self.plan.has_modules() {
                 self.leave_out(IN_REPEATED);
@@ -41,19 +42,21 @@ impl Recorder {
                 recorder: self.address(),
                 name: Arc::clone(&name.base),
                 is_listed: around.is_some_and(|level| level.is_listed),
+                is_selected,
                 is_muted,
             });
             return Ok(Some(Begun::new(Arc::clone(&name.base), Kind::Module, self.flow.step())));
         }
         let begun = self.torch.plainly(py, || {
             let stack = self.stack(py)?;
-            self.begin_call(py, &name.base, Kind::Module, stack.as_deref(), arguments)
+            self.begin_call(py, &name.base, Kind::Module, is_selected, stack.as_deref(), arguments)
         });
         let Some(begun) = self.guarded(py, Of::New(&name.base), begun)? else { return Ok(None) };
         modules::enter(Level {
             recorder: self.address(),
             name: Arc::clone(&begun.name),
             is_listed: self.plan.has_listed(&begun.name) || around.is_some_and(|level| level.is_listed),
+            is_selected,
             is_muted: false,
         });
         Ok(Some(begun))

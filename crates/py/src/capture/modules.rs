@@ -16,6 +16,8 @@ pub(super) struct Name {
     pub(super) base: Arc<str>,
     /// Whether it is one of the repeated layers that are left out, with all within it.
     pub(super) is_muted: bool,
+    /// Whether it is one of the modules inside which calls are wanted.
+    pub(super) is_selected: bool,
 }
 
 /// The nodes that a module call made, by the numbers that they have on its thread.
@@ -97,6 +99,8 @@ pub(super) struct Level {
     pub(super) name: Arc<str>,
     /// Whether it, or one around it, is on the list of what to record.
     pub(super) is_listed: bool,
+    /// Whether it, or one around it, is a module inside which calls are wanted.
+    pub(super) is_selected: bool,
     pub(super) is_muted: bool,
 }
 

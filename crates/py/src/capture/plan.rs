@@ -22,11 +22,18 @@ pub(super) struct Plan {
     scope: Option<(String, String)>,
     list: Vec<String>,
     tensor_list: Vec<String>,
+    /// Whether the name of a forward call matches a pattern; nothing where all calls do.
+    call: Option<NameTest>,
+    /// Whether calls are recorded inside selected modules alone.
+    in_modules: bool,
     directions: Either,
     parts: Either,
     pub(super) limits: Limits,
     pub(super) strict: bool,
 }
+
+/// Answers whether a name is wanted. It may run Python code, so no lock is held while it is asked.
+type NameTest = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Which of two halves are wanted.
 #[derive(Clone, Copy)]
@@ -45,7 +52,8 @@ pub(super) enum ScopeState {
 }
 
 impl Plan {
-    pub(super) fn new(settings: &Bound<'_, PyAny>) -> PyResult<Plan> {
+    /// `wants_call`: whether a call is wanted by its name; `None` where all are.
+    pub(super) fn new(settings: &Bound<'_, PyAny>, wants_call: &Bound<'_, PyAny>) -> PyResult<Plan> {
         let get = |name: &str| settings.getattr(name);
         let digest = match get("digest")?.extract::<Option<String>>()?.as_deref() {
             None => None,
@@ -81,6 +89,8 @@ impl Plan {
             scope,
             list: get("list")?.extract()?,
             tensor_list: get("tensor_list")?.extract()?,
+            call: name_test(wants_call),
+            in_modules: !get("module")?.extract::<Vec<String>>()?.is_empty(),
             directions: either("forward", "backward"),
             parts: either("input", "output"),
             limits: Limits::new(get("max_calls")?.extract()?, get("max_bytes")?.extract()?),
@@ -198,9 +208,15 @@ impl Plan {
         }
     }
 
-    /// Whether calls are selected by their names.
+    /// Whether a forward call is wanted by its name, and by the modules it runs in: `is_inside` says whether one of
+    /// these is selected.
+    pub(super) fn is_selected(&self, name: &str, is_inside: bool) -> bool {
+        (is_inside || !self.in_modules) && self.call.as_ref().is_none_or(|test| test(name))
+    }
+
+    /// Whether calls are selected by their names or modules.
     pub(super) fn selects(&self) -> bool {
-        self.scope.is_some() || !self.list.is_empty()
+        self.scope.is_some() || !self.list.is_empty() || self.call.is_some() || self.in_modules
     }
 
     pub(super) fn has_scope(&self) -> bool {
@@ -212,6 +228,19 @@ impl Plan {
         let is_backward = |name: &str| matches!(parse_key(name), (_, _, CallKind::Backward));
         self.scope.as_ref().is_some_and(|(first, _)| is_backward(first))
     }
+}
+
+/// The test of names that the front has made of patterns. A call of which it cannot be told is recorded.
+fn name_test(test: &Bound<'_, PyAny>) -> Option<NameTest> {
+    if test.is_none() {
+        return None;
+    }
+    let test = test.clone().unbind();
+    Some(Box::new(move |name| {
+        Python::attach(|py| {
+            test.bind(py).call1((name,)).and_then(|answer| answer.is_truthy()).unwrap_or(true)
+        })
+    }))
 }
 
 fn unknown(what: &str, found: &str, expected: &str) -> PyErr {

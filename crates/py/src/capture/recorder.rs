@@ -63,7 +63,7 @@ impl Recorder {
 
     #[new]
     fn new(py: Python<'_>, front: Py<PyAny>, settings: &Bound<'_, PyAny>) -> PyResult<Recorder> {
-        let plan = Plan::new(settings)?;
+        let plan = Plan::new(settings, &front.bind(py).getattr("wants_call")?)?;
         Ok(Recorder {
             torch: Torch::new(py, front)?,
             state: Mutex::new(State::new(plan.limits)),
@@ -131,7 +131,7 @@ impl Recorder {
         let kind = if prefix == "Autograd" { Kind::Api } else { Kind::Program };
         let begun = self.torch.plainly(py, || {
             let stack = self.stack(py)?;
-            self.begin_call(py, &base, kind, stack.as_deref(), Arguments { args, kwargs })
+            self.begin_call(py, &base, kind, false, stack.as_deref(), Arguments { args, kwargs })
         });
         let begun = self.guarded(py, Of::New(&base), begun)?;
         Ok(begun.map(OpenCall::new))
@@ -168,9 +168,9 @@ impl Recorder {
     }
 
     /// Gives a module its name; without one it is part of a model, and no call of its own.
-    #[pyo3(signature = (module, base, is_muted))]
-    fn add_module(&self, module: &Bound<'_, PyAny>, base: Option<&str>, is_muted: bool) {
-        self.modules.add(module, base.map(|base| Name { base: base.into(), is_muted }));
+    #[pyo3(signature = (module, base, is_muted, is_selected))]
+    fn add_module(&self, module: &Bound<'_, PyAny>, base: Option<&str>, is_muted: bool, is_selected: bool) {
+        self.modules.add(module, base.map(|base| Name { base: base.into(), is_muted, is_selected }));
     }
 
     /// Forgets a module, which is gone.

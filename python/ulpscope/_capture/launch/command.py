@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 from ulpscope._capture.launch.after_import import after_import
 from ulpscope._capture.launch.program import Program, hide_ourselves
 from ulpscope._capture.lifecycle import folders, ranks
+from ulpscope._capture.lifecycle.estimate import Estimation
 from ulpscope._capture.settings import Settings, SettingsError
 from ulpscope._capture.settings.config import Config
+from ulpscope._capture.settings.settings import renamed
 
 if TYPE_CHECKING:
     from ulpscope._capture.lifecycle.run import Run
@@ -59,22 +61,35 @@ def run(arguments: Sequence[str]) -> int:
         parser.error(
             "the script to run is missing; give it after --, as in: ulpscope run --dump-path D -- train.py"
         )
+    given = vars(options)
+    is_dry, as_json = given.pop("dry_run"), given.pop("json")
+    if as_json and not is_dry:
+        parser.error("--json is for --dry-run: without it, what is printed is the script's")
     try:
-        settings = _settings(vars(options))
+        settings = _settings(given)
         program = Program.find(command)
-        recording = _Recording(settings)
+        estimation = Estimation(settings) if is_dry else None
+        recording = _Recording(estimation.settings if estimation else settings, is_dry)
     except SettingsError as error:
         print(f"ulpscope run: error: {error}", file=sys.stderr)
         return 2
     recording.of(program)
+    if estimation is not None:
+        estimate = estimation.finish()
+        print(estimate.to_json() if as_json else f"ulpscope: nothing was written; {estimate}")
     return 0
+
+
+class _Enough(SystemExit):
+    """Ends the script of a dry run after its step. Scripts let such an exception through."""
 
 
 class _Recording:
     """One run from the import of torch to the last wanted step, or to the end of the script."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, is_dry: bool = False) -> None:
         self._settings = settings
+        self._is_dry = is_dry
         self._run: Run | None = None
         self._hook: Any = None
         self._has_torch = False
@@ -90,6 +105,9 @@ class _Recording:
         waiting = after_import("torch", self._begin)
         try:
             program.run()
+        except _Enough:
+            # The step was measured, and nobody needs the rest.
+            pass
         except BaseException as error:
             hide_ourselves(error)
             waiting.cancel()
@@ -114,7 +132,9 @@ class _Recording:
                 self._run.end_training()
             self._finish()
         finally:
-            if self._hook is not None:
+            if self._is_dry:
+                pass
+            elif self._hook is not None:
                 print(f"ulpscope: the dump is in {self._settings.dump_path}", file=sys.stderr)
             elif not self._has_torch:
                 # Not where the script has put something there.
@@ -163,6 +183,8 @@ class _Recording:
             if self._run.steps_done:
                 # The hook stays: torch is walking through its hooks just now.
                 self._finish()
+                if self._is_dry:
+                    raise _Enough
 
     def _finish(self) -> None:
         run, self._run = self._run, None
@@ -202,7 +224,7 @@ def _settings(options: dict[str, Any]) -> Settings:
         return config.settings(**given)
     except SettingsError as error:
         if error.key in given or (error.key == "dump_path" and path is None):
-            raise error.spelled(_FLAGS.get(error.key, "--" + error.key.replace("_", "-"))) from None
+            raise renamed(error, _FLAGS.get(error.key, "--" + error.key.replace("_", "-"))) from None
         raise
 
 
@@ -230,6 +252,18 @@ def _parser() -> argparse.ArgumentParser:
     add("--step", metavar="N", help="steps wanted, as in 0,2-4 (default: all)")
     add("--rank", metavar="N", help="ranks wanted, as in 0,2-4 (default: all)")
     add("--list", metavar="A,B", type=_words, help="only calls whose name contains one of these")
+    add(
+        "--module",
+        metavar="P",
+        action="append",
+        help="only inside modules whose path matches: 'layers.*.mlp'",
+    )
+    add(
+        "--call",
+        metavar="P",
+        action="append",
+        help="only calls whose name matches: 'Functional.*', 're:add|mul'",
+    )
     add("--scope", metavar="A,B", type=_words, help="only from call A to call B, by their full names")
     add(
         "--data-mode", metavar="M", type=_words, help="out of forward, backward, input, output (default: all)"
@@ -251,6 +285,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-bytes", metavar="SIZE", help="stop recording at this size, as in 500M or 10G")
     add("--max-calls", metavar="N", type=int, help="stop recording after this many calls")
     add = parser.add_argument_group("other").add_argument
+    add(
+        "--dry-run",
+        action="store_true",
+        help="write no dump: run the script for one step, and print the calls, files and bytes of a step",
+    )
+    add("--json", action="store_true", help="with --dry-run: print the result as JSON")
     add(
         "--jitter",
         metavar="SEED",

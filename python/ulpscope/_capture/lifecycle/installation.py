@@ -19,6 +19,7 @@ from ulpscope._capture.collectives.collective_calls import add_collectives
 from ulpscope._capture.lifecycle.failures import Failures
 from ulpscope._capture.lifecycle.patches import Patches
 from ulpscope._capture.lifecycle.ranks import add_process_group
+from ulpscope._capture.lifecycle.selection import Selection
 from ulpscope._capture.lifecycle.switch import Switch
 from ulpscope._capture.modules.module_registry import ModuleRegistry
 from ulpscope._capture.noise.jitter import Jitter
@@ -35,12 +36,18 @@ _OTHERS_UNSEEN = (
 )
 
 
+_BACKWARD_UNSELECTED = (
+    "module: at level L2 the operators of a backward pass run in no module, and are not recorded"
+)
+
+
 class Installation:
     """Puts the recorder between a program and torch, and takes it away again."""
 
     def __init__(
         self,
         settings: Settings,
+        selection: Selection,
         recorder: Recorder,
         on_rank: Callable[[], None],
         jitter: Jitter | None = None,
@@ -49,7 +56,10 @@ class Installation:
         self._jitter = jitter
         self._on_rank = on_rank
         self._sees_functions = settings.level in ("L1", "mix")
-        self._tracks_modules = settings.level in ("L0", "mix") or settings.layers != "all"
+        self._selects_modules = bool(settings.module)
+        self._tracks_modules = (
+            settings.level in ("L0", "mix") or settings.layers != "all" or self._selects_modules
+        )
         self._sees_operators = settings.level == "L2"
         self._patches = Patches()
         self._switch = Switch()
@@ -61,7 +71,7 @@ class Installation:
         self._flush_collectives: Callable[[], None] = lambda: None
         self._operators = OperatorMode(recorder) if self._sees_operators else None
         failures = Failures(recorder.note, settings.strict)
-        self._known = ModuleRegistry(recorder, failures, settings.layers, settings.level)
+        self._known = ModuleRegistry(recorder, failures, settings, selection.modules)
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self.installed = False
         # Whether a backward pass has begun in this step.
@@ -78,6 +88,8 @@ class Installation:
 
     def _put_in_place(self, model: Any, custom: CustomApis) -> None:
         self._known.begin(model)
+        if self._sees_operators and self._selects_modules:
+            self._recorder.note_once(_BACKWARD_UNSELECTED)
         with self._lock:
             self._patches, self._switch, self._suspensions = Patches(), Switch(), 0
         switch = self._switch

@@ -23,6 +23,7 @@ from ulpscope._capture.calls.functions import Functions
 from ulpscope._capture.lifecycle import exclusive, folders, ranks
 from ulpscope._capture.lifecycle.failures import Failures
 from ulpscope._capture.lifecycle.installation import CustomApis, Installation
+from ulpscope._capture.lifecycle.selection import Selection
 from ulpscope._capture.modules import models
 from ulpscope._capture.noise import seed
 from ulpscope._capture.noise.jitter import Jitter
@@ -53,7 +54,8 @@ os.register_at_fork(after_in_parent=_note_fork)
 class _Front:
     """What the recorder asks Python: of functions and stacks once, of unusual values each time."""
 
-    def __init__(self) -> None:
+    def __init__(self, selection: Selection) -> None:
+        self.wants_call = selection.wants_call
         self.function = Functions().describe
         self.original = originals.original
         self.stack = stacks.describe
@@ -76,9 +78,13 @@ class Run:
         if model is not None:
             models.roots_of(model)
         self._model = model
-        self._recorder = Recorder(_Front(), settings)
+        self._selection = Selection(settings)
+        self._told_unmatched: set[str] = set()
+        self._recorder = Recorder(_Front(self._selection), settings)
         self._jitter = None if settings.jitter is None else Jitter(settings.jitter, self._recorder.note)
-        self._installation = Installation(settings, self._recorder, self._joined_group, self._jitter)
+        self._installation = Installation(
+            settings, self._selection, self._recorder, self._joined_group, self._jitter
+        )
         self._failures = Failures(self._recorder.note, settings.strict)
         self._savings = Savings(self._recorder, self._failures)
         self._custom: CustomApis = {}
@@ -225,6 +231,7 @@ class Run:
         if self._closed or self._process != os.getpid():
             return
         self._savings.flush()
+        self._note_unmatched()
         self._installation.next_step()
         # Also a step in which nothing happened has its dump, which says so.
         self._recorder.next_step(self._started and self._is_wanted(), self._next_folder())
@@ -328,10 +335,19 @@ class Run:
 
     def _end_recording(self) -> None:
         try:
+            self._note_unmatched()
             self._recorder.next_step(False, None)
             self._tell_of_earlier_steps()
         finally:
             self._release_folders()
+
+    def _note_unmatched(self) -> None:
+        """Notes patterns that selected nothing in this step, each in the log once."""
+        for note in self._selection.take_notes() if self._aimed_at is not None else ():
+            self._recorder.note(note)
+            if note not in self._told_unmatched:
+                self._told_unmatched.add(note)
+                _log.warning("%s", note)
 
     def _tell_of_earlier_steps(self) -> None:
         """Names the steps of an earlier capture that nothing has replaced: they look like this run's."""

@@ -20,6 +20,8 @@ from torch.nn.parameter import is_lazy
 from ulpscope._capture.lifecycle.failures import Failures
 from ulpscope._capture.modules import models
 from ulpscope._capture.modules.parameter_hooks import ParameterHook
+from ulpscope._capture.settings import Settings
+from ulpscope._capture.settings.patterns import Patterns
 
 if TYPE_CHECKING:
     from ulpscope._core import Recorder
@@ -55,11 +57,14 @@ class _Known:
 class ModuleRegistry:
     """Tells the recorder what modules are called, and has the gradients of their parameters recorded."""
 
-    def __init__(self, recorder: Recorder, failures: Failures, layers: str, level: str) -> None:
+    def __init__(
+        self, recorder: Recorder, failures: Failures, settings: Settings, selected: Patterns
+    ) -> None:
         self._recorder = recorder
         self._failures = failures
-        self._layers = layers
-        self._level = level
+        self._layers = settings.layers
+        self._level = level = settings.level
+        self._selected = selected
         self._watches = level in ("L0", "mix")
         # By their addresses.
         self.modules: dict[int, _Known] = {}
@@ -136,6 +141,7 @@ class ModuleRegistry:
     def _name_parts(self, known: _Known, prefix: str, root: torch.nn.Module) -> None:
         left_out = models.left_out_layers(root, self._layers)
         parts = list(models.named_modules(prefix, root))
+        inner = prefix.removeprefix("Module.")
         known.parts = [id(module) for _, _, module in parts]
         if self._watches and not any(base for _, base, _ in parts):
             # As in the older tools, the model itself is no call of its own.
@@ -146,7 +152,8 @@ class ModuleRegistry:
                 _log.warning("%s; its API calls are recorded at levels L1 and mix", note)
         for path, base, module in parts:
             part = self._know(module, base)
-            self._recorder.add_module(module, base, path in left_out)
+            is_selected = base is not None and self._selected.matches(f"{inner}{path}")
+            self._recorder.add_module(module, base, path in left_out, is_selected)
             is_left_out = any(path == layer or path.startswith(f"{layer}.") for layer in left_out)
             if self._watches and base is not None and not is_left_out and part.watched is None:
                 part.watched = {}
@@ -173,7 +180,7 @@ class ModuleRegistry:
             reference = weakref.ref(module, lambda _: self._forget(address))
             known = self.modules[address] = _Known(reference, base)
             self._outside.pop(address, None)
-            self._recorder.add_module(module, None, False)
+            self._recorder.add_module(module, None, False, False)
         elif base is not None:
             known.base = base
         return known

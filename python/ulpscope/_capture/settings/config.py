@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ulpscope._capture.settings import Settings, SettingsError, unknown_key
+from ulpscope._capture.settings.settings import Settings, SettingsError, in_file, renamed, unknown_key
 
 log = logging.getLogger("ulpscope.capture")
 
@@ -29,7 +29,18 @@ MAX_CONFIG_BYTES = 1 << 20
 # Common keys that are settings of ours by the same name; those of the second line are ours alone.
 _SAME = frozenset({"dump_path", "rank", "step", "level", "custom_op_namespaces"})
 _OURS = frozenset(
-    {"skip_scalars", "skip_ints", "layers", "max_bytes", "max_calls", "strict", "init_step", "jitter"}
+    {
+        "module",
+        "call",
+        "skip_scalars",
+        "skip_ints",
+        "layers",
+        "max_bytes",
+        "max_calls",
+        "strict",
+        "init_step",
+        "jitter",
+    }
 )
 _COMMON = (
     _SAME
@@ -116,7 +127,7 @@ class Config:
         except SettingsError as error:
             if error.key in overrides or error.key not in _SPELLED:
                 raise
-            raise error.spelled(f"{task}.{_SPELLED[error.key]}") from None
+            raise renamed(error, f"{task}.{_SPELLED[error.key]}") from None
 
     def _section(self, task: str) -> Mapping[str, Any]:
         section = self.keys.get(task)
@@ -159,7 +170,7 @@ class Config:
         return {"stacks": False} if _word(keys, "extra_info", (True, False)) is False else {}
 
     def _in_file(self, error: SettingsError) -> SettingsError:
-        return error.within(str(self.path)) if self.path else error
+        return in_file(error, str(self.path)) if self.path else error
 
 
 def _record_statistics(section: Section, level: str) -> dict[str, Any]:
@@ -284,7 +295,7 @@ def _check_keys(section: Section, known: frozenset[str]) -> None:
     for key in section.keys:
         if key not in known:
             error = unknown_key(key, known, f"keys of task {section.task}")
-            raise error.spelled(f"{section.task}.{key}")
+            raise renamed(error, f"{section.task}.{key}")
 
 
 def _selection(section: Section) -> dict[str, Any]:
@@ -299,7 +310,7 @@ def _digest(section: Section) -> dict[str, Any]:
     try:
         mode = _word(section.keys, "summary_mode", ("statistics", "md5", "xor", "xxh3"))
     except SettingsError as error:
-        raise error.spelled(f"{section.task}.summary_mode") from None
+        raise renamed(error, f"{section.task}.summary_mode") from None
     if mode == "xor":
         log.warning(
             "config.json: summary_mode xor is recorded as xxh3, with statistics: "
@@ -334,7 +345,7 @@ def _load(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise SettingsError(str(path), "is nested too deeply; a config.json has two levels") from None
     except SettingsError as error:
-        raise error.within(str(path)) from None
+        raise in_file(error, str(path)) from None
     if not isinstance(keys, dict):
         raise SettingsError(
             str(path), f"holds {type(keys).__name__}; expected an object with keys such as task"

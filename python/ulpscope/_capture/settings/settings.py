@@ -7,7 +7,7 @@ Three faces of capture end up here:
     flags of ulpscope run (launch/) ───┘
 
 Whoever holds a ``Settings`` need not look at it again. Faces that call a setting by another name catch the
-``SettingsError`` and say it in their own words with ``SettingsError.spelled``.
+``SettingsError`` and say it under that name with ``renamed``.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 from ulpscope._capture.noise.seed import MAX_SEED
+from ulpscope._capture.settings import patterns
 
 Task = Literal["statistics", "tensor", "structure"]
 Level = Literal["L0", "L1", "mix", "L2", "debug"]
 Digest = Literal["md5", "xxh3"]
 FileFormat = Literal["pt", "npy", "safetensors"]
 Layers = Literal["all", "first", "last"]
+DataMode = Literal["all", "forward", "backward", "input", "output"]
 
 TASKS: tuple[Task, ...] = ("statistics", "tensor", "structure")
 LEVELS: tuple[Level, ...] = ("L0", "L1", "mix", "L2", "debug")
 DIGESTS: tuple[Digest, ...] = ("md5", "xxh3")
 FILE_FORMATS: tuple[FileFormat, ...] = ("pt", "npy", "safetensors")
 LAYERS: tuple[Layers, ...] = ("all", "first", "last")
-DATA_MODES = ("all", "forward", "backward", "input", "output")
+DATA_MODES: tuple[DataMode, ...] = ("all", "forward", "backward", "input", "output")
 
 # The older tools' limit. A range such as "0-999999999" would otherwise be spelled out in memory.
 MAX_STEP_OR_RANK = 1_000_000
@@ -52,15 +54,17 @@ class SettingsError(ValueError):
         self.key = key
         self.problem = problem
 
-    def spelled(self, key: str) -> SettingsError:
-        """The same error about the same setting, under the name that its user gave it."""
-        return SettingsError(key, self.problem)
 
-    def within(self, file: str) -> SettingsError:
-        """The same error, with the file that the setting stands in."""
-        error = SettingsError(self.key, self.problem)
-        error.args = (f"{file}: {self}",)
-        return error
+def renamed(error: SettingsError, key: str) -> SettingsError:
+    """The same error about the same setting, under the name that its user gave it."""
+    return SettingsError(key, error.problem)
+
+
+def in_file(error: SettingsError, file: str) -> SettingsError:
+    """The same error, with the file that the setting stands in."""
+    found = SettingsError(error.key, error.problem)
+    found.args = (f"{file}: {error}",)
+    return found
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,7 +82,11 @@ class Settings:
     """The first and the last call recorded; empty: from the beginning to the end."""
     list: tuple[str, ...] = ()
     """Recorded are calls whose name contains one of these; empty: all."""
-    data_mode: tuple[str, ...] = ("all",)
+    module: tuple[str, ...] = ()
+    """Recorded is what runs in modules whose path matches one of these patterns; empty: everything."""
+    call: tuple[str, ...] = ()
+    """Recorded are calls whose name matches one of these patterns; empty: all."""
+    data_mode: tuple[DataMode, ...] = ("all",)
     tensor_list: tuple[str, ...] = ()
     """With task statistics: calls whose name contains one of these have their tensors saved too."""
     digest: Digest | None = None
@@ -220,6 +228,16 @@ def _selection(key: str, value: object) -> tuple[str, ...]:
     return names
 
 
+def _patterns(key: str, value: object) -> tuple[str, ...]:
+    names = _names(key, value)
+    for name in names:
+        try:
+            patterns.compiled(name)
+        except re.error as error:
+            raise SettingsError(key, f"has {name!r}, which is no pattern: {error}") from None
+    return names
+
+
 def _scope(key: str, value: object) -> tuple[str, ...]:
     names = _names(key, value)
     if len(names) not in (0, 2):
@@ -316,6 +334,8 @@ _CHECKS: dict[str, Callable[[str, object], object]] = {
     "rank": _numbers,
     "scope": _scope,
     "list": _selection,
+    "module": _patterns,
+    "call": _patterns,
     "data_mode": _data_mode,
     "tensor_list": _selection,
     "digest": _one_of(None, *DIGESTS),
