@@ -30,7 +30,7 @@ from ulpscope._core import (
 from ulpscope._files import load, save
 
 if TYPE_CHECKING:
-    from ulpscope._capture.capture import Capture as Capture
+    from ulpscope._capture.lifecycle.capture import Capture as Capture
 
 __all__ = [
     "Comparison",
@@ -63,7 +63,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """``ulpscope.Capture``, whose module needs torch: files are read without."""
     if name == "Capture":
-        from ulpscope._capture.capture import Capture
+        from ulpscope._capture.lifecycle.capture import Capture
 
         return Capture
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -29,7 +29,7 @@ from ulpscope._capture.settings import Settings, SettingsError
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ulpscope._capture.capture import Capture
+    from ulpscope._capture.lifecycle.capture import Capture
     from ulpscope._capture.settings.keywords import CaptureKeywords
     from ulpscope._capture.settings.settings import Level, Task
 
@@ -61,6 +61,6 @@ def capture(
     docs/capture.md. A setting that cannot be used raises ``SettingsError``.
     """
     checked = Settings.from_keywords(dump_path, level=level, task=task, **settings)
-    from ulpscope._capture.capture import Capture
+    from ulpscope._capture.lifecycle.capture import Capture
 
     return Capture(checked, model, estimate)
