@@ -118,9 +118,9 @@ clean: ## Remove everything that was built
 	$(PYTHON) -m venv .tools
 	.tools/bin/pip install --quiet "$$(grep '^uv==' requirements-dev.txt)"
 
-$(TOOLS_READY): requirements-dev.txt | $(filter .tools/%,$(UV))
+$(TOOLS_READY): requirements-dev.txt requirements-integrations.txt | $(filter .tools/%,$(UV))
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
-	$(UV) pip install --quiet --python $(BIN)/python -r requirements-dev.txt
+	$(UV) pip install --quiet --python $(BIN)/python -r requirements-dev.txt -r requirements-integrations.txt
 	@touch $@
 
 # Torch 2.1 came for Python up to 3.11. Recipes quote, since `<` is a redirection to the shell.

@@ -27,6 +27,7 @@ from faults.benign import BENIGN, PLAIN, ULPS, Benign, threads
 from faults.catalogue import FAULTS
 from faults.models import MODELS, Program, build
 from faults.planting import Call, Planted, plant, sites, watch
+from faults.ranks import TASKS, Task
 
 SEEDS = range(6)
 # Not looked at while the method is worked on: a third of the seeds, and one model.
@@ -57,7 +58,7 @@ class Case:
     benign: str | None
     seed: int
     depth: str
-    task: str
+    task: Task
 
     @property
     def name(self) -> str:
@@ -97,7 +98,7 @@ def _is_held_out(case: Case) -> bool:
 
 
 def _all(everything: bool) -> Iterator[Case]:
-    for task in ("tensor", "statistics"):
+    for task in TASKS:
         for model in MODELS:
             for benign in BENIGN.values():
                 if model in benign.models:
@@ -149,7 +150,7 @@ def run(case: Case, folder: Path) -> tuple[Path, Path, Truth]:
     return target, golden, _truth(case, folder)
 
 
-def _golden(case: Case, benign: Benign, task: str, folder: Path) -> Path:
+def _golden(case: Case, benign: Benign, task: Task, folder: Path) -> Path:
     two = "two-ranks-" if case.fault == MISSING_SUM else ""
     path = folder / "goldens" / case.model / f"seed{case.seed}" / f"{two}{benign.name}" / task
 
@@ -164,7 +165,7 @@ def _golden(case: Case, benign: Benign, task: str, folder: Path) -> Path:
     return _made(path, capture)
 
 
-def _target(case: Case, task: str, folder: Path) -> tuple[Path, Planted]:
+def _target(case: Case, task: Task, folder: Path) -> tuple[Path, Planted]:
     """The run with the fault; kept as long as nobody deletes it."""
     assert case.fault is not None
     path = folder / "targets" / case.model / case.fault / case.depth / f"seed{case.seed}" / task
@@ -181,7 +182,7 @@ def _target(case: Case, task: str, folder: Path) -> tuple[Path, Planted]:
     return path, planted
 
 
-def _record(program: Program, dump: Path, task: str, around: AbstractContextManager[object]) -> None:
+def _record(program: Program, dump: Path, task: Task, around: AbstractContextManager[object]) -> None:
     with threads(1), around, ulpscope.capture(dump, model=program.model, level="mix", task=task):
         program.step()
 

@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import ulpscope
 from faults.outcome import KEPT, Answer, Judgement
@@ -102,7 +102,7 @@ def ptdbg_says(target: Path, golden: Path) -> Judgement:
     sides = ranks(target)
     named: list[tuple[int, Rank, str, str]] = []
     for rank, other in zip(sides, ranks(golden), strict=True):
-        style = "ptdbg" if rank.task == "tensor" else "ptdbg-6"
+        style: Literal["ptdbg", "ptdbg-6"] = "ptdbg" if rank.task == "tensor" else "ptdbg-6"
         for place, row in enumerate(ulpscope.compare(rank.folder, other.folder, style=style).rows):
             verdict = row.get("Accuracy Reached or Not", row.get("Result"))
             if verdict in FAILING:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch.distributed as dist
 from torch import Tensor
@@ -23,13 +23,16 @@ import ulpscope
 from faults.benign import BENIGN, PLAIN, ULPS, threads
 from faults.models import Program, build
 
+Task = Literal["tensor", "statistics"]
+TASKS: tuple[Task, ...] = ("tensor", "statistics")
+
 RANKS = 2
 FAULTY_RANK = 1
 MODELS = ("gpt", "convnet")
 SUM = "Distributed.all_reduce"
 
 
-def capture(model: str, seed: int, benign: str, task: str, missing: int, dump: Path) -> None:
+def capture(model: str, seed: int, benign: str, task: Task, missing: int, dump: Path) -> None:
     """Leaves the dump of both processes."""
     dump.mkdir(parents=True)
     arguments = [str(dump), model, str(seed), benign, task, str(missing)]
@@ -77,7 +80,7 @@ def _step(program: Program) -> None:
         parameter.grad /= RANKS
 
 
-def _main(rank: int, dump: Path, model: str, seed: int, benign: str, task: str, missing: int) -> None:
+def _main(rank: int, dump: Path, model: str, seed: int, benign: str, task: Task, missing: int) -> None:
     change = {**BENIGN, PLAIN.name: PLAIN, ULPS.name: ULPS}[benign]
     dist.init_process_group(
         "gloo",
@@ -106,6 +109,6 @@ if __name__ == "__main__":
         sys.argv[3],
         int(sys.argv[4]),
         sys.argv[5],
-        sys.argv[6],
+        next(task for task in TASKS if task == sys.argv[6]),
         int(sys.argv[7]),
     )

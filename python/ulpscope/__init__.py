@@ -8,7 +8,10 @@
 3
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ulpscope._capture import PrecisionDebugger, SettingsError, capture, seed_all
+from ulpscope._capture.lifecycle.estimate import Estimate
 from ulpscope._core import (
     Comparison,
     Diff,
@@ -18,6 +21,7 @@ from ulpscope._core import (
     FormatError,
     Stats,
     Unread,
+    __version__,
     compare,
     diff,
     digest,
@@ -26,18 +30,23 @@ from ulpscope._core import (
 from ulpscope._diffs import Diffs
 from ulpscope._files import load, save
 
+if TYPE_CHECKING:
+    from ulpscope._capture.lifecycle.capture import Capture as Capture
+
 __all__ = [
     "Comparison",
     "Diff",
     "Diffs",
     "Divergence",
     "ElementDiff",
+    "Estimate",
     "FileTensor",
     "FormatError",
     "PrecisionDebugger",
     "SettingsError",
     "Stats",
     "Unread",
+    "__version__",
     "capture",
     "compare",
     "diff",
@@ -47,3 +56,16 @@ __all__ = [
     "seed_all",
     "stats",
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "Capture"]
+
+
+def __getattr__(name: str) -> Any:
+    """``ulpscope.Capture``, whose module needs torch: files are read without."""
+    if name == "Capture":
+        from ulpscope._capture.lifecycle.capture import Capture
+
+        return Capture
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

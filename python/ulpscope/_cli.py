@@ -12,9 +12,9 @@ from ulpscope._core import run_command
 def main() -> int:
     """Runs the command line and returns its exit code."""
     if sys.argv[1:2] == ["run"]:
-        from ulpscope._capture import launch
+        from ulpscope._capture.launch import command
 
-        return launch.run(sys.argv[2:])
+        return command.run(sys.argv[2:])
     # Python would only note the interrupt and deliver it after the command has ended by itself.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return run_command(["ulpscope", *sys.argv[1:]])

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, final, overload
+from typing import Any, ClassVar, Literal, final, overload
 
 from ulpscope._diffs import Diffs
 
@@ -18,6 +18,7 @@ __all__ = [
     "Recorder",
     "Stats",
     "Unread",
+    "__version__",
     "compare",
     "diff",
     "digest",
@@ -29,231 +30,343 @@ __all__ = [
     "write_file",
 ]
 
-class FormatError(ValueError): ...
+__version__: str
+"""The version of Ulpscope."""
+
+class FormatError(ValueError):
+    """A file that cannot be read: which, where in it, what was expected and what was found."""
 
 _Path = str | os.PathLike[str]
 # Steps or ranks: 3, [0, "2-4"], "0,2-4".
 _Numbers = int | str | Iterable[int | str]
+_Style = Literal["native", "msprobe", "msprobe-1", "ptdbg", "ptdbg-6", "torch_npu"]
+_Matching = Literal["auto", "exact", "shape", "fuzzy", "align"]
+_DigestKind = Literal["xxh3", "crc32", "md5"]
 
 def compare(
     target: _Path,
     golden: _Path,
     *,
-    style: str = "native",
-    match: str | None = None,
+    style: _Style = "native",
+    match: _Matching | None = None,
     step: _Numbers | None = None,
     rank: _Numbers | None = None,
     data_mapping: _Path | None = None,
     cell_mapping: _Path | None = None,
     layer_mapping: _Path | None = None,
     noise: _Path | None = None,
-) -> Comparison: ...
+) -> Comparison:
+    """Compares two dumps, checkpoints or folders of tensors: target is suspected, golden is trusted.
+
+    ``style``: "native", or the rules and columns of an older tool. ``match``: how calls are paired.
+    ``step`` and ``rank``: 3, [0, "2-4"], "0,2-4". ``noise``: a second golden run; what differs as much
+    between it and golden is noise. The mappings are files of msprobe that pair entries, cells and layers.
+    """
 
 @final
 class Comparison:
+    """What came of comparing two dumps. It is true where everything was compared and agrees."""
+
     def __bool__(self) -> bool: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
     @property
-    def ok(self) -> bool: ...
+    def ok(self) -> bool:
+        """Whether everything was compared and agrees: the command would end with exit code 0."""
     @property
-    def agreement(self) -> str: ...
+    def agreement(self) -> str:
+        """``"agree"``, ``"differ"`` or ``"inconclusive"``."""
     @property
-    def reason(self) -> str: ...
+    def reason(self) -> str:
+        """Why, in one sentence."""
     @property
-    def columns(self) -> list[str]: ...
+    def columns(self) -> list[str]:
+        """The names of a row's values, in order."""
     @property
-    def rows(self) -> list[dict[str, Any]]: ...
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per compared tensor or value, in order of execution."""
     @property
-    def first_divergence(self) -> Divergence | None: ...
+    def first_divergence(self) -> Divergence | None:
+        """The first call that introduced an error; ``None`` where no call did."""
     @property
-    def divergences(self) -> list[Divergence]: ...
+    def divergences(self) -> list[Divergence]:
+        """Every call that introduced an error, in order of steps, ranks and execution."""
     @property
-    def summary(self) -> dict[str, Any]: ...
+    def summary(self) -> dict[str, Any]:
+        """Counts over all ranks: compared calls and entries, verdicts, unpaired calls."""
     @property
-    def problems(self) -> list[str]: ...
+    def problems(self) -> list[str]:
+        """What could not be read or compared, one message each."""
     @property
-    def partnerless(self) -> list[tuple[str, str, str]]: ...
+    def partnerless(self) -> list[tuple[str, str, str]]:
+        """Calls that only one side has: ``(side, name, reason)``."""
     @property
-    def lone_ranks(self) -> list[str]: ...
+    def lone_ranks(self) -> list[str]:
+        """Steps and ranks that only one side has."""
     @property
-    def notes(self) -> list[str]: ...
-    def explain(self) -> str: ...
-    def to_csv(self, path: _Path) -> None: ...
-    def to_xlsx(self, path: _Path) -> None: ...
-    def to_json(self, path: _Path | None = None) -> str: ...
-    def to_pandas(self) -> Any: ...
+    def notes(self) -> list[str]:
+        """Facts about how the comparison was done, such as warnings of the ledgers."""
+    def explain(self) -> str:
+        """What broke, where, how large it is, how sure that is, and what to do next, as text."""
+    def to_csv(self, path: _Path) -> None:
+        """Writes the rows as .csv."""
+    def to_xlsx(self, path: _Path) -> None:
+        """Writes the rows as a workbook."""
+    def to_json(self, path: _Path | None = None) -> str:
+        """Returns everything, rows included, as JSON text; also writes it to ``path`` where one is given."""
+    def to_pandas(self) -> Any:
+        """Returns the rows as a pandas ``DataFrame``."""
     def _repr_html_(self) -> str: ...
 
 @final
 class Divergence:
+    """A call at which two runs stop agreeing."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
     def _repr_html_(self) -> str: ...
     @property
-    def call(self) -> str: ...
+    def call(self) -> str:
+        """The name of the call in the target."""
     @property
-    def golden_call(self) -> str | None: ...
+    def golden_call(self) -> str | None:
+        """The name of the paired call in the golden; ``None`` where there is none."""
     @property
-    def module(self) -> str | None: ...
+    def module(self) -> str | None:
+        """The module that the call runs in."""
     @property
-    def code(self) -> str | None: ...
+    def code(self) -> str | None:
+        """The source line that made the call."""
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """The verdict, such as ``"diverged here"`` or ``"origin differs"``."""
     @property
-    def entry(self) -> str: ...
+    def entry(self) -> str:
+        """The tensor that shows the error most: ``output.0``, ``input.1``."""
     @property
-    def why(self) -> str: ...
+    def why(self) -> str:
+        """The reason for the verdict, in words."""
     @property
-    def confidence(self) -> float: ...
+    def confidence(self) -> float:
+        """How sure the verdict is, from 0 to 1."""
     @property
-    def line(self) -> int: ...
+    def line(self) -> int:
+        """The line of ``entry`` in the csv; the header is line 1."""
     @property
-    def stack(self) -> list[str]: ...
+    def stack(self) -> list[str]:
+        """The stack of the call, innermost frame first."""
     @property
-    def step(self) -> int | None: ...
+    def step(self) -> int | None:
+        """The step; ``None`` in dumps without steps."""
     @property
-    def rank(self) -> str: ...
+    def rank(self) -> str:
+        """The folder of the rank in the target."""
     @property
-    def error(self) -> float | None: ...
+    def error(self) -> float | None:
+        """The relative error of ``entry``; ``None`` where it has none."""
     @property
-    def floor(self) -> float | None: ...
+    def floor(self) -> float | None:
+        """The relative error that rounding and the inputs of the call explain."""
     @property
-    def downstream(self) -> int: ...
+    def downstream(self) -> int:
+        """How many later calls inherit the error."""
     @property
-    def direction(self) -> str: ...
+    def direction(self) -> str:
+        """``"forward"`` or ``"backward"``."""
 
 @final
 class Stats:
+    """Statistics of one tensor, computed in one pass in float64."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """Dimensions, outermost first."""
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """Element type, by torch's name."""
     @property
-    def max(self) -> bool | int | float | None: ...
+    def max(self) -> bool | int | float | None:
+        """Largest element; NaN if there is one; ``None`` for an empty tensor."""
     @property
-    def min(self) -> bool | int | float | None: ...
+    def min(self) -> bool | int | float | None:
+        """Smallest element; NaN if there is one; ``None`` for an empty tensor."""
     @property
-    def mean(self) -> float | None: ...
+    def mean(self) -> float | None:
+        """Mean, summed in float64; ``None`` for an empty tensor."""
     @property
-    def norm(self) -> float: ...
+    def norm(self) -> float:
+        """L2 norm, summed in float64."""
     @property
-    def nan(self) -> int: ...
+    def nan(self) -> int:
+        """Number of elements that are NaN."""
     @property
-    def pos_inf(self) -> int: ...
+    def pos_inf(self) -> int:
+        """Number of elements that are +Inf."""
     @property
-    def neg_inf(self) -> int: ...
+    def neg_inf(self) -> int:
+        """Number of elements that are -Inf."""
     @property
-    def zeros(self) -> int: ...
+    def zeros(self) -> int:
+        """Number of elements equal to zero, of either sign."""
     @property
-    def subnormals(self) -> int: ...
+    def subnormals(self) -> int:
+        """Number of non-zero elements too small for a full mantissa in their own dtype."""
     @property
-    def finite_max(self) -> bool | int | float | None: ...
+    def finite_max(self) -> bool | int | float | None:
+        """Largest finite element; ``None`` where there is none."""
     @property
-    def finite_min(self) -> bool | int | float | None: ...
-    def to_json(self) -> str: ...
+    def finite_min(self) -> bool | int | float | None:
+        """Smallest finite element; ``None`` where there is none."""
+    def to_json(self) -> str:
+        """The fields as JSON text; NaN and infinities are the strings "NaN", "Infinity", "-Infinity"."""
     def _repr_html_(self) -> str: ...
 
 @final
 class ElementDiff:
+    """One element on both sides."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
     @property
-    def coordinates(self) -> tuple[int, ...]: ...
+    def coordinates(self) -> tuple[int, ...]:
+        """One index per dimension."""
     @property
-    def index(self) -> int: ...
+    def index(self) -> int:
+        """Row-major position."""
     @property
-    def target(self) -> bool | int | float | complex: ...
+    def target(self) -> bool | int | float | complex:
+        """The target's element."""
     @property
-    def golden(self) -> bool | int | float | complex: ...
+    def golden(self) -> bool | int | float | complex:
+        """The golden's element."""
     @property
-    def abs(self) -> float: ...
+    def abs(self) -> float:
+        """Absolute difference; NaN where one side is not finite."""
     @property
-    def rel(self) -> float | None: ...
+    def rel(self) -> float | None:
+        """Relative difference; ``None`` where golden is zero."""
 
 @final
 class Diff:
+    """How two tensors differ. It is true where they agree within the tolerance."""
+
     def __bool__(self) -> bool: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
     @property
-    def ok(self) -> bool: ...
+    def ok(self) -> bool:
+        """Whether every pair is within the tolerance: the command would end with exit code 0."""
     @property
-    def agrees(self) -> bool: ...
+    def agrees(self) -> bool:
+        """The same as ``ok``."""
     @property
-    def count(self) -> int: ...
+    def count(self) -> int:
+        """Number of pairs of elements."""
     @property
-    def finite(self) -> int: ...
+    def finite(self) -> int:
+        """Number of pairs that are finite on both sides; distances are taken over these."""
     @property
-    def equal(self) -> bool: ...
+    def equal(self) -> bool:
+        """Whether dtype and every bit are the same."""
     @property
-    def cosine(self) -> float | None: ...
+    def cosine(self) -> float | None:
+        """Cosine of the angle between the two as vectors; 1 where both are zero, ``None`` where one is."""
     @property
-    def euclid(self) -> float: ...
+    def euclid(self) -> float:
+        """L2 norm of the difference."""
     @property
-    def rel_l2(self) -> float: ...
+    def rel_l2(self) -> float:
+        """``euclid`` divided by the L2 norm of golden."""
     @property
-    def rmse(self) -> float: ...
+    def rmse(self) -> float:
+        """Root of the mean squared difference."""
     @property
-    def mape(self) -> float: ...
+    def mape(self) -> float:
+        """Mean relative difference in percent."""
     @property
-    def max_abs(self) -> float: ...
+    def max_abs(self) -> float:
+        """Largest absolute difference."""
     @property
-    def mean_abs(self) -> float: ...
+    def mean_abs(self) -> float:
+        """Mean absolute difference."""
     @property
-    def max_rel(self) -> float: ...
+    def max_rel(self) -> float:
+        """Largest relative difference, over pairs where golden is not zero."""
     @property
-    def mean_rel(self) -> float: ...
+    def mean_rel(self) -> float:
+        """Mean relative difference, over pairs where golden is not zero."""
     @property
-    def accumulated_rel(self) -> float: ...
+    def accumulated_rel(self) -> float:
+        """Sum of the relative differences."""
     @property
-    def kl(self) -> float | None: ...
+    def kl(self) -> float | None:
+        """Kullback-Leibler divergence of the two, scaled to distributions; ``None`` unless all is finite."""
     @property
-    def under_1e3(self) -> float: ...
+    def under_1e3(self) -> float:
+        """Share of pairs with a relative difference under 1/1000."""
     @property
-    def under_5e3(self) -> float: ...
+    def under_5e3(self) -> float:
+        """Share of pairs with a relative difference under 5/1000."""
     @property
-    def zero_golden(self) -> int: ...
+    def zero_golden(self) -> int:
+        """Number of pairs where golden is zero and target is not."""
     @property
-    def non_finite_mismatched(self) -> int: ...
+    def non_finite_mismatched(self) -> int:
+        """Number of pairs where a side is not finite and the other is finite or another non-finite value."""
     @property
-    def max_ulp(self) -> int | None: ...
+    def max_ulp(self) -> int | None:
+        """Largest distance in units in the last place; ``None`` unless both have the same real dtype."""
     @property
-    def mean_ulp(self) -> float | None: ...
+    def mean_ulp(self) -> float | None:
+        """Mean distance in units in the last place; ``None`` unless both have the same real dtype."""
     @property
-    def over_tolerance(self) -> int: ...
+    def over_tolerance(self) -> int:
+        """Number of pairs over the tolerance, non-finite mismatches included."""
     @property
-    def needed_atol(self) -> float: ...
+    def needed_atol(self) -> float:
+        """The smallest ``atol`` that passes with the given ``rtol``."""
     @property
-    def needed_rtol(self) -> float: ...
+    def needed_rtol(self) -> float:
+        """The smallest ``rtol`` that passes with the given ``atol``."""
     @property
-    def worst_index(self) -> int | None: ...
+    def worst_index(self) -> int | None:
+        """Row-major position of the worst element; ``None`` where all agree."""
     @property
-    def exponents(self) -> list[tuple[int, int]]: ...
+    def exponents(self) -> list[tuple[int, int]]:
+        """Sizes of the absolute differences: ``(e, count)`` for those from 2^e up to 2^(e+1)."""
     @property
-    def first_failing(self) -> list[ElementDiff]: ...
+    def first_failing(self) -> list[ElementDiff]:
+        """The first elements over the tolerance, in order."""
     @property
-    def worst(self) -> list[ElementDiff]: ...
-    def to_json(self) -> str: ...
+    def worst(self) -> list[ElementDiff]:
+        """The elements with the largest absolute difference, largest first."""
+    def to_json(self) -> str:
+        """The fields as JSON text; NaN and infinities are the strings "NaN", "Infinity", "-Infinity"."""
     def _repr_html_(self) -> str: ...
 
 @final
 class FileTensor:
+    """A tensor of a file, in memory or mapped. Writing to it never changes the file."""
+
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """Element type, by torch's name."""
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """Dimensions, outermost first."""
     @property
-    def strides(self) -> tuple[int, ...]: ...
+    def strides(self) -> tuple[int, ...]:
+        """Strides in elements."""
     @property
-    def aligned(self) -> bool: ...
+    def aligned(self) -> bool:
+        """Whether the first element lies at a multiple of its size, as frameworks expect."""
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
@@ -261,11 +374,14 @@ class FileTensor:
 
 @final
 class Unread:
+    """Something in a file that was not read: a tensor of an unknown kind, or an object that is no tensor."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
     @property
-    def reason(self) -> str: ...
+    def reason(self) -> str:
+        """Why it was not read."""
 
 # A dictionary, and a file with several tensors, give a dictionary by name; anything else the result itself.
 @overload
@@ -273,7 +389,12 @@ def stats(x: str | os.PathLike[str]) -> Stats | dict[str, Stats]: ...
 @overload
 def stats(x: dict[Any, Any]) -> dict[str, Stats]: ...
 @overload
-def stats(x: Any) -> Stats: ...
+def stats(x: Any) -> Stats:
+    """Statistics of a torch tensor, a numpy array or a file.
+
+    A dictionary, and a file with several tensors, give a dictionary of ``Stats`` by name.
+    """
+
 def recorded_statistics(stats: Stats | None) -> dict[str, Any]: ...
 @overload
 def diff(
@@ -303,10 +424,17 @@ def diff(
     elements: int = 10,
 ) -> Diffs: ...
 @overload
-def diff(
-    target: Any, golden: Any, *, atol: float = 0.001, rtol: float = 0.001, elements: int = 10
-) -> Diff: ...
-def digest(x: Any, kind: str = "xxh3") -> str: ...
+def diff(target: Any, golden: Any, *, atol: float = 0.001, rtol: float = 0.001, elements: int = 10) -> Diff:
+    """Compares two tensors, arrays, files or dictionaries: target is suspected, golden is trusted.
+
+    A pair is within the tolerance where ``abs(target - golden) <= atol + rtol * abs(golden)``. At most
+    ``elements`` elements are listed in ``first_failing`` and ``worst``. Dictionaries, and files with several
+    tensors, are compared name by name, and give a dictionary of ``Diff`` by name.
+    """
+
+def digest(x: Any, kind: _DigestKind = "xxh3") -> str:
+    """The digest of a tensor's bytes in row-major order, in hex."""
+
 def read_file(
     path: str | os.PathLike[str],
     convert: Callable[[FileTensor], Any] | None = None,
@@ -347,7 +475,7 @@ class Recorder:
     def end(self, call: OpenCall, output: Any) -> None: ...
     def raised(self, call: OpenCall, kind: str) -> None: ...
     def raised_module(self, call: OpenCall, module: Any, kind: str) -> None: ...
-    def add_module(self, module: Any, base: str | None, is_muted: bool) -> None: ...
+    def add_module(self, module: Any, base: str | None, is_muted: bool, is_selected: bool) -> None: ...
     def forget_module(self, address: int) -> None: ...
     def add_origin(self, tensor: Any, source: str) -> None: ...
     def forget_model(self) -> None: ...

@@ -11,8 +11,8 @@ import pytest
 
 import ulpscope
 from ulpscope import SettingsError
-from ulpscope._capture.config import MAX_CONFIG_BYTES, Config
 from ulpscope._capture.settings import Settings
+from ulpscope._capture.settings.config import MAX_CONFIG_BYTES, Config
 
 # As mindstudio-probe 1.1 and 26.2 ship them.
 STOCK_1 = {
@@ -70,6 +70,8 @@ class TestSettings:
             rank=(),
             scope=(),
             list=(),
+            module=(),
+            call=(),
             data_mode=("all",),
             tensor_list=(),
             digest=None,
@@ -202,6 +204,8 @@ class TestConfig:
             "strict": True,
             "init_step": 3,
             "jitter": 0,
+            "module": ["layers.*.mlp"],
+            "call": "re:linear|bmm",
             "statistics": {
                 "scope": ["Torch.add.0.forward", "Module.fc.Linear.forward.0"],
                 "list": ["relu"],
@@ -229,6 +233,8 @@ class TestConfig:
             strict=True,
             init_step=3,
             jitter=0,
+            module=("layers.*.mlp",),
+            call=("re:linear|bmm",),
             custom_op_namespaces=("mine",),
         )
 

@@ -18,8 +18,7 @@ import pytest
 import torch
 
 from ulpscope import PrecisionDebugger, SettingsError
-from ulpscope._capture import config_watch
-from ulpscope._capture.settings import Settings
+from ulpscope._capture.settings import Settings, config_watch
 
 
 class StandIn:
@@ -55,10 +54,10 @@ class StandIn:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[StandIn]]:
     """The runs that are made, in order; in a folder of their own."""
-    module = types.ModuleType("ulpscope._capture.run")
+    module = types.ModuleType("ulpscope._capture.lifecycle.run")
     StandIn.made = []
     module.Run = StandIn  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "ulpscope._capture.run", module)
+    monkeypatch.setitem(sys.modules, "ulpscope._capture.lifecycle.run", module)
     monkeypatch.chdir(tmp_path)
     yield StandIn.made
     PrecisionDebugger.close()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ulpscope._capture.launch import _FLAGS, _parser
+from ulpscope._capture.launch.flags import FLAGS, parser
 from ulpscope._capture.settings import Settings
 
 # Settings that are for the program's own loop, or change nothing.
@@ -16,9 +16,9 @@ WITHOUT_FLAG = {"init_step", "custom_op_namespaces"}
 
 
 def test_every_setting_has_a_flag_and_every_flag_is_told(tmp_path: Path) -> None:
-    flags = {flag for action in _parser()._actions for flag in action.option_strings}
+    flags = {flag for action in parser()._actions for flag in action.option_strings}
     for setting in dataclasses.fields(Settings):
-        flag = _FLAGS.get(setting.name, "--" + setting.name.replace("_", "-"))
+        flag = FLAGS.get(setting.name, "--" + setting.name.replace("_", "-"))
         assert (flag in flags) != (setting.name in WITHOUT_FLAG), setting.name
     command = [sys.executable, "-m", "ulpscope", "run", "--help"]
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from ulpscope._capture.functions import _PASS, Functions, _known
+from ulpscope._capture.calls.functions import _PASS, Functions, _known
 
 
 def test_what_is_passed_over_exists() -> None:

@@ -41,7 +41,7 @@ def test_what_cannot_be_put_in_place_again_ends_the_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At the end of a step that is not wanted, everything is put in place again for the next."""
-    from ulpscope._capture.installation import Installation
+    from ulpscope._capture.lifecycle.installation import Installation
 
     original = Installation.install
     modes = torch._C._len_torch_function_stack()
@@ -81,16 +81,16 @@ def test_a_script_under_ulpscope_run_goes_on(tmp_path: Path, method: str, is_str
     (tmp_path / "train.py").write_text(SCRIPT)
     # The class is known only with torch, which the script imports.
     (tmp_path / "broken.py").write_text(
-        "import ulpscope._capture.launch as launch\n"
+        "from ulpscope._capture.launch import command as launch, recording\n"
         "import sys\n"
-        "begin = launch._Recording._begin\n"
+        "begin = recording.Recording._begin\n"
         "def changed(self):\n"
-        "    from ulpscope._capture.run import Run\n"
+        "    from ulpscope._capture.lifecycle.run import Run\n"
         "    def broken(self, *args):\n"
         "        raise RuntimeError('it broke')\n"
         f"    Run.{method} = broken\n"
         "    begin(self)\n"
-        "launch._Recording._begin = changed\n"
+        "recording.Recording._begin = changed\n"
         "sys.exit(launch.run(sys.argv[1:]))\n"
     )
     flags = ["--strict"] if is_strict else []

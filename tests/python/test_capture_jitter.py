@@ -15,7 +15,7 @@ from torch import nn
 
 import ulpscope
 from captured import Captured
-from ulpscope._capture.jitter import move
+from ulpscope._capture.noise.jitter import move
 from ulpscope._capture.settings import SettingsError
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)

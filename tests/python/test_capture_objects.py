@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import ulpscope
 from captured import Captured
-from ulpscope._capture.attributes import Attributes
+from ulpscope._capture.values.attributes import Attributes
 
 TRUNCATED = (
     "an object with too many values, or too deep ones, was truncated: tensors further in are not recorded"

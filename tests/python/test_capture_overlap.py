@@ -101,7 +101,7 @@ class TestInOneProcess:
     def test_one_whose_installation_failed_does_not_stand_in_the_way(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from ulpscope._capture import installation
+        from ulpscope._capture.lifecycle import installation
 
         def failing(*_: object) -> None:
             raise TypeError("cannot")
@@ -133,7 +133,7 @@ class TestInOneProcess:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Nor does it take the place of what an earlier run has left."""
-        from ulpscope._capture import installation
+        from ulpscope._capture.lifecycle import installation
 
         def failing(*_: object) -> None:
             raise TypeError("cannot")
@@ -145,7 +145,7 @@ class TestInOneProcess:
             patched.setattr(installation, "add_tracers", failing)
             for run in runs:
                 # Something that the ledger would say.
-                run._recorder.note("a note")
+                run._run._recorder.note("a note")
                 with pytest.raises(TypeError, match="cannot"):
                     run.start()
         for run in runs:

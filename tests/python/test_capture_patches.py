@@ -100,7 +100,7 @@ class TestPatchesOfTheProgram:
         run.stop()
         model = net()
         found(model, torch.ones(1, 2)).sum().backward()
-        assert run._installation._known.modules == {}
+        assert run._run._installation._known.modules == {}
         assert not any(parameter._post_accumulate_grad_hooks for parameter in model.parameters())
         run.close()
 

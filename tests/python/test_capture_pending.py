@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from ulpscope._capture.patches import Patches
-from ulpscope._capture.pending import Pending, add_completions
+from ulpscope._capture.collectives.pending import Pending, add_completions
+from ulpscope._capture.lifecycle.patches import Patches
 
 
 class Words:

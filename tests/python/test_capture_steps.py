@@ -97,7 +97,7 @@ def test_a_note_in_a_step_that_is_not_wanted(
     run.start()
     torch.sin(torch.ones(2))
     run.step()
-    run._recorder.note("something that is seen outside of every wanted step")
+    run._run._recorder.note("something that is seen outside of every wanted step")
     run.step()
     torch.sin(torch.ones(2))
     run.close()
@@ -323,7 +323,7 @@ def test_a_note_that_comes_after_the_dump_was_made_is_in_the_ledger(tmp_path):
     torch.ones(2).sin()
     run.stop()
     assert Captured(tmp_path).ledger["notes"] == []
-    run._recorder.note("it came late")
+    run._run._recorder.note("it came late")
     run.close()
     assert Captured(tmp_path).ledger["notes"] == ["it came late"]
     assert not (Captured(tmp_path).folder / "journal.jsonl").exists()

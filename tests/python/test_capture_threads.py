@@ -130,7 +130,7 @@ def test_a_thread_of_the_program_that_outlives_capture(tmp_path: Path) -> None:
 def test_an_install_that_fails_leaves_nothing(
     tmp_path: Path, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ulpscope._capture import installation
+    from ulpscope._capture.lifecycle import installation
 
     def failing(patches: Any, *others: Any) -> None:
         patches.add(torch.nn.Module, "__call__", None)
@@ -155,7 +155,7 @@ def test_an_install_that_fails_leaves_nothing(
 def test_everything_is_taken_away_even_if_the_last_words_cannot_be_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ulpscope._capture import installation
+    from ulpscope._capture.lifecycle import installation
 
     def add_collectives(*_: Any) -> Callable[[], None]:
         def flush() -> None:

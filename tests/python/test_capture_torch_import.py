@@ -46,7 +46,7 @@ def test_an_import_that_fails_is_waited_for_again(tmp_path: Path) -> None:
     )
     (tmp_path / "script.py").write_text(
         "import sys\n"
-        "from ulpscope._capture.after_import import after_import\n"
+        "from ulpscope._capture.launch.after_import import after_import\n"
         "came = []\n"
         "after_import('late', lambda: came.append(1))\n"
         "try:\n    import late\nexcept ImportError:\n    sys.ready = True\n"

@@ -18,7 +18,7 @@ from torch.nn import functional
 from torch.nn.functional import dropout as dropout_imported_before
 
 import ulpscope
-from ulpscope._capture import seed
+from ulpscope._capture.noise import seed
 
 DROPOUTS = [nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout]
 FUNCTIONS = [

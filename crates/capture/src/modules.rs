@@ -14,6 +14,8 @@ pub struct ModuleName {
     pub base: Arc<str>,
     /// Whether it is one of the repeated layers that are left out, with all within it.
     pub is_muted: bool,
+    /// Whether it is one of the modules inside which calls are wanted.
+    pub is_selected: bool,
 }
 
 /// The nodes that a module call made, by the numbers that they have on its thread.
@@ -97,6 +99,8 @@ pub struct ModuleLevel {
     pub name: Arc<str>,
     /// Whether it, or one around it, is on the list of what to record.
     pub is_listed: bool,
+    /// Whether it, or one around it, is a module inside which calls are wanted.
+    pub is_selected: bool,
     /// Whether it, or one around it, is left out with all within it.
     pub is_muted: bool,
 }

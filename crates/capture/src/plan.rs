@@ -1,6 +1,7 @@
 //! What is recorded: the settings of a run, as the recorder needs them.
 
 use std::collections::HashSet;
+use std::fmt;
 
 use thiserror::Error;
 use ulpscope_dump::{CallKind, parse_key};
@@ -24,6 +25,8 @@ pub struct Settings {
     pub scope: Vec<String>,
     pub list: Vec<String>,
     pub tensor_list: Vec<String>,
+    /// Whether calls are recorded inside selected modules alone.
+    pub in_modules: bool,
     pub data_mode: Vec<String>,
     pub max_calls: Option<u64>,
     pub max_bytes: Option<u64>,
@@ -44,6 +47,7 @@ impl Default for Settings {
             scope: Vec::new(),
             list: Vec::new(),
             tensor_list: Vec::new(),
+            in_modules: false,
             data_mode: Vec::new(),
             max_calls: None,
             max_bytes: None,
@@ -87,12 +91,32 @@ pub struct Plan {
     scope: Option<(String, String)>,
     list: Vec<String>,
     tensor_list: Vec<String>,
+    /// Whether the name of a forward call matches a pattern; nothing where all calls do.
+    call: Option<NameTest>,
+    /// Whether calls are recorded inside selected modules alone.
+    in_modules: bool,
     directions: Either,
     parts: Either,
     /// How much is recorded.
     pub limits: Limits,
     /// Whether an error in recording is the program's.
     pub strict: bool,
+}
+
+/// Answers whether a name is wanted. It may run code of the front, so no lock is held while it is asked.
+pub struct NameTest(Box<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl NameTest {
+    /// The test that a function makes.
+    pub fn new(test: impl Fn(&str) -> bool + Send + Sync + 'static) -> NameTest {
+        NameTest(Box::new(test))
+    }
+}
+
+impl fmt::Debug for NameTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NameTest")
+    }
 }
 
 /// Which of two halves are wanted.
@@ -149,6 +173,8 @@ impl Plan {
             skip_scalars: settings.skip_scalars,
             skip_ints: settings.skip_ints,
             scope,
+            call: None,
+            in_modules: settings.in_modules,
             directions: either("forward", "backward"),
             parts: either("input", "output"),
             limits: Limits::new(settings.max_calls, settings.max_bytes),
@@ -286,9 +312,20 @@ impl Plan {
         }
     }
 
-    /// Whether calls are selected by their names.
+    /// Has a test decide which forward calls are wanted, by their names.
+    pub fn with_call_test(self, test: NameTest) -> Plan {
+        Plan { call: Some(test), ..self }
+    }
+
+    /// Whether a forward call is wanted by its name, and by the modules it runs in: `is_inside` says whether one of
+    /// these is selected.
+    pub fn is_selected(&self, name: &str, is_inside: bool) -> bool {
+        (is_inside || !self.in_modules) && self.call.as_ref().is_none_or(|test| (test.0)(name))
+    }
+
+    /// Whether calls are selected by their names or modules.
     pub fn selects(&self) -> bool {
-        self.scope.is_some() || !self.list.is_empty()
+        self.scope.is_some() || !self.list.is_empty() || self.call.is_some() || self.in_modules
     }
 
     /// Whether calls are selected by the first and the last of them.

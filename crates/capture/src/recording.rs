@@ -85,8 +85,13 @@ impl Recording {
         CallRecord::new(CallRecord::name_of(base, kind, number), kind, step)
     }
 
-    /// Why a call is not recorded, given the module around it.
-    pub fn why_not(&self, call: &CallRecord, around: Option<&ModuleLevel>) -> Option<&'static str> {
+    /// Why a call is not recorded, given the module around it. `is_selected`: whether it is, or runs inside, a selected module.
+    pub fn why_not(
+        &self,
+        call: &CallRecord,
+        is_selected: bool,
+        around: Option<&ModuleLevel>,
+    ) -> Option<&'static str> {
         let plan = &self.plan;
         let name = &call.name;
         let in_scope = !plan.has_scope()
@@ -98,7 +103,8 @@ impl Recording {
             return Some(IN_REPEATED);
         }
         let is_listed = plan.is_listed(name) || around.is_some_and(|level| level.is_listed);
-        if !is_listed || !(in_scope || plan.scopes_backward()) {
+        let in_scope = in_scope || plan.scopes_backward();
+        if !is_listed || !in_scope || !plan.is_selected(name, is_selected) {
             return Some(NOT_SELECTED);
         }
         match plan.records_forward() && !plan.limits.is_none() {

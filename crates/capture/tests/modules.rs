@@ -8,7 +8,7 @@ use ulpscope_capture::operators::{Trait, has_trait, is_blank, overwrites_first};
 use ulpscope_capture::{CallingThreads, ModuleLevel, ModuleName, Modules, Passes};
 
 fn level(recorder: usize, name: &str) -> ModuleLevel {
-    ModuleLevel { recorder, name: Arc::from(name), is_listed: false, is_muted: false }
+    ModuleLevel { recorder, name: Arc::from(name), is_listed: false, is_selected: false, is_muted: false }
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn leaving_a_module_leaves_whatever_never_came_back_within_it() {
 #[test]
 fn a_module_keeps_its_name_until_it_is_gone() {
     let modules = Modules::default();
-    let name = |base: &str| Some(ModuleName { base: Arc::from(base), is_muted: false });
+    let name = |base: &str| Some(ModuleName { base: Arc::from(base), is_muted: false, is_selected: false });
     assert!(modules.name(1).is_none());
     modules.add(1, None);
     assert!(modules.name(1).unwrap().is_none());

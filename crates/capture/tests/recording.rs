@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use ulpscope_capture::{
-    Buffer, CallRecord, CallStack, Kind, ModuleLevel, NOT_SELECTED, OVER_BYTES, OVER_CALLS, Plan, Recording,
-    Settings, State,
+    Buffer, CallRecord, CallStack, Kind, ModuleLevel, NOT_SELECTED, NameTest, OVER_BYTES, OVER_CALLS, Plan,
+    Recording, Settings, State,
 };
 use ulpscope_dump::{Dump, Ledger, Rank, Select, journal};
 
@@ -31,7 +31,8 @@ impl Program {
     fn begin(&self, base: &str, kind: Kind, around: Option<&ModuleLevel>) -> CallRecord {
         let mut call = self.recording.meet_call(&Arc::from(base), kind);
         call.parent = around.map(|level| Arc::clone(&level.name));
-        call.left_out = self.recording.why_not(&call, around);
+        let is_selected = around.is_some_and(|level| level.is_selected);
+        call.left_out = self.recording.why_not(&call, is_selected, around);
         match call.left_out {
             Some(why) => self.recording.locked(|state| state.ledger.skip(why)),
             None => self.recording.begin(&mut call, None, b"{\"input_args\":[null]}").unwrap(),
@@ -85,12 +86,33 @@ fn count(counts: &[(String, u64)], why: &str) -> u64 {
     counts.iter().find(|(known, _)| known == why).map_or(0, |(_, count)| *count)
 }
 
+fn level_of(module: &CallRecord, is_selected: bool) -> ModuleLevel {
+    let name = Arc::clone(&module.name);
+    ModuleLevel { recorder: 1, name, is_listed: false, is_selected, is_muted: false }
+}
+
+#[test]
+fn calls_are_selected_by_the_modules_they_run_in_and_by_their_names() {
+    let program = Program::new(Settings { in_modules: true, ..Settings::default() });
+    let module = program.begin("Module.fc.Linear", Kind::Module, None);
+    for is_selected in [true, false] {
+        program.end(&program.begin("Functional.linear", Kind::Api, Some(&level_of(&module, is_selected))));
+    }
+    let (calls, ledger) = program.finish();
+    assert_eq!(calls, ["Functional.linear.0.forward"]);
+    assert_eq!(count(&ledger.skipped, NOT_SELECTED), 2);
+
+    let plan = Plan::new(Settings::default()).unwrap();
+    let plan = plan.with_call_test(NameTest::new(|name| name.contains("relu")));
+    assert!(plan.selects() && plan.is_selected("Torch.relu.0.forward", false));
+    assert!(!plan.is_selected("Torch.add.0.forward", true));
+}
+
 #[test]
 fn calls_are_numbered_by_name_and_modules_follow_what_runs_within_them() {
     let program = Program::new(Settings { level: "mix".to_owned(), ..Settings::default() });
     let module = program.begin("Module.fc.Linear", Kind::Module, None);
-    let level =
-        ModuleLevel { recorder: 1, name: Arc::clone(&module.name), is_listed: false, is_muted: false };
+    let level = level_of(&module, false);
     let inner = program.begin("Functional.linear", Kind::Api, Some(&level));
     program.end(&inner);
     program.end(&module);

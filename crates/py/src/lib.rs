@@ -55,4 +55,8 @@ mod _core {
     use crate::restore::restore;
     #[pymodule_export]
     use crate::stats::{Stats, recorded_statistics, stats};
+
+    #[pymodule_export]
+    #[expect(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
 }

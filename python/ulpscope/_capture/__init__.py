@@ -5,6 +5,16 @@
     ulpscope run ────────┘
 
 This package decides what is recorded and when. Nothing of torch is imported before something is captured.
+
+settings/     what was asked for, checked once: keywords, config.json
+launch/       ulpscope run: the command, the program it runs
+lifecycle/    start, stop, steps, ranks, folders; what is in place meanwhile
+calls/        functions, operators, wrappers, stacks: which calls are seen, under which name
+modules/      the modules of a model, their names, the gradients of their parameters
+collectives/  messages between processes
+values/       how arguments, results and tensors are described
+regions/      compiled code and tracers, which run without capture
+noise/        seed_all takes out what is random, jitter measures what rounding leaves
 """
 
 from __future__ import annotations
@@ -13,11 +23,15 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ulpscope._capture.debugger import PrecisionDebugger
-from ulpscope._capture.seed import seed_all
+from ulpscope._capture.noise.seed import seed_all
 from ulpscope._capture.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from ulpscope._capture.run import Run
+    from typing_extensions import Unpack
+
+    from ulpscope._capture.lifecycle.capture import Capture
+    from ulpscope._capture.settings.keywords import CaptureKeywords
+    from ulpscope._capture.settings.settings import Level, Task
 
 __all__ = ["PrecisionDebugger", "SettingsError", "capture", "seed_all"]
 
@@ -25,10 +39,12 @@ __all__ = ["PrecisionDebugger", "SettingsError", "capture", "seed_all"]
 def capture(
     dump_path: str | os.PathLike[str],
     model: Any = None,
-    level: str = "L1",
-    task: str = "statistics",
-    **settings: Any,
-) -> Run:
+    level: Level = "L1",
+    task: Task = "statistics",
+    *,
+    estimate: bool = False,
+    **settings: Unpack[CaptureKeywords],
+) -> Capture:
     """Records what runs inside the ``with`` statement, or between ``start()`` and ``close()`` of the result.
 
     >>> with ulpscope.capture("dumps/cpu", model=model, level="mix", task="tensor") as run:
@@ -40,9 +56,11 @@ def capture(
 
     ``level``: L0 modules, L1 API calls, mix both, L2 every aten operator, debug what ``run.save`` is given.
     ``task``: statistics, tensor (statistics and the tensors themselves), structure (names only).
-    Further settings (step, rank, scope, list, data_mode, digest, max_bytes, …) are in docs/capture.md.
+    ``estimate``: write nothing to ``dump_path``; measure one step, and say in ``run.estimate`` what it takes.
+    Further settings (step, rank, module, call, scope, list, data_mode, digest, max_bytes, …) are in
+    docs/capture.md. A setting that cannot be used raises ``SettingsError``.
     """
     checked = Settings.from_keywords(dump_path, level=level, task=task, **settings)
-    from ulpscope._capture.run import Run
+    from ulpscope._capture.lifecycle.capture import Capture
 
-    return Run(checked, model=model)
+    return Capture(checked, model, estimate)

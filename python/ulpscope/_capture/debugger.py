@@ -15,12 +15,13 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ulpscope._capture.config import Config
-from ulpscope._capture.config_watch import ConfigWatch
 from ulpscope._capture.settings import Settings, SettingsError
+from ulpscope._capture.settings.config import Config
+from ulpscope._capture.settings.config_watch import ConfigWatch
 
 if TYPE_CHECKING:
-    from ulpscope._capture.run import Run
+    from ulpscope._capture.lifecycle.run import Run
+    from ulpscope._capture.settings.settings import Level, Task
 
 log = logging.getLogger("ulpscope.capture")
 
@@ -50,9 +51,9 @@ class PrecisionDebugger:
     def __init__(
         self,
         config_path: str | os.PathLike[str] | None = None,
-        task: str | None = None,
+        task: Task | None = None,
         dump_path: str | os.PathLike[str] | None = None,
-        level: str | None = None,
+        level: Level | None = None,
         model: Any = None,
         step: Any = None,
     ) -> None:
@@ -277,7 +278,7 @@ def _leave_to_parent() -> None:
 
 def _new_run(settings: Settings) -> Run:
     # Imports torch, which a program that only reads dumps does not want.
-    from ulpscope._capture.run import Run
+    from ulpscope._capture.lifecycle.run import Run
 
     return Run(settings)
 

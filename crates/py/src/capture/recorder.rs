@@ -60,7 +60,7 @@ impl Recorder {
 
     #[new]
     fn new(py: Python<'_>, front: Py<PyAny>, settings: &Bound<'_, PyAny>) -> PyResult<Recorder> {
-        let plan = plan_of(settings)?;
+        let plan = plan_of(settings, &front.bind(py).getattr("wants_call")?)?;
         Ok(Recorder {
             torch: Torch::new(py, front)?,
             recording: Recording::new(plan),
@@ -127,7 +127,7 @@ impl Recorder {
         let kind = if prefix == "Autograd" { Kind::Api } else { Kind::Program };
         let begun = self.torch.with_modes_disabled(py, || {
             let stack = self.stack(py)?;
-            self.begin_call(py, &base, kind, stack.as_deref(), Arguments { args, kwargs })
+            self.begin_call(py, &base, kind, false, stack.as_deref(), Arguments { args, kwargs })
         });
         let begun = self.guarded(py, Of::New(&base), begun)?;
         Ok(begun.map(OpenCall::new))
@@ -164,10 +164,10 @@ impl Recorder {
     }
 
     /// Gives a module its name; without one it is part of a model, and no call of its own.
-    #[pyo3(signature = (module, base, is_muted))]
-    fn add_module(&self, module: &Bound<'_, PyAny>, base: Option<&str>, is_muted: bool) {
-        self.modules
-            .add(module.as_ptr() as usize, base.map(|base| ModuleName { base: base.into(), is_muted }));
+    #[pyo3(signature = (module, base, is_muted, is_selected))]
+    fn add_module(&self, module: &Bound<'_, PyAny>, base: Option<&str>, is_muted: bool, is_selected: bool) {
+        let name = base.map(|base| ModuleName { base: base.into(), is_muted, is_selected });
+        self.modules.add(module.as_ptr() as usize, name);
     }
 
     /// Forgets a module, which is gone.

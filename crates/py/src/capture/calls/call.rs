@@ -20,12 +20,13 @@ use crate::capture::lifecycle::writing::not_written;
 use crate::capture::recorder::Recorder;
 
 impl Recorder {
-    /// Records the arguments of a call, if it is wanted.
+    /// Records the arguments of a call, if it is wanted. `is_selected`: whether it is a selected module's own.
     pub(in crate::capture) fn begin_call(
         &self,
         py: Python<'_>,
         base: &Arc<str>,
         kind: Kind,
+        is_selected: bool,
         stack: Option<&CallStack>,
         arguments: Arguments<'_, '_>,
     ) -> PyResult<CallInProgress> {
@@ -34,7 +35,8 @@ impl Recorder {
         let step = begun.step;
         begun.is_recompute = stack.is_some_and(|stack| stack.is_checkpoint) && self.torch.in_backward(py)?;
         begun.parent = self.parent(py, stack, around.as_ref(), begun.is_recompute)?;
-        let why_not = self.recording.why_not(&begun, around.as_ref());
+        let is_selected = is_selected || around.as_ref().is_some_and(|level| level.is_selected);
+        let why_not = self.recording.why_not(&begun, is_selected, around.as_ref());
         if kind == Kind::Module && why_not.is_none() && self.recording.plan.selects() {
             self.in_step(step, |state| state.wanted_modules.insert(Arc::clone(base)));
         }

@@ -168,7 +168,7 @@ impl Recorder {
             Some((args, kwargs)) => Arguments { args, kwargs: Some(kwargs) },
             None => arguments,
         };
-        let mut begun = self.begin_call(py, base, Kind::Api, stack.as_deref(), arguments)?;
+        let mut begun = self.begin_call(py, base, Kind::Api, false, stack.as_deref(), arguments)?;
         if function.may_change() {
             begun.passed = passed.flatten().map(|(args, kwargs)| (args.unbind(), kwargs.unbind()));
         }

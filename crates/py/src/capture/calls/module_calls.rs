@@ -33,6 +33,7 @@ impl Recorder {
         let Some(name) = name else { return Ok(None) };
         let around = modules::innermost(self.address());
         let is_muted = name.is_muted || around.as_ref().is_some_and(|level| level.is_muted);
+        let is_selected = name.is_selected || around.as_ref().is_some_and(|level| level.is_selected);
         if is_muted || !self.recording.plan.has_modules() {
             if self.recording.plan.has_modules() {
                 self.recording.leave_out(IN_REPEATED);
@@ -41,6 +42,7 @@ impl Recorder {
                 recorder: self.address(),
                 name: Arc::clone(&name.base),
                 is_listed: around.is_some_and(|level| level.is_listed),
+                is_selected,
                 is_muted,
             });
             return Ok(Some(CallInProgress::new(CallRecord::new(
@@ -51,7 +53,7 @@ impl Recorder {
         }
         let begun = self.torch.with_modes_disabled(py, || {
             let stack = self.stack(py)?;
-            self.begin_call(py, &name.base, Kind::Module, stack.as_deref(), arguments)
+            self.begin_call(py, &name.base, Kind::Module, is_selected, stack.as_deref(), arguments)
         });
         let Some(begun) = self.guarded(py, Of::New(&name.base), begun)? else { return Ok(None) };
         modules::enter(ModuleLevel {
@@ -59,6 +61,7 @@ impl Recorder {
             name: Arc::clone(&begun.name),
             is_listed: self.recording.plan.has_listed(&begun.name)
                 || around.is_some_and(|level| level.is_listed),
+            is_selected,
             is_muted: false,
         });
         Ok(Some(begun))

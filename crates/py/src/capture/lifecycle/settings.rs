@@ -2,10 +2,13 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use ulpscope_capture::{Plan, Settings};
+use ulpscope_capture::{NameTest, Plan, Settings};
 
 /// The plan that settings of Python ask for.
-pub(in crate::capture) fn plan_of(settings: &Bound<'_, PyAny>) -> PyResult<Plan> {
+pub(in crate::capture) fn plan_of(
+    settings: &Bound<'_, PyAny>,
+    wants_call: &Bound<'_, PyAny>,
+) -> PyResult<Plan> {
     let get = |name: &str| settings.getattr(name);
     let settings = Settings {
         task: get("task")?.extract()?,
@@ -18,10 +21,22 @@ pub(in crate::capture) fn plan_of(settings: &Bound<'_, PyAny>) -> PyResult<Plan>
         scope: get("scope")?.extract()?,
         list: get("list")?.extract()?,
         tensor_list: get("tensor_list")?.extract()?,
+        in_modules: !get("module")?.extract::<Vec<String>>()?.is_empty(),
         data_mode: get("data_mode")?.extract()?,
         max_calls: get("max_calls")?.extract()?,
         max_bytes: get("max_bytes")?.extract()?,
         strict: get("strict")?.extract()?,
     };
-    Plan::new(settings).map_err(|error| PyValueError::new_err(error.to_string()))
+    let plan = Plan::new(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(if wants_call.is_none() { plan } else { plan.with_call_test(name_test(wants_call)) })
+}
+
+/// The test of names that the front has made of patterns. A call of which it cannot be told is recorded.
+fn name_test(test: &Bound<'_, PyAny>) -> NameTest {
+    let test = test.clone().unbind();
+    NameTest::new(move |name| {
+        Python::attach(|py| {
+            test.bind(py).call1((name,)).and_then(|answer| answer.is_truthy()).unwrap_or(true)
+        })
+    })
 }

@@ -1,0 +1,51 @@
+"""A call between two words to the recorder: for what torch shows no function mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ulpscope._capture.lifecycle.switch import Switch
+    from ulpscope._core import OpenCall, Recorder
+
+
+def call_recorded(
+    recorder: Recorder,
+    name: tuple[str, str],
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    shown: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
+    end: Callable[[OpenCall, Any], None] | None = None,
+) -> Any:
+    """Calls a function and has that recorded under a prefix and a name.
+
+    ``shown`` are the arguments that are recorded, where they are not those given to the function. ``end``
+    ends the call, where its result is not what the function returns.
+    """
+    begun = recorder.begin(*name, *(shown or (args, kwargs)))
+    if begun is None:
+        return function(*args, **kwargs)
+    try:
+        output = function(*args, **kwargs)
+    except BaseException as error:
+        recorder.raised(begun, type(error).__name__)
+        raise
+    (end or recorder.end)(begun, output)
+    return output
+
+
+def recorded(
+    recorder: Recorder, switch: Switch, prefix: str, name: str, function: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A function whose calls are recorded."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not switch.is_on():
+            return function(*args, **kwargs)
+        return call_recorded(recorder, (prefix, name), function, args, kwargs)
+
+    call.__name__ = call.__qualname__ = getattr(function, "__name__", name)
+    call.__wrapped__ = function  # type: ignore[attr-defined]
+    return call

@@ -1,0 +1,210 @@
+"""Where a call was made, in words; asked once for each different stack."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import json
+import linecache
+import os
+from types import CodeType
+from typing import NamedTuple
+
+from ulpscope._capture.launch.program import Program
+
+_OVERRIDES = os.path.join("torch", "overrides.py")  # noqa: PTH118
+_DISPATCH = os.path.join("torch", "_jit_internal.py")  # noqa: PTH118
+_OPTIMIZERS = os.path.join("torch", "optim") + os.sep  # noqa: PTH118
+_CLIPPING = os.path.join("torch", "nn", "utils", "clip_grad.py")  # noqa: PTH118
+
+# Files whose forward within a backward is a repeated one: torch, DeepSpeed, Megatron, fairscale.
+_CHECKPOINTING = (
+    "torch/utils/checkpoint.py",
+    "activation_checkpointing/checkpointing.py",
+    "tensor_parallel/random.py",
+    "checkpoint_activations.py",
+)
+
+_BEFORE_3_11 = {
+    "BINARY_ADD": "+",
+    "BINARY_SUBTRACT": "-",
+    "BINARY_MULTIPLY": "*",
+    "BINARY_TRUE_DIVIDE": "/",
+    "BINARY_FLOOR_DIVIDE": "//",
+    "BINARY_MODULO": "%",
+    "BINARY_POWER": "**",
+    "BINARY_MATRIX_MULTIPLY": "@",
+    "BINARY_AND": "&",
+    "BINARY_OR": "|",
+    "BINARY_XOR": "^",
+    "INPLACE_ADD": "+=",
+    "INPLACE_SUBTRACT": "-=",
+    "INPLACE_MULTIPLY": "*=",
+    "INPLACE_TRUE_DIVIDE": "/=",
+    "INPLACE_FLOOR_DIVIDE": "//=",
+    "INPLACE_MODULO": "%=",
+    "INPLACE_POWER": "**=",
+    "INPLACE_MATRIX_MULTIPLY": "@=",
+}
+
+Frame = tuple[CodeType, int]
+
+
+def _package_folder(code: CodeType) -> str:
+    """The folder of this package, as code objects have it. Its name alone may be that of a clone's folder."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(code.co_filename))) + os.sep  # noqa: PTH120
+
+
+_OWN_FOLDER = _package_folder(_package_folder.__code__)
+
+# What is around it has started `ulpscope run`, and is none of the program's.
+_LAUNCH = Program.run.__code__
+
+
+class Stack(NamedTuple):
+    """What the recorder asks about a stack."""
+
+    frames: str
+    """As JSON, innermost first."""
+    operator: str | None
+    """The operator that made the call, if one did: ``+``, ``+=``, ``==``."""
+    names: list[str]
+    """What the caller's instruction calls, or all names in its code where that cannot be told: a function
+    that is not among them was called by another's code."""
+    positional: int | None
+    """How many arguments the caller passed by position, if its instruction tells."""
+    keywords: list[str]
+    """The names of those it passed by name."""
+    parent: str | None
+    is_checkpoint: bool
+
+
+def describe(frames: list[Frame]) -> Stack:
+    """A stack, told by code objects and instructions, innermost first."""
+    frames = _without_machinery(frames)
+    files = [code.co_filename for code, _ in frames]
+    parent = None
+    if any(_OPTIMIZERS in file for file in files):
+        parent = "optimizer"
+    elif any(file.endswith(_CLIPPING) for file in files):
+        parent = "clip_grad"
+    is_checkpoint = any(file.replace(os.sep, "/").endswith(_CHECKPOINTING) for file in files)
+    texts = [text for text in (_text(*frame) for frame in frames) if text]
+    callers = (frame for frame in frames if not _is_dispatch(frame[0]))
+    caller = next((_instruction(*frame) for frame in callers), _Instruction(None, [], None, []))
+    return Stack(json.dumps(texts), *caller, parent, is_checkpoint)
+
+
+def _is_dispatch(code: CodeType) -> bool:
+    """Whether this is what stands for a pooling function: it calls the one that has indices, or the other."""
+    return code.co_name == "fn" and code.co_filename.endswith(_DISPATCH)
+
+
+def _without_machinery(frames: list[Frame]) -> list[Frame]:
+    """Without our own frames, and without those between the caller of a function and its recorder."""
+    launch = next((place for place, (code, _) in enumerate(frames) if code is _LAUNCH), len(frames))
+    frames = [frame for frame in frames[:launch] if not frame[0].co_filename.startswith(_OWN_FOLDER)]
+    start = 0
+    while start < len(frames) and frames[start][0].co_filename.endswith(_OVERRIDES):
+        start += 1
+    # The function itself, which asked whether somebody wants to see its call.
+    return frames[start + 1 :] if start else frames
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _text(code: CodeType, instruction: int) -> str:
+    line = _line(code, instruction)
+    source = linecache.getline(code.co_filename, line).strip()
+    if not source:
+        return ""
+    return f"File {code.co_filename}, line {line}, in {code.co_name}, \n {source}"
+
+
+def _line(code: CodeType, instruction: int) -> int:
+    for start, end, line in code.co_lines():
+        if start <= instruction < end and line is not None:
+            return line
+    return code.co_firstlineno
+
+
+class _Instruction(NamedTuple):
+    operator: str | None
+    names: list[str]
+    positional: int | None
+    keywords: list[str]
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _instruction(code: CodeType, offset: int) -> _Instruction:
+    """What an instruction of the caller tells of the call it makes."""
+    # While a function in Python runs, its caller's counter stands behind the instruction that called it.
+    known = [found for found in dis.get_instructions(code) if found.offset <= offset]
+    if not known:
+        return _Instruction(None, _names(code), None, [])
+    *before, found = known
+    positional, keywords = _passing(code, found, before)
+    callee = _callee(found, before)
+    return _Instruction(_operator(found), _names(code) if callee is None else [callee], positional, keywords)
+
+
+def _operator(found: dis.Instruction) -> str | None:
+    if found.opname == "BINARY_OP":
+        return found.argrepr
+    if found.opname == "COMPARE_OP":
+        # Newer versions say that the result is turned into a truth value: bool(==).
+        return found.argrepr.removeprefix("bool(").removesuffix(")")
+    return _BEFORE_3_11.get(found.opname)
+
+
+def _names(code: CodeType) -> list[str]:
+    # Other text is no name, and need not even be text that can be written down.
+    constants = [
+        constant for constant in code.co_consts if isinstance(constant, str) and constant.isidentifier()
+    ]
+    return [*code.co_names, *code.co_varnames, *code.co_freevars, *constants]
+
+
+def _passing(
+    code: CodeType, found: dis.Instruction, before: list[dis.Instruction]
+) -> tuple[int | None, list[str]]:
+    """How many arguments are passed by position, and the names of the others."""
+    if found.opname in ("CALL_FUNCTION", "CALL_METHOD"):
+        return found.arg, []
+    if found.opname in ("CALL_FUNCTION_KW", "CALL_KW"):
+        names = list(before[-1].argval) if before and isinstance(before[-1].argval, tuple) else None
+    elif found.opname == "CALL":
+        if before and before[-1].opname == "PRECALL":
+            before = before[:-1]
+        marked = bool(before) and before[-1].opname == "KW_NAMES"
+        names = list(code.co_consts[before[-1].arg or 0]) if marked else []
+    else:
+        return None, []
+    if names is None or found.arg is None:
+        return None, []
+    return found.arg - len(names), names
+
+
+def _callee(found: dis.Instruction, before: list[dis.Instruction]) -> str | None:
+    """What a call instruction calls, by the name it was loaded by: the instruction in front of those that
+    make the arguments. Nothing where arguments have branches, which do not run in the order they stand in."""
+    if found.opname not in ("CALL", "CALL_FUNCTION", "CALL_METHOD", "CALL_FUNCTION_KW", "CALL_KW"):
+        return None
+    wanted = (found.arg or 0) + (found.opname in ("CALL_FUNCTION_KW", "CALL_KW"))
+    while before and before[-1].opname in ("PRECALL", "KW_NAMES"):
+        before = before[:-1]
+    for instruction in reversed(before):
+        if wanted == 0 and instruction.opname == "PUSH_NULL":
+            continue
+        if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
+            return None
+        if wanted <= 0:
+            return _loaded(instruction) if wanted == 0 else None
+        wanted -= dis.stack_effect(instruction.opcode, instruction.arg)
+    return None
+
+
+def _loaded(instruction: dis.Instruction) -> str | None:
+    if not instruction.opname.startswith("LOAD_"):
+        return None
+    last = instruction.argval[-1] if isinstance(instruction.argval, tuple) else instruction.argval
+    return last if isinstance(last, str) else None

@@ -1,0 +1,1 @@
+"""``ulpscope run``: a script or module recorded as it is."""

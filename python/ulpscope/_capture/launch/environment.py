@@ -1,0 +1,58 @@
+"""Recording that is asked for by environment variables: ``ULPSCOPE_DUMP``, ``ULPSCOPE_LEVEL``, and so on.
+
+Each flag of ``ulpscope run`` is a variable: ``--data-mode`` is ``ULPSCOPE_DATA_MODE``. ``ULPSCOPE_DUMP`` is
+``--dump-path``, and switches recording on.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Mapping
+
+from ulpscope._capture.launch import flags
+from ulpscope._capture.launch.recording import Recording
+from ulpscope._capture.settings import Settings, SettingsError, unknown_key
+
+PREFIX = "ULPSCOPE_"
+SWITCH = "ULPSCOPE_DUMP"
+
+# Flags that are for a command, not for a program that runs already.
+_WITHOUT_VARIABLE = {"--help", "--dry-run", "--json", "--dump-path"}
+
+_YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+
+
+def record(environment: Mapping[str, str]) -> bool:
+    """Records this process if its environment asks for it; says whether it does."""
+    if not environment.get(SWITCH) or multiprocessing.parent_process() is not None:
+        # A worker of a data loader, for one, has the environment of its parent.
+        return False
+    Recording(settings_of(environment)).of_this_process()
+    return True
+
+
+def settings_of(environment: Mapping[str, str]) -> Settings:
+    """The settings that the variables make."""
+    parser = flags.parser()
+    known = {SWITCH: "--dump-path"}
+    switches = set()
+    for action in parser._actions:
+        for flag in set(action.option_strings) - _WITHOUT_VARIABLE:
+            if flag.startswith("--"):
+                variable = PREFIX + flag.removeprefix("--").replace("-", "_").upper()
+                known[variable] = flag
+                switches |= {variable} if action.nargs == 0 else set()
+    words = []
+    for variable in sorted(name for name in environment if name.startswith(PREFIX)):
+        if variable not in known:
+            raise unknown_key(variable, known, "variables")
+        value = environment[variable]
+        if variable not in switches:
+            words.append(f"{known[variable]}={value}")
+        elif value.lower() in _YES:
+            words.append(known[variable])
+        elif value.lower() not in _NO:
+            raise SettingsError(variable, f"is {value!r}; expected one of {', '.join(_YES[:2] + _NO[:2])}")
+    given = vars(parser.parse_args(words))
+    del given["dry_run"], given["json"]
+    return flags.settings_from(given)

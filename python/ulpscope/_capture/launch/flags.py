@@ -1,0 +1,118 @@
+"""The flags of ``ulpscope run``, and the settings that they make."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ulpscope._capture.settings import Settings, SettingsError
+from ulpscope._capture.settings.config import Config
+from ulpscope._capture.settings.settings import renamed
+
+_DESCRIPTION = """\
+Runs a Python script and records what each call of torch in it takes and gives.
+
+The script runs as "python train.py ARGS" would run it. A step ends with the step of its optimizer; without
+an optimizer all is step 0. What follows the last step of training (an evaluation) is recorded in the folder
+after_last_step. After the last wanted step the script goes on at full speed."""
+
+_EXAMPLES = """\
+examples:
+  ulpscope run --dump-path dumps/cpu -- train.py --epochs 1
+  ulpscope run --dump-path dumps/cpu --step 0,2-4 --level mix --task tensor -- train.py
+  ulpscope run --config config.json -- -m package.train
+  torchrun --nproc-per-node 2 -m ulpscope run --dump-path dumps/ddp -- train.py
+
+then:
+  ulpscope compare dumps/npu dumps/cpu"""
+
+# What a setting is called here, where it is not its own name with dashes.
+FLAGS = {"file_format": "--format", "stacks": "--no-stacks"}
+
+
+def settings_from(options: dict[str, Any]) -> Settings:
+    path = options.pop("config")
+    given = {key: value for key, value in options.items() if value is not None}
+    try:
+        config = Config({}) if path is None else Config.read(path)
+        return config.settings(**given)
+    except SettingsError as error:
+        if error.key in given or (error.key == "dump_path" and path is None):
+            raise renamed(error, FLAGS.get(error.key, "--" + error.key.replace("_", "-"))) from None
+        raise
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="ulpscope run",
+        usage="ulpscope run --dump-path DIR [options] -- SCRIPT [ARGS ...]   (or: -- -m MODULE [ARGS ...])",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        argument_default=None,
+    )
+    add = made.add_argument_group("what to record").add_argument
+    add("--level", metavar="L", help="L0 modules, L1 API calls (default), mix both, L2 every aten operator")
+    add("--task", metavar="T", help="statistics (default), tensor: the tensors too, structure: names only")
+    add("--step", metavar="N", help="steps wanted, as in 0,2-4 (default: all)")
+    add("--rank", metavar="N", help="ranks wanted, as in 0,2-4 (default: all)")
+    add("--list", metavar="A,B", type=_words, help="only calls whose name contains one of these")
+    add(
+        "--module",
+        metavar="P",
+        action="append",
+        help="only inside modules whose path matches: 'layers.*.mlp'",
+    )
+    add(
+        "--call",
+        metavar="P",
+        action="append",
+        help="only calls whose name matches: 'Functional.*', 're:add|mul'",
+    )
+    add("--scope", metavar="A,B", type=_words, help="only from call A to call B, by their full names")
+    add(
+        "--data-mode", metavar="M", type=_words, help="out of forward, backward, input, output (default: all)"
+    )
+    add("--layers", metavar="WHICH", help="of repeated layers of one kind: all (default), first, last")
+    add("--skip-scalars", action="store_true", default=None, help="leave out plain numbers and texts")
+    add("--skip-ints", action="store_true", default=None, help="leave out tensors of integers and booleans")
+    add = made.add_argument_group("what to write").add_argument
+    add("--dump-path", metavar="DIR", help="the folder to write to; made where it is missing")
+    add("--digest", metavar="D", help="a digest of every tensor: xxh3, or md5 (CRC-32, as in msprobe)")
+    add(
+        "--tensor-list",
+        metavar="A,B",
+        type=_words,
+        help="with task statistics: save the tensors of these calls",
+    )
+    add("--format", metavar="F", dest="file_format", help="of saved tensors: pt (default), npy, safetensors")
+    add("--no-stacks", action="store_false", default=None, dest="stacks", help="do not note the source lines")
+    add("--max-bytes", metavar="SIZE", help="stop recording at this size, as in 500M or 10G")
+    add("--max-calls", metavar="N", type=int, help="stop recording after this many calls")
+    add = made.add_argument_group("other").add_argument
+    add(
+        "--dry-run",
+        action="store_true",
+        help="write no dump: run the script for one step, and print the calls, files and bytes of a step",
+    )
+    add("--json", action="store_true", help="with --dry-run: print the result as JSON")
+    add(
+        "--jitter",
+        metavar="SEED",
+        type=int,
+        help="measure noise: move parameters, buffers and inputs by one unit in the last place; "
+        "what the script learns meanwhile is thrown away",
+    )
+    add("--config", metavar="FILE", help="a config.json as msprobe has it; the flags here count first")
+    add(
+        "--strict",
+        action="store_true",
+        default=None,
+        help="raise where a call cannot be recorded, instead of noting it",
+    )
+    return made

@@ -1,0 +1,155 @@
+"""One recording of a whole program: from its import of torch to the last wanted step, or to its end.
+
+An optimizer's step ends a step. torch is not imported before the program does it: what a program sets in the
+environment for torch counts.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from ulpscope._capture.launch.after_import import after_import
+from ulpscope._capture.launch.program import Program, hide_ourselves
+from ulpscope._capture.lifecycle import folders, ranks
+from ulpscope._capture.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from ulpscope._capture.lifecycle.run import Run
+
+
+class Enough(SystemExit):
+    """Ends the script of a dry run after its step. Scripts let such an exception through."""
+
+
+class Recording:
+    """One run from the import of torch to the last wanted step, or to the end of the script."""
+
+    def __init__(self, settings: Settings, is_dry: bool = False) -> None:
+        self._settings = settings
+        self._is_dry = is_dry
+        self._run: Run | None = None
+        self._hook: Any = None
+        self._has_torch = False
+        self._has_ended = False
+        self._process = os.getpid()
+        # Without its folder the script need not run.
+        self._made = folders.make(settings.dump_path)
+        # Told before the script runs, which takes it only with torch; the rank may not be known before.
+        folders.FolderLock(settings.dump_path, ranks.folder_name(ranks.current_rank())).release()
+        self._optimizer: weakref.ref[Any] | None = None
+
+    def of(self, program: Program) -> None:
+        """Runs the program, recorded. What it raises goes on from here, without a trace of us."""
+        waiting = after_import("torch", self._begin)
+        try:
+            program.run()
+        except Enough:
+            # The step was measured, and nobody needs the rest.
+            pass
+        except BaseException as error:
+            hide_ourselves(error)
+            waiting.cancel()
+            try:
+                # What an error ends is the beginning of a step.
+                self._end(has_come_to_end=isinstance(error, SystemExit))
+            except Exception as ours:
+                # The program's own error is the one to be seen.
+                print(f"ulpscope: error: the dump may be incomplete: {ours}", file=sys.stderr)
+            raise
+        waiting.cancel()
+        self._end(has_come_to_end=True)
+
+    def of_this_process(self) -> None:
+        """Records the program that runs already, until it ends."""
+
+        def begin() -> None:
+            self._begin()
+            # The run ends itself at exit. This comes later, hence is called before.
+            atexit.register(self._end_at_exit)
+
+        atexit.register(self._end_at_exit)
+        after_import("torch", begin)
+
+    def _end_at_exit(self) -> None:
+        if not self._has_ended:
+            # Python leaves there the error that ends a program.
+            self._end(has_come_to_end=getattr(sys, "last_value", None) is None)
+
+    def _end(self, has_come_to_end: bool) -> None:
+        self._has_ended = True
+        if self._hook is not None:
+            self._hook.remove()
+        if self._process != os.getpid():
+            # A forked child has come to the end of the script: the dump is its parent's, and not whole yet.
+            return
+        try:
+            if self._run is not None and has_come_to_end:
+                self._run.end_training()
+            self._finish()
+        finally:
+            if self._is_dry:
+                pass
+            elif self._hook is not None:
+                print(f"ulpscope: the dump is in {self._settings.dump_path}", file=sys.stderr)
+            elif not self._has_torch:
+                # Not where the script has put something there.
+                folders.remove_empty(self._made)
+                print("ulpscope: torch was not imported, nothing was recorded", file=sys.stderr)
+
+    def _begin(self) -> None:
+        self._has_torch = True
+        try:
+            self._start()
+        except SettingsError as error:
+            print(f"ulpscope: error: {error}; nothing is recorded", file=sys.stderr)
+        except Exception as error:
+            # The script's import of torch is not to fail by us.
+            if self._settings.strict:
+                raise
+            print(f"ulpscope: error: {_in_words(error)}; nothing is recorded", file=sys.stderr)
+
+    def _start(self) -> None:
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        from ulpscope._capture.lifecycle.run import Run
+
+        run = Run(self._settings, gives_way=True)
+        run.start()
+        self._run = run
+        self._hook = register_optimizer_step_post_hook(self._after_optimizer_step)
+
+    def _after_optimizer_step(self, optimizer: Any, args: Any, keywords: Any) -> None:
+        # Of several optimizers the first to step gives the beat: one iteration is one step.
+        beat = self._optimizer() if self._optimizer else None
+        if beat is None:
+            self._optimizer = weakref.ref(optimizer)
+        elif beat is not optimizer:
+            return
+        try:
+            self._step()
+        except Exception as error:
+            if self._settings.strict:
+                raise
+            print(f"ulpscope: error: the dump may be incomplete: {_in_words(error)}", file=sys.stderr)
+
+    def _step(self) -> None:
+        if self._run is not None:
+            self._run.step()
+            if self._run.steps_done:
+                # The hook stays: torch is walking through its hooks just now.
+                self._finish()
+                if self._is_dry:
+                    raise Enough
+
+    def _finish(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            run.close()
+
+
+def _in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,113 @@
+"""``ulpscope.Capture``: what ``ulpscope.capture`` returns. A ``Run`` with the methods that are for users."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ulpscope._capture.lifecycle.estimate import Estimate, Estimation
+from ulpscope._capture.lifecycle.run import Run
+from ulpscope._capture.regions.compiled import untraced
+
+if TYPE_CHECKING:
+    from ulpscope._capture.settings import Settings
+
+
+class Capture:
+    """Records the calls of a program, step by step; made by ``ulpscope.capture``."""
+
+    __slots__ = ("__weakref__", "_dump_path", "_estimate", "_estimation", "_process", "_run")
+
+    def __init__(self, settings: Settings, model: Any = None, estimate: bool = False) -> None:
+        self._dump_path = settings.dump_path
+        self._process = os.getpid()
+        self._estimation = Estimation(settings) if estimate else None
+        self._estimate: Estimate | None = None
+        self._run = Run(self._estimation.settings if self._estimation else settings, model=model)
+
+    def __enter__(self) -> Capture:
+        self._run.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def dump_path(self) -> Path:
+        """The folder that the dump goes to."""
+        return self._dump_path
+
+    @property
+    def steps_done(self) -> bool:
+        """Whether every wanted step is over: what follows is not recorded."""
+        return self._run.steps_done
+
+    @property
+    def estimate(self) -> Estimate:
+        """With ``capture(..., estimate=True)``, once a step is over: what each step would write."""
+        if self._estimation is None:
+            raise RuntimeError("this capture records: make one with ulpscope.capture(..., estimate=True)")
+        if self._estimate is None:
+            raise RuntimeError("no step is over yet: call step() or close() first")
+        return self._estimate
+
+    @untraced
+    def start(self, model: Any = None) -> None:
+        """Records from now on. Without a model, levels L0 and mix take the first module that is called."""
+        if self._estimate is None:
+            self._run.start(model)
+
+    @untraced
+    def stop(self) -> None:
+        """Records nothing more until the next ``start``. What was recorded is in the dump."""
+        self._run.stop()
+
+    @untraced
+    def step(self) -> None:
+        """Ends a step: its dump is complete, and call numbers begin at 0 again."""
+        self._run.step()
+        if self._estimation is not None and self._run.steps_done:
+            self.close()
+
+    @untraced
+    def end_forward(self) -> None:
+        """Records no further calls of this step; the backward pass of those recorded so far still is."""
+        self._run.end_forward()
+
+    @untraced
+    def end_training(self) -> None:
+        """Says that no step of training follows: what came after the last one is kept apart from the steps.
+
+        It goes to the folder ``after_last_step``, unless it has a backward pass.
+        """
+        self._run.end_training()
+
+    @untraced
+    def save(self, variable: Any, name: str, save_backward: bool = True) -> None:
+        """Records a value, and the gradients of the tensors in it, under a name of your own."""
+        self._run.save(variable, name, save_backward)
+
+    @untraced
+    def register_custom_api(self, module: Any, api: str, prefix: str | None = None) -> None:
+        """Records the calls of ``module.api``, too, as ``prefix.api``."""
+        self._run.register_custom_api(module, api, prefix)
+
+    @untraced
+    def restore_custom_api(self, module: Any, api: str) -> None:
+        """Undoes ``register_custom_api``."""
+        self._run.restore_custom_api(module, api)
+
+    def set_init_step(self, step: int) -> None:
+        """Counts steps from ``step`` on; before the first ``start``."""
+        self._run.set_init_step(step)
+
+    @untraced
+    def close(self) -> None:
+        """Ends the capture: the dump is complete, and torch is as it was."""
+        self._run.close()
+        if self._estimation is not None and self._estimate is None and self._process == os.getpid():
+            self._estimate = self._estimation.finish()

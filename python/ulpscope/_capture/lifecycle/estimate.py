@@ -1,0 +1,150 @@
+"""What a capture would write, from one step that is recorded without its tensors.
+
+    settings ──► the same without tensors and limits, into a temporary folder ──► one step
+                    └──► calls from its ledger, tensors and digests from its dump.json ──► Estimate
+
+The digests tell which tensors would share a file. The temporary folder is deleted with the answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ulpscope import _core
+from ulpscope._capture.settings import Settings
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What one step of a capture writes; steps of a training are typically alike."""
+
+    step: int
+    """The step that was measured."""
+    calls: int
+    """Recorded calls, forward and backward."""
+    tensors: int
+    """Tensors that would be saved."""
+    files: int
+    """Files of the step. Equal tensors share their content, but each has its own name."""
+    bytes: int
+    """Size of these files on disk."""
+
+    def __str__(self) -> str:
+        return (
+            f"step {self.step}: {self.calls:,} calls, {self.tensors:,} saved tensors, "
+            f"{self.files:,} files, {_in_units(self.bytes)} on disk"
+        )
+
+    def to_json(self) -> str:
+        """The fields as JSON text."""
+        return json.dumps(dataclasses.asdict(self))
+
+
+class Estimation:
+    """One step recorded for the sake of its size."""
+
+    def __init__(self, wanted: Settings) -> None:
+        self._wanted = wanted
+        self._folder = Path(tempfile.mkdtemp(prefix="ulpscope-estimate-"))
+        self._delete = weakref.finalize(self, _delete, self._folder, os.getpid())
+        self._file_overhead: int | None = None
+        self._saves_some = wanted.task == "tensor" or bool(wanted.tensor_list)
+        self.step = min(wanted.step, default=wanted.init_step)
+        self.settings = dataclasses.replace(
+            wanted,
+            dump_path=self._folder,
+            task="statistics" if wanted.task == "tensor" else wanted.task,
+            digest="xxh3" if self._saves_some else wanted.digest,
+            tensor_list=(),
+            max_bytes=None,
+            max_calls=None,
+            step=(self.step,),
+        )
+        """What to record with."""
+
+    def finish(self) -> Estimate:
+        """The answer, once the step is over; nothing is left behind."""
+        try:
+            return self._measure()
+        finally:
+            self._delete()
+
+    def _measure(self) -> Estimate:
+        calls = tensors = files = size = 0
+        for ledger in sorted(self._folder.glob("*/*/ledger.json")):
+            calls += json.loads(ledger.read_text())["recorded"]
+            documents = [file for file in ledger.parent.iterdir() if file.is_file()]
+            saved = list(self._saved(json.loads((ledger.parent / "dump.json").read_text())["data"]))
+            tensors += len(saved)
+            files += len(documents) + len(saved)
+            size += sum(file.stat().st_size for file in documents)
+            size += sum(_payload(dtype, shape) + self._overhead() for _, dtype, shape in set(saved))
+        return Estimate(step=self.step, calls=calls, tensors=tensors, files=files, bytes=size)
+
+    def _saved(self, calls: dict[str, Any]) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+        """Digest, dtype and shape of the tensors that would have files."""
+        if not self._saves_some:
+            return
+        parts = self._wanted.tensor_list
+        for name, call in calls.items():
+            if self._wanted.task == "tensor" or any(part in name for part in parts):
+                for entry in _entries(call):
+                    if "md5" in entry:
+                        yield entry["md5"], entry["dtype"], tuple(entry["shape"])
+
+    def _overhead(self) -> int:
+        """What a file of the chosen format takes besides its elements."""
+        import torch
+
+        if self._file_overhead is None:
+            # Archives hold the name of their file several times.
+            file = self._folder / f"Functional.linear.0.forward.input.0.{self._wanted.file_format}"
+            one = torch.zeros(1, 1, dtype=torch.uint8, device="cpu")
+            _core.write_file(file, {"data": one} if file.suffix == ".safetensors" else one)
+            self._file_overhead = file.stat().st_size - 1
+        return self._file_overhead
+
+
+def _entries(value: Any) -> Iterator[dict[str, Any]]:
+    """The tensors of a call in dump.json."""
+    if isinstance(value, dict):
+        if isinstance(value.get("dtype"), str) and isinstance(value.get("shape"), list):
+            yield value
+        else:
+            for part in value.values():
+                yield from _entries(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _entries(part)
+
+
+def _delete(folder: Path, process: int) -> None:
+    # A forked child has a copy of everything, and the folder is its parent's.
+    if process == os.getpid():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _payload(dtype: str, shape: tuple[int, ...]) -> int:
+    import torch
+
+    kind = getattr(torch, dtype.removeprefix("torch."), None)
+    return math.prod(shape) * (kind.itemsize if isinstance(kind, torch.dtype) else 1)
+
+
+def _in_units(size: float) -> str:
+    unit = 0
+    while size >= 1024 and unit + 1 < len(_UNITS):
+        size /= 1024
+        unit += 1
+    return f"{size:,.0f} {_UNITS[0]}" if unit == 0 else f"{size:,.1f} {_UNITS[unit]}"

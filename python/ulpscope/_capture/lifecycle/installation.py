@@ -1,0 +1,284 @@
+"""What is in place while calls are recorded: the function mode, the wrappers, the hooks of parameters.
+
+Everything is put in place by ``install`` and gone after ``remove``: while nothing is recorded, there is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ulpscope._capture.calls import modes, wrappers
+from ulpscope._capture.calls.operators import OperatorMode
+from ulpscope._capture.calls.recorded import recorded
+from ulpscope._capture.calls.scripts import add_scripts
+from ulpscope._capture.collectives.collective_calls import add_collectives
+from ulpscope._capture.lifecycle.failures import Failures
+from ulpscope._capture.lifecycle.patches import Patches
+from ulpscope._capture.lifecycle.ranks import add_process_group
+from ulpscope._capture.lifecycle.selection import Selection
+from ulpscope._capture.lifecycle.switch import Switch
+from ulpscope._capture.modules.module_registry import ModuleRegistry
+from ulpscope._capture.noise.jitter import Jitter
+from ulpscope._capture.regions.compiled import CompiledRegions
+from ulpscope._capture.regions.tracing import add_tracers
+from ulpscope._capture.settings import Settings
+from ulpscope._core import Recorder
+
+CustomApis = dict[tuple[Any, str], str]
+
+_OTHERS_UNSEEN = (
+    "capture stepped aside for one thread while there were others: their modules, custom autograd functions, "
+    "collectives and new threads were not seen meanwhile"
+)
+
+
+_BACKWARD_UNSELECTED = (
+    "module: at level L2 the operators of a backward pass run in no module, and are not recorded"
+)
+
+
+class Installation:
+    """Puts the recorder between a program and torch, and takes it away again."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        selection: Selection,
+        recorder: Recorder,
+        on_rank: Callable[[], None],
+        jitter: Jitter | None = None,
+    ) -> None:
+        self._recorder = recorder
+        self._jitter = jitter
+        self._on_rank = on_rank
+        self._sees_functions = settings.level in ("L1", "mix")
+        self._selects_modules = bool(settings.module)
+        self._tracks_modules = (
+            settings.level in ("L0", "mix") or settings.layers != "all" or self._selects_modules
+        )
+        self._sees_operators = settings.level == "L2"
+        self._patches = Patches()
+        self._switch = Switch()
+        self._compiled = CompiledRegions(self._suspend, recorder.note)
+        self._suspensions = 0
+        # Re-entrant: a garbage collection inside it may run a finalizer that calls compiled code.
+        self._lock = threading.RLock()
+        self._block = (threading.get_ident(), modes.Within())
+        self._flush_collectives: Callable[[], None] = lambda: None
+        self._operators = OperatorMode(recorder) if self._sees_operators else None
+        failures = Failures(recorder.note, settings.strict)
+        self._known = ModuleRegistry(recorder, failures, settings, selection.modules)
+        self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self.installed = False
+        # Whether a backward pass has begun in this step.
+        self.has_backward = False
+
+    def install(self, model: Any, custom: CustomApis) -> None:
+        """Puts everything in place; where that fails, nothing stays."""
+        self.installed = True
+        try:
+            self._put_in_place(model, custom)
+        except BaseException:
+            self.remove()
+            raise
+
+    def _put_in_place(self, model: Any, custom: CustomApis) -> None:
+        self._known.begin(model)
+        if self._sees_operators and self._selects_modules:
+            self._recorder.note_once(_BACKWARD_UNSELECTED)
+        with self._lock:
+            self._patches, self._switch, self._suspensions = Patches(), Switch(), 0
+        switch = self._switch
+        if self._tracks_modules:
+            wrappers.add_modules(self._patches, self._recorder, switch, self._known)
+        if self._jitter is not None:
+            self._jitter.add_arguments(self._patches, discovers=model is None)
+        if self._sees_functions:
+            wrappers.add_operators(self._patches, self._recorder)
+            wrappers.add_set(
+                self._patches, self._recorder, switch, lambda: modes.is_function_mode_on(self._recorder)
+            )
+            wrappers.add_fast_paths(self._patches, self._without_mode)
+            wrappers.add_autograd_functions(self._patches, self._recorder, switch, self._suspended)
+            for (module, api), prefix in custom.items():
+                wrapped = recorded(self._recorder, switch, prefix, api, getattr(module, api))
+                self._patches.add(module, api, wrapped)
+        wrappers.add_engine(self._patches, self._in_backward)
+        if not self._sees_operators:
+            wrappers.add_hook_placer(self._patches)
+        if self._sees_functions or self._sees_operators:
+            wrappers.add_threads(self._patches, self._in_thread)
+            self._note_threads()
+            self._flush_collectives = add_collectives(self._patches, self._recorder, switch)
+        wrappers.add_replicas(self._patches, self._recorder, switch)
+        if not self._sees_operators:
+            add_scripts(self._patches, self._recorder, switch, self._sees_functions)
+        wrappers.add_swaps(self._patches, self._recorder, self._known)
+        add_tracers(self._patches, switch, self._suspended, self._recorder.note)
+        add_process_group(self._patches, switch, self._suspended, self._on_rank)
+        self._patches.install()
+        self._push_modes()
+        self._compiled.install()
+
+    def remove(self) -> None:
+        """Takes everything away."""
+        try:
+            # Records what is complete, which may raise where the user wants to hear of it.
+            self._flush_collectives()
+        finally:
+            self._take_away()
+
+    def _take_away(self) -> None:
+        self._flush_collectives = lambda: None
+        self._compiled.remove()
+        self._pop_modes()
+        with self._lock:
+            self.installed = False
+            self._switch.off()
+            for place in self._patches.taken_over():
+                self._recorder.note(f"{place} was replaced by the program meanwhile: its replacement stays")
+            self._patches.remove()
+            self._patches.recall()
+        self._known.end()
+        self._recorder.forget_model()
+
+    def next_step(self) -> None:
+        """Has parameters counted anew."""
+        self._flush_collectives()
+        self._known.next_step()
+        self.has_backward = False
+
+    def begin_step(self) -> None:
+        """Has what goes on from the step before told in the ledger of the next."""
+        if self.installed:
+            self._compiled.next_step()
+
+    def _push_modes(self) -> None:
+        """Puts the modes on this thread, where they are not already.
+
+        They are a thread's own: whoever stops recording on another thread cannot take them away here. They
+        stay, do nothing, and are used again.
+        """
+        if self._sees_functions and not modes.is_function_mode_on(self._recorder):
+            modes.put_function_mode(self._recorder, self._within().function_modes)
+        if self._operators is not None and not modes.is_dispatch_mode_on(self._operators):
+            modes.put_dispatch_mode(self._operators, self._within().dispatch_modes)
+
+    def enter_block(self) -> None:
+        """Has the modes of the user that are on now left after recording has ended."""
+        self._block = (threading.get_ident(), modes.Within.now())
+
+    def _within(self) -> modes.Within:
+        thread, within = self._block
+        return within if thread == threading.get_ident() else modes.Within()
+
+    def _pop_modes(self) -> None:
+        modes.take_function_mode(self._recorder)
+        if self._operators is not None:
+            modes.take_dispatch_mode(self._operators)
+
+    def _suspend(self) -> Callable[[], None]:
+        """Takes everything away from this thread; returns what puts it back.
+
+        Wrappers are everybody's: they are away while any thread is suspended, and the ledger says so.
+        """
+        with self._lock:
+            if not self.installed:
+                return _nothing
+            patches, switch = self._patches, self._switch
+            self._suspensions += 1
+            if self._suspensions == 1:
+                patches.remove()
+        if threading.active_count() > 1:
+            self._recorder.note(_OTHERS_UNSEEN)
+        switch.suspend()
+        put_back = [modes.take_function_mode(self._recorder)]
+        if self._operators is not None:
+            put_back.append(modes.take_dispatch_mode(self._operators))
+
+        def resume() -> None:
+            switch.resume()
+            with self._lock:
+                if not self.installed or patches is not self._patches:
+                    # Recording has stopped meanwhile.
+                    return
+                self._suspensions -= 1
+                if self._suspensions == 0:
+                    patches.install()
+            for put in put_back:
+                put()
+
+        return resume
+
+    @contextlib.contextmanager
+    def _suspended(self) -> Iterator[None]:
+        resume = self._suspend()
+        try:
+            yield
+        finally:
+            resume()
+
+    @contextlib.contextmanager
+    def _without_mode(self) -> Iterator[None]:
+        """Without the function mode, on this thread."""
+        put_back = modes.take_function_mode(self._recorder)
+        try:
+            yield
+        finally:
+            put_back()
+
+    def _note_threads(self) -> None:
+        """Notes threads that are running already, and were not started while calls were recorded."""
+        own = threading.current_thread()
+        others = [
+            thread for thread in threading.enumerate() if thread is not own and thread not in self._threads
+        ]
+        if others:
+            self._recorder.note(
+                f"threads that ran before recording began are not seen ({len(others)} of them)"
+            )
+
+    def _in_thread(self, thread: threading.Thread) -> contextlib.AbstractContextManager[Any]:
+        """What is on while another thread runs.
+
+        No dispatch mode: torch keeps flags of the whole process for these, which threads that end in another
+        order than they began would leave wrong.
+        """
+        self._threads.add(thread)
+        if self._sees_operators:
+            self._recorder.note("a thread was started: level L2 does not see what runs on it")
+        return self._with_mode()
+
+    @contextlib.contextmanager
+    def _in_backward(self) -> Iterator[None]:
+        """What is on while a backward pass runs."""
+        self.has_backward = True
+        if not self._sees_functions:
+            yield
+            return
+        self._recorder.begin_pass()
+        try:
+            with self._with_mode():
+                yield
+        finally:
+            self._recorder.end_pass()
+
+    @contextlib.contextmanager
+    def _with_mode(self) -> Iterator[None]:
+        """With the function mode on, on this thread, where it is not already."""
+        if not self.installed or not self._sees_functions or modes.is_function_mode_on(self._recorder):
+            yield
+            return
+        modes.put_function_mode(self._recorder)
+        try:
+            yield
+        finally:
+            modes.take_function_mode(self._recorder)
+
+
+def _nothing() -> None:
+    """There was nothing in place to take away."""

@@ -1,0 +1,84 @@
+"""Which process of a distributed job this is."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from ulpscope._capture.lifecycle.patches import Patches
+from ulpscope._capture.lifecycle.switch import Switch
+
+# Set by torchrun, Slurm and MPI, in the order of trust.
+_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+# Set for processes that are to meet, by whoever starts them.
+_MEETING = ("MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK")
+
+
+def current_rank() -> int | None:
+    """The rank by the process group, else by the environment; nothing for a process on its own."""
+    dist = _distributed()
+    if dist is not None and dist.is_initialized():
+        return int(dist.get_rank())
+    for variable in _VARIABLES:
+        value = os.environ.get(variable, "")
+        if value.isdecimal():
+            return int(value)
+    return None
+
+
+def folder_name(rank: int | None) -> str:
+    """The folder of a rank: ``rank0``; ``rank`` for a process on its own.
+
+    One of several that has no rank yet is told from the others by its process id: ``proc1234``.
+    """
+    if rank is not None:
+        return f"rank{rank}"
+    return f"proc{os.getpid()}" if _has_company() else "rank"
+
+
+def _distributed() -> Any:
+    """``torch.distributed``, where torch has it; before torch is imported, nothing."""
+    dist = sys.modules.get("torch.distributed")
+    return dist if dist is not None and dist.is_available() else None
+
+
+def _has_company() -> bool:
+    """Whether there are signs that this process is one of several that will form a group."""
+    if "torch" in sys.modules and _distributed() is None:
+        return False
+    size = os.environ.get("WORLD_SIZE", "")
+    if size.isdecimal():
+        return int(size) > 1
+    # Processes started by torch.multiprocessing learn their rank as an argument.
+    return any(os.environ.get(name) for name in _MEETING) or multiprocessing.parent_process() is not None
+
+
+def add_process_group(
+    patches: Patches,
+    switch: Switch,
+    suspended: Callable[[], AbstractContextManager[None]],
+    then: Callable[[], None],
+) -> None:
+    """Has ``then`` called when the process joins a group: only now has it a rank."""
+    dist = _distributed()
+    if dist is None:
+        return
+    original = dist.init_process_group
+
+    @functools.wraps(original)
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        if not switch.is_on():
+            return original(*args, **kwargs)
+        # What torch does to join is nothing of the program's, and would be recorded under no rank.
+        with suspended():
+            result = original(*args, **kwargs)
+        then()
+        return result
+
+    patches.add_everywhere([(original, init_process_group)])

@@ -1,0 +1,519 @@
+"""One run under capture: when it records, and where it writes.
+
+start, stop, step ──► is this step of this rank wanted? ──► Installation.install ──► Recorder ──► journal
+                                                       └──► Installation.remove
+
+From start to stop no other run records (``exclusive.py``). The folders are its own until it is closed
+(``folders.py``).
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import logging
+import os
+import weakref
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ulpscope._capture.calls import originals, stacks
+from ulpscope._capture.calls.functions import Functions
+from ulpscope._capture.lifecycle import exclusive, folders, ranks
+from ulpscope._capture.lifecycle.failures import Failures
+from ulpscope._capture.lifecycle.installation import CustomApis, Installation
+from ulpscope._capture.lifecycle.selection import Selection
+from ulpscope._capture.modules import models
+from ulpscope._capture.noise import seed
+from ulpscope._capture.noise.jitter import Jitter
+from ulpscope._capture.regions.compiled import untraced
+from ulpscope._capture.settings import Settings
+from ulpscope._capture.values import description, tensors
+from ulpscope._capture.values.saving import Savings
+from ulpscope._core import Recorder
+
+_log = logging.getLogger("ulpscope")
+
+# Steps that are named of those that an earlier capture left.
+_MAX_SHOWN = 8
+
+
+# Those that have started and not stopped.
+_started: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+def _note_fork() -> None:
+    for run in list(_started):
+        run.note_fork()
+
+
+os.register_at_fork(after_in_parent=_note_fork)
+
+
+class _Front:
+    """What the recorder asks Python: of functions and stacks once, of unusual values each time."""
+
+    def __init__(self, selection: Selection) -> None:
+        self.wants_call = selection.wants_call
+        self.function = Functions().describe
+        self.original = originals.original
+        self.stack = stacks.describe
+        self.value = description.describe
+        self.tensor = tensors.describe
+        self.add = tensors.add
+        self.subtract = tensors.subtract
+        self.part_of = tensors.part_of
+        self.take_part = tensors.take_part
+        self.warn = _log.warning
+
+
+class Run:
+    """Records the calls of a program, step by step; see ``ulpscope.capture``."""
+
+    def __init__(self, settings: Settings, model: Any = None, gives_way: bool = False) -> None:
+        self.gives_way = gives_way
+        self.dump_path = settings.dump_path
+        self._settings = settings
+        if model is not None:
+            models.roots_of(model)
+        self._model = model
+        self._selection = Selection(settings)
+        self._told_unmatched: set[str] = set()
+        self._recorder = Recorder(_Front(self._selection), settings)
+        self._jitter = None if settings.jitter is None else Jitter(settings.jitter, self._recorder.note)
+        self._installation = Installation(
+            settings, self._selection, self._recorder, self._joined_group, self._jitter
+        )
+        self._failures = Failures(self._recorder.note, settings.strict)
+        self._savings = Savings(self._recorder, self._failures)
+        self._custom: CustomApis = {}
+        self._step = settings.init_step
+        # Kept when the process leaves its group: its steps stay in the folders of one rank.
+        self._rank: int | None = None
+        # The folder of the step that has begun.
+        self._aimed_at: Path | None = None
+        self._lock: folders.FolderLock | None = None
+        # What was there before, and where the last step was recorded.
+        self._earlier: folders.EarlierSteps | None = None
+        self._last_folder: Path | None = None
+        # Why nothing is recorded although it was started: another has its turn.
+        self._aside: str | None = None
+        self._has_given_way = False
+        self._started = False
+        self._has_ended_forward = False
+        self._closed = False
+        self._closes_at_exit = False
+        # A forked child has a copy of the run, and must leave the parent's files alone.
+        self._process = os.getpid()
+        self._has_told_fork = False
+
+    def __enter__(self) -> Run:
+        self._installation.enter_block()
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def steps_done(self) -> bool:
+        """Whether every wanted step is over."""
+        return bool(self._settings.step) and self._step > max(self._settings.step)
+
+    @untraced
+    def start(self, model: Any = None) -> None:
+        """Records from now on. Without a model, levels L0 and mix take the first module that is called."""
+        self._check_open()
+        if self._is_forked():
+            return
+        if model is not None:
+            models.roots_of(model)
+        takes_turn = self._settings.level != "debug" or self.gives_way
+        if takes_turn:
+            # One that is refused leaves nothing behind, not even a folder.
+            exclusive.check(self)
+        # A place that cannot be written to is told now, not in the middle of a run.
+        made = folders.make(self._settings.dump_path)
+        had_folders = self._lock is not None
+        try:
+            if self._is_wanted_rank():
+                self._take_folders()
+            if takes_turn:
+                exclusive.begin(self)
+            if model is not None:
+                self._model = model
+            self._begin()
+        except BaseException:
+            if not had_folders:
+                self._withdraw(made)
+            raise
+
+    def _begin(self) -> None:
+        if not self._closes_at_exit:
+            # A program that ends without a word leaves a whole dump all the same.
+            atexit.register(self.close)
+            self._closes_at_exit = True
+        self._started = True
+        _started.add(self)
+        self._has_ended_forward = False
+        if not self.steps_done:
+            seed.remove_dropout(self)
+        self._update()
+
+    def _withdraw(self, made: list[Path]) -> None:
+        """Leaves nothing of a first start that was refused: no lock, no folder, nothing to write later."""
+        try:
+            self._end_early()
+        finally:
+            self._aimed_at = None
+            self._recorder.withdraw()
+            self._release_folders()
+            folders.remove_empty(made)
+
+    @untraced
+    def stop(self) -> None:
+        """Records nothing more until the next ``start``. What was recorded is in the dump."""
+        self._started = False
+        _started.discard(self)
+        self._aside = None
+        if self._process != os.getpid():
+            return
+        try:
+            seed.restore_dropout(self)
+            self._update()
+        finally:
+            exclusive.end(self)
+
+    def step_aside(self, why: str) -> None:
+        """Records nothing until ``come_back``; each step that this befalls has the reason in its ledger."""
+        if not self._has_given_way:
+            _log.warning("ulpscope run gives way to the script while its own capture records: %s", why)
+            self._has_given_way = True
+        self._aside = why
+        self._update()
+
+    def come_back(self) -> None:
+        """Goes on after ``step_aside``."""
+        self._aside = None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Does what the step asks for, in the middle of a program that is not to hear of our errors."""
+        try:
+            self._update()
+        except Exception as error:
+            if self._settings.strict:
+                raise
+            self._end_early()
+            _log.error("recording ends, and the run goes on without it: %s", error)
+
+    def note_fork(self) -> None:
+        """Has the ledger say that there is a process of which nothing is recorded."""
+        if self._process == os.getpid() and self._aimed_at is not None:
+            self._recorder.note("a process was forked: what it calls is not recorded")
+
+    def holds(self, dump_path: Path, rank_folder: str) -> bool:
+        """Whether this run writes to these folders."""
+        return self._lock is not None and self._lock.is_same_as(dump_path, rank_folder)
+
+    @untraced
+    def end_forward(self) -> None:
+        """Records no further calls of this step; the backward of those recorded so far still is."""
+        self._has_ended_forward = True
+        self._recorder.end_forward()
+
+    @untraced
+    def step(self) -> None:
+        """Ends a step: its dump is complete, and numbers begin anew."""
+        if self._closed or self._process != os.getpid():
+            return
+        self._savings.flush()
+        self._note_unmatched()
+        self._installation.next_step()
+        # Also a step in which nothing happened has its dump, which says so.
+        self._recorder.next_step(self._started and self._is_wanted(), self._next_folder())
+        self._step += 1
+        self._last_folder, self._aimed_at = self._aimed_at or self._last_folder, None
+        self._has_ended_forward = False
+        if self.steps_done:
+            seed.restore_dropout(self)
+        was_installed = self._installation.installed
+        self._go_on()
+        if was_installed:
+            self._installation.begin_step()
+
+    @untraced
+    def end_training(self) -> None:
+        """Says that no step follows: what came after the last one is none, unless it has a backward pass.
+
+        It goes to a folder of its own, behind all steps. Before the first step everything belongs to that.
+        """
+        is_first = self._step == self._settings.init_step
+        if (
+            self._aimed_at is None
+            or is_first
+            or self._installation.has_backward
+            or self._process != os.getpid()
+        ):
+            return
+        self._aimed_at = self._settings.dump_path / folders.AFTER_LAST_STEP / self._aimed_at.name
+        self._recorder.move_to(self._aimed_at)
+
+    def set_init_step(self, step: int) -> None:
+        """Has steps counted from ``step`` on; before the first ``start``."""
+        self._step = dataclasses.replace(self._settings, init_step=step).init_step
+
+    @untraced
+    def save(self, variable: Any, name: str, save_backward: bool = True) -> None:
+        """Records a value, and the gradients of the tensors in it, under a name of your own."""
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"name: expected a text, found {name!r}")
+        self._check_open()
+        if self._is_forked():
+            return
+        self._follow_rank()
+        if self._is_wanted():
+            self._take_folders()
+            self._aim()
+            self._savings.save(variable, name, save_backward)
+
+    @untraced
+    def register_custom_api(self, module: Any, api: str, prefix: str | None = None) -> None:
+        """Records the calls of ``module.api``, too, as ``prefix.api``."""
+        if not callable(getattr(module, api, None)):
+            raise ValueError(f"api: {module!r} has no function {api!r}")
+        name = prefix or str(getattr(module, "__name__", type(module).__name__)).rpartition(".")[2]
+        self._custom[module, api] = name
+        self._reinstall()
+
+    @untraced
+    def restore_custom_api(self, module: Any, api: str) -> None:
+        """Undoes ``register_custom_api``."""
+        if self._custom.pop((module, api), None) is not None:
+            self._reinstall()
+
+    @untraced
+    def close(self) -> None:
+        """Ends the capture: the dump is complete, and torch is as it was."""
+        if self._closed or self._process != os.getpid():
+            return
+        self._closed = True
+        atexit.unregister(self.close)
+        try:
+            # Gradients that have come are recorded while something still is.
+            self._savings.flush()
+        finally:
+            try:
+                self.stop()
+            finally:
+                try:
+                    self._end_recording()
+                finally:
+                    self._end_jitter()
+
+    def _is_forked(self) -> bool:
+        """Whether this is a copy of the run in a forked child, where it records nothing: it says so, once."""
+        if self._process == os.getpid():
+            return False
+        if not self._has_told_fork:
+            self._has_told_fork = True
+            _log.warning(
+                "process %d was forked from process %d, whose capture into %s this is: "
+                "nothing is recorded here; make a capture in the process itself",
+                os.getpid(),
+                self._process,
+                self._settings.dump_path,
+            )
+        return True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this capture is closed; make another with ulpscope.capture(...)")
+
+    def _end_recording(self) -> None:
+        try:
+            self._note_unmatched()
+            self._recorder.next_step(False, None)
+            self._tell_of_earlier_steps()
+        finally:
+            self._release_folders()
+
+    def _note_unmatched(self) -> None:
+        """Notes patterns that selected nothing in this step, each in the log once."""
+        for note in self._selection.take_notes() if self._aimed_at is not None else ():
+            self._recorder.note(note)
+            if note not in self._told_unmatched:
+                self._told_unmatched.add(note)
+                _log.warning("%s", note)
+
+    def _tell_of_earlier_steps(self) -> None:
+        """Names the steps of an earlier capture that nothing has replaced: they look like this run's."""
+        left = self._earlier.left() if self._earlier is not None else []
+        if not left:
+            return
+        place = self._settings.dump_path
+        text = f"{_in_words(left)} in {place}: recorded by an earlier capture, not by this one"
+        _log.warning("%s. compare reads all of them as one run: delete them, or use a new folder", text)
+        for folder in (self._aimed_at, self._last_folder):
+            if folder and folder.parent.name not in left and (folder / "ledger.json").exists():
+                self._recorder.note_in(folder, text)
+                break
+
+    def _release_folders(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _is_wanted(self, step: int | None = None) -> bool:
+        step = self._step if step is None else step
+        return (not self._settings.step or step in self._settings.step) and self._is_wanted_rank()
+
+    def _is_wanted_rank(self) -> bool:
+        """Whether this rank is wanted; while it is not known it may be."""
+        rank = self._known_rank()
+        return not self._settings.rank or rank is None or rank in self._settings.rank
+
+    def _known_rank(self) -> int | None:
+        rank = ranks.current_rank()
+        if rank is not None:
+            self._rank = rank
+        return self._rank
+
+    def _folder(self, step: int | None = None) -> Path:
+        step = self._step if step is None else step
+        return self._settings.dump_path / f"step{step}" / ranks.folder_name(self._known_rank())
+
+    def _next_folder(self) -> Path | None:
+        """Where the next step is recorded; nowhere, if it is not wanted."""
+        following = self._step + 1
+        return self._folder(following) if self._started and self._is_wanted(following) else None
+
+    def _take_folders(self) -> None:
+        """Has the folders of this rank for its own, or raises where another capture writes to them."""
+        rank_folder = ranks.folder_name(self._known_rank())
+        if self._lock is None or self._lock.rank_folder != rank_folder:
+            folders.make(self._settings.dump_path)
+            exclusive.make_room(self._settings.dump_path, rank_folder)
+            former, self._lock = self._lock, folders.FolderLock(self._settings.dump_path, rank_folder)
+            if former is not None:
+                former.release()
+            self._find_earlier_steps(rank_folder)
+
+    def _find_earlier_steps(self, rank_folder: str) -> None:
+        self._earlier = folders.EarlierSteps(self._settings.dump_path, rank_folder)
+        if found := self._earlier.left():
+            _log.warning(
+                "%s already has %s of an earlier capture. Steps that are recorded now replace them, "
+                "the others stay: use a new folder for each run",
+                self._settings.dump_path,
+                _in_words(found),
+            )
+
+    def _joined_group(self) -> None:
+        if self._process != os.getpid():
+            return
+        try:
+            self._follow_rank()
+        except Exception as error:
+            if self._settings.strict:
+                raise
+            _log.error("%s; recording ends", error)
+            self.stop()
+        self._go_on()
+
+    def _follow_rank(self) -> None:
+        """Has the step that has begun, perhaps under no rank, go on under the rank that is known now."""
+        if self._aimed_at is None:
+            return
+        if not self._is_wanted_rank():
+            self._discard_step(self._aimed_at)
+            return
+        folder = self._folder()
+        if folder != self._aimed_at:
+            self._take_folders()
+            self._recorder.move_to(folder)
+            self._aimed_at = folder
+
+    def _discard_step(self, folder: Path) -> None:
+        """Leaves nothing of a step that began before it was known that the rank is not wanted."""
+        self._aimed_at = None
+        if self._installation.installed:
+            self._installation.remove()
+        self._savings.forget()
+        self._recorder.stop()
+        self._end_recording()
+        folders.discard(folder)
+
+    def _aim(self) -> None:
+        """Has this step recorded: its calls, too, where they are wanted."""
+        self._aimed_at = self._folder()
+        if self._started and not self._has_ended_forward:
+            self._recorder.start(self._aimed_at)
+        else:
+            self._recorder.collect(self._aimed_at)
+
+    def _update(self) -> None:
+        """Puts everything in place, or takes it away, as this step asks for."""
+        if self._process != os.getpid():
+            return
+        wanted = self._started and self._is_wanted()
+        if wanted and self._aside is None:
+            self._aim()
+            self._begin_jitter()
+            if not self._installation.installed and self._settings.level != "debug":
+                self._install()
+        elif self._installation.installed or self._aside is not None or self._settings.level == "debug":
+            try:
+                if self._installation.installed:
+                    self._installation.remove()
+                if wanted and self._aside is not None:
+                    # Also a step of which nothing else is recorded says why.
+                    self._aimed_at = self._folder()
+                    self._recorder.collect(self._aimed_at)
+                    self._recorder.note(self._aside)
+            finally:
+                self._recorder.stop()
+
+    def _install(self) -> None:
+        try:
+            self._installation.install(self._model, self._custom)
+        except BaseException:
+            self._end_early()
+            raise
+
+    def _begin_jitter(self) -> None:
+        """Moves the inputs of the model, if that was asked for. They stay so until the capture is closed."""
+        if self._jitter is None:
+            return
+        try:
+            self._jitter.begin(self._model)
+        except BaseException:
+            self._end_early()
+            raise
+
+    def _end_early(self) -> None:
+        """Records nothing more: it could not be put in place."""
+        self._started = False
+        _started.discard(self)
+        seed.restore_dropout(self)
+        self._recorder.stop()
+        exclusive.end(self)
+        self._end_jitter()
+
+    def _end_jitter(self) -> None:
+        if self._jitter is not None:
+            self._jitter.end()
+
+    def _reinstall(self) -> None:
+        if self._installation.installed:
+            self._installation.remove()
+            self._update()
+
+
+def _in_words(names: list[str]) -> str:
+    """Some names of many."""
+    shown = ", ".join(names[:_MAX_SHOWN])
+    return shown if len(names) <= _MAX_SHOWN else f"{shown} and {len(names) - _MAX_SHOWN} more"

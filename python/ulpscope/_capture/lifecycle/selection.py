@@ -1,0 +1,35 @@
+"""Which calls are recorded, by patterns over their names and over the paths of the modules they run in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ulpscope._capture.settings import Settings
+from ulpscope._capture.settings.patterns import Patterns
+
+
+class Selection:
+    """The patterns of one run, and those that have matched nothing."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.modules = Patterns(settings.module)
+        self._calls = Patterns.of_calls(settings.call)
+        self._has_told_modules = False
+
+    @property
+    def wants_call(self) -> Callable[[str], bool] | None:
+        """Whether the call of a name is wanted; None where there are no patterns to ask."""
+        return self._calls.matches if self._calls else None
+
+    def take_notes(self) -> list[str]:
+        """Notes for the end of a step: patterns that matched nothing, if there was a name to match."""
+        notes = [f"call: {pattern!r} matches no call of this step" for pattern in self._calls.unmatched()]
+        self._calls.forget()
+        # Modules are named once, and keep their names from step to step.
+        if self.modules.was_asked and not self._has_told_modules:
+            self._has_told_modules = True
+            notes += [
+                f"module: {pattern!r} matches no module of the model: nothing is recorded for it"
+                for pattern in self.modules.unmatched()
+            ]
+        return notes

@@ -1,0 +1,1 @@
+"""The modules of a model: their names, and the gradients of their parameters."""

@@ -1,0 +1,242 @@
+"""The modules that are recorded, for as long as they live, and the gradients of their parameters.
+
+    model, or outermost module ──► add ──► names, sources, hooks of parameters
+    a module is called ──► meet ──► part of a model by now? ──► add again
+    it returns ──► watch ──► parameters that are new, or trained only now ──► hooks
+
+Nothing here keeps a module or a parameter alive: a program may make a model, or a loss, in every iteration.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from ulpscope._capture.lifecycle.failures import Failures
+from ulpscope._capture.modules import models
+from ulpscope._capture.modules.parameter_hooks import ParameterHook
+from ulpscope._capture.settings import Settings
+from ulpscope._capture.settings.patterns import Patterns
+
+if TYPE_CHECKING:
+    from ulpscope._core import Recorder
+
+_log = logging.getLogger("ulpscope")
+
+_LATE = "a parameter had its gradient before it was known that it is trained: that is not recorded"
+
+# Parameters by their names in a module, each with what takes its hook away.
+Watched = dict[str, tuple[weakref.ref[torch.Tensor], ParameterHook | None]]
+
+
+class _Known:
+    """A module that is known."""
+
+    def __init__(self, reference: weakref.ref[torch.nn.Module], base: str | None) -> None:
+        self.reference = reference
+        # Its name; nothing for a root, which is no call of its own.
+        self.base = base
+        # Of a root: the beginning of the names in it, and the addresses of the modules.
+        self.prefix: str | None = None
+        self.parts: list[int] = []
+        # The parameters whose gradients are recorded; nothing where none are wanted.
+        self.watched: Watched | None = None
+
+    def remove_hooks(self) -> None:
+        for _, handle in (self.watched or {}).values():
+            if handle is not None:
+                handle.remove()
+        self.watched = None
+
+
+class ModuleRegistry:
+    """Tells the recorder what modules are called, and has the gradients of their parameters recorded."""
+
+    def __init__(
+        self, recorder: Recorder, failures: Failures, settings: Settings, selected: Patterns
+    ) -> None:
+        self._recorder = recorder
+        self._failures = failures
+        self._layers = settings.layers
+        self._level = level = settings.level
+        self._selected = selected
+        self._watches = level in ("L0", "mix")
+        # By their addresses.
+        self.modules: dict[int, _Known] = {}
+        # Modules that are part of no model. They are looked at again in the next step.
+        self._outside: dict[int, weakref.ref[torch.nn.Module]] = {}
+        self._discovered = 0
+        self._discovers = False
+        # How often the gradient of a parameter has come in this step.
+        self._fired: dict[tuple[str, str], int] = {}
+
+    def begin(self, model: Any) -> None:
+        """Knows a model; without one, each outermost module that is called is taken for one."""
+        self._discovers = model is None
+        for prefix, root in models.roots_of(model) if model is not None else ():
+            self._add(prefix, root)
+
+    def end(self) -> None:
+        """Knows nothing any more."""
+        modules = list(self.modules.values())
+        self.modules.clear()
+        for known in modules:
+            known.remove_hooks()
+        self._outside.clear()
+        self._discovered = 0
+
+    def next_step(self) -> None:
+        """Counts gradients anew, and looks at all parameters again."""
+        self._fired.clear()
+        self._outside.clear()
+        for address in list(self.modules):
+            self._watch_at(address, is_late=True)
+
+    def meet(self, module: torch.nn.Module) -> None:
+        """A module that is not known is about to be called."""
+        if id(module) not in self._outside:
+            try:
+                self._place(module)
+            except Exception as error:
+                self._failures.hold_back(f"the names in {type(module).__name__}", error)
+
+    def watch(self, module: torch.nn.Module) -> None:
+        """A module has returned: by now its parameters, and those of a whole model with it, are there."""
+        known = self.modules.get(id(module))
+        if known is None:
+            return
+        self._watch(known, module)
+        for address in known.parts:
+            self._watch_at(address)
+
+    def _place(self, module: torch.nn.Module) -> None:
+        roots = [known for known in self.modules.values() if known.prefix is not None]
+        for known in roots:
+            root = known.reference()
+            if root is not None and any(part is module for part in root.modules()):
+                # It was not there yet when the model was looked at.
+                self._add(known.prefix or "", root)
+                return
+        if self._discovers and self._recorder.is_outermost():
+            number, self._discovered = self._discovered, self._discovered + 1
+            self._add(f"Module.{number}." if number else "Module.", module)
+        else:
+            address = id(module)
+            self._outside[address] = weakref.ref(module, lambda _: self._outside.pop(address, None))
+
+    def _add(self, prefix: str, root: torch.nn.Module) -> None:
+        known = self._know(root, None)
+        known.prefix = prefix
+        try:
+            with torch._C.DisableTorchFunction():
+                self._name_parts(known, prefix, root)
+        except Exception as error:
+            self._failures.hold_back(f"the names in {type(root).__name__}", error)
+
+    def _name_parts(self, known: _Known, prefix: str, root: torch.nn.Module) -> None:
+        left_out = models.left_out_layers(root, self._layers)
+        parts = list(models.named_modules(prefix, root))
+        inner = prefix.removeprefix("Module.")
+        known.parts = [id(module) for _, _, module in parts]
+        if self._watches and not any(base for _, base, _ in parts):
+            # As in the older tools, the model itself is no call of its own.
+            note = f"{type(root).__name__} has no modules below it: level {self._level} has none to record"
+            self._recorder.note(note)
+            # Losses and the like, which come later, are no models.
+            if self._level == "L0" and self._discovered <= 1:
+                _log.warning("%s; its API calls are recorded at levels L1 and mix", note)
+        for path, base, module in parts:
+            part = self._know(module, base)
+            is_selected = base is not None and self._selected.matches(f"{inner}{path}")
+            self._recorder.add_module(module, base, path in left_out, is_selected)
+            is_left_out = any(path == layer or path.startswith(f"{layer}.") for layer in left_out)
+            if self._watches and base is not None and not is_left_out and part.watched is None:
+                part.watched = {}
+        for origin, tensor in models.named_tensors(prefix, root):
+            self._recorder.add_origin(tensor, origin)
+        for address in known.parts:
+            self._watch_at(address)
+
+    def let_go(self, *parameters: Any) -> None:
+        """Forgets parameters that are about to get others' elements, and hooks. They are looked at again."""
+        for known in self.modules.values():
+            watched = known.watched or {}
+            for name, (reference, handle) in list(watched.items()):
+                if any(reference() is parameter for parameter in parameters):
+                    del watched[name]
+                    if handle is not None:
+                        handle.remove()
+
+    def _know(self, module: torch.nn.Module, base: str | None) -> _Known:
+        """What is known of a module. A name is kept: a model may be part of another."""
+        address = id(module)
+        known = self.modules.get(address)
+        if known is None:
+            reference = weakref.ref(module, lambda _: self._forget(address))
+            known = self.modules[address] = _Known(reference, base)
+            self._outside.pop(address, None)
+            self._recorder.add_module(module, None, False, False)
+        elif base is not None:
+            known.base = base
+        return known
+
+    def _forget(self, address: int) -> None:
+        known = self.modules.pop(address, None)
+        if known is not None:
+            self._recorder.forget_module(address)
+            known.remove_hooks()
+
+    def _watch_at(self, address: int, is_late: bool = False) -> None:
+        known = self.modules.get(address)
+        module = None if known is None else known.reference()
+        if known is not None and module is not None:
+            self._watch(known, module, is_late)
+
+    def _watch(self, known: _Known, module: torch.nn.Module, is_late: bool = False) -> None:
+        watched = known.watched
+        if watched is None:
+            return
+        try:
+            # Of a module that was compiled by TorchScript it is no dictionary, but is asked like one.
+            for name, parameter in module._parameters.items():
+                if parameter is None:
+                    continue
+                before = watched.get(name)
+                if before is None or before[0]() is not parameter:
+                    self._watch_parameter(watched, str(known.base), name, parameter, is_late)
+        except Exception as error:
+            self._failures.hold_back(f"the parameters of {known.base}", error)
+
+    def _watch_parameter(
+        self, watched: Watched, base: str, name: str, parameter: torch.Tensor, is_late: bool
+    ) -> None:
+        with torch._C.DisableTorchFunction():
+            if is_lazy(parameter) or not parameter.requires_grad or not parameter.is_leaf:
+                return
+            # One that has two names in a module has its gradient under the first.
+            is_twin = any(reference() is parameter for reference, _ in watched.values())
+            former = watched.get(name, (None, None))[1]
+            if former is not None:
+                former.remove()
+            handle = None
+            if not is_twin:
+                handle = ParameterHook(parameter, self._gradient_hook(base, name))
+            watched[name] = weakref.ref(parameter), handle
+            if is_late and parameter.grad is not None:
+                self._recorder.note(_LATE)
+
+    def _gradient_hook(self, base: str, name: str) -> Callable[[torch.Tensor], None]:
+        def accumulated(parameter: torch.Tensor) -> None:
+            number = self._fired.get((base, name), 0)
+            self._fired[base, name] = number + 1
+            with torch._C.DisableTorchFunction():
+                gradient = parameter.grad
+            if gradient is not None:
+                self._recorder.parameter_gradient(base, name, number, gradient)
+
+        return accumulated

@@ -1,0 +1,1 @@
+"""Noise between two runs: ``seed`` takes out what is random, ``jitter`` measures what rounding leaves."""

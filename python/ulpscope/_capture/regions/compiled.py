@@ -1,0 +1,138 @@
+"""Regions that torch.compile has compiled run as they would without capture: nothing is recorded inside.
+
+Dynamo traces whatever it meets, function modes and wrappers included, and would compile another program
+than the user's. So everything of ours is taken away at the door of a compiled region and put back behind
+it. The door is the function by which dynamo switches itself on and off for a frame; the ledger counts
+how often it was passed. A program may also start, stop or end a step within such a region: dynamo is off
+while we do what that asks for, and what is put in place there is taken away until the region is left.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+
+from ulpscope._capture.launch.after_import import Waiting, after_import
+from ulpscope._capture.lifecycle.patches import Patches
+
+_NOTE = "a compiled region was entered: what runs inside it is not seen"
+
+_DYNAMO = "torch._dynamo.eval_frame"
+
+
+# Not of dynamo's own module, which takes long to load, and may never be.
+_set_eval_frame = torch._C._dynamo.eval_frame.set_eval_frame
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+class _Called(threading.local):
+    """Whether this thread has called us from within a compiled region."""
+
+    from_within = False
+
+
+_called = _Called()
+
+
+def untraced(method: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """A method of ours of which dynamo makes nothing, wherever it is called."""
+
+    @functools.wraps(method)
+    def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        prior = _set_eval_frame(None)
+        before, _called.from_within = _called.from_within, _called.from_within or callable(prior)
+        try:
+            return method(*args, **kwargs)
+        finally:
+            _called.from_within = before
+            _set_eval_frame(prior)
+
+    # Not even as a part of what calls it.
+    call._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return call
+
+
+class _Inside(threading.local):
+    """The frame by which this thread went in, and what undoes it."""
+
+    frame: Any = None
+    resume: Callable[[], None] | None = None
+
+
+class CompiledRegions:
+    """Watches the door. ``suspend`` takes capture away from a thread, and returns what puts it back."""
+
+    def __init__(self, suspend: Callable[[], Callable[[], None]], note: Callable[[str], None]) -> None:
+        self._suspend, self._note = suspend, note
+        self._patches = Patches()
+        self._inside = _Inside()
+        self._waiting: Waiting | None = None
+
+    def install(self) -> None:
+        """Watches from now on; dynamo, should it not be loaded yet, from when it is."""
+        self._waiting = after_import(_DYNAMO, self._add_door)
+        if _called.from_within:
+            self._note(_NOTE)
+            self._inside.frame, self._inside.resume = _door_frame(), self._suspend()
+
+    def next_step(self) -> None:
+        """A region that goes on in the next step is noted there, too."""
+        if self._inside.resume is not None:
+            self._note(_NOTE)
+
+    def remove(self) -> None:
+        """Watches no more."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._patches.remove()
+        self._patches = Patches()
+        self._inside = _Inside()
+
+    def _add_door(self) -> None:
+        module = sys.modules[_DYNAMO]
+        for name in ("_maybe_set_eval_frame", "set_eval_frame"):
+            original = getattr(module, name, None)
+            if original is not None:
+                self._patches.add(module, name, self._door(original))
+        self._patches.install()
+
+    def _door(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        inside = self._inside
+
+        def set_eval_frame(callback: Any) -> Any:
+            frame = sys._getframe(1)
+            if inside.resume is None:
+                if callable(callback):
+                    self._note(_NOTE)
+                    inside.frame, inside.resume = frame, self._suspend()
+            elif inside.frame is frame and not callable(callback):
+                # Off again by the function that switched it on: the region is over.
+                result = original(callback)
+                resume, inside.frame, inside.resume = inside.resume, None, None
+                resume()
+                return result
+            return original(callback)
+
+        # On the way out dynamo is still on, and would compile this function.
+        sys.modules[_DYNAMO].skip_code(set_eval_frame.__code__)
+        return set_eval_frame
+
+
+def _door_frame() -> FrameType | None:
+    """The frame that switched dynamo on, and will switch it off: the outermost that did."""
+    found, frame = None, sys._getframe(1)
+    file = sys.modules[_DYNAMO].__file__
+    while frame.f_back is not None:
+        frame = frame.f_back
+        # Others there switch it off for a while.
+        if frame.f_code.co_filename == file and "callback" in frame.f_code.co_freevars:
+            found = frame
+    return found

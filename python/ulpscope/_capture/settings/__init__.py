@@ -1,0 +1,5 @@
+"""What a run of capture needs to know: keywords, flags and config.json become one checked ``Settings``."""
+
+from ulpscope._capture.settings.settings import Settings, SettingsError, unknown_key
+
+__all__ = ["Settings", "SettingsError", "unknown_key"]

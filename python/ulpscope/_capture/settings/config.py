@@ -1,0 +1,362 @@
+"""The config.json of the older tools, of the 1.x, 8.x and 26.x releases, as settings of ours.
+
+    file ──► JSON, checked for size and form ──► common keys ──┐
+                                                               ├──► Settings
+                    section of the task ──► its handler ───────┘
+
+A key is one of three kinds: it becomes a setting; it asks for nothing that would change what is recorded
+here, and is logged; or it asks for something that is not done here, and is an error that says what to do
+instead. A key that no release knows is an error. Sections of tasks other than the chosen one are not looked
+into, as in the older tools.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ulpscope._capture.settings.settings import Settings, SettingsError, in_file, renamed, unknown_key
+
+log = logging.getLogger("ulpscope.capture")
+
+MAX_CONFIG_BYTES = 1 << 20
+
+# Common keys that are settings of ours by the same name; those of the second line are ours alone.
+_SAME = frozenset({"dump_path", "rank", "step", "level", "custom_op_namespaces"})
+_OURS = frozenset(
+    {
+        "module",
+        "call",
+        "skip_scalars",
+        "skip_ints",
+        "layers",
+        "max_bytes",
+        "max_calls",
+        "strict",
+        "init_step",
+        "jitter",
+    }
+)
+_COMMON = (
+    _SAME
+    | _OURS
+    | {
+        "task",
+        "async_dump",
+        "extra_info",
+        "dump_enable",
+        "precision",
+        "risk_level",
+        "enable_dataloader",
+        "load",
+    }
+)
+
+_SELECTION = frozenset({"scope", "list", "data_mode", "slice", "request_id"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """The keys of one task: ``statistics.summary_mode`` and its neighbours."""
+
+    task: str
+    keys: Mapping[str, Any]
+
+    def error(self, key: str, problem: str) -> SettingsError:
+        """An error about one of the keys."""
+        return SettingsError(f"{self.task}.{key}", problem)
+
+    def refuse(self, key: str, instead: str) -> None:
+        """Refuses a key that asks for something that is not done here."""
+        value = self.keys.get(key)
+        if _is_set(value) and not (value is False and key in _FLAGS):
+            raise self.error(key, f"is set, which is not supported; {instead}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """A config.json, or the choices of a caller without one, before the task's section is looked into."""
+
+    keys: Mapping[str, Any]
+    path: Path | None = None
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Config:
+        """Reads a config.json."""
+        return cls(_load(Path(path)), Path(path).absolute())
+
+    @property
+    def dump_enable(self) -> bool | None:
+        """Whether the file switches recording on or off while the program runs; None: it does not."""
+        value = self.keys.get("dump_enable")
+        return value if isinstance(value, bool) else None
+
+    def settings(self, **overrides: Any) -> Settings:
+        """The settings that the file asks for; ``overrides`` that are not None count instead of its own."""
+        overrides = {key: value for key, value in overrides.items() if value is not None}
+        try:
+            return self._settings(overrides)
+        except SettingsError as error:
+            raise (error if error.key in overrides else self._in_file(error)) from None
+
+    def _settings(self, overrides: Mapping[str, Any]) -> Settings:
+        for key in self.keys:
+            if key not in _COMMON and key not in _TASKS:
+                raise unknown_key(key, [*_COMMON, *_TASKS], "keys of config.json")
+        values = {key: self.keys[key] for key in sorted(_SAME | _OURS) if _is_set(self.keys.get(key))}
+        values |= self._look_at_common()
+
+        task = _first_set(overrides.get("task"), self.keys.get("task"), "statistics")
+        handler = _TASKS.get(task) if isinstance(task, str) else None
+        if handler is None:
+            supported = ", ".join(name for name, known in _TASKS.items() if known in _RECORDING)
+            raise SettingsError("task", f"is {task!r}; expected one of {supported}")
+        level = _first_set(overrides.get("level"), values.get("level"), "L1")
+        # The handler settles the level too: task structure needs one with modules, whoever chose another.
+        values |= {"task": task, "level": level} | handler(Section(task, self._section(task)), level)
+        values |= {key: value for key, value in overrides.items() if key not in ("task", "level")}
+        if "dump_path" not in values:
+            raise SettingsError("dump_path", "is missing; give the folder to write to")
+        try:
+            return Settings.from_keywords(**values)
+        except SettingsError as error:
+            if error.key in overrides or error.key not in _SPELLED:
+                raise
+            raise renamed(error, f"{task}.{_SPELLED[error.key]}") from None
+
+    def _section(self, task: str) -> Mapping[str, Any]:
+        section = self.keys.get(task)
+        if section is None:
+            return {}
+        if not isinstance(section, dict):
+            raise SettingsError(task, f"is {section!r}; expected an object with the keys of that task")
+        return section
+
+    def _look_at_common(self) -> dict[str, Any]:
+        keys = self.keys
+        if _word(keys, "async_dump", (False, True)):
+            log.warning(
+                "config.json: async_dump changes nothing here, tensors are always written as the calls happen"
+            )
+        if _word(keys, "precision", ("low", "high")) == "high":
+            log.warning(
+                "config.json: precision changes nothing here, statistics are always summed in float64"
+            )
+        if _word(keys, "risk_level", ("ALL", "CORE", "FOCUS")) in ("CORE", "FOCUS"):
+            log.warning(
+                "config.json: risk_level %s: all calls are recorded here; select some with list",
+                keys["risk_level"],
+            )
+        if keys.get("custom_op_namespaces") not in (None, "", [], ["_C_ascend"]):
+            log.warning(
+                "config.json: custom_op_namespaces changes nothing here, operators of all are recorded"
+            )
+        if _word(keys, "enable_dataloader", (False, True)):
+            raise SettingsError(
+                "enable_dataloader",
+                "is true, which is not supported; call start, stop and step, or use the command ulpscope run",
+            )
+        if _is_set(keys.get("load")):
+            raise SettingsError(
+                "load", "is set, which is not supported; inputs of modules are recorded, not replaced"
+            )
+        if _is_set(keys.get("dump_enable")) and not isinstance(keys["dump_enable"], bool):
+            raise SettingsError("dump_enable", f"is {keys['dump_enable']!r}; expected true or false")
+        return {"stacks": False} if _word(keys, "extra_info", (True, False)) is False else {}
+
+    def _in_file(self, error: SettingsError) -> SettingsError:
+        return in_file(error, str(self.path)) if self.path else error
+
+
+def _record_statistics(section: Section, level: str) -> dict[str, Any]:
+    _check_keys(section, _SELECTION | {"summary_mode", "tensor_list", "device", "diff_nums"})
+    values = _selection(section) | _digest(section)
+    tensor_list = section.keys.get("tensor_list")
+    if _is_set(tensor_list):
+        if level == "debug":
+            log.warning("config.json: tensor_list changes nothing at level debug")
+        else:
+            values["tensor_list"] = tensor_list
+    if _is_set(section.keys.get("device")):
+        log.warning("config.json: statistics.device changes nothing here")
+    return values
+
+
+# By which release 1.1 sent tensors to another machine as they were recorded: whether, and then how.
+_ONLINE = frozenset({"nfs_path", "host", "port", "tls_path", "online_run_ut_recompute"})
+
+# Keys of sections that are true or false, where false asks for nothing.
+_FLAGS = frozenset({"online_run_ut", "online_run_ut_recompute"})
+
+
+def _record_tensors(section: Section, level: str) -> dict[str, Any]:
+    _check_keys(
+        section,
+        _SELECTION
+        | _ONLINE
+        | {"summary_mode", "bench_path", "diff_nums", "file_format", "backward_input", "online_run_ut"},
+    )
+    section.refuse("bench_path", "record both runs and use ulpscope compare")
+    section.refuse("online_run_ut", "tensors are written to dump_path")
+    section.refuse("backward_input", "level L2 records the operators of the backward pass by itself")
+    for key in sorted(_ONLINE):
+        value = section.keys.get(key)
+        if _is_set(value) and not (value is False and key in _FLAGS):
+            log.warning("config.json: tensor.%s changes nothing here, tensors are written to dump_path", key)
+    values = _selection(section) | _digest(section)
+    file_format = section.keys.get("file_format")
+    if _is_set(file_format):
+        if file_format in ("npy", "bin") and level != "L2":
+            # The stock config.json of 1.x has it, and its releases write .pt all the same.
+            log.warning(
+                "config.json: tensor.file_format %s is for level L2: tensors are written as .pt", file_format
+            )
+        elif file_format == "bin":
+            raise section.error("file_format", "is 'bin', which is not supported; use npy, pt or safetensors")
+        else:
+            values["file_format"] = file_format
+    return values
+
+
+def _record_structure(section: Section, level: str) -> dict[str, Any]:
+    _check_keys(section, _SELECTION | {"summary_mode", "diff_nums"})
+    values = _selection(section)
+    if level in ("L1", "L2", "debug"):
+        log.warning("task structure is recorded at level mix, as level %s has no modules", level)
+        values["level"] = "mix"
+    return values
+
+
+Handler = Callable[[Section, str], dict[str, Any]]
+
+
+def _not_supported(instead: str) -> Handler:
+    def refuse(section: Section, level: str) -> dict[str, Any]:
+        raise SettingsError("task", f"is {section.task!r}, which is not supported; {instead}")
+
+    return refuse
+
+
+_RECORDING: tuple[Handler, ...] = (_record_statistics, _record_tensors, _record_structure)
+
+_REPLAY = _not_supported("record with task tensor: replaying single calls is no part of capture")
+
+_TASKS: dict[str, Handler] = {
+    "statistics": _record_statistics,
+    "tensor": _record_tensors,
+    "structure": _record_structure,
+    "overflow_check": _not_supported("task statistics counts the NaN and Inf of every tensor"),
+    "nan_check": _not_supported("task statistics counts the NaN and Inf of every tensor"),
+    "free_benchmark": _not_supported("record two runs and use ulpscope compare"),
+    "diff_check": _not_supported("record two runs and use ulpscope compare"),
+    "grad_probe": _not_supported("task statistics at level L0 or mix records the gradients of parameters"),
+    "acc_check": _REPLAY,
+    "run_ut": _REPLAY,
+    "exception_dump": _not_supported("it is for MindSpore; use task statistics or tensor"),
+}
+
+# Settings whose key in a task's section has another name, or the same one.
+_SPELLED = {
+    "scope": "scope",
+    "list": "list",
+    "data_mode": "data_mode",
+    "tensor_list": "tensor_list",
+    "digest": "summary_mode",
+    "file_format": "file_format",
+}
+
+
+def _is_set(value: object) -> bool:
+    """Whether a value says anything: the older tools take null, "" and [] for "not given"."""
+    return value is not None and value != "" and value != [] and value != {}
+
+
+def _first_set(*values: Any) -> Any:
+    return next((value for value in values if _is_set(value)), None)
+
+
+def _word(keys: Mapping[str, Any], key: str, allowed: tuple[Any, ...]) -> Any:
+    value = keys.get(key)
+    if value is None or value == "":
+        return None
+    # By type too: 1 == True.
+    if not any(type(value) is type(word) and value == word for word in allowed):
+        words = ", ".join(json.dumps(word) for word in allowed)
+        raise SettingsError(key, f"is {value!r}; expected one of {words}")
+    return value
+
+
+def _check_keys(section: Section, known: frozenset[str]) -> None:
+    for key in section.keys:
+        if key not in known:
+            error = unknown_key(key, known, f"keys of task {section.task}")
+            raise renamed(error, f"{section.task}.{key}")
+
+
+def _selection(section: Section) -> dict[str, Any]:
+    section.refuse("slice", "whole tensors are recorded")
+    section.refuse("request_id", "whole tensors are recorded")
+    return {
+        key: section.keys[key] for key in ("scope", "list", "data_mode") if _is_set(section.keys.get(key))
+    }
+
+
+def _digest(section: Section) -> dict[str, Any]:
+    try:
+        mode = _word(section.keys, "summary_mode", ("statistics", "md5", "xor", "xxh3"))
+    except SettingsError as error:
+        raise renamed(error, f"{section.task}.summary_mode") from None
+    if mode == "xor":
+        log.warning(
+            "config.json: summary_mode xor is recorded as xxh3, with statistics: "
+            "the digests agree with those of Ulpscope's own dumps, not with xor ones"
+        )
+        mode = "xxh3"
+    return {"digest": mode} if mode in ("md5", "xxh3") else {}
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        if path.exists() and not path.is_file():
+            raise SettingsError(str(path), "is not a file; expected a config.json")
+        with path.open("rb") as file:
+            content = file.read(MAX_CONFIG_BYTES + 1)
+    except OSError as error:
+        raise SettingsError(str(path), f"cannot be read: {error.strerror or error}") from None
+    if len(content) > MAX_CONFIG_BYTES:
+        raise SettingsError(
+            str(path), f"has more than {MAX_CONFIG_BYTES} bytes; a config.json has a few hundred"
+        )
+    try:
+        keys = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_without_repeats)
+    except UnicodeDecodeError as error:
+        raise SettingsError(
+            str(path), f"is not UTF-8 text: byte {error.start} is {content[error.start]:#x}"
+        ) from None
+    except json.JSONDecodeError as error:
+        raise SettingsError(
+            str(path), f"is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from None
+    except RecursionError:
+        raise SettingsError(str(path), "is nested too deeply; a config.json has two levels") from None
+    except SettingsError as error:
+        raise in_file(error, str(path)) from None
+    if not isinstance(keys, dict):
+        raise SettingsError(
+            str(path), f"holds {type(keys).__name__}; expected an object with keys such as task"
+        )
+    return keys
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in keys:
+            raise SettingsError(key, "is given twice")
+        keys[key] = value
+    return keys

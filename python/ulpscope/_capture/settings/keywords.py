@@ -1,0 +1,44 @@
+"""The keywords of ``ulpscope.capture`` with their types, for editors and type checkers.
+
+``Settings`` checks the same names at run time; a test holds the two lists against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias, TypedDict
+
+from ulpscope._capture.settings.settings import DataMode, Digest, FileFormat, Layers
+
+Numbers: TypeAlias = int | str | Iterable[int | str] | None
+"""Steps or ranks: 3, [0, "2-4"], "0,2-4"; None: all."""
+
+Names: TypeAlias = str | Sequence[str] | None
+
+Size: TypeAlias = int | str | None
+"""A number of bytes, or a text such as "500M"."""
+
+
+class CaptureKeywords(TypedDict, total=False):
+    """What ``ulpscope.capture`` takes besides ``dump_path``, ``model``, ``level`` and ``task``."""
+
+    step: Numbers
+    rank: Numbers
+    scope: Sequence[str] | None
+    list: Names
+    module: Names
+    call: Names
+    data_mode: DataMode | Sequence[DataMode] | None
+    tensor_list: Names
+    digest: Digest | None
+    file_format: FileFormat
+    stacks: bool
+    skip_scalars: bool
+    skip_ints: bool
+    layers: Layers
+    max_bytes: Size
+    max_calls: int | None
+    strict: bool
+    init_step: int
+    jitter: int | None
+    custom_op_namespaces: Names

@@ -1,0 +1,353 @@
+"""What a run of capture needs to know, checked once.
+
+Three faces of capture end up here:
+
+    keywords of ulpscope.capture ──────┐
+    config.json (config.py) ───────────┼──► Settings: one type per value, every rule kept ──► Run
+    flags of ulpscope run (launch/) ───┘
+
+Whoever holds a ``Settings`` need not look at it again. Faces that call a setting by another name catch the
+``SettingsError`` and say it under that name with ``renamed``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal, TypeGuard
+
+from ulpscope._capture.noise.seed import MAX_SEED
+from ulpscope._capture.settings import patterns
+
+Task = Literal["statistics", "tensor", "structure"]
+Level = Literal["L0", "L1", "mix", "L2", "debug"]
+Digest = Literal["md5", "xxh3"]
+FileFormat = Literal["pt", "npy", "safetensors"]
+Layers = Literal["all", "first", "last"]
+DataMode = Literal["all", "forward", "backward", "input", "output"]
+
+TASKS: tuple[Task, ...] = ("statistics", "tensor", "structure")
+LEVELS: tuple[Level, ...] = ("L0", "L1", "mix", "L2", "debug")
+DIGESTS: tuple[Digest, ...] = ("md5", "xxh3")
+FILE_FORMATS: tuple[FileFormat, ...] = ("pt", "npy", "safetensors")
+LAYERS: tuple[Layers, ...] = ("all", "first", "last")
+DATA_MODES: tuple[DataMode, ...] = ("all", "forward", "backward", "input", "output")
+
+# The older tools' limit. A range such as "0-999999999" would otherwise be spelled out in memory.
+MAX_STEP_OR_RANK = 1_000_000
+
+_API_NAME = re.compile(r"\w+\..+\.\d+\.(forward|backward)")
+_MODULE_NAME = re.compile(r"Module\..+\.(forward|backward)\.\d+")
+_SIZE = re.compile(r"(\d+)\s*([KMGT]?)I?B?", re.IGNORECASE)
+_SIZE_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used: which, what was found, what is allowed."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"{key} {problem}" if key else problem)
+        self.key = key
+        self.problem = problem
+
+
+def renamed(error: SettingsError, key: str) -> SettingsError:
+    """The same error about the same setting, under the name that its user gave it."""
+    return SettingsError(key, error.problem)
+
+
+def in_file(error: SettingsError, file: str) -> SettingsError:
+    """The same error, with the file that the setting stands in."""
+    found = SettingsError(error.key, error.problem)
+    found.args = (f"{file}: {error}",)
+    return found
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of one run; see docs/capture.md for what each does."""
+
+    dump_path: Path
+    task: Task = "statistics"
+    level: Level = "L1"
+    step: tuple[int, ...] = ()
+    """The steps wanted, in order; empty: all."""
+    rank: tuple[int, ...] = ()
+    """The ranks wanted, in order; empty: all."""
+    scope: tuple[str, ...] = ()
+    """The first and the last call recorded; empty: from the beginning to the end."""
+    list: tuple[str, ...] = ()
+    """Recorded are calls whose name contains one of these; empty: all."""
+    module: tuple[str, ...] = ()
+    """Recorded is what runs in modules whose path matches one of these patterns; empty: everything."""
+    call: tuple[str, ...] = ()
+    """Recorded are calls whose name matches one of these patterns; empty: all."""
+    data_mode: tuple[DataMode, ...] = ("all",)
+    tensor_list: tuple[str, ...] = ()
+    """With task statistics: calls whose name contains one of these have their tensors saved too."""
+    digest: Digest | None = None
+    """A digest of every tensor: "md5" is the older tools' word for CRC-32."""
+    file_format: FileFormat = "pt"
+    stacks: bool = True
+    skip_scalars: bool = False
+    skip_ints: bool = False
+    layers: Layers = "all"
+    """Of repeated layers of one kind, which are recorded."""
+    max_bytes: int | None = None
+    max_calls: int | None = None
+    strict: bool = False
+    """Whether a failure to record raises instead of being noted in the ledger."""
+    init_step: int = 0
+    jitter: int | None = None
+    """Moves the model's inputs by one unit in the last place, up or down as this seed says; None: not."""
+    custom_op_namespaces: tuple[str, ...] = ("_C_ascend",)
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = _CHECKS[field.name](field.name, getattr(self, field.name))
+            # Frozen for everyone else: this is where a value gets its one type.
+            object.__setattr__(self, field.name, value)
+        self._check_together()
+
+    @classmethod
+    def from_keywords(cls, dump_path: str | os.PathLike[str], **keywords: Any) -> Settings:
+        """Settings from loosely typed keywords: ``step="0,2-4"``, ``max_bytes="10G"``, ``list="relu"``."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for key in keywords:
+            if key not in known:
+                raise unknown_key(key, known, "settings")
+        return cls(dump_path=dump_path, **keywords)  # type: ignore[arg-type]
+
+    def _check_together(self) -> None:
+        if self.task == "structure":
+            if self.level == "debug":
+                raise SettingsError(
+                    "level", "is 'debug', where single tensors are saved; task structure saves none"
+                )
+            if self.digest is not None:
+                raise SettingsError(
+                    "digest", f"is {self.digest!r}; task structure has no tensors to take a digest of"
+                )
+        if self.tensor_list and self.task != "statistics":
+            raise SettingsError(
+                "tensor_list", f"is for task statistics, but task is {self.task!r}; use list to select calls"
+            )
+        for name in self.scope:
+            self._check_scope_name(name)
+
+    def _check_scope_name(self, name: str) -> None:
+        api, module = (
+            "an API call as in Torch.add.0.forward",
+            "a module call as in Module.fc.Linear.forward.0",
+        )
+        patterns, expected = {
+            "L0": ((_MODULE_NAME,), module),
+            "L1": ((_API_NAME,), api),
+            "L2": ((_API_NAME,), api),
+        }.get(self.level, ((_API_NAME, _MODULE_NAME), f"{api} or {module}"))
+        if not any(pattern.fullmatch(name) for pattern in patterns):
+            raise SettingsError(
+                "scope", f"has {name!r}; at level {self.level} it takes the full name of {expected}"
+            )
+
+
+def unknown_key(key: str, known: Iterable[str], what: str) -> SettingsError:
+    """The error for a key that nobody knows, with the nearest one that somebody does."""
+    known = sorted(known)
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known {what}: {', '.join(known)}"
+    return SettingsError(key, f"is not among the known {what}; {hint}")
+
+
+def _wrong(key: str, found: object, expected: str) -> SettingsError:
+    shown = repr(found)
+    if len(shown) > 120:
+        shown = f"{shown[:117]}..."
+    return SettingsError(key, f"is {shown}; expected {expected}")
+
+
+def _path(key: str, value: object) -> Path:
+    if not isinstance(value, str | os.PathLike):
+        raise _wrong(key, value, "the path of a folder")
+    text = os.fspath(value)
+    if not isinstance(text, str) or not text.strip() or "\0" in text:
+        raise _wrong(key, value, "the path of a folder")
+    # A script may change its working folder between two steps; the dump stays one.
+    path = Path(text).absolute()
+    if path.exists() and not path.is_dir():
+        raise SettingsError(
+            key, f"is {text!r}, which is a file; expected a folder, or a name to create one under"
+        )
+    return path
+
+
+def _one_of(*allowed: str | None) -> Callable[[str, object], object]:
+    expected = ", ".join("None" if word is None else word for word in allowed)
+
+    def check(key: str, value: object) -> object:
+        if not (value is None or isinstance(value, str)) or value not in allowed:
+            near = difflib.get_close_matches(str(value), [word for word in allowed if word], n=1, cutoff=0.7)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise _wrong(key, value, f"one of {expected}{hint}")
+        return value
+
+    return check
+
+
+def _flag(key: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong(key, value, "true or false")
+    return value
+
+
+def _is_int(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _names(key: str, value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, tuple | list):
+        raise _wrong(key, value, "a list of names")
+    for item in items:
+        if not isinstance(item, str) or not item.strip():
+            raise _wrong(key, value, f"a list of names, but one of them is {item!r}")
+    return tuple(items)
+
+
+def _selection(key: str, value: object) -> tuple[str, ...]:
+    names = _names(key, value)
+    for name in names:
+        if name.startswith("name-regex("):
+            raise SettingsError(key, f"has {name!r}; expected a part of a name, not a regular expression")
+    return names
+
+
+def _patterns(key: str, value: object) -> tuple[str, ...]:
+    names = _names(key, value)
+    for name in names:
+        try:
+            patterns.compiled(name)
+        except re.error as error:
+            raise SettingsError(key, f"has {name!r}, which is no pattern: {error}") from None
+    return names
+
+
+def _scope(key: str, value: object) -> tuple[str, ...]:
+    names = _names(key, value)
+    if len(names) not in (0, 2):
+        raise _wrong(key, value, "two names, of the first and the last call to record, or none")
+    return names
+
+
+def _namespaces(key: str, value: object) -> tuple[str, ...]:
+    names = _names(key, value)
+    for name in names:
+        if not name.isidentifier():
+            raise _wrong(key, value, f"namespaces of torch.ops, but {name!r} cannot be one")
+    return names
+
+
+def _data_mode(key: str, value: object) -> tuple[str, ...]:
+    given = _names(key, value)
+    for word in given:
+        if word not in DATA_MODES:
+            raise _wrong(key, value, f"words out of {', '.join(DATA_MODES)}")
+    if "all" in given and len(set(given)) > 1:
+        raise _wrong(key, value, "'all' alone, or words without it")
+    return tuple(word for word in DATA_MODES if word in given) or ("all",)
+
+
+def _numbers(key: str, value: object) -> tuple[int, ...]:
+    """Steps or ranks: 3, [0, "2", "4-6"], "0,2-4"; in order, each once."""
+    if value is None:
+        return ()
+    items: Iterable[object] = (
+        value.split(",")
+        if isinstance(value, str)
+        else (value if isinstance(value, tuple | list | range | set | frozenset) else [value])
+    )
+    numbers: set[int] = set()
+    for item in items:
+        first, last = _number_range(key, item, value)
+        numbers.update(range(first, last + 1))
+    return tuple(sorted(numbers))
+
+
+def _number_range(key: str, item: object, whole: object) -> tuple[int, int]:
+    """One item of several; the error shows a text as it was given, all of it."""
+    shown = whole if isinstance(whole, str) else item
+    expected = f"numbers from 0 to {MAX_STEP_OR_RANK} and ranges such as '4-6'"
+    if _is_int(item):
+        first = last = item
+    elif isinstance(item, str) and (match := re.fullmatch(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?", item)):
+        first = int(match[1])
+        last = int(match[2] or match[1])
+    else:
+        raise _wrong(key, shown, expected)
+    if not 0 <= first <= last <= MAX_STEP_OR_RANK:
+        raise _wrong(key, shown, expected)
+    return first, last
+
+
+def _limit(key: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if not _is_int(value) or value <= 0:
+        raise _wrong(key, value, "a number above 0, or None for no limit")
+    return value
+
+
+def _size(key: str, value: object) -> int | None:
+    if isinstance(value, str):
+        match = _SIZE.fullmatch(value.strip())
+        if not match or not int(match[1]):
+            raise _wrong(key, value, "a number of bytes above 0, such as 500M or 10G")
+        return int(match[1]) * _SIZE_UNITS[match[2].upper()]
+    return _limit(key, value)
+
+
+def _init_step(key: str, value: object) -> int:
+    if not _is_int(value) or not 0 <= value <= MAX_STEP_OR_RANK:
+        raise _wrong(key, value, f"a number from 0 to {MAX_STEP_OR_RANK}")
+    return value
+
+
+def _seed(key: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if not _is_int(value) or not 0 <= value <= MAX_SEED:
+        raise _wrong(key, value, f"a seed from 0 to {MAX_SEED}, or None")
+    return value
+
+
+_CHECKS: dict[str, Callable[[str, object], object]] = {
+    "dump_path": _path,
+    "task": _one_of(*TASKS),
+    "level": _one_of(*LEVELS),
+    "step": _numbers,
+    "rank": _numbers,
+    "scope": _scope,
+    "list": _selection,
+    "module": _patterns,
+    "call": _patterns,
+    "data_mode": _data_mode,
+    "tensor_list": _selection,
+    "digest": _one_of(None, *DIGESTS),
+    "file_format": _one_of(*FILE_FORMATS),
+    "stacks": _flag,
+    "skip_scalars": _flag,
+    "skip_ints": _flag,
+    "layers": _one_of(*LAYERS),
+    "max_bytes": _size,
+    "max_calls": _limit,
+    "strict": _flag,
+    "init_step": _init_step,
+    "jitter": _seed,
+    "custom_op_namespaces": _namespaces,
+}

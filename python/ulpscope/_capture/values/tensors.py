@@ -1,0 +1,263 @@
+"""Tensors whose elements do not simply lie in ordinary memory, and gradients that come in parts.
+
+What is computed here is seen by no mode of the program, and by no class of tensors that has memory of its
+own. A class that stands for other tensors adds them in its own way: there is no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils import _python_dispatch as dispatch
+
+from ulpscope._capture.values import transforms
+
+# Sparse tensors are filled up to be measured, unless that takes more bytes than this.
+_MAX_DENSE = 1 << 28
+
+# Elements that are computed with in float64 at a time.
+_PIECE = 1 << 20
+
+
+# The shape of a view that has all of its base; or shape and strides of the base, and shape, strides and
+# offset of the view.
+Part = tuple[Any, ...]
+
+
+class Unusual(NamedTuple):
+    """What the recorder asks about a tensor."""
+
+    class_name: str
+    extra: str
+    """Further keys as JSON, each with a comma before it."""
+    dtype: str
+    shape: list[int]
+    readable: torch.Tensor | None
+    why_not: str | None
+
+
+def describe(tensor: torch.Tensor) -> Unusual:
+    """Where the elements of a tensor can be read: in place, or in a copy; none within a captured graph."""
+    try:
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            return _describe(tensor)
+    except Exception as error:
+        # A class of tensors may refuse anything; of this one there is only the name to tell.
+        return Unusual(_class_name(tensor), "", "", [], None, _refused(tensor, error))
+
+
+def _describe(tensor: torch.Tensor) -> Unusual:
+    name, extra = _class_name(tensor), ""
+    local = tensor
+    if name == "torch.distributed.tensor.DTensor":
+        placements = [str(placement) for placement in tensor.placements]  # type: ignore[attr-defined]
+        mesh = tensor.device_mesh.mesh.tolist()  # type: ignore[attr-defined]
+        extra = f',"device_mesh":{json.dumps(mesh)},"placements":{json.dumps(placements)}'
+        local = tensor._local_tensor  # type: ignore[attr-defined]
+    unwrapped = transforms.unwrapped(tensor)
+    if unwrapped is not None:
+        local, batch_dims = unwrapped
+        extra = f',"batch_dims":{batch_dims}' if batch_dims else ""
+    if _has_no_elements(local):
+        # Shapes are computed with it, and no numbers: two runs can differ in nothing else.
+        extra += ',"blank":true'
+    dtype = str(tensor.dtype)
+    shape = [int(size) for size in tensor.shape] if not tensor.is_nested else []
+    try:
+        with transforms.disabled() if unwrapped is not None else contextlib.nullcontext():
+            readable, why_not = _readable(local)
+    except Exception as error:
+        readable, why_not = None, _refused(tensor, error)
+    return Unusual(name, extra, dtype, shape, readable, why_not)
+
+
+def add(parts: list[torch.Tensor]) -> torch.Tensor | None:
+    """The sum of the parts of a gradient; none within a captured graph, to which the sum would belong."""
+    if all(type(part) is torch.Tensor for part in parts):
+        # Of every module that uses an argument twice: without the detour.
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            return _sum(parts)
+    with _unseen(parts) as own:
+        total = _sum(own)
+        return None if total is None else _in_class_of(parts[0], total)
+
+
+def _sum(parts: list[torch.Tensor]) -> torch.Tensor | None:
+    if any(_in_captured_graph(part) for part in parts):
+        return None
+    # Of detached tensors nothing that is computed is part of a graph.
+    total: torch.Tensor | None = None
+    for part in parts:
+        total = part.detach() if total is None else torch.add(total, part.detach())
+    return total
+
+
+def subtract(whole: torch.Tensor, parts: list[torch.Tensor]) -> torch.Tensor | None:
+    """A gradient without some parts of it, computed in float64: no more is lost than the sum has lost."""
+    with _unseen([whole, *parts]) as own:
+        if _in_captured_graph(whole):
+            return None
+        if any(
+            one.layout is not torch.strided or not _is_plain(one) or one.shape != own[0].shape for one in own
+        ):
+            return _less(own).to(whole.dtype)
+        # In pieces: float64 copies of the whole would take several times its memory.
+        flat = [one.detach().reshape(-1) for one in own]
+        rest = flat[0].new_empty(flat[0].shape)
+        for start in range(0, rest.numel(), _PIECE):
+            rest[start : start + _PIECE] = _less([one[start : start + _PIECE] for one in flat])
+        return _in_class_of(whole, rest.view(own[0].shape))
+
+
+def _less(terms: list[torch.Tensor]) -> torch.Tensor:
+    """The first without the others."""
+    rest = _widened(terms[0])
+    for term in terms[1:]:
+        rest = rest - _widened(term)
+    return rest
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    """In the widest type of its kind, which not every device has."""
+    tensor = tensor.detach()
+    if tensor.device.type == "mps":
+        tensor = tensor.cpu()
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+@contextlib.contextmanager
+def _unseen(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """The tensors without their classes, where they have memory of their own, for what nobody is to see."""
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        own = [one if _is_plain(one) or not _has_memory(one) else _as_plain(one) for one in tensors]
+        if all(_is_plain(one) for one in own):
+            with torch._C._DisableTorchDispatch():
+                yield own
+        else:
+            with dispatch._disable_current_modes():
+                yield own
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter)
+
+
+def _in_class_of(tensor: torch.Tensor, plain: torch.Tensor) -> torch.Tensor:
+    """What was computed without its class, with it again."""
+    if _is_plain(tensor) or not _is_plain(plain):
+        return plain
+    return plain.as_subclass(type(tensor))
+
+
+def _as_plain(tensor: torch.Tensor) -> torch.Tensor:
+    try:
+        with torch._C._DisableTorchDispatch():
+            return tensor.as_subclass(torch.Tensor)
+    except RuntimeError:
+        # Torch 2.1 does not let go of a class that hears of operators.
+        return tensor
+
+
+def part_of(view: torch.Tensor, base: torch.Tensor) -> Part:
+    """How a view lies in its base."""
+    with torch._C.DisableTorchFunction():
+        if view.numel() == base.numel() and view.is_contiguous() and base.is_contiguous():
+            return (tuple(view.shape),)
+        offset = view.storage_offset() - base.storage_offset()
+        return tuple(base.shape), base.stride(), tuple(view.shape), view.stride(), offset
+
+
+def take_part(gradient: torch.Tensor, part: Part) -> torch.Tensor | None:
+    """Of the gradient of a base, what belongs to a view; nothing within a captured graph."""
+    with _unseen([gradient]) as (own,):
+        if _in_captured_graph(own):
+            return None
+        own = own.detach()
+        if len(part) == 1:
+            return _in_class_of(gradient, own.reshape(part[0]))
+        shape, strides, view_shape, view_strides, offset = part
+        if own.shape != shape or own.stride() != strides:
+            own = torch.empty_strided(shape, strides, dtype=own.dtype, device=own.device).copy_(own)
+        view = own.as_strided(view_shape, view_strides, own.storage_offset() + offset)
+        return _in_class_of(gradient, view)
+
+
+def _refused(tensor: torch.Tensor, error: Exception) -> str:
+    """Why a tensor could not be read. The words of torch are of its insides, and differ from run to run."""
+    return f"{type(tensor).__name__}: torch could not give its elements ({type(error).__name__})"
+
+
+def _class_name(tensor: torch.Tensor) -> str:
+    kind = type(tensor)
+    if kind in (torch.Tensor, torch.nn.Parameter):
+        return "torch.Tensor"
+    if kind.__name__ == "DTensor" and kind.__module__.startswith("torch.distributed"):
+        return "torch.distributed.tensor.DTensor"
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _readable(tensor: torch.Tensor) -> tuple[torch.Tensor | None, str | None]:
+    if _has_no_elements(tensor):
+        return None, None
+    if tensor._is_zerotensor():
+        # What stands for a tangent of zeros has no memory.
+        return torch.zeros((), dtype=tensor.dtype).expand(tensor.shape), None
+    if transforms.is_wrapped(tensor):
+        return None, "inside a function transform (torch.func)"
+    if tensor.is_nested:
+        return None, "nested tensor"
+    if type(tensor).__name__ == "AsyncCollectiveTensor":
+        return _readable(_received(tensor))
+    if _in_captured_graph(tensor):
+        return None, "inside a captured graph"
+    if tensor.layout is not torch.strided:
+        if tensor.numel() * tensor.element_size() > _MAX_DENSE:
+            return None, f"{tensor.layout} of {tensor.numel()} elements"
+        with _unseen([tensor]) as (own,):
+            return own.detach().to_dense(), None
+    if tensor.is_quantized:
+        with _unseen([tensor]) as (own,):
+            return own.detach().dequantize(), None
+    is_plain = _is_plain(tensor)
+    if not is_plain and not _has_memory(tensor):
+        return None, f"{type(tensor).__name__} has no memory of its own"
+    # A class, or a mode, of the program may have a hand in every operation: this one is none of theirs.
+    with torch._C._DisableTorchDispatch():
+        tensor = tensor if is_plain else tensor.as_subclass(torch.Tensor)
+        # Where it can be read as it is, no operation is run on it.
+        return (tensor if tensor.is_cpu else tensor.detach().cpu()), None
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Whether the elements of a tensor are its own, and not those of others that it stands for."""
+    try:
+        address = tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        # Newer releases of torch have no answer for a class that wraps other tensors.
+        return False
+    return address != 0 or tensor.numel() == 0
+
+
+def _received(tensor: Any) -> torch.Tensor:
+    """The result of a collective, waited for as whoever uses it would."""
+    # Torch before 2.2 has another method for it, which returns the tensor itself.
+    (tensor.wait if hasattr(tensor, "wait") else tensor.trigger_wait)()
+    received: torch.Tensor = tensor.elem
+    return received
+
+
+def _in_captured_graph(tensor: torch.Tensor) -> bool:
+    """Whether operations on a tensor are being put into a graph (CUDA's, or another device's) and not run."""
+    kind = tensor.device.type
+    if kind in ("cpu", "meta"):
+        return False
+    is_capturing = getattr(getattr(torch, kind, None), "is_current_stream_capturing", None)
+    return is_capturing is not None and bool(is_capturing())
+
+
+def _has_no_elements(tensor: Any) -> bool:
+    return bool(tensor.is_meta) or type(tensor).__name__ in ("FakeTensor", "FunctionalTensor")
