@@ -2,7 +2,6 @@
 
 mod compare;
 mod dumps;
-mod numbers;
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -14,7 +13,6 @@ use ulpscope_report::fields::{self, Field};
 
 pub(crate) use compare::{CompareArgs, OutputFormat, spell_out};
 pub(crate) use dumps::{DumpArgs, LsArgs, ShowArgs};
-pub use numbers::NumberRanges;
 
 use crate::output::Look;
 

@@ -9,10 +9,8 @@
 //! loses a run: failures are collected, the rest goes on, and the exit code tells.
 
 mod args;
-mod bounded_json;
 mod call_names;
 mod commands;
-pub mod compare;
 mod dump_walk;
 mod entries;
 mod exit;
@@ -27,7 +25,6 @@ mod spool;
 mod stats_report;
 mod summary;
 mod targets;
-mod timestamp;
 mod values;
 mod walk;
 
@@ -37,7 +34,6 @@ use std::num::NonZeroUsize;
 use clap::Parser;
 use ulpscope_formats::Watch;
 
-pub use crate::args::NumberRanges;
 use crate::args::{Command, Low};
 use crate::exit::Exit;
 use crate::output::{Look, Output};

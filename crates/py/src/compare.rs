@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyString};
-use ulpscope_cli::NumberRanges;
-use ulpscope_cli::compare::{MappingFiles, MemoryOutputs, Request, execute};
 use ulpscope_compare::{CompareError, Progress};
 use ulpscope_dump::Select;
+use ulpscope_session::{MappingFiles, MemoryOutputs, NumberRanges, Request, execute};
 
 use crate::comparison::Comparison;
 use crate::errors::{shown, to_python};

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use ulpscope_compare::Matching;
 
-use super::numbers::NumberRanges;
-use crate::compare::StyleName;
+use ulpscope_session::{NumberRanges, StyleName};
 
 /// msprobe's short flags of several letters, which no parser of ours takes for one flag, and their long names.
 const MSPROBE_FLAGS: [(&str, &str); 8] = [

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::numbers::NumberRanges;
+use ulpscope_session::NumberRanges;
 
 /// Which dump, and which part of it.
 #[derive(Debug, Args)]

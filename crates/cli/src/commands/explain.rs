@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use ulpscope_formats::{Access, Bytes};
+use ulpscope_session::bounded_json;
 
 use crate::args::ExplainArgs;
-use crate::bounded_json;
 use crate::exit::Exit;
 use crate::output::{Output, unless_broken_pipe};
 use crate::walk::{leads_out, stays_within};

@@ -3,7 +3,7 @@
 use ulpscope_compare::{Divergence, FindingCause, LoneCall, OriginCounts, RankOutcome, Share, Side};
 use ulpscope_dump::{CallKind, parse_key};
 
-use super::{experiment, later};
+use crate::{next_step, other_divergences};
 
 /// What happened, in a few sentences.
 pub(super) fn sentences(step: Option<u64>, outcome: &RankOutcome, first: &Divergence) -> Vec<String> {
@@ -30,14 +30,14 @@ pub(super) fn sentences(step: Option<u64>, outcome: &RankOutcome, first: &Diverg
             let counted = outcome.origins.as_ref().and_then(|counts| counted(counts, first));
             is_counted = counted.is_some();
             lines.extend(counted);
-            let whence = match experiment::origin_kind(first) {
-                _ if experiment::was_trained(step, first) => {
+            let whence = match next_step::origin_kind(first) {
+                _ if next_step::was_trained(step, first) => {
                     "It was so when this step began: the steps before changed it."
                 }
                 Some("gradient") => {
                     "It is what backward passes added up, and what was done to it since: no single call is to blame."
                 }
-                _ if experiment::is_between_modules(outcome, first) => {
+                _ if next_step::is_between_modules(outcome, first) => {
                     "At level L0 what happens between modules is not recorded: something there made it."
                 }
                 _ => "No recorded call made it, so no call is to blame.",
@@ -52,7 +52,7 @@ pub(super) fn sentences(step: Option<u64>, outcome: &RankOutcome, first: &Diverg
         lines.push(format!("Just before it, {} is in the {} only.", spoken(name), side.word()));
     }
     if !is_counted {
-        lines.extend(later::likewise(outcome, first));
+        lines.extend(other_divergences::likewise(outcome, first));
     }
     lines
 }
@@ -74,7 +74,7 @@ fn sentence(first: &Divergence) -> String {
             format!("the random numbers that {call} draws are not the same in the two runs.")
         }
         FindingCause::Origin => {
-            format!("{} is not the same in the two runs.", experiment::origin_words(first))
+            format!("{} is not the same in the two runs.", next_step::origin_words(first))
         }
         FindingCause::Between => format!(
             "{call} gets another tensor in the target than in the golden ({}), though the call that made it agrees.",
@@ -114,7 +114,7 @@ fn cut(call: &str, first: &Divergence, side: Side) -> String {
         Some(source) if source.starts_with("parameter") => {
             format!(
                 "{} requires no gradient in the {side}: it is not trained there.",
-                experiment::origin_words(first)
+                next_step::origin_words(first)
             )
         }
         _ => format!(

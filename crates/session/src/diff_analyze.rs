@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Compared;
+use crate::Compared;
 
 /// The document: a list of calls for each rank that has any.
 pub(crate) fn document<S>(compared: &Compared<S>) -> Value {

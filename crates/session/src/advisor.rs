@@ -2,8 +2,8 @@
 
 use ulpscope_compare::{RankOutcome, RankResult};
 
-use super::explanation::explain_rank;
-use super::{Compared, StyleName};
+use crate::explanation::explain_rank;
+use crate::{Compared, StyleName};
 
 /// The text for one pair of ranks; nothing where the style gives no advice. An older style's is what its tool writes, and
 /// no more.

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use ulpscope_compare::Class;
 
-use super::explanation::calls;
-use super::{Compared, lone, rank_label};
+use crate::explanation::calls;
+use crate::{Compared, rank_label, unpaired};
 
 /// Notes that are repeated; all of them are in `result.json`.
 const SHOWN: usize = 4;
@@ -58,7 +58,7 @@ pub(super) fn lines<S>(compared: &Compared<S>) -> Vec<String> {
 
 fn partnerless<S>(compared: &Compared<S>) -> Option<String> {
     let first = compared.outcomes().find_map(|outcome| outcome.partnerless.first())?;
-    let counted = lone::counted(compared)?;
+    let counted = unpaired::counted(compared)?;
     let judged = match compared.agreement.is_agree() {
         true => "No counterpart, but the results computed from it agree",
         false => "Not compared (no counterpart)",

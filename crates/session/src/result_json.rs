@@ -7,8 +7,8 @@ use ulpscope_compare::{
     ClassCounts, Counts, Divergence, Matching, Partnerless, RankOutcome, RankResult, Row, Share, Side,
 };
 
-use super::explanation::explain;
-use super::{Compared, StyleName};
+use crate::explanation::explain;
+use crate::{Compared, StyleName};
 
 /// Changes when a program that reads the file would have to.
 const SCHEMA: &str = "ulpscope.compare/1";

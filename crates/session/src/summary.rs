@@ -1,21 +1,30 @@
 //! What a tired person wants to know: do they agree, where do they part, where are the files.
 
 use std::collections::HashMap;
-use std::io;
 use std::path::PathBuf;
 
 use ulpscope_compare::{Answer, ClassCounts, Side};
 use ulpscope_report::{Align, Cell, Emphasis, Record, Table};
 
-use super::explanation::explain;
-use super::{Compared, StyleName, rank_label};
-use crate::output::Output;
+use crate::explanation::explain;
+use crate::{Compared, StyleName, rank_label};
 
 /// Ranks, calls and the like shown of a long list.
 const SHOWN: usize = 10;
 
-/// Shows the result.
-pub(crate) fn show<S>(compared: &Compared<S>, files: &[PathBuf], output: &mut Output) -> io::Result<()> {
+/// A piece of the summary, for a terminal to lay out.
+#[derive(Clone, Debug)]
+pub enum Block {
+    /// A table.
+    Table(Table),
+    /// A line of text, to be broken where the terminal ends.
+    Prose(String),
+    /// A line that is left whole.
+    Line(String),
+}
+
+/// The summary of a comparison and of the files it wrote.
+pub fn summary<S>(compared: &Compared<S>, files: &[PathBuf]) -> Vec<Block> {
     let mut lines = vec![("verdict", Cell::text(verdict(compared)))];
     lines.push(("rows", Cell::text(rows(compared))));
     lines.push(("calls", Cell::text(calls(compared))));
@@ -37,27 +46,19 @@ pub(crate) fn show<S>(compared: &Compared<S>, files: &[PathBuf], output: &mut Ou
             Answer::Inconclusive => Emphasis::Warn,
         };
     }
-    output.table(&table)?;
+    let mut blocks = vec![Block::Table(table)];
     // What agrees in full needs no words; what could not be read is reported on standard error.
     let is_native = compared.request.style == StyleName::Native;
     if compared.first_divergence().is_some() || is_native && compared.agreement.exit_code() == 1 {
-        for line in explain(compared).lines(false) {
-            output.prose(&line)?;
-        }
+        blocks.extend(explain(compared).lines(false).into_iter().map(Block::Prose));
     }
     if compared.ranks.len() > 1 {
-        output.table(&ranks(compared))?;
-        if let Some(table) = calls_by_rank(compared) {
-            output.table(&table)?;
-        }
+        blocks.push(Block::Table(ranks(compared)));
+        blocks.extend(calls_by_rank(compared).map(Block::Table));
     }
-    if let Some(table) = partnerless(compared) {
-        output.table(&table)?;
-    }
-    for file in files {
-        output.line(&format!("wrote {}", file.display()))?;
-    }
-    Ok(())
+    blocks.extend(partnerless(compared).map(Block::Table));
+    blocks.extend(files.iter().map(|file| Block::Line(format!("wrote {}", file.display()))));
+    blocks
 }
 
 /// The word, then its reason.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ulpscope_compare::{Partnerless, Side};
 use ulpscope_dump::{CallKind, parse_key};
 
-use super::Compared;
+use crate::Compared;
 
 /// Operations that are named.
 const SHOWN: usize = 3;

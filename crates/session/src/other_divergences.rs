@@ -3,8 +3,8 @@
 use ulpscope_compare::{Divergence, FindingCause, FindingKind, RankOutcome, RankResult};
 use ulpscope_dump::{CallKind, parse_key};
 
-use super::cause::{kind_words, spoken};
-use super::{Compared, rank_label};
+use crate::cause::{kind_words, spoken};
+use crate::{Compared, rank_label};
 
 /// Groups that are listed.
 const SHOWN: usize = 5;

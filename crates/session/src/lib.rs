@@ -1,25 +1,29 @@
-//! Comparing two dumps, for both faces: what is asked for, and what came of it.
+//! Comparing two dumps, for the command and for Python: what is asked for, what came of it, and what is said of it.
 //!
 //! ```text
 //! Request ──► Dump, Dump ──► pairs of ranks ──► Style ──► rows ──► Outputs (files, or memory)
-//!                                                    └──► Compared ──► terminal, result.json, advisor.txt
+//!                                                    └──► Compared ──► summary, result.json, advisor.txt
 //!                                                                 └──► explanation, in words, in all of these
 //! ```
 
-pub(crate) mod advisor;
+mod advisor;
+pub mod bounded_json;
 mod cause;
-pub(crate) mod diff_analyze;
-mod experiment;
+mod diff_analyze;
+mod documents;
 pub mod explanation;
-pub(crate) mod files;
-mod later;
-mod lone;
+mod files;
+mod limitations;
 mod memory;
+mod next_step;
 mod non_finite;
+mod number_ranges;
+mod other_divergences;
 pub mod result_json;
 mod style_name;
-pub(crate) mod summary;
-mod unseen;
+mod summary;
+mod timestamp;
+mod unpaired;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -31,8 +35,12 @@ use ulpscope_compare::{
 use ulpscope_dump::{AFTER_LAST_STEP, Dump, Error, Problems, Select};
 use ulpscope_formats::Watch;
 
+pub use documents::{Written, write};
+pub use files::{FileOutputs, FileSink};
 pub use memory::{MemoryOutputs, MemorySink};
+pub use number_ranges::NumberRanges;
 pub use style_name::{MappingFiles, StyleName};
+pub use summary::{Block, summary};
 
 /// What is to be compared, and how.
 #[derive(Clone, Debug)]
@@ -176,7 +184,7 @@ impl<S> Compared<S> {
 }
 
 /// The name of a pair of ranks for people: `step0 rank1`, or nothing where there is only one.
-pub(crate) fn rank_label<S>(rank: &RankResult<S>, several: bool) -> String {
+pub fn rank_label<S>(rank: &RankResult<S>, several: bool) -> String {
     if !several {
         return String::new();
     }

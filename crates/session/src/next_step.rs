@@ -10,8 +10,8 @@ use ulpscope_compare::{
 };
 use ulpscope_dump::{CallKind, parse_key};
 
-use super::cause::{entry_words, spoken};
-use super::{Compared, non_finite};
+use crate::cause::{entry_words, spoken};
+use crate::{Compared, non_finite};
 
 /// From this confidence on a finding is taken for true.
 pub(super) const SURE: f64 = 0.7;

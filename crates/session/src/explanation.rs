@@ -17,8 +17,8 @@ use ulpscope_compare::{
 use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_report::{escape, format_short};
 
-use super::cause::capital;
-use super::{Compared, StyleName, cause, experiment, later, lone, unseen};
+use crate::cause::capital;
+use crate::{Compared, StyleName, cause, limitations, next_step, other_divergences, unpaired};
 
 /// A text of headed sections.
 #[derive(Clone, Debug, Default)]
@@ -90,7 +90,7 @@ impl Explanation {
             "Next",
             vec![
                 "Compare again by our own rules, which follow an error to the call that made it:".to_owned(),
-                experiment::compare_again(compared, ""),
+                next_step::compare_again(compared, ""),
             ],
         );
     }
@@ -107,9 +107,9 @@ impl Explanation {
         self.add("How large", size(first));
         self.add("Downstream", downstream(outcome, first));
         self.add("How sure", vec![sureness(first.finding.confidence)]);
-        self.add("Later", later::lines(compared, rank, outcome));
-        self.add(NOT_SEEN, unseen::lines(compared));
-        self.add("Next", experiment::next(compared, rank, first));
+        self.add("Later", other_divergences::lines(compared, rank, outcome));
+        self.add(NOT_SEEN, limitations::lines(compared));
+        self.add("Next", next_step::next(compared, rank, first));
     }
 
     fn of_agreement<S>(&mut self, compared: &Compared<S>, rank: Option<&RankResult<S>>) {
@@ -117,7 +117,7 @@ impl Explanation {
             Some((outcome, _)) => outcome.classes.unwrap_or_default(),
             None => compared.classes().unwrap_or_default(),
         };
-        let unseen = unseen::lines(compared);
+        let unseen = limitations::lines(compared);
         let mut lines = Vec::new();
         lines.push(match compared.agreement.answer() {
             Answer::Agree => "Nothing. The two runs agree.".to_owned(),
@@ -143,7 +143,7 @@ impl Explanation {
             ]);
         }
         self.add(NOT_SEEN, unseen);
-        self.add("Next", experiment::when_nothing_broke(compared));
+        self.add("Next", next_step::when_nothing_broke(compared));
     }
 }
 
@@ -156,13 +156,13 @@ impl fmt::Display for Explanation {
 /// Why two runs differ in which no call introduced an error.
 fn reservations<S>(compared: &Compared<S>) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some([target, golden]) = experiment::other_levels(compared) {
+    if let Some([target, golden]) = next_step::other_levels(compared) {
         lines.push(format!(
             "The target was captured at level {target}, the golden at level {golden}: most calls of one have no counterpart in \
              the other."
         ));
     }
-    lines.extend(lone::by_operation(compared));
+    lines.extend(unpaired::by_operation(compared));
     match compared.lone_ranks.len() {
         0 => {}
         1 => lines.push("1 step or rank has no counterpart.".to_owned()),
@@ -326,7 +326,7 @@ fn downstream(outcome: &RankOutcome, first: &Divergence) -> Vec<String> {
 fn sureness(confidence: f64) -> String {
     let words = match confidence {
         sure if sure >= 0.9 => "Very sure",
-        sure if sure >= experiment::SURE => "Fairly sure",
+        sure if sure >= next_step::SURE => "Fairly sure",
         sure if sure >= 0.5 => "More likely than not",
         _ => "A guess",
     };
