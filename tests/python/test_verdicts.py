@@ -166,7 +166,7 @@ def test_other_random_numbers_are_an_origin(tmp_path: Path, draw: Callable[[Tens
     found = compared.divergences
     assert [(one.call.split(".")[1], one.kind) for one in found] == [(draw.__name__, "origin differs")]
     call = found[0].call.removesuffix(".forward")
-    assert f"The random numbers that {call} draws are not the same" in compared.explain()
+    assert f"The random numbers drawn by {call} differ" in compared.explain()
 
 
 def test_a_wrong_dropout_is_no_draw(tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ fn execute(low: Low, output: &mut Output) -> anyhow::Result<u8> {
         let exit = match low.command {
             Command::Run(args) => return commands::run::Run::from(args).run(),
             Command::Stats(args) => commands::stats::Stats::try_from(args)?.run(output),
-            Command::Compare(args) => commands::compare::Compare::from(*args).run(output),
-            Command::Explain(args) => commands::explain::Explain::from(args).run(output),
+            Command::Compare(args) => commands::compare::Compare::try_from(*args)?.run(output),
+            Command::Explain(args) => commands::explain::Explain::try_from(args)?.run(output),
             Command::Diff(args) => commands::diff::Diff::from(args).run(output),
             Command::Convert(args) => commands::convert::Convert::try_from(args)?.run(output),
             Command::Merge(args) => commands::merge::Merge::from(args).run(output),

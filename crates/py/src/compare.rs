@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyString};
 use ulpscope_compare::{CompareError, Progress};
 use ulpscope_dump::Select;
-use ulpscope_session::{MappingFiles, MemoryOutputs, NumberRanges, Request, execute};
+use ulpscope_session::{Language, MappingFiles, MemoryOutputs, NumberRanges, Request, execute};
 
 use crate::comparison::Comparison;
 use crate::errors::{shown, to_python};
@@ -47,6 +47,7 @@ pub(crate) fn compare(
         stack_column: false,
         noise,
         select: Select { steps: chosen(step), ranks: chosen(rank) },
+        language: Language::of_environment().map_err(wrong)?,
     };
     let compared = abandonable(py, |stop| execute(request, &MemoryOutputs, &Stoppable(stop.clone())))?
         .map_err(to_python)?;

@@ -3,7 +3,7 @@
 //! ```text
 //! Request ──► Dump, Dump ──► pairs of ranks ──► Style ──► rows ──► Outputs (files, or memory)
 //!                                                    └──► Compared ──► summary, result.json, advisor.txt
-//!                                                                 └──► explanation, in words, in all of these
+//!                                                                 └──► explanation (statements), and its words in a language
 //! ```
 
 mod advisor;
@@ -13,17 +13,21 @@ mod diff_analyze;
 mod documents;
 pub mod explanation;
 mod files;
+pub mod instruction;
 mod limitations;
 mod memory;
 mod next_step;
 mod non_finite;
 mod number_ranges;
+mod origin;
 mod other_divergences;
 pub mod result_json;
+pub mod statement;
 mod style_name;
 mod summary;
 mod timestamp;
 mod unpaired;
+pub mod words;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -41,6 +45,7 @@ pub use memory::{MemoryOutputs, MemorySink};
 pub use number_ranges::NumberRanges;
 pub use style_name::{MappingFiles, StyleName};
 pub use summary::{Block, summary};
+pub use words::Language;
 
 /// What is to be compared, and how.
 #[derive(Clone, Debug)]
@@ -51,7 +56,7 @@ pub struct Request {
     pub golden: PathBuf,
     /// How rows are measured and judged.
     pub style: StyleName,
-    /// How calls are put together; the style's own way where nothing is asked for.
+    /// How calls are paired; the style's own way where nothing is asked for.
     pub matching: Option<Matching>,
     /// Files that say what belongs together.
     pub mapping: MappingFiles,
@@ -61,9 +66,11 @@ pub struct Request {
     pub noise: Option<PathBuf>,
     /// Which steps and ranks.
     pub select: Select,
+    /// The language of the explanation and the summary.
+    pub language: Language,
 }
 
-/// What came of it, but for the rows.
+/// What came of it, except for the rows.
 pub struct Compared<S> {
     /// What was asked for.
     pub request: Request,
@@ -165,7 +172,7 @@ impl<S> Compared<S> {
         }))
     }
 
-    /// How calls were put together, over all ranks.
+    /// How calls were paired, over all ranks.
     pub fn paired(&self) -> Vec<Paired> {
         let mut all = Vec::new();
         self.outcomes().flat_map(|outcome| outcome.paired.clone()).for_each(|paired| paired.add_to(&mut all));

@@ -1,86 +1,65 @@
-//! What a comparison could not see, in words: the limits within which its verdict holds.
+//! What a comparison could not see: the limits within which its verdict holds.
 
 use std::collections::HashSet;
 
-use ulpscope_compare::Class;
+use ulpscope_compare::{Class, ONLY_STATISTICS, Side};
 
-use crate::explanation::calls;
+use crate::statement::Statement;
 use crate::{Compared, rank_label, unpaired};
 
 /// Notes that are repeated; all of them are in `result.json`.
 const SHOWN: usize = 4;
 
-/// One line for each thing.
-pub(super) fn lines<S>(compared: &Compared<S>) -> Vec<String> {
-    let mut lines = Vec::new();
+/// One statement for each thing.
+pub(super) fn statements<S>(compared: &Compared<S>) -> Vec<Statement> {
+    let mut said = Vec::new();
     let several = compared.ranks.len() > 1;
     for (rank, error) in compared.errors() {
-        let label = rank_label(rank, several);
-        lines.push(if label.is_empty() {
-            format!("Nothing was compared: {error}")
-        } else {
-            format!("{label} was not compared: {error}")
-        });
+        let label = Some(rank_label(rank, several)).filter(|label| !label.is_empty());
+        said.push(Statement::NotCompared { rank: label, error: error.to_string() });
     }
-    lines.extend(compared.lone_ranks.iter().map(|lone| format!("{lone}.")));
+    said.extend(compared.lone_ranks.iter().map(|lone| Statement::Note(lone.clone())));
     let bytes = compared.outcomes().fold(0u64, |sum, outcome| sum.saturating_add(outcome.bytes));
     if bytes == 0 && compared.counts().rows > 0 {
-        lines.push(
-            "No elements were compared, only what the dumps say of their tensors (statistics or digests): \
-             reordered elements, and errors that leave these alone, do not show."
-                .to_owned(),
-        );
+        said.push(Statement::NoElements);
     }
-    lines.extend(partnerless(compared));
+    if let Some(first) = compared.outcomes().find_map(|outcome| outcome.partnerless.first()) {
+        said.push(Statement::Unpaired {
+            results_agree: compared.agreement.is_agree(),
+            target: unpaired::count(compared, Side::Target),
+            golden: unpaired::count(compared, Side::Golden),
+            first: first.name.clone(),
+            side: first.side,
+        });
+    }
     let classes = compared.classes().unwrap_or_default();
     if classes.of(Class::NotComparable) > 0 {
-        lines.push(format!(
-            "{} could not be judged: too little was recorded of them, or they work on other shapes.",
-            calls(classes.of(Class::NotComparable))
-        ));
+        said.push(Statement::CallsNotJudged(classes.of(Class::NotComparable)));
     }
     let undecided: u64 = compared.outcomes().map(|outcome| outcome.undecided).sum();
     if undecided > 0 {
-        let rows = if undecided == 1 { "1 row".to_owned() } else { format!("{undecided} rows") };
-        lines.push(format!(
-            "{rows} of tensors could not be judged: NaN on both sides, or nothing to compare."
-        ));
+        said.push(Statement::RowsNotJudged(undecided));
     }
     if compared.problem_count() > 0 {
         let listed = compared.problems.listed().first();
         let first = listed.or_else(|| compared.outcomes().find_map(|one| one.problems.listed().first()));
-        let first = first.map(|first| format!(" The first: {first}")).unwrap_or_default();
-        lines.push(format!("Could not be read: {}.{first}", compared.problem_count()));
+        said.push(Statement::NotRead { count: compared.problem_count(), first: first.cloned() });
     }
-    lines.extend(notes(compared));
-    lines
+    said.extend(notes(compared));
+    said
 }
 
-fn partnerless<S>(compared: &Compared<S>) -> Option<String> {
-    let first = compared.outcomes().find_map(|outcome| outcome.partnerless.first())?;
-    let counted = unpaired::counted(compared)?;
-    let judged = match compared.agreement.is_agree() {
-        true => "No counterpart, but the results computed from it agree",
-        false => "Not compared (no counterpart)",
-    };
-    Some(format!("{judged}: {counted}. The first: {} ({}).", first.name, first.side.word()))
-}
-
-/// What is to know of how the dumps were made and read. That there are no tensors has been said.
-fn notes<S>(compared: &Compared<S>) -> Vec<String> {
-    let mut notes: Vec<&String> = Vec::new();
+/// What is to know of how the dumps were made and read. That no elements were compared has been said.
+fn notes<S>(compared: &Compared<S>) -> Vec<Statement> {
     let mut known = HashSet::new();
     let of_ranks = compared.outcomes().flat_map(|outcome| &outcome.notes);
-    for note in compared.notes.iter().chain(of_ranks) {
-        if known.insert(note) && !note.starts_with("compared by statistics") {
-            notes.push(note);
-        }
-    }
+    let notes = compared.notes.iter().chain(of_ranks).filter(|note| known.insert(note.as_str()));
+    let notes: Vec<&String> = notes.filter(|note| *note != ONLY_STATISTICS).collect();
     let more = notes.len().saturating_sub(SHOWN);
-    let mut lines: Vec<String> = notes.into_iter().take(SHOWN).map(|note| format!("Note: {note}")).collect();
+    let mut said: Vec<Statement> =
+        notes.into_iter().take(SHOWN).map(|note| Statement::Note(note.clone())).collect();
     if more > 0 {
-        let notes = if more == 1 { "note" } else { "notes" };
-        lines.push(format!("and {more} more {notes} in result.json"));
+        said.push(Statement::MoreNotes(more as u64));
     }
-    lines
+    said
 }

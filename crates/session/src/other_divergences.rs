@@ -1,18 +1,15 @@
-//! The divergences behind the first, shortly: those of one kind and cause are one thing to a reader, and are counted.
+//! The divergences after the first, briefly: those of one kind and cause are one thing to a reader, and are counted.
 
 use ulpscope_compare::{Divergence, FindingCause, FindingKind, RankOutcome, RankResult};
 use ulpscope_dump::{CallKind, parse_key};
 
-use crate::cause::{kind_words, spoken};
-use crate::{Compared, rank_label};
+use crate::statement::{Likewise, Reason, Statement};
+use crate::{Compared, cause, rank_label};
 
 /// Groups that are listed.
 const SHOWN: usize = 5;
 
-/// Characters of the reason that a group is listed with.
-const REASON: usize = 100;
-
-/// What divergences have in common that are told as one.
+/// What divergences have in common that are listed as one.
 type Alike<'a> = (&'a str, CallKind, FindingKind, &'a FindingCause);
 
 fn alike(one: &Divergence) -> Alike<'_> {
@@ -23,23 +20,24 @@ fn alike(one: &Divergence) -> Alike<'_> {
 }
 
 /// How many more of the same kind and cause as the first there are.
-pub(super) fn likewise(outcome: &RankOutcome, first: &Divergence) -> Option<String> {
+pub(super) fn likewise(outcome: &RankOutcome, first: &Divergence) -> Option<Likewise> {
     let like_first = outcome.divergences.iter().skip(1).filter(|one| alike(one) == alike(first));
-    more(first, like_first.count() as u64).map(|more| format!("{more}."))
+    more(first, like_first.count() as u64)
 }
 
-fn more(first: &Divergence, count: u64) -> Option<String> {
+fn more(first: &Divergence, count: u64) -> Option<Likewise> {
     (count > 0).then(|| match first.finding.cause {
-        FindingCause::Origin if count == 1 => {
-            "What 1 more call takes from outside differs likewise".to_owned()
-        }
-        FindingCause::Origin => format!("What {count} more calls take from outside differs likewise"),
-        _ => format!("Likewise {count} more {}", kind_words(&first.call, count)),
+        FindingCause::Origin => Likewise::Origins(count),
+        _ => Likewise::Calls { call: first.call.clone(), count },
     })
 }
 
 /// The others of the same rank, then where each other step and rank begins.
-pub(super) fn lines<S>(compared: &Compared<S>, rank: &RankResult<S>, outcome: &RankOutcome) -> Vec<String> {
+pub(super) fn statements<S>(
+    compared: &Compared<S>,
+    rank: &RankResult<S>,
+    outcome: &RankOutcome,
+) -> Vec<Statement> {
     let mut groups: Vec<(&Divergence, u64)> = Vec::new();
     for one in &outcome.divergences {
         match groups.iter_mut().find(|(first, _)| alike(first) == alike(one)) {
@@ -48,23 +46,25 @@ pub(super) fn lines<S>(compared: &Compared<S>, rank: &RankResult<S>, outcome: &R
         }
     }
     let listed = groups.iter().skip(1).take(SHOWN);
-    let mut lines: Vec<String> = listed
-        .map(|(one, count)| {
-            let likewise = more(one, count - 1).map(|more| format!(". {more}")).unwrap_or_default();
-            format!("{}: {}{likewise}", brief(one), reason(one))
+    let mut said: Vec<Statement> = listed
+        .map(|(one, count)| Statement::OtherDivergence {
+            call: one.call.clone(),
+            kind: one.finding.kind,
+            reason: reason(one),
+            likewise: more(one, count - 1),
         })
         .collect();
     let kept = outcome.divergences.len() as u64;
     let unlisted = groups.iter().skip(1 + SHOWN).map(|(_, count)| count).sum::<u64>();
     let more = unlisted + outcome.divergence_count.saturating_sub(kept);
     if more > 0 {
-        lines.push(format!("and {more} more in result.json"));
+        said.push(Statement::MoreDivergences(more));
     }
-    lines.extend(other_ranks(compared, rank));
-    lines
+    said.extend(other_ranks(compared, rank));
+    said
 }
 
-fn other_ranks<S>(compared: &Compared<S>, rank: &RankResult<S>) -> Vec<String> {
+fn other_ranks<S>(compared: &Compared<S>, rank: &RankResult<S>) -> Vec<Statement> {
     let mut groups: Vec<(&Divergence, Vec<String>)> = Vec::new();
     for other in compared.ranks.iter().filter(|other| !std::ptr::eq(*other, rank)) {
         let Some(first) = other.result.as_ref().ok().and_then(|(outcome, _)| outcome.first_divergence())
@@ -78,47 +78,34 @@ fn other_ranks<S>(compared: &Compared<S>, rank: &RankResult<S>) -> Vec<String> {
             None => groups.push((first, vec![label])),
         }
     }
-    let mut lines: Vec<String> = groups
+    let mut said: Vec<Statement> = groups
         .iter()
         .take(SHOWN)
-        .map(|(first, labels)| {
-            let begin = if labels.len() == 1 { "begins" } else { "begin" };
-            let more = labels.len().saturating_sub(SHOWN);
-            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-            let labels = &labels[..labels.len().min(SHOWN)];
-            format!("{}{more} {begin} with {}", labels.join(", "), brief(first))
+        .map(|(first, labels)| Statement::OtherRanks {
+            ranks: labels[..labels.len().min(SHOWN)].to_vec(),
+            more: labels.len().saturating_sub(SHOWN) as u64,
+            call: first.call.clone(),
+            kind: first.finding.kind,
         })
         .collect();
     let more: usize = groups.iter().skip(SHOWN).map(|(_, labels)| labels.len()).sum();
     if more > 0 {
-        let steps = if more == 1 { "step or rank" } else { "steps or ranks" };
-        lines.push(format!("and {more} more {steps}"));
+        said.push(Statement::MoreRanks(more as u64));
     }
     let steps_follow = compared.ranks.iter().any(|other| other.step > rank.step);
     if !groups.is_empty() && steps_follow {
-        lines.push("Later steps start from weights that the first error may have changed.".to_owned());
+        said.push(Statement::LaterStepsFollow);
     }
-    lines
+    said
 }
 
-fn brief(one: &Divergence) -> String {
-    format!("{} ({})", one.call, one.finding.kind.words())
-}
-
-/// Why, as much of it as fits into a list.
-fn reason(one: &Divergence) -> String {
-    let (finding, before) = (&one.finding, &one.lone_before);
-    let why = match (&finding.cause, before) {
-        (FindingCause::Arguments(arguments), _) => format!("called with {arguments}"),
-        (FindingCause::Lone(side), Some(before)) if *side != before.side => {
-            format!("only in the {}; the {} calls {}", side.word(), before.side.word(), spoken(&before.name))
+fn reason(one: &Divergence) -> Reason {
+    match (&one.finding.cause, &one.finding.seen) {
+        (FindingCause::Arguments(arguments), _) => Reason::CalledWith(arguments.clone()),
+        (FindingCause::Lone(side) | FindingCause::Left(side, _), _) => {
+            Reason::OnlyIn { side: *side, instead: cause::instead(one).map(str::to_owned) }
         }
-        (FindingCause::Lone(side) | FindingCause::Left(side, _), _) => format!("only in the {}", side.word()),
-        _ if finding.seen.is_empty() => finding.why.clone(),
-        _ => finding.seen.clone(),
-    };
-    match why.char_indices().nth(REASON) {
-        Some((end, _)) => format!("{}…", &why[..end]),
-        None => why,
+        (_, Some(seen)) => Reason::Seen(seen.clone()),
+        (_, None) => Reason::Said(Box::new(cause::statement(one))),
     }
 }

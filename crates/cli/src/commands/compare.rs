@@ -1,4 +1,4 @@
-//! `ulpscope compare`: two dumps in, the truth out.
+//! `ulpscope compare`: compares two dumps, shows the summary and writes the result files.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,7 +13,7 @@ use ulpscope_session::{
     summary, write,
 };
 
-use crate::args::{CompareArgs, OutputFormat};
+use crate::args::{CompareArgs, OutputFormat, language};
 use crate::exit::Exit;
 use crate::output::{Output, unless_broken_pipe};
 use crate::progress::Progress;
@@ -31,8 +31,10 @@ pub(crate) struct Compare {
     notes: Vec<String>,
 }
 
-impl From<CompareArgs> for Compare {
-    fn from(args: CompareArgs) -> Compare {
+impl TryFrom<CompareArgs> for Compare {
+    type Error = anyhow::Error;
+
+    fn try_from(args: CompareArgs) -> anyhow::Result<Compare> {
         let as_msprobe = args.target_path.is_some();
         let mut notes = Vec::new();
         let style = args.style.unwrap_or_else(|| {
@@ -58,7 +60,7 @@ impl From<CompareArgs> for Compare {
         }
         let chosen =
             |numbers: Option<NumberRanges>| numbers.map(|NumberRanges(numbers)| numbers).unwrap_or_default();
-        Compare {
+        Ok(Compare {
             request: Request {
                 target: args.target_path.or(args.target).unwrap_or_default(),
                 golden: args.golden_path.or(args.golden).unwrap_or_default(),
@@ -72,13 +74,14 @@ impl From<CompareArgs> for Compare {
                 stack_column: args.stack_mode,
                 noise: args.noise,
                 select: Select { steps: chosen(args.step), ranks: chosen(args.rank) },
+                language: language(args.lang)?,
             },
             output,
             formats,
             diff_analyze: args.diff_analyze,
             json: args.json,
             notes,
-        }
+        })
     }
 }
 
