@@ -189,7 +189,7 @@ pub(crate) enum DigestName {
 ///
 /// TARGET is the side under suspicion, GOLDEN the trusted one. Tensors of files that hold several are paired by
 /// name. An element fails when |target - golden| > atol + rtol * |golden|, or when only one of the two is NaN or
-/// infinite. Tensors of different dtypes are compared by value, and that they differ is said.
+/// infinite. Tensors of different dtypes are compared by value, and a note says that they differ.
 #[derive(Debug, Args)]
 #[command(after_help = DIFF_EXAMPLES, after_long_help = diff_help())]
 pub(crate) struct DiffArgs {

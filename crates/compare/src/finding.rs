@@ -40,7 +40,8 @@ impl Finding {
 }
 
 /// How an error came in at a call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FindingCause {
     /// The result is not what the arguments explain.
     Made,
@@ -77,6 +78,53 @@ pub enum FindingCause {
     BothNonFinite,
     /// The rule of an older tool, which knows no causes.
     Rule,
+}
+
+impl FindingCause {
+    /// What rows say of it, before the numbers; nothing where the numbers say it all.
+    pub(crate) fn evidence(&self) -> String {
+        match self {
+            FindingCause::Made => String::new(),
+            FindingCause::Sum => {
+                "no recorded call explains it: left over (zero_grad), changed by a hook, or made unrecorded"
+                    .to_owned()
+            }
+            FindingCause::ArgumentsInBackward(differences) => {
+                let arguments = words::arguments(differences);
+                format!("called with {arguments}, which shows only in the gradients")
+            }
+            FindingCause::Cut(side) => format!("no gradient passes it in the {}", side.word()),
+            FindingCause::Arguments(differences) => format!("called with {}", words::arguments(differences)),
+            FindingCause::Origin => "it is not the same in the two runs".to_owned(),
+            FindingCause::Draw => "it draws different random numbers".to_owned(),
+            FindingCause::Between => {
+                "its producer agrees, so something that was not recorded changed it on the way".to_owned()
+            }
+            FindingCause::Lone(_) => {
+                "only one side has this call, and what is computed from it differs".to_owned()
+            }
+            FindingCause::Left(_, name) => {
+                let name = name.replacen(':', " ", 1);
+                format!("only one side has this call, and what the step leaves in the {name} differs")
+            }
+            FindingCause::Wiring => "the two runs take it from different calls".to_owned(),
+            FindingCause::Cast => "only one side computes it in a coarser dtype".to_owned(),
+            FindingCause::Shape => "its inputs have the same shapes, its result does not".to_owned(),
+            FindingCause::GivenShape => {
+                "its input has a different shape, and what is computed from it differs".to_owned()
+            }
+            FindingCause::NonFinite => "all its inputs are finite".to_owned(),
+            FindingCause::BothNonFinite => {
+                "all its inputs are finite, and both runs fail in the same way".to_owned()
+            }
+            FindingCause::Rule => "the first row that fails by the rule of this style".to_owned(),
+        }
+    }
+
+    /// Whether the error at the entry is compared with what rounding and the inputs allow.
+    pub(crate) fn is_an_excess(&self) -> bool {
+        matches!(self, FindingCause::Made | FindingCause::Sum | FindingCause::Arguments(_))
+    }
 }
 
 /// A precision that errors of float32 and finer dtypes may look like.

@@ -6,7 +6,7 @@
 use ulpscope_report::{format_apart, format_digits, format_short};
 
 use crate::fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain, Statistics};
-use crate::finding::{Finding, FindingCause, Measure, Part};
+use crate::finding::{Finding, Measure, Part};
 use crate::style::Side;
 
 /// Significant digits of a number that somebody typed in.
@@ -192,60 +192,17 @@ pub fn arguments(differences: &[ArgumentDifference]) -> String {
     words.collect::<Vec<String>>().join(", ")
 }
 
-/// The evidence of a finding, for a row.
+/// The evidence of a finding, for a row: the cause, what was seen, and how far it is beyond what was expected.
 pub(crate) fn evidence(finding: &Finding) -> String {
-    let seen = finding.seen.as_ref().map(fact).unwrap_or_default();
-    let excess = finding.measure.as_ref().map(excess).unwrap_or_default();
-    let and_seen = |begin: &str| match seen.as_str() {
-        "" => begin.to_owned(),
-        seen => format!("{begin}: {seen}"),
-    };
-    let parts = |parts: [&str; 3]| {
-        let parts = parts.into_iter().filter(|part| !part.is_empty());
-        parts.collect::<Vec<&str>>().join("; ")
-    };
-    let text = match &finding.cause {
-        FindingCause::Cut(side) => format!("no gradient passes it in the {}", side.word()),
-        FindingCause::Sum => {
-            let cause =
-                "no recorded call explains it: left over (zero_grad), changed by a hook, or made unrecorded";
-            parts([&and_seen(cause), &excess, ""])
-        }
-        FindingCause::ArgumentsInBackward(differences) => {
-            and_seen(&format!("called with {}, which shows only in the gradients", arguments(differences)))
-        }
-        FindingCause::Made => parts(["", &seen, &excess]),
-        FindingCause::Arguments(differences) => {
-            parts([&format!("called with {}", arguments(differences)), &seen, &excess])
-        }
-        FindingCause::Origin => and_seen("it is not the same in the two runs"),
-        FindingCause::Cast => and_seen("only one side computes it in a coarser dtype"),
-        FindingCause::Draw => and_seen("it draws different random numbers"),
-        FindingCause::Between => {
-            and_seen("its producer agrees, so something that was not recorded changed it on the way")
-        }
-        FindingCause::Lone(_) => {
-            "only one side has this call, and what is computed from it differs".to_owned()
-        }
-        FindingCause::Left(_, name) => {
-            let name = name.replacen(':', " ", 1);
-            format!("only one side has this call, and what the step leaves in the {name} differs")
-        }
-        FindingCause::Wiring => and_seen("the two runs take it from different calls"),
-        FindingCause::GivenShape => {
-            and_seen("its input has a different shape, and what is computed from it differs")
-        }
-        FindingCause::Shape => and_seen("its inputs have the same shapes, its result does not"),
-        FindingCause::NonFinite => and_seen("all its inputs are finite"),
-        FindingCause::BothNonFinite => {
-            and_seen("all its inputs are finite, and both runs fail in the same way")
-        }
-        FindingCause::Rule => "the first row that fails by the rule of this style".to_owned(),
-    };
-    match finding.looks_like {
-        Some(precision) => format!("{text}; as much as if it were computed in {}", precision.words()),
-        None => text,
-    }
+    let seen = finding.seen.as_ref().map(fact);
+    let cause = Some(finding.cause.evidence()).filter(|cause| !cause.is_empty());
+    let begin: Vec<String> = cause.into_iter().chain(seen).collect();
+    let measure = finding.measure.as_ref().filter(|_| finding.cause.is_an_excess());
+    let like = finding
+        .looks_like
+        .map(|precision| format!("as much as if it were computed in {}", precision.words()));
+    let parts = [Some(begin.join(": ")), measure.map(excess), like].into_iter().flatten();
+    parts.filter(|part| !part.is_empty()).collect::<Vec<String>>().join("; ")
 }
 
 /// How far an error is beyond what was expected, in words.

@@ -1,15 +1,15 @@
 //! What broke: the cause first, without numbers of how large it is.
 
 use ulpscope_compare::{Divergence, FindingCause, LoneCall, RankOutcome, Side};
-use ulpscope_dump::parse_key;
 
-use crate::statement::{Producer, Statement, pair};
+use crate::statement::{Cause, Producer, Statement, pair};
 use crate::{origin, other_divergences};
 
 /// What happened, in a few sentences.
 pub(super) fn statements(step: Option<u64>, outcome: &RankOutcome, first: &Divergence) -> Vec<Statement> {
     let mut said = vec![statement(first)];
     let mut is_counted = false;
+    // What follows from some causes. The cause itself has a sentence in every language.
     match &first.finding.cause {
         FindingCause::Between => said.push(Statement::ChangedUnrecorded),
         FindingCause::Sum => said.push(Statement::GradientLeftOver),
@@ -22,18 +22,7 @@ pub(super) fn statements(step: Option<u64>, outcome: &RankOutcome, first: &Diver
             let history = origin::history(step, outcome, first);
             said.push(Statement::OriginHistory { history, call: first.call.clone() });
         }
-        FindingCause::Made
-        | FindingCause::ArgumentsInBackward(_)
-        | FindingCause::Cut(_)
-        | FindingCause::Arguments(_)
-        | FindingCause::Draw
-        | FindingCause::Wiring
-        | FindingCause::Cast
-        | FindingCause::Shape
-        | FindingCause::GivenShape
-        | FindingCause::NonFinite
-        | FindingCause::BothNonFinite
-        | FindingCause::Rule => {}
+        _ => {}
     }
     if let Some(LoneCall { name, side }) = first.lone_before.as_ref().filter(|_| instead(first).is_none()) {
         said.push(Statement::JustBefore { call: name.clone(), side: *side });
@@ -46,47 +35,15 @@ pub(super) fn statements(step: Option<u64>, outcome: &RankOutcome, first: &Diver
 
 /// The cause.
 pub(super) fn statement(first: &Divergence) -> Statement {
-    let call = first.call.clone();
-    let entry = || origin::entry_within_call(first).to_owned();
-    match &first.finding.cause {
-        FindingCause::Sum => {
-            let (module, _, _) = parse_key(&call);
-            let parameter = Some(entry()).filter(|entry| *entry != first.finding.entry);
-            Statement::GradientSumDiffers { module: module.to_owned(), parameter }
-        }
-        FindingCause::ArgumentsInBackward(arguments) => {
-            Statement::CalledWith { call, arguments: arguments.clone(), only_in_gradients: true }
-        }
-        FindingCause::Arguments(arguments) => {
-            Statement::CalledWith { call, arguments: arguments.clone(), only_in_gradients: false }
-        }
-        FindingCause::Cut(side) => match origin::named(first) {
-            Some(("parameter", _)) => Statement::NotTrained { origin: origin::of(first), side: *side },
-            _ => Statement::GradientStops { call, side: *side },
-        },
-        FindingCause::Made => Statement::DifferentResult { call },
-        FindingCause::Draw => Statement::RandomNumbersDiffer { call },
-        FindingCause::Origin => Statement::OriginDiffers(origin::of(first)),
-        FindingCause::Between => Statement::ChangedOnTheWay { call, entry: entry() },
-        FindingCause::Wiring => {
-            let [target, golden] =
-                first.shown.sources.each_ref().map(|source| source.as_deref().map(producer));
-            Statement::DifferentProducer { call, entry: entry(), target, golden }
-        }
-        FindingCause::Lone(side) => {
-            Statement::OnlyOneSideCalls { call, side: *side, instead: instead(first).map(str::to_owned) }
-        }
-        FindingCause::Left(side, _) => Statement::OnlyOneSideCalls { call, side: *side, instead: None },
-        FindingCause::Cast => Statement::CoarserDtype { call, dtypes: first.shown.dtypes.clone() },
-        FindingCause::Shape => Statement::DifferentShape { call },
-        FindingCause::GivenShape => Statement::DifferentInputShape { call },
-        FindingCause::NonFinite | FindingCause::BothNonFinite => Statement::MadeNonFinite {
-            call,
-            dtype: first.shown.dtypes[0].clone(),
-            in_both: first.finding.cause == FindingCause::BothNonFinite,
-        },
-        FindingCause::Rule => Statement::FirstFailingRow { call },
-    }
+    Statement::Cause(Box::new(Cause {
+        call: first.call.clone(),
+        cause: first.finding.cause.clone(),
+        entry: origin::entry_within_call(first).to_owned(),
+        origin: origin::of(first),
+        producers: first.shown.sources.each_ref().map(|source| source.as_deref().map(producer)),
+        dtypes: first.shown.dtypes.clone(),
+        instead: instead(first).map(str::to_owned),
+    }))
 }
 
 /// The call that the other side makes in the place of one that only one side makes.

@@ -4,7 +4,9 @@
 //! names of the variants are part of that file's format.
 
 use serde::{Deserialize, Serialize};
-use ulpscope_compare::{Agreement, ArgumentDifference, Fact, FindingKind, Part, Precision, Share, Side};
+use ulpscope_compare::{
+    Agreement, ArgumentDifference, Fact, FindingCause, FindingKind, Part, Precision, Share, Side,
+};
 
 use crate::instruction::Instruction;
 
@@ -66,106 +68,8 @@ pub enum Statement {
         #[serde(with = "ulpscope_compare::number")]
         output: f64,
     },
-    /// A different result from matching inputs.
-    DifferentResult {
-        /// The call.
-        call: String,
-    },
-    /// The sum of a parameter's gradients differs, and no call explains it.
-    GradientSumDiffers {
-        /// The module.
-        module: String,
-        /// The parameter; all of the module, where there is none.
-        parameter: Option<String>,
-    },
-    /// Scalar arguments differ.
-    CalledWith {
-        /// The call.
-        call: String,
-        /// The arguments.
-        arguments: Vec<ArgumentDifference>,
-        /// Whether only the gradients show it.
-        only_in_gradients: bool,
-    },
-    /// A parameter requires no gradient on one side.
-    NotTrained {
-        /// The parameter.
-        origin: Origin,
-        /// The side.
-        side: Side,
-    },
-    /// No gradient passes a call on one side.
-    GradientStops {
-        /// The call.
-        call: String,
-        /// The side.
-        side: Side,
-    },
-    /// Random numbers differ.
-    RandomNumbersDiffer {
-        /// The call that draws them.
-        call: String,
-    },
-    /// A parameter, a buffer or an input differs.
-    OriginDiffers(Origin),
-    /// A tensor is not what its producer returned.
-    ChangedOnTheWay {
-        /// The call that gets it.
-        call: String,
-        /// As which argument.
-        entry: String,
-    },
-    /// An argument comes from different calls.
-    DifferentProducer {
-        /// The call that gets it.
-        call: String,
-        /// As which argument.
-        entry: String,
-        /// Who produced it in the target.
-        target: Option<Producer>,
-        /// Who produced it in the golden.
-        golden: Option<Producer>,
-    },
-    /// Only one side makes a call.
-    OnlyOneSideCalls {
-        /// The call.
-        call: String,
-        /// The side.
-        side: Side,
-        /// What the other side calls at this place.
-        instead: Option<String>,
-    },
-    /// One side computes in a coarser dtype.
-    CoarserDtype {
-        /// The call.
-        call: String,
-        /// The dtypes of target and golden.
-        dtypes: [Option<String>; 2],
-    },
-    /// The result has a different shape.
-    DifferentShape {
-        /// The call.
-        call: String,
-    },
-    /// An input has a different shape.
-    DifferentInputShape {
-        /// The call.
-        call: String,
-    },
-    /// NaN or infinite values from finite ones.
-    MadeNonFinite {
-        /// The call.
-        call: String,
-        /// The dtype of its result.
-        dtype: Option<String>,
-        /// Whether both runs do it.
-        in_both: bool,
-    },
-    /// The first failing row, by the rule of an older tool.
-    FirstFailingRow {
-        /// The call.
-        call: String,
-    },
+    /// How the error came in.
+    Cause(Box<Cause>),
     /// Something that was not recorded changed a tensor.
     ChangedUnrecorded,
     /// How a gradient's sum may come to differ.
@@ -408,6 +312,25 @@ pub enum Statement {
 
     /// Something to do.
     Next(Instruction),
+}
+
+/// How an error came in at a call, with what there is to say of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cause {
+    /// The call.
+    pub call: String,
+    /// How.
+    pub cause: FindingCause,
+    /// The argument or result that shows it: `input.1`; its whole name, where it belongs to no call.
+    pub entry: String,
+    /// What that is, if no recorded call produced it.
+    pub origin: Origin,
+    /// Who produced it in the target, and in the golden.
+    pub producers: [Option<Producer>; 2],
+    /// Its dtypes in the target and in the golden.
+    pub dtypes: [Option<String>; 2],
+    /// What the other side calls at the place of a call that only one side makes.
+    pub instead: Option<String>,
 }
 
 /// A tensor that no recorded call produced.

@@ -80,7 +80,7 @@ pub(crate) struct CompareArgs {
     #[arg(long = "match", value_name = "HOW")]
     pub(crate) matching: Option<Matching>,
 
-    /// A second golden run (other thread count, kernel or seed, or recorded with jitter): what differs as much
+    /// A second golden run (different thread count, kernel or seed, or recorded with jitter): what differs as much
     /// between it and GOLDEN is noise
     #[arg(long, value_name = "DUMP")]
     pub(crate) noise: Option<PathBuf>,

@@ -42,7 +42,7 @@ impl Explain {
         let mut document = read(&path)?;
         let Some(text) = self.text(&mut document, output) else {
             bail!(
-                "{}: it was written by ulpscope {}, which did not explain its results; compare again: {}",
+                "{}: it was written by ulpscope {}, which wrote no explanation; compare again: {}",
                 path.display(),
                 document["ulpscope"].as_str().unwrap_or("of an unknown version"),
                 compare_again(&document)

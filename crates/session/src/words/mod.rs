@@ -180,10 +180,12 @@ fn shortened(reason: String) -> String {
 
 /// How many times as large: three digits, thousands grouped.
 fn times(factor: f64) -> String {
-    let text = ulpscope_report::format_short(factor);
-    if text.len() < 4 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return text;
-    }
+    const GROUPED: std::ops::Range<f64> = 1e3..1e12;
+    let short = ulpscope_report::format_short(factor);
+    let Some(rounded) = short.parse::<f64>().ok().filter(|rounded| GROUPED.contains(rounded)) else {
+        return short;
+    };
+    let text = format!("{rounded:.0}");
     let mut grouped = String::new();
     for (position, digit) in text.chars().enumerate() {
         if position > 0 && (text.len() - position).is_multiple_of(3) {

@@ -1,5 +1,6 @@
 //! Simplified Chinese. Names of calls, commands, dtypes, errors and notes stay as they are.
 
+mod causes;
 mod facts;
 mod instructions;
 
@@ -9,8 +10,7 @@ use ulpscope_report::format_short;
 
 use super::{Label, SummaryLine, Words, level, percent, shortened, times};
 use crate::statement::{
-    Heading, History, Likewise, Measured, Origin, OriginSource, Pass, Producer, Reached, Reason, Statement,
-    UnpairedCount,
+    Heading, History, Likewise, Measured, Pass, Reached, Reason, Statement, UnpairedCount,
 };
 use facts::{arguments, fact};
 
@@ -202,57 +202,7 @@ fn said(statement: &Statement) -> String {
             percent(*inputs),
             percent(*output)
         ),
-        Statement::DifferentResult { call } => format!("{} 的输入一致，但返回了不同的结果。", spoken(call)),
-        Statement::GradientSumDiffers { module, parameter } => {
-            let whose = match parameter {
-                Some(parameter) => format!("{module} 的参数 {parameter}"),
-                None => format!("{module} 的参数"),
-            };
-            format!("{whose} 的梯度（各处使用之和）在两次运行中不同。没有已录制的调用能解释。")
-        }
-        Statement::CalledWith { call, arguments: differences, only_in_gradients } => {
-            let shows = if *only_in_gradients { "只有梯度显示出差异。" } else { "" };
-            format!("{} 的调用参数不同：{}。{shows}", spoken(call), arguments(differences))
-        }
-        Statement::NotTrained { origin, side } => {
-            format!("{} 在{}中不需要梯度，因此没有被训练。", named(origin), side_word(*side))
-        }
-        Statement::GradientStops { call, side } => format!(
-            "{} 在{}中没有梯度通过：detach、no_grad，或输入不需要梯度。",
-            spoken(call),
-            side_word(*side)
-        ),
-        Statement::RandomNumbersDiffer { call } => format!("{} 产生的随机数在两次运行中不同。", spoken(call)),
-        Statement::OriginDiffers(origin) => format!("{} 在两次运行中不同。", named(origin)),
-        Statement::ChangedOnTheWay { call, entry } => {
-            format!("{} 收到的 {entry} 是不同的张量，但产生它的调用一致。", spoken(call))
-        }
-        Statement::DifferentProducer { call, entry, target, golden } => {
-            different_producer(&spoken(call), entry, target.as_ref(), golden.as_ref())
-        }
-        Statement::OnlyOneSideCalls { call, side, instead } => {
-            let instead = instead.as_ref();
-            let instead = instead.map(|other| format!("；{}在此处调用 {}", other_side(*side), spoken(other)));
-            format!("只有{}调用 {}{}。", side_word(*side), spoken(call), instead.unwrap_or_default())
-        }
-        Statement::CoarserDtype { call, dtypes } => {
-            let [target, golden] =
-                dtypes.each_ref().map(|dtype| dtype.as_deref().unwrap_or("不同的数据类型"));
-            format!(
-                "{} 在目标中以 {target} 计算，在标杆中以 {golden} 计算。两次运行的大部分为 float32 或更高精度。",
-                spoken(call)
-            )
-        }
-        Statement::DifferentShape { call } => {
-            format!("{} 的输入形状相同，但返回了不同的形状。", spoken(call))
-        }
-        Statement::DifferentInputShape { call } => format!("{} 的输入形状与标杆不同。", spoken(call)),
-        Statement::MadeNonFinite { call, dtype, in_both } => {
-            let dtype = dtype.as_ref().map(|dtype| format!("({dtype})")).unwrap_or_default();
-            let runs = if *in_both { "，两次运行都如此" } else { "" };
-            format!("{} 由有限的输入返回了 NaN 或无穷大{dtype}{runs}。", spoken(call))
-        }
-        Statement::FirstFailingRow { call } => format!("{} 有第一个失败的行。", spoken(call)),
+        Statement::Cause(cause) => causes::sentence(cause),
         Statement::ChangedUnrecorded => "中间有未录制的操作修改了它。".to_owned(),
         Statement::GradientLeftOver => {
             "它可能是之前残留的（zero_grad）、被钩子修改，或由未录制的调用计算。".to_owned()
@@ -429,31 +379,6 @@ fn said(statement: &Statement) -> String {
     }
 }
 
-fn different_producer(
-    call: &str,
-    entry: &str,
-    target: Option<&Producer>,
-    golden: Option<&Producer>,
-) -> String {
-    let produced = |producer: &Producer| match producer {
-        Producer::Call { name, .. } => spoken(name),
-        Producer::Named { kind, name } => format!("{} {name}", source_word(kind)),
-        Producer::Outside => "外部".to_owned(),
-    };
-    match (target, golden) {
-        (
-            Some(Producer::Call { name, entry: result }),
-            Some(Producer::Call { name: other, entry: other_result }),
-        ) if name == other && result != other_result => {
-            format!("{call} 的 {entry} 来自 {} 的 {result}；在标杆中来自 {other_result}。", spoken(name))
-        }
-        (Some(target), Some(golden)) if target != golden => {
-            format!("{call} 的 {entry} 来自 {}；在标杆中来自 {}。", produced(target), produced(golden))
-        }
-        _ => format!("{call} 的 {entry} 与标杆来自不同的调用。"),
-    }
-}
-
 /// The word for what a dump calls a source.
 fn source_word(kind: &str) -> &str {
     match kind {
@@ -461,24 +386,6 @@ fn source_word(kind: &str) -> &str {
         "buffer" => "缓冲区",
         "gradient" => "梯度",
         other => other,
-    }
-}
-
-/// A tensor that no recorded call produced.
-fn named(origin: &Origin) -> String {
-    let place = match &origin.call {
-        Some(call) => format!("{} 的 {}", spoken(call), origin.entry),
-        None => origin.entry.clone(),
-    };
-    match (&origin.source, &origin.call) {
-        (OriginSource::Parameter(name), _) => format!("参数 {name}（{place}）"),
-        (OriginSource::Buffer(name), _) => format!("缓冲区 {name}（{place}）"),
-        (OriginSource::Gradient(name), _) => format!("{name} 的梯度（{place}）"),
-        (OriginSource::Argument(name), Some(call)) => {
-            format!("{} 的 {name}（{}）", spoken(call), origin.entry)
-        }
-        (OriginSource::Input, Some(call)) => format!("{} 的输入 {}", spoken(call), origin.entry),
-        (OriginSource::Argument(_) | OriginSource::Input, None) => place,
     }
 }
 

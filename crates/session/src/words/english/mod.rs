@@ -1,5 +1,6 @@
 //! English: plain technical words, the fact first, then the reason.
 
+mod causes;
 mod instructions;
 
 use ulpscope_compare::words::{arguments, fact};
@@ -9,8 +10,7 @@ use ulpscope_report::format_short;
 
 use super::{Label, SummaryLine, Words, level, percent, shortened, times};
 use crate::statement::{
-    Heading, History, Likewise, Measured, Origin, OriginSource, Pass, Producer, Reached, Reason, Statement,
-    UnpairedCount,
+    Heading, History, Likewise, Measured, Pass, Reached, Reason, Statement, UnpairedCount,
 };
 
 /// The language.
@@ -126,67 +126,7 @@ fn said(statement: &Statement) -> String {
             percent(*inputs),
             percent(*output)
         ),
-        Statement::DifferentResult { call } => {
-            format!("{} returns a different result from matching inputs.", spoken(call))
-        }
-        Statement::GradientSumDiffers { module, parameter } => {
-            let whose = match parameter {
-                Some(parameter) => format!("the parameter {parameter} of {module}"),
-                None => format!("the parameters of {module}"),
-            };
-            format!(
-                "the gradient of {whose}, summed over its uses, differs between the two runs. No recorded call explains it."
-            )
-        }
-        Statement::CalledWith { call, arguments: differences, only_in_gradients } => {
-            let shows = if *only_in_gradients { ". Only its gradients show it" } else { "" };
-            format!("{} is called with {}{shows}.", spoken(call), arguments(differences))
-        }
-        Statement::NotTrained { origin, side } => {
-            format!("{} requires no gradient in the {}, so it is not trained there.", named(origin), side.word())
-        }
-        Statement::GradientStops { call, side } => format!(
-            "no gradient passes {} in the {}: a detach, no_grad, or an input that requires no gradient.",
-            spoken(call),
-            side.word()
-        ),
-        Statement::RandomNumbersDiffer { call } => {
-            format!("the random numbers drawn by {} differ between the two runs.", spoken(call))
-        }
-        Statement::OriginDiffers(origin) => format!("{} differs between the two runs.", named(origin)),
-        Statement::ChangedOnTheWay { call, entry } => format!(
-            "{} gets a different tensor as {entry}, although the call that produced it agrees.",
-            spoken(call)
-        ),
-        Statement::DifferentProducer { call, entry, target, golden } => {
-            different_producer(&spoken(call), entry, target.as_ref(), golden.as_ref())
-        }
-        Statement::OnlyOneSideCalls { call, side, instead } => {
-            let instead = instead.as_ref().map(|other| {
-                format!("; the {} calls {} at this place", other_side(*side).word(), spoken(other))
-            });
-            format!("only the {} calls {}{}.", side.word(), spoken(call), instead.unwrap_or_default())
-        }
-        Statement::CoarserDtype { call, dtypes } => {
-            let [target, golden] = dtypes.each_ref().map(|dtype| dtype.as_deref().unwrap_or("a different dtype"));
-            format!(
-                "{} computes in {target} in the target and in {golden} in the golden. Most of both runs is in float32 or \
-                 finer.",
-                spoken(call)
-            )
-        }
-        Statement::DifferentShape { call } => {
-            format!("{} returns a different shape from inputs of the same shapes.", spoken(call))
-        }
-        Statement::DifferentInputShape { call } => {
-            format!("{} gets an input of a different shape than in the golden.", spoken(call))
-        }
-        Statement::MadeNonFinite { call, dtype, in_both } => {
-            let dtype = dtype.as_ref().map(|dtype| format!(" ({dtype})")).unwrap_or_default();
-            let runs = if *in_both { ", in both runs" } else { "" };
-            format!("{} returns NaN or infinite values{dtype} from finite inputs{runs}.", spoken(call))
-        }
-        Statement::FirstFailingRow { call } => format!("{} has the first failing row.", spoken(call)),
+        Statement::Cause(cause) => causes::sentence(cause),
         Statement::ChangedUnrecorded => "Something that was not recorded changed it in between.".to_owned(),
         Statement::GradientLeftOver => {
             "It may be left over from an earlier pass (zero_grad), changed by a hook, or computed by an unrecorded call."
@@ -394,56 +334,6 @@ fn said(statement: &Statement) -> String {
             "That rule judges each row on its own. It cannot tell where an error began.".to_owned()
         }
         Statement::Next(step) => instructions::instruction(step),
-    }
-}
-
-fn different_producer(
-    call: &str,
-    entry: &str,
-    target: Option<&Producer>,
-    golden: Option<&Producer>,
-) -> String {
-    let produced = |producer: &Producer| match producer {
-        Producer::Call { name, .. } => spoken(name),
-        Producer::Named { kind, name } => format!("the {kind} {name}"),
-        Producer::Outside => "outside".to_owned(),
-    };
-    match (target, golden) {
-        (
-            Some(Producer::Call { name, entry: result }),
-            Some(Producer::Call { name: other, entry: other_result }),
-        ) if name == other && result != other_result => {
-            format!(
-                "{call} takes {entry} from {result} of {}; in the golden, from {other_result}.",
-                spoken(name)
-            )
-        }
-        (Some(target), Some(golden)) if target != golden => {
-            format!(
-                "{call} takes {entry} from {}; in the golden, from {}.",
-                produced(target),
-                produced(golden)
-            )
-        }
-        _ => format!("{call} takes {entry} from a different call than in the golden."),
-    }
-}
-
-/// A tensor that no recorded call produced.
-fn named(origin: &Origin) -> String {
-    let place = match &origin.call {
-        Some(call) => format!("{} of {}", origin.entry, spoken(call)),
-        None => origin.entry.clone(),
-    };
-    match (&origin.source, &origin.call) {
-        (OriginSource::Parameter(name), _) => format!("the parameter {name} ({place})"),
-        (OriginSource::Buffer(name), _) => format!("the buffer {name} ({place})"),
-        (OriginSource::Gradient(name), _) => format!("the gradient of {name} ({place})"),
-        (OriginSource::Argument(name), Some(call)) => {
-            format!("the {name} of {} ({})", spoken(call), origin.entry)
-        }
-        (OriginSource::Input, Some(call)) => format!("the input {} of {}", origin.entry, spoken(call)),
-        (OriginSource::Argument(_) | OriginSource::Input, None) => place,
     }
 }
 
