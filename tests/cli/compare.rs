@@ -101,7 +101,7 @@ fn a_difference_is_told_with_its_place() {
         "DIFFER: Torch.mul.0.forward introduced an error",
         "4: 3 agree, 1 differ, 0 to look at, 0 not compared",
         "1 equal, 1 diverged here",
-        "What broke:\n  Torch.mul.0 gives another result, though what it is given agrees.\n",
+        "What broke:\n  Torch.mul.0 returns a different result from matching inputs.\n",
         "Torch.mul.0.forward.output.0",
         "largest error 8",
     ] {

@@ -50,23 +50,23 @@ fn drop_tensors(place: &Workspace, side: &str) {
 }
 
 #[test]
-fn a_fault_is_told_with_the_command_to_look_at_it() {
+fn a_fault_is_explained_with_the_command_to_look_at_it() {
     let place = wrong_mul();
     let text = explained(&place);
     assert_tells(
         &text,
         &[
-            "What broke:\n  Torch.mul.0 gives another result, though what it is given agrees.\n",
+            "What broke:\n  Torch.mul.0 returns a different result from matching inputs.\n",
             "Where:\n  call    Torch.mul.0.forward (forward pass)\n",
             "  entry   Torch.mul.0.forward.output.0 (csv line 5)\n",
             "as if multiplied by 1.5.\n",
-            "  No difference was seen in what it works on.\n",
-            "Downstream:\n  No later call was seen to inherit it.\n",
-            "How sure:\n  ",
-            "Next:\n  See which elements are off, and how:\n",
+            "  Its inputs show no difference.\n",
+            "Downstream:\n  No later call inherited the error.\n",
+            "Confidence: very high (",
+            "Next:\n  See which elements differ, and by how much:\n",
         ],
     );
-    assert!(!text.contains("Not seen"), "{text}");
+    assert!(!text.contains("Limitations"), "{text}");
     let command = next_command(&text);
     assert_eq!(command[0], "diff");
     let ran = place.run(&command);
@@ -117,13 +117,13 @@ fn what_inherited_the_error_is_counted() {
 }
 
 #[test]
-fn agreement_is_told_with_what_was_compared() {
+fn agreement_comes_with_what_was_compared() {
     let place = Workspace::new();
     put_rank(&place, "t", &[ADD, MUL]);
     put_rank(&place, "g", &[ADD, MUL]);
     assert_eq!(
         explained(&place),
-        "What broke:\n  Nothing. The two runs agree.\nCompared:\n  2 calls; no difference was seen in them.\n"
+        "What broke:\n  Nothing. The two runs agree.\nCompared:\n  2 calls, without any difference.\n"
     );
 }
 
@@ -133,10 +133,7 @@ fn statistics_alone_are_said_to_be_so() {
     drop_tensors(&place, "t");
     drop_tensors(&place, "g");
     let text = explained(&place);
-    assert_tells(
-        &text,
-        &["Not seen:\n  No elements were compared, only what the dumps say of their tensors"],
-    );
+    assert_tells(&text, &["Limitations:\n  No elements were compared, only statistics or digests"]);
     let command = next_command(&text).join(" ");
     assert_eq!(
         command,
@@ -157,27 +154,27 @@ fn another_weight_is_named() {
     assert_tells(
         &explained(&place),
         &[
-            "The parameter fc.weight (input.0 of Torch.mul.0) is not the same in the two runs.\n",
-            "In all, 1 of 1 parameter differs.\n",
-            "Check that both runs start from the same checkpoint.",
+            "The parameter fc.weight (input.0 of Torch.mul.0) differs between the two runs.\n",
+            "In total, 1 of 1 parameter differs.\n",
+            "Check that both runs load the same checkpoint.",
             "    print(model.get_parameter(\"fc.weight\").double().norm())\n",
         ],
     );
 }
 
 #[test]
-fn values_that_are_not_finite_are_held_against_the_dtype() {
+fn values_that_are_not_finite_are_named_with_their_dtype() {
     let place = wrong_mul();
     put_rank(&place, "t", &[ADD, ("Torch.mul.0.forward", &[2.0, 4.0], &[4.0, f32::NAN])]);
     let text = explained(&place);
-    assert_tells(&text, &["Torch.mul.0 makes NaN or infinite values (float32) out of finite ones.\n"]);
+    assert_tells(&text, &["Torch.mul.0 returns NaN or infinite values (float32) from finite inputs.\n"]);
     let command = next_command(&text);
     assert_eq!(command, ["show", "t", "Torch.mul.0.forward"]);
     assert_eq!(place.run(&command).code, 0);
 }
 
 #[test]
-fn what_has_no_partner_is_said_not_to_be_seen() {
+fn what_has_no_counterpart_is_a_limitation() {
     let place = Workspace::new();
     put_rank(&place, "t", &[ADD]);
     put_rank(&place, "g", &[ADD, MUL]);
@@ -186,7 +183,7 @@ fn what_has_no_partner_is_said_not_to_be_seen() {
         &text,
         &[
             "Inconclusive: what was compared agrees, but some calls or tensors have no counterpart (golden only: 1).\n",
-            "Only in the golden, so not compared: 1 call (Torch.mul).\n",
+            "Not compared (no counterpart): golden only: 1 call (Torch.mul).\n",
             "Not compared (no counterpart): golden only: 1 call. The first: Torch.mul.0.forward (golden).\n",
         ],
     );
@@ -206,7 +203,7 @@ fn the_first_rank_that_differs_is_explained() {
         &explained(&place),
         &[
             "  step    0\n  rank    rank1\n",
-            "Later:\n  step0 rank2 begins with Torch.mul.0.forward (diverged here)\n",
+            "Other divergences:\n  step0 rank2 begins with Torch.mul.0.forward (diverged here)\n",
         ],
     );
 }
@@ -262,7 +259,7 @@ fn what_cannot_be_read_is_told_with_what_to_do() {
         ("list.json", "found no schema"),
         (
             "old.json",
-            "written by ulpscope 0.0.9, which did not explain its results; compare again: ulpscope compare a b -o DIR",
+            "written by ulpscope 0.0.9, which wrote no explanation; compare again: ulpscope compare a b -o DIR",
         ),
     ] {
         let ran = place.run(&["explain", named]);
@@ -306,4 +303,60 @@ fn words_out_of_a_file_cannot_move_the_cursor() {
     let ran = place.run(&["explain", "result.json"]);
     assert_eq!(ran.code, 0);
     assert!(!ran.out.contains('\u{1b}') && ran.out.contains("nothing"), "{}", ran.out);
+}
+
+#[test]
+fn a_result_is_explained_in_any_language() {
+    let place = wrong_mul();
+    let english = explained(&place);
+    let chinese = place.run(&["explain", "out", "--lang", "zh"]);
+    assert_eq!((chinese.code, chinese.err.as_str()), (0, ""));
+    assert_tells(
+        &chinese.out,
+        &["问题：\n  Torch.mul.0 的输入一致，但返回了不同的结果。\n", "如同乘以 1.5。\n", "置信度： 很高（"],
+    );
+    // Commands are the same in every language.
+    let commands = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.starts_with("    ulpscope")).map(str::to_owned).collect()
+    };
+    assert_eq!(commands(&chinese.out), commands(&english));
+    assert_eq!(place.run_with(&["explain", "out"], &[("ULPSCOPE_LANG", "zh")]).out, chinese.out);
+    assert_eq!(place.run_with(&["explain", "out", "--lang", "en"], &[("ULPSCOPE_LANG", "zh")]).out, english);
+    // A result that was made in one language is explained in any other.
+    let summary = place.run(&["compare", "t", "g", "-o", "zh", "--lang", "zh"]);
+    assert_tells(&summary.out, &["DIFFER（不同）：Torch.mul.0.forward 引入了误差", "已写入 "]);
+    assert_eq!(place.run(&["explain", "zh"]).out, english);
+    let result: Json = serde_json::from_str(&place.text("zh/result.json")).unwrap();
+    assert_eq!((&result["explanation"], &result["language"]), (&json!(chinese.out), &json!("zh")));
+    assert_eq!(result["reason"], json!("Torch.mul.0.forward introduced an error"));
+    let first = &result["statements"][0];
+    assert_eq!(first["heading"], json!("what_broke"));
+    let cause = &first["statements"][0]["cause"];
+    assert_eq!((&cause["call"], &cause["cause"]), (&json!("Torch.mul.0.forward"), &json!("made")));
+}
+
+#[test]
+fn an_unknown_language_is_refused() {
+    let place = wrong_mul();
+    explained(&place);
+    let told = "expected one of en, zh, found \"fr\"";
+    let by_flag = place.run(&["explain", "out", "--lang", "fr"]);
+    let by_variable = place.run_with(&["explain", "out"], &[("ULPSCOPE_LANG", "fr")]);
+    for ran in [by_flag, by_variable] {
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+        assert!(ran.err.contains(told), "{}", ran.err);
+    }
+}
+
+#[test]
+fn statements_of_an_unknown_kind_leave_the_text_that_was_written() {
+    let place = wrong_mul();
+    let text = explained(&place);
+    let mut result: Json = serde_json::from_str(&place.text("out/result.json")).unwrap();
+    result["statements"][0]["statements"][0] = json!({ "of_a_later_version": {} });
+    place.put_text("out/result.json", &result.to_string());
+    assert_eq!(place.run(&["explain", "out"]).out, text);
+    let ran = place.run(&["explain", "out", "--lang", "zh"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, text.as_str()));
+    assert_tells(&ran.err, &["note: shown in en: "]);
 }

@@ -90,12 +90,17 @@ impl Workspace {
 
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ulpscope"));
-        command.args(args).current_dir(self.folder.path()).stdin(Stdio::null());
+        command.args(args).current_dir(self.folder.path()).stdin(Stdio::null()).env_remove("ULPSCOPE_LANG");
         command
     }
 
     pub fn run(&self, args: &[&str]) -> Ran {
-        let output = self.command(args).output().unwrap();
+        self.run_with(args, &[])
+    }
+
+    /// Runs the command with variables of the environment.
+    pub fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Ran {
+        let output = self.command(args).envs(variables.iter().copied()).output().unwrap();
         Ran {
             code: output.status.code().unwrap(),
             out: String::from_utf8(output.stdout).unwrap(),

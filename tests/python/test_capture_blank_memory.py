@@ -95,7 +95,7 @@ def test_it_is_no_gap_in_a_comparison(tmp_path: Path, task: str) -> None:
     compared = ulpscope.compare(tmp_path / "target", tmp_path / "golden")
     assert compared.agreement == "agree"
     named = [row for row in compared.rows if row["target_name"] == "Torch.empty.0.forward.output.0"]
-    assert [row["why"] for row in named] == ["memory that nothing was written to yet"]
+    assert [row["why"] for row in named] == ["uninitialised memory"]
 
 
 def test_what_could_not_be_read_is_a_gap_beside_it(tmp_path: Path) -> None:

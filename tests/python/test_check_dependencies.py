@@ -36,7 +36,12 @@ def test_the_workspace_obeys() -> None:
         (
             "cli",
             "ulpscope-py",
-            "cli depends on py; it may depend on compare, dump, formats, kernels, report, tensor",
+            "cli depends on py; it may depend on compare, dump, formats, kernels, report, session, tensor",
+        ),
+        (
+            "session",
+            "ulpscope-cli",
+            "session depends on cli; it may depend on compare, dump, formats, report",
         ),
         ("kernels", "pyo3", "kernels depends on pyo3; only py may"),
         ("py", "clap", "py depends on clap; only cli may"),

@@ -41,7 +41,7 @@ def sections(text: str) -> dict[str, list[str]]:
 
 def test_call_module_and_line_are_named(pair: tuple[Path, Path]) -> None:
     said = sections(ulpscope.compare(*pair).explain())
-    assert said["What broke"] == ["Functional.linear.2 gives another result, though what it is given agrees."]
+    assert said["What broke"] == ["Functional.linear.2 returns a different result from matching inputs."]
     assert said["Where"][:3] == [
         "call    Functional.linear.2.forward (forward pass)",
         f"module  {MODULE}",
@@ -78,7 +78,7 @@ def test_without_tensors_the_next_capture_is_of_the_module(pair: tuple[Path, Pat
             file.unlink()
         write_rank(side, chain(4, fault=fault), tensors=False, parents={name: MODULE})
     said = sections(ulpscope.compare(*pair).explain())
-    assert "No elements were compared" in said["Not seen"][0]
+    assert "No elements were compared" in said["Limitations"][0]
     assert "--level mix --task tensor --list Module.layers.2.Linear. --" in said["Next"][1]
     assert said["Next"][3].strip().startswith('ulpscope.capture("NEW_DUMP", model=model')
 
@@ -99,7 +99,7 @@ def test_a_healthy_pair_is_said_to_agree(tmp_path: Path) -> None:
         write_rank(tmp_path / side, chain(3))
     text = ulpscope.compare(tmp_path / "target", tmp_path / "golden").explain()
     assert text == (
-        "What broke:\n  Nothing. The two runs agree.\nCompared:\n  7 calls; no difference was seen in them.\n"
+        "What broke:\n  Nothing. The two runs agree.\nCompared:\n  7 calls, without any difference.\n"
     )
 
 
@@ -194,7 +194,7 @@ def test_a_weight_without_a_name_is_called_as_torch_does(tmp_path: Path) -> None
         write_rank(tmp_path / side, calls[:1])
     said = sections(ulpscope.compare(tmp_path / "target", tmp_path / "golden").explain())
     assert said["What broke"][0] == (
-        "The weight of Functional.linear.0 (input.1) is not the same in the two runs."
+        "The weight of Functional.linear.0 (input.1) differs between the two runs."
     )
 
 
@@ -206,7 +206,7 @@ def test_parameters_that_differ_are_counted(tmp_path: Path, only: str, counted: 
     target = captured(tmp_path / "target", lambda: one(X), model=one)
     result = ulpscope.compare(target, captured(tmp_path / "golden", lambda: other(X), model=other))
     text = result.explain()
-    assert f"In all, {counted}." in sections(text)["What broke"]
+    assert f"In total, {counted}." in sections(text)["What broke"]
     differ, of = map(int, re.findall(r"\d+", counted))
     assert json.loads(result.to_json())["ranks"][0]["origins"] == {
         "parameters": {"differ": differ, "of": of},
@@ -224,9 +224,9 @@ def test_one_relative_error_is_told_as_its_row_has_it(pair: tuple[Path, Path]) -
     assert found["error"] == pytest.approx(0.2 / 1.2, rel=1e-3)
     said = sections(result.explain())["How large"]
     assert said[0].startswith("Relative distance 0.2, largest error ")
-    told = re.fullmatch(r"That is (\S+) \S what rounding and its arguments explain \((\S+)\)\.", said[1])
+    told = re.fullmatch(r"That is (\S+) \S what rounding and the inputs allow \((\S+)\)\.", said[1])
     assert told is not None
-    times, floor = map(float, told.groups())
+    times, floor = (float(number.replace(",", "")) for number in told.groups())
     assert floor == pytest.approx(found["floor"], rel=5e-3)
     assert times == pytest.approx(found["distance"] / found["floor"], rel=5e-3)
     assert "0.167" not in " ".join(said)
@@ -243,7 +243,7 @@ def test_a_common_factor_is_said_in_plain_words(tmp_path: Path) -> None:
         return lambda: Scaled.apply(big)
 
     text = explained(tmp_path, scaled(1.0005), scaled(1.0))
-    assert "in a common factor (all its elements are scaled alike): " in text
+    assert "Mostly a uniform scale error: " in text
 
 
 def test_statistics_that_look_alike_are_not_told(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_statistics_that_look_alike_are_not_told(tmp_path: Path) -> None:
     assert all(one != other for _, one, other in told), told
     assert "max" not in {name for name, _, _ in told}
     # One element was changed: by its norm nobody can say that all were.
-    assert "scaled alike" not in text
+    assert "scale error" not in text
 
 
 def test_findings_of_one_kind_and_cause_are_one(tmp_path: Path) -> None:
@@ -280,9 +280,9 @@ def test_findings_of_one_kind_and_cause_are_one(tmp_path: Path) -> None:
     said = sections(result.explain())
     assert said["What broke"] == [
         "Tensor.addcmul_.0 is called with value=0.05 against 0.001 in the golden.",
-        "Likewise 5 more calls of Tensor.addcmul_.",
+        "The same applies to 5 more calls of Tensor.addcmul_.",
     ]
-    assert not any("addcmul_" in line for line in said.get("Later", []))
+    assert not any("addcmul_" in line for line in said.get("Other divergences", []))
     assert [one.call for one in result.divergences if "addcmul_" in one.call] == [
         f"Tensor.addcmul_.{number}.forward" for number in range(6)
     ]
@@ -299,7 +299,7 @@ def test_a_gradient_of_parameters_is_said_to_be_one(tmp_path: Path) -> None:
             model(X).pow(2).sum().backward()
     said = sections(ulpscope.compare(tmp_path / "target", tmp_path / "golden").explain())
     assert said["What broke"][0].startswith(
-        "The gradient of the parameter weight of Module.0.Linear, summed over its uses, is not the same"
+        "The gradient of the parameter weight of Module.0.Linear, summed over its uses, differs"
     )
 
 
@@ -307,15 +307,17 @@ def test_a_gradient_of_parameters_is_said_to_be_one(tmp_path: Path) -> None:
     ("program", "told"),
     [
         (lambda: torch.log(X - X), "A logarithm is NaN below 0"),
-        (lambda: torch.sqrt(X - 5), "A root is NaN below 0"),
+        (lambda: torch.sqrt(X - 5), "A square root is NaN below 0"),
         (lambda: X / (X - X), "divisor that is 0"),
-        (lambda: torch.exp(X * 100), "(float32 and bfloat16: 88.7)"),
-        (lambda: X.pow(0.5), "negative number to a power that is not whole"),
+        (lambda: torch.exp(X * 100), "(float32, bfloat16: 88.7)"),
+        (lambda: X.pow(0.5), "negative number to a fractional power"),
     ],
 )
 def test_advice_on_nan_fits_the_operation(tmp_path: Path, program: Callable[[], object], told: str) -> None:
     said = sections(explained(tmp_path, program, program))
-    assert "makes NaN or infinite values (float32) out of finite ones, in both runs." in said["What broke"][0]
+    assert (
+        "returns NaN or infinite values (float32) from finite inputs, in both runs." in said["What broke"][0]
+    )
     assert told in said["Next"][0]
 
 
@@ -341,7 +343,7 @@ def test_levels_that_differ_are_inconclusive(tmp_path: Path) -> None:
         "The target was captured at level mix, the golden at level L0: "
         "most calls of one have no counterpart in the other.",
     ]
-    assert said["Next"][0] == "Capture both sides at the same level, and compare again:"
+    assert said["Next"][0] == "Capture both sides at the same level, then compare again:"
     shown = run("compare", target, golden).stdout
     assert "verdict  INCONCLUSIVE: what was compared agrees, but some calls or tensors have no" in shown
 
@@ -349,9 +351,11 @@ def test_levels_that_differ_are_inconclusive(tmp_path: Path) -> None:
 def test_calls_of_one_side_are_told_by_operation(tmp_path: Path) -> None:
     text = explained(tmp_path, lambda: (X.sin(), X.cos(), X.cos()), lambda: X.sin())
     said = sections(text)
-    assert said["What broke"][1:] == ["Only in the target, so not compared: 2 calls (2 of Tensor.cos)."]
+    assert said["What broke"][1:] == [
+        "Not compared (no counterpart): target only: 2 calls (2 of Tensor.cos)."
+    ]
     assert "1 calls" not in text
-    assert "target only: 2 calls. The first: Tensor.cos.0.forward (target)." in said["Not seen"][0]
+    assert "target only: 2 calls. The first: Tensor.cos.0.forward (target)." in said["Limitations"][0]
 
 
 def test_the_dtype_is_that_of_the_result_that_differs(tmp_path: Path) -> None:

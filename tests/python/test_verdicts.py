@@ -166,7 +166,7 @@ def test_other_random_numbers_are_an_origin(tmp_path: Path, draw: Callable[[Tens
     found = compared.divergences
     assert [(one.call.split(".")[1], one.kind) for one in found] == [(draw.__name__, "origin differs")]
     call = found[0].call.removesuffix(".forward")
-    assert f"The random numbers that {call} draws are not the same" in compared.explain()
+    assert f"The random numbers drawn by {call} differ" in compared.explain()
 
 
 def test_a_wrong_dropout_is_no_draw(tmp_path: Path) -> None:
@@ -218,8 +218,8 @@ def test_what_differs_without_effect_is_noted(tmp_path: Path) -> None:
     compared = ulpscope.compare(run("target", 0.5, torch.bfloat16), run("golden", 0.1, torch.float32))
     assert compared.divergences == []
     notes = "\n".join(compared.notes)
-    assert "2 calls get other plain arguments" in notes
-    assert "explain, beginning with Functional.batch_norm.0.forward" in notes
+    assert "2 calls get different scalar arguments" in notes
+    assert "the inputs allow; the first is Functional.batch_norm.0.forward" in notes
     assert "Tensor.to.0.forward (torch.bfloat16 against torch.float32)" in notes
 
 

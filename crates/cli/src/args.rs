@@ -2,7 +2,6 @@
 
 mod compare;
 mod dumps;
-mod numbers;
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -11,10 +10,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ulpscope_report::ColourChoice;
 use ulpscope_report::fields::{self, Field};
+use ulpscope_session::Language;
 
 pub(crate) use compare::{CompareArgs, OutputFormat, spell_out};
 pub(crate) use dumps::{DumpArgs, LsArgs, ShowArgs};
-pub use numbers::NumberRanges;
 
 use crate::output::Look;
 
@@ -37,7 +36,7 @@ pub(crate) struct Low {
     pub(crate) command: Command,
 
     /// Threads to use, at most one per processor [default: all]; the results are the same for any number
-    #[arg(long, global = true, value_name = "N")]
+    #[arg(long, global = true, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<NonZeroUsize>,
 
     /// Whether to use colour; auto goes by NO_COLOR, FORCE_COLOR, CLICOLOR_FORCE, CLICOLOR and TERM, then by whether a
@@ -123,17 +122,20 @@ pub(crate) struct RunArgs {
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// Say in plain words what a comparison found, and what to do next
+/// Explain what a comparison found, and what to do next
 ///
-/// RESULT is the folder that ulpscope compare -o wrote to, or a result.json. The words were made when comparing: the dumps
-/// need not be there any more.
+/// RESULT is the folder that ulpscope compare -o wrote to, or a result.json. The dumps are not needed any more.
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub(crate) struct ExplainArgs {
     /// A result.json, or the folder that holds one; of several below it, the newest
     pub(crate) result: PathBuf,
 
-    /// Print one JSON object: the words, the calls by class, and the calls that introduced an error
+    /// Language of the explanation: en or zh [default: $ULPSCOPE_LANG, or en]
+    #[arg(long, value_name = "LANG")]
+    pub(crate) lang: Option<Language>,
+
+    /// Print one JSON object: the explanation, the calls by class, and the calls that introduced an error
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -187,7 +189,7 @@ pub(crate) enum DigestName {
 ///
 /// TARGET is the side under suspicion, GOLDEN the trusted one. Tensors of files that hold several are paired by
 /// name. An element fails when |target - golden| > atol + rtol * |golden|, or when only one of the two is NaN or
-/// infinite. Tensors of different dtypes are compared by value, and that they differ is said.
+/// infinite. Tensors of different dtypes are compared by value, and a note says that they differ.
 #[derive(Debug, Args)]
 #[command(after_help = DIFF_EXAMPLES, after_long_help = diff_help())]
 pub(crate) struct DiffArgs {
@@ -311,6 +313,7 @@ const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   ulpscope explain result/       (after ulpscope compare npu_dump/ gpu_dump/ -o result/)
   ulpscope explain result/result.json --json
+  ulpscope explain result/ --lang zh
 
 Exit codes:
   0  explained, whatever was found
@@ -338,6 +341,19 @@ const MERGE_EXAMPLES: &str = "\
 Examples:
   ulpscope merge result/ --filter all_reduce --metric max_abs -o all_reduce.xlsx
   ulpscope merge rank0.csv rank1.csv --metric Cosine --metric MaxAbsErr";
+
+/// The language asked for: by the flag, else by the environment.
+pub(crate) fn language(flag: Option<Language>) -> anyhow::Result<Language> {
+    match flag {
+        Some(language) => Ok(language),
+        None => Language::of_environment().map_err(anyhow::Error::msg),
+    }
+}
+
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    let count: usize = text.parse().map_err(|_| format!("expected a number of threads, found {text:?}"))?;
+    NonZeroUsize::new(count).ok_or_else(|| "--threads must be at least 1".to_owned())
+}
 
 fn stats_help() -> String {
     format!("{STATS_EXAMPLES}\n\nFields (table, JSON and Python):\n{}", explain(&fields::STATS))

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use ulpscope_dump::{Dump, Problems, Rank, RankPlace, Select};
 
-use crate::args::{DumpArgs, NumberRanges};
+use crate::args::DumpArgs;
+use ulpscope_session::NumberRanges;
 
 /// The part of a dump that was asked for.
 pub(crate) struct DumpWalk {

@@ -9,10 +9,8 @@
 //! loses a run: failures are collected, the rest goes on, and the exit code tells.
 
 mod args;
-mod bounded_json;
 mod call_names;
 mod commands;
-pub mod compare;
 mod dump_walk;
 mod entries;
 mod exit;
@@ -27,7 +25,6 @@ mod spool;
 mod stats_report;
 mod summary;
 mod targets;
-mod timestamp;
 mod values;
 mod walk;
 
@@ -37,7 +34,6 @@ use std::num::NonZeroUsize;
 use clap::Parser;
 use ulpscope_formats::Watch;
 
-pub use crate::args::NumberRanges;
 use crate::args::{Command, Low};
 use crate::exit::Exit;
 use crate::output::{Look, Output};
@@ -91,8 +87,8 @@ fn execute(low: Low, output: &mut Output) -> anyhow::Result<u8> {
         let exit = match low.command {
             Command::Run(args) => return commands::run::Run::from(args).run(),
             Command::Stats(args) => commands::stats::Stats::try_from(args)?.run(output),
-            Command::Compare(args) => commands::compare::Compare::from(*args).run(output),
-            Command::Explain(args) => commands::explain::Explain::from(args).run(output),
+            Command::Compare(args) => commands::compare::Compare::try_from(*args)?.run(output),
+            Command::Explain(args) => commands::explain::Explain::try_from(args)?.run(output),
             Command::Diff(args) => commands::diff::Diff::from(args).run(output),
             Command::Convert(args) => commands::convert::Convert::try_from(args)?.run(output),
             Command::Merge(args) => commands::merge::Merge::from(args).run(output),

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use clap::builder::StyledStr;
 use serde_json::{Value, json};
 use ulpscope_report::{ColourChoice, Emphasis, Table, Terminal, escape};
+use ulpscope_session::Block;
 
 use crate::exit::Exit;
 
@@ -63,6 +64,15 @@ impl Output {
         }
         let lines = self.terminal.prose(line);
         lines.iter().try_for_each(|line| self.piece_of_text(&format!("{line}\n")))
+    }
+
+    /// A piece of a summary.
+    pub(crate) fn block(&mut self, block: &Block) -> io::Result<()> {
+        match block {
+            Block::Table(table) => self.table(table),
+            Block::Prose(line) => self.prose(line),
+            Block::Line(line) => self.line(line),
+        }
     }
 
     /// A table, as text.

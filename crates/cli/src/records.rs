@@ -61,7 +61,7 @@ fn told(source: &Path, report: Report) -> (Vec<String>, Vec<String>) {
         .map(|(reason, count)| format!("{}: left out {count} {reason}", source.display()))
         .collect();
     if report.renumbered > 0 {
-        notes.push(format!("{}: {} calls got another number", source.display(), report.renumbered));
+        notes.push(format!("{}: {} calls got a different number", source.display(), report.renumbered));
     }
     let kept = report.errors.len() as u64;
     let mut errors: Vec<String> =

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::final_result::FinalResult;
 use crate::job::RankResult;
 use crate::run::{Counts, RankOutcome};
@@ -42,7 +44,8 @@ impl Answer {
 }
 
 /// The verdict, by its reason.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Agreement {
     /// Nothing differs. What has no counterpart, and what was not compared, was followed to results that agree.
     Agrees {

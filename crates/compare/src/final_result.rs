@@ -2,29 +2,34 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use ulpscope_report::format_short;
 
 /// The result, and the step towards it that is least explained.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FinalResult {
     /// The entry, by its name in the target.
     pub entry: String,
     /// Its error, relative to its size.
+    #[serde(with = "crate::number")]
     pub error: f64,
     /// What rounding that accumulates over the run allows, likewise.
+    #[serde(with = "crate::number")]
     pub allowed: f64,
     /// The call on the way to it that adds most to the error; nothing where no call is known to lie on the way.
     pub step: Option<UnexplainedStep>,
 }
 
 /// A call whose results differ by more than its inputs do.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnexplainedStep {
     /// Its name in the target.
     pub call: String,
     /// The relative error of its output.
+    #[serde(with = "crate::number")]
     pub error: f64,
     /// The largest relative error among its inputs.
+    #[serde(with = "crate::number")]
     pub inputs: f64,
     /// The module it was made in.
     pub module: Option<String>,

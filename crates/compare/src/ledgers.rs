@@ -67,13 +67,13 @@ fn unlike(target: &Rank, golden: &Rank, ledgers: &[Option<Ledger>; 2]) -> Option
         let settings = [format!("level {level} against {other}")];
         let told = listed(settings.into_iter().chain(counts).collect::<Vec<String>>().into_iter());
         return Some(format!(
-            "{paths} were not captured alike: {told}. What one level leaves out has no partner: capture both sides with the \
+            "{paths} were not captured alike: {told}. What one level leaves out has no counterpart: capture both sides with the \
              same level"
         ));
     }
     (!counts.is_empty()).then(|| {
         format!(
-            "{paths}: the two runs did not make the same calls: {}. See what has no partner, or whether both sides were captured \
+            "{paths}: the two runs did not make the same calls: {}. See what has no counterpart, or whether both sides were captured \
              with the same selection",
             listed(counts.into_iter())
         )

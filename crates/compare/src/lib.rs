@@ -12,30 +12,36 @@
 //! does not grow with the dump.
 
 mod agreement;
-mod exhibit;
+mod divergence_entry;
+mod fact;
+mod fact_bytes;
 mod final_result;
-mod held;
+mod finding;
 mod job;
 mod ledgers;
 mod mapping;
 mod native;
+pub mod number;
 mod origins;
 mod pairing;
-mod prose;
 mod reading;
 pub mod results;
+mod row_spool;
 mod run;
 mod stack;
 mod style;
 pub mod styles;
 mod verdict;
+pub mod words;
 
 pub use agreement::{Agreement, Answer, Surroundings, agreement};
-pub use exhibit::Exhibit;
+pub use divergence_entry::DivergenceEntry;
+pub use fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain, Statistics};
 pub use final_result::{FinalResult, UnexplainedStep};
+pub use finding::{Finding, FindingCause, FindingKind, Measure, Part, Precision};
 pub use job::{Outputs, RankPair, RankPairs, RankResult, compare_dumps, pair_ranks};
 pub use mapping::Mapping;
-pub use native::{COLUMNS, Native, Observed};
+pub use native::{COLUMNS, Native, ONLY_STATISTICS, Observed};
 pub use origins::{OriginCounts, Share};
 pub use pairing::{
     CallPair, EntryHow, EntryPair, EntryReason, EntryUnit, How, Matching, PairCounts, PairOptions, Pairing,
@@ -45,8 +51,5 @@ pub use run::{
     CompareError, Counts, FailingCall, Known, NoProgress, Paired, Progress, RankOutcome, Sink, compare_ranks,
     compare_ranks_knowing,
 };
-pub use style::{
-    Finding, FindingCause, FindingKind, Judged, Measure, Part, Partnerless, Plan, Precision, Row, Side,
-    Style, Verdict,
-};
+pub use style::{Judged, Partnerless, Plan, Row, Side, Style, Verdict};
 pub use verdict::{Class, ClassCounts, Divergence, LoneCall};

@@ -8,16 +8,15 @@ use rayon::prelude::*;
 use ulpscope_dump::{Error, Problems, Rank};
 use ulpscope_kernels::stoppable;
 
-use crate::exhibit::Exhibit;
+use crate::divergence_entry::DivergenceEntry;
 use crate::final_result::FinalResult;
-use crate::held::HeldRows;
+use crate::finding::{Finding, FindingCause, FindingKind};
 use crate::ledgers;
 use crate::native::Observed;
 use crate::origins::{OriginCounts, TakenOrigins};
+use crate::row_spool::RowSpool;
 use crate::stack::own_line;
-use crate::style::{
-    Finding, FindingCause, FindingKind, Judged, Partnerless, Plan, Row, Side, Style, Verdict,
-};
+use crate::style::{Judged, Partnerless, Plan, Row, Side, Style, Verdict};
 use crate::verdict::{ClassCounts, Divergence, LoneCall};
 
 /// Units measured before their rows are handed on: enough to keep all cores busy, few enough to forget.
@@ -314,7 +313,7 @@ fn in_batches(
 /// Units that wait until all are known.
 #[derive(Default)]
 struct Waiting {
-    rows: HeldRows,
+    rows: RowSpool,
     units: Vec<Judged>,
     observed: Vec<Observed>,
     problems: Problems,
@@ -332,7 +331,7 @@ impl Waiting {
     fn conclude(self, record: &mut Record<'_>) -> io::Result<()> {
         record.outcome.problems.extend(self.problems);
         record.plan.conclude(self.observed);
-        let mut rows = self.rows.give_back()?;
+        let mut rows = self.rows.read_back()?;
         for (number, mut unit) in self.units.into_iter().enumerate() {
             unit.rows = rows.next_unit()?;
             record.plan.settle(number, &mut unit);
@@ -402,10 +401,6 @@ impl Record<'_> {
             if outcome.divergences.len() < MAX_DIVERGENCES {
                 let line = before + 2 + finding.row as u64;
                 let mut divergence = divergence_at(&unit, line, "", target, golden);
-                if let Some(LoneCall { name, side }) = &lone_before {
-                    let before = format!("; just before it, {name} is only in the {}", side.word());
-                    divergence.finding.why.push_str(&before);
-                }
                 divergence.lone_before = lone_before;
                 outcome.divergences.push(divergence);
             }
@@ -462,7 +457,7 @@ fn divergence_at(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Ra
         module: module.or_else(|| unit.golden.and_then(|call| golden.parent(call))),
         code: own_line(&stack),
         golden_code: unit.golden.and_then(|call| golden.stack(call)).and_then(|stack| own_line(&stack)),
-        exhibit: Exhibit::of(entry, (target, unit.target), (golden, unit.golden)),
+        shown: DivergenceEntry::of(entry, (target, unit.target), (golden, unit.golden)),
         stack,
         lone_before: None,
         line,
@@ -471,8 +466,7 @@ fn divergence_at(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Ra
             kind: FindingKind::FailedRule,
             cause: FindingCause::Rule,
             entry: row.to_owned(),
-            why: "the first row that fails by the rule of this style".to_owned(),
-            seen: String::new(),
+            seen: None,
             looks_like: None,
             confidence: 0.0,
             measure: None,

@@ -1,10 +1,13 @@
 //! What a way of comparing has to say: columns, pairs, rows, verdicts.
 
+use serde::{Deserialize, Serialize};
 use ulpscope_dump::{Error, Rank};
 use ulpscope_formats::Fault;
 use ulpscope_report::{Cell, Emphasis};
 
+use crate::fact::Fact;
 use crate::final_result::FinalResult;
+use crate::finding::Finding;
 use crate::native::Observed;
 use crate::origins::TakenOrigin;
 use crate::run::Progress;
@@ -82,7 +85,8 @@ pub trait Plan: Sync {
 }
 
 /// One of the two dumps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Side {
     /// Under suspicion.
     Target,
@@ -122,7 +126,7 @@ pub struct Judged {
     pub target: Option<usize>,
     /// Likewise.
     pub golden: Option<usize>,
-    /// How the two calls were put together, in a word; nothing where the style has one way only, its own.
+    /// How the two calls were paired, in a word; nothing where the style has one way only, its own.
     pub how: Option<&'static str>,
     /// What of the unit has no partner.
     pub partnerless: Vec<Partnerless>,
@@ -142,148 +146,6 @@ pub struct Judged {
     pub(crate) origins: Vec<TakenOrigin>,
 }
 
-/// What is wrong with a call.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
-    /// The row that shows it, by its number in [`Judged::rows`].
-    pub row: usize,
-    /// What happened.
-    pub kind: FindingKind,
-    /// How the error came in.
-    pub cause: FindingCause,
-    /// The entry that shows it, by its name in the target, or in the golden where the target lacks it.
-    pub entry: String,
-    /// The evidence, in words.
-    pub why: String,
-    /// What was measured at the entry, in words; nothing where nothing was.
-    pub seen: String,
-    /// The precision that the error looks like, where it looks like one that is coarser than the dtype.
-    pub looks_like: Option<Precision>,
-    /// How sure this is, from 0 to 1.
-    pub confidence: f64,
-    /// How large the error is, where it was measured.
-    pub measure: Option<Measure>,
-    /// How many later calls inherited the error.
-    pub downstream: u64,
-    /// Whether the error came up in the backward pass.
-    pub in_backward: bool,
-}
-
-/// How an error came in at a call.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum FindingCause {
-    /// The result is not what the arguments explain.
-    Made,
-    /// A sum of gradients is not what the calls that give it their portions explain.
-    Sum,
-    /// Plain arguments are others, and gradients alone show it: which, in words.
-    ArgumentsInBackward(String),
-    /// No gradient passes on this side.
-    Cut(Side),
-    /// Plain arguments are others: which, in words, such as `approximate="tanh" in the target only`.
-    Arguments(String),
-    /// An argument from outside is another.
-    Origin,
-    /// Random numbers are others.
-    Draw,
-    /// An argument is not what its maker gave.
-    Between,
-    /// Only one side makes the call, and what is computed from it is another.
-    Lone(Side),
-    /// Only one side makes the call, and what the step leaves in a parameter or a gradient is another: in which, as `parameter
-    /// 0.weight`.
-    Left(Side, String),
-    /// The two take an argument from different calls.
-    Wiring,
-    /// It computes in a coarser dtype on one side, where the run does not.
-    Cast,
-    /// The result has another shape.
-    Shape,
-    /// It works on another shape, and what is computed from it is another.
-    GivenShape,
-    /// NaN or infinite on one side.
-    NonFinite,
-    /// NaN or infinite on both sides.
-    BothNonFinite,
-    /// The rule of an older tool, which knows no causes.
-    Rule,
-}
-
-/// A precision that errors of float32 and finer dtypes may look like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// Ten bits behind the point: TF32, or float16.
-    Ten,
-    /// Seven: bfloat16.
-    Seven,
-}
-
-impl Precision {
-    /// In words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Precision::Ten => "TF32 or float16",
-            Precision::Seven => "bfloat16",
-        }
-    }
-}
-
-/// In what an error shows most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
-    /// In all elements together.
-    Whole,
-    /// In the worst element.
-    WorstElement,
-    /// In a factor that scales all elements alike.
-    CommonFactor,
-}
-
-/// The size of an error, relative.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measure {
-    /// The distance of the elements over the golden's norm: the row's `rel_l2`, where the row has one.
-    pub distance: Option<f64>,
-    /// In what the error shows most, and how many times as large as expected it is there.
-    pub part: (Part, f64),
-    /// The error, over the larger of the two norms.
-    pub error: f64,
-    /// What rounding and the arguments explain.
-    pub floor: f64,
-    /// Whether it was measured on what is computed from the call's results, and not on them.
-    pub is_behind: bool,
-    /// The largest error among the arguments.
-    pub arguments: f64,
-}
-
-/// What happened at a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FindingKind {
-    /// Inputs agree and outputs do not.
-    DivergedHere,
-    /// An argument, parameter or saved tensor differs that no earlier call is to blame for.
-    OriginDiffers,
-    /// Finite in, NaN or infinite out, on one side only.
-    NonFiniteBornHere,
-    /// Another shape or argument.
-    DifferentProgram,
-    /// A row fails by the rule of an older tool, which says no more than that.
-    FailedRule,
-}
-
-impl FindingKind {
-    /// In words.
-    pub fn words(self) -> &'static str {
-        match self {
-            FindingKind::DivergedHere => "diverged here",
-            FindingKind::OriginDiffers => "origin differs",
-            FindingKind::NonFiniteBornHere => "non-finite born here",
-            FindingKind::DifferentProgram => "different program",
-            FindingKind::FailedRule => "failed",
-        }
-    }
-}
-
 /// A row of the result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -293,6 +155,15 @@ pub struct Row {
     pub emphasis: Emphasis,
     /// What the style thinks of it.
     pub verdict: Verdict,
+    /// What was seen at the entry, until the text of the row is made of it.
+    pub(crate) fact: Option<Box<Fact>>,
+}
+
+impl Row {
+    /// A row that is complete: nothing more will be said of it.
+    pub fn new(cells: Vec<Cell>, emphasis: Emphasis, verdict: Verdict) -> Row {
+        Row { cells, emphasis, verdict, fact: None }
+    }
 }
 
 /// What a style thinks of a row, worst last.

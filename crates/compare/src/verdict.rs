@@ -1,7 +1,9 @@
 //! What is thought of calls, rather than of rows: one class each, and the calls that introduced an error.
 
-use crate::exhibit::Exhibit;
-use crate::style::{Finding, Side};
+use crate::divergence_entry::DivergenceEntry;
+use crate::finding::Finding;
+use crate::style::Side;
+use crate::words;
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -109,5 +111,13 @@ pub struct Divergence {
     /// What happened there, on which evidence.
     pub finding: Finding,
     /// The entry that shows it.
-    pub exhibit: Exhibit,
+    pub shown: DivergenceEntry,
+}
+
+impl Divergence {
+    /// The evidence in words, for files.
+    pub fn why(&self) -> String {
+        let before = self.lone_before.as_ref().map(|before| words::just_before(&before.name, before.side));
+        self.finding.why() + &before.unwrap_or_default()
+    }
 }

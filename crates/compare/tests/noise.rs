@@ -322,14 +322,14 @@ fn a_noise_dump_that_tells_nothing_says_so() {
     other.weight.iter_mut().for_each(|value| *value = -*value);
     other.compute();
     let drowned = compare(&target, Some(&other));
-    let note = drowned.notes.iter().find(|note| note.contains("cannot be told from noise")).unwrap();
+    let note = drowned.notes.iter().find(|note| note.contains("cannot be distinguished from noise")).unwrap();
     assert!(note.contains("3 calls") && note.contains("same weights and data"), "{note}");
 
     // What cancels out in one call says nothing of weights and data.
     let mut noisy = Run::golden();
     noisy.drawn.reverse();
     let few = compare(&target, Some(&noisy));
-    let note = few.notes.iter().find(|note| note.contains("cannot be told from noise")).unwrap();
+    let note = few.notes.iter().find(|note| note.contains("cannot be distinguished from noise")).unwrap();
     assert!(note.contains("1 calls") && !note.contains("same weights and data"), "{note}");
 }
 

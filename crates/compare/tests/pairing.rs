@@ -373,7 +373,7 @@ fn a_backward_call_does_not_leave_its_forward_call() {
     assert_eq!(
         paired.remarkable(),
         [
-            "target only: Tensor.__add__.0.backward: its forward call has a partner, for which golden recorded no backward"
+            "target only: Tensor.__add__.0.backward: its forward call has a counterpart, for which golden recorded no backward"
         ]
     );
 }
@@ -383,14 +383,14 @@ fn shape_refuses_a_namesake_of_another_shape() {
     let target = Program::new().api(ADD, &[2]).api(LINEAR, &[2]).api(LINEAR, &[2]);
     let golden = Program::new().api(ADD, &[3]).api(LINEAR, &[2]);
     let paired = pair_programs(&target, &golden, Matching::Shape);
-    let shapes = "has other shapes, or another number of tensors";
+    let shapes = "has different shapes, or a different number of tensors";
     assert_eq!(
         paired.lines(),
         [
             format!("golden only: Tensor.__add__.0.forward: the call of the same name in target {shapes}"),
             format!("target only: Tensor.__add__.0.forward: the call of the same name in golden {shapes}"),
             "shape: Functional.linear.0.forward = Functional.linear.0.forward".to_owned(),
-            "target only: Functional.linear.1.forward: the only such call of golden has another number"
+            "target only: Functional.linear.1.forward: the only such call of golden has a different number"
                 .to_owned(),
         ]
     );

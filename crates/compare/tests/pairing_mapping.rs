@@ -232,11 +232,8 @@ fn what_is_no_mapping_is_refused_with_its_line() {
     };
     assert_eq!(message(b"a: b\nc:\n  - d\n", false), "line 3: expected a name or a map, found a list");
     assert_eq!(message(b"- a\n", false), "line 1: expected lines of `name: name`, found a list");
-    assert_eq!(message(b"a: b\nc:\n", false), "line 2: expected a name behind the colon, found nothing");
-    assert_eq!(
-        message(b"a: b\nc:\n  d: e\n", false),
-        "line 2: expected a name behind the colon, found a map"
-    );
+    assert_eq!(message(b"a: b\nc:\n", false), "line 2: expected a name after the colon, found nothing");
+    assert_eq!(message(b"a: b\nc:\n  d: e\n", false), "line 2: expected a name after the colon, found a map");
     assert_eq!(
         message(b"a: &x b\nc: *x\n", false),
         "line 2: expected a name or a map, found a reference (`*name`), which mapping files do not have"

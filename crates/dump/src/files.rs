@@ -73,7 +73,7 @@ pub(crate) fn open_folder(folder: &Path, files: &[TensorFile]) -> Result<Rank, E
 fn read(path: &Path) -> Result<Vec<(String, Value)>, Error> {
     let opened = file::read(path, Access::ReadOnly)?;
     if matches!(opened.format, Format::Msprobe | Format::PklLines) {
-        let why = "is a dump among tensor files: name it by itself".to_owned();
+        let why = "is a dump among tensor files: name it on its own".to_owned();
         return Err(Error::whole(Fault::Unsupported(why)).in_file(path));
     }
     let leaves = opened.value.leaves();

@@ -198,5 +198,7 @@ fn ledgers_are_checked() {
     File::create(&path).unwrap().set_len(1 << 40).unwrap();
     let rank = scratch.rank();
     assert_eq!((rank.ledger(), rank.problems().count()), (None, 1));
-    assert!(dumps::open(&path).unwrap_err().to_string().contains("belongs to a dump and is none by itself"));
+    assert!(
+        dumps::open(&path).unwrap_err().to_string().contains("belongs to a dump and is no dump on its own")
+    );
 }

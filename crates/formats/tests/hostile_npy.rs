@@ -49,7 +49,7 @@ const REFUSED: [(&str, &str); 61] = [
     ("field_of_1000_letters", "byte 22: length of a text of 1000 exceeds the limit of 256"),
     (
         "field_of_a_known_type",
-        "header key descr: a structured array with the field \"float32\" of type \"<u4\"; expected one number per element: save the field by itself",
+        "header key descr: a structured array with the field \"float32\" of type \"<u4\"; expected one number per element: save the field on its own",
     ),
     ("header_of_4_gib", "byte 8: header length of 4294967295 exceeds the limit of 65535"),
     ("key_twice", "byte 36: expected each header key once, found a second \"descr\""),
@@ -59,7 +59,7 @@ const REFUSED: [(&str, &str); 61] = [
     ),
     (
         "lying_field",
-        "header key descr: a structured array with the field \"float8_e4m3fn\" of type \"<f4\"; expected one number per element: save the field by itself",
+        "header key descr: a structured array with the field \"float8_e4m3fn\" of type \"<f4\"; expected one number per element: save the field on its own",
     ),
     ("no_descr", "byte 10: expected a header with the key descr, found none"),
     ("no_order", "byte 10: expected a header with the key fortran_order, found none"),

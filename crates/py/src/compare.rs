@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyString};
-use ulpscope_cli::NumberRanges;
-use ulpscope_cli::compare::{MappingFiles, MemoryOutputs, Request, execute};
 use ulpscope_compare::{CompareError, Progress};
 use ulpscope_dump::Select;
+use ulpscope_session::{Language, MappingFiles, MemoryOutputs, NumberRanges, Request, execute};
 
 use crate::comparison::Comparison;
 use crate::errors::{shown, to_python};
@@ -48,6 +47,7 @@ pub(crate) fn compare(
         stack_column: false,
         noise,
         select: Select { steps: chosen(step), ranks: chosen(rank) },
+        language: Language::of_environment().map_err(wrong)?,
     };
     let compared = abandonable(py, |stop| execute(request, &MemoryOutputs, &Stoppable(stop.clone())))?
         .map_err(to_python)?;

@@ -9,12 +9,12 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
 use serde_json::Value as Json;
-use ulpscope_cli::compare::result_json::{RankExtras, document};
-use ulpscope_cli::compare::{Compared, MemorySink};
 use ulpscope_formats::file::Unfinished;
 use ulpscope_report::csv::CsvWriter;
 use ulpscope_report::xlsx::XlsxWriter;
 use ulpscope_report::{Cell, Emphasis, Record, Row, Table, Terminal, escape, json};
+use ulpscope_session::result_json::{RankExtras, document};
+use ulpscope_session::{Compared, MemorySink};
 use ulpscope_tensor::Scalar;
 
 use crate::divergence::Divergence;

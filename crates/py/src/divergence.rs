@@ -45,7 +45,7 @@ impl Divergence {
             code: found.code.clone(),
             kind: finding.kind.words().to_owned(),
             entry: finding.entry.clone(),
-            why: finding.why.clone(),
+            why: found.why(),
             confidence: finding.confidence,
             line: found.line,
             stack: found.stack.clone(),

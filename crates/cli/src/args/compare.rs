@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use ulpscope_compare::Matching;
 
-use super::numbers::NumberRanges;
-use crate::compare::StyleName;
+use ulpscope_session::{Language, NumberRanges, StyleName};
 
 /// msprobe's short flags of several letters, which no parser of ours takes for one flag, and their long names.
 const MSPROBE_FLAGS: [(&str, &str); 8] = [
@@ -47,7 +46,7 @@ fn command_of(args: &[OsString]) -> Option<&OsString> {
     }
 }
 
-/// Compare two dumps: which calls agree, where they part, and the metrics of every entry
+/// Compare two dumps: which calls agree, which call differs first, and the metrics of every entry
 ///
 /// TARGET is the side under suspicion, GOLDEN the trusted one. Each is whatever a tool left: a dump's folder, one of
 /// its steps or ranks, a dump.json, a .pkl of ptdbg_ascend or torch_npu.hooks, a folder of tensor files, a checkpoint,
@@ -76,12 +75,12 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "STYLE")]
     pub(crate) style: Option<StyleName>,
 
-    /// How calls are put together: auto, exact, shape, fuzzy or align [default: auto; an older tool's own way in its
+    /// How calls are paired: auto, exact, shape, fuzzy or align [default: auto; an older tool's own way in its
     /// style]
     #[arg(long = "match", value_name = "HOW")]
     pub(crate) matching: Option<Matching>,
 
-    /// A second golden run (other thread count, kernel or seed, or recorded with jitter): what differs as much
+    /// A second golden run (different thread count, kernel or seed, or recorded with jitter): what differs as much
     /// between it and GOLDEN is noise
     #[arg(long, value_name = "DUMP")]
     pub(crate) noise: Option<PathBuf>,
@@ -105,6 +104,10 @@ pub(crate) struct CompareArgs {
     /// msprobe's layer mapping (YAML; also -lm): which layer of a class belongs to which
     #[arg(long = "layer-mapping", alias = "layer_mapping", value_name = "FILE")]
     pub(crate) layer_mapping: Option<PathBuf>,
+
+    /// Language of the explanation and the summary: en or zh [default: $ULPSCOPE_LANG, or en]
+    #[arg(long, value_name = "LANG")]
+    pub(crate) lang: Option<Language>,
 
     /// Print one JSON object: what result.json holds
     #[arg(long)]

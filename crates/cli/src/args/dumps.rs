@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::numbers::NumberRanges;
+use ulpscope_session::NumberRanges;
 
 /// Which dump, and which part of it.
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ pub(crate) struct DumpArgs {
 
 /// List the calls of a dump in the order they ran
 ///
-/// Dumps of msprobe, ptdbg_ascend and torch_npu.hooks are told apart by what is in them, and shown alike: one line
+/// Dumps of msprobe, ptdbg_ascend and torch_npu.hooks are recognised by their content, and shown alike: one line
 /// per call with the number of its entries, its name, what went in and came out, and the module it was made in. Of
 /// tensor files and checkpoints every tensor is a line.
 #[derive(Debug, Args)]

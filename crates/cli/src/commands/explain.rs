@@ -1,4 +1,4 @@
-//! `ulpscope explain`: the words that a comparison left in its `result.json`.
+//! `ulpscope explain`: what a comparison found, from its `result.json`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,10 @@ use std::time::SystemTime;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use ulpscope_formats::{Access, Bytes};
+use ulpscope_session::explanation::Explanation;
+use ulpscope_session::{Language, bounded_json};
 
-use crate::args::ExplainArgs;
-use crate::bounded_json;
+use crate::args::{ExplainArgs, language};
 use crate::exit::Exit;
 use crate::output::{Output, unless_broken_pipe};
 use crate::walk::{leads_out, stays_within};
@@ -22,34 +23,58 @@ const SCHEMA: &str = "ulpscope.compare/";
 
 /// What `explain` has been asked for.
 pub(crate) struct Explain {
-    args: ExplainArgs,
+    result: PathBuf,
+    json: bool,
+    language: Language,
 }
 
-impl From<ExplainArgs> for Explain {
-    fn from(args: ExplainArgs) -> Explain {
-        Explain { args }
+impl TryFrom<ExplainArgs> for Explain {
+    type Error = anyhow::Error;
+
+    fn try_from(args: ExplainArgs) -> anyhow::Result<Explain> {
+        Ok(Explain { result: args.result, json: args.json, language: language(args.lang)? })
     }
 }
 
 impl Explain {
     pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
-        let path = result_at(&self.args.result)?;
-        let document = read(&path)?;
-        let Some(words) = document["explanation"].as_str() else {
+        let path = result_at(&self.result)?;
+        let mut document = read(&path)?;
+        let Some(text) = self.text(&mut document, output) else {
             bail!(
-                "{}: it was written by ulpscope {}, which did not explain its results; compare again: {}",
+                "{}: it was written by ulpscope {}, which wrote no explanation; compare again: {}",
                 path.display(),
                 document["ulpscope"].as_str().unwrap_or("of an unknown version"),
                 compare_again(&document)
             );
         };
-        let shown = if self.args.json {
+        let shown = if self.json {
+            document["explanation"] = Value::String(text);
             output.json(&for_programs(&path, &document))
         } else {
-            words.lines().try_for_each(|line| output.prose(line))
+            text.lines().try_for_each(|line| output.prose(line))
         };
         unless_broken_pipe(shown)?;
         Ok(Exit::Done)
+    }
+
+    /// The explanation in the language that is asked for; of a result that has no statements we know, as it was written.
+    fn text(&self, document: &mut Value, output: &mut Output) -> Option<String> {
+        let statements = document["statements"].take();
+        if let Ok(explanation) = serde_json::from_value::<Explanation>(statements) {
+            return Some(explanation.text(self.language.words()));
+        }
+        let written = document["explanation"].as_str()?.to_owned();
+        let stored = document["language"].as_str().unwrap_or(Language::default().code());
+        if stored != self.language.code() {
+            let version = document["ulpscope"].as_str().unwrap_or("an unknown version");
+            let lang = self.language;
+            output.complain(&format!(
+                "note: shown in {stored}: this result was written by ulpscope {version}, and can only be shown in {lang} after \
+                 comparing again"
+            ));
+        }
+        Some(written)
     }
 }
 
@@ -112,7 +137,7 @@ fn compare_again(document: &Value) -> String {
     format!("ulpscope compare {} {} -o DIR", side("target"), side("golden"))
 }
 
-/// What the words were made of.
+/// What the explanation is made of.
 fn for_programs(path: &Path, document: &Value) -> Value {
     let none = Vec::new();
     let ranks = document["ranks"].as_array().unwrap_or(&none).iter().map(|rank| {

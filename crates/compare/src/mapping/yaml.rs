@@ -39,8 +39,8 @@ impl Item {
     pub(super) fn rule(self) -> Result<Rule, Error> {
         match self.node {
             Node::Text(to) if !to.is_empty() => Ok(Rule { from: self.key, to, line: self.line }),
-            Node::Text(_) => Err(fault(self.line, "a name behind the colon", "nothing")),
-            Node::Map(_) => Err(fault(self.line, "a name behind the colon", "a map")),
+            Node::Text(_) => Err(fault(self.line, "a name after the colon", "nothing")),
+            Node::Map(_) => Err(fault(self.line, "a name after the colon", "a map")),
         }
     }
 }

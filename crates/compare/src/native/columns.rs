@@ -5,6 +5,7 @@ use ulpscope_report::Cell;
 
 use super::measure::{Measured, Numbers};
 use super::verdict::emphasis;
+use crate::fact::Fact;
 use crate::style::{Row, Verdict};
 
 /// Heading and meaning of each column, in order.
@@ -22,9 +23,9 @@ pub const COLUMNS: [(&str, &str); 48] = [
         "what became of the call: equal, noise, inherited, diverged here, origin differs, non-finite born here, \
          different program, not comparable",
     ),
-    ("expected", "the rel_l2 that rounding and the arguments explain; on the row that shows most"),
+    ("expected", "the rel_l2 that rounding and the inputs allow; on the row that shows most"),
     ("basis", "what was compared: elements, statistics, digest or value"),
-    ("how", "how the two were put together: exact, shape, fuzzy, aligned, mapped or order of arguments"),
+    ("how", "how the two were paired: exact, shape, fuzzy, aligned, mapped or order of arguments"),
     ("target_name", "the entry's name in the target"),
     ("golden_name", "the entry's name in the golden"),
     ("target_dtype", "dtype or type in the target"),
@@ -68,13 +69,42 @@ pub const COLUMNS: [(&str, &str); 48] = [
 ];
 
 /// Where in a row stands what is said of it in the end.
-pub(super) const ENTRY: usize = 1;
+const ENTRY: usize = 1;
 pub(super) const VERDICT: usize = 2;
 pub(super) const WHY: usize = 3;
 pub(super) const CLASS: usize = 4;
 pub(super) const EXPECTED: usize = 5;
-pub(super) const TARGET_NAME: usize = 8;
-pub(super) const GOLDEN_NAME: usize = 9;
+const TARGET_NAME: usize = 8;
+const GOLDEN_NAME: usize = 9;
+const TARGET_DTYPE: usize = 10;
+const GOLDEN_DTYPE: usize = 11;
+
+/// Role and position of a row's entry.
+pub(super) fn entry(row: &Row) -> &str {
+    text_at(row, ENTRY).unwrap_or_default()
+}
+
+/// The name of a row's entry in the target.
+pub(super) fn target_name(row: &Row) -> Option<&str> {
+    text_at(row, TARGET_NAME)
+}
+
+/// The name of a row's entry in the target, or in the golden where the target lacks it.
+pub(super) fn name(row: &Row) -> Option<&str> {
+    target_name(row).or_else(|| text_at(row, GOLDEN_NAME))
+}
+
+/// The dtype of a row's entry in the target, or in the golden where the target lacks it.
+pub(super) fn dtype(row: &Row) -> &str {
+    text_at(row, TARGET_DTYPE).or_else(|| text_at(row, GOLDEN_DTYPE)).unwrap_or_default()
+}
+
+fn text_at(row: &Row, column: usize) -> Option<&str> {
+    match &row.cells[column] {
+        Cell::Text(text) if !text.is_empty() => Some(text),
+        _ => None,
+    }
+}
 
 /// What a row is made of.
 #[derive(Default)]
@@ -89,15 +119,15 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The row, with its verdict in words and in colour.
-    pub(super) fn row(&self, word: &str, why: &str, verdict: Verdict) -> Row {
+    /// The row, with its verdict in words and in colour. The text of what was seen is made in the end.
+    pub(super) fn row(&self, word: &str, fact: Option<Fact>, verdict: Verdict) -> Row {
         let entry = self.target.or(self.golden);
         let mut cells = Vec::with_capacity(COLUMNS.len());
         cells.extend([
             Cell::text(self.call),
             entry.map_or(Cell::Missing, |entry| Cell::text(position(entry))),
             Cell::text(word),
-            text(why),
+            Cell::Missing,
             Cell::Missing,
             Cell::Missing,
             self.measured.map_or(Cell::Missing, |measured| Cell::text(measured.basis.word())),
@@ -127,7 +157,7 @@ impl Line<'_> {
         }
         cells.push(Cell::maybe(self.module, Cell::text));
         cells.push(Cell::maybe(self.code, Cell::text));
-        Row { cells, emphasis: emphasis(verdict), verdict }
+        Row { fact: fact.map(Box::new), ..Row::new(cells, emphasis(verdict), verdict) }
     }
 
     fn push_metrics(&self, cells: &mut Vec<Cell>) {

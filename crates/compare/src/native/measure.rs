@@ -4,9 +4,9 @@ use ulpscope_dump::{Content, Data, Entry, Rank, TensorEntry, Tool};
 use ulpscope_formats::Tensor;
 use ulpscope_formats::json::Json;
 use ulpscope_kernels::{Comparison, Rest, SUMMARY_KEYS, Stats, Threads, Tolerance, errors, stats};
-use ulpscope_report::format_number;
 use ulpscope_tensor::DType;
 
+use crate::fact::{Fact, Statistics};
 use crate::reading;
 
 use super::limit::{ELEMENT_FACTOR, limit};
@@ -41,7 +41,7 @@ impl Basis {
 }
 
 /// Max, min, mean and norm; nothing where not recorded.
-pub(super) type Numbers = [Option<f64>; 4];
+pub(super) type Numbers = Statistics;
 
 /// What was measured on a pair.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(super) struct Measured {
     /// What decides the verdict.
     pub(super) state: State,
     /// Another shape of as many elements, which were compared in order.
-    pub(super) reshaped: Option<String>,
+    pub(super) reshaped: Option<[Vec<u64>; 2]>,
     /// What could not be read, with file and place.
     pub(super) problems: Vec<String>,
 }
@@ -74,15 +74,15 @@ pub(super) enum State {
     /// Numbers that are not the same.
     Apart,
     /// Exact values that are not the same: in what.
-    Differs(String),
+    Differs(Fact),
     /// Not to be laid over each other: why.
-    Unlike(String),
+    Unlike(Fact),
     /// NaN or infinite on one side only; how many elements.
     NonFinite(u64),
     /// NaN at the same places on both sides, and all else equal; how many elements.
     BothNan(u64),
     /// Nothing to compare: why.
-    Unknown(String),
+    Unknown(Fact),
     /// Nothing to compare, and rightly so: memory that nothing was written to, on both sides.
     Blank,
 }
@@ -144,13 +144,12 @@ fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry))
     if let (Some(one), Some(other)) = (&target.1.shape, &golden.1.shape)
         && one != other
     {
-        let shapes = format!("shape {one:?} against {other:?}");
         // Statistics of a transposed tensor are those of the tensor, and would hide it.
         if target.1.count() != golden.1.count() || is_permuted(one, other) {
-            measured.state = State::Unlike(shapes);
+            measured.state = State::Unlike(Fact::Shapes { target: one.clone(), golden: other.clone() });
             return measured;
         }
-        measured.reshaped = Some(shapes);
+        measured.reshaped = Some([one.clone(), other.clone()]);
     }
     // Files without statistics beside them still have some.
     let computed = |numbers: Numbers, tensor: &Option<Tensor>| match tensor {
@@ -167,10 +166,8 @@ fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry))
         measured.state =
             match (one == other, measured.target == [None; 4], measured.target == measured.golden) {
                 (true, ..) => State::Equal,
-                (false, true, _) => State::Differs("digest".to_owned()),
-                (false, false, true) => {
-                    State::Unknown("digests differ and statistics do not: dump tensors".to_owned())
-                }
+                (false, true, _) => State::Differs(Fact::DigestsDiffer),
+                (false, false, true) => State::Unknown(Fact::OnlyDigestsDiffer),
                 (false, false, false) => return measured.by_statistics(dtypes),
             };
         return measured;
@@ -183,7 +180,7 @@ fn measure_tensors(target: (&Rank, &TensorEntry), golden: (&Rank, &TensorEntry))
         } else if target.1.is_blank && golden.1.is_blank {
             State::Blank
         } else {
-            State::Unknown("neither elements nor statistics on both sides".to_owned())
+            State::Unknown(Fact::NothingInCommon)
         };
         return measured;
     }
@@ -248,14 +245,18 @@ impl Measured {
                 self.comparison = Some(Box::new(comparison));
             }
             Err(mismatch) => {
-                let shapes = format!("shape {:?} against {:?}", mismatch.target, mismatch.golden);
+                let shapes = [mismatch.target, mismatch.golden]
+                    .map(|shape| shape.into_iter().map(|size| size as u64).collect::<Vec<u64>>());
                 let same_count = target.len() == golden.len();
                 match (same_count.then(|| tensors.0.flattened()).flatten(), tensors.1.flattened()) {
                     (Some(one), Some(other)) => {
                         self.reshaped = Some(shapes);
                         self.compare_elements((&one, &other));
                     }
-                    _ => self.state = State::Unlike(shapes),
+                    _ => {
+                        let [target, golden] = shapes;
+                        self.state = State::Unlike(Fact::Shapes { target, golden });
+                    }
                 }
             }
         }
@@ -269,7 +270,8 @@ fn relation(comparison: &Comparison, limit: f64) -> State {
         return State::NonFinite(non_finite.mismatched);
     }
     if distances.max_abs > 0.0 && limit == 0.0 {
-        return State::Differs(format!("{} of {} elements", comparison.over_tolerance, distances.count));
+        let (differ, of) = (comparison.over_tolerance, distances.count);
+        return State::Differs(Fact::ElementsDiffer { differ, of, distance: distances.rel_l2 });
     }
     match distances.max_abs > 0.0 {
         true => State::Apart,
@@ -291,25 +293,13 @@ fn compare_statistics(target: &Numbers, golden: &Numbers, limit: f64) -> State {
         return State::Equal;
     }
     if limit == 0.0 {
-        return State::Differs(statistics_apart(target, golden));
+        return State::Differs(Fact::Statistics { target: *target, golden: *golden });
     }
     let infinite = |numbers: &Numbers| numbers.map(|number| number.filter(|number| number.is_infinite()));
     if infinite(target) != infinite(golden) {
         return State::NonFinite(0);
     }
     State::Apart
-}
-
-/// The statistics that are not the same, in words.
-pub(super) fn statistics_apart(target: &Numbers, golden: &Numbers) -> String {
-    let pairs = ["max", "min", "mean", "norm"].into_iter().zip(target.iter().zip(golden));
-    let apart = pairs.filter_map(|(name, pair)| match pair {
-        (Some(one), Some(other)) if one != other => {
-            Some(format!("{name} {} against {}", format_number(*one), format_number(*other)))
-        }
-        _ => None,
-    });
-    format!("by statistics: {}", apart.collect::<Vec<String>>().join(", "))
 }
 
 /// The statistics a dump recorded, as numbers.

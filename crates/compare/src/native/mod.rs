@@ -46,6 +46,7 @@ use std::sync::OnceLock;
 
 use ulpscope_dump::{Content, Entry, Error, Rank, Task};
 
+use crate::fact::Fact;
 use crate::final_result::{FinalResult, UnexplainedStep};
 use crate::pairing::{
     CallPair, EntryHow, EntryPair, EntryUnit, PairOptions, Pairing, Unit, pair, pair_entries,
@@ -66,8 +67,11 @@ use noise::{Floor, Noise};
 pub use observed::Observed;
 use observed::{Seen, Source};
 use routes::Routes;
-use values::kind_of;
-use verdict::why;
+use values::plain;
+
+/// The note of a rank of which no elements were compared.
+pub const ONLY_STATISTICS: &str =
+    "compared by statistics or digests only, as no tensors were dumped: reordered elements do not show";
 
 /// The native style.
 #[derive(Debug, Default)]
@@ -261,10 +265,7 @@ impl Plan for NativePlan<'_> {
             (Task::Structure, _) | (_, Task::Structure) => {
                 Some("a dump of structure holds no values: only the calls were compared".to_owned())
             }
-            (Task::Statistics, Task::Statistics) => Some(
-                "compared by statistics or digests only, as no tensors were dumped: reordered elements do not show"
-                    .to_owned(),
-            ),
+            (Task::Statistics, Task::Statistics) => Some(ONLY_STATISTICS.to_owned()),
             _ => Some("only one side has tensors: compared by statistics".to_owned()),
         });
         notes
@@ -328,11 +329,7 @@ impl NativePlan<'_> {
                     judged.problems.push(error.to_string());
                 }
                 let line = Line { call: &name, how, ..Line::default() };
-                judged.rows.push(line.row(
-                    "not compared",
-                    "the call could not be read",
-                    Verdict::NotCompared,
-                ));
+                judged.rows.push(line.row("not compared", Some(Fact::Unread), Verdict::NotCompared));
             }
         }
         judged.observed = Some(observed);
@@ -365,9 +362,12 @@ impl NativePlan<'_> {
                 judged.bytes = judged.bytes.saturating_add(measured.bytes);
                 judged.problems.append(&mut measured.problems);
                 judged.undecided += u64::from(measured.is_undecided(target));
-                let row_text = why(&measured);
                 let (word, verdict) = verdict::open(&measured, target);
-                judged.rows.push(Line { measured: Some(&measured), ..line }.row(word, &row_text, verdict));
+                judged.rows.push(Line { measured: Some(&measured), ..line }.row(
+                    word,
+                    verdict::seen(&measured),
+                    verdict,
+                ));
                 let sources = [source(&self.target, target), source(&self.golden, golden)];
                 Seen::pair(row, target, golden, &measured, sources)
             }
@@ -397,7 +397,7 @@ impl NativePlan<'_> {
         let stack = rank.stack(call).and_then(|stack| crate::stack::own_line(&stack));
         let module = rank.parent(call);
         let line = Line { call: &name, module: module.as_deref(), code: stack.as_deref(), ..Line::default() };
-        judged.rows.push(line.row(only_in(side), reason, Verdict::Warn));
+        judged.rows.push(line.row(only_in(side), Some(Fact::Unpaired(reason.to_owned())), Verdict::Warn));
         judged.partnerless.push(Partnerless { side, name, reason: reason.to_owned(), is_joined: false });
         let entries = match rank.entries(call) {
             Ok(entries) => entries,
@@ -444,11 +444,11 @@ fn source(calls: &Calls<'_>, entry: &Entry) -> Source {
 fn judge_lone_entry(line: &Line<'_>, side: Side, entry: &Entry, reason: String, judged: &mut Judged) {
     let is_tensor = matches!(entry.content, Content::Tensor(_));
     if is_tensor {
-        judged.rows.push(line.row(only_in(side), &reason, Verdict::Warn));
+        judged.rows.push(line.row(only_in(side), Some(Fact::Unpaired(reason.clone())), Verdict::Warn));
         judged.partnerless.push(Partnerless { side, name: entry.name.clone(), reason, is_joined: false });
     } else {
-        let value = format!("{} in the {} only", kind_of(&entry.content), side.word());
-        judged.rows.push(line.row(only_in(side), &value, Verdict::NotCompared));
+        let only = Fact::OnlyIn { side, value: plain(&entry.content) };
+        judged.rows.push(line.row(only_in(side), Some(only), Verdict::NotCompared));
     }
 }
 

@@ -176,8 +176,8 @@ impl Floor {
         }
         if loudest == 0.0 {
             self.notes.push(
-                "--noise: the noise dump is equal to the golden bit for bit, so it tells nothing of noise: record it with \
-                 another kernel or thread count, or with jitter"
+                "--noise: the noise dump is equal to the golden bit for bit, so it shows no noise: record it with \
+                 a different kernel or thread count, or with jitter"
                     .to_owned(),
             );
         }
@@ -187,8 +187,8 @@ impl Floor {
             let doubt =
                 if 2 * drowned > heard { ": was it recorded with the same weights and data?" } else { "" };
             self.notes.push(format!(
-                "--noise: {drowned} calls of the noise dump are off by more than half of their size, and smaller faults \
-                 there cannot be told from noise{doubt}"
+                "--noise: {drowned} calls of the noise dump differ by more than half of their size, and smaller faults \
+                 there cannot be distinguished from noise{doubt}"
             ));
         }
         let (measured, by_statistics) =
@@ -202,7 +202,7 @@ impl Floor {
         let non_finite: usize = listened.iter().map(|one| one.non_finite).sum();
         if non_finite > 0 {
             self.notes.push(format!(
-                "--noise: {non_finite} tensors are NaN or infinite in the noise dump or in the golden only, and tell nothing"
+                "--noise: {non_finite} tensors are NaN or infinite in the noise dump or in the golden only, and show no noise"
             ));
         }
     }

@@ -54,7 +54,8 @@ fn arguments(plan: &NativePlan<'_>, known: &Hindsight) -> Option<String> {
     let calls =
         if units.len() == 1 { "1 call gets".to_owned() } else { format!("{} calls get", units.len()) };
     Some(format!(
-        "{calls} other plain arguments, with results no further apart than rounding and arguments explain, beginning with {first}"
+        "{calls} different scalar arguments, but their results differ by no more than rounding and the inputs allow; the first is \
+         {first}"
     ))
 }
 
@@ -78,7 +79,7 @@ fn dtypes(plan: &NativePlan<'_>, known: &Hindsight) -> Option<String> {
         }
     };
     Some(format!(
-        "{} another dtype than in the golden, such as {} ({} against {}); errors are compared \
+        "{} a different dtype than in the golden, such as {} ({} against {}); errors are compared \
          with the rounding of the coarser one",
         if units.len() == 1 { "1 call gives".to_owned() } else { format!("{} calls give", units.len()) },
         plan.name(first),

@@ -7,7 +7,7 @@
 
 use ulpscope_tensor::DType;
 
-use crate::style::Precision;
+use crate::finding::Precision;
 
 /// The roundoff of float32, in which kernels sum up.
 pub(super) const ACCUMULATOR: f64 = 1.0 / 16_777_216.0;

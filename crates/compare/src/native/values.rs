@@ -4,6 +4,7 @@ use ulpscope_dump::Content;
 use ulpscope_formats::json::Json;
 
 use super::measure::State;
+use crate::fact::{Fact, Plain};
 
 /// Plain values: equal or not.
 pub(super) fn compare_values(target: &Content, golden: &Content) -> State {
@@ -13,15 +14,15 @@ pub(super) fn compare_values(target: &Content, golden: &Content) -> State {
             if value == other || numbers_equal(value, other) {
                 State::Equal
             } else if kind == "torch.device" && other_kind == "torch.device" {
-                State::Unknown("devices".to_owned())
+                State::Unknown(Fact::Devices)
             } else {
-                State::Differs(format!("{} against {}", shown(value), shown(other)))
+                State::Differs(Fact::Values { target: plain(target), golden: plain(golden) })
             }
         }
         // Groups, streams, memory formats: numbers of another run.
         (Content::Other(one), Content::Other(other)) if one == other => State::Equal,
-        (Content::Other(_), Content::Other(_)) => State::Unknown("objects that are no tensors".to_owned()),
-        (one, other) => State::Unlike(format!("{} against {}", kind_of(one), kind_of(other))),
+        (Content::Other(_), Content::Other(_)) => State::Unknown(Fact::Objects),
+        (one, other) => State::Unlike(Fact::Kinds { target: plain(one), golden: plain(other) }),
     }
 }
 
@@ -37,13 +38,13 @@ fn numbers_equal(one: &Json, other: &Json) -> bool {
     }
 }
 
-/// What stands in an entry, in a word or two.
-pub(super) fn kind_of(content: &Content) -> String {
+/// What stands in an entry.
+pub(super) fn plain(content: &Content) -> Plain {
     match content {
-        Content::None => "None".to_owned(),
-        Content::Tensor(tensor) => format!("a tensor of {}", tensor.dtype),
-        Content::Scalar { kind, value } => format!("{kind} {}", shown(value)),
-        Content::Other(_) => "an object".to_owned(),
+        Content::None => Plain::None,
+        Content::Tensor(tensor) => Plain::Tensor(tensor.dtype.clone()),
+        Content::Scalar { kind, value } => Plain::Scalar { kind: kind.clone(), json: shown(value) },
+        Content::Other(_) => Plain::Object,
     }
 }
 

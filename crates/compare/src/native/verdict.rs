@@ -1,27 +1,24 @@
-//! The words: verdicts of rows, and what is said of a call that introduced an error.
+//! Verdicts of rows, and the finding of a call that introduced an error.
 
 use ulpscope_dump::{CallKind, Content, Entry};
 use ulpscope_kernels::Comparison;
-use ulpscope_report::{Cell, Emphasis, format_apart, format_digits, format_short};
+use ulpscope_report::{Cell, Emphasis};
 
 use super::blame::Origins;
-use super::columns::{CLASS, COLUMNS, ENTRY, EXPECTED, GOLDEN_NAME, TARGET_NAME, VERDICT, WHY};
+use super::columns::{self, CLASS, EXPECTED, VERDICT, WHY};
 use super::conclusion::{Cause, Conclusion};
 use super::expect::Apart;
 use super::extent::ratio;
-use super::measure::{Basis, Measured, Numbers, State};
+use super::measure::{Measured, State};
 use super::noise::Heard;
 use super::observed::{Observed, Seeing, Seen, Source};
 use super::rounding::{ACCUMULATOR, looks_like};
+use crate::fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain};
+use crate::finding::{Finding, FindingCause, FindingKind, Measure, Part, Precision};
 use crate::origins::TakenOrigin;
-use crate::prose::{Argument, evidence};
-use crate::style::{
-    Finding, FindingCause, FindingKind, Judged, Measure, Part, Precision, Row, Side, Verdict,
-};
+use crate::style::{Judged, Row, Side, Verdict};
 use crate::verdict::Class;
-
-/// The columns with what kind of value each side has.
-const TYPES: [usize; 2] = [10, 11];
+use crate::words;
 
 /// The verdict of a row before anything is concluded: final for what is equal or cannot be compared.
 pub(super) fn open(measured: &Measured, entry: &Entry) -> (&'static str, Verdict) {
@@ -36,65 +33,47 @@ pub(super) fn open(measured: &Measured, entry: &Entry) -> (&'static str, Verdict
     }
 }
 
-/// What was measured, for a person.
-pub(super) fn why(measured: &Measured) -> String {
-    let reason = match &measured.state {
-        State::Equal => String::new(),
-        State::Apart => match &measured.comparison {
-            Some(comparison) => elements(measured, comparison),
-            None => statistics_apart(&measured.target, &measured.golden),
-        },
-        State::Differs(_) if measured.basis == Basis::Statistics => {
-            statistics_apart(&measured.target, &measured.golden)
-        }
-        State::Differs(how) if measured.basis == Basis::Elements => format!("{how} differ"),
-        State::Differs(how) | State::Unlike(how) | State::Unknown(how) => how.clone(),
-        State::Blank => "memory that nothing was written to yet".to_owned(),
-        State::NonFinite(count) => non_finite(*count, measured),
-        State::BothNan(0) => "NaN among the statistics of both sides: nothing can be said".to_owned(),
-        State::BothNan(1) => "1 element is NaN on both sides; all others agree".to_owned(),
-        State::BothNan(count) => format!("{count} elements are NaN on both sides; all others agree"),
+/// What was measured, as a value.
+pub(super) fn seen(measured: &Measured) -> Option<Fact> {
+    let fact = match &measured.state {
+        State::Equal => None,
+        State::Apart => Some(match &measured.comparison {
+            Some(comparison) => Fact::Elements {
+                distance: comparison.distances.rel_l2,
+                largest: comparison.distances.max_abs,
+                likeness: likeness(measured, comparison),
+            },
+            None => Fact::Statistics { target: measured.target, golden: measured.golden },
+        }),
+        State::Differs(how) | State::Unlike(how) | State::Unknown(how) => Some(how.clone()),
+        State::Blank => Some(Fact::Uninitialised),
+        State::NonFinite(count) => Some(non_finite(*count, measured)),
+        State::BothNan(elements) => Some(Fact::BothNan { elements: *elements }),
     };
     match &measured.reshaped {
-        None => reason,
-        Some(shapes) if reason.is_empty() => format!("{shapes}, compared in order"),
-        Some(shapes) => format!("{reason}; {shapes}, compared in order"),
+        None => fact,
+        Some([target, golden]) => Some(Fact::Reshaped {
+            target: target.clone(),
+            golden: golden.clone(),
+            elements: fact.map(Box::new),
+        }),
     }
 }
 
 /// On which side, and what.
-fn non_finite(count: u64, measured: &Measured) -> String {
+fn non_finite(elements: u64, measured: &Measured) -> Fact {
     let Some(comparison) = &measured.comparison else {
         let is_broken = measured.target.iter().flatten().any(|number| !number.is_finite());
-        let side = if is_broken { Side::Target } else { Side::Golden };
-        return format!("NaN or infinite statistics in the {} only", side.word());
+        return Fact::NonFiniteStatistics(if is_broken { Side::Target } else { Side::Golden });
     };
     let bad = &comparison.distances.non_finite;
-    let counted = |nan: u64, infinite: u64| match (nan, infinite) {
-        (0, 0) => "none".to_owned(),
-        (nan, 0) => format!("{nan} NaN"),
-        (0, infinite) => format!("{infinite} infinite"),
-        (nan, infinite) => format!("{nan} NaN and {infinite} infinite"),
-    };
-    let target = counted(bad.target_nan, bad.target_pos_inf + bad.target_neg_inf);
-    let golden = counted(bad.golden_nan, bad.golden_pos_inf + bad.golden_neg_inf);
-    let elements = if count == 1 { "1 element is".to_owned() } else { format!("{count} elements are") };
-    format!("{elements} NaN or infinite on one side only: {target} in the target, {golden} in the golden")
-}
-
-/// Distance and largest error, and what the error looks like where it looks like something.
-fn elements(measured: &Measured, comparison: &Comparison) -> String {
-    let distances = &comparison.distances;
-    let (distance, error) = (format_short(distances.rel_l2), format_short(distances.max_abs));
-    let text = format!("relative distance {distance}, largest error {error}");
-    match likeness(measured, comparison) {
-        Some(likeness) => format!("{text}, {likeness}"),
-        None => text,
-    }
+    let target = NonFiniteCount { nan: bad.target_nan, infinite: bad.target_pos_inf + bad.target_neg_inf };
+    let golden = NonFiniteCount { nan: bad.golden_nan, infinite: bad.golden_pos_inf + bad.golden_neg_inf };
+    Fact::NonFinite { elements, counts: [target, golden] }
 }
 
 /// What kind of mistake would give this error.
-fn likeness(measured: &Measured, comparison: &Comparison) -> Option<String> {
+fn likeness(measured: &Measured, comparison: &Comparison) -> Option<Likeness> {
     let distances = &comparison.distances;
     // Noise looks like nothing.
     if distances.rel_l2 < 1e-3 {
@@ -102,43 +81,25 @@ fn likeness(measured: &Measured, comparison: &Comparison) -> Option<String> {
     }
     let few = distances.count / 100;
     if (1..=few.max(1)).contains(&comparison.over_tolerance) && distances.count >= 16 {
-        return Some(format!("in {} of {} elements", comparison.over_tolerance, distances.count));
+        return Some(Likeness::FewElements { differ: comparison.over_tolerance, of: distances.count });
     }
     let (target, golden) = (measured.target[3]?, measured.golden[3]?);
     if target == 0.0 && golden > 0.0 {
-        return Some("as if it were zero".to_owned());
+        return Some(Likeness::Zero);
     }
     let cosine = distances.cosine.filter(|cosine| 1.0 - cosine.abs() < 1e-6)?;
     let factor = cosine.signum() * target / golden;
     if (factor + 1.0).abs() < 1e-3 {
-        return Some("as if its sign were flipped".to_owned());
+        return Some(Likeness::SignFlipped);
     }
-    // Of a factor near 1, how far it is from 1 is what tells.
-    let digits = if (factor - 1.0).abs() < 0.1 { 4 } else { 3 };
-    Some(format!("as if multiplied by {}", format_apart(factor, 1.0, digits).0))
-}
-
-/// The statistics that look different, with as few digits as show a difference at all.
-fn statistics_apart(target: &Numbers, golden: &Numbers) -> String {
-    let pairs = || ["max", "min", "mean", "norm"].into_iter().zip(target.iter().zip(golden));
-    let apart = |digits: usize| -> Vec<String> {
-        let shown = pairs().filter_map(|(name, (one, other))| Some((name, one.as_ref()?, other.as_ref()?)));
-        let shown = shown
-            .map(|(name, one, other)| (name, format_digits(*one, digits), format_digits(*other, digits)));
-        let differ = shown.filter(|(_, one, other)| one != other);
-        differ.map(|(name, one, other)| format!("{name} {one} against {other}")).collect()
-    };
-    let apart = (3..=17).map(apart).find(|apart| !apart.is_empty()).unwrap_or_default();
-    format!("by statistics: {}", apart.join(", "))
+    Some(Likeness::Factor(factor))
 }
 
 /// Marks the row of a final result that is too far apart although no call is to blame.
 pub(super) fn mark_unexplained(judged: &mut Judged, row: usize) {
     let Some(row) = judged.rows.get_mut(row) else { return };
     row.cells[VERDICT] = Cell::text("unexplained");
-    row.cells[WHY] = Cell::text(
-        "a final result differs by more than accumulated rounding allows, and no call explains it",
-    );
+    row.cells[WHY] = Cell::text(words::fact(&Fact::Unexplained));
     row.verdict = Verdict::Fail;
     row.emphasis = emphasis(row.verdict);
 }
@@ -179,9 +140,12 @@ impl Settling<'_> {
             }
             if let Some(finding) = judged.finding.as_ref().filter(|finding| finding.row == number) {
                 row.cells[VERDICT] = Cell::text(self.conclusion.class.words());
-                row.cells[WHY] = Cell::text(finding.why.as_str());
+                row.cells[WHY] = Cell::text(finding.why());
                 row.verdict = Verdict::Fail;
+            } else {
+                row.cells[WHY] = Cell::maybe(row.fact.as_deref(), |fact| Cell::text(words::fact(fact)));
             }
+            row.fact = None;
             row.emphasis = emphasis(row.verdict);
         }
     }
@@ -209,49 +173,38 @@ impl Settling<'_> {
         row.cells[VERDICT] = Cell::text(word);
         row.verdict = verdict;
         if let (Class::Inherited, Some(from)) = (self.conclusion.class, &self.from) {
-            row.cells[WHY] = Cell::text(format!("from {from}"));
+            row.fact = Some(Box::new(Fact::InheritedFrom(from.clone())));
         }
     }
 
     /// What is noise needs no reason.
     fn clear(&self, seen: &Seen, row: &mut Row) {
         if seen.state == Seeing::Apart && row.verdict == Verdict::Pass {
-            row.cells[WHY] = Cell::Missing;
+            row.fact = None;
         }
     }
 
     fn finding(&self, cause: Cause, row: usize, judged: &Judged) -> Finding {
         let conclusion = self.conclusion;
         let shown = judged.rows.get(row);
-        let cell = |column: usize| match shown.map(|row| &row.cells[column]) {
-            Some(Cell::Text(text)) => text.clone(),
-            _ => String::new(),
-        };
-        let seen = cell(WHY);
-        let target_name = cell(TARGET_NAME);
-        let entry = [target_name, cell(GOLDEN_NAME), self.name.clone()];
-        let entry = entry.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+        let entry = shown.and_then(columns::name).map_or_else(|| self.name.clone(), str::to_owned);
         let cause = self.cause(cause, judged);
         // Nothing was measured on a call that one side lacks, and of an argument the cause tells.
         let is_argument = matches!(cause, FindingCause::Arguments(_) | FindingCause::ArgumentsInBackward(_));
         let is_told = self.observed.is_lone() || is_argument && conclusion.is_of_taker;
-        let seen = if is_told { String::new() } else { seen };
+        let seen = shown.and_then(|row| row.fact.as_deref()).filter(|_| !is_told).cloned();
         let (error, expected) = (conclusion.error, conclusion.expected);
         let measure = (error.whole > 0.0).then_some(Measure {
             distance: shown
                 .filter(|_| conclusion.entry.is_some() && !conclusion.is_of_taker)
-                .and_then(rel_l2),
+                .and_then(|row| row.fact.as_deref()?.distance()),
             part: part(error, expected),
             error: error.whole,
             floor: expected.whole,
             is_behind: conclusion.is_of_taker,
             arguments: conclusion.taken,
         });
-        let mut why = evidence(&cause, &seen, measure.as_ref());
         let looks_like = self.looks_like().filter(|_| cause == FindingCause::Made);
-        if let Some(precision) = looks_like {
-            why = format!("{why}; as much as if it were computed in {}", precision.words());
-        }
         Finding {
             row,
             kind: match conclusion.class {
@@ -262,7 +215,6 @@ impl Settling<'_> {
             },
             cause,
             entry,
-            why,
             seen,
             looks_like,
             confidence: conclusion.confidence * self.trust(),
@@ -305,9 +257,7 @@ impl Settling<'_> {
             Cause::Draw => FindingCause::Draw,
             Cause::Between => FindingCause::Between,
             Cause::Lone => FindingCause::Lone(self.lone_side()),
-            Cause::Left => {
-                FindingCause::Left(self.lone_side(), self.left.unwrap_or("parameter").replacen(':', " ", 1))
-            }
+            Cause::Left => FindingCause::Left(self.lone_side(), self.left.unwrap_or("parameter").to_owned()),
             Cause::Wiring => FindingCause::Wiring,
             Cause::Shape if self.works_on_unlike() => FindingCause::GivenShape,
             Cause::Shape => FindingCause::Shape,
@@ -333,10 +283,8 @@ impl Settling<'_> {
                 (Seeing::Differs | Seeing::Unlike, _) => true,
                 _ => return None,
             };
-            match judged.rows.get(seen.row as usize).map(|row| &row.cells[TARGET_NAME]) {
-                Some(Cell::Text(entry)) => Some(TakenOrigin { entry: entry.clone(), is_other }),
-                _ => None,
-            }
+            let entry = judged.rows.get(seen.row as usize).and_then(columns::target_name)?;
+            Some(TakenOrigin { entry: entry.to_owned(), is_other })
         });
         named.collect()
     }
@@ -364,29 +312,23 @@ impl Settling<'_> {
             .any(|seen| seen.is_taken() && seen.is_tensor && seen.state == Seeing::Unlike)
     }
 
-    /// The plain arguments that differ, in words.
-    fn other_arguments(&self, judged: &Judged) -> Option<String> {
+    /// The scalar arguments that differ.
+    fn other_arguments(&self, judged: &Judged) -> Option<Vec<ArgumentDifference>> {
         let entries = self.observed.entries.iter();
         let others = entries.filter(|seen| seen.is_other_argument() || seen.is_own_argument());
-        let text = |cell: &Cell| match cell {
-            Cell::Text(text) => text.clone(),
-            _ => String::new(),
-        };
-        let named: Vec<String> = others
-            .filter_map(|seen| Some((seen, judged.rows.get(seen.row as usize)?)))
-            .map(|(seen, row)| {
-                let entry = text(&row.cells[ENTRY]);
-                if let Seeing::Lone(side) = seen.state
-                    && seen.is_tensor
-                {
-                    return format!("{entry}, a tensor, in the {} only", side.word());
-                }
-                let said = text(&row.cells[WHY]);
-                let kinds = TYPES.map(|kind| text(&row.cells[kind]));
-                Argument { entry: &entry, said: &said, kinds: [&kinds[0], &kinds[1]] }.words()
+        let rows = others.filter_map(|seen| Some((seen, judged.rows.get(seen.row as usize)?)));
+        let named: Vec<ArgumentDifference> = rows
+            .map(|(seen, row)| ArgumentDifference {
+                entry: columns::entry(row).to_owned(),
+                fact: match seen.state {
+                    Seeing::Lone(side) if seen.is_tensor => {
+                        Some(Fact::OnlyIn { side, value: Plain::Tensor(columns::dtype(row).to_owned()) })
+                    }
+                    _ => row.fact.as_deref().cloned(),
+                },
             })
             .collect();
-        (!named.is_empty()).then(|| named.join(", "))
+        (!named.is_empty()).then_some(named)
     }
 }
 
@@ -399,15 +341,6 @@ fn part(error: Apart, expected: Apart) -> (Part, f64) {
     ];
     let told = parts.into_iter().filter(|(_, times)| times.is_finite());
     told.reduce(|most, one| if one.1 > most.1 { one } else { most }).unwrap_or(parts[0])
-}
-
-/// The distance that a row tells.
-fn rel_l2(row: &Row) -> Option<f64> {
-    let column = COLUMNS.iter().position(|(name, _)| *name == "rel_l2")?;
-    match row.cells.get(column) {
-        Some(Cell::Exact(distance)) if distance.is_finite() => Some(*distance),
-        _ => None,
-    }
 }
 
 /// Colour for a verdict.

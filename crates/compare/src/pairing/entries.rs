@@ -69,7 +69,7 @@ impl fmt::Display for EntryReason {
         let role = self.role.word();
         match self.there {
             0 => write!(f, "the call in {other} has no {role} at all"),
-            1 => write!(f, "the call in {other} has another {role} only"),
+            1 => write!(f, "the call in {other} has a different {role} only"),
             there => write!(f, "none of the {there} {role}s of the call in {other} stands at this place"),
         }
     }

@@ -80,14 +80,14 @@ impl fmt::Display for Reason {
                 write!(f, "{} makes this call too, but not at this place in the order of calls", other.word())
             }
             Reason::OtherNumber { other, there } => match there {
-                1 => write!(f, "the only such call of {} has another number", other.word()),
+                1 => write!(f, "the only such call of {} has a different number", other.word()),
                 _ => write!(f, "none of the {there} such calls of {} has this number", other.word()),
             },
             Reason::OtherShapes { other } => {
                 let other = other.word();
                 write!(
                     f,
-                    "the call of the same name in {other} has other shapes, or another number of tensors"
+                    "the call of the same name in {other} has different shapes, or a different number of tensors"
                 )
             }
             Reason::Recomputed { other } => {
@@ -98,7 +98,11 @@ impl fmt::Display for Reason {
                 )
             }
             Reason::NoBackward { other } => {
-                write!(f, "its forward call has a partner, for which {} recorded no backward", other.word())
+                write!(
+                    f,
+                    "its forward call has a counterpart, for which {} recorded no backward",
+                    other.word()
+                )
             }
             Reason::Running => f.write_str("it was running when the run ended"),
             Reason::Ended { other } => write!(f, "the capture of {} ended before this call", other.word()),

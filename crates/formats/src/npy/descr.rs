@@ -47,7 +47,7 @@ pub(super) fn element(descr: &Literal) -> Result<Element, Fault> {
     named_field(name, code).ok_or_else(|| {
         Fault::Unsupported(format!(
             "a structured array with the field {:?} of type {:?}; expected one number per element: \
-             save the field by itself",
+             save the field on its own",
             shortened(name),
             shortened(code)
         ))

@@ -136,7 +136,7 @@ class Jitter:
         """Has the ledger say what this is; not before something is recorded, or an empty step would be."""
         if not self._is_noted:
             self._is_noted = True
-            self._note(f"jitter {self._seed}: inputs are off by one unit in the last place, to measure noise")
+            self._note(f"jitter {self._seed}: inputs differ by one unit in the last place, to measure noise")
 
     def _is_inside(self) -> bool:
         # What is computed again for a backward pass takes what it took in its forward pass.

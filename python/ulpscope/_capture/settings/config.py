@@ -203,7 +203,7 @@ def _record_tensors(section: Section, level: str) -> dict[str, Any]:
     )
     section.refuse("bench_path", "record both runs and use ulpscope compare")
     section.refuse("online_run_ut", "tensors are written to dump_path")
-    section.refuse("backward_input", "level L2 records the operators of the backward pass by itself")
+    section.refuse("backward_input", "level L2 records the operators of the backward pass on its own")
     for key in sorted(_ONLINE):
         value = section.keys.get(key)
         if _is_set(value) and not (value is False and key in _FLAGS):

@@ -161,7 +161,7 @@ impl<'a> Draft<'a> {
         cells.push(Cell::Text(message_list(&self.messages)));
         cells.extend(stack.map(Cell::Text));
         cells.extend(files.map(Cell::Text));
-        Row { cells, emphasis: Emphasis::Plain, verdict }
+        Row::new(cells, Emphasis::Plain, verdict)
     }
 }
 

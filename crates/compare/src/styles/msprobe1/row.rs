@@ -166,7 +166,7 @@ impl<'a> Draft<'a> {
             "Yes" | "pass" | "" => Verdict::Pass,
             _ => Verdict::NotCompared,
         };
-        Row { cells, emphasis, verdict }
+        Row::new(cells, emphasis, verdict)
     }
 }
 

@@ -257,7 +257,7 @@ impl Plan for PtdbgPlan<'_> {
         judged.rows = all
             .into_iter()
             .zip(painted)
-            .map(|(made, emphasis)| Row { cells: made.cells, emphasis, verdict: made.verdict })
+            .map(|(made, emphasis)| Row::new(made.cells, emphasis, made.verdict))
             .collect();
         judged
     }

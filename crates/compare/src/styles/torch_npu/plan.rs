@@ -152,7 +152,7 @@ fn row(target: (&Rank, &Entry), golden: (&Rank, &Entry), problems: &mut Vec<Stri
         }
         None => cells.extend(NOT_CALCULATED.map(Cell::text)),
     }
-    Row { cells, emphasis: Emphasis::Plain, verdict }
+    Row::new(cells, Emphasis::Plain, verdict)
 }
 
 /// What was measured on two lines of one shape. What cannot be is noted in `problems`.

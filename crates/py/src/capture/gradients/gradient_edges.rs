@@ -97,7 +97,7 @@ impl Recorder {
         // Without its number, lest there be a note for each call.
         let note = format!(
             "{} was given a view of a tensor that may have been changed since: to ask for its place in the graph \
-             would change the order of sums, so its gradient is not recorded by itself",
+             would change the order of sums, so its gradient is not recorded separately",
             begun.base()
         );
         self.locked(|state| state.note(note));

@@ -8,6 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use ulpscope_report::{Cell, Emphasis};
 
+use crate::fact_bytes::Packed;
 use crate::style::{Row, Verdict};
 
 /// Packed rows up to this many bytes wait in memory.
@@ -15,12 +16,12 @@ const IN_MEMORY: usize = 32 << 20;
 
 /// Rows of units, in order.
 #[derive(Debug, Default)]
-pub(crate) struct HeldRows {
+pub(crate) struct RowSpool {
     packed: Vec<u8>,
     file: Option<File>,
 }
 
-impl HeldRows {
+impl RowSpool {
     /// Adds the rows of the next unit.
     pub(crate) fn push(&mut self, rows: &[Row]) -> io::Result<()> {
         pack_count(rows.len(), &mut self.packed);
@@ -28,6 +29,7 @@ impl HeldRows {
             self.packed.push(row.verdict as u8);
             pack_count(row.cells.len(), &mut self.packed);
             row.cells.iter().for_each(|cell| pack(cell, &mut self.packed));
+            row.fact.pack(&mut self.packed);
         }
         if self.packed.len() > IN_MEMORY {
             let file = match &mut self.file {
@@ -40,8 +42,8 @@ impl HeldRows {
         Ok(())
     }
 
-    /// Gives the rows back, unit by unit.
-    pub(crate) fn give_back(self) -> io::Result<GivenBack> {
+    /// Reads the rows back, unit by unit.
+    pub(crate) fn read_back(self) -> io::Result<SpooledRows> {
         let reader: Box<dyn Read + Send> = match self.file {
             None => Box::new(io::Cursor::new(self.packed)),
             Some(mut file) => {
@@ -49,16 +51,16 @@ impl HeldRows {
                 Box::new(io::BufReader::with_capacity(1 << 20, file).chain(io::Cursor::new(self.packed)))
             }
         };
-        Ok(GivenBack { reader })
+        Ok(SpooledRows { reader })
     }
 }
 
 /// Rows of units on their way back.
-pub(crate) struct GivenBack {
+pub(crate) struct SpooledRows {
     reader: Box<dyn Read + Send>,
 }
 
-impl GivenBack {
+impl SpooledRows {
     /// The rows of the next unit, without colour: that follows from the verdict still to come.
     pub(crate) fn next_unit(&mut self) -> io::Result<Vec<Row>> {
         let reader = &mut self.reader;
@@ -73,7 +75,8 @@ impl GivenBack {
                 };
                 let cells = count(reader)?;
                 let cells = (0..cells).map(|_| unpack(reader)).collect::<io::Result<Vec<Cell>>>()?;
-                Ok(Row { cells, emphasis: Emphasis::Plain, verdict })
+                let fact = Packed::unpack(reader)?;
+                Ok(Row { fact, ..Row::new(cells, Emphasis::Plain, verdict) })
             })
             .collect()
     }
@@ -171,6 +174,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::fact::{Fact, Likeness, NonFiniteCount, Plain};
+    use crate::style::Side;
 
     #[test]
     fn rows_come_back_as_they_went() {
@@ -186,16 +191,66 @@ mod tests {
             Cell::Flag(true),
             Cell::List(vec![Cell::Int(3), Cell::List(vec![Cell::Missing])]),
         ];
-        let row = Row { cells, emphasis: Emphasis::Plain, verdict: Verdict::Warn };
-        let mut held = HeldRows::default();
+        let row = Row::new(cells, Emphasis::Plain, Verdict::Warn);
+        let mut spool = RowSpool::default();
         // Enough to go to the file and leave something in memory.
         let units = IN_MEMORY / 100;
-        (0..units).for_each(|_| held.push(std::slice::from_ref(&row)).unwrap());
-        held.push(&[]).unwrap();
-        assert!(held.file.is_some());
-        let mut back = held.give_back().unwrap();
+        (0..units).for_each(|_| spool.push(std::slice::from_ref(&row)).unwrap());
+        spool.push(&[]).unwrap();
+        assert!(spool.file.is_some());
+        let mut back = spool.read_back().unwrap();
         (0..units).for_each(|_| assert_eq!(back.next_unit().unwrap(), std::slice::from_ref(&row)));
         assert!(back.next_unit().unwrap().is_empty());
         assert!(back.next_unit().is_err());
+    }
+
+    #[test]
+    fn facts_come_back_as_they_went() {
+        let scalar = Plain::Scalar { kind: "float".to_owned(), json: "0.1".to_owned() };
+        let facts = [
+            Fact::Elements { distance: 0.1, largest: f64::NAN, likeness: Some(Likeness::Factor(-0.0)) },
+            Fact::Elements {
+                distance: 1e-300,
+                largest: f64::INFINITY,
+                likeness: Some(Likeness::FewElements { differ: 1, of: 7 }),
+            },
+            Fact::Elements { distance: 1.0, largest: 2.0, likeness: Some(Likeness::Zero) },
+            Fact::Elements { distance: 1.0, largest: 2.0, likeness: Some(Likeness::SignFlipped) },
+            Fact::Statistics { target: [Some(1.0), None, Some(f64::NAN), None], golden: [None; 4] },
+            Fact::ElementsDiffer { differ: 3, of: 9, distance: 0.5 },
+            Fact::NonFinite {
+                elements: 2,
+                counts: [NonFiniteCount { nan: 1, infinite: 1 }, NonFiniteCount::default()],
+            },
+            Fact::NonFiniteStatistics(Side::Golden),
+            Fact::BothNan { elements: 4 },
+            Fact::DigestsDiffer,
+            Fact::OnlyDigestsDiffer,
+            Fact::NothingInCommon,
+            Fact::Uninitialised,
+            Fact::Devices,
+            Fact::Objects,
+            Fact::Values { target: scalar.clone(), golden: Plain::None },
+            Fact::Kinds { target: Plain::Tensor("torch.float32".to_owned()), golden: Plain::Object },
+            Fact::Shapes { target: vec![2, 3], golden: vec![] },
+            Fact::Reshaped { target: vec![6], golden: vec![2, 3], elements: Some(Box::new(Fact::Devices)) },
+            Fact::OnlyIn { side: Side::Target, value: scalar },
+            Fact::Unpaired("no call of that name".to_owned()),
+            Fact::Unread,
+            Fact::InheritedFrom("Tensor.add.0.forward".to_owned()),
+            Fact::Unexplained,
+        ];
+        let mut spool = RowSpool::default();
+        let row = |fact: &Fact| Row {
+            fact: Some(Box::new(fact.clone())),
+            ..Row::new(vec![Cell::Missing], Emphasis::Plain, Verdict::Pass)
+        };
+        facts.iter().for_each(|fact| spool.push(&[row(fact)]).unwrap());
+        let mut back = spool.read_back().unwrap();
+        for fact in &facts {
+            let unit = back.next_unit().unwrap();
+            // NaN is not equal to itself; its text is.
+            assert_eq!(format!("{:?}", unit[0].fact), format!("{:?}", Some(fact)));
+        }
     }
 }

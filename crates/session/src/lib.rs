@@ -1,25 +1,33 @@
-//! Comparing two dumps, for both faces: what is asked for, and what came of it.
+//! Comparing two dumps, for the command and for Python: what is asked for, what came of it, and what is said of it.
 //!
 //! ```text
 //! Request ──► Dump, Dump ──► pairs of ranks ──► Style ──► rows ──► Outputs (files, or memory)
-//!                                                    └──► Compared ──► terminal, result.json, advisor.txt
-//!                                                                 └──► explanation, in words, in all of these
+//!                                                    └──► Compared ──► summary, result.json, advisor.txt
+//!                                                                 └──► explanation (statements), and its words in a language
 //! ```
 
-pub(crate) mod advisor;
+mod advisor;
+pub mod bounded_json;
 mod cause;
-pub(crate) mod diff_analyze;
-mod experiment;
+mod diff_analyze;
+mod documents;
 pub mod explanation;
-pub(crate) mod files;
-mod later;
-mod lone;
+mod files;
+pub mod instruction;
+mod limitations;
 mod memory;
+mod next_step;
 mod non_finite;
+mod number_ranges;
+mod origin;
+mod other_divergences;
 pub mod result_json;
+pub mod statement;
 mod style_name;
-pub(crate) mod summary;
-mod unseen;
+mod summary;
+mod timestamp;
+mod unpaired;
+pub mod words;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -31,8 +39,13 @@ use ulpscope_compare::{
 use ulpscope_dump::{AFTER_LAST_STEP, Dump, Error, Problems, Select};
 use ulpscope_formats::Watch;
 
+pub use documents::{Written, write};
+pub use files::{FileOutputs, FileSink};
 pub use memory::{MemoryOutputs, MemorySink};
+pub use number_ranges::NumberRanges;
 pub use style_name::{MappingFiles, StyleName};
+pub use summary::{Block, summary};
+pub use words::Language;
 
 /// What is to be compared, and how.
 #[derive(Clone, Debug)]
@@ -43,7 +56,7 @@ pub struct Request {
     pub golden: PathBuf,
     /// How rows are measured and judged.
     pub style: StyleName,
-    /// How calls are put together; the style's own way where nothing is asked for.
+    /// How calls are paired; the style's own way where nothing is asked for.
     pub matching: Option<Matching>,
     /// Files that say what belongs together.
     pub mapping: MappingFiles,
@@ -53,9 +66,11 @@ pub struct Request {
     pub noise: Option<PathBuf>,
     /// Which steps and ranks.
     pub select: Select,
+    /// The language of the explanation and the summary.
+    pub language: Language,
 }
 
-/// What came of it, but for the rows.
+/// What came of it, except for the rows.
 pub struct Compared<S> {
     /// What was asked for.
     pub request: Request,
@@ -157,7 +172,7 @@ impl<S> Compared<S> {
         }))
     }
 
-    /// How calls were put together, over all ranks.
+    /// How calls were paired, over all ranks.
     pub fn paired(&self) -> Vec<Paired> {
         let mut all = Vec::new();
         self.outcomes().flat_map(|outcome| outcome.paired.clone()).for_each(|paired| paired.add_to(&mut all));
@@ -176,7 +191,7 @@ impl<S> Compared<S> {
 }
 
 /// The name of a pair of ranks for people: `step0 rank1`, or nothing where there is only one.
-pub(crate) fn rank_label<S>(rank: &RankResult<S>, several: bool) -> String {
+pub fn rank_label<S>(rank: &RankResult<S>, several: bool) -> String {
     if !several {
         return String::new();
     }

@@ -8,8 +8,8 @@ use ulpscope_dump::{Content, Entry, Rank, Role};
 
 /// The entry that shows a divergence. The first of two is the target's.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Exhibit {
-    /// Whether the call takes it, rather than gives it.
+pub struct DivergenceEntry {
+    /// Whether it is an input of the call, and not an output.
     pub is_taken: bool,
     /// Where it comes from, as the dump says: `parameter:fc.weight`, `buffer:bn.running_mean`, `outside`, an entry of
     /// another call.
@@ -25,15 +25,15 @@ pub struct Exhibit {
 /// A call in a dump.
 pub(crate) type Place<'a> = (&'a Rank, Option<usize>);
 
-impl Exhibit {
+impl DivergenceEntry {
     /// Looks an entry up by its name, in the target or else in the golden, and its partner by role and position.
-    pub(crate) fn of(name: &str, target: Place<'_>, golden: Place<'_>) -> Exhibit {
+    pub(crate) fn of(name: &str, target: Place<'_>, golden: Place<'_>) -> DivergenceEntry {
         let entries = [target, golden].map(|(rank, call)| {
-            // What cannot be read was told when it was compared.
+            // What cannot be read was reported when it was compared.
             call.and_then(|call| rank.entries(call).ok()).unwrap_or_default()
         });
         let Some(named) = entries.iter().flatten().find(|entry| entry.name == name) else {
-            return Exhibit::default();
+            return DivergenceEntry::default();
         };
         let same = |entry: &&Entry| entry.role == named.role && entry.path == named.path;
         let found = [0, 1].map(|side| entries[side].iter().find(same));
@@ -42,7 +42,7 @@ impl Exhibit {
             _ => None,
         });
         let short = |dtype: &str| dtype.strip_prefix("torch.").unwrap_or(dtype).to_owned();
-        Exhibit {
+        DivergenceEntry {
             is_taken: matches!(named.role, Role::Input | Role::Parameter),
             sources: tensors.map(|tensor| tensor.and_then(|tensor| tensor.source.clone())),
             source: tensors.iter().flatten().find_map(|tensor| tensor.source.clone()),

@@ -11,23 +11,26 @@ use ulpscope_report::Row as SheetRow;
 use ulpscope_report::csv::CsvWriter;
 use ulpscope_report::xlsx::XlsxWriter;
 
-use super::style_name::StyleName;
+use crate::style_name::StyleName;
+use crate::timestamp;
 
 /// Rows that do not agree, kept for `result.json`; the sheet has all of them.
 const MAX_KEPT_ROWS: usize = 1000;
 
 /// The sheets of a comparison.
-pub(crate) struct FileOutputs {
-    pub(crate) folder: PathBuf,
-    pub(crate) timestamp: String,
-    pub(crate) style: StyleName,
-    pub(crate) csv: bool,
-    pub(crate) xlsx: bool,
+#[derive(Debug)]
+pub struct FileOutputs {
+    /// Where they go; without one nothing is written.
+    folder: Option<PathBuf>,
+    timestamp: String,
+    style: StyleName,
+    csv: bool,
+    xlsx: bool,
 }
 
 /// The sheets of one pair of ranks, not finished yet. A sheet that cannot be written does not end the comparison: what
 /// went wrong is told when it is finished.
-pub(crate) struct FileSink {
+pub struct FileSink {
     csv: Sheet<CsvWriter<File>>,
     xlsx: Sheet<XlsxWriter<File>>,
     /// The headings.
@@ -49,6 +52,10 @@ enum Sheet<W> {
 }
 
 impl<W> Sheet<W> {
+    fn at(path: Option<PathBuf>) -> Sheet<W> {
+        path.map_or(Sheet::None, Sheet::Wanted)
+    }
+
     fn open(&mut self, writer: impl FnOnce(File) -> io::Result<W>) {
         let Sheet::Wanted(path) = self else { return };
         let path = std::mem::take(path);
@@ -85,6 +92,16 @@ impl<W> Sheet<W> {
 }
 
 impl FileOutputs {
+    /// Sheets named after this moment. Without a folder, none.
+    pub fn new(folder: Option<PathBuf>, style: StyleName, csv: bool, xlsx: bool) -> FileOutputs {
+        let timestamp = timestamp::now(folder.as_deref());
+        FileOutputs { folder, timestamp, style, csv, xlsx }
+    }
+
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
     /// `compare_result_{timestamp}`, with the ranks and the step in between where there are several.
     fn stem(&self, pair: &RankPair<'_>) -> String {
         let mut stem = "compare_result".to_owned();
@@ -103,8 +120,8 @@ impl FileOutputs {
     }
 
     /// The path of another file of this comparison.
-    pub(crate) fn path(&self, name: &str, suffix: &str) -> PathBuf {
-        self.folder.join(format!("{name}_{}.{suffix}", self.timestamp))
+    pub(crate) fn path(&self, folder: &Path, name: &str, suffix: &str) -> PathBuf {
+        folder.join(format!("{name}_{}.{suffix}", self.timestamp))
     }
 }
 
@@ -113,10 +130,10 @@ impl Outputs for FileOutputs {
 
     fn open(&self, pair: &RankPair<'_>) -> io::Result<FileSink> {
         let stem = self.stem(pair);
-        let sheet = |suffix: &str| self.folder.join(format!("{stem}.{suffix}"));
+        let sheet = |suffix: &str| self.folder.as_ref().map(|folder| folder.join(format!("{stem}.{suffix}")));
         Ok(FileSink {
-            csv: if self.csv { Sheet::Wanted(sheet("csv")) } else { Sheet::None },
-            xlsx: if self.xlsx { Sheet::Wanted(sheet("xlsx")) } else { Sheet::None },
+            csv: Sheet::at(sheet("csv").filter(|_| self.csv)),
+            xlsx: Sheet::at(sheet("xlsx").filter(|_| self.xlsx)),
             columns: Vec::new(),
             kept: Vec::new(),
         })

@@ -17,7 +17,7 @@ const PAIR_SIZE: usize = size_of::<(u64, String, Value)>();
 const KEY_SIZE: usize = 20 + 16;
 
 /// Reads a document; the error says what was expected, and what is wrong with it where.
-pub(crate) fn read(bytes: &[u8], expected: &str) -> Result<Value, Error> {
+pub fn read(bytes: &[u8], expected: &str) -> Result<Value, Error> {
     let budget = Budget::of_file(bytes.len());
     let refused = Cell::new(None);
     let tree = Tree { budget: &budget, refused: &refused };

@@ -7,13 +7,13 @@ use ulpscope_compare::{
     ClassCounts, Counts, Divergence, Matching, Partnerless, RankOutcome, RankResult, Row, Share, Side,
 };
 
-use super::explanation::explain;
-use super::{Compared, StyleName};
+use crate::explanation::explain;
+use crate::{Compared, StyleName};
 
 /// Changes when a program that reads the file would have to.
 const SCHEMA: &str = "ulpscope.compare/1";
 
-/// What of one pair of ranks is to be told beside its outcome.
+/// What is kept of one pair of ranks beside its outcome.
 #[derive(Debug, Default)]
 pub struct RankExtras<'a> {
     /// The headings of its rows.
@@ -27,6 +27,7 @@ pub struct RankExtras<'a> {
 /// The whole document. `extras` tells what belongs to each rank.
 pub fn document<'a, S>(compared: &'a Compared<S>, extras: impl Fn(usize, &'a S) -> RankExtras<'a>) -> Value {
     let request = &compared.request;
+    let explanation = explain(compared);
     let ranks = compared.ranks.iter().enumerate().map(|(number, rank)| rank_value(rank, number, &extras));
     json!({
         "schema": SCHEMA,
@@ -42,7 +43,9 @@ pub fn document<'a, S>(compared: &'a Compared<S>, extras: impl Fn(usize, &'a S) 
         },
         "target": request.target.display().to_string(),
         "golden": request.golden.display().to_string(),
-        "explanation": explain(compared).to_string(),
+        "explanation": explanation.text(request.language.words()),
+        "language": request.language.code(),
+        "statements": explanation,
         "noise": request.noise.as_ref().map(|path| path.display().to_string()),
         "summary": summary_value(compared),
         "first_divergence": compared.first_divergence().map(|(rank, first)| {
@@ -109,8 +112,8 @@ pub fn divergence_value(first: &Divergence) -> Map<String, Value> {
         "golden_code": first.golden_code,
         "kind": first.finding.kind.words(),
         "entry": first.finding.entry,
-        "source": first.exhibit.source,
-        "why": first.finding.why,
+        "source": first.shown.source,
+        "why": first.why(),
         "confidence": first.finding.confidence,
         "line": first.line,
         "stack": first.stack,

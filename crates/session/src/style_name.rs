@@ -12,7 +12,7 @@ use ulpscope_compare::{Mapping, Matching, Native, PairOptions, Style};
 use ulpscope_dump::Error;
 use ulpscope_formats::Fault;
 
-use super::Request;
+use crate::Request;
 
 /// A way of comparing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use ulpscope_compare::{RankOutcome, RankResult};
 
-use super::explanation::explain_rank;
-use super::{Compared, StyleName};
+use crate::explanation::explain_rank;
+use crate::{Compared, StyleName};
 
 /// The text for one pair of ranks; nothing where the style gives no advice. An older style's is what its tool writes, and
 /// no more.
@@ -14,7 +14,8 @@ pub(crate) fn text<S>(compared: &Compared<S>, rank: &RankResult<S>, outcome: &Ra
     }
     // The older tools' categories know calls that fail, and nothing else.
     let fields = own_advice(outcome).unwrap_or(advice);
-    Some(format!("{}\n{fields}", explain_rank(compared, Some(rank))))
+    let words = compared.request.language.words();
+    Some(format!("{}\n{fields}", explain_rank(compared, Some(rank)).text(words)))
 }
 
 /// Advice where the first failing row is no argument or result of a call, or where no row fails and yet not all is well.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Compared;
+use crate::Compared;
 
 /// The document: a list of calls for each rank that has any.
 pub(crate) fn document<S>(compared: &Compared<S>) -> Value {
@@ -18,7 +18,7 @@ pub(crate) fn document<S>(compared: &Compared<S>) -> Value {
             first.module.iter().map(String::as_str).chain([first.call.as_str()]).collect();
         let node = json!({
             "op_name": first.call,
-            "data_info": { first.finding.entry.as_str(): first.finding.why },
+            "data_info": { first.finding.entry.as_str(): first.why() },
             "construct_info": construct,
             "stack_info": first.stack,
         });

@@ -1,0 +1,206 @@
+//! A finding: how a call introduced an error, with the numbers that show it. Text is made of it in [`crate::words`] for
+//! rows, and by whoever explains a comparison.
+
+use serde::{Deserialize, Serialize};
+
+use crate::fact::{ArgumentDifference, Fact};
+use crate::style::Side;
+use crate::words;
+
+/// What is wrong with a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// The row that shows it, by its number in [`Judged::rows`].
+    pub row: usize,
+    /// What happened.
+    pub kind: FindingKind,
+    /// How the error came in.
+    pub cause: FindingCause,
+    /// The entry that shows it, by its name in the target, or in the golden where the target lacks it.
+    pub entry: String,
+    /// What was measured at the entry; nothing where nothing was.
+    pub seen: Option<Fact>,
+    /// The precision that the error looks like, where it looks like one that is coarser than the dtype.
+    pub looks_like: Option<Precision>,
+    /// How sure this is, from 0 to 1.
+    pub confidence: f64,
+    /// How large the error is, where it was measured.
+    pub measure: Option<Measure>,
+    /// How many later calls inherited the error.
+    pub downstream: u64,
+    /// Whether the error came up in the backward pass.
+    pub in_backward: bool,
+}
+
+impl Finding {
+    /// The evidence, as a row tells it.
+    pub fn why(&self) -> String {
+        words::evidence(self)
+    }
+}
+
+/// How an error came in at a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingCause {
+    /// The result is not what the arguments explain.
+    Made,
+    /// A sum of gradients is not what the calls that give it their portions explain.
+    Sum,
+    /// Scalar arguments differ, and only gradients show it.
+    ArgumentsInBackward(Vec<ArgumentDifference>),
+    /// No gradient passes on this side.
+    Cut(Side),
+    /// Scalar arguments differ.
+    Arguments(Vec<ArgumentDifference>),
+    /// A parameter, buffer or input differs.
+    Origin,
+    /// Random numbers differ.
+    Draw,
+    /// An argument is not what its producer returned.
+    Between,
+    /// Only one side makes the call, and what is computed from it differs.
+    Lone(Side),
+    /// Only one side makes the call, and what the step leaves in a parameter or a gradient differs: in which, as
+    /// `parameter:0.weight`.
+    Left(Side, String),
+    /// The two take an argument from different calls.
+    Wiring,
+    /// It computes in a coarser dtype on one side, where the run does not.
+    Cast,
+    /// The result has a different shape.
+    Shape,
+    /// Its input has a different shape, and what is computed from it differs.
+    GivenShape,
+    /// NaN or infinite on one side.
+    NonFinite,
+    /// NaN or infinite on both sides.
+    BothNonFinite,
+    /// The rule of an older tool, which knows no causes.
+    Rule,
+}
+
+impl FindingCause {
+    /// What rows say of it, before the numbers; nothing where the numbers say it all.
+    pub(crate) fn evidence(&self) -> String {
+        match self {
+            FindingCause::Made => String::new(),
+            FindingCause::Sum => {
+                "no recorded call explains it: left over (zero_grad), changed by a hook, or made unrecorded"
+                    .to_owned()
+            }
+            FindingCause::ArgumentsInBackward(differences) => {
+                let arguments = words::arguments(differences);
+                format!("called with {arguments}, which shows only in the gradients")
+            }
+            FindingCause::Cut(side) => format!("no gradient passes it in the {}", side.word()),
+            FindingCause::Arguments(differences) => format!("called with {}", words::arguments(differences)),
+            FindingCause::Origin => "it is not the same in the two runs".to_owned(),
+            FindingCause::Draw => "it draws different random numbers".to_owned(),
+            FindingCause::Between => {
+                "its producer agrees, so something that was not recorded changed it on the way".to_owned()
+            }
+            FindingCause::Lone(_) => {
+                "only one side has this call, and what is computed from it differs".to_owned()
+            }
+            FindingCause::Left(_, name) => {
+                let name = name.replacen(':', " ", 1);
+                format!("only one side has this call, and what the step leaves in the {name} differs")
+            }
+            FindingCause::Wiring => "the two runs take it from different calls".to_owned(),
+            FindingCause::Cast => "only one side computes it in a coarser dtype".to_owned(),
+            FindingCause::Shape => "its inputs have the same shapes, its result does not".to_owned(),
+            FindingCause::GivenShape => {
+                "its input has a different shape, and what is computed from it differs".to_owned()
+            }
+            FindingCause::NonFinite => "all its inputs are finite".to_owned(),
+            FindingCause::BothNonFinite => {
+                "all its inputs are finite, and both runs fail in the same way".to_owned()
+            }
+            FindingCause::Rule => "the first row that fails by the rule of this style".to_owned(),
+        }
+    }
+
+    /// Whether the error at the entry is compared with what rounding and the inputs allow.
+    pub(crate) fn is_an_excess(&self) -> bool {
+        matches!(self, FindingCause::Made | FindingCause::Sum | FindingCause::Arguments(_))
+    }
+}
+
+/// A precision that errors of float32 and finer dtypes may look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precision {
+    /// Ten bits behind the point: TF32, or float16.
+    Ten,
+    /// Seven: bfloat16.
+    Seven,
+}
+
+impl Precision {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Precision::Ten => "TF32 or float16",
+            Precision::Seven => "bfloat16",
+        }
+    }
+}
+
+/// In what an error shows most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// In all elements together.
+    Whole,
+    /// In the worst element.
+    WorstElement,
+    /// In a factor that scales all elements alike.
+    CommonFactor,
+}
+
+/// The size of an error, relative.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measure {
+    /// The distance of the elements over the golden's norm: the row's `rel_l2`, where the row has one.
+    pub distance: Option<f64>,
+    /// In what the error shows most, and how many times as large as expected it is there.
+    pub part: (Part, f64),
+    /// The error, over the larger of the two norms.
+    pub error: f64,
+    /// What rounding and the arguments explain.
+    pub floor: f64,
+    /// Whether it was measured on what is computed from the call's results, and not on them.
+    pub is_behind: bool,
+    /// The largest error among the arguments.
+    pub arguments: f64,
+}
+
+/// What happened at a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// Inputs agree and outputs do not.
+    DivergedHere,
+    /// An argument, parameter or saved tensor differs that no earlier call is to blame for.
+    OriginDiffers,
+    /// Finite in, NaN or infinite out, on one side only.
+    NonFiniteBornHere,
+    /// A different shape or argument.
+    DifferentProgram,
+    /// A row fails by the rule of an older tool, which says no more than that.
+    FailedRule,
+}
+
+impl FindingKind {
+    /// Its name in files.
+    pub fn words(self) -> &'static str {
+        match self {
+            FindingKind::DivergedHere => "diverged here",
+            FindingKind::OriginDiffers => "origin differs",
+            FindingKind::NonFiniteBornHere => "non-finite born here",
+            FindingKind::DifferentProgram => "different program",
+            FindingKind::FailedRule => "failed",
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What broke: the cause first, without numbers of how large it is.
+
+use ulpscope_compare::{Divergence, FindingCause, LoneCall, RankOutcome, Side};
+
+use crate::statement::{Cause, Producer, Statement, pair};
+use crate::{origin, other_divergences};
+
+/// What happened, in a few sentences.
+pub(super) fn statements(step: Option<u64>, outcome: &RankOutcome, first: &Divergence) -> Vec<Statement> {
+    let mut said = vec![statement(first)];
+    let mut is_counted = false;
+    // What follows from some causes. The cause itself has a sentence in every language.
+    match &first.finding.cause {
+        FindingCause::Between => said.push(Statement::ChangedUnrecorded),
+        FindingCause::Sum => said.push(Statement::GradientLeftOver),
+        FindingCause::Lone(_) => said.push(Statement::ResultsDiffer),
+        FindingCause::Left(_, what) => said.push(Statement::LeftDiffering { what: what.clone() }),
+        FindingCause::Origin => {
+            let counted = counted(outcome, first);
+            is_counted = counted.is_some();
+            said.extend(counted);
+            let history = origin::history(step, outcome, first);
+            said.push(Statement::OriginHistory { history, call: first.call.clone() });
+        }
+        _ => {}
+    }
+    if let Some(LoneCall { name, side }) = first.lone_before.as_ref().filter(|_| instead(first).is_none()) {
+        said.push(Statement::JustBefore { call: name.clone(), side: *side });
+    }
+    if !is_counted {
+        said.extend(other_divergences::likewise(outcome, first).map(Statement::Likewise));
+    }
+    said
+}
+
+/// The cause.
+pub(super) fn statement(first: &Divergence) -> Statement {
+    Statement::Cause(Box::new(Cause {
+        call: first.call.clone(),
+        cause: first.finding.cause.clone(),
+        entry: origin::entry_within_call(first).to_owned(),
+        origin: origin::of(first),
+        producers: first.shown.sources.each_ref().map(|source| source.as_deref().map(producer)),
+        dtypes: first.shown.dtypes.clone(),
+        instead: instead(first).map(str::to_owned),
+    }))
+}
+
+/// The call that the other side makes in the place of one that only one side makes.
+pub(super) fn instead(first: &Divergence) -> Option<&str> {
+    let before = first.lone_before.as_ref()?;
+    let is_instead = |side: &Side| *side != before.side;
+    match &first.finding.cause {
+        FindingCause::Lone(side) if is_instead(side) => Some(&before.name),
+        _ => None,
+    }
+}
+
+/// The call that a source names, and which of its entries.
+fn producer(source: &str) -> Producer {
+    match [".output.", ".input."].iter().filter_map(|word| source.rfind(word)).max() {
+        Some(end) => Producer::Call { name: source[..end].to_owned(), entry: source[end + 1..].to_owned() },
+        None => match source.split_once(':') {
+            Some((kind, name)) => Producer::Named { kind: kind.to_owned(), name: name.to_owned() },
+            None => Producer::Outside,
+        },
+    }
+}
+
+/// How many parameters and buffers differ, where one of them is what broke.
+fn counted(outcome: &RankOutcome, first: &Divergence) -> Option<Statement> {
+    let counts = outcome.origins?;
+    if !matches!(origin::named(first), Some(("parameter" | "buffer", _))) {
+        return None;
+    }
+    let differ = counts.parameters.differ + counts.buffers.differ;
+    (differ > 0).then(|| Statement::OriginsCounted {
+        parameters: pair(counts.parameters),
+        buffers: pair(counts.buffers),
+    })
+}

@@ -1,0 +1,268 @@
+//! What came of a comparison, for a person: what broke, where, how large, what it did, how sure, what could not be seen,
+//! what to do next.
+//!
+//! ```text
+//! Compared ──► the first rank with a divergence ──► sections of statements ──► result.json
+//!                                                      └──► Words ──► text, in a language
+//! ```
+//! Nothing is measured or judged here. The statements are kept with the result, so that whoever gets it without the dumps
+//! can read them, in any language.
+
+use serde::{Deserialize, Serialize};
+use ulpscope_compare::{
+    Agreement, Answer, Class, Divergence, FinalResult, FindingCause, Part, RankOutcome, RankResult,
+};
+use ulpscope_dump::{CallKind, parse_key};
+use ulpscope_report::escape;
+
+use crate::instruction::Instruction;
+use crate::statement::{Heading, Measured, Pass, Reached, Section, Statement};
+use crate::words::Words;
+use crate::{Compared, StyleName, cause, limitations, next_step, other_divergences, unpaired};
+
+/// Headed sections of statements.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Explanation {
+    sections: Vec<Section>,
+}
+
+/// Explains a comparison: its first divergence, or that there is none.
+pub fn explain<S>(compared: &Compared<S>) -> Explanation {
+    let leading = compared.first_divergence().map(|(rank, _)| rank);
+    explain_rank(compared, leading)
+}
+
+/// Explains one pair of ranks, as part of the whole; all of them where none is given.
+pub(crate) fn explain_rank<S>(compared: &Compared<S>, rank: Option<&RankResult<S>>) -> Explanation {
+    let mut explanation = Explanation::default();
+    if compared.request.style != StyleName::Native {
+        explanation.of_older_style(compared);
+        return explanation;
+    }
+    let found = rank.and_then(|rank| Some((rank, &rank.result.as_ref().ok()?.0)));
+    match found.and_then(|(rank, outcome)| Some((rank, outcome, outcome.first_divergence()?))) {
+        Some((rank, outcome, first)) => explanation.of_divergence(compared, rank, outcome, first),
+        None => explanation.of_agreement(compared, rank),
+    }
+    explanation
+}
+
+impl Explanation {
+    /// The text: each heading with what stands under it, every line ended.
+    pub fn text(&self, words: &dyn Words) -> String {
+        self.lines(words, true).iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    /// The lines of the text. Without `limitations`, these are left out.
+    pub(crate) fn lines(&self, words: &dyn Words, limitations: bool) -> Vec<String> {
+        let mut lines = Vec::new();
+        for section in &self.sections {
+            if section.heading == Heading::Limitations && !limitations {
+                continue;
+            }
+            let heading = words.heading(section.heading);
+            // Names and lines of code come out of files: one line each, whatever is in them.
+            let said = section.statements.iter().map(|statement| {
+                let text = words.statement(statement);
+                let indent = if is_verbatim(statement) { "  " } else { "" };
+                format!("{indent}{}", escape::terminal(&text))
+            });
+            if section.heading == Heading::Confidence {
+                lines.extend(said.map(|text| format!("{heading} {text}")));
+            } else {
+                lines.push(heading.to_owned());
+                lines.extend(said.map(|text| format!("  {text}")));
+            }
+        }
+        lines
+    }
+
+    fn add(&mut self, heading: Heading, statements: Vec<Statement>) {
+        if !statements.is_empty() {
+            self.sections.push(Section { heading, statements });
+        }
+    }
+
+    fn add_next(&mut self, steps: Vec<Instruction>) {
+        self.add(Heading::Next, steps.into_iter().map(Statement::Next).collect());
+    }
+
+    fn of_older_style<S>(&mut self, compared: &Compared<S>) {
+        let counts = compared.counts();
+        let style = compared.request.style.to_string();
+        let mut said = vec![Statement::JudgedByRule { style, failed: counts.failed, rows: counts.rows }];
+        if let Some((_, first)) = compared.first_divergence() {
+            said.push(Statement::FirstFailing { entry: first.finding.entry.clone(), line: first.line });
+        }
+        said.push(Statement::RuleJudgesRows);
+        self.add(Heading::Rule, said);
+        self.add_next(vec![Instruction::CompareNatively, next_step::compare_again(compared, "")]);
+    }
+
+    fn of_divergence<S>(
+        &mut self,
+        compared: &Compared<S>,
+        rank: &RankResult<S>,
+        outcome: &RankOutcome,
+        first: &Divergence,
+    ) {
+        self.add(Heading::WhatBroke, cause::statements(rank.step, outcome, first));
+        self.add(Heading::Where, place(compared, rank, first));
+        self.add(Heading::HowLarge, size(first));
+        self.add(Heading::Downstream, downstream(outcome, first));
+        self.add(Heading::Confidence, vec![Statement::Confidence(first.finding.confidence)]);
+        self.add(Heading::OtherDivergences, other_divergences::statements(compared, rank, outcome));
+        self.add(Heading::Limitations, limitations::statements(compared));
+        self.add_next(next_step::next(compared, rank, first));
+    }
+
+    fn of_agreement<S>(&mut self, compared: &Compared<S>, rank: Option<&RankResult<S>>) {
+        let classes = match rank.and_then(|rank| rank.result.as_ref().ok()) {
+            Some((outcome, _)) => outcome.classes.unwrap_or_default(),
+            None => compared.classes().unwrap_or_default(),
+        };
+        let mut said = vec![match compared.agreement.answer() {
+            Answer::Agree => Statement::RunsAgree,
+            Answer::Differ => Statement::NoErrorOnThisRank,
+            Answer::Inconclusive => Statement::Inconclusive(compared.agreement.clone()),
+        }];
+        if let Agreement::FinalResult(FinalResult { step: Some(step), .. }) = &compared.agreement {
+            let call = step.call.clone();
+            said.push(Statement::LargestStep { call, inputs: step.inputs, output: step.error });
+            said.extend(step.module.iter().cloned().map(Statement::Module));
+            said.extend(step.code.iter().cloned().map(Statement::Code));
+        }
+        if compared.agreement.exit_code() == 1 {
+            said.extend(reservations(compared));
+        }
+        self.add(Heading::WhatBroke, said);
+        let (equal, noise) = (classes.of(Class::Equal), classes.of(Class::Noise));
+        self.add(Heading::Compared, vec![Statement::ComparedCalls { equal, noise }]);
+        if noise > 0 {
+            self.add(Heading::Tolerance, vec![Statement::ToleranceRule]);
+        }
+        self.add(Heading::Limitations, limitations::statements(compared));
+        self.add_next(next_step::when_nothing_broke(compared));
+    }
+}
+
+/// Whether a statement is a command or code, which stands further in.
+fn is_verbatim(statement: &Statement) -> bool {
+    matches!(statement, Statement::Next(Instruction::Run(_) | Instruction::CodeOf(..)))
+}
+
+/// Why two runs differ in which no call introduced an error.
+fn reservations<S>(compared: &Compared<S>) -> Vec<Statement> {
+    let mut said = Vec::new();
+    if let Some([target, golden]) = next_step::other_levels(compared) {
+        said.push(Statement::LevelsDiffer { target: target.to_owned(), golden: golden.to_owned() });
+    }
+    said.extend(unpaired::by_operation(compared));
+    if !compared.lone_ranks.is_empty() {
+        said.push(Statement::RanksUnpaired(compared.lone_ranks.len() as u64));
+    }
+    said
+}
+
+fn place<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<Statement> {
+    let pass = match first.module.as_deref() {
+        _ if first.finding.in_backward => Pass::Backward,
+        Some("optimizer") => Pass::Optimizer,
+        _ => Pass::Forward,
+    };
+    let mut said = vec![Statement::Call { name: first.call.clone(), pass }];
+    if compared.ranks.len() > 1 {
+        said.extend(rank.step.map(Statement::Step));
+    }
+    if compared.ranks.iter().any(|other| other.target != rank.target) {
+        said.push(Statement::Rank(rank.target.clone()));
+    }
+    let golden = first.golden_call.clone().filter(|golden| *golden != first.call);
+    said.extend(golden.map(Statement::GoldenCall));
+    said.extend(first.module.clone().map(Statement::Module));
+    said.extend(first.code.clone().map(Statement::Code));
+    let other = first.golden_code.clone().filter(|code| first.code.as_ref() != Some(code));
+    said.extend(other.map(Statement::GoldenCode));
+    said.push(Statement::Entry { name: first.finding.entry.clone(), line: first.line });
+    said
+}
+
+/// Errors up to here leave most of a tensor as it was.
+const FEW_PERCENT: f64 = 0.05;
+
+/// How large it is: one number for the error, and how many times what was expected that is.
+fn size(first: &Divergence) -> Vec<Statement> {
+    let finding = &first.finding;
+    let mut said: Vec<Statement> = finding.seen.clone().map(Statement::Measured).into_iter().collect();
+    said.extend(finding.looks_like.map(Statement::LooksLike));
+    let Some(measure) = finding.measure.filter(|_| finding.cause != FindingCause::Draw) else { return said };
+    let floor = measure.floor;
+    if finding.cause == FindingCause::Origin {
+        if floor > 0.0 {
+            said.push(Statement::OriginsTypically { floor });
+        }
+        return said;
+    }
+    let distance = measure.distance.unwrap_or(measure.error);
+    if floor > 0.0 {
+        let of = match finding.cause {
+            _ if measure.distance.is_some() => Measured::Elements,
+            FindingCause::Cut(_) | FindingCause::ArgumentsInBackward(_) => Measured::Gradients,
+            _ if measure.is_behind => Measured::Results,
+            _ => Measured::Statistics,
+        };
+        said.push(Statement::Excess { of, distance, floor });
+    }
+    let (part, times) = measure.part;
+    // Of what has little in common, a factor says nothing; and what it looks like was said.
+    let is_told = finding.seen.as_ref().is_some_and(|seen| seen.explains_itself())
+        || part == Part::CommonFactor && distance > FEW_PERCENT;
+    if times.is_finite() && times > distance / floor && !is_told && !measure.is_behind {
+        said.push(Statement::ShowsMost { part, by_statistics: measure.distance.is_none(), times });
+    }
+    if !first.shown.is_taken {
+        said.push(match measure.arguments {
+            0.0 => Statement::InputsAgree,
+            largest => Statement::InputsDiffer { largest },
+        });
+    }
+    said
+}
+
+/// What inherited the error. The result counts this call's heirs; which they are it tells of all divergences together.
+fn downstream(outcome: &RankOutcome, first: &Divergence) -> Vec<Statement> {
+    let own = |name: &str| outcome.divergences.iter().any(|one| one.call == name);
+    let heirs: Vec<&str> =
+        outcome.failing.iter().map(|call| call.name.as_str()).filter(|name| !own(name)).collect();
+    let calls = first.finding.downstream;
+    if calls == 0 {
+        return vec![match heirs.len() as u64 {
+            0 => Statement::NotInherited,
+            count => Statement::OthersDiffer(count),
+        }];
+    }
+    let kind = |name: &str| parse_key(name).2;
+    let is_backward = |name: &&&str| matches!(kind(name), CallKind::Backward | CallKind::ParametersGrad);
+    let backward = heirs.iter().filter(is_backward).count() as u64;
+    // With several divergences it is not known whose error arrived.
+    let is_this = heirs.len() as u64 == calls;
+    let by_pass = is_this.then(|| [heirs.len() as u64 - backward, backward]);
+    let mut said = vec![Statement::Inherited { calls, by_pass }];
+    let mut reach = |what: Reached| said.push(Statement::Reaches { what, is_this });
+    let is_loss = |name: &&&str| {
+        let is_forward = kind(name) == CallKind::Forward;
+        let name = name.to_lowercase();
+        is_forward && (name.contains("loss") || name.contains("cross_entropy"))
+    };
+    if let Some(loss) = heirs.iter().find(is_loss) {
+        reach(Reached::Loss((*loss).to_owned()));
+    }
+    let gradients = heirs.iter().filter(|name| kind(name) == CallKind::ParametersGrad).count() as u64;
+    if gradients > 0 {
+        reach(Reached::ParameterGradients(gradients));
+    } else if backward > 0 && !first.finding.in_backward {
+        reach(Reached::BackwardPass);
+    }
+    said
+}

@@ -1,0 +1,280 @@
+//! The one thing to do next, with the command or the code for it.
+//!
+//! Chosen by what is least known: elements where there are only statistics, the noise where the finding is doubtful, else
+//! the place itself.
+
+use std::path::Path;
+
+use ulpscope_compare::{
+    Agreement, Divergence, FinalResult, FindingCause, FindingKind, Precision, RankResult, Side,
+};
+use ulpscope_dump::{CallKind, parse_key};
+
+use crate::instruction::Instruction;
+use crate::{Compared, cause, non_finite, origin};
+
+/// From this confidence on a finding is taken for true.
+pub(crate) const SURE: f64 = 0.7;
+
+/// What to do about a divergence.
+pub(super) fn next<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<Instruction> {
+    let files = match &first.shown.files {
+        [Some(target), Some(golden)] => Some((target.as_path(), golden.as_path())),
+        _ => None,
+    };
+    let is_between_modules =
+        || rank.result.as_ref().is_ok_and(|(outcome, _)| origin::is_between_modules(outcome, first));
+    match first.finding.kind {
+        _ if first.finding.cause == FindingCause::Between => between(compared, rank, first),
+        FindingKind::OriginDiffers if origin::was_trained(rank.step, first) => trained(compared, rank, first),
+        FindingKind::OriginDiffers if first.finding.cause == FindingCause::Origin && is_between_modules() => {
+            vec![Instruction::RecordBetweenModules, record("mix", &step(rank))]
+        }
+        FindingKind::OriginDiffers => check_origin(first, files),
+        FindingKind::NonFiniteBornHere => {
+            let dtype = first.shown.dtypes[0].as_deref().unwrap_or_default();
+            let hazard = non_finite::hazard(&first.call, dtype, first.finding.in_backward);
+            vec![
+                Instruction::LookFor(hazard),
+                Instruction::SeeInputs,
+                show(compared, rank, first, Side::Target),
+            ]
+        }
+        FindingKind::DifferentProgram => program(compared, rank, first),
+        FindingKind::DivergedHere | FindingKind::FailedRule => match (first.finding.looks_like, files) {
+            (Some(precision), _) => look_for_precision(precision),
+            (None, None) => dump_tensors(rank, first),
+            (None, Some(_)) if first.finding.confidence < SURE => {
+                vec![Instruction::MeasureNoise, compare_again(compared, " --noise SECOND_GOLDEN")]
+            }
+            (None, Some((target, golden))) => {
+                let mut steps = vec![Instruction::SeeElements, diff(target, golden)];
+                if parse_key(&first.call).2 == CallKind::ParametersGrad {
+                    steps.push(Instruction::LookForGradientChanges);
+                }
+                steps
+            }
+        },
+    }
+}
+
+/// What to do where no call introduced an error.
+pub(super) fn when_nothing_broke<S>(compared: &Compared<S>) -> Vec<Instruction> {
+    let only_statistics = compared.outcomes().all(|outcome| outcome.bytes == 0);
+    let lone = compared.outcomes().find_map(|outcome| outcome.partnerless.first());
+    if let Some((_, error)) = compared.errors().next() {
+        return vec![Instruction::MakeReadable(error.to_string())];
+    }
+    if let Some([target, golden]) = other_levels(compared) {
+        let level = if target == "mix" || golden == "mix" { "mix" } else { target };
+        return vec![Instruction::CaptureAtOneLevel, record(level, "")];
+    }
+    if let Agreement::FinalResult(result) = &compared.agreement {
+        return towards(compared, result);
+    }
+    if let Some(lone) = lone.filter(|_| !compared.agreement.is_agree()) {
+        let dump = match lone.side {
+            Side::Target => &compared.request.target,
+            Side::Golden => &compared.request.golden,
+        };
+        let command = format!("ulpscope show {} {}", quoted(dump), quoted(Path::new(&lone.name)));
+        return vec![Instruction::CheckUnpaired, Instruction::Run(command)];
+    }
+    if only_statistics && compared.counts().rows > 0 {
+        return vec![Instruction::DumpTensorsIfNeeded, record("mix", "")];
+    }
+    Vec::new()
+}
+
+/// What to do where a final result differs and no call explains it.
+fn towards<S>(compared: &Compared<S>, result: &FinalResult) -> Vec<Instruction> {
+    let mut steps = Vec::new();
+    if let Some(step) = &result.step {
+        let (target, call) = (quoted(&compared.request.target), quoted(Path::new(&step.call)));
+        steps.push(Instruction::CheckCallInBoth);
+        steps.push(Instruction::Run(format!("ulpscope show {target} {call}")));
+    }
+    steps.push(Instruction::MeasureHealthyRuns);
+    steps.push(compare_again(compared, " --noise SECOND_GOLDEN"));
+    steps
+}
+
+/// The levels of the two sides, where they were captured at different ones.
+pub(super) fn other_levels<S>(compared: &Compared<S>) -> Option<[&str; 2]> {
+    compared.outcomes().find_map(|outcome| match &outcome.levels {
+        [Some(target), Some(golden)] if target != golden => Some([target.as_str(), golden.as_str()]),
+        _ => None,
+    })
+}
+
+/// The command that compares the same once more, in our own style.
+pub(super) fn compare_again<S>(compared: &Compared<S>, options: &str) -> Instruction {
+    let request = &compared.request;
+    let chosen = |flag: &str, numbers: &[u64]| {
+        let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+        if numbers.is_empty() { String::new() } else { format!(" {flag} {}", numbers.join(",")) }
+    };
+    let select = &request.select;
+    let options = format!("{}{}{options}", chosen("--step", &select.steps), chosen("--rank", &select.ranks));
+    let (target, golden) = (quoted(&request.target), quoted(&request.golden));
+    Instruction::Run(format!("ulpscope compare {target} {golden}{options} -o RESULT"))
+}
+
+fn trained<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<Instruction> {
+    let this = rank.step.unwrap_or_default();
+    let before = compared.ranks.iter().filter(|other| other.target == rank.target);
+    // What was compared before agrees, or is listed.
+    let begin = before.filter_map(|other| other.step).filter(|&step| step < this).max().unwrap_or_default();
+    let last = this.saturating_sub(1);
+    let steps = if begin >= last { last.to_string() } else { format!("{begin}-{last}") };
+    let mut told = vec![Instruction::RecordEarlierSteps, record("mix", &format!(" --step {steps}"))];
+    told.extend(origin::named(first).map(|(_, name)| Instruction::LookAtWriters(name.to_owned())));
+    told
+}
+
+fn check_origin(first: &Divergence, files: Option<(&Path, &Path)>) -> Vec<Instruction> {
+    let mut steps = Vec::new();
+    if let Some((target, golden)) = files.filter(|_| first.finding.cause != FindingCause::Draw) {
+        steps.extend([Instruction::SeeElements, diff(target, golden)]);
+    }
+    let python = |line: String| Instruction::Run(line);
+    steps.extend(match origin::named(first) {
+        Some(("parameter", name)) => [
+            Instruction::CheckCheckpoint { is_buffer: false },
+            python(format!("print(model.get_parameter(\"{name}\").double().norm())")),
+        ],
+        Some(("buffer", name)) => [
+            Instruction::CheckCheckpoint { is_buffer: true },
+            python(format!("print(model.get_buffer(\"{name}\").double().norm())")),
+        ],
+        Some((_, name)) => [
+            Instruction::CheckGradientHandling,
+            python(format!("print(model.get_parameter(\"{name}\").grad)")),
+        ],
+        None => [Instruction::CheckBatchAndSeed, python("ulpscope.seed_all(seed=1234)".to_owned())],
+    });
+    steps
+}
+
+fn program<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<Instruction> {
+    if let (FindingCause::Lone(side), Some(before), Some(_)) =
+        (&first.finding.cause, &first.lone_before, cause::instead(first))
+    {
+        return vec![
+            Instruction::CompareCalls,
+            show(compared, rank, first, *side),
+            show_call(compared, rank, &before.name, before.side),
+        ];
+    }
+    let lone = match first.finding.cause {
+        FindingCause::Lone(side) | FindingCause::Left(side, _) => Some(side),
+        FindingCause::Cut(_) if first.golden_call.is_none() => Some(Side::Target),
+        _ => None,
+    };
+    if let Some(side) = lone {
+        return vec![Instruction::CheckCallOf(side), show(compared, rank, first, side)];
+    }
+    let mut steps = Vec::new();
+    match (&first.code, &first.golden_code) {
+        (Some(code), Some(golden)) if code != golden => {
+            return vec![
+                Instruction::CompareCode,
+                Instruction::CodeOf(Side::Target, code.clone()),
+                Instruction::CodeOf(Side::Golden, golden.clone()),
+            ];
+        }
+        (Some(code), _) => steps.push(Instruction::LookAtCode(code.clone())),
+        _ => {}
+    }
+    steps.push(Instruction::CompareRecords);
+    steps.push(show(compared, rank, first, Side::Target));
+    steps.push(show(compared, rank, first, Side::Golden));
+    steps
+}
+
+fn between<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<Instruction> {
+    let mut steps: Vec<Instruction> = first.shown.source.iter().cloned().map(Instruction::MadeAs).collect();
+    steps.extend([Instruction::RecordEveryOperator, record("L2", &step(rank)), Instruction::LookForKernels]);
+    steps.push(match &first.code {
+        Some(code) => Instruction::Run(code.clone()),
+        None => show(compared, rank, first, Side::Target),
+    });
+    steps
+}
+
+/// Has what was computed in a coarser precision computed in that of its dtype.
+fn look_for_precision(precision: Precision) -> Vec<Instruction> {
+    let mut steps = vec![Instruction::LookForPrecision(precision)];
+    if precision == Precision::Ten {
+        let switches = "torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False";
+        steps.extend([Instruction::Run(switches.to_owned()), Instruction::InThatRun]);
+    }
+    steps
+}
+
+/// Records the tensors of the module at fault, or of the call where its module is not known.
+fn dump_tensors<S>(rank: &RankResult<S>, first: &Divergence) -> Vec<Instruction> {
+    let part = scope_of(first.module.as_deref().unwrap_or(&first.call));
+    let step_setting = rank.step.map(|step| format!(", step={step}")).unwrap_or_default();
+    let listed = format!("{} --list {}", step(rank), quoted(Path::new(&part)));
+    let python = format!(
+        "ulpscope.capture(\"NEW_DUMP\", model=model, level=\"mix\", task=\"tensor\"{step_setting}, list=[\"{part}\"])"
+    );
+    vec![
+        Instruction::DumpTensorsHere,
+        record("mix", &listed),
+        Instruction::OrInYourLoop,
+        Instruction::Run(python),
+    ]
+}
+
+/// The part of a name that all passes of a call or module have, and no other: `Functional.linear.3.`.
+fn scope_of(call: &str) -> String {
+    let end = [".forward", ".backward", ".parameters_grad"].iter().filter_map(|word| call.rfind(word)).min();
+    format!("{}.", &call[..end.unwrap_or(call.len())])
+}
+
+fn record(level: &str, options: &str) -> Instruction {
+    Instruction::Run(format!(
+        "ulpscope run --dump-path NEW_DUMP --level {level} --task tensor{options} -- YOUR_SCRIPT.py"
+    ))
+}
+
+fn diff(target: &Path, golden: &Path) -> Instruction {
+    Instruction::Run(format!("ulpscope diff {} {}", quoted(target), quoted(golden)))
+}
+
+fn step<S>(rank: &RankResult<S>) -> String {
+    rank.step.map(|step| format!(" --step {step}")).unwrap_or_default()
+}
+
+fn show<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence, side: Side) -> Instruction {
+    let call = match side {
+        Side::Target => &first.call,
+        Side::Golden => first.golden_call.as_ref().unwrap_or(&first.call),
+    };
+    show_call(compared, rank, call, side)
+}
+
+fn show_call<S>(compared: &Compared<S>, rank: &RankResult<S>, call: &str, side: Side) -> Instruction {
+    let (dump, name) = match side {
+        Side::Target => (&compared.request.target, &rank.target),
+        Side::Golden => (&compared.request.golden, &rank.golden),
+    };
+    let number = name.strip_prefix("rank").filter(|digits| digits.parse::<u64>().is_ok());
+    let number = number.filter(|_| compared.ranks.len() > 1);
+    let number = number.map(|number| format!(" --rank {number}")).unwrap_or_default();
+    let at = if compared.ranks.len() > 1 { step(rank) } else { String::new() };
+    Instruction::Run(format!("ulpscope show {} {}{at}{number}", quoted(dump), quoted(Path::new(call))))
+}
+
+/// For a shell: as it is where nothing in it means anything there.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@=".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}

@@ -1,0 +1,92 @@
+//! Where NaN and infinities come from, by operation.
+
+use ulpscope_dump::parse_key;
+
+use crate::instruction::Hazard;
+
+/// What to look for in the inputs of a call that made them, in the dtype of its result.
+pub(super) fn hazard(call: &str, dtype: &str, in_backward: bool) -> Hazard {
+    let operation = operation(call);
+    match (operation.as_str(), in_backward) {
+        (
+            "log" | "log2" | "log10" | "sqrt" | "rsqrt" | "norm" | "pow" | "div" | "truediv" | "reciprocal",
+            true,
+        ) => Hazard::GradientDivides(operation),
+        ("log" | "log2" | "log10", false) => Hazard::Logarithm,
+        ("log1p", false) => Hazard::Log1p,
+        ("sqrt", false) => Hazard::Root,
+        ("rsqrt", false) => Hazard::ReciprocalRoot,
+        ("div" | "truediv" | "reciprocal" | "addcdiv" | "rdiv" | "rtruediv", false) => Hazard::Division,
+        ("exp" | "exp2" | "expm1" | "cosh" | "sinh", false) => {
+            let limit = match (operation.as_str(), dtype) {
+                ("exp2", "float16") => "float16: 16",
+                ("exp2", _) => "float32, bfloat16: 128",
+                (_, "float16") => "float16: 11.1",
+                (_, "float64") => "float64: 709",
+                _ => "float32, bfloat16: 88.7",
+            };
+            Hazard::Exponential { operation, limit: limit.to_owned() }
+        }
+        ("pow" | "float_power" | "rpow", false) => Hazard::Power,
+        ("acos" | "asin" | "arccos" | "arcsin" | "atanh", false) => Hazard::OutsideUnit(operation),
+        ("softmax" | "log_softmax" | "scaled_dot_product_attention", _) => Hazard::MaskedRow,
+        ("std" | "var" | "std_mean" | "var_mean" | "mean" | "nanmean", _) => {
+            Hazard::TooFewElements(operation)
+        }
+        ("layer_norm" | "batch_norm" | "group_norm" | "rms_norm" | "instance_norm" | "normalize", _) => {
+            Hazard::ZeroVariance { largest: largest(dtype) }
+        }
+        ("cross_entropy" | "nll_loss" | "binary_cross_entropy" | "kl_div", _) => Hazard::ZeroProbability,
+        // Of any other operation nothing is known but that it adds and multiplies.
+        _ => Hazard::LargeValues { dtype: dtype.to_owned(), largest: largest(dtype), in_backward },
+    }
+}
+
+fn largest(dtype: &str) -> Option<String> {
+    match dtype {
+        "float16" => Some("65504".to_owned()),
+        "bfloat16" | "float32" => Some("3.4e38".to_owned()),
+        _ => None,
+    }
+}
+
+/// `truediv` for `Tensor.__truediv__.3.forward`, `log` for `Tensor.log_.0.forward`.
+fn operation(call: &str) -> String {
+    let (base, _, _) = parse_key(call);
+    let last = base.rsplit('.').next().unwrap_or(base);
+    match last.trim_matches('_') {
+        "itruediv" => "truediv".to_owned(),
+        plain => plain.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hazard_fits_the_operation() {
+        let exponential = || Hazard::Exponential {
+            operation: "exp".to_owned(),
+            limit: "float32, bfloat16: 88.7".to_owned(),
+        };
+        let large = || Hazard::LargeValues {
+            dtype: "float32".to_owned(),
+            largest: Some("3.4e38".to_owned()),
+            in_backward: false,
+        };
+        for (call, in_backward, expected) in [
+            ("Torch.log.0.forward", false, Hazard::Logarithm),
+            ("Tensor.log_.3.forward", false, Hazard::Logarithm),
+            ("Tensor.__truediv__.1.forward", false, Hazard::Division),
+            ("Tensor.__itruediv__.1.forward", false, Hazard::Division),
+            ("Torch.exp.0.forward", false, exponential()),
+            ("Tensor.sqrt.0.forward", false, Hazard::Root),
+            ("Tensor.sqrt.0.backward", true, Hazard::GradientDivides("sqrt".to_owned())),
+            ("Functional.softmax.0.forward", false, Hazard::MaskedRow),
+            ("Functional.linear.0.forward", false, large()),
+        ] {
+            assert_eq!(hazard(call, "float32", in_backward), expected, "{call}");
+        }
+    }
+}

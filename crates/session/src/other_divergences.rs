@@ -1,0 +1,111 @@
+//! The divergences after the first, briefly: those of one kind and cause are one thing to a reader, and are counted.
+
+use ulpscope_compare::{Divergence, FindingCause, FindingKind, RankOutcome, RankResult};
+use ulpscope_dump::{CallKind, parse_key};
+
+use crate::statement::{Likewise, Reason, Statement};
+use crate::{Compared, cause, rank_label};
+
+/// Groups that are listed.
+const SHOWN: usize = 5;
+
+/// What divergences have in common that are listed as one.
+type Alike<'a> = (&'a str, CallKind, FindingKind, &'a FindingCause);
+
+fn alike(one: &Divergence) -> Alike<'_> {
+    let (base, _, kind) = parse_key(&one.call);
+    // Gradients of parameters are of a module each; so are weights that differ.
+    let is_one_thing = kind == CallKind::ParametersGrad || one.finding.cause == FindingCause::Origin;
+    (if is_one_thing { "" } else { base }, kind, one.finding.kind, &one.finding.cause)
+}
+
+/// How many more of the same kind and cause as the first there are.
+pub(super) fn likewise(outcome: &RankOutcome, first: &Divergence) -> Option<Likewise> {
+    let like_first = outcome.divergences.iter().skip(1).filter(|one| alike(one) == alike(first));
+    more(first, like_first.count() as u64)
+}
+
+fn more(first: &Divergence, count: u64) -> Option<Likewise> {
+    (count > 0).then(|| match first.finding.cause {
+        FindingCause::Origin => Likewise::Origins(count),
+        _ => Likewise::Calls { call: first.call.clone(), count },
+    })
+}
+
+/// The others of the same rank, then where each other step and rank begins.
+pub(super) fn statements<S>(
+    compared: &Compared<S>,
+    rank: &RankResult<S>,
+    outcome: &RankOutcome,
+) -> Vec<Statement> {
+    let mut groups: Vec<(&Divergence, u64)> = Vec::new();
+    for one in &outcome.divergences {
+        match groups.iter_mut().find(|(first, _)| alike(first) == alike(one)) {
+            Some((_, count)) => *count += 1,
+            None => groups.push((one, 1)),
+        }
+    }
+    let listed = groups.iter().skip(1).take(SHOWN);
+    let mut said: Vec<Statement> = listed
+        .map(|(one, count)| Statement::OtherDivergence {
+            call: one.call.clone(),
+            kind: one.finding.kind,
+            reason: reason(one),
+            likewise: more(one, count - 1),
+        })
+        .collect();
+    let kept = outcome.divergences.len() as u64;
+    let unlisted = groups.iter().skip(1 + SHOWN).map(|(_, count)| count).sum::<u64>();
+    let more = unlisted + outcome.divergence_count.saturating_sub(kept);
+    if more > 0 {
+        said.push(Statement::MoreDivergences(more));
+    }
+    said.extend(other_ranks(compared, rank));
+    said
+}
+
+fn other_ranks<S>(compared: &Compared<S>, rank: &RankResult<S>) -> Vec<Statement> {
+    let mut groups: Vec<(&Divergence, Vec<String>)> = Vec::new();
+    for other in compared.ranks.iter().filter(|other| !std::ptr::eq(*other, rank)) {
+        let Some(first) = other.result.as_ref().ok().and_then(|(outcome, _)| outcome.first_divergence())
+        else {
+            continue;
+        };
+        let label = rank_label(other, true).trim().to_owned();
+        let same = |known: &&Divergence| known.call == first.call && alike(known) == alike(first);
+        match groups.iter_mut().find(|(known, _)| same(known)) {
+            Some((_, labels)) => labels.push(label),
+            None => groups.push((first, vec![label])),
+        }
+    }
+    let mut said: Vec<Statement> = groups
+        .iter()
+        .take(SHOWN)
+        .map(|(first, labels)| Statement::OtherRanks {
+            ranks: labels[..labels.len().min(SHOWN)].to_vec(),
+            more: labels.len().saturating_sub(SHOWN) as u64,
+            call: first.call.clone(),
+            kind: first.finding.kind,
+        })
+        .collect();
+    let more: usize = groups.iter().skip(SHOWN).map(|(_, labels)| labels.len()).sum();
+    if more > 0 {
+        said.push(Statement::MoreRanks(more as u64));
+    }
+    let steps_follow = compared.ranks.iter().any(|other| other.step > rank.step);
+    if !groups.is_empty() && steps_follow {
+        said.push(Statement::LaterStepsFollow);
+    }
+    said
+}
+
+fn reason(one: &Divergence) -> Reason {
+    match (&one.finding.cause, &one.finding.seen) {
+        (FindingCause::Arguments(arguments), _) => Reason::CalledWith(arguments.clone()),
+        (FindingCause::Lone(side) | FindingCause::Left(side, _), _) => {
+            Reason::OnlyIn { side: *side, instead: cause::instead(one).map(str::to_owned) }
+        }
+        (_, Some(seen)) => Reason::Seen(seen.clone()),
+        (_, None) => Reason::Said(Box::new(cause::statement(one))),
+    }
+}

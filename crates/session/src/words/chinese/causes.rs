@@ -1,0 +1,101 @@
+//! How an error came in, in Chinese: one sentence for each cause.
+
+use ulpscope_compare::FindingCause;
+use ulpscope_dump::parse_key;
+
+use super::facts::arguments;
+use super::{other_side, side_word, source_word, spoken};
+use crate::statement::{Cause, Origin, OriginSource, Producer};
+
+pub(super) fn sentence(said: &Cause) -> String {
+    let call = spoken(&said.call);
+    let Cause { entry, origin, producers, dtypes, .. } = said;
+    match &said.cause {
+        FindingCause::Made => format!("{call} 的输入一致，但返回了不同的结果。"),
+        FindingCause::Sum => {
+            let (module, _, _) = parse_key(&said.call);
+            let whose = match &origin.call {
+                Some(_) => format!("{module} 的参数 {entry}"),
+                None => format!("{module} 的参数"),
+            };
+            format!("{whose} 的梯度（各处使用之和）在两次运行中不同。没有已录制的调用能解释。")
+        }
+        FindingCause::ArgumentsInBackward(differences) => {
+            format!("{call} 的调用参数不同：{}。只有梯度显示出差异。", arguments(differences))
+        }
+        FindingCause::Arguments(differences) => {
+            format!("{call} 的调用参数不同：{}。", arguments(differences))
+        }
+        FindingCause::Cut(side) if matches!(origin.source, OriginSource::Parameter(_)) => {
+            format!("{} 在{}中不需要梯度，因此没有被训练。", named(origin), side_word(*side))
+        }
+        FindingCause::Cut(side) => {
+            format!("{call} 在{}中没有梯度通过：detach、no_grad，或输入不需要梯度。", side_word(*side))
+        }
+        FindingCause::Draw => format!("{call} 产生的随机数在两次运行中不同。"),
+        FindingCause::Origin => format!("{} 在两次运行中不同。", named(origin)),
+        FindingCause::Between => format!("{call} 收到的 {entry} 是不同的张量，但产生它的调用一致。"),
+        FindingCause::Wiring => different_producer(&call, entry, producers),
+        FindingCause::Lone(side) | FindingCause::Left(side, _) => {
+            let instead = said.instead.as_ref();
+            let instead = instead.map(|other| format!("；{}在此处调用 {}", other_side(*side), spoken(other)));
+            format!("只有{}调用 {call}{}。", side_word(*side), instead.unwrap_or_default())
+        }
+        FindingCause::Cast => {
+            let [target, golden] =
+                dtypes.each_ref().map(|dtype| dtype.as_deref().unwrap_or("不同的数据类型"));
+            format!(
+                "{call} 在目标中以 {target} 计算，在标杆中以 {golden} 计算。两次运行的大部分为 float32 或更高精度。"
+            )
+        }
+        FindingCause::Shape => format!("{call} 的输入形状相同，但返回了不同的形状。"),
+        FindingCause::GivenShape => format!("{call} 的输入形状与标杆不同。"),
+        FindingCause::NonFinite => format!("{call} 由有限的输入返回了 NaN 或无穷大{}。", dtype(dtypes)),
+        FindingCause::BothNonFinite => {
+            format!("{call} 由有限的输入返回了 NaN 或无穷大{}，两次运行都如此。", dtype(dtypes))
+        }
+        FindingCause::Rule => format!("{call} 有第一个失败的行。"),
+    }
+}
+
+fn dtype([target, _]: &[Option<String>; 2]) -> String {
+    target.as_ref().map(|dtype| format!("（{dtype}）")).unwrap_or_default()
+}
+
+fn different_producer(call: &str, entry: &str, producers: &[Option<Producer>; 2]) -> String {
+    let produced = |producer: &Producer| match producer {
+        Producer::Call { name, .. } => spoken(name),
+        Producer::Named { kind, name } => format!("{} {name}", source_word(kind)),
+        Producer::Outside => "外部".to_owned(),
+    };
+    match producers {
+        [
+            Some(Producer::Call { name, entry: result }),
+            Some(Producer::Call { name: other, entry: other_result }),
+        ] if name == other && result != other_result => {
+            format!("{call} 的 {entry} 来自 {} 的 {result}；在标杆中来自 {other_result}。", spoken(name))
+        }
+        [Some(target), Some(golden)] if target != golden => {
+            format!("{call} 的 {entry} 来自 {}；在标杆中来自 {}。", produced(target), produced(golden))
+        }
+        _ => format!("{call} 的 {entry} 与标杆来自不同的调用。"),
+    }
+}
+
+/// A tensor that no recorded call produced.
+fn named(origin: &Origin) -> String {
+    let place = match &origin.call {
+        Some(call) => format!("{} 的 {}", spoken(call), origin.entry),
+        None => origin.entry.clone(),
+    };
+    match (&origin.source, &origin.call) {
+        (OriginSource::Parameter(name), _) => format!("参数 {name}（{place}）"),
+        (OriginSource::Buffer(name), _) => format!("缓冲区 {name}（{place}）"),
+        (OriginSource::Gradient(name), _) => format!("{name} 的梯度（{place}）"),
+        (OriginSource::Argument(name), Some(call)) => {
+            format!("{} 的 {name}（{}）", spoken(call), origin.entry)
+        }
+        (OriginSource::Input, Some(call)) => format!("{} 的输入 {}", spoken(call), origin.entry),
+        (OriginSource::Argument(_) | OriginSource::Input, None) => place,
+    }
+}

@@ -1,0 +1,230 @@
+//! The words of explanations and summaries, in the languages there are.
+//!
+//! A language is a file that implements [`Words`], and a line in [`Language`]. Names of calls, commands, errors and notes
+//! are the same in all of them, and so is everything in `result.json` beside the explanation.
+
+mod chinese;
+mod english;
+
+use std::fmt;
+use std::str::FromStr;
+
+use ulpscope_compare::{Agreement, Class, Paired};
+
+use crate::statement::{Heading, Statement};
+
+/// The environment variable that names the language.
+pub const VARIABLE: &str = "ULPSCOPE_LANG";
+
+/// A language of explanations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Language {
+    /// English.
+    #[default]
+    English,
+    /// Simplified Chinese.
+    Chinese,
+}
+
+impl Language {
+    /// Every language.
+    pub const ALL: [Language; 2] = [Language::English, Language::Chinese];
+
+    /// Its name on the command line.
+    pub fn code(self) -> &'static str {
+        match self {
+            Language::English => "en",
+            Language::Chinese => "zh",
+        }
+    }
+
+    /// Its words.
+    pub fn words(self) -> &'static dyn Words {
+        match self {
+            Language::English => &english::English,
+            Language::Chinese => &chinese::Chinese,
+        }
+    }
+
+    /// The language that the environment asks for.
+    pub fn of_environment() -> Result<Language, String> {
+        match std::env::var(VARIABLE) {
+            Ok(code) if !code.is_empty() => code.parse().map_err(|error| format!("{VARIABLE}: {error}")),
+            _ => Ok(Language::default()),
+        }
+    }
+}
+
+impl fmt::Display for Language {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.code())
+    }
+}
+
+impl FromStr for Language {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Language, String> {
+        Language::ALL.into_iter().find(|language| language.code() == text).ok_or_else(|| {
+            let known: Vec<&str> = Language::ALL.iter().map(|language| language.code()).collect();
+            format!("expected one of {}, found {text:?}", known.join(", "))
+        })
+    }
+}
+
+/// A language.
+pub trait Words: Sync {
+    /// The heading of a section, with its colon.
+    fn heading(&self, heading: Heading) -> &'static str;
+
+    /// A sentence.
+    fn statement(&self, statement: &Statement) -> String;
+
+    /// The verdict: one word, then its reason.
+    fn verdict(&self, agreement: &Agreement) -> String;
+
+    /// A name in the summary.
+    fn label(&self, label: Label) -> &'static str;
+
+    /// A line or a title of the summary.
+    fn summary(&self, line: &SummaryLine<'_>) -> String;
+
+    /// What became of a call.
+    fn class(&self, class: Class) -> &'static str;
+}
+
+/// Names of rows and columns of the summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Label {
+    /// The verdict.
+    Verdict,
+    /// Rows of the result.
+    Rows,
+    /// Calls of the runs.
+    Calls,
+    /// Calls by class.
+    Classes,
+    /// How long it took.
+    Time,
+    /// What could not be read.
+    Problems,
+    /// A rank.
+    Rank,
+    /// How many rows differ.
+    Differ,
+    /// How many calls differ.
+    CallsDiffer,
+    /// What has no counterpart.
+    NoCounterpart,
+    /// The first divergence.
+    FirstDivergence,
+    /// A call.
+    Call,
+    /// Ranks of a call.
+    Ranks,
+    /// Which ranks.
+    Which,
+    /// The side that has something.
+    OnlyIn,
+    /// A call or an entry.
+    CallOrEntry,
+    /// Why.
+    Reason,
+}
+
+/// Lines and titles of the summary.
+#[derive(Clone, Debug)]
+pub enum SummaryLine<'a> {
+    /// Rows by verdict.
+    Rows(ulpscope_compare::Counts),
+    /// How calls were paired, and how many were not.
+    Calls {
+        /// By way of pairing.
+        paired: &'a [Paired],
+        /// Whether an older tool's way was used.
+        by_style: bool,
+        /// Those of the target alone.
+        target: usize,
+        /// Those of the golden alone.
+        golden: usize,
+    },
+    /// So many files or tensors could not be read.
+    Problems(u64),
+    /// How long it took, and how many bytes were read.
+    Time {
+        /// Seconds.
+        seconds: f64,
+        /// Bytes of tensors.
+        bytes: u64,
+    },
+    /// The title of the table of ranks, with how many more there are.
+    RanksTitle(usize),
+    /// The title of the table of calls by rank.
+    CallsByRankTitle(usize),
+    /// The title of the table of what has no counterpart.
+    UnpairedTitle(usize),
+    /// A file was written.
+    Wrote(String),
+}
+
+/// Characters of a reason in a list.
+const REASON: usize = 100;
+
+/// As much of a reason as fits into a list.
+fn shortened(reason: String) -> String {
+    match reason.char_indices().nth(REASON) {
+        Some((end, _)) => format!("{}…", &reason[..end]),
+        None => reason,
+    }
+}
+
+/// How many times as large: three digits, thousands grouped.
+fn times(factor: f64) -> String {
+    const GROUPED: std::ops::Range<f64> = 1e3..1e12;
+    let short = ulpscope_report::format_short(factor);
+    let Some(rounded) = short.parse::<f64>().ok().filter(|rounded| GROUPED.contains(rounded)) else {
+        return short;
+    };
+    let text = format!("{rounded:.0}");
+    let mut grouped = String::new();
+    for (position, digit) in text.chars().enumerate() {
+        if position > 0 && (text.len() - position).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A share in per cent, with as many digits as are read.
+fn percent(share: f64) -> String {
+    format!("{} %", ulpscope_report::format_short(share * 100.0))
+}
+
+/// Confidence in four levels, best first.
+fn level(confidence: f64) -> usize {
+    [0.9, crate::next_step::SURE, 0.5].iter().filter(|&&least| confidence < least).count()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn thousands_are_grouped() {
+        for (factor, expected) in [(21_734.0, "21,700"), (999.0, "999"), (1.25, "1.25"), (1.5e12, "1.5e+12")]
+        {
+            assert_eq!(times(factor), expected);
+        }
+    }
+
+    #[test]
+    fn languages_are_named() {
+        for language in Language::ALL {
+            assert_eq!(language.to_string().parse::<Language>().unwrap(), language);
+        }
+        assert_eq!("fr".parse::<Language>().unwrap_err(), "expected one of en, zh, found \"fr\"");
+    }
+}
