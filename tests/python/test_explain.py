@@ -63,6 +63,20 @@ def test_every_face_says_the_same(pair: tuple[Path, Path], tmp_path: Path) -> No
     assert sum(classes.values()) == 9
 
 
+def test_the_environment_names_the_language(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ULPSCOPE_LANG", "zh")
+    result = ulpscope.compare(*pair)
+    heading, sentence, *_ = result.explain().splitlines()
+    assert heading.startswith("问题")
+    assert "返回了不同的结果" in sentence
+    # Everything else is the same in every language.
+    assert result.reason == "Functional.linear.2.forward introduced an error"
+    assert "relative distance 0.2" in result.divergences[0].why
+    monkeypatch.setenv("ULPSCOPE_LANG", "fr")
+    with pytest.raises(ValueError, match="ULPSCOPE_LANG: expected one of en, zh, found"):
+        ulpscope.compare(*pair)
+
+
 def test_the_next_command_shows_the_error(pair: tuple[Path, Path]) -> None:
     command = sections(ulpscope.compare(*pair).explain())["Next"][1]
     program, *arguments = shlex.split(command)
