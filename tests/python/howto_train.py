@@ -7,7 +7,7 @@ from torch import nn
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--device", default="cpu")
-parser.add_argument("--dtype", default="float32")
+parser.add_argument("--autocast", action="store_true")
 parser.add_argument("--eps", type=float, default=1e-5)
 parser.add_argument("--nan", action="store_true")
 parser.add_argument("--ddp", action="store_true")
@@ -18,16 +18,16 @@ if options.ddp:
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16, eps=options.eps), nn.Tanh(), nn.Linear(16, 4))
 inputs, wanted = torch.randn(6, 8), torch.randn(6, 4)
-dtype = getattr(torch, options.dtype)
-model, inputs, wanted = (thing.to(options.device, dtype) for thing in (model, inputs, wanted))
+model, inputs, wanted = (thing.to(options.device) for thing in (model, inputs, wanted))
 trained = nn.parallel.DistributedDataParallel(model) if options.ddp else model
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(3):
-    found = trained(inputs)
+    with torch.autocast(options.device, torch.bfloat16, enabled=options.autocast):
+        found = trained(inputs)
     if options.nan and step == 1:
         p = torch.softmax(found * 1e4, -1)
         found = p * torch.log(p)
-    nn.functional.mse_loss(found, wanted).backward()
+    nn.functional.mse_loss(found.float(), wanted).backward()
     optimizer.step()
     optimizer.zero_grad()
 if options.ddp:
