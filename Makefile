@@ -61,7 +61,7 @@ test-torch-versions: setup .venv-torch-oldest/.ready .venv-torch-newest/.ready #
 	    tests/python/test_capture_checkpoints.py || exit 1; \
 	done
 
-lint: setup ## Check format, lints, types, the stub, and the direction of dependencies
+lint: setup ## Check format, lints, types, the stub, the API page, and the direction of dependencies
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(BIN)/ruff check
@@ -69,6 +69,7 @@ lint: setup ## Check format, lints, types, the stub, and the direction of depend
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest ulpscope._core
 	$(BIN)/python scripts/check_dependencies
+	$(BIN)/python scripts/api_page --check
 
 audit: ## Check licences, sources and known advisories of the dependencies; needs cargo-deny and a network
 	cargo deny --locked check
@@ -80,10 +81,11 @@ sanitize: ## Run the tests of the crates with unsafe code under AddressSanitizer
 	RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target x86_64-unknown-linux-gnu --target-dir target/sanitize \
 	  --package ulpscope-kernels --package ulpscope-formats --package ulpscope-dump --locked
 
-format: $(TOOLS_READY) ## Put every file into the common format
+format: $(TOOLS_READY) ## Put every file into the common format, and make docs/api.md
 	cargo fmt --all
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	$(BIN)/python scripts/api_page
 
 bench: setup ## Measure the kernels against the machine's own read bandwidth, and calls against torch
 	cargo bench --package ulpscope-kernels --bench kernels --locked

@@ -1,6 +1,6 @@
 """A port: the same training step on another device, where one kernel is wrong.
 
-The port has a softmax of its own, which sums in bfloat16. Run it: python examples/port.py, or with a GPU:
+The port has its own softmax, which sums in bfloat16. Run it: python examples/port.py, or with a GPU:
 python examples/port.py cuda
 """
 

@@ -161,3 +161,13 @@ def test_a_folder_with_nothing_to_convert_is_an_error(tmp_path: Path) -> None:
     ran = run("convert", tmp_path / "dump", "-o", tmp_path / "out", "--to", "npy")
     assert ran.returncode == 2, ran.stdout
     assert "holds nothing that can be converted" in ran.stderr
+
+
+def test_two_tensors_without_names_are_explained(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones(8))
+    np.save(tmp_path / "b.npy", np.full(8, 2.0))
+    compared = ulpscope.compare(tmp_path / "a.npy", tmp_path / "b.npy")
+    assert compared.reason == "the two tensors differ"
+    explained = compared.explain()
+    assert "a differs between the two runs." in explained
+    assert "call" not in explained.split("How large:")[0], explained

@@ -114,6 +114,17 @@ def test_every_public_member_in_python_has_a_docstring(name: str) -> None:
     assert [member for member in MEMBERS[name] if not getattr(kind, member).__doc__] == []
 
 
+def test_the_api_page_is_up_to_date_and_has_every_name() -> None:
+    root = Path(__file__).parents[2]
+    ran = subprocess.run(
+        [sys.executable, root / "scripts" / "api_page", "--check"], capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    page = (root / "docs" / "api.md").read_text()
+    named = {*ulpscope.__all__, "Capture"} - {"__version__"}
+    assert [name for name in sorted(named) if f"## `ulpscope.{name}`" not in page] == []
+
+
 def test_typed_keywords_are_the_settings() -> None:
     named_in_capture = {"dump_path", "level", "task"}
     settings = {field.name for field in dataclasses.fields(Settings)} - named_in_capture

@@ -19,8 +19,11 @@ pub(super) fn statements(step: Option<u64>, outcome: &RankOutcome, first: &Diver
             let counted = counted(outcome, first);
             is_counted = counted.is_some();
             said.extend(counted);
-            let history = origin::history(step, outcome, first);
-            said.push(Statement::OriginHistory { history, call: first.call.clone() });
+            // Two tensor files have no calls, and nothing to add.
+            if !first.call.is_empty() {
+                let history = origin::history(step, outcome, first);
+                said.push(Statement::OriginHistory { history, call: first.call.clone() });
+            }
         }
         _ => {}
     }

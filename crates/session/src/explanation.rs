@@ -171,7 +171,9 @@ fn place<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) ->
         Some("optimizer") => Pass::Optimizer,
         _ => Pass::Forward,
     };
-    let mut said = vec![Statement::Call { name: first.call.clone(), pass }];
+    // A tensor file that was named has one tensor, which no call of a name stands for.
+    let has_call = !first.call.is_empty();
+    let mut said = Vec::from_iter(has_call.then(|| Statement::Call { name: first.call.clone(), pass }));
     if compared.ranks.len() > 1 {
         said.extend(rank.step.map(Statement::Step));
     }
