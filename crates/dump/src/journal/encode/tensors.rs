@@ -88,7 +88,7 @@ impl TensorRest<'_> {
         out: &mut Vec<u8>,
     ) {
         for statistic in RECORDED.iter().filter(|statistic| is_wanted(statistic)) {
-            object.key(statistic.key, out);
+            object.plain_key(statistic.key, out);
             push_scalar(self.stats.and_then(|stats| statistic.of(stats, self.is_scalar)), out);
         }
     }
