@@ -39,7 +39,7 @@ const COUNT: usize = 8;
 pub const SUMMARIES: usize = 4;
 
 /// All of them, in the order in which they are written.
-pub const RECORDED: [Statistic; COUNT] = [
+pub static RECORDED: [Statistic; COUNT] = [
     summary("Max", "max", |stats| stats.max),
     summary("Min", "min", |stats| stats.min),
     summary("Mean", "mean", |stats| stats.mean.map(Scalar::Float)),
@@ -110,6 +110,11 @@ impl Statistic {
     /// Whether it is recorded of a tensor that was measured.
     pub fn is_recorded_of(&self, stats: &Stats) -> bool {
         (self.when)(stats)
+    }
+
+    /// Those that msprobe records, too, and the others.
+    pub fn summaries_and_others() -> (&'static [Statistic], &'static [Statistic]) {
+        RECORDED.split_at(SUMMARIES)
     }
 
     /// Its value; nothing where a tensor has none. One without dimensions has its only element as every summary.

@@ -14,7 +14,7 @@
 //! {"ledger":{…},"over":true}                                                   the last one counts; over: so is the step
 //! ```
 //!
-//! [`encode`] writes the lines, [`line`] reads them, and [`quick`] reads those that have the usual form.
+//! [`encode`] writes the lines, `line.rs` reads them, and `quick.rs` reads those that have the usual form.
 //!
 //! ```text
 //!                                   ┌──► finish: dump.json, stack.json, construct.json, ledger.json; the journal goes

@@ -5,7 +5,7 @@
 //! ListText, ObjectText, Plain, Section            ──► encode ──► values in it    (values.rs)
 //! TensorHead, TensorRest                          ──► encode ──► tensors in them (tensors.rs)
 //! ```
-//! The grammar is the one that [`super::line`] and [`super::quick`] read; `round_trip.rs` proves that they read every line
+//! The grammar is the one that `line.rs` and `quick.rs` read; `round_trip.rs` proves that they read every line
 //! written here as what it says. Nothing here allocates: a call has several lines, and a run has millions of calls.
 
 mod ledger;
