@@ -28,7 +28,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 # The network is the one whose dumps the tests compare; nothing of pytest is imported by it.
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "python"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "python" / "support"))
 
 from twin_programs import GPT
 
