@@ -35,6 +35,7 @@ MEMBERS = {
         "steps_done",
         "stop",
     },
+    "Diffs": {"ok"},
     "Estimate": {"to_json"},
     "PrecisionDebugger": {
         "close",
