@@ -1,4 +1,4 @@
-//! JSON-lines dumps with one bad line (tests/hostile/make_pkl_lines.py): it is named, in these words, and the
+//! JSON-lines dumps with one bad line (tests/hostile/make_pkl_lines.py): it is named with this message, and the
 //! other lines are read.
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ mod hostile;
 
 use ulpscope_formats::pkl_lines;
 
-/// File, tensors that are read all the same, name of the bad line, what is said of it.
+/// File, number of tensors that are still read, name of the bad line, its error.
 const ROWS: [(&str, usize, &str, &str); 22] = [
     ("an_object", 2, "unreadable line", "line 2, byte 67: expected a list, found an object"),
     ("bare_text", 2, "unreadable line", "line 2, byte 66: expected a value, found 'T'"),
