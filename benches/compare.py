@@ -99,7 +99,7 @@ def make_statistics_dump(folder: Path, noise: float) -> None:
     write_dump(folder, "statistics", data)
 
 
-# The peak memory of a process includes that of its parent: start it from a small one, not from this one.
+# The peak memory of a process includes that of its parent: start it from a small one without torch.
 LAUNCHER = """
 import json, os, resource, subprocess, sys, time
 start = time.perf_counter()
