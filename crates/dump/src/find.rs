@@ -172,7 +172,7 @@ fn of_file(path: &Path) -> Result<Opening, Error> {
         path.file_name().and_then(|name| name.to_str())
     {
         let message =
-            "belongs to a dump and is no dump on its own: name the dump.json beside it, or the folder";
+            "belongs to a dump but is not a dump on its own: name the dump.json beside it, or the folder";
         return Err(Error::whole(Fault::Unsupported(message.to_owned())).in_file(path));
     }
     let named = path.file_name().is_some_and(|name| name == JOURNAL_FILE);

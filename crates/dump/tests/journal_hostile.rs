@@ -38,7 +38,7 @@ fn each_bad_line_is_named() {
     for (line, told) in [
         ("garbage", "line 3, byte 95: expected a value, found 'g'"),
         ("[1]", "line 3, byte 96: expected an object, found a list"),
-        ("{}", "expected a key that tells the kind of the line, found the end of an object"),
+        ("{}", "expected a key that names the kind of the line, found the end of an object"),
         ("{\"what\":1}", "expected a line that begins with \"stack\", \"call\""),
         ("{\"ulpscope\":1}", "found the key \"ulpscope\""),
         ("{\"call\":\"x\",\"data\":{\"a\":}}", "expected a value, found '}'"),
@@ -199,6 +199,9 @@ fn ledgers_are_checked() {
     let rank = scratch.rank();
     assert_eq!((rank.ledger(), rank.problems().count()), (None, 1));
     assert!(
-        dumps::open(&path).unwrap_err().to_string().contains("belongs to a dump and is no dump on its own")
+        dumps::open(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("belongs to a dump but is not a dump on its own")
     );
 }

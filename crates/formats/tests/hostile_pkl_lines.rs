@@ -22,7 +22,7 @@ const ROWS: [(&str, usize, &str, &str); 22] = [
         "lists_among_values",
         2,
         "1_Torch_bad_forward_output",
-        "line 2: expected numbers, found a value that is none, or that no float holds exactly",
+        "line 2: expected numbers, found a value that is not a number or not exact in any float type",
     ),
     ("many_elements", 2, "line 2", "not a line of torch_npu.hooks"),
     ("negative_shape", 2, "line 2", "not a line of torch_npu.hooks"),
@@ -46,7 +46,7 @@ const ROWS: [(&str, usize, &str, &str); 22] = [
         "text_among_values",
         2,
         "1_Torch_bad_forward_output",
-        "line 2: expected numbers, found a value that is none, or that no float holds exactly",
+        "line 2: expected numbers, found a value that is not a number or not exact in any float type",
     ),
     (
         "too_few_values",

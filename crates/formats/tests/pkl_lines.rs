@@ -288,7 +288,7 @@ fn the_named_dtype_is_taken_only_when_exact() {
     assert!(matches!(tensor.view().get(1), Scalar::Float(zero) if zero.is_sign_negative()));
     assert_eq!(
         tensor_of(&Values::Ints(vec![i64::MAX]), "torch.float32", &[1]).unwrap_err().to_string(),
-        "expected numbers, found a value that is none, or that no float holds exactly"
+        "expected numbers, found a value that is not a number or not exact in any float type"
     );
     assert_eq!(
         tensor_of(&floats(vec![1.0]), "torch.float32", &[2, 3]).unwrap_err().to_string(),

@@ -131,7 +131,7 @@ fn an_invalid_workbook() {
         ),
         (
             "<row><c r=\"B1\"><v>1</v></c><c r=\"A1\"><v>1</v></c></row>",
-            "{part}: row 1, column 1: expected cells from left to right, found one left of another",
+            "{part}: row 1, column 1: expected cells from left to right, found a cell left of the previous one",
         ),
         (
             "<row><c><v>1</v></c></row><row><c r=\"XFD2\"><v>1</v></c></row>",

@@ -159,7 +159,7 @@ impl<'a> Fields<'a> {
         }
         match self.reader.expect_event()? {
             Event::Key(key) => Ok(key),
-            other => Err(self.reader.unexpected("a key that tells the kind of the line", &other)),
+            other => Err(self.reader.unexpected("a key that names the kind of the line", &other)),
         }
     }
 

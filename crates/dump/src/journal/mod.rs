@@ -11,13 +11,13 @@
 //! {"more":5,"data":{sections}}
 //! {"end":5,"last":true,"data":{sections}}                                      last: ordered by its end
 //! {"raised":5}
-//! {"ledger":{…},"over":true}                                                   the last one counts; over: the step ended
+//! {"ledger":{…},"over":true}                                                   the last counts; over: the step ended
 //! ```
 //!
 //! [`encode`] writes the lines, [`line`] reads them, and [`quick`] reads those that have the usual form.
 //!
 //! ```text
-//!                                   ┌──► finish: dump.json, stack.json, construct.json, ledger.json; removes the journal
+//!                                   ┌──► finish: dump.json, stack.json, construct.json, ledger.json; no journal
 //! journal.jsonl ──► Outline ──► documents
 //!                 (offsets)         └──► open: the same in nameless files, for the reader of dumps
 //! ```

@@ -107,7 +107,7 @@ fn made(path: &Path, document: &dyn Fn(&mut dyn Write) -> Result<(), Error>) -> 
         made_in(&folder, document).map_err(|error| match error.fault {
             Fault::Io(error) => {
                 let message = format!(
-                    "no room for what is made from it, neither beside it nor in {}: {error}",
+                    "its documents cannot be written, neither beside it nor in {}: {error}",
                     folder.display()
                 );
                 Error::whole(Fault::Unsupported(message))

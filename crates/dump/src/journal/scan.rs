@@ -83,7 +83,7 @@ impl<'p> Scan<'p> {
             let text = &journal[at..end];
             let taken = match self.line {
                 1 if !whole && is_torn_header(text) => {
-                    Err(Error::whole(Fault::truncated("a line that tells what was recorded", "the end")))
+                    Err(Error::whole(Fault::truncated("a line that says what was recorded", "the end")))
                 }
                 1 => {
                     self.outline.header = Some(header(text)?);

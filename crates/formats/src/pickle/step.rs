@@ -208,7 +208,7 @@ impl Machine<'_> {
             opcode::OBJ => {
                 let mut args = self.pop_to_mark()?;
                 if args.is_empty() {
-                    return Err(Fault::malformed("a class behind the mark", "nothing"));
+                    return Err(Fault::malformed("a class after the mark", "nothing"));
                 }
                 let callable = args.remove(0);
                 self.push(Node::Tuple(args))?;

@@ -100,7 +100,7 @@ pub fn tensor_of(values: &Values, dtype: &str, shape: &[u64]) -> Result<Tensor, 
             return Ok(Tensor::contiguous(dtype, shape, packed.into())?);
         }
     }
-    Err(Fault::malformed("numbers", "a value that is none, or that no float holds exactly"))
+    Err(Fault::malformed("numbers", "a value that is not a number or not exact in any float type"))
 }
 
 /// A number as a double, unless that changes its value.

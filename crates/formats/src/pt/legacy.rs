@@ -72,7 +72,7 @@ fn locate(bytes: &Bytes, object: &Pickle, keys: &Pickle) -> Result<HashMap<Strin
         let Some(element_size) = storage.element_size() else {
             let class = format!("{}.{}", storage.module, storage.class);
             return Err(part(Fault::Unsupported(format!(
-                "the element size of {} is not known, so that nothing behind it can be found",
+                "the element size of {} is unknown, so later storages cannot be located",
                 shortened(&class)
             ))));
         };

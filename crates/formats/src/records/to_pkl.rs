@@ -161,7 +161,7 @@ impl Conversion<'_> {
                 self.scalar_lines(spelled, &kind, value)
             }
             Content::Scalar { .. } => {
-                self.report.drop_entry("arguments that are no tensors");
+                self.report.drop_entry("arguments that are not tensors");
                 Ok(())
             }
         }
@@ -217,7 +217,7 @@ impl Conversion<'_> {
             // Eight digits are the CRC-32 of both tools; msprobe's xor of sixteen is a different function.
             match digest {
                 Some(digest) if digest.len() == 8 => payload = Payload::Digest(digest),
-                Some(_) => self.report.drop_entry("digests that are no CRC-32"),
+                Some(_) => self.report.drop_entry("digests that are not CRC-32"),
                 None => {}
             }
         } else if digest.is_some() {

@@ -182,7 +182,10 @@ fn read_sheet(
                     return Ok(());
                 }
                 if row.len() > column {
-                    return Err(fail("cells from left to right".into(), "one left of another".into()));
+                    return Err(fail(
+                        "cells from left to right".into(),
+                        "a cell left of the previous one".into(),
+                    ));
                 }
                 while row.len() < column {
                     builder.count(at, "")?;
