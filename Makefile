@@ -56,9 +56,9 @@ test-python: setup ## Run the Python tests
 
 test-torch-versions: setup .venv-torch-oldest/.ready .venv-torch-newest/.ready ## Test capture with the oldest and the newest torch (10 GB of disk)
 	for release in oldest newest; do \
-	  PYTHONPATH=python .venv-torch-$$release/bin/python -m pytest tests/python/test_capture_no_effect.py \
-	    tests/python/test_capture_distributed.py tests/python/test_capture_compiled.py \
-	    tests/python/test_capture_checkpoints.py || exit 1; \
+	  PYTHONPATH=python .venv-torch-$$release/bin/python -m pytest tests/python/capture/test_no_effect.py \
+	    tests/python/capture/test_distributed.py tests/python/capture/test_compiled.py \
+	    tests/python/capture/test_checkpoints.py || exit 1; \
 	done
 
 lint: setup ## Check format, lints, types, the stub, the API page, and the direction of dependencies

@@ -29,7 +29,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 # The network whose dumps the tests compare. It does not import pytest.
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "python"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "python" / "support"))
 
 from twin_programs import GPT
 

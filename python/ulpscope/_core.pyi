@@ -429,7 +429,7 @@ def diff(target: Any, golden: Any, *, atol: float = 0.001, rtol: float = 0.001, 
 
     A pair is within the tolerance where ``abs(target - golden) <= atol + rtol * abs(golden)``. At most
     ``elements`` elements are listed in ``first_failing`` and ``worst``. Dictionaries, and files with several
-    tensors, are compared name by name, and give a dictionary of ``Diff`` by name.
+    tensors, are compared name by name, and give ``Diffs``, a dictionary of ``Diff`` by name.
     """
 
 def digest(x: Any, kind: _DigestKind = "xxh3") -> str:

@@ -24,13 +24,33 @@ fn help_goes_to_stdout_and_tells_the_exit_codes() {
 
 #[test]
 fn every_subcommand_shows_examples() {
-    for command in ["compare", "explain", "stats", "diff", "convert", "merge", "ls", "show"] {
+    let commands =
+        ["compare", "explain", "stats", "diff", "convert", "merge", "ls", "show", "completions", "man"];
+    for command in commands {
         for flag in ["-h", "--help"] {
             let ran = Workspace::new().run(&[command, flag]);
             assert_eq!(ran.code, 0);
             assert!(ran.out.contains(&format!("Examples:\n  ulpscope {command} ")), "{}", ran.out);
         }
     }
+}
+
+#[test]
+fn shells_and_pagers_learn_every_command_and_option() {
+    let place = Workspace::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let ran = place.run(&["completions", shell]);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        assert!(["compare", "threads", "explain"].iter().all(|word| ran.out.contains(word)), "{shell}");
+    }
+    let page = place.run(&["man"]);
+    assert_eq!((page.code, page.err.as_str()), (0, ""));
+    assert!(page.out.contains(".TH ulpscope 1") && page.out.contains("Exit codes"), "{}", page.out);
+    let page = place.run(&["man", "compare"]).out;
+    assert!(page.contains(".TH ulpscope-compare 1") && page.contains("\\-\\-threads"), "{page}");
+    let refused = place.run(&["man", "frobnicate"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("frobnicate: no such command; there are run, compare"), "{}", refused.err);
 }
 
 #[test]

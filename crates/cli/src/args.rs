@@ -62,8 +62,8 @@ impl Low {
     /// How results are to be shown.
     pub(crate) fn look(&self) -> Look {
         let json = match &self.command {
-            // What is on standard output is the script's.
-            Command::Run(_) => false,
+            // What is on standard output is the script's, or for a shell or a pager to read.
+            Command::Run(_) | Command::Completions(_) | Command::Man(_) => false,
             Command::Compare(args) => args.json,
             Command::Explain(args) => args.json,
             Command::Stats(args) => args.json,
@@ -109,6 +109,8 @@ pub(crate) enum Command {
     Merge(MergeArgs),
     Ls(LsArgs),
     Show(ShowArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
 }
 
 /// Run a Python script and record what each call of torch in it takes and gives
@@ -121,6 +123,32 @@ pub(crate) struct RunArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     pub(crate) arguments: Vec<OsString>,
 }
+
+/// Print a script that has a shell complete commands and options
+#[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub(crate) struct CompletionsArgs {
+    /// The shell that reads it
+    pub(crate) shell: clap_complete::Shell,
+}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  ulpscope completions bash > ~/.local/share/bash-completion/completions/ulpscope
+  ulpscope completions fish > ~/.config/fish/completions/ulpscope.fish";
+
+/// Print the manual page, of the program or of one command
+#[derive(Debug, Args)]
+#[command(after_help = MAN_EXAMPLES)]
+pub(crate) struct ManArgs {
+    /// The command [default: the program]
+    pub(crate) command: Option<String>,
+}
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  ulpscope man | man -l -
+  ulpscope man compare > ulpscope-compare.1";
 
 /// Explain what a comparison found, and what to do next
 ///

@@ -94,6 +94,8 @@ fn execute(low: Low, output: &mut Output) -> anyhow::Result<u8> {
             Command::Merge(args) => commands::merge::Merge::from(args).run(output),
             Command::Ls(args) => commands::ls::Ls::from(args).run(output),
             Command::Show(args) => commands::show::Show::from(args).run(output),
+            Command::Completions(args) => commands::manual::completions(&args, output),
+            Command::Man(args) => commands::manual::man(&args, output),
         }?;
         // Whoever reads us may have seen enough; what was found is still so.
         output::unless_broken_pipe(output.flush())?;

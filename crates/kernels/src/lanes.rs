@@ -185,16 +185,9 @@ pub(crate) struct Float8 {
 
 impl Float8 {
     pub(crate) fn new(dtype: DType) -> Option<Float8> {
-        let min_normal_exponent = match dtype {
-            DType::F8E4M3FN => -6,
-            DType::F8E5M2 => -14,
-            DType::F8E4M3FNUZ => -7,
-            DType::F8E5M2FNUZ | DType::HiF8 => -15,
-            // Every E8M0 code is a full power of two.
-            DType::F8E8M0 => return Some(Float8 { table: dtype.float8_table()?, min_normal: 0.0 }),
-            _ => return None,
-        };
-        Some(Float8 { table: dtype.float8_table()?, min_normal: 2f32.powi(min_normal_exponent) })
+        let row = dtype.float8()?;
+        let min_normal = row.min_normal_exponent.map_or(0.0, |exponent| 2f32.powi(exponent));
+        Some(Float8 { table: row.table, min_normal })
     }
 }
 

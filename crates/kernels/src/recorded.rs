@@ -39,7 +39,7 @@ const COUNT: usize = 8;
 pub const SUMMARIES: usize = 4;
 
 /// All statistics, in the order in which they are written.
-pub const RECORDED: [Statistic; COUNT] = [
+pub static RECORDED: [Statistic; COUNT] = [
     summary("Max", "max", |stats| stats.max),
     summary("Min", "min", |stats| stats.min),
     summary("Mean", "mean", |stats| stats.mean.map(Scalar::Float)),
@@ -110,6 +110,11 @@ impl Statistic {
     /// Whether it is recorded for a tensor with these measurements.
     pub fn is_recorded_of(&self, stats: &Stats) -> bool {
         (self.when)(stats)
+    }
+
+    /// Those that msprobe records too, and the others.
+    pub fn summaries_and_others() -> (&'static [Statistic], &'static [Statistic]) {
+        RECORDED.split_at(SUMMARIES)
     }
 
     /// Its value; nothing if the tensor has none. For a tensor without dimensions every summary is its only element.

@@ -428,34 +428,12 @@ fn api_from_capsule(capsule: &Bound<'_, PyAny>) -> Option<&'static ExchangeApi> 
     (api.header.major == dlpack::MAJOR_VERSION).then_some(api)
 }
 
-fn dtype_from_dlpack(dtype: DataType) -> PyResult<DType> {
-    Ok(match (dtype.code, dtype.bits, dtype.lanes) {
-        (0, 8, 1) => DType::I8,
-        (0, 16, 1) => DType::I16,
-        (0, 32, 1) => DType::I32,
-        (0, 64, 1) => DType::I64,
-        (1, 8, 1) => DType::U8,
-        (1, 16, 1) => DType::U16,
-        (1, 32, 1) => DType::U32,
-        (1, 64, 1) => DType::U64,
-        (2, 16, 1) => DType::F16,
-        (2, 32, 1) => DType::F32,
-        (2, 64, 1) => DType::F64,
-        (4, 16, 1) => DType::BF16,
-        (5, 64, 1) => DType::C64,
-        (5, 128, 1) => DType::C128,
-        (6, 8, 1) => DType::Bool,
-        (10, 8, 1) => DType::F8E4M3FN,
-        (11, 8, 1) => DType::F8E4M3FNUZ,
-        (12, 8, 1) => DType::F8E5M2,
-        (13, 8, 1) => DType::F8E5M2FNUZ,
-        (14, 8, 1) => DType::F8E8M0,
-        (code, bits, lanes) => {
-            let found = match (code, bits, lanes) {
-                (5, 32, 1) => "complex numbers of 32 bits".to_owned(),
-                _ => format!("code {code}, {bits} bits, {lanes} lanes"),
-            };
-            return Err(PyTypeError::new_err(format!("a tensor of this dtype cannot be measured: {found}")));
-        }
+fn dtype_from_dlpack(DataType { code, bits, lanes }: DataType) -> PyResult<DType> {
+    DType::from_dlpack(code, bits).filter(|_| lanes == 1).ok_or_else(|| {
+        let found = match (code, bits, lanes) {
+            (5, 32, 1) => "complex numbers of 32 bits".to_owned(),
+            _ => format!("code {code}, {bits} bits, {lanes} lanes"),
+        };
+        PyTypeError::new_err(format!("a tensor of this dtype cannot be measured: {found}"))
     })
 }

@@ -1,165 +1,281 @@
-//! The element types Ulpscope measures, and the names people know them by.
+//! The element types Ulpscope measures: one row for each, with the names and codes that others know it by.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::float8::{self, Table};
 
-/// The type of a tensor's elements. All are stored little-endian.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum DType {
-    /// IEEE binary64.
-    F64,
-    /// IEEE binary32.
-    F32,
-    /// IEEE binary16.
-    F16,
-    /// The upper half of a binary32.
-    BF16,
-    /// OCP 8-bit float, 4 exponent bits, no infinities, NaN at all-ones.
-    F8E4M3FN,
-    /// OCP 8-bit float, 5 exponent bits, with infinities.
-    F8E5M2,
-    /// 8-bit float, 4 exponent bits, bias 8, one zero, one NaN (0x80).
-    F8E4M3FNUZ,
-    /// 8-bit float, 5 exponent bits, bias 16, one zero, one NaN (0x80).
-    F8E5M2FNUZ,
-    /// OCP MX scale: a power of two, no sign, no zero.
-    F8E8M0,
-    /// Huawei's HiFloat8: tapered precision, prefix-coded exponent width.
-    HiF8,
-    /// Signed 8-bit integer.
-    I8,
-    /// Signed 16-bit integer.
-    I16,
-    /// Signed 32-bit integer.
-    I32,
-    /// Signed 64-bit integer.
-    I64,
-    /// Unsigned 8-bit integer.
-    U8,
-    /// Unsigned 16-bit integer.
-    U16,
-    /// Unsigned 32-bit integer.
-    U32,
-    /// Unsigned 64-bit integer.
-    U64,
-    /// One byte, zero or not.
+/// What is known of a dtype.
+struct Row {
+    /// Torch's name, without the `torch.` prefix (`hifloat8`, which torch lacks, follows suit).
+    name: &'static str,
+    /// As torch prints it.
+    printed: &'static str,
+    /// Other names it is known by.
+    aliases: &'static [&'static str],
+    class: Class,
+    /// Bytes per element.
+    size: usize,
+    /// NumPy's code, where it has one.
+    numpy: Option<&'static str>,
+    /// Torch's class of storages; dtypes younger than those classes have none.
+    storage: Option<&'static str>,
+    /// The name in safetensors files, where the format has one.
+    safetensors: Option<&'static str>,
+    /// The code of its kind in DLPack, which tells widths by bits.
+    dlpack: Option<u8>,
+    /// Of an 8-bit float: how it is decoded.
+    float8: Option<Float8Row>,
+}
+
+/// What is known of an 8-bit float.
+#[derive(Clone, Copy, Debug)]
+pub struct Float8Row {
+    /// The value of each code.
+    pub table: &'static Table,
+    /// The power of two from which on numbers have their full mantissa; nothing where all of them have.
+    pub min_normal_exponent: Option<i32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Float,
+    Integer,
     Bool,
+    Complex,
+}
+
+/// Makes the enum and the table of its rows, so that neither can lack what the other has.
+macro_rules! dtypes {
+    ($($(#[$doc:meta])+ $name:ident: $row:expr;)+) => {
+        /// The type of a tensor's elements. All are stored little-endian.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum DType {
+            $($(#[$doc])+ $name,)+
+        }
+
+        impl DType {
+            /// Every dtype, in the order of the enum.
+            pub const ALL: [DType; COUNT] = [$(DType::$name),+];
+        }
+
+        const COUNT: usize = [$(stringify!($name)),+].len();
+
+        /// In the order of the enum.
+        static ROWS: [Row; COUNT] = [$($row),+];
+    };
+}
+
+dtypes! {
+    /// IEEE binary64.
+    F64: Row {
+        name: "float64", printed: "torch.float64", aliases: &["double"], class: Class::Float, size: 8,
+        numpy: Some("<f8"), storage: Some("DoubleStorage"), safetensors: Some("F64"), dlpack: Some(2),
+        float8: None,
+    };
+    /// IEEE binary32.
+    F32: Row {
+        name: "float32", printed: "torch.float32", aliases: &["float"], class: Class::Float, size: 4,
+        numpy: Some("<f4"), storage: Some("FloatStorage"), safetensors: Some("F32"), dlpack: Some(2),
+        float8: None,
+    };
+    /// IEEE binary16.
+    F16: Row {
+        name: "float16", printed: "torch.float16", aliases: &["half"], class: Class::Float, size: 2,
+        numpy: Some("<f2"), storage: Some("HalfStorage"), safetensors: Some("F16"), dlpack: Some(2),
+        float8: None,
+    };
+    /// The upper half of a binary32.
+    BF16: Row {
+        name: "bfloat16", printed: "torch.bfloat16", aliases: &[], class: Class::Float, size: 2,
+        numpy: None, storage: Some("BFloat16Storage"), safetensors: Some("BF16"), dlpack: Some(4),
+        float8: None,
+    };
+    /// OCP 8-bit float, 4 exponent bits, no infinities, NaN at all-ones.
+    F8E4M3FN: Row {
+        name: "float8_e4m3fn", printed: "torch.float8_e4m3fn", aliases: &[], class: Class::Float, size: 1,
+        numpy: None, storage: None, safetensors: Some("F8_E4M3"), dlpack: Some(10),
+        float8: Some(Float8Row { table: &float8::E4M3FN, min_normal_exponent: Some(-6) }),
+    };
+    /// OCP 8-bit float, 5 exponent bits, with infinities.
+    F8E5M2: Row {
+        name: "float8_e5m2", printed: "torch.float8_e5m2", aliases: &[], class: Class::Float, size: 1,
+        numpy: None, storage: None, safetensors: Some("F8_E5M2"), dlpack: Some(12),
+        float8: Some(Float8Row { table: &float8::E5M2, min_normal_exponent: Some(-14) }),
+    };
+    /// 8-bit float, 4 exponent bits, bias 8, one zero, one NaN (0x80).
+    F8E4M3FNUZ: Row {
+        name: "float8_e4m3fnuz", printed: "torch.float8_e4m3fnuz", aliases: &[], class: Class::Float, size: 1,
+        numpy: None, storage: None, safetensors: Some("F8_E4M3FNUZ"), dlpack: Some(11),
+        float8: Some(Float8Row { table: &float8::E4M3FNUZ, min_normal_exponent: Some(-7) }),
+    };
+    /// 8-bit float, 5 exponent bits, bias 16, one zero, one NaN (0x80).
+    F8E5M2FNUZ: Row {
+        name: "float8_e5m2fnuz", printed: "torch.float8_e5m2fnuz", aliases: &[], class: Class::Float, size: 1,
+        numpy: None, storage: None, safetensors: Some("F8_E5M2FNUZ"), dlpack: Some(13),
+        float8: Some(Float8Row { table: &float8::E5M2FNUZ, min_normal_exponent: Some(-15) }),
+    };
+    /// OCP MX scale: a power of two, no sign, no zero.
+    F8E8M0: Row {
+        name: "float8_e8m0fnu", printed: "torch.float8_e8m0fnu", aliases: &["float8_e8m0"],
+        class: Class::Float, size: 1,
+        numpy: None, storage: None, safetensors: Some("F8_E8M0"), dlpack: Some(14),
+        float8: Some(Float8Row { table: &float8::E8M0, min_normal_exponent: None }),
+    };
+    /// Huawei's HiFloat8: tapered precision, prefix-coded exponent width.
+    HiF8: Row {
+        name: "hifloat8", printed: "hifloat8", aliases: &[], class: Class::Float, size: 1,
+        numpy: None, storage: None, safetensors: None, dlpack: None,
+        float8: Some(Float8Row { table: &float8::HIF8, min_normal_exponent: Some(-15) }),
+    };
+    /// Signed 8-bit integer.
+    I8: Row {
+        name: "int8", printed: "torch.int8", aliases: &[], class: Class::Integer, size: 1,
+        numpy: Some("|i1"), storage: Some("CharStorage"), safetensors: Some("I8"), dlpack: Some(0),
+        float8: None,
+    };
+    /// Signed 16-bit integer.
+    I16: Row {
+        name: "int16", printed: "torch.int16", aliases: &["short"], class: Class::Integer, size: 2,
+        numpy: Some("<i2"), storage: Some("ShortStorage"), safetensors: Some("I16"), dlpack: Some(0),
+        float8: None,
+    };
+    /// Signed 32-bit integer.
+    I32: Row {
+        name: "int32", printed: "torch.int32", aliases: &["int"], class: Class::Integer, size: 4,
+        numpy: Some("<i4"), storage: Some("IntStorage"), safetensors: Some("I32"), dlpack: Some(0),
+        float8: None,
+    };
+    /// Signed 64-bit integer.
+    I64: Row {
+        name: "int64", printed: "torch.int64", aliases: &["long"], class: Class::Integer, size: 8,
+        numpy: Some("<i8"), storage: Some("LongStorage"), safetensors: Some("I64"), dlpack: Some(0),
+        float8: None,
+    };
+    /// Unsigned 8-bit integer.
+    U8: Row {
+        name: "uint8", printed: "torch.uint8", aliases: &[], class: Class::Integer, size: 1,
+        numpy: Some("|u1"), storage: Some("ByteStorage"), safetensors: Some("U8"), dlpack: Some(1),
+        float8: None,
+    };
+    /// Unsigned 16-bit integer.
+    U16: Row {
+        name: "uint16", printed: "torch.uint16", aliases: &[], class: Class::Integer, size: 2,
+        numpy: Some("<u2"), storage: None, safetensors: Some("U16"), dlpack: Some(1),
+        float8: None,
+    };
+    /// Unsigned 32-bit integer.
+    U32: Row {
+        name: "uint32", printed: "torch.uint32", aliases: &[], class: Class::Integer, size: 4,
+        numpy: Some("<u4"), storage: None, safetensors: Some("U32"), dlpack: Some(1),
+        float8: None,
+    };
+    /// Unsigned 64-bit integer.
+    U64: Row {
+        name: "uint64", printed: "torch.uint64", aliases: &[], class: Class::Integer, size: 8,
+        numpy: Some("<u8"), storage: None, safetensors: Some("U64"), dlpack: Some(1),
+        float8: None,
+    };
+    /// One byte, zero or not.
+    Bool: Row {
+        name: "bool", printed: "torch.bool", aliases: &["bool_"], class: Class::Bool, size: 1,
+        numpy: Some("|b1"), storage: Some("BoolStorage"), safetensors: Some("BOOL"), dlpack: Some(6),
+        float8: None,
+    };
     /// Two binary32: real, imaginary.
-    C64,
+    C64: Row {
+        name: "complex64", printed: "torch.complex64", aliases: &["cfloat"], class: Class::Complex, size: 8,
+        numpy: Some("<c8"), storage: Some("ComplexFloatStorage"), safetensors: Some("C64"), dlpack: Some(5),
+        float8: None,
+    };
     /// Two binary64: real, imaginary.
-    C128,
+    C128: Row {
+        name: "complex128", printed: "torch.complex128", aliases: &["cdouble"], class: Class::Complex, size: 16,
+        numpy: Some("<c16"), storage: Some("ComplexDoubleStorage"), safetensors: None, dlpack: Some(5),
+        float8: None,
+    };
 }
 
 impl DType {
-    /// Every dtype, in the order of the enum.
-    pub const ALL: [DType; 21] = [
-        DType::F64,
-        DType::F32,
-        DType::F16,
-        DType::BF16,
-        DType::F8E4M3FN,
-        DType::F8E5M2,
-        DType::F8E4M3FNUZ,
-        DType::F8E5M2FNUZ,
-        DType::F8E8M0,
-        DType::HiF8,
-        DType::I8,
-        DType::I16,
-        DType::I32,
-        DType::I64,
-        DType::U8,
-        DType::U16,
-        DType::U32,
-        DType::U64,
-        DType::Bool,
-        DType::C64,
-        DType::C128,
-    ];
+    const fn row(self) -> &'static Row {
+        &ROWS[self as usize]
+    }
+
+    fn find(is_it: impl Fn(&Row) -> bool) -> Option<DType> {
+        DType::ALL.into_iter().find(|dtype| is_it(dtype.row()))
+    }
 
     /// Bytes per element.
     pub const fn size(self) -> usize {
-        match self {
-            DType::F8E4M3FN
-            | DType::F8E5M2
-            | DType::F8E4M3FNUZ
-            | DType::F8E5M2FNUZ
-            | DType::F8E8M0
-            | DType::HiF8
-            | DType::I8
-            | DType::U8
-            | DType::Bool => 1,
-            DType::F16 | DType::BF16 | DType::I16 | DType::U16 => 2,
-            DType::F32 | DType::I32 | DType::U32 => 4,
-            DType::F64 | DType::I64 | DType::U64 | DType::C64 => 8,
-            DType::C128 => 16,
-        }
+        self.row().size
     }
 
     /// The name torch gives it, without the `torch.` prefix (`hifloat8`, which torch lacks, follows suit).
     pub const fn name(self) -> &'static str {
-        match self {
-            DType::F64 => "float64",
-            DType::F32 => "float32",
-            DType::F16 => "float16",
-            DType::BF16 => "bfloat16",
-            DType::F8E4M3FN => "float8_e4m3fn",
-            DType::F8E5M2 => "float8_e5m2",
-            DType::F8E4M3FNUZ => "float8_e4m3fnuz",
-            DType::F8E5M2FNUZ => "float8_e5m2fnuz",
-            DType::F8E8M0 => "float8_e8m0fnu",
-            DType::HiF8 => "hifloat8",
-            DType::I8 => "int8",
-            DType::I16 => "int16",
-            DType::I32 => "int32",
-            DType::I64 => "int64",
-            DType::U8 => "uint8",
-            DType::U16 => "uint16",
-            DType::U32 => "uint32",
-            DType::U64 => "uint64",
-            DType::Bool => "bool",
-            DType::C64 => "complex64",
-            DType::C128 => "complex128",
-        }
+        self.row().name
+    }
+
+    /// The name as torch prints it.
+    pub const fn printed_name(self) -> &'static str {
+        self.row().printed
+    }
+
+    /// NumPy's code for it, where it has one: `<f4`.
+    pub const fn numpy_code(self) -> Option<&'static str> {
+        self.row().numpy
+    }
+
+    /// The dtype of a code of NumPy without byte order: `f4`.
+    pub fn from_numpy(kind_and_size: &str) -> Option<DType> {
+        DType::find(|row| row.numpy.is_some_and(|code| &code[1..] == kind_and_size))
+    }
+
+    /// Torch's class of storages for it; dtypes younger than those classes have none.
+    pub const fn storage_class(self) -> Option<&'static str> {
+        self.row().storage
+    }
+
+    /// The dtype that a class of storages of torch holds.
+    pub fn from_storage_class(class: &str) -> Option<DType> {
+        DType::find(|row| row.storage == Some(class))
+    }
+
+    /// Its name in safetensors files, where the format has one.
+    pub const fn safetensors_name(self) -> Option<&'static str> {
+        self.row().safetensors
+    }
+
+    /// The dtype of a code and a number of bits in DLPack.
+    pub fn from_dlpack(code: u8, bits: u8) -> Option<DType> {
+        DType::find(|row| row.dlpack == Some(code) && row.size * 8 == usize::from(bits))
+    }
+
+    /// What is known of an 8-bit float, and nothing for any other dtype.
+    pub const fn float8(self) -> Option<&'static Float8Row> {
+        self.row().float8.as_ref()
     }
 
     /// The decoding table of an 8-bit float, and nothing for any other dtype.
     pub const fn float8_table(self) -> Option<&'static Table> {
-        Some(match self {
-            DType::F8E4M3FN => &float8::E4M3FN,
-            DType::F8E5M2 => &float8::E5M2,
-            DType::F8E4M3FNUZ => &float8::E4M3FNUZ,
-            DType::F8E5M2FNUZ => &float8::E5M2FNUZ,
-            DType::F8E8M0 => &float8::E8M0,
-            DType::HiF8 => &float8::HIF8,
-            _ => return None,
-        })
+        match self.float8() {
+            Some(row) => Some(row.table),
+            None => None,
+        }
     }
 
     /// Real floating point of any width.
     pub const fn is_float(self) -> bool {
-        matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16) || self.float8_table().is_some()
+        matches!(self.row().class, Class::Float)
     }
 
     /// Signed or unsigned integer; `Bool` is not one.
     pub const fn is_integer(self) -> bool {
-        matches!(
-            self,
-            DType::I8
-                | DType::I16
-                | DType::I32
-                | DType::I64
-                | DType::U8
-                | DType::U16
-                | DType::U32
-                | DType::U64
-        )
+        matches!(self.row().class, Class::Integer)
     }
 
     /// Complex of either width.
     pub const fn is_complex(self) -> bool {
-        matches!(self, DType::C64 | DType::C128)
+        matches!(self.row().class, Class::Complex)
     }
 }
 
@@ -180,21 +296,7 @@ impl FromStr for DType {
     /// Accepts torch's names with or without `torch.`, numpy's, and torch's short spellings (`half`, `double`).
     fn from_str(text: &str) -> Result<DType, UnknownDType> {
         let name = text.strip_prefix("torch.").unwrap_or(text);
-        Ok(match name {
-            "half" => DType::F16,
-            "float" => DType::F32,
-            "double" => DType::F64,
-            "long" => DType::I64,
-            "int" => DType::I32,
-            "short" => DType::I16,
-            "bool_" => DType::Bool,
-            "cfloat" => DType::C64,
-            "cdouble" => DType::C128,
-            "float8_e8m0" => DType::F8E8M0,
-            _ => match DType::ALL.into_iter().find(|dtype| dtype.name() == name) {
-                Some(dtype) => dtype,
-                None => return Err(UnknownDType(text.to_owned())),
-            },
-        })
+        DType::find(|row| row.name == name || row.aliases.contains(&name))
+            .ok_or_else(|| UnknownDType(text.to_owned()))
     }
 }

@@ -11,7 +11,7 @@ mod region;
 mod scalar;
 mod view;
 
-pub use dtype::DType;
+pub use dtype::{DType, Float8Row};
 pub use float8::Table;
 pub use python_float::{push_python_float, python_float_repr};
 pub use region::Region;

@@ -5,6 +5,7 @@ pub(crate) mod convert;
 pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod ls;
+pub(crate) mod manual;
 pub(crate) mod merge;
 pub(crate) mod run;
 pub(crate) mod show;

@@ -42,7 +42,7 @@ pub(super) enum Line<'a> {
         id: u64,
         frames: Span,
     },
-    Call(CallLine<'a>),
+    Call(ReadCall<'a>),
     /// More sections of a call.
     More {
         id: u64,
@@ -68,7 +68,7 @@ pub(super) enum Line<'a> {
 
 /// The beginning of a call.
 #[derive(Debug)]
-pub(super) struct CallLine<'a> {
+pub(super) struct ReadCall<'a> {
     pub(super) name: Cow<'a, str>,
     pub(super) name_at: Span,
     /// Nothing if this is the only line of the call.
@@ -105,7 +105,7 @@ pub(super) fn read(text: &[u8], number: u64, start: u64) -> Result<Line<'_>, Err
             let (name, name_at) = fields.name()?;
             fields.rest()?;
             let Fields { id, stack, parent, data, .. } = fields;
-            return Ok(Line::Call(CallLine { name, name_at, id, stack, parent, data }));
+            return Ok(Line::Call(ReadCall { name, name_at, id, stack, parent, data }));
         }
         "more" => {
             let id = fields.number()?;

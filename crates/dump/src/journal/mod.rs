@@ -14,7 +14,7 @@
 //! {"ledger":{…},"over":true}                                                   the last counts; over: the step ended
 //! ```
 //!
-//! [`encode`] writes the lines, [`line`] reads them, and [`quick`] reads those that have the usual form.
+//! [`encode`] writes the lines, `line.rs` reads them, and `quick.rs` reads those that have the usual form.
 //!
 //! ```text
 //!                                   ┌──► finish: dump.json, stack.json, construct.json, ledger.json; no journal

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use ulpscope_formats::json;
 
-use super::line::{CallLine, Line, MAX_NAME_BYTES, Span};
+use super::line::{Line, MAX_NAME_BYTES, ReadCall, Span};
 use super::scan::Trust;
 
 /// Digits of a number that always fits.
@@ -25,7 +25,7 @@ pub(super) fn read(text: &[u8], start: u64, trust: Trust) -> Option<Line<'_>> {
         let data = cursor.field(b",\"data\":", Cursor::last_value)?;
         let quoted = cursor.text_of(name_at);
         let name = Cow::Borrowed(std::str::from_utf8(&quoted[1..quoted.len() - 1]).ok()?);
-        Line::Call(CallLine { name, name_at, id, stack, parent, data })
+        Line::Call(ReadCall { name, name_at, id, stack, parent, data })
     } else if cursor.takes(b"{\"end\":") {
         let id = cursor.number()?;
         let last = cursor.takes(b",\"last\":true");

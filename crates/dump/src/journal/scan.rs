@@ -8,7 +8,7 @@ use std::path::Path;
 use ulpscope_formats::json::{self, Json};
 use ulpscope_formats::{Bytes, Error, Fault, Place as FilePlace};
 
-use super::line::{self, CallLine, Line, Span};
+use super::line::{self, Line, ReadCall, Span};
 use super::outline::{Call, MAX_CALLS, NONE, Outline, Place};
 use super::{MARK, VERSION, has_mark, quick};
 use crate::key::parse_key;
@@ -167,7 +167,7 @@ impl<'p> Scan<'p> {
         Ok(())
     }
 
-    fn begin(&mut self, call: &CallLine<'_>, journal: &[u8]) -> Result<(), Error> {
+    fn begin(&mut self, call: &ReadCall<'_>, journal: &[u8]) -> Result<(), Error> {
         let first = call.data.map(|data| data.of(journal));
         if call.id.is_some() && first.is_some_and(|data| !data.starts_with(b"{")) {
             return Err(self.here(Fault::malformed("an object of sections", "another value")));

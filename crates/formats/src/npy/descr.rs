@@ -56,7 +56,7 @@ pub(super) fn element(descr: &Literal) -> Result<Element, Fault> {
 
 /// A field named after an element type without a NumPy code, over as many opaque or unsigned bytes.
 fn named_field(name: &str, code: &str) -> Option<Element> {
-    let dtype = DType::ALL.into_iter().find(|dtype| dtype.name() == name && numpy_code(*dtype).is_none())?;
+    let dtype = DType::ALL.into_iter().find(|dtype| dtype.name() == name && dtype.numpy_code().is_none())?;
     let (order, kind, size) = split(code)?;
     let matches = matches!(kind, 'u' | 'i' | 'V') && size == dtype.size();
     // NumPy never swaps opaque bytes, whatever byte order their code has.
@@ -110,20 +110,6 @@ fn plain(code: &str) -> Result<Element, Fault> {
     };
     let dtype = match (kind, size) {
         ('f', 1) => DType::F8E5M2,
-        ('f', 2) => DType::F16,
-        ('f', 4) => DType::F32,
-        ('f', 8) => DType::F64,
-        ('i', 1) => DType::I8,
-        ('i', 2) => DType::I16,
-        ('i', 4) => DType::I32,
-        ('i', 8) => DType::I64,
-        ('u', 1) => DType::U8,
-        ('u', 2) => DType::U16,
-        ('u', 4) => DType::U32,
-        ('u', 8) => DType::U64,
-        ('b', 1) => DType::Bool,
-        ('c', 8) => DType::C64,
-        ('c', 16) => DType::C128,
         ('V', 2) => return Ok(Element { dtype: DType::BF16, big_endian: false }),
         ('f', 10 | 12 | 16) | ('c', 20 | 24 | 32) => {
             return Err(Fault::Unsupported(format!(
@@ -137,7 +123,10 @@ fn plain(code: &str) -> Result<Element, Fault> {
             )));
         }
         ('V', _) => return refuse("an array of opaque bytes"),
-        _ => return Err(Fault::malformed("a dtype such as '<f4'", format!("'{code}'"))),
+        _ => match DType::from_numpy(&format!("{kind}{size}")) {
+            Some(dtype) => dtype,
+            None => return Err(Fault::malformed("a dtype such as '<f4'", format!("'{code}'"))),
+        },
     };
     Ok(Element { dtype, big_endian: order == '>' && size > 1 })
 }
@@ -159,36 +148,9 @@ fn split(code: &str) -> Option<(char, char, usize)> {
 
 /// The `descr` of a dtype, as a Python literal.
 pub(super) fn of(dtype: DType) -> String {
-    match (numpy_code(dtype), dtype) {
+    match (dtype.numpy_code(), dtype) {
         (Some(code), _) => format!("'{code}'"),
         (None, DType::BF16) => "'<V2'".into(),
         (None, _) => format!("[('{dtype}', '|u1')]"),
     }
-}
-
-/// NumPy's own code for a dtype, where it has one.
-fn numpy_code(dtype: DType) -> Option<&'static str> {
-    Some(match dtype {
-        DType::F64 => "<f8",
-        DType::F32 => "<f4",
-        DType::F16 => "<f2",
-        DType::I8 => "|i1",
-        DType::I16 => "<i2",
-        DType::I32 => "<i4",
-        DType::I64 => "<i8",
-        DType::U8 => "|u1",
-        DType::U16 => "<u2",
-        DType::U32 => "<u4",
-        DType::U64 => "<u8",
-        DType::Bool => "|b1",
-        DType::C64 => "<c8",
-        DType::C128 => "<c16",
-        DType::BF16
-        | DType::F8E4M3FN
-        | DType::F8E5M2
-        | DType::F8E4M3FNUZ
-        | DType::F8E5M2FNUZ
-        | DType::F8E8M0
-        | DType::HiF8 => return None,
-    })
 }

@@ -126,23 +126,7 @@ impl Objects<'_> {
             None => false,
         };
         let dtype = match self.pickle.node(name) {
-            Node::Text(name) => match &**name {
-                "f2" => DType::F16,
-                "f4" => DType::F32,
-                "f8" => DType::F64,
-                "i1" => DType::I8,
-                "i2" => DType::I16,
-                "i4" => DType::I32,
-                "i8" => DType::I64,
-                "u1" => DType::U8,
-                "u2" => DType::U16,
-                "u4" => DType::U32,
-                "u8" => DType::U64,
-                "b1" => DType::Bool,
-                "c8" => DType::C64,
-                "c16" => DType::C128,
-                _ => return None,
-            },
+            Node::Text(name) => DType::from_numpy(name)?,
             Node::Global(global) if &*global.module == "ml_dtypes" => global.name.parse().ok()?,
             _ => return None,
         };

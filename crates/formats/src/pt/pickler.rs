@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use ulpscope_tensor::DType;
-
 use super::write::{Layout, Placed};
 use crate::error::{Error, Fault};
 use crate::pickle::opcode;
@@ -163,7 +161,7 @@ impl Pickler<'_> {
     }
 
     fn tensor(&mut self, tensor: &Placed) -> Result<(), Error> {
-        let class = storage_class(tensor.dtype);
+        let class = tensor.dtype.storage_class();
         self.global(
             "torch._utils",
             if class.is_some() { "_rebuild_tensor_v2" } else { "_rebuild_tensor_v3" },
@@ -196,23 +194,4 @@ impl Pickler<'_> {
         self.out.extend([opcode::TUPLE, opcode::REDUCE]);
         Ok(())
     }
-}
-
-/// Torch's storage class of a dtype; newer dtypes have none.
-fn storage_class(dtype: DType) -> Option<&'static str> {
-    Some(match dtype {
-        DType::F64 => "DoubleStorage",
-        DType::F32 => "FloatStorage",
-        DType::F16 => "HalfStorage",
-        DType::BF16 => "BFloat16Storage",
-        DType::I64 => "LongStorage",
-        DType::I32 => "IntStorage",
-        DType::I16 => "ShortStorage",
-        DType::I8 => "CharStorage",
-        DType::U8 => "ByteStorage",
-        DType::Bool => "BoolStorage",
-        DType::C64 => "ComplexFloatStorage",
-        DType::C128 => "ComplexDoubleStorage",
-        _ => return None,
-    })
 }

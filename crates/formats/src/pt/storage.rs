@@ -71,26 +71,17 @@ impl<'p> Storage<'p> {
         if !self.module.starts_with("torch") {
             return Elements::Unknown;
         }
-        Elements::Typed(match self.class {
-            "DoubleStorage" => DType::F64,
-            "FloatStorage" => DType::F32,
-            "HalfStorage" => DType::F16,
-            "BFloat16Storage" => DType::BF16,
-            "LongStorage" => DType::I64,
-            "IntStorage" => DType::I32,
-            "ShortStorage" => DType::I16,
-            "CharStorage" => DType::I8,
-            "ByteStorage" => DType::U8,
-            "BoolStorage" => DType::Bool,
-            "ComplexFloatStorage" => DType::C64,
-            "ComplexDoubleStorage" => DType::C128,
-            "UntypedStorage" => return Elements::Untyped,
+        if let Some(dtype) = DType::from_storage_class(self.class) {
+            return Elements::Typed(dtype);
+        }
+        match self.class {
+            "UntypedStorage" => Elements::Untyped,
             "QInt8Storage" | "QUInt8Storage" | "QUInt4x2Storage" | "QUInt2x4Storage" => {
-                return Elements::Quantized(1);
+                Elements::Quantized(1)
             }
-            "QInt32Storage" => return Elements::Quantized(4),
-            _ => return Elements::Unknown,
-        })
+            "QInt32Storage" => Elements::Quantized(4),
+            _ => Elements::Unknown,
+        }
     }
 
     pub fn element_size(&self) -> Option<usize> {

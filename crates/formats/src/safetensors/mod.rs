@@ -37,32 +37,6 @@ const DTYPE_KEY: &str = "ulpscope.dtype.";
 /// The name of a single tensor without a name.
 const LONE_TENSOR: &str = "tensor";
 
-/// The format's name for a dtype, where it has one.
-fn format_name(dtype: DType) -> Option<&'static str> {
-    Some(match dtype {
-        DType::F64 => "F64",
-        DType::F32 => "F32",
-        DType::F16 => "F16",
-        DType::BF16 => "BF16",
-        DType::F8E4M3FN => "F8_E4M3",
-        DType::F8E5M2 => "F8_E5M2",
-        DType::F8E4M3FNUZ => "F8_E4M3FNUZ",
-        DType::F8E5M2FNUZ => "F8_E5M2FNUZ",
-        DType::F8E8M0 => "F8_E8M0",
-        DType::I8 => "I8",
-        DType::I16 => "I16",
-        DType::I32 => "I32",
-        DType::I64 => "I64",
-        DType::U8 => "U8",
-        DType::U16 => "U16",
-        DType::U32 => "U32",
-        DType::U64 => "U64",
-        DType::Bool => "BOOL",
-        DType::C64 => "C64",
-        DType::HiF8 | DType::C128 => return None,
-    })
-}
-
 /// How a dtype without a name is stored: the name used instead, and the dimension added at the end.
 fn stand_in(dtype: DType) -> (&'static str, Option<usize>) {
     if dtype == DType::C128 { ("F64", Some(2)) } else { ("U8", None) }

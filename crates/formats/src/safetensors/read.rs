@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use ulpscope_tensor::{DType, element_count};
 
 use super::header::{self, Header, Info};
-use super::{DTYPE_KEY, METADATA, format_name, stand_in};
+use super::{DTYPE_KEY, METADATA, stand_in};
 use crate::budget::Budget;
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place, shortened};
@@ -97,7 +97,8 @@ fn value_of(info: &Info, piece: Bytes) -> Result<Value, Fault> {
         let (limit, found) = (MAX_RANK as u64, info.shape.len() as u64);
         return Err(Fault::TooLarge { what: "number of dimensions", limit, found });
     }
-    let Some(dtype) = DType::ALL.into_iter().find(|dtype| format_name(*dtype) == Some(info.dtype.as_str()))
+    let Some(dtype) =
+        DType::ALL.into_iter().find(|dtype| dtype.safetensors_name() == Some(info.dtype.as_str()))
     else {
         let what = match info.dtype.as_str() {
             "F4" => "4-bit floats, two to a byte",
@@ -126,7 +127,8 @@ fn value_of(info: &Info, piece: Bytes) -> Result<Value, Fault> {
 
 /// The tensor with the type that its metadata entry names.
 fn restore(stored: &Tensor, mark: &str) -> Result<Tensor, Fault> {
-    let dtype = DType::ALL.into_iter().find(|dtype| dtype.name() == mark && format_name(*dtype).is_none());
+    let dtype =
+        DType::ALL.into_iter().find(|dtype| dtype.name() == mark && dtype.safetensors_name().is_none());
     let Some(dtype) = dtype else {
         return Err(Fault::malformed(
             format!("hifloat8 or complex128 in its metadata entry {DTYPE_KEY}…"),
@@ -136,7 +138,7 @@ fn restore(stored: &Tensor, mark: &str) -> Result<Tensor, Fault> {
     let (stored_as, added) = stand_in(dtype);
     let mut shape = stored.shape().to_vec();
     let last = added.and_then(|_| shape.pop());
-    if format_name(stored.dtype()) != Some(stored_as) || last != added {
+    if stored.dtype().safetensors_name() != Some(stored_as) || last != added {
         let last = added.map(|dim| format!(" with a last dimension of {dim}")).unwrap_or_default();
         return Err(Fault::malformed(
             format!("{dtype} stored as {stored_as}{last}"),

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use super::header::LENGTH_SIZE;
 use super::read::in_tensor;
-use super::{DTYPE_KEY, LONE_TENSOR, MAX_HEADER_SIZE, METADATA, format_name, metadata_of, stand_in};
+use super::{DTYPE_KEY, LONE_TENSOR, MAX_HEADER_SIZE, METADATA, metadata_of, stand_in};
 use crate::error::{Error, Fault, shortened};
 use crate::packed::write_packed;
 use crate::tensor::Tensor;
@@ -70,7 +70,7 @@ fn compose(metadata: Vec<(&str, &str)>, tensors: &[(String, &Tensor)]) -> Result
     let mut begin = 0u128;
     for (name, tensor) in tensors {
         let mut shape = tensor.shape().to_vec();
-        let dtype = format_name(tensor.dtype()).unwrap_or_else(|| {
+        let dtype = tensor.dtype().safetensors_name().unwrap_or_else(|| {
             let (stored_as, added) = stand_in(tensor.dtype());
             shape.extend(added);
             metadata.push((format!("{DTYPE_KEY}{name}"), tensor.dtype().name().to_owned()));

@@ -1,6 +1,6 @@
 //! Distances in units in the last place: how many steps of the dtype are between two values.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use ulpscope_tensor::{DType, Table};
 
@@ -155,23 +155,8 @@ type Ranks = [Key; 256];
 
 /// The rank of each code's value among the finite values of its dtype.
 fn float8_ranks(dtype: DType) -> &'static Ranks {
-    static RANKS: [LazyLock<Ranks>; 6] = [
-        LazyLock::new(|| rank(DType::F8E4M3FN)),
-        LazyLock::new(|| rank(DType::F8E5M2)),
-        LazyLock::new(|| rank(DType::F8E4M3FNUZ)),
-        LazyLock::new(|| rank(DType::F8E5M2FNUZ)),
-        LazyLock::new(|| rank(DType::F8E8M0)),
-        LazyLock::new(|| rank(DType::HiF8)),
-    ];
-    let index = match dtype {
-        DType::F8E4M3FN => 0,
-        DType::F8E5M2 => 1,
-        DType::F8E4M3FNUZ => 2,
-        DType::F8E5M2FNUZ => 3,
-        DType::F8E8M0 => 4,
-        _ => 5,
-    };
-    &RANKS[index]
+    static RANKS: [OnceLock<Ranks>; DType::ALL.len()] = [const { OnceLock::new() }; DType::ALL.len()];
+    RANKS[dtype as usize].get_or_init(|| rank(dtype))
 }
 
 fn rank(dtype: DType) -> Ranks {

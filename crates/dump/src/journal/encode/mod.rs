@@ -5,8 +5,8 @@
 //! ListText, ObjectText, Plain, Section            ──► encode ──► values in it    (values.rs)
 //! TensorHead, TensorRest                          ──► encode ──► tensors in them (tensors.rs)
 //! ```
-//! [`super::line`] and [`super::quick`] read this grammar. `round_trip.rs` tests that they read back every line
-//! written here. Nothing here allocates: a call has several lines, and a run has millions of calls.
+//! `line.rs` and `quick.rs` read this grammar. `round_trip.rs` tests that they read back every line written here.
+//! Nothing here allocates: a call has several lines, and a run has millions of calls.
 
 mod ledger;
 mod lines;

@@ -1,7 +1,7 @@
 //! Tensors in the lines of a journal. docs/dumps.md lists the keys.
 
 use ulpscope_formats::json::push_text;
-use ulpscope_kernels::{RECORDED, Statistic, Stats};
+use ulpscope_kernels::{Statistic, Stats};
 use ulpscope_tensor::Scalar;
 
 use super::values::{Key, ObjectText, key, push_flag, push_float, push_int, push_ints, push_null};
@@ -57,7 +57,10 @@ impl TensorRest<'_> {
     /// Appends the rest of the object.
     pub fn close(&self, out: &mut Vec<u8>) {
         let mut object = ObjectText::reopened();
-        self.push_statistics(Statistic::is_summary, &mut object, out);
+        let (summaries, others) = Statistic::summaries_and_others();
+        for statistic in summaries {
+            self.push_statistic(statistic, &mut object, out);
+        }
         object.known_key(key!("requires_grad"), out);
         push_flag(self.requires_grad, out);
         for (key, text) in [(key!("md5"), self.digest), (key!("data_name"), self.file)] {
@@ -69,9 +72,9 @@ impl TensorRest<'_> {
         }
         out.extend_from_slice(self.extra.as_bytes());
         if let Some(stats) = self.stats {
-            let is_further =
-                |statistic: &Statistic| !statistic.is_summary() && statistic.is_recorded_of(stats);
-            self.push_statistics(is_further, &mut object, out);
+            for statistic in others.iter().filter(|statistic| statistic.is_recorded_of(stats)) {
+                self.push_statistic(statistic, &mut object, out);
+            }
         }
         if self.is_recompute {
             object.known_key(key!("is_recompute"), out);
@@ -81,16 +84,10 @@ impl TensorRest<'_> {
         object.close(out);
     }
 
-    fn push_statistics(
-        &self,
-        is_wanted: impl Fn(&Statistic) -> bool,
-        object: &mut ObjectText,
-        out: &mut Vec<u8>,
-    ) {
-        for statistic in RECORDED.iter().filter(|statistic| is_wanted(statistic)) {
-            object.key(statistic.key, out);
-            push_scalar(self.stats.and_then(|stats| statistic.of(stats, self.is_scalar)), out);
-        }
+    #[inline]
+    fn push_statistic(&self, statistic: &Statistic, object: &mut ObjectText, out: &mut Vec<u8>) {
+        object.plain_key(statistic.key, out);
+        push_scalar(self.stats.and_then(|stats| statistic.of(stats, self.is_scalar)), out);
     }
 }
 

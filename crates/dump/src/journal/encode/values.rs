@@ -61,6 +61,7 @@ pub struct ObjectText {
 
 impl ObjectText {
     /// Starts an object.
+    #[inline]
     pub fn open(out: &mut Vec<u8>) -> ObjectText {
         out.push(b'{');
         ObjectText { is_empty: true }
@@ -79,17 +80,28 @@ impl ObjectText {
     }
 
     /// Appends the key of a section; its value comes next.
+    #[inline]
     pub fn section(&mut self, section: Section, out: &mut Vec<u8>) {
-        self.key(section.key(), out);
+        self.plain_key(section.key(), out);
+    }
+
+    /// Appends a key that needs no escapes, without checking it.
+    #[inline]
+    pub(super) fn plain_key(&mut self, key: &'static str, out: &mut Vec<u8>) {
+        out.extend_from_slice(if std::mem::replace(&mut self.is_empty, false) { b"\"" } else { b",\"" });
+        out.extend_from_slice(key.as_bytes());
+        out.extend_from_slice(b"\":");
     }
 
     /// Appends a constant key; its value comes next.
+    #[inline]
     pub(super) fn known_key(&mut self, key: Key, out: &mut Vec<u8>) {
         let text = key.0.as_bytes();
         out.extend_from_slice(if std::mem::replace(&mut self.is_empty, false) { &text[1..] } else { text });
     }
 
     /// Ends the object.
+    #[inline]
     pub fn close(self, out: &mut Vec<u8>) {
         out.push(b'}');
     }
@@ -110,12 +122,14 @@ pub struct ListText {
 
 impl ListText {
     /// Starts a list.
+    #[inline]
     pub fn open(out: &mut Vec<u8>) -> ListText {
         out.push(b'[');
         ListText { is_empty: true }
     }
 
     /// Must be called before each element.
+    #[inline]
     pub fn element(&mut self, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.is_empty, false) {
             out.push(b',');
@@ -123,6 +137,7 @@ impl ListText {
     }
 
     /// Ends the list.
+    #[inline]
     pub fn close(self, out: &mut Vec<u8>) {
         out.push(b']');
     }
@@ -170,6 +185,7 @@ impl Plain<'_> {
 }
 
 /// Appends `null`.
+#[inline]
 pub fn push_null(out: &mut Vec<u8>) {
     out.extend_from_slice(b"null");
 }
@@ -194,6 +210,7 @@ pub fn push_float(value: f64, out: &mut Vec<u8>) {
 }
 
 /// Appends an integer.
+#[inline]
 pub fn push_int(value: i128, out: &mut Vec<u8>) {
     // Nearly all of them fit.
     match i64::try_from(value) {
@@ -202,6 +219,7 @@ pub fn push_int(value: i128, out: &mut Vec<u8>) {
     }
 }
 
+#[inline]
 pub(super) fn push_flag(flag: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(if flag { b"true" } else { b"false" });
 }

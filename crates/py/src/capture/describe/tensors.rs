@@ -141,7 +141,7 @@ impl Describe<'_> {
         };
         let (dtype, is_scalar, found) = input.looked_at(|view| {
             let found = (view.packed_size() < LONG).then(|| measure(view));
-            let dtype = dtype_name.unwrap_or(torch_name(view.dtype()));
+            let dtype = dtype_name.unwrap_or(view.dtype().printed_name());
             TensorHead { class, dtype, shape: view.shape() }.open(out);
             (view.dtype(), view.shape().is_empty(), found)
         })?;
@@ -185,30 +185,3 @@ impl Describe<'_> {
 /// What the front says of an unusual tensor: its class, further keys as JSON, dtype, shape, a tensor whose elements can
 /// be read if there is one, and else why there is none.
 type Unusual<'py> = (String, String, String, Vec<usize>, Option<Bound<'py, PyAny>>, Option<String>);
-
-/// A dtype as torch prints it.
-fn torch_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F64 => "torch.float64",
-        DType::F32 => "torch.float32",
-        DType::F16 => "torch.float16",
-        DType::BF16 => "torch.bfloat16",
-        DType::I8 => "torch.int8",
-        DType::I16 => "torch.int16",
-        DType::I32 => "torch.int32",
-        DType::I64 => "torch.int64",
-        DType::U8 => "torch.uint8",
-        DType::U16 => "torch.uint16",
-        DType::U32 => "torch.uint32",
-        DType::U64 => "torch.uint64",
-        DType::Bool => "torch.bool",
-        DType::C64 => "torch.complex64",
-        DType::C128 => "torch.complex128",
-        DType::F8E4M3FN => "torch.float8_e4m3fn",
-        DType::F8E5M2 => "torch.float8_e5m2",
-        DType::F8E4M3FNUZ => "torch.float8_e4m3fnuz",
-        DType::F8E5M2FNUZ => "torch.float8_e5m2fnuz",
-        DType::F8E8M0 => "torch.float8_e8m0fnu",
-        DType::HiF8 => "hifloat8",
-    }
-}

@@ -16,6 +16,7 @@ from torch import nn
 
 import ulpscope
 from captured import Captured, capture_of
+from places import SUPPORT
 
 
 def journal_of(folder: Path) -> list[dict[str, Any]]:
@@ -52,9 +53,9 @@ WITH_UNUSED = {
 
 VICTIM = """
 import sys, time
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 import torch, ulpscope
-from test_capture_unused_results import Recurrent
+from test_unused_results import Recurrent
 model = Recurrent()
 with ulpscope.capture(sys.argv[1], model=model, level="mix"):
     model(torch.randn(2, 3, 8)).backward()
@@ -64,7 +65,7 @@ with ulpscope.capture(sys.argv[1], model=model, level="mix"):
 
 
 def test_a_kill_after_the_pass_loses_none(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", VICTIM, str(tmp_path), str(Path(__file__).parent)]
+    words = [sys.executable, "-c", VICTIM, str(tmp_path), str(Path(__file__).parent), str(SUPPORT)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as victim:
         assert victim.stdout is not None
         assert victim.stdout.readline() == "done\n"

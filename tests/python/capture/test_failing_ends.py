@@ -17,6 +17,7 @@ from torch import nn
 import ulpscope
 from captured import Captured, capture_of
 from dumps import run as command
+from places import SUPPORT
 
 
 class RefusesIteration(dict[str, Any]):
@@ -43,9 +44,9 @@ def parts_of(ledger: dict[str, Any]) -> int:
 
 VICTIM = """
 import sys, time
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 import torch, ulpscope
-from test_capture_failing_ends import Awkward
+from test_failing_ends import Awkward
 model = torch.nn.Sequential(Awkward())
 with ulpscope.capture(sys.argv[1], model=model, level="mix"):
     model(torch.ones(2))
@@ -57,7 +58,7 @@ with ulpscope.capture(sys.argv[1], model=model, level="mix"):
 
 def test_a_call_without_results_is_not_running_any_more(tmp_path: Path) -> None:
     """The run is killed later: it did not end inside."""
-    words = [sys.executable, "-c", VICTIM, str(tmp_path), str(Path(__file__).parent)]
+    words = [sys.executable, "-c", VICTIM, str(tmp_path), str(Path(__file__).parent), str(SUPPORT)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as victim:
         assert victim.stdout is not None
         assert victim.stdout.readline() == "done\n"

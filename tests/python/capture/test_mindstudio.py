@@ -14,8 +14,9 @@ import pytest
 
 import mindstudio
 from capture_twins import DUMPS
+from places import SUPPORT
 
-SCRIPT = Path(__file__).with_name("capture_twins.py")
+SCRIPT = SUPPORT / "capture_twins.py"
 PROGRAMS = SCRIPT.with_name("twin_programs.py")
 STATISTICS = [dump for dump in DUMPS if dump[1] == "statistics"]
 

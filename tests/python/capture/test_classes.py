@@ -12,6 +12,7 @@ import pytest
 
 from capture_classes import KINDS, SETTINGS
 from captured import Captured
+from places import SUPPORT
 
 # The wait for a lock that is never given back ends here.
 TIMEOUT = 120
@@ -26,7 +27,7 @@ NO_MEMORY = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_classes_of_tensors(tmp_path: Path, kind: str) -> None:
-    program = Path(__file__).parent / "capture_classes.py"
+    program = SUPPORT / "capture_classes.py"
     ran = subprocess.run(
         [sys.executable, program, kind, tmp_path], capture_output=True, text=True, timeout=TIMEOUT
     )

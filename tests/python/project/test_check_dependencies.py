@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "check_dependencies"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "check_dependencies"
 
 
 def check(*arguments: str) -> tuple[int, list[str]]:

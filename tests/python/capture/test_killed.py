@@ -26,6 +26,7 @@ import ulpscope
 from capture_victim import STEPS
 from dumps import run as command
 from patches import left_behind, snapshot
+from places import SUPPORT
 
 KILLS = 50
 
@@ -37,7 +38,7 @@ class Server:
     """Makes victims."""
 
     def __init__(self) -> None:
-        script = Path(__file__).with_name("capture_victim.py")
+        script = SUPPORT / "capture_victim.py"
         self.process = subprocess.Popen(
             [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

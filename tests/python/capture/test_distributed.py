@@ -16,6 +16,7 @@ import torch
 import ulpscope
 from capture_messages import GATHERS_INTO_TENSORS
 from captured import Captured
+from places import SUPPORT
 
 LEVELS = ("L1", "mix", "L2")
 
@@ -30,7 +31,7 @@ ENVIRONMENT = (
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The dumps of all scenarios, by both ranks."""
     folder = tmp_path_factory.mktemp("messages")
-    script = Path(__file__).with_name("capture_messages.py")
+    script = SUPPORT / "capture_messages.py"
     without_ranks = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
     ranks = [
         subprocess.Popen(

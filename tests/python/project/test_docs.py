@@ -13,8 +13,9 @@ import pytest
 import torch
 
 import ulpscope
+from places import SUPPORT
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
 HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), ROOT / "examples" / "README.md"]
@@ -57,7 +58,7 @@ def test_the_quickstart_works_as_printed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
 def test_the_commands_of_a_how_to_page(page: Path, tmp_path: Path) -> None:
-    shutil.copy(Path(__file__).with_name("howto_train.py"), tmp_path / "train.py")
+    shutil.copy(SUPPORT / "howto_train.py", tmp_path / "train.py")
     text = page.read_text()
     if page.stem == "checkpoints":
         torch.manual_seed(0)

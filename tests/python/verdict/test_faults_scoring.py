@@ -20,6 +20,7 @@ from faults.outcome import Answer, Judgement, Outcome
 from faults.processes import Job, groups, outcomes
 from faults.scoring import BARS, Score, alarms, holds, score, tally
 from faults.table import markdown, percent, plain
+from places import SUPPORT
 
 FC = "Module.layers.3.fc.Linear"
 TRUTH = Truth(
@@ -242,7 +243,7 @@ def run_or_die(one: Case, folder: Path) -> tuple[Path, Path, Truth]:
 def test_a_case_that_crashes_is_reported_and_costs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), str(SUPPORT)]))
     wanted = [
         Case("gpt", "scale", None, seed, depth, "tensor")
         for seed in (0, 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LIST = ROOT / "tests" / "words" / "phrases.txt"
 
 # Comments, then the literals: raw, with escapes, or of one character.

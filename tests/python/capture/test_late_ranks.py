@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_distributed import ENVIRONMENT
 
 from captured import Captured
-from test_capture_distributed import ENVIRONMENT
 
 JOINS_LATE = """\
 import sys, torch, torch.distributed as dist, ulpscope

@@ -115,7 +115,7 @@ def test_every_public_member_in_python_has_a_docstring(name: str) -> None:
 
 
 def test_the_api_page_is_up_to_date_and_has_every_name() -> None:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     ran = subprocess.run(
         [sys.executable, root / "scripts" / "api_page", "--check"], capture_output=True, text=True
     )

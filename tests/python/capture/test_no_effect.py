@@ -21,6 +21,7 @@ import ulpscope
 from capture_programs import PROGRAMS, Watch, changed, differences, observe
 from capture_programs.networks import Transformer, next_token_loss, sentences
 from patches import hooks_on_modules, hooks_on_node, hooks_on_tensor, left_behind, snapshot
+from places import SUPPORT
 
 TORCH = tuple(int(number) for number in torch.__version__.split("+")[0].split(".")[:2])
 LEVELS = ("L0", "L1", "mix", "L2")
@@ -280,7 +281,7 @@ def open_files() -> int:
 
 def test_two_gloo_ranks(tmp_path: Path) -> None:
     """DDP, both kinds of FSDP, distributed tensors and every collective, on two real processes."""
-    script = Path(__file__).with_name("capture_ranks.py")
+    script = SUPPORT / "capture_ranks.py"
     ranks = [
         subprocess.Popen(
             [sys.executable, str(script), str(rank), str(tmp_path)],
