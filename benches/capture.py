@@ -1,9 +1,10 @@
-"""What capture costs: CPU seconds of a training step with it, over those of the same step without.
+"""The cost of capture: CPU seconds of a training step with it, divided by those of the same step without it.
 
-Ulpscope and mindstudio-probe 26.2, the latter in an environment of its own, on an 8-layer GPT of 10 M
+Ulpscope and mindstudio-probe 26.2, the latter in a separate environment, on an 8-layer GPT of 10 M
 parameters (batch 2 x 64) and on a net of 200 modules with 6 element-wise calls on 8 x 64. SGD, one thread.
-Every number is the median over processes; each process measures with and without, so that a ratio compares
-like with like. "files alone" is what plain calls take to make the same tensor files: the floor of that row.
+Every number is the median over processes. Each process measures with and without capture, so that a ratio
+compares the same conditions. "files alone" is the time of plain calls that write the same tensor files: the
+lower limit of that row.
 
     python benches/capture.py FOLDER [--row TEXT] [--workload NAME] [--tool NAME] [--processes N] [--steps N]
 """
@@ -25,7 +26,7 @@ from peer import VERSION, environment
 
 WORKLOADS = ("GPT", "API-heavy")
 TOOLS = ("ulpscope", "mindstudio")
-# Ratios that were set as the goal, for GPT and API-heavy.
+# The target ratios for GPT and API-heavy.
 GOALS = {
     "L1 statistics": (1.4, 4.0),
     "mix statistics": (1.6, 6.0),
@@ -38,7 +39,7 @@ Measured = dict[str, Any]
 
 
 def measure(python: Path, tool: str, workload: str, row: str, folder: Path, steps: int) -> Measured:
-    """One process."""
+    """Measures in one process."""
     script = Path(__file__).with_name("capture_workload.py")
     command = [str(python), str(script), tool, workload, row, str(folder), str(steps)]
     ended = subprocess.run(command, capture_output=True, text=True)
@@ -49,18 +50,18 @@ def measure(python: Path, tool: str, workload: str, row: str, folder: Path, step
 
 
 def median(results: list[Measured], key: str) -> float | None:
-    """The middle of one number, where it was measured."""
+    """The median of one number, if it was measured."""
     values = [result[key] for result in results if key in result]
     return statistics.median(values) if values else None
 
 
 def text(value: float | None, form: str) -> str:
-    """A number, or nothing."""
+    """A number as text; empty for None."""
     return "" if value is None else form.format(value)
 
 
 def print_costs(results: dict[tuple[str, str, str], list[Measured]]) -> None:
-    """The table of ratios."""
+    """Prints the table of ratios."""
     print(
         "| setting | workload | tool | CPU s/step | without | ratio | goal | files alone | us/call | calls "
         "| MB | peak MB |"
@@ -87,7 +88,7 @@ def print_costs(results: dict[tuple[str, str, str], list[Measured]]) -> None:
 
 
 def print_speeds(results: dict[str, list[Measured]]) -> None:
-    """How fast tensors get to the disk."""
+    """Prints how fast tensors are written to the disk."""
     print("\ntensors of 64 MiB, L1 tensor:\n")
     print("| tool | GB/s | plain write into the page cache | of it | plain write to the disk | of it |")
     print("|---|---|---|---|---|---|")
@@ -102,7 +103,7 @@ def print_speeds(results: dict[str, list[Measured]]) -> None:
 
 
 def main() -> None:
-    """Runs what was asked for and prints it."""
+    """Runs the requested measurements and prints them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -129,7 +130,7 @@ def main() -> None:
     speeds: dict[str, list[Measured]] = {tool: [] for tool in tools if "L1 tensor" in rows}
     shutil.rmtree(options.folder / "dumps", ignore_errors=True)
     folders = (options.folder / "dumps" / str(number) for number in itertools.count())
-    # Round by round, so that a noisy quarter of an hour falls on all of them.
+    # Round by round, so that other load on the machine affects all of them.
     for _ in range(options.processes):
         for (row, workload, tool), measured in results.items():
             measured.append(measure(pythons[tool], tool, workload, row, next(folders), options.steps))

@@ -1,12 +1,13 @@
-"""One measurement of `benches/capture.py`, in a process of its own, in the environment of one of the tools.
+"""One measurement of `benches/capture.py`, in a separate process, in the environment of one of the tools.
 
     python capture_workload.py TOOL WORKLOAD ROW FOLDER STEPS    prints a JSON object
 
-The same process runs the steps first without and then with the tool, so that both see the same machine. CPU
-time is that of the process with all its threads. What the tool wrote is counted and emptied between steps,
-off the clock; whoever started this deletes it at the end. (An ext4 without a journal looks at every file that
-was deleted in the last minutes before it makes one: what is deleted here would be paid for in the next step.)
-With whole tensors the same files are made again by plain calls, to see what the file system takes of it.
+The same process runs the steps first without and then with the tool, so that the conditions are
+the same. CPU time is that of the process with all its threads. The tool's files are counted and truncated
+between steps, outside the measured time; the caller deletes them at the end. (Before it creates a file, an
+ext4 without a journal checks every file that was deleted in the last minutes: a deletion here would slow down
+the next step.) With whole tensors the same files are written again by plain calls, to measure the share of
+the file system.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-# The network is the one whose dumps the tests compare; nothing of pytest is imported by it.
+# The network whose dumps the tests compare. It does not import pytest.
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "python" / "support"))
 
 from twin_programs import GPT
 
-# Level, task, digest; None: the tool is there but records nothing.
+# Level, task, digest; None: the tool is loaded but records nothing.
 ROWS: dict[str, tuple[str, str, bool] | None] = {
     "L1 statistics": ("L1", "statistics", False),
     "mix statistics": ("mix", "statistics", False),
@@ -60,7 +61,7 @@ class Small(nn.Module):
 
 
 class Large(nn.Module):
-    """Calls on tensors of 64 MiB: what counts is how fast bytes get to the disk."""
+    """Calls on tensors of 64 MiB: the speed of writing to the disk decides."""
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.mul(x, 1.5)
@@ -104,7 +105,7 @@ def workload(name: str) -> tuple[nn.Module, Callable[[], None]]:
 
 
 class Ulpscope:
-    """Around a step."""
+    """Records a step with Ulpscope."""
 
     def __init__(self, folder: Path, row: str) -> None:
         import ulpscope
@@ -120,7 +121,7 @@ class Ulpscope:
 
 
 class MindStudio:
-    """The same with mindstudio-probe, told to record all calls, not only those of its default risk level."""
+    """The same with mindstudio-probe, set to record all calls, not only those of its default risk level."""
 
     def __init__(self, folder: Path, row: str) -> None:
         from msprobe.pytorch import PrecisionDebugger
@@ -148,7 +149,7 @@ class MindStudio:
 
 
 class Lap:
-    """Seconds of a step, by the wall and by the processor."""
+    """Seconds of a step: wall time and CPU time."""
 
     def __init__(self, step: Callable[[], None]) -> None:
         wall, cpu = time.perf_counter(), time.process_time()
@@ -157,7 +158,7 @@ class Lap:
 
 
 def laps(step: Callable[[], None], steps: int, between: Callable[[], None]) -> list[Lap]:
-    """Steps on the clock, after a warm-up."""
+    """Measured steps, after a warm-up."""
     made = []
     for number in range(WARM_UP + steps):
         lap = Lap(step)
@@ -168,17 +169,17 @@ def laps(step: Callable[[], None], steps: int, between: Callable[[], None]) -> l
 
 
 def middle(made: list[Lap]) -> tuple[float, float]:
-    """Median seconds: by the wall, by the processor."""
+    """Median seconds: wall time, CPU time."""
     return statistics.median(lap.wall for lap in made), statistics.median(lap.cpu for lap in made)
 
 
 class Written:
-    """What a step left on the disk. A file with several names counts once, as the disk sees it."""
+    """The files that a step wrote. A file with several names counts once."""
 
     def __init__(self) -> None:
         self.bytes, self.calls = 0, 0
         self.seen: set[Path] = set()
-        # Of the last step: the names of each tensor file, and its size.
+        # For the last step: the names of each tensor file, and its size.
         self.tensors: list[tuple[list[str], int]] = []
 
     def count_and_empty(self, folder: Path) -> None:
@@ -200,7 +201,7 @@ class Written:
                 os.truncate(same[0], 0)
 
     def made_plainly(self, folder: Path, times: int) -> list[Lap]:
-        """The same tensor files, by as few calls as they can be made with."""
+        """Writes the same tensor files with as few calls as possible."""
         content = memoryview(os.urandom(max(size for _, size in self.tensors)))
         made = []
         for number in range(WARM_UP + times):
@@ -223,7 +224,7 @@ class Written:
 
 
 def sequential_write_speed(folder: Path, size: int) -> dict[str, float]:
-    """GB/s of a plain write of as many bytes: into the page cache, and until they are on the disk."""
+    """GB/s of a plain write of as many bytes: into the page cache, and to the disk."""
     block = os.urandom(1 << 20)
     size = max(size, 64 << 20)
     file = folder / "plain"
@@ -239,7 +240,7 @@ def sequential_write_speed(folder: Path, size: int) -> dict[str, float]:
 
 
 def peak_mb() -> float:
-    """The most memory this process has had. Not ru_maxrss, which a parent hands on."""
+    """The peak memory of this process. Not ru_maxrss, which is inherited from the parent."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024

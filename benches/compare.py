@@ -1,7 +1,7 @@
 """Compares the same two dumps with Ulpscope and with mindstudio-probe, and prints the ratio.
 
-Two pairs, made once: tensors (80 calls, 2.7 GB a side) and statistics (100,000 rows). What counts is CPU
-time of all processes: machines are shared.
+Two pairs, made once: tensors (80 calls, 2.7 GB a side) and statistics (100,000 rows). The measure is the CPU
+time of all processes, because machines are shared.
 
     python benches/compare.py FOLDER [--peer VENV] [--rounds N]
 """
@@ -29,7 +29,7 @@ ENTRIES_PER_CALL = 5
 
 
 class Cost(NamedTuple):
-    """What a command took."""
+    """The time and memory of a command."""
 
     wall: float
     cpu: float
@@ -50,7 +50,7 @@ def tensor_item(name: str, shape: list[int], values: torch.Tensor | None, scale:
 
 
 def write_dump(folder: Path, task: str, data: dict[str, Any]) -> None:
-    """A dump.json and what belongs beside it."""
+    """A dump.json and the files beside it."""
     header = {
         "task": task,
         "level": "L1",
@@ -99,7 +99,7 @@ def make_statistics_dump(folder: Path, noise: float) -> None:
     write_dump(folder, "statistics", data)
 
 
-# The peak of a process counts from the process it was forked from: a small one, not this one with torch.
+# The peak memory of a process includes that of its parent: start it from a small one without torch.
 LAUNCHER = """
 import json, os, resource, subprocess, sys, time
 start = time.perf_counter()
@@ -122,7 +122,7 @@ def run(command: list[str]) -> Cost:
 
 
 def read_bandwidth(folders: list[Path]) -> float:
-    """GB/s at which one core reads resident files: the best of two ways to touch every byte."""
+    """GB/s at which one core reads cached files: the best of two ways to read every byte."""
     files = [file for folder in folders for file in sorted((folder / "dump_tensor_data").glob("*.pt"))]
     best = 0.0
     for _ in range(3):
@@ -141,7 +141,7 @@ def read_bandwidth(folders: list[Path]) -> float:
 
 
 def compare_with_peer(peer: Path, target: Path, golden: Path, out: Path) -> Cost:
-    """mindstudio-probe's own comparison."""
+    """The command of mindstudio-probe."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     sides = ["-tp", str(target / "dump.json"), "-gp", str(golden / "dump.json")]
@@ -149,14 +149,14 @@ def compare_with_peer(peer: Path, target: Path, golden: Path, out: Path) -> Cost
 
 
 def compare_with_us(target: Path, golden: Path, out: Path, *options: str) -> Cost:
-    """Ours."""
+    """The command of Ulpscope."""
     shutil.rmtree(out, ignore_errors=True)
     program = str(Path(sys.executable).parent / "ulpscope")
     return run([program, "compare", str(target), str(golden), "-o", str(out), *options])
 
 
 def median(costs: list[Cost]) -> Cost:
-    """The middle of each."""
+    """The median of each."""
     return Cost(*(statistics.median(column) for column in zip(*costs, strict=True)))
 
 

@@ -1,7 +1,7 @@
-//! How close the kernels come to reading memory at full speed: ratios inside one run.
+//! How close the kernels come to reading memory at full speed: ratios within one run.
 //!
-//! Rounds of all measurements are interleaved and the best of each is kept, so that a noisy neighbour slows all
-//! of them alike or none. `ULPSCOPE_BENCH_MIB` sets the size of the arrays (default 1024).
+//! Rounds of all measurements are interleaved and the best of each is kept, so that other load on the machine slows
+//! all of them or none. `ULPSCOPE_BENCH_MIB` sets the size of the arrays (default 1024).
 
 #![allow(missing_docs, clippy::print_stdout)]
 
@@ -15,7 +15,7 @@ use ulpscope_tensor::{DType, View};
 
 const ROUNDS: usize = 7;
 
-/// Reads every byte and does as little as can be with it; `AHEAD` is how far ahead lines are asked for.
+/// Reads every byte with as little work as possible; `AHEAD` is the prefetch distance in bytes.
 #[allow(unsafe_code)]
 fn read_all<const AHEAD: usize>(bytes: &[u8]) -> u64 {
     #[target_feature(enable = "avx512f")]
@@ -55,7 +55,7 @@ fn read_all<const AHEAD: usize>(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Values like an activation's, and a copy with an error of one in ten thousand.
+/// Values like those of an activation, and a copy with an error of one in ten thousand.
 fn make_pair(bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = move || {
@@ -71,7 +71,7 @@ fn make_pair(bytes: usize) -> (Vec<u8>, Vec<u8>) {
     (target, golden)
 }
 
-/// A copy with errors of one size, whatever the value's: beside small values they are large, or turn the sign.
+/// A copy with errors of one absolute size: for small values they are large, or change the sign.
 fn with_noise(golden: &[u8]) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1du64;
     let mut noisy = golden.to_vec();
@@ -88,7 +88,7 @@ fn to_bf16(bytes: &[u8]) -> Vec<u8> {
     bytes.chunks_exact(4).flat_map(|value| [value[2], value[3]]).collect()
 }
 
-/// Lets the compiler believe that a result is wanted.
+/// Keeps the compiler from removing a result.
 fn keep<T>(result: T) {
     black_box(&result);
 }
@@ -120,7 +120,7 @@ fn main() {
     let noisy_bf16 = to_bf16(&noisy);
     let noisy16 = view(DType::BF16, &noisy_bf16);
     let noisy = view(DType::F32, &noisy);
-    // Bits of bf16 between 0.5 and 4 in size are f16 of as many sizes: the loop takes any alike.
+    // The bits of bf16 values between 0.5 and 4 are f16 values of as many sizes: the speed of the loop is the same.
     let f16s = |bytes| view(DType::F16, bytes);
     let (t_half, g_half) = (f16s(&target_bf16), f16s(&golden_bf16));
     let copy = golden.clone();
@@ -177,7 +177,7 @@ fn main() {
         }
     }
     let speed = |index: usize| measurements[index].1 as f64 / best[index] / 1e9;
-    // A digest reads every byte too, and some do so faster than the plain loops above.
+    // A digest reads every byte too, and some are faster than the plain loops above.
     let is_read =
         |index: &usize| ["read", "digest"].iter().any(|kind| measurements[*index].0.starts_with(kind));
     let bandwidth = (0..measurements.len()).filter(is_read).map(speed).fold(0.0, f64::max);

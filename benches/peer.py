@@ -1,6 +1,6 @@
-"""mindstudio-probe in an environment of its own: what the benchmarks and the tests measure Ulpscope against.
+"""mindstudio-probe in a separate environment: the benchmarks and the tests compare Ulpscope with it.
 
-It comes from PyPI, once, with a tail of packages that have no place in the environment of the project.
+It is installed once from PyPI, with many dependencies that do not belong in the environment of the project.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ FOLDER = Path(__file__).resolve().parents[1] / "target" / f"mindstudio-probe-{VE
 
 
 def environment(folder: Path = FOLDER) -> Path:
-    """The environment, made where it is missing; the torch in it is the one that runs here.
+    """The environment, created if it is missing, with the version of torch that runs here.
 
-    Raises `subprocess.CalledProcessError` when the package index cannot be reached.
+    Raises `subprocess.CalledProcessError` if the package index cannot be reached.
     """
     if not (folder / "bin" / "msprobe").exists():
         # The uv of this environment, whatever is on PATH.

@@ -1,7 +1,7 @@
-"""What a call from Python costs, against torch's own way to the same numbers.
+"""The cost of a call from Python, compared with torch's own functions for the same numbers.
 
-Rounds of all measurements are interleaved and the median of each is reported, so that a noisy neighbour slows
-all of them alike.
+Rounds of all measurements are interleaved and the median of each is reported, so that other load on the
+machine slows all of them alike.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def compare(title: str, x: torch.Tensor, calls: int) -> None:
 
 
 def gil_is_free() -> str:
-    """How far another thread gets while a large tensor is measured, against how far it gets alone."""
+    """The progress of a second thread while a large tensor is measured, compared with its progress alone."""
     x = torch.randn(1 << 27)
     counts = [0]
     stop = threading.Event()

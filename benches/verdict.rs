@@ -1,9 +1,10 @@
-//! What it costs to judge calls, within one comparison: the verdict's share of its time.
+//! The cost of the verdict within one comparison: its share of the time.
 //!
-//! Pairs of dumps are made ([`verdict_workload`]). A style that hands everything to the native one and reads the clock on
-//! the way stands between it and the comparison, which opens two dumps and writes a csv as the command does. Statistics without tensors are the worst case for the share: nothing
-//! is read but text. Of each case the round with the median total is told. `ULPSCOPE_BENCH_CALLS` sets the number of
-//! calls (default 100,000), and an argument narrows the cases to those that contain it.
+//! [`verdict_workload`] makes pairs of dumps. The comparison opens two dumps and writes a csv as the command does.
+//! It uses a style that passes everything on to the native one and measures the time. Statistics without tensors
+//! are the worst case for the share: only text is read. For each case the round with the median total is reported.
+//! `ULPSCOPE_BENCH_CALLS` sets the number of calls (default 100,000), and an argument selects the cases that
+//! contain it.
 
 #![allow(missing_docs, clippy::print_stdout)]
 
@@ -27,13 +28,13 @@ use verdict_workload::{CALLS_PER_LAYER, Run, record_network, record_optimizer};
 
 const ROUNDS: usize = 5;
 
-/// With tensors, a fortieth of the calls will do: reading them takes longer than anything else.
+/// With tensors, a fortieth of the calls is enough: reading them takes longer than anything else.
 const FEWER_WITH_TENSORS: usize = 40;
 
-/// How many tensors one call of an optimizer goes over; some of the largest networks have as many parameters.
+/// How many tensors one call of an optimizer updates; some of the largest networks have as many parameters.
 const LIST: usize = 2_000;
 
-/// The native style with a clock in its hand.
+/// The native style with time measurement.
 #[derive(Default)]
 struct Timed {
     native: Native,
@@ -243,7 +244,7 @@ fn main() {
             phases.verdict(),
             100.0 * phases.verdict() / phases.total()
         );
-        // A verdict that is wrong is none, however quickly it came.
+        // A wrong verdict does not count, however fast it was.
         let planted = run.fault.map(|layer| format!("Functional.linear.{}.forward", 2 * layer));
         let found = outcome.first_divergence().map(|divergence| divergence.call.clone());
         assert_eq!(found, planted, "{name}: {:?}", outcome.divergences);

@@ -1,5 +1,5 @@
-//! Dumps to judge: a deep residual network with modules, gradients and one mask that every layer takes, and an optimizer
-//! that goes over all parameters in one call.
+//! Dumps for the benchmark of the verdict: a deep residual network with modules, gradients and one mask that is an
+//! input of every layer, and an optimizer that updates all parameters in one call.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -12,14 +12,14 @@ pub const CALLS_PER_LAYER: usize = 23;
 /// Elements of a tensor.
 const ELEMENTS: usize = 1 << 14;
 
-/// What rounding does to a tensor, and what a fault does to everything behind it; relative.
+/// Relative errors: of rounding in every tensor, and of a fault in everything after it.
 const ROUNDING: f64 = 1e-7;
 const FAULT: f64 = 1e-2;
 
 /// A run to be recorded.
 #[derive(Clone, Copy)]
 pub struct Run {
-    /// Layers of a network, or tensors that an optimizer goes over at once.
+    /// Layers of a network, or tensors that an optimizer updates at once.
     pub size: usize,
     pub has_elements: bool,
     pub names_makers: bool,
@@ -28,7 +28,7 @@ pub struct Run {
     pub fault: Option<usize>,
 }
 
-/// The documents of a dump as they grow.
+/// The documents of a dump while they are written.
 struct Recorder {
     run: Run,
     folder: PathBuf,
@@ -37,7 +37,7 @@ struct Recorder {
     calls: usize,
 }
 
-/// A tensor: its name, whether it is behind the fault, and who made it.
+/// A tensor: its name, whether it is downstream of the fault, and its producer.
 #[derive(Clone)]
 struct Tensor {
     name: String,
@@ -51,7 +51,7 @@ impl Tensor {
     }
 }
 
-/// A number from 0 to 1 that belongs to a name.
+/// A number from 0 to 1 that depends on the name.
 fn drawn(name: &str, of: &str) -> f64 {
     let hash = name
         .bytes()
@@ -70,7 +70,7 @@ impl Recorder {
         Recorder { run, folder: folder.to_owned(), dump, construct: "{".to_owned(), calls: 0 }
     }
 
-    /// A tensor as it is described, with where it came from if it is an argument.
+    /// The description of a tensor, with its source if it is an argument.
     fn entry(&self, tensor: &Tensor, is_argument: bool) -> String {
         let name = &tensor.name;
         let scale = 0.5 + drawn(name, "scale");
@@ -118,7 +118,7 @@ impl Recorder {
         fs::write(path, bytes).expect("a tensor can be written");
     }
 
-    /// The next call; what stands under each word is a list, or an object of lists.
+    /// Writes the next call. Each part is a list, or an object of lists.
     fn call(&mut self, name: &str, parent: Option<&str>, parts: &[(&str, String)]) {
         let comma = if self.calls == 0 { "" } else { ",\n" };
         let parts: Vec<String> = parts.iter().map(|(word, part)| format!(r#""{word}":{part}"#)).collect();
@@ -128,7 +128,7 @@ impl Recorder {
         self.calls += 1;
     }
 
-    /// A forward call; its result is a tensor of its own.
+    /// Writes a forward call and returns its result.
     fn forward(
         &mut self,
         name: &str,
@@ -146,7 +146,7 @@ impl Recorder {
         given
     }
 
-    /// A module: what went in, its parameters, what the call inside gave.
+    /// A module: its input, its parameters, and the output of the call inside.
     fn module(
         &mut self,
         name: &str,
@@ -269,7 +269,7 @@ pub fn record_network(run: Run, folder: &Path) -> usize {
     recorder.finish()
 }
 
-/// Records an optimizer that goes over all parameters in one call, again and again.
+/// Records an optimizer that updates all parameters in one call, again and again.
 pub fn record_optimizer(run: Run, folder: &Path) -> usize {
     let mut recorder = Recorder::new(run, folder);
     let named = |step: usize, word: &str, number: usize| Tensor {

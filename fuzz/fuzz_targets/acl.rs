@@ -1,4 +1,4 @@
-//! Whatever the bytes are, reading them gives tensors that can be touched and written, or an error.
+//! Any bytes are read as tensors that can be accessed and written, or are an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
         }
         let mut file = Vec::new();
         acl::write(&dump, &mut file).expect("what was read can be written");
-        // A dump that says nothing at all has a header of no bytes, which is refused as an empty file.
+        // A dump without any content has an empty header, which is refused as an empty file.
         if file[..8] != [0; 8] {
             let again = acl::read(&file.into()).expect("what was written can be read");
             assert_eq!(format!("{again:?}"), format!("{dump:?}"));

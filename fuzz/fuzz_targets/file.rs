@@ -1,5 +1,4 @@
-//! Whatever the bytes are and whatever the file is called: a format that reads them or an error, and tensors that can
-//! be touched.
+//! Any bytes under any file name: a format reads them or there is an error, and the tensors can be accessed.
 #![no_main]
 
 use std::path::Path;
@@ -8,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use ulpscope_formats::Bytes;
 use ulpscope_formats::file::{self, Format};
 
-/// The first byte of the input chooses one.
+/// The first byte of the input chooses a name.
 const NAMES: [&str; 10] = [
     "x",
     "x.npy",

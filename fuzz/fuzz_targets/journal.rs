@@ -1,5 +1,5 @@
-//! Any bytes as a journal: read as a dump, finished, and read again. What was read of the journal is what the finished
-//! dump holds.
+//! Any bytes as a journal: read as a dump, finished, and read again. The journal and the finished dump must have
+//! the same content.
 #![no_main]
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::fs;
 use libfuzzer_sys::fuzz_target;
 use ulpscope_dump::{Dump, Rank, Select, journal};
 
-/// Everything a rank says; damage inside of values is met here.
+/// The whole content of a rank; damage inside of values is found here.
 fn read(rank: &Rank) -> Vec<String> {
     let call = |call| {
         let entries = rank.entries(call).map_err(|_| ()).map(|entries| format!("{entries:?}"));

@@ -1,4 +1,4 @@
-//! Any bytes: events without end or panic; what reads as a value is written and read again as the same value.
+//! Any bytes: reading events ends without a panic, and a value that is read can be written and read again unchanged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
             let mut text = Vec::new();
             json::write(&value, layout, &mut text).expect("memory takes everything");
             let again = json::read(&text).expect("what was written can be read");
-            // Text instead of values: NaN is not equal to itself.
+            // Compares text instead of values: NaN is not equal to itself.
             let mut text_again = Vec::new();
             json::write(&again, layout, &mut text_again).expect("memory takes everything");
             assert_eq!(text, text_again);

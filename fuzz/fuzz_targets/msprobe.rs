@@ -1,4 +1,4 @@
-//! Any bytes as any of msprobe's files: read, every tensor looked at, rewritten, converted.
+//! Any bytes as any of msprobe's files: read, every tensor accessed, rewritten, converted.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever the bytes are, reading them gives a tensor that can be touched and written, or an error.
+//! Any bytes are read as a tensor that can be accessed and written, or are an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

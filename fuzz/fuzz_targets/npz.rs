@@ -1,4 +1,4 @@
-//! Whatever the bytes are, reading them gives arrays that can be touched and written, or an error.
+//! Any bytes are read as arrays that can be accessed and written, or are an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         let mut file = Vec::new();
-        // An array that cannot be read is carried as the reason, which has no place in an archive.
+        // An array that cannot be read is replaced by the reason, which an archive cannot contain.
         if npz::write(&value, &mut file).is_ok() {
             let again = npz::read(&file.into()).expect("what was written can be read");
             let again = again.tensors();

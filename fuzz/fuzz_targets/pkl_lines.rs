@@ -1,4 +1,4 @@
-//! Any bytes: lines, kinds, tensors and the conversion to `dump.json` never panic, and lines survive rewriting.
+//! Any bytes: lines, kinds, tensors and the conversion to `dump.json` never panic, and lines are rewritten unchanged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

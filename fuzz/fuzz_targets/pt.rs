@@ -1,11 +1,10 @@
-//! Whatever the bytes are, reading them gives a value whose tensors can be touched and which can be written, or an
-//! error.
+//! Any bytes are read as a value that can be written and whose tensors can be accessed, or are an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use ulpscope_formats::{Bytes, Value, pt};
 
-/// Tensors may stand for more elements than their bytes; larger values are not written here.
+/// Tensors may have more elements than bytes; larger values are not written here.
 const MAX_WRITTEN: usize = 1 << 22;
 
 fn written(value: &Value) -> Option<Vec<u8>> {
@@ -25,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
             }
             size = size.saturating_add(view.packed_size());
         }
-        // What is not carried, or is no key in Python, cannot be written.
+        // Opaque values, and keys that Python does not allow, cannot be written.
         if size <= MAX_WRITTEN && let Some(file) = written(&value) {
             let again = pt::read(&file.into()).expect("what was written can be read");
             let again = again.tensors();

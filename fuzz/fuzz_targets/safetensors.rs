@@ -1,4 +1,4 @@
-//! Whatever the bytes are, reading them gives tensors that can be touched and written, or an error.
+//! Any bytes are read as tensors that can be accessed and written, or are an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         let mut file = Vec::new();
-        // A name that collides with another's dotted path is refused; all else must come back.
+        // A name that collides with another's dotted path is refused; everything else must be read back.
         if safetensors::write(&value, &mut file).is_ok() {
             let again = safetensors::read(&file.into()).expect("what was written can be read");
             assert_eq!(again.tensors().len(), value.tensors().len());

@@ -1,8 +1,8 @@
-//! A folder of torch_npu.hooks' asynchronous dump: `.npy` files whose names say everything,
+//! A folder of torch_npu.hooks' asynchronous dump: `.npy` files whose names contain all metadata,
 //! `3_Functional_relu_forward_input0_shape[2,3]_stride[3,1]_offset[0]_format[2].npy`.
 //!
-//! The number in front counts groups of tensors as they were written, inputs and outputs of a call apart. In its
-//! order, the names make up calls just as the lines of a `.pkl` do.
+//! The first number counts groups of tensors in the order of writing; inputs and outputs of a call are separate
+//! groups. In that order, the names form calls just as the lines of a `.pkl` do.
 
 use std::path::{Path, PathBuf};
 
@@ -21,12 +21,12 @@ use crate::rank::{Index, Rank, Source, Task, Tool};
 /// Where the name of the entry ends.
 const SHAPE: &str = "_shape[";
 
-/// Whether a file is called like one of these.
+/// Whether a file has such a name.
 pub(crate) fn is_name(file: &str) -> bool {
     parse(file).is_some()
 }
 
-/// A file's name, taken apart.
+/// A file's name, split into its parts.
 struct Parsed {
     group: u64,
     name: LineName,
@@ -43,14 +43,14 @@ fn parse(file: &str) -> Option<Parsed> {
     let shape = dims.map(digits).collect::<Option<Vec<u64>>>()?;
     let (group, _) = front.split_once('_')?;
     let group = digits(group)?;
-    // `input0` is what a line would call `input.0`.
+    // `input0` is `input.0` in a line of a `.pkl`.
     let entry = front.trim_end_matches(|last: char| last.is_ascii_digit());
     let position = &front[entry.len()..];
     let dotted = if position.is_empty() { entry.to_owned() } else { format!("{entry}.{position}") };
     Some(Parsed { group, name: LineName::from_hooks(&dotted)?, shape })
 }
 
-/// Opens a folder: the names of its files are the index.
+/// Opens a folder. The file names are the index.
 pub(crate) fn open(folder: &Path) -> Result<Rank, Error> {
     let mut files: Vec<(Parsed, String)> = Vec::new();
     for file in Listing::read(folder)?.files {
@@ -101,7 +101,7 @@ impl AsyncSource {
         let name = file.split_once(SHAPE).map_or(file, |(name, _)| name).to_owned();
         let header = Bytes::map(&self.folder.join(file), Access::ReadOnly)
             .and_then(|bytes| bytes.reading(|| npy::read(&bytes)));
-        // A file that cannot be read is found out by whoever asks for its elements.
+        // A file that cannot be read is reported when its elements are requested.
         let dtype = header.map(|tensor| format!("torch.{}", tensor.dtype())).unwrap_or_default();
         let bare = TensorEntry::bare(dtype, Some(parsed.shape.clone()));
         let tensor = TensorEntry { data: Data::File(file.to_owned()), ..bare };

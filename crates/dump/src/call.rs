@@ -6,7 +6,7 @@ use ulpscope_formats::names::Direction;
 
 use crate::names::NameId;
 
-/// What a call computed.
+/// What a call computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CallKind {
     /// Results from arguments.
@@ -40,15 +40,15 @@ impl From<Direction> for CallKind {
     }
 }
 
-/// One call: which, and where its entries are.
+/// One call: its name and the place of its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// `Functional.linear`, `Module.blocks.0.fc.Linear`, or a name of the user's; see [`crate::Rank::base`].
     pub base: NameId,
-    /// Which call of that base and kind, from 0, where the tool counts.
+    /// The number of the call among those of the same base and kind, from 0, if the tool counts them.
     pub index: Option<u32>,
     /// What it computed.
     pub kind: CallKind,
-    /// Where in the source its entries are: bytes of a file, or numbers of lines or files.
+    /// The place of its entries in the source: bytes of a file, or numbers of lines or files.
     pub(crate) place: Range<u64>,
 }

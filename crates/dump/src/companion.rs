@@ -1,4 +1,4 @@
-//! A document beside a `dump.json`: a file that somebody may have left behind, or one made from a journal.
+//! A document beside a `dump.json`: a file that may be absent, or one made from a journal.
 
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,9 @@ use crate::links;
 /// Where a document is.
 #[derive(Debug)]
 pub(crate) enum Companion {
-    /// In a file, if it is there.
+    /// In a file, if it exists.
     File(PathBuf),
-    /// Here, made from the journal of this path.
+    /// In memory or in a nameless file, made from the journal of this path.
     Made(PathBuf, Bytes),
     /// Nowhere.
     None,
@@ -34,7 +34,7 @@ impl Companion {
         }
     }
 
-    /// Reads the document, if there is one; what is wrong with it names its file.
+    /// Reads the document, if there is one. Errors name its file.
     pub(crate) fn read(&self, read: impl FnOnce(&Bytes) -> Result<(), Error>) -> Result<(), Error> {
         let result = self
             .bytes()

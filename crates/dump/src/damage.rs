@@ -1,8 +1,8 @@
 //! Lines of a `.pkl` that turned out to be damaged when they were decoded.
 //!
-//! Calls are decoded one by one, in any order and by several threads, and some more than once. What is kept of a
-//! damaged line is where it begins; its number and what is wrong with it are found when somebody wants to know, in
-//! one pass over the file. The lines listed are the first of the file, whoever met them first.
+//! Calls are decoded one by one, in any order and by several threads, and some more than once. For a damaged line
+//! only its offset is kept. Its number and its error are found on request, in one pass over the file. The first
+//! damaged lines of the file are listed, in whatever order they were found.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,15 +21,15 @@ pub(crate) struct Damage {
 
 #[derive(Debug, Default)]
 struct Met {
-    /// Whether the lines of a call were taken in, by the number of the call.
+    /// Whether the lines of a call have been recorded, by the number of the call.
     calls: Vec<bool>,
-    /// Where the first damaged lines of the file begin, as many as are listed.
+    /// The offsets of the first damaged lines of the file, as many as are listed.
     first: BTreeSet<u64>,
     count: u64,
 }
 
 impl Damage {
-    /// Takes in the damaged lines of a call, by where they begin, unless it has been met before.
+    /// Records the offsets of the damaged lines of a call, unless the call has been recorded before.
     pub(crate) fn take(&self, call: usize, lines: impl FnOnce() -> Vec<u64>) {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         if met.calls.len() <= call {
@@ -47,7 +47,7 @@ impl Damage {
         }
     }
 
-    /// What is wrong with them, in the order of the file.
+    /// Their errors, in the order of the file.
     pub(crate) fn problems(&self, bytes: &[u8], path: &Path) -> Problems {
         let met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         let mut problems = Problems::default();

@@ -5,14 +5,14 @@ use ulpscope_formats::json::Json;
 use ulpscope_kernels::{SUMMARIES, Statistic};
 use ulpscope_tensor::DType;
 
-/// What an entry is to its call. The order is the one that entries of a call are listed in.
+/// The role of an entry in its call. Entries of a call are listed in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// An argument; of a backward call, the gradient of a result (torch_npu.hooks calls that an output).
+    /// An argument; in a backward call, the gradient of a result (torch_npu.hooks calls that an output).
     Input,
     /// A parameter of the module.
     Parameter,
-    /// A result; of a backward call, the gradient of an argument.
+    /// A result; in a backward call, the gradient of an argument.
     Output,
     /// The gradient of a parameter.
     ParameterGrad,
@@ -36,18 +36,18 @@ impl Role {
 /// An argument or result.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The name its tool gives it in results: `Functional.linear.0.forward.input.0`,
+    /// The name that its tool gives it in results: `Functional.linear.0.forward.input.0`,
     /// `Functional_conv2d_0_forward_input.0`, `3_Functional_conv2d_forward_output`.
     pub name: String,
-    /// What it is to its call.
+    /// Its role in its call.
     pub role: Role,
-    /// Where in that role: `0`, `0.2`, `weight`, `dim`; the same for the same entry in every tool's spelling.
+    /// Its path in that role: `0`, `0.2`, `weight`, `dim`; the same for the same entry of every tool.
     pub path: String,
-    /// What it is.
+    /// Its content.
     pub content: Content,
 }
 
-/// What an entry holds.
+/// The content of an entry.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// Python's `None`, or an object the tool does not describe.
@@ -66,32 +66,33 @@ pub enum Content {
     Other(Json),
 }
 
-/// What a dump says of a tensor.
+/// What a dump records about a tensor.
 #[derive(Clone, Debug)]
 pub struct TensorEntry {
-    /// The class as written (`torch.Tensor`, `torch.distributed.tensor.DTensor`); empty where the tool does not say.
+    /// The class as written (`torch.Tensor`, `torch.distributed.tensor.DTensor`); empty if the tool does not record
+    /// it.
     pub class: String,
     /// The dtype as written: `torch.float32`.
     pub dtype: String,
-    /// The dimensions; nothing where they are not a list of integers from 0 up.
+    /// The dimensions; nothing if they are not a list of integers from 0 up.
     pub shape: Option<Vec<u64>>,
-    /// The summaries of [`ulpscope_kernels::RECORDED`] as written: numbers, truth values, words. `Null` where there is none.
+    /// The summaries of [`ulpscope_kernels::RECORDED`] as written: numbers, booleans, words. `Null` if there is none.
     pub stats: [Json; SUMMARIES],
-    /// Whether it requires a gradient, as written; `Null` where the tool does not say.
+    /// Whether it requires a gradient, as written; `Null` if the tool does not record it.
     pub requires_grad: Json,
     /// The digest: a CRC-32 in eight hexadecimal digits, or `0x` and sixteen.
     pub digest: Option<String>,
     /// Its elements.
     pub data: Data,
-    /// The entry that made it, of an input in a dump of Ulpscope: `Functional.linear.0.forward.output.0`, an input of
-    /// a call that changed it in place, `parameter:fc.weight`, `buffer:bn.running_mean`, or `outside`.
+    /// The entry that produced it, for an input in a dump of Ulpscope: `Functional.linear.0.forward.output.0`, an
+    /// input of a call that changed it in place, `parameter:fc.weight`, `buffer:bn.running_mean`, or `outside`.
     pub source: Option<String>,
-    /// Whether it belongs to a call that was made again for the backward pass.
+    /// Whether it belongs to a call that was recomputed for the backward pass.
     pub recompute: bool,
-    /// Whether Ulpscope found memory that nothing was written to yet, and has no numbers of it for that reason.
+    /// Whether Ulpscope found uninitialised memory, and therefore recorded no numbers.
     pub is_blank: bool,
-    /// The other statistics of [`ulpscope_kernels::RECORDED`] as written, in their order. None of them is there where the
-    /// tool does not record them, or has no reason to: all elements are finite.
+    /// The other statistics of [`ulpscope_kernels::RECORDED`] as written, in their order. Empty if the tool does
+    /// not record them, or if all elements are finite.
     pub further: Vec<(&'static Statistic, Json)>,
 }
 
@@ -109,18 +110,18 @@ pub struct NonFiniteCounts {
 pub enum Data {
     /// Nowhere: statistics only.
     None,
-    /// In this file of the rank's folder of tensors; `/` between folders where it lies deeper.
+    /// In this file of the rank's folder of tensors; `/` separates folders.
     File(String),
-    /// Here, read already (torch_npu.hooks with all values, checkpoints).
+    /// In memory (torch_npu.hooks with all values, checkpoints).
     Tensor(Tensor),
-    /// A few of them, then max, min, mean (torch_npu.hooks with samples).
+    /// A few elements, then max, min, mean (torch_npu.hooks with samples).
     Sample(Vec<f64>),
-    /// The dump names a file in a way that cannot be followed; says why.
+    /// The dump names a file in a way that is refused, with the reason.
     Refused(String),
 }
 
 impl TensorEntry {
-    /// A tensor of which no more than dtype and shape is known.
+    /// A tensor of which only dtype and shape are known.
     pub(crate) fn bare(dtype: String, shape: Option<Vec<u64>>) -> TensorEntry {
         TensorEntry {
             class: String::new(),
@@ -137,7 +138,7 @@ impl TensorEntry {
         }
     }
 
-    /// How much of it is not finite, where Ulpscope recorded it and any of it is not.
+    /// How many elements are not finite, if Ulpscope recorded it and there are any.
     pub fn non_finite(&self) -> Option<NonFiniteCounts> {
         let count = |key: &str| {
             let (_, value) = self.further.iter().find(|(statistic, _)| statistic.key == key)?;
@@ -148,23 +149,23 @@ impl TensorEntry {
             .then(|| NonFiniteCounts { nan: nan.unwrap_or(0), inf: inf.unwrap_or(0) })
     }
 
-    /// The dtype, if it is one that can be read.
+    /// The dtype, if it can be read.
     pub fn dtype(&self) -> Option<DType> {
         ulpscope_formats::pkl_lines::dtype_named(&self.dtype)
     }
 
-    /// How many elements its shape gives.
+    /// The number of elements of its shape.
     pub fn count(&self) -> Option<u64> {
         self.shape.as_ref()?.iter().try_fold(1u64, |count, &dim| count.checked_mul(dim))
     }
 
-    /// How many bytes its elements take, as far as dtype and shape tell.
+    /// The number of bytes of its elements, if dtype and shape are known.
     pub fn size(&self) -> u64 {
         let width = self.dtype().map_or(0, |dtype| dtype.size() as u64);
         self.count().and_then(|count| count.checked_mul(width)).unwrap_or(0)
     }
 
-    /// Whether there are elements to be had, all of them.
+    /// Whether all elements are available.
     pub fn has_data(&self) -> bool {
         matches!(self.data, Data::File(_) | Data::Tensor(_))
     }

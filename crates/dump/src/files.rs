@@ -1,15 +1,15 @@
-//! Tensor files and checkpoints of any program: every tensor, and every plain value beside one, is a call of its
-//! own that was saved under its name.
+//! Tensor files and checkpoints of any program. Every tensor, and every plain value beside one, is a separate call
+//! that was saved under its name.
 //!
 //! | file | name |
 //! |---|---|
-//! | that the user named, with one tensor in it | none, so that two such files are a pair whatever they are called |
-//! | that the user named, with several | their dotted paths in the file |
-//! | in a folder, with one tensor in it | its path below the folder, without the extension |
-//! | in a folder, with several | their dotted paths in the file; in front of them the path of the file, if two files of the folder use the same name |
+//! | named by the user, with one tensor | none, so that two such files are paired whatever their names |
+//! | named by the user, with several | their dotted paths in the file |
+//! | in a folder, with one tensor | its path below the folder, without the extension |
+//! | in a folder, with several | their dotted paths in the file; preceded by the path of the file if two files of the folder use the same name |
 //!
-//! The shards of a checkpoint (`model-00001-of-00003.safetensors`) are one file in all this. Files are mapped, so
-//! what is kept of each is its table of contents.
+//! The shards of a checkpoint (`model-00001-of-00003.safetensors`) count as one file here. Files are mapped, so
+//! only the table of contents of each is kept.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use crate::listing::TensorFile;
 use crate::problems::Problems;
 use crate::rank::{Index, Rank, Source, Task, Tool};
 
-/// Files whose contents are kept; of further ones they are read again when asked for. A system maps only so many.
+/// Files whose contents are kept; others are read again on request. A system limits the number of mappings.
 const MAX_KEPT: usize = 4096;
 
 /// Digits of the numbers in the name of a shard.
@@ -39,7 +39,7 @@ pub(crate) fn open_file(path: &Path) -> Result<Rank, Error> {
     let leaves = read(path)?;
     let name = PathBuf::from(path.file_name().unwrap_or_default());
     contents.take(TensorFile { path: name.clone(), named: name }, leaves);
-    // A lone tensor has an empty path in its file.
+    // A single tensor has an empty path in its file.
     Ok(contents.into_rank(path, |item, _| item.name.clone()))
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn open_file(path: &Path) -> Result<Rank, Error> {
 pub(crate) fn open_folder(folder: &Path, files: &[TensorFile]) -> Result<Rank, Error> {
     let mut contents = Contents::of(folder);
     for file in files {
-        // An array file is known to hold one tensor: its header is read when somebody asks.
+        // An array file contains one tensor: its header is read on request.
         if file.path.extension().is_some_and(|extension| extension == "npy") {
             contents.take_lone(file.clone());
             continue;
@@ -80,7 +80,7 @@ fn read(path: &Path) -> Result<Vec<(String, Value)>, Error> {
     Ok(leaves.into_iter().map(|(name, value)| (name, value.clone())).collect())
 }
 
-/// Files, and what is in them.
+/// Files and their contents.
 struct Contents {
     folder: PathBuf,
     files: Vec<Stored>,
@@ -90,9 +90,9 @@ struct Contents {
 
 struct Stored {
     file: TensorFile,
-    /// What is in it, unless it is read again each time.
+    /// Its contents, unless it is read again each time.
     leaves: Option<Arc<Vec<Value>>>,
-    /// Whether it was taken for an array file by its name.
+    /// Whether its name is that of an array file.
     is_array: bool,
 }
 
@@ -100,7 +100,7 @@ struct Item {
     file: usize,
     /// The position in the file.
     leaf: usize,
-    /// The dotted path in the file; empty for a lone tensor.
+    /// The dotted path in the file; empty for a single tensor.
     name: String,
 }
 
@@ -128,7 +128,7 @@ impl Contents {
             self.items.push(Item { file, leaf, name });
             values.push(value);
         }
-        // What an archive had compressed lies in memory of our own.
+        // Entries that were compressed in an archive are not in the mapped file.
         let mapped = |value: &Value| match value {
             Value::Tensor(tensor) => !tensor.storage().is_writable() || tensor.storage().is_empty(),
             _ => true,
@@ -138,7 +138,7 @@ impl Contents {
         self.files.push(Stored { file: stored, leaves, is_array: false });
     }
 
-    /// Whether two files that are not shards of one use the same name.
+    /// Whether two files that are not shards of one checkpoint use the same name.
     fn sets_share_names(&self) -> bool {
         let sets: Vec<String> = self.files.iter().map(|stored| set_name(&stored.file.named)).collect();
         let mut users: HashMap<&str, &str> = HashMap::new();
@@ -185,7 +185,7 @@ fn set_name(path: &Path) -> String {
 struct FilesSource {
     folder: PathBuf,
     files: Vec<Stored>,
-    /// The last file that was read again: its entries are asked for one after the other.
+    /// The last file that was read again: its entries are requested one after the other.
     last: Mutex<Option<(usize, Arc<Vec<Value>>)>>,
 }
 
@@ -221,7 +221,7 @@ impl Source for FilesSource {
         let name = if base.is_empty() { set_name(&self.files[file].file.named) } else { base.to_owned() };
         let content = match self.leaves(file) {
             Ok(leaves) => leaves.get(leaf).map_or(Content::None, content),
-            // The entry is there; whoever asks for its elements hears why there are none.
+            // The entry exists; a request for its elements reports why there are none.
             Err(error) => content(&Value::Unread(error.to_string())),
         };
         Ok(vec![Entry { name, role: Role::Saved, path: String::new(), content }])
@@ -267,12 +267,12 @@ fn content(value: &Value) -> Content {
             let entry = TensorEntry::bare(format!("torch.{}", tensor.dtype()), Some(shape));
             Content::Tensor(Box::new(TensorEntry { data: Data::Tensor(tensor.clone()), ..entry }))
         }
-        // Leaves hold nothing further.
+        // Leaves are not containers.
         Value::List(_) | Value::Tuple(_) | Value::Dict(_) => Content::None,
     }
 }
 
-/// Bytes as text that differs wherever they do: all of them, or what stands for them.
+/// Bytes as text that differs wherever they do: all of them, or a digest.
 fn shown_bytes(bytes: &[u8]) -> String {
     const SHOWN: usize = 16;
     let digits: String = bytes.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();

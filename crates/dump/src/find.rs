@@ -1,17 +1,17 @@
-//! What lies in a folder: rank by rank, whoever wrote it.
+//! Finds the ranks in a folder, whichever tool wrote them.
 //!
 //! ```text
-//! journal.jsonl                  a rank of Ulpscope whose run was killed, or is still going
+//! journal.jsonl                  a rank of Ulpscope whose run was killed or is still running
 //! dump.json, debug.json          a rank of msprobe or Ulpscope
 //! *.pkl of JSON lines            a rank of ptdbg_ascend or torch_npu.hooks
-//! step{N}/                       a step; rank{N}/, rank/, proc{pid}/ a rank: looked into
-//! after_last_step/               what a run did after its last step of training: a step without a number
+//! step{N}/                       a step; rank{N}/, rank/, proc{pid}/ a rank: searched
+//! after_last_step/               what a run did after its last training step: a step without a number
 //! …_shape[..]_stride[..]….npy    the asynchronous dump of torch_npu.hooks
-//! any other folder               looked into if there is nothing of the above beside it (ptdbg_dump_v4.0/)
+//! any other folder               searched if there is nothing of the above beside it (ptdbg_dump_v4.0/)
 //! .npy, .pt, .safetensors, …     tensor files of any program, if there is nothing of the above anywhere, or in
 //!                                the folder of a step or rank
 //! ```
-//! Folders whose names begin with a dot are skipped. Links are not followed: what they lead to is not part of the dump.
+//! Folders whose names begin with a dot are skipped. Links are not followed: their targets are not part of the dump.
 
 use std::path::{Path, PathBuf};
 
@@ -25,17 +25,17 @@ use crate::listing::{Listing, TensorFile, is_tensor_file, tensor_files};
 use crate::passed_over::{PassedOver, holds_tensors};
 use crate::problems::Problems;
 
-/// Folders that are looked into below each other in search of a dump.
+/// Maximum depth of the search.
 const MAX_DEPTH: usize = 5;
 
-/// What belongs to a dump beside what is opened.
+/// Files that belong to a dump beside those that are opened.
 const COMPANIONS: [&str; 6] =
     ["dump.json", "debug.json", "stack.json", "construct.json", LEDGER_FILE, JOURNAL_FILE];
 
-/// The folder of what a run did after its last step of training: it comes after all steps, and is none.
+/// The folder for what a run did after its last training step. It comes after all steps and is not a step itself.
 pub const AFTER_LAST_STEP: &str = "after_last_step";
 
-/// Names shown of what was found instead of a dump.
+/// Maximum names in the error that no dump was found.
 const SHOWN: usize = 8;
 
 /// A rank that was found.
@@ -46,23 +46,23 @@ pub(crate) struct Found {
     pub(crate) opening: Opening,
 }
 
-/// What a rank's folder is called.
+/// The name of a rank's folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RankName {
     pub(crate) number: Option<u64>,
     pub(crate) text: String,
 }
 
-/// What there is to open.
+/// What to open.
 #[derive(Clone, Debug)]
 pub(crate) enum Opening {
     /// `dump.json`, `debug.json`, or both.
     Msprobe(Vec<PathBuf>),
-    /// A journal; what lies beside it is older.
+    /// A journal; the files beside it are older.
     Journal(PathBuf),
     /// A `.pkl`, or several overflow dumps.
     Pkl(Vec<PathBuf>),
-    /// A folder of files whose names say everything.
+    /// A folder of files whose names contain all metadata.
     AsyncNpy(PathBuf),
     /// Tensor files somewhere below a folder, in order.
     Folder(PathBuf, Vec<TensorFile>),
@@ -97,12 +97,12 @@ impl Opening {
     }
 }
 
-/// The number of a folder called `step{N}`.
+/// The number of a folder named `step{N}`.
 pub(crate) fn step_number(name: &str) -> Option<u64> {
     digits(name.strip_prefix("step")?)
 }
 
-/// The rank of a folder called `rank{N}`, `rank` or `proc{pid}`. A process id is no number of a rank.
+/// The rank of a folder named `rank{N}`, `rank` or `proc{pid}`. A process id is not a rank number.
 pub(crate) fn rank_name(name: &str) -> Option<RankName> {
     let text = name.to_owned();
     if let Some(number) = name.strip_prefix("rank") {
@@ -122,7 +122,7 @@ pub(crate) fn find(
     problems: &mut Problems,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Found>, Error> {
-    // `.` and links have no telling name of their own.
+    // `.` and links do not show the real name.
     let whole = path.canonicalize().map_err(|error| Error::whole(error).in_file(path))?;
     let names: Vec<String> = whole
         .ancestors()
@@ -133,7 +133,7 @@ pub(crate) fn find(
     let name = |up: usize| names.get(up).map_or("", String::as_str);
     let folder = usize::from(!path.is_dir());
     let rank = rank_name(name(folder)).unwrap_or_default();
-    // The step is told by the folder itself, or by the one around a rank's.
+    // The step is in the name of the folder itself, or of the folder around a rank's.
     let above = if rank.text.is_empty() { folder } else { folder + 1 };
     let here = Here { step: step_number(name(above)), rank, strange: false };
     if !path.is_dir() {
@@ -166,13 +166,13 @@ pub(crate) fn find(
     Ok(vec![here.found(Opening::Folder(path.to_owned(), files))])
 }
 
-/// What a single file is.
+/// What to open for a single file.
 fn of_file(path: &Path) -> Result<Opening, Error> {
     if let Some("stack.json" | "construct.json" | "ledger.json") =
         path.file_name().and_then(|name| name.to_str())
     {
         let message =
-            "belongs to a dump and is no dump on its own: name the dump.json beside it, or the folder";
+            "belongs to a dump but is not a dump on its own: name the dump.json beside it, or the folder";
         return Err(Error::whole(Fault::Unsupported(message.to_owned())).in_file(path));
     }
     let named = path.file_name().is_some_and(|name| name == JOURNAL_FILE);
@@ -190,12 +190,12 @@ fn of_file(path: &Path) -> Result<Opening, Error> {
     })
 }
 
-/// Where the search is.
+/// The current position of the search.
 #[derive(Clone, Debug, Default)]
 struct Here {
     step: Option<u64>,
     rank: RankName,
-    /// Whether a folder on the way has a name that tells nothing.
+    /// Whether a folder on the path has an unknown name.
     strange: bool,
 }
 
@@ -207,9 +207,9 @@ impl Here {
 
 struct Search<'p> {
     problems: &'p mut Problems,
-    /// What is not read.
+    /// Files that are not read.
     passed: PassedOver,
-    /// Folders of steps and ranks with nothing in them: worth a word only if there is a dump around them.
+    /// Empty folders of steps and ranks: reported only if there is a dump around them.
     empty: Vec<PathBuf>,
 }
 
@@ -247,14 +247,14 @@ impl Search<'_> {
             others.retain(|path| *path != dump);
         }
         if !found.is_empty() {
-            // Folders beside the records of a rank are its own: they hold its tensors.
+            // Folders beside the records of a rank belong to it: they contain its tensors.
             let others = if owns_folders { &[] } else { others.as_slice() };
             self.pass_over(folder, &listing, &openings, others);
         }
         Ok(found)
     }
 
-    /// What lies beside a dump and is no part of it.
+    /// Lists the files beside a dump that are not part of it.
     fn pass_over(&mut self, folder: &Path, listing: &Listing, openings: &[Opening], others: &[PathBuf]) {
         let is_part = |name: &str| {
             COMPANIONS.contains(&name) || openings.iter().any(|opening| opening.holds(folder, name))
@@ -272,7 +272,7 @@ impl Search<'_> {
         self.passed.extend(beside.without_documents());
     }
 
-    /// Looks into the folder of a step or rank. What is wrong with it is no reason to leave the others.
+    /// Searches the folder of a step or rank. A problem there does not stop the search of the others.
     fn look_into(&mut self, path: &Path, below: &Here, depth: usize) -> Result<Vec<Found>, Error> {
         if depth >= MAX_DEPTH {
             return Ok(Vec::new());
@@ -280,7 +280,7 @@ impl Search<'_> {
         let known = self.empty.len() as u64 + self.problems.count();
         match self.look(path, below, depth + 1) {
             Ok(mut found) => {
-                // A run that was killed may have left tensors and nothing about them.
+                // A killed run may have left tensors without records.
                 if found.is_empty() && !below.strange {
                     let mut passed = PassedOver::default();
                     let files = tensor_files(path, self.problems, &mut passed);
@@ -302,7 +302,7 @@ impl Search<'_> {
         }
     }
 
-    /// Looks into folders whose names tell nothing: one of them may be the dump. Returns that folder and its ranks.
+    /// Searches folders with unknown names: one of them may be the dump. Returns that folder and its ranks.
     fn look_around(
         &mut self,
         folder: &Path,
@@ -329,7 +329,7 @@ impl Search<'_> {
     }
 }
 
-/// The error of a folder that holds more than one dump.
+/// The error for a folder that contains more than one dump.
 pub(crate) fn several(folder: &Path, names: &[String]) -> Error {
     let found = format!("{} dumps: {}; name one of them", names.len(), shown(names));
     Error::whole(Fault::malformed("one dump", found)).in_file(folder)

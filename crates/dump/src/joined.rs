@@ -1,4 +1,4 @@
-//! Several files that one process left, read as one rank: `dump.json` and `debug.json`, the overflow dumps of
+//! Several files of one process, read as one rank: `dump.json` and `debug.json`, the overflow dumps of
 //! ptdbg_ascend (one small `.pkl` for each overflowed call).
 
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use crate::ledger::Ledger;
 use crate::problems::Problems;
 use crate::rank::{Index, Rank, Source};
 
-/// Opens every file of a folder and puts their calls one after the other. A file that cannot be opened is a
-/// problem; only when none can is it an error, that of the first.
+/// Opens every file of a folder and concatenates their calls. A file that cannot be opened is a
+/// problem. If none can be opened, the first problem is the error.
 pub(crate) fn open(
     folder: &Path,
     files: &[PathBuf],
@@ -74,7 +74,7 @@ struct Joined {
 }
 
 impl Joined {
-    /// The part a call is in, and its number there.
+    /// The part that contains a call, and its number there.
     fn part(&self, call: usize) -> (&Rank, usize) {
         let part = self.starts.partition_point(|&start| start <= call) - 1;
         (&self.parts[part], call - self.starts[part])

@@ -1,8 +1,8 @@
-//! Keys of `dump.json` into base, number and kind, and back.
+//! Splits keys of `dump.json` into base, number and kind, and joins them again.
 //!
-//! The index of a rank keeps a key in these three parts, and entries are named after what the parts print. So a key
-//! is taken apart only where they print it again, letter by letter: `a.007.debug` is no seventh `a`, but something
-//! that was saved under that very name.
+//! The index of a rank stores a key in these three parts, and entries are named after the joined parts. So a key
+//! is split only if joining gives exactly the same text: `a.007.debug` is not call 7 of `a`, but something
+//! that was saved under that exact name.
 
 use ulpscope_formats::names::{CallName, Direction};
 
@@ -11,7 +11,7 @@ use crate::call::{Call, CallKind};
 const PARAMETERS_GRAD: &str = "parameters_grad";
 const DEBUG: &str = ".debug";
 
-/// Takes a key of `dump.json` apart: base, number, kind. One in nobody's spelling is the base of something saved.
+/// Splits a key of `dump.json` into base, number and kind. A key of unknown form is the base of a saved value.
 pub fn parse_key(key: &str) -> (&str, Option<u32>, CallKind) {
     call(key).or_else(|| parameters_grad(key)).or_else(|| saved(key)).unwrap_or((key, None, CallKind::Saved))
 }
@@ -20,7 +20,7 @@ fn call(key: &str) -> Option<(&str, Option<u32>, CallKind)> {
     let name = CallName::from_msprobe(key)?;
     let (front, last) = key.rsplit_once('.')?;
     let (base, middle) = front.rsplit_once('.')?;
-    // The number of a module's call stands last, that of any other in front of the direction.
+    // The number of a module's call is last, that of any other call before the direction.
     let index = printed(if name.is_module() { last } else { middle })?;
     Some((base, Some(index), name.direction.into()))
 }
@@ -40,13 +40,13 @@ fn saved(key: &str) -> Option<(&str, Option<u32>, CallKind)> {
     Some((base, Some(printed(number)?), CallKind::Saved))
 }
 
-/// A number in the one spelling that printing it gives: no sign, no zeros in front, no more than 32 bits.
+/// A number exactly as it would be printed: no sign, no leading zeros, at most 32 bits.
 fn printed(text: &str) -> Option<u32> {
     let plain = text == "0" || !text.starts_with(['0', '+']);
     text.parse().ok().filter(|_| plain)
 }
 
-/// The key that [`parse_key`] took apart.
+/// The key that [`parse_key`] split.
 pub(crate) fn key_of(base: &str, call: &Call) -> String {
     let mut key = name_of(base, call);
     if call.kind == CallKind::Saved && call.index.is_some() {
@@ -55,7 +55,7 @@ pub(crate) fn key_of(base: &str, call: &Call) -> String {
     key
 }
 
-/// The name of a call: its key, but for the word that ends the keys of saved variables.
+/// The name of a call: its key, except for the last word of the keys of saved variables.
 pub(crate) fn name_of(base: &str, call: &Call) -> String {
     let direction = match (call.kind, call.index) {
         (CallKind::Forward, _) => Direction::Forward,

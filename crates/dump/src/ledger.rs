@@ -1,7 +1,8 @@
-//! What a run of Ulpscope says of its own capture: how many calls it saw, what became of them, and how it ended.
+//! What a run of Ulpscope records about its own capture: how many calls there were, what became of them, and how it
+//! ended.
 //!
-//! Two dumps can only be held against each other as far as they recorded the same. A dump that lacks a call says
-//! nothing of why; the ledger does.
+//! Two dumps can be compared only where both recorded the same calls. A dump does not say why a call is missing; the
+//! ledger does.
 
 use std::path::Path;
 
@@ -13,18 +14,18 @@ use crate::links;
 /// The name of a ledger beside a `dump.json`.
 pub(crate) const LEDGER_FILE: &str = "ledger.json";
 
-/// Largest ledger read. A run writes some hundred bytes.
+/// The largest ledger that is read. A run writes a few hundred bytes.
 pub(crate) const MAX_LEDGER_BYTES: u64 = 4 << 20;
 
-/// What became of the calls that a run saw: each was recorded, raised, was skipped, or failed. `unread` counts tensors,
+/// What became of the calls of a run: each was recorded, raised, was skipped, or failed. `unread` counts tensors,
 /// not calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// Calls that were seen.
+    /// Calls that the run saw.
     pub seen: u64,
-    /// Calls that are in the dump, with what they returned.
+    /// Calls in the dump, with their results.
     pub recorded: u64,
-    /// Calls that are in the dump without results, because they raised: by name and kind of error, in the order written.
+    /// Calls in the dump without results, because they raised: by name and kind of error, in the order written.
     pub raised: Vec<(String, u64)>,
     /// Calls left out on purpose, by reason, in the order written.
     pub skipped: Vec<(String, u64)>,
@@ -32,21 +33,21 @@ pub struct Ledger {
     pub failed: Vec<(String, u64)>,
     /// Tensors of recorded calls whose elements could not be read, by reason, in the order written.
     pub unread: Vec<(String, u64)>,
-    /// What else there is to know.
+    /// Other information.
     pub notes: Vec<String>,
     /// Why capture ended early, if it did.
     pub ended: Option<String>,
-    /// Whether it ended where the settings have it end: nothing that was wanted is missing.
+    /// Whether capture ended at a limit of the settings: nothing that was requested is missing.
     pub limited: bool,
 }
 
 impl Ledger {
-    /// Whether there is a ledger in a folder, be it damaged.
+    /// Whether a folder has a ledger, even a damaged one.
     pub(crate) fn is_beside(folder: &Path) -> bool {
         folder.join(LEDGER_FILE).exists()
     }
 
-    /// Reads the ledger in a folder; nothing where there is none.
+    /// Reads the ledger in a folder; nothing if there is none.
     pub(crate) fn read_beside(folder: &Path) -> Result<Option<Ledger>, Error> {
         let path = folder.join(LEDGER_FILE);
         if !path.exists() {
@@ -64,7 +65,7 @@ impl Ledger {
         read().map(Some).map_err(|error| error.in_file(&path))
     }
 
-    /// What a ledger's JSON says. Unknown keys are passed over; those but `seen` and `recorded` may be missing.
+    /// Reads the JSON of a ledger. Unknown keys are ignored; all except `seen` and `recorded` may be missing.
     pub(crate) fn from_json(json: &Json) -> Result<Ledger, Error> {
         let Json::Object(_) = json else {
             return Err(Error::whole(Fault::malformed("a ledger, an object", json.describe())));
@@ -117,7 +118,7 @@ impl Ledger {
         })
     }
 
-    /// Whether capture ended before everything that was wanted was recorded.
+    /// Whether capture ended before everything requested was recorded.
     pub fn is_cut(&self) -> bool {
         self.ended.is_some() && !self.limited
     }
@@ -137,7 +138,7 @@ impl Ledger {
         sum(&self.failed)
     }
 
-    /// How many tensors are without statistics because they could not be read.
+    /// How many tensors have no statistics because they could not be read.
     pub fn unread_tensors(&self) -> u64 {
         sum(&self.unread)
     }

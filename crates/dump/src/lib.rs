@@ -1,15 +1,15 @@
-//! A dump as a value, whoever wrote it: steps, ranks, calls, entries, stacks.
+//! Reads a dump of any supported tool: steps, ranks, calls, entries, stacks.
 //!
 //! ```text
 //! path ──► Dump ──► Step ──► RankPlace ──open──► Rank ──► Call, Call, …        (an index: 32 bytes a call)
-//!                                                  ├─ entries(call) ──► Entry, …     (read when asked for)
+//!                                                  ├─ entries(call) ──► Entry, …     (read on request)
 //!                                                  ├─ stack(call), frames(call), parent(call)
 //!                                                  └─ tensor(entry) ──► mapped file
 //! ```
-//! A dump may be larger than memory, its index files too. So opening a rank reads its files once and keeps of each
-//! call only its name and place; everything else is decoded from the mapped file when somebody asks.
+//! A dump may be larger than memory, and so may its index files. Therefore opening a rank reads its files once and
+//! keeps only the name and place of each call. Everything else is decoded from the mapped file on request.
 //!
-//! A dump that is damaged in part is read in part: what could not be read is listed in [`Problems`], once, with
+//! A partly damaged dump is partly read: what could not be read is listed once in [`Problems`], with
 //! its file and place.
 
 mod async_npy;

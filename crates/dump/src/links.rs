@@ -1,11 +1,11 @@
-//! Nothing in a dump leads out of it: links below what the user named are not followed.
+//! Nothing in a dump leads out of it: links below the path that the user named are not followed.
 
 use std::fs;
 use std::path::{Component, Path};
 
 use ulpscope_formats::{Error, Fault};
 
-/// Refuses a path that is a link. One that is not there is an error too.
+/// Refuses a path that is a link. A missing path is an error too.
 pub(crate) fn refuse(path: &Path) -> Result<(), Error> {
     let metadata = fs::symlink_metadata(path).map_err(|error| Error::whole(error).in_file(path))?;
     if metadata.is_symlink() {
@@ -16,7 +16,7 @@ pub(crate) fn refuse(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a file in or below a folder if it, or any folder on the way, is a link.
+/// Refuses a file in or below a folder if it, or any folder on the path, is a link.
 pub(crate) fn refuse_below(folder: &Path, name: &Path) -> Result<(), Error> {
     let mut path = folder.to_owned();
     for part in name.components() {

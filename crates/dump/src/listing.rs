@@ -1,4 +1,4 @@
-//! What a folder holds, and what of it belongs to a dump.
+//! The content of a folder, and which of it belongs to a dump.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,28 +14,29 @@ use crate::mapping_csv::{self, MAPPING_FILE};
 use crate::passed_over::{PassedOver, holds_tensors};
 use crate::problems::Problems;
 
-/// The bytes that may stand in front of the first line of a `.pkl`.
+/// Maximum white space before the first line of a `.pkl`.
 const SPACE_LOOKED_AT: usize = 64;
 
 /// The records of msprobe and Ulpscope.
 pub(crate) const RECORDS: [&str; 2] = ["dump.json", "debug.json"];
 
-/// What the names of tensor files and checkpoints end in.
+/// Extensions of tensor files and checkpoints.
 const TENSOR_EXTENSIONS: [&str; 10] =
     ["npy", "npz", "pt", "pth", "ckpt", "safetensors", "bin", "acl", "pkl", "pickle"];
 
-/// Digits of the time in microseconds that ends the name of an ACL dump file.
+/// Digits of the time in microseconds at the end of an ACL dump's file name.
 const ACL_TIME_DIGITS: usize = 16;
 
-/// What a folder holds, by name, in order.
+/// The content of a folder, by name, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) files: Vec<String>,
     pub(crate) folders: Vec<String>,
-    /// Folders whose names begin with a dot (`.git`, `.cache`): programs keep their own files there, not those of a run.
+    /// Folders whose names begin with a dot (`.git`, `.cache`): programs keep their own files there, not those of a
+    /// run.
     pub(crate) hidden: Vec<String>,
     pub(crate) links: Vec<String>,
-    /// Pipes and the like, and files whose names are no text.
+    /// Pipes and similar files, and files whose names are not valid text.
     pub(crate) strange: Vec<String>,
 }
 
@@ -44,7 +45,7 @@ pub(crate) struct Listing {
 pub(crate) struct TensorFile {
     /// Its path below the folder.
     pub(crate) path: PathBuf,
-    /// The path that its tensors are named after: that of the file, unless `mapping.csv` says otherwise.
+    /// The path that its tensors are named after: that of the file, unless `mapping.csv` has a different one.
     pub(crate) named: PathBuf,
 }
 
@@ -55,7 +56,7 @@ impl Listing {
         for item in fs::read_dir(folder).map_err(in_folder)? {
             let item = item.map_err(in_folder)?;
             let kind = item.file_type().map_err(in_folder)?;
-            // A name that is no text is none that any of the tools gives.
+            // No tool writes a name that is not valid text.
             let name = match item.file_name().into_string() {
                 Ok(name) => name,
                 Err(name) => {
@@ -93,7 +94,7 @@ impl Listing {
         [&mut self.files, &mut self.folders, &mut self.hidden, &mut self.links, &mut self.strange]
     }
 
-    /// What of Ulpscope, msprobe, ptdbg_ascend or torch_npu.hooks lies directly in the folder.
+    /// The dumps of Ulpscope, msprobe, ptdbg_ascend or torch_npu.hooks directly in the folder.
     pub(crate) fn openings(&self, folder: &Path) -> Vec<Opening> {
         let mut openings = Vec::new();
         let records: Vec<PathBuf> = RECORDS
@@ -120,11 +121,11 @@ impl Listing {
     }
 }
 
-/// Whether a `.pkl` is text. A pickle, which others name so too, never begins with a bracket.
+/// Whether a `.pkl` is text. A pickle, which may have the same extension, never begins with a bracket.
 fn is_lines(path: &Path) -> bool {
     let mut beginning = [0; SPACE_LOOKED_AT];
     let read = open_regular(path).and_then(|mut file| file.read(&mut beginning).map_err(Error::whole));
-    // One that cannot be read is kept: opening it says why.
+    // A file that cannot be read is kept: opening it reports why.
     read.map_or(true, |length| matches!(beginning[..length].trim_ascii_start().first(), Some(b'[') | None))
 }
 
@@ -135,7 +136,7 @@ fn overflow_number(name: &str) -> Option<u64> {
     call.then(|| digits(number)).flatten()
 }
 
-/// Every tensor file below a folder, in order of their paths; and what is no such file.
+/// Every tensor file below a folder, in order of their paths; other files are listed separately.
 pub(crate) fn tensor_files(
     folder: &Path,
     problems: &mut Problems,
@@ -177,7 +178,7 @@ pub(crate) fn is_tensor_file(name: &str) -> bool {
     TENSOR_EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str()) || ends_in_time(name)
 }
 
-/// Whether a name ends in a time, as those of ACL dump files do.
+/// Whether a name ends with a time, as those of ACL dump files do.
 pub(crate) fn ends_in_time(name: &str) -> bool {
     let is_time = |time: &str| time.len() == ACL_TIME_DIGITS && digits(time).is_some();
     name.rsplit_once('.').is_some_and(|(_, time)| is_time(time))

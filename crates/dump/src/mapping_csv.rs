@@ -1,5 +1,5 @@
-//! `mapping.csv` in a folder of ACL dump files: a name that is too long for a file is replaced by digits, and a line
-//! `digits,name` says which it was.
+//! `mapping.csv` in a folder of ACL dump files. A name that is too long for a file is replaced by digits, and a line
+//! `digits,name` has the original name.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -14,10 +14,10 @@ use crate::problems::Problems;
 /// Its name.
 pub(crate) const MAPPING_FILE: &str = "mapping.csv";
 
-/// The largest that is read. A line has some three hundred bytes.
+/// The largest file that is read. A line has about three hundred bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// The names that digits stand for; none, where there is no such file.
+/// The original names by digits; none if there is no such file.
 pub(crate) fn read_in(folder: &Path, problems: &mut Problems) -> HashMap<String, String> {
     let path = folder.join(MAPPING_FILE);
     let read = || {

@@ -1,5 +1,5 @@
-//! A rank of an msprobe dump: `dump.json` or `debug.json`, and `stack.json`, `construct.json`, `dump_tensor_data/` and
-//! Ulpscope's own `ledger.json` beside it. From a journal come the same documents, made when it was opened.
+//! A rank of an msprobe dump: `dump.json` or `debug.json`, with `stack.json`, `construct.json`, `dump_tensor_data/`
+//! and Ulpscope's own `ledger.json` beside it. A journal has the same documents, made when it was opened.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ use crate::rank::{Index, Rank, Source, Task, Tool};
 use crate::stacks::Stacks;
 use crate::structure;
 
-/// The folder of tensors beside a `dump.json`. The `dump_data_dir` inside is a path of another machine.
+/// The folder of tensors beside a `dump.json`. The `dump_data_dir` inside is a path of a different machine.
 const DATA_FOLDER: &str = "dump_tensor_data";
 
-/// Where calls were made, beside a `dump.json`.
+/// The stacks of the calls, beside a `dump.json`.
 const STACK_FILE: &str = "stack.json";
 
-/// What belongs to a dump beside its calls.
+/// The files beside the calls of a dump.
 #[derive(Debug)]
 pub(crate) struct Beside {
     pub(crate) stacks: Companion,
@@ -36,11 +36,11 @@ pub(crate) struct Beside {
     folder: PathBuf,
     ledger: OnceLock<Result<Option<Ledger>, Error>>,
     is_journal: bool,
-    /// Whether it is the journal of a step that was over, of which only the documents were not made.
+    /// Whether it is the journal of a step that had ended; only the documents were not made.
     pub(crate) is_over: bool,
     /// The names of calls that were running when the run ended.
     pub(crate) running: HashSet<String>,
-    /// How the run ended, if not by itself.
+    /// How the run ended, if it did not end normally.
     pub(crate) notes: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl Beside {
         }
     }
 
-    /// Of a journal; without stacks and parents so far.
+    /// For a journal; stacks and parents are added later.
     pub(crate) fn made(journal: &Path, ledger: Option<Ledger>) -> Beside {
         let none = (Companion::None, Companion::None);
         let known = OnceLock::from(Ok(ledger));
@@ -72,7 +72,7 @@ impl Beside {
         }
     }
 
-    /// Whether Ulpscope wrote it: no other tool leaves a journal or a ledger.
+    /// Whether Ulpscope wrote it: no other tool writes a journal or a ledger.
     fn is_ours(&self) -> bool {
         self.is_journal || Ledger::is_beside(&self.folder)
     }
@@ -89,7 +89,7 @@ pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
     index.reading(|| assemble(path, bytes, Beside::of_file(path), Problems::default()))
 }
 
-/// Indexes the calls, and leaves the rest for when it is asked for.
+/// Indexes the calls. The rest is read on request.
 pub(crate) fn assemble(
     path: &Path,
     bytes: Bytes,
@@ -109,7 +109,7 @@ pub(crate) fn assemble(
                 let place = body.start as u64..body.end as u64;
                 index.calls.push(Call { base, index: number, kind, place });
             }
-            // What came before it is whole: a writer that was killed leaves such a file.
+            // Everything before it is complete: a killed writer leaves such a file.
             Err(error) => problems.add(&error.in_file(path)),
         }
     }
@@ -171,7 +171,7 @@ impl Source for MsprobeSource {
         let body = msprobe::Call::body_at(&self.bytes, call.place.start as usize..call.place.end as usize);
         self.bytes.check_faults()?;
         let body = body.map_err(|error| {
-            // Lines of a document that nobody can look into are no place.
+            // Line numbers are useless for a document that the user cannot open.
             let nowhere = self.beside.is_journal;
             let error = if nowhere { Error { place: Place::Whole, ..error }.in_part(&key) } else { error };
             error.in_file(&self.path)
@@ -190,7 +190,7 @@ impl Source for MsprobeSource {
             Companion::None => return false,
         };
         match file.symlink_metadata() {
-            // Nothing is read from it, but that it is refused is listed.
+            // Nothing is read from it, but the refusal is listed.
             Ok(metadata) if metadata.is_symlink() => {
                 self.stacks(index);
                 false
@@ -260,15 +260,14 @@ fn entries_of(key: &str, kind: CallKind, body: Item) -> Vec<Entry> {
     entries
 }
 
-/// Walks down an item and takes its leaves in. Its depth is that of the JSON, which has a limit.
+/// Walks down an item and collects its leaves. The JSON reader limits the depth.
 struct Walk<'a> {
     role: Role,
     entries: &'a mut Vec<Entry>,
 }
 
 impl Walk<'_> {
-    /// `bare` says that the item is a container the tool put around the entries, so that a leaf in its place
-    /// is none.
+    /// `bare`: the item is a container that the tool put around the entries, so a leaf in its place is not an entry.
     fn item(&mut self, name: &str, path: &str, item: Item, bare: bool) {
         let below = |part: &str| if path.is_empty() { part.to_owned() } else { format!("{path}.{part}") };
         match item {
@@ -303,7 +302,7 @@ impl Walk<'_> {
     fn leaf(&mut self, name: &str, path: &str, item: Item) {
         let mut name = name.to_owned();
         let content = Content::from(item);
-        // The tool's rows carry the name of the file where there is one.
+        // The tool's rows have the name of the file, if there is one.
         if let Content::Tensor(tensor) = &content
             && let Data::File(file) = &tensor.data
             && let Some((stem, _)) = file.rsplit_once('.')
@@ -315,7 +314,7 @@ impl Walk<'_> {
 }
 
 impl From<Item> for Content {
-    /// What a leaf holds. Containers are opened before, and hold nothing by themselves.
+    /// The content of a leaf. Containers are walked before and have no content of their own.
     fn from(item: Item) -> Content {
         match item {
             Item::Scalar { kind, value } => Content::Scalar { kind, value },
@@ -326,7 +325,7 @@ impl From<Item> for Content {
     }
 }
 
-/// What Ulpscope alone records of a tensor. Where elements that are not finite are counted, all of it is there.
+/// What only Ulpscope records about a tensor. If non-finite elements are counted, all of it is present.
 fn further(tensor: &TensorItem) -> Vec<(&'static Statistic, Json)> {
     let is_count = |value: &&Json| matches!(value, Json::Int(count) if u64::try_from(*count).is_ok());
     let written = |statistic: &Statistic| match statistic.is_count() {

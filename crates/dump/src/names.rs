@@ -1,4 +1,4 @@
-//! Each distinct text once: a model repeats its few hundred names millions of times.
+//! Stores each distinct text once: a model repeats its few hundred names millions of times.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The number of a text, a new one if it is new.
+    /// The number of a text; a new text gets a new number.
     pub(crate) fn id(&mut self, text: &str) -> NameId {
         if let Some(&id) = self.ids.get(text) {
             return id;

@@ -1,4 +1,4 @@
-//! Which module each call was made in: `construct.json`, by the numbers of the calls.
+//! The module in which each call was made: `construct.json`, by the numbers of the calls.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::names::{NameId, Names};
 use crate::problems::Problems;
 use crate::rank::Index;
 
-/// The number of each call by its name; of the last one, should a name occur twice.
+/// The number of each call by its name; the last one if a name occurs twice.
 pub(crate) fn call_numbers(index: &Index) -> HashMap<(NameId, Option<u32>, CallKind), u32> {
     let calls = index.calls.iter().enumerate();
     calls.map(|(number, call)| ((call.base, call.index, call.kind), number as u32)).collect()
@@ -27,7 +27,7 @@ pub(crate) struct Parents {
 }
 
 impl Parents {
-    /// Reads a `construct.json`, if it is there.
+    /// Reads a `construct.json`, if it exists.
     pub(crate) fn read(file: &Companion, index: &Index) -> Parents {
         let mut parents = Parents { of_call: vec![None; index.calls.len()], ..Parents::default() };
         if let Err(error) = file.read(|bytes| parents.fill(bytes, index)) {

@@ -1,8 +1,8 @@
-//! What lies in a dump's folders and is not read: listed, and if it could hold tensors of the run, a problem.
+//! Files in a dump's folders that are not read. They are listed, and are a problem if they could contain tensors.
 //!
-//! A file is read if its name or its first bytes are those of a format of tensors. Of the others, text is a note: a log, a
-//! table, a document of some tool. Anything else could be data: the records of another dump, what a link leads to, a pipe.
-//! Hidden folders are skipped with a note.
+//! A file is read if its name or its first bytes match a tensor format. Other text files are only a note: a log, a
+//! table, a document of some tool. Anything else could be data: the records of a different dump, the target of a
+//! link, a pipe. Hidden folders are skipped with a note.
 
 use std::fs;
 use std::io::Read;
@@ -15,19 +15,19 @@ use crate::journal::JOURNAL_FILE;
 use crate::listing::{Listing, RECORDS, ends_in_time};
 use crate::problems::Problems;
 
-/// Names shown of a long list.
+/// Maximum names shown of a long list.
 const SHOWN: usize = 8;
 
-/// Bytes by which text is told from data.
+/// Bytes that are examined to distinguish text from data.
 const LOOKED_AT: usize = 1024;
 
-/// Documents that are no text; a `.model` is the vocabulary of a tokenizer.
+/// Documents that are not text; a `.model` is the vocabulary of a tokenizer.
 const DOCUMENTS: [&str; 9] = ["xlsx", "pdf", "png", "jpg", "jpeg", "svg", "gif", "pyc", "model"];
 
 /// Files and links that are not read.
 #[derive(Debug, Default)]
 pub(crate) struct PassedOver {
-    /// Those that could hold tensors.
+    /// Those that could contain tensors.
     data: Listed,
     /// Documents.
     documents: Listed,
@@ -42,17 +42,17 @@ struct Listed {
 }
 
 impl PassedOver {
-    /// Takes in a file that is not read.
+    /// Adds a file that is not read.
     pub(crate) fn file(&mut self, path: &Path) {
         if is_document(path) { self.documents.add(path) } else { self.data.add(path) }
     }
 
-    /// Takes in something that is not read, and could hold tensors.
+    /// Adds something that is not read and could contain tensors.
     pub(crate) fn data(&mut self, path: &Path) {
         self.data.add(path);
     }
 
-    /// Takes in a link, unless it leads to a file of the same folder, which is read under its own name.
+    /// Adds a link, unless its target is a file of the same folder, which is read under its own name.
     fn link(&mut self, path: &Path) {
         let folder = |path: &Path| path.parent().and_then(|folder| fs::canonicalize(folder).ok());
         let lands = fs::canonicalize(path).ok();
@@ -63,26 +63,26 @@ impl PassedOver {
         }
     }
 
-    /// Takes in what of a folder is neither a file nor looked into.
+    /// Adds the content of a folder that is neither a file nor searched.
     pub(crate) fn not_files(&mut self, folder: &Path, listing: &Listing) {
         listing.links.iter().for_each(|name| self.link(&folder.join(name)));
         listing.strange.iter().for_each(|name| self.data(&folder.join(name)));
         listing.hidden.iter().for_each(|name| self.hidden.add(&folder.join(name)));
     }
 
-    /// Takes in those of another folder.
+    /// Adds those of a different folder.
     pub(crate) fn extend(&mut self, more: PassedOver) {
         self.data.extend(more.data);
         self.documents.extend(more.documents);
         self.hidden.extend(more.hidden);
     }
 
-    /// The same without documents: every tool leaves some beside its dump.
+    /// The same without documents: every tool writes some beside its dump.
     pub(crate) fn without_documents(self) -> PassedOver {
         PassedOver { documents: Listed::default(), ..self }
     }
 
-    /// Says so, by paths below the dump.
+    /// Reports them, with paths below the dump.
     pub(crate) fn report(self, dump: &Path, problems: &mut Problems, notes: &mut Vec<String>) {
         let place = dump.display();
         if let Some(words) = self.data.words(dump) {
@@ -137,7 +137,7 @@ fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// Whether a file is one that people read. Records of a run and the statistics of an ACL dump are text, too, but data.
+/// Whether a file is meant for people. Records of a run and the statistics of an ACL dump are text, but also data.
 fn is_document(path: &Path) -> bool {
     if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
         return true;
@@ -151,7 +151,7 @@ fn is_document(path: &Path) -> bool {
         return false;
     }
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    // `dump_1.json`, `DUMP.json`: copies, or the records of another run.
+    // `dump_1.json`, `DUMP.json`: copies, or the records of a different run.
     let lower = name.to_ascii_lowercase();
     if RECORDS.contains(&name)
         || name == JOURNAL_FILE
@@ -164,13 +164,13 @@ fn is_document(path: &Path) -> bool {
     read.is_ok_and(|length| is_text(&beginning[..length]))
 }
 
-/// Whether bytes are text, the last character of which may be cut.
+/// Whether bytes are text. The last character may be incomplete.
 fn is_text(bytes: &[u8]) -> bool {
     let is_valid = std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true);
     is_valid && !bytes.contains(&0)
 }
 
-/// Whether the first bytes of a file are those of a format of tensors, whatever it is called.
+/// Whether the first bytes of a file match a tensor format, whatever its name.
 pub(crate) fn holds_tensors(path: &Path) -> bool {
     let Ok(bytes) = Bytes::map(path, Access::ReadOnly) else { return false };
     let format = Format::detect(path, &bytes);

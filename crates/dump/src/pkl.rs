@@ -1,8 +1,8 @@
-//! A rank of ptdbg_ascend or torch_npu.hooks: a `.pkl` of JSON lines, and for ptdbg_ascend the folder of `.npy`
+//! A rank of ptdbg_ascend or torch_npu.hooks: a `.pkl` of JSON lines. ptdbg_ascend has a folder of `.npy`
 //! files of the same name beside it.
 //!
-//! A call is a run of lines. The index keeps where each run lies; lines are decoded again when somebody asks, in
-//! the order of the file, so that all entries of all calls are all data lines of the file.
+//! A call is a range of lines. The index keeps the place of each range. Lines are decoded again on request, in
+//! the order of the file, so that the entries of all calls are exactly the data lines of the file.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::entry::{Content, Data, Entry, Role, TensorEntry};
 use crate::problems::Problems;
 use crate::rank::{Index, Rank, Source, Task, Tool};
 
-/// Opens a `.pkl`: finds its calls, and leaves the rest for when it is asked for.
+/// Opens a `.pkl` and finds its calls. The rest is read on request.
 pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
     let bytes = Bytes::map(path, Access::ReadOnly)?;
     let lines = bytes.clone();
@@ -81,12 +81,12 @@ fn is_ptdbg(kind: Kind) -> bool {
     matches!(kind, Kind::Ptdbg4 | Kind::Ptdbg6)
 }
 
-/// Whether this is a folder, and no link to one.
+/// Whether this is a folder and not a link to one.
 fn is_folder(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
 }
 
-/// Puts lines together to calls.
+/// Groups lines into calls.
 struct Indexer {
     kind: Kind,
     index: Index,
@@ -108,7 +108,7 @@ impl Indexer {
         self.has_stacks |= part != Part::Entry;
         let place = line.place.start as u64..line.place.end as u64;
         let Some(name) = line_name(&line.name, self.kind) else {
-            // A name of nobody's spelling is still the name of something.
+            // A name of unknown form is kept as a saved value.
             self.close();
             let base = self.index.names.id(&line.name);
             self.index.calls.push(Call { base, index: None, kind: CallKind::Saved, place });
@@ -139,7 +139,7 @@ impl Indexer {
         self.index.calls.push(Call { base, index, kind, place });
     }
 
-    /// Modules or APIs: a dump has one or the other, so the first call tells.
+    /// Modules or APIs: a dump has only one of them, so the first call decides.
     fn level(&self) -> Option<&'static str> {
         let base = self.index.names.text(self.index.calls.first()?.base);
         Some(if base.starts_with("Module.") { "L0" } else { "L1" })
@@ -154,12 +154,12 @@ struct PklSource {
     damage: Damage,
     /// Whether any line is a stack or a frame of one.
     has_stacks: bool,
-    /// Where the `.npy` files are, if there are any.
+    /// The folder of the `.npy` files, if there is one.
     data: Option<PathBuf>,
 }
 
 impl PklSource {
-    /// The lines of a call that add what is wanted. Those that cannot be read are noted, unless they were listed when
+    /// The lines of a call with the wanted parts. Unreadable lines are noted, unless they were listed when
     /// the rank was opened.
     fn lines(&self, index: &Index, call: usize, wanted: impl Fn(Part) -> bool) -> Vec<Line> {
         let place = &index.calls[call].place;
@@ -239,7 +239,7 @@ impl PklSource {
     }
 }
 
-/// The line behind an outline; nothing where it turns out to be damaged.
+/// The line of an outline; nothing if it turns out to be damaged.
 fn decoded(text: &[u8], outline: &Outline<'_>) -> Option<Line> {
     match Lines::within(&text[outline.place.clone()], 1, 0).next()? {
         Ok((_, Line::Other(_))) | Err(_) => None,
@@ -247,7 +247,7 @@ fn decoded(text: &[u8], outline: &Outline<'_>) -> Option<Line> {
     }
 }
 
-/// What an entry is to its call, and where, in the one spelling for all tools.
+/// The role and path of an entry, the same for all tools.
 pub(crate) fn role_and_path(name: &LineName, ptdbg: bool) -> (Role, String) {
     // torch_npu.hooks calls the gradients of a call's arguments its inputs.
     let swapped = name.direction == Direction::Backward && !ptdbg;
@@ -256,7 +256,7 @@ pub(crate) fn role_and_path(name: &LineName, ptdbg: bool) -> (Role, String) {
         (LineRole::Output, false) | (LineRole::Input, true) => Role::Output,
         (LineRole::Stack, _) => Role::Saved,
     };
-    // A lone result stands without the position that a list of one would give it.
+    // The name of a single result has no position; a list of one would have it.
     let path: Vec<String> = name.path.iter().map(usize::to_string).collect();
     (role, if path.is_empty() { "0".to_owned() } else { path.join(".") })
 }

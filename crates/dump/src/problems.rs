@@ -1,35 +1,35 @@
-//! What could not be read: listed, counted, and no reason to stop.
+//! Lists and counts what could not be read. Reading continues.
 
 use std::collections::HashMap;
 
 use ulpscope_formats::Error;
 
-/// Problems kept in full; further ones are only counted. A damaged disk has more to say than anybody reads.
+/// Problems that are listed; further ones are only counted. A damaged disk has more problems than anyone reads.
 pub(crate) const MAX_LISTED: usize = 1000;
 
 /// What could not be read, each once, with its file and place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems {
     listed: Vec<String>,
-    /// How many problems each listed text stands for.
+    /// The number of problems of each listed text.
     known: HashMap<String, u64>,
-    /// Those that no listed text stands for.
+    /// The number of problems that are not listed.
     unlisted: u64,
 }
 
 impl Problems {
-    /// Takes one in.
+    /// Adds an error.
     pub fn add(&mut self, error: &Error) {
         self.note(error.to_string());
     }
 
-    /// Takes in one that is no error of a single file. One that is here already is the same: a folder that is missing
-    /// is missing once, however many of its files are asked for.
+    /// Adds a problem that is not an error of a single file. A repeated text is the same problem: a missing folder
+    /// is missing once, however many of its files are requested.
     pub fn note(&mut self, text: String) {
         self.note_several(text, 1);
     }
 
-    /// Takes in several that share one text.
+    /// Adds several that share one text.
     pub(crate) fn note_several(&mut self, text: String, count: u64) {
         if self.known.contains_key(&text) {
             return;
@@ -42,12 +42,12 @@ impl Problems {
         }
     }
 
-    /// Takes in some that are only counted.
+    /// Adds some that are only counted.
     pub(crate) fn add_unlisted(&mut self, count: u64) {
         self.unlisted += count;
     }
 
-    /// Takes in those of another list.
+    /// Adds those of a different list.
     pub fn extend(&mut self, other: Problems) {
         self.unlisted += other.unlisted;
         for text in other.listed {
@@ -56,17 +56,17 @@ impl Problems {
         }
     }
 
-    /// The first of them, in the order met.
+    /// The listed problems, in the order they were found.
     pub fn listed(&self) -> &[String] {
         &self.listed
     }
 
-    /// How many there are in all.
+    /// The total number.
     pub fn count(&self) -> u64 {
         self.known.values().sum::<u64>() + self.unlisted
     }
 
-    /// How many there are that no listed text stands for.
+    /// The number of problems that are not listed.
     pub fn unlisted(&self) -> u64 {
         self.unlisted
     }

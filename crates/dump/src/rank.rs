@@ -1,4 +1,4 @@
-//! What one process left: an index of calls, and the way to everything behind it.
+//! The records of one process: an index of calls, and access to everything in it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -28,20 +28,20 @@ pub enum Tool {
     Ptdbg6,
     /// torch_npu.hooks.
     Hooks,
-    /// torch_npu.hooks' asynchronous dump: files whose names say everything.
+    /// torch_npu.hooks' asynchronous dump: files whose names contain all metadata.
     AsyncNpy,
     /// Tensor files or checkpoints of any program.
     Files,
 }
 
-/// What a dump recorded of each tensor.
+/// What a dump records of each tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Task {
     /// Statistics or digests, and the elements.
     Tensor,
     /// Statistics or digests.
     Statistics,
-    /// Which calls there were, and where.
+    /// Only the names of the calls, and where they were made.
     Structure,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Task {
     }
 }
 
-/// The calls of a rank, in the order they were recorded: that of execution, a module after what it contains.
+/// The calls of a rank in the order they were recorded: order of execution, a module after the calls inside it.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     pub(crate) names: Names,
@@ -78,7 +78,7 @@ pub(crate) struct Index {
     pub(crate) running: Vec<u32>,
 }
 
-/// Where the entries of a rank come from. One implementation per way of writing dumps.
+/// Where the entries of a rank come from. One implementation per dump format.
 pub(crate) trait Source: Send + Sync {
     /// The entries of a call: inputs, parameters, outputs, gradients, each in order.
     fn entries(&self, index: &Index, call: usize) -> Result<Vec<Entry>, Error>;
@@ -86,36 +86,36 @@ pub(crate) trait Source: Send + Sync {
     /// Where a call was made, innermost frame first.
     fn stack(&self, index: &Index, call: usize) -> Option<Vec<String>>;
 
-    /// The same, taken apart.
+    /// The same, split into fields.
     fn frames(&self, index: &Index, call: usize) -> Option<Vec<Frame>> {
         Some(self.stack(index, call)?.iter().map(|line| line_to_frame(line)).collect())
     }
 
-    /// Whether calls were recorded with where they were made. The tools do so for all or for none.
+    /// Whether stacks were recorded. The tools do so for all calls or for none.
     fn has_stacks(&self, index: &Index) -> bool;
 
-    /// The call of the module that a call was made in.
+    /// The call of the module in which a call was made.
     fn parent(&self, index: &Index, call: usize) -> Option<String>;
 
-    /// The folder that [`Data::File`] paths begin in.
+    /// The folder of [`Data::File`] paths.
     fn data_folder(&self) -> Option<&Path>;
 
-    /// What the run says of its own capture.
+    /// What the run recorded about its own capture.
     fn ledger(&self) -> Option<Ledger> {
         None
     }
 
-    /// Whether the run did not come to the end of the step.
+    /// Whether the run did not reach the end of the step.
     fn is_journal(&self) -> bool {
         false
     }
 
-    /// How the run ended, if not by itself.
+    /// How the run ended, if it did not end normally.
     fn notes(&self) -> &[String] {
         &[]
     }
 
-    /// What was found wrong after the rank was opened, in files read only when asked for.
+    /// Problems found after the rank was opened, in files that are read on request.
     fn late_problems(&self) -> Problems;
 }
 
@@ -145,15 +145,15 @@ impl Rank {
         self.index.names.text(base)
     }
 
-    /// The name of a call, in one spelling whoever wrote it: `Functional.linear.0.forward`,
+    /// The name of a call, the same for all tools: `Functional.linear.0.forward`,
     /// `Module.fc.Linear.forward.0`.
     pub fn name(&self, call: usize) -> String {
         let call = &self.index.calls[call];
         name_of(self.base(call.base), call)
     }
 
-    /// The entries of a call, in the order its tool lists them: of msprobe inputs, parameters, outputs, gradients,
-    /// each in order; of a `.pkl` as its lines stand.
+    /// The entries of a call, in the order of its tool: for msprobe inputs, parameters, outputs, gradients,
+    /// each in order; for a `.pkl` in the order of its lines.
     pub fn entries(&self, call: usize) -> Result<Vec<Entry>, Error> {
         self.source.entries(&self.index, call)
     }
@@ -163,18 +163,18 @@ impl Rank {
         self.source.stack(&self.index, call)
     }
 
-    /// The same, taken apart: what the older tools print of a stack.
+    /// The same, split into fields: what the older tools print of a stack.
     pub fn frames(&self, call: usize) -> Option<Vec<Frame>> {
         self.source.frames(&self.index, call)
     }
 
-    /// Whether the dump says where calls were made: of msprobe, whether there is a `stack.json`, be it empty; of a
-    /// `.pkl`, whether any line is a stack. Costs no reading.
+    /// Whether the dump has stacks: for msprobe, whether there is a `stack.json`, even an empty one; for a
+    /// `.pkl`, whether any line is a stack. Reads nothing.
     pub fn has_stacks(&self) -> bool {
         self.source.has_stacks(&self.index)
     }
 
-    /// Who wrote it and what it recorded, for people: `msprobe, tensor, level L1, 440 calls`.
+    /// The tool and what it recorded, for people: `msprobe, tensor, level L1, 440 calls`.
     pub fn describe(&self) -> String {
         let level = self.level.as_ref().map(|level| format!(", level {level}")).unwrap_or_default();
         let calls = self.index.calls.len();
@@ -185,12 +185,12 @@ impl Rank {
         }
     }
 
-    /// The name of the module's call that a call was made in.
+    /// The name of the module's call in which a call was made.
     pub fn parent(&self, call: usize) -> Option<String> {
         self.source.parent(&self.index, call)
     }
 
-    /// The elements of a tensor, mapped; nothing where only statistics were recorded. Links are not followed:
+    /// The elements of a tensor, mapped; nothing if only statistics were recorded. Links are not followed:
     /// nothing in a dump leads out of it.
     pub fn tensor(&self, entry: &TensorEntry) -> Result<Option<Tensor>, Error> {
         let name = match &entry.data {
@@ -203,7 +203,7 @@ impl Rank {
         };
         let Some(folder) = self.source.data_folder() else { return Ok(None) };
         let path = folder.join(name);
-        // Where the folder is not what the user named, it too could be a link.
+        // If the folder is not the one that the user named, it could be a link too.
         if folder != self.path {
             links::refuse(folder)?;
         }
@@ -213,7 +213,7 @@ impl Rank {
             .map_err(|error| error.in_file(&path))
     }
 
-    /// The file that the elements of a tensor are in, where they have one of their own. It may be missing.
+    /// The file of a tensor's elements, if they have a separate one. It may be missing.
     pub fn tensor_file(&self, entry: &TensorEntry) -> Option<PathBuf> {
         match &entry.data {
             Data::File(name) => Some(self.source.data_folder()?.join(name)),
@@ -221,14 +221,14 @@ impl Rank {
         }
     }
 
-    /// What the run says of its own capture; nothing of a dump of another tool. A ledger that cannot be read is among
-    /// the problems once it was asked for.
+    /// What the run recorded about its own capture; nothing for a dump of a different tool. If the ledger cannot be
+    /// read, that is a problem from the first request on.
     pub fn ledger(&self) -> Option<Ledger> {
         self.source.ledger()
     }
 
-    /// Whether this is the journal of a step that is not over: the run was killed before, or is still going. A run that
-    /// was killed later has recorded all there is, and its journal is a dump like any other.
+    /// Whether this is the journal of a step that has not ended: the run was killed before that, or is still
+    /// running. If the run was killed later, everything is recorded, and its journal is a dump like any other.
     pub fn is_journal(&self) -> bool {
         self.source.is_journal()
     }
@@ -238,18 +238,19 @@ impl Rank {
         self.is_journal() || self.ledger().is_some_and(|ledger| ledger.ended.is_some())
     }
 
-    /// The numbers of the calls that were running when the run was killed, in order: they have arguments and no results.
+    /// The numbers of the calls that were running when the run was killed, in order: they have arguments and no
+    /// results.
     pub fn running(&self) -> &[u32] {
         &self.index.running
     }
 
-    /// How the run ended, if it was killed: inside which calls, and with which line torn. Nothing that was recorded before
-    /// is less true for it.
+    /// How the run ended, if it was killed: inside which calls, and which line is incomplete. Everything recorded
+    /// before that is still valid.
     pub fn notes(&self) -> &[String] {
         self.source.notes()
     }
 
-    /// What could not be read, so far.
+    /// What could not be read so far.
     pub fn problems(&self) -> Problems {
         let mut problems = self.problems.clone();
         problems.extend(self.source.late_problems());
@@ -268,7 +269,7 @@ impl fmt::Debug for Rank {
     }
 }
 
-/// The one tensor of a file of a dump.
+/// The single tensor of a file of a dump.
 fn lone_tensor(value: Value) -> Result<Tensor, Error> {
     if let Value::Tensor(tensor) = value {
         return Ok(tensor);

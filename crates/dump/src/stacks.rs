@@ -15,7 +15,7 @@ use crate::rank::Index;
 /// No stack was recorded.
 const NONE: u32 = u32::MAX;
 
-/// Stacks, equal ones once, and which call has which.
+/// Stacks, equal ones once, and the stack of each call.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
     lines: Names,
@@ -25,7 +25,7 @@ pub(crate) struct Stacks {
 }
 
 impl Stacks {
-    /// Reads a `stack.json`. It is a file the user may have left behind: its absence is no problem.
+    /// Reads a `stack.json`. The user may have left it out: its absence is not a problem.
     pub(crate) fn read(file: &Companion, index: &Index) -> Stacks {
         let mut stacks = Stacks { of_call: vec![NONE; index.calls.len()], ..Stacks::default() };
         if let Err(error) = file.read(|bytes| stacks.fill(bytes, index)) {

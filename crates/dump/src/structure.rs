@@ -1,5 +1,4 @@
-//! The calls of a dump that recorded no more than which there were: their names are in `construct.json`, or, at
-//! level L1, in `stack.json` alone.
+//! The calls of a dump that recorded only their names: in `construct.json`, or, at level L1, in `stack.json` alone.
 
 use ulpscope_formats::msprobe::{ConstructJson, StackJson};
 use ulpscope_formats::{Bytes, Error};
@@ -10,10 +9,10 @@ use crate::key::parse_key;
 use crate::problems::Problems;
 use crate::rank::Index;
 
-/// Takes in the calls that a file names.
+/// Adds the calls that a file names.
 type Take = fn(&Bytes, &mut Index) -> Result<(), Error>;
 
-/// Takes in the calls that the files beside a dump name.
+/// Adds the calls that the files beside a dump name.
 pub(crate) fn fill(construct: &Companion, stacks: &Companion, index: &mut Index, problems: &mut Problems) {
     let sources: [(&Companion, Take); 2] = [(construct, of_construct), (stacks, of_stacks)];
     for (file, take) in sources {
@@ -42,7 +41,7 @@ fn of_stacks(bytes: &Bytes, index: &mut Index) -> Result<(), Error> {
     Ok(())
 }
 
-/// `optimizer` and its like are places, not calls.
+/// `optimizer` and the like are places, not calls.
 fn add(key: &str, index: &mut Index) {
     let (base, number, kind) = parse_key(key);
     if kind != CallKind::Saved {

@@ -1,4 +1,4 @@
-//! From what the user named to steps and ranks.
+//! Finds the steps and ranks in the path that the user named.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::problems::Problems;
 use crate::rank::Rank;
 use crate::{async_npy, files, joined, journal, msprobe, pkl};
 
-/// Which steps and ranks to look at; all, where empty.
+/// Which steps and ranks to read; empty means all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Select {
     /// Numbers of steps.
@@ -19,44 +19,44 @@ pub struct Select {
     pub ranks: Vec<u64>,
 }
 
-/// A dump: what the user named, as steps and ranks. Nothing but folders has been read yet.
+/// A dump: the path that the user named, as steps and ranks. Only folders have been read.
 #[derive(Debug)]
 pub struct Dump {
     /// What the user named.
     pub path: PathBuf,
-    /// In order of their numbers; behind them what followed the last step, which has no number. A single one without a
-    /// number where there are no step folders.
+    /// In order of their numbers; then what followed the last step, which has no number. Without step folders, a
+    /// single one without a number.
     pub steps: Vec<Step>,
-    /// Folders that could not be looked into.
+    /// Folders that could not be searched.
     pub problems: Problems,
-    /// Folders of steps and ranks with nothing in them: the run ended before it recorded anything there.
+    /// Empty folders of steps and ranks: the run ended before it recorded anything there.
     pub notes: Vec<String>,
 }
 
 /// One step.
 #[derive(Debug)]
 pub struct Step {
-    /// Its number, where its folder has one.
+    /// Its number, if its folder has one.
     pub number: Option<u64>,
     /// Whether it is what the run did after its last step, and not a dump without step folders.
     pub is_after_last: bool,
-    /// In order of their numbers, those without one behind.
+    /// In order of their numbers; those without a number are last.
     pub ranks: Vec<RankPlace>,
 }
 
 /// A rank, not opened yet.
 #[derive(Clone, Debug)]
 pub struct RankPlace {
-    /// Its number, where its folder has one; a process id is none.
+    /// Its number, if its folder has one; a process id does not count.
     pub number: Option<u64>,
-    /// The name of its folder, `rank0`, `proc1000`; empty where there is none.
+    /// The name of its folder, `rank0`, `proc1000`; empty if there is none.
     pub name: String,
     opening: Opening,
 }
 
 impl Dump {
-    /// Finds the steps and ranks in a folder or file: those of Ulpscope, msprobe, ptdbg_ascend or torch_npu.hooks, or else
-    /// tensor files. A step or rank that is asked for and not there is an error that says which there are.
+    /// Finds the steps and ranks in a folder or file: those of Ulpscope, msprobe, ptdbg_ascend or torch_npu.hooks,
+    /// or else tensor files. If a requested step or rank is missing, the error lists those that exist.
     pub fn open(path: &Path, select: &Select) -> Result<Dump, Error> {
         let mut problems = Problems::default();
         let mut notes = Vec::new();
@@ -89,7 +89,7 @@ impl Dump {
     }
 }
 
-/// Steps in order, then ranks; what has no number comes last.
+/// Steps in order, then ranks; those without a number are last.
 fn order(a: &Found, b: &Found) -> std::cmp::Ordering {
     let number = |number: Option<u64>| (number.is_none(), number);
     let key = |found: &Found| (number(found.step), number(found.rank.number));
@@ -104,7 +104,7 @@ impl Select {
         listed(&self.steps, found.step) && listed(&self.ranks, found.rank.number)
     }
 
-    /// Whether everything asked for is there.
+    /// Checks that everything requested exists.
     fn check(&self, path: &Path, found: &[Found]) -> Result<(), Error> {
         let steps = found.iter().filter_map(|found| found.step).collect();
         missing("step", &self.steps, &steps, path)?;
@@ -114,7 +114,7 @@ impl Select {
     }
 }
 
-/// Refuses a number that is not there.
+/// Fails for a number that does not exist.
 fn missing(what: &str, wanted: &[u64], present: &BTreeSet<u64>, path: &Path) -> Result<(), Error> {
     let Some(number) = wanted.iter().find(|number| !present.contains(number)) else { return Ok(()) };
     let present: Vec<String> = present.iter().map(u64::to_string).collect();

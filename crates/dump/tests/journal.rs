@@ -1,4 +1,4 @@
-//! Journals: what a step's end makes of them, and what is read of one whose run was killed.
+//! Journals: the documents made at the end of a step, and reading the journal of a killed run.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod dumps;
@@ -48,7 +48,7 @@ fn names(folder: &std::path::Path) -> Vec<String> {
     names
 }
 
-/// Everything that can be asked of a rank.
+/// Everything about a rank, as text.
 fn everything(rank: &Rank) -> String {
     let mut text = format!("{:?} {:?} {:?} {}\n", rank.tool, rank.task, rank.level, rank.has_stacks());
     text += &format!("{:?}\n{:?}\n", calls(rank), rank.ledger());
@@ -130,7 +130,7 @@ fn a_journal_reads_as_the_dump_it_would_have_become() {
     let all = entries(&killed);
     assert_eq!(elements(&killed, &all[0]), [1.5, -3.0]);
     let before = everything(&killed);
-    // Looking at it leaves nothing.
+    // Reading it leaves no files.
     assert_eq!(names(scratch.path()), ["dump_tensor_data", "journal.jsonl"]);
     assert_eq!(everything(&rank(&scratch.path().join("journal.jsonl"))), before);
     fs::rename(scratch.path().join("journal.jsonl"), scratch.path().join("kept.txt")).unwrap();
@@ -140,13 +140,13 @@ fn a_journal_reads_as_the_dump_it_would_have_become() {
     let finished = scratch.rank();
     assert!(!finished.is_journal());
     assert_eq!(everything(&finished), before);
-    // The rank that was open before still has its documents.
+    // A rank that was opened before still has its documents.
     assert_eq!(everything(&killed), before);
 }
 
 #[test]
-fn the_journal_of_a_step_that_was_over_is_a_whole_dump() {
-    // Another thread was in a call as the step ended.
+fn the_journal_of_an_ended_step_is_a_whole_dump() {
+    // Another thread was in a call when the step ended.
     let running = r#"{"call":"Torch.slow.0.forward","id":999,"data":{}}"#;
     let ledger = r#"{"ledger":{"seen":9,"recorded":5}"#;
     for (over, is_cut) in [("", true), (",\"over\":false", true), (",\"over\":true", false)] {
@@ -160,7 +160,7 @@ fn the_journal_of_a_step_that_was_over_is_a_whole_dump() {
 }
 
 #[test]
-fn entries_carry_what_ulpscope_adds() {
+fn entries_have_the_fields_that_only_ulpscope_records() {
     let scratch = Scratch::new();
     scratch.file("journal.jsonl", &step());
     let all = entries(&scratch.rank());
@@ -176,7 +176,7 @@ fn entries_carry_what_ulpscope_adds() {
         ("finite_min", &Json::Int(-3)),
     ];
     assert_eq!(further, expected);
-    // A dump of another tool says nothing of it.
+    // A dump of a different tool does not have it.
     let other = Scratch::new();
     other.file("dump.json", &dump_json("statistics", &[("Functional.relu.0.forward", &call("", ""))]));
     let all = entries(&other.rank());
@@ -187,7 +187,7 @@ fn entries_carry_what_ulpscope_adds() {
 }
 
 #[test]
-fn a_journal_beside_a_dump_is_the_newer_one() {
+fn a_journal_beside_a_dump_is_newer() {
     let scratch = Scratch::new();
     scratch.file("step0/rank0/dump.json", &dumps::relu());
     scratch.file("step0/rank0/journal.jsonl", &step());
@@ -196,7 +196,7 @@ fn a_journal_beside_a_dump_is_the_newer_one() {
     assert_eq!(dump.steps[0].ranks[0].open().unwrap().calls().len(), 6);
     journal::finish(&scratch.path().join("step0/rank0")).unwrap();
     assert_eq!(scratch.rank().calls().len(), 6);
-    // Somebody else's file of that name is not looked at.
+    // A file of that name with different content is ignored.
     scratch.file("step0/rank0/journal.jsonl", "{\"event\": 1}\n");
     assert_eq!(scratch.rank().calls().len(), 6);
 }
@@ -225,13 +225,13 @@ fn calls_that_were_running_keep_their_inputs() {
         scratch.rank().notes(),
         [format!("{}: the run ended before the step was over", path.display())]
     );
-    // The end of a step makes a dump of such a call all the same.
+    // The end of a step still writes such a call.
     journal::finish(scratch.path()).unwrap();
     assert_eq!(scratch.rank().calls().len(), 2);
 }
 
 #[test]
-fn zeros_behind_the_last_line_are_room_for_more() {
+fn zeros_after_the_last_line_are_ignored() {
     let scratch = Scratch::new();
     fs::write(scratch.path().join("journal.jsonl"), step() + "\0\0\0\0\0\0\0\0\0\0\0").unwrap();
     let killed = scratch.rank();
@@ -240,7 +240,7 @@ fn zeros_behind_the_last_line_are_room_for_more() {
 }
 
 #[test]
-fn a_torn_line_is_left_out_and_named() {
+fn a_truncated_line_is_left_out_and_named() {
     let scratch = Scratch::new();
     let path = scratch.path().join("journal.jsonl");
     for (torn, told) in [
@@ -255,7 +255,7 @@ fn a_torn_line_is_left_out_and_named() {
             [format!("{}: the run ended while it wrote {told}: it is left out", path.display())]
         );
     }
-    // Finishing says so where people look, in the ledger.
+    // Finishing reports it in the ledger.
     journal::finish(scratch.path()).unwrap();
     let notes = scratch.rank().ledger().unwrap().notes;
     assert_eq!(notes[0], "a note");
@@ -263,7 +263,7 @@ fn a_torn_line_is_left_out_and_named() {
         notes[1].ends_with("journal.jsonl: line 19, which ends after 10 bytes, is left out"),
         "{notes:?}"
     );
-    // Without a ledger the journal stays, for nothing else would tell.
+    // Without a ledger the journal stays, because nothing else would report it.
     let whole = step();
     fs::write(&path, &whole[..whole.find("{\"ledger\"").unwrap() + 5]).unwrap();
     let error = journal::finish(scratch.path()).unwrap_err().to_string();
@@ -288,7 +288,7 @@ fn saved_variables_go_into_debug_json() {
 }
 
 #[test]
-fn a_dump_of_structure_has_its_calls_from_the_other_files() {
+fn a_structure_dump_reads_its_calls_from_the_other_files() {
     for (level, expected) in [("mix", 5), ("L1", 4)] {
         let scratch = Scratch::new();
         let text = step().replace("\"task\":\"tensor\"", "\"task\":\"structure\"").replace("mix", level);

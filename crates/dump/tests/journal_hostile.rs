@@ -1,4 +1,4 @@
-//! Journals that nobody wrote: each line that cannot be read is named, and the others are read.
+//! Hostile journals: each line that cannot be read is named, and the others are read.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod dumps;
@@ -10,7 +10,7 @@ use ulpscope_dump::journal;
 
 const HEADER: &str = "{\"ulpscope\":1,\"task\":\"statistics\",\"level\":\"mix\"}\n";
 
-/// Calls around a line; gives what is said of the line, and checks that nothing else is lost.
+/// Puts calls around a line. Returns the problem of the line, and checks that nothing else is lost.
 fn problem(line: &str) -> String {
     let scratch = Scratch::new();
     let text = format!(
@@ -38,7 +38,7 @@ fn each_bad_line_is_named() {
     for (line, told) in [
         ("garbage", "line 3, byte 95: expected a value, found 'g'"),
         ("[1]", "line 3, byte 96: expected an object, found a list"),
-        ("{}", "expected a key that tells the kind of the line, found the end of an object"),
+        ("{}", "expected a key that names the kind of the line, found the end of an object"),
         ("{\"what\":1}", "expected a line that begins with \"stack\", \"call\""),
         ("{\"ulpscope\":1}", "found the key \"ulpscope\""),
         ("{\"call\":\"x\",\"data\":{\"a\":}}", "expected a value, found '}'"),
@@ -73,7 +73,7 @@ fn each_bad_line_is_named() {
         let found = problem(line);
         assert!(found.contains(told), "{line}: {found}");
     }
-    // Nothing wrong, as far as anybody can tell.
+    // Lines without a detectable fault.
     for line in
         ["", "  \r", "{\"call\":\"x\",\"data\":7}", "{\"call\":\"x\",\"new\":{\"k\":[1]},\"stack\":null}"]
     {
@@ -82,7 +82,7 @@ fn each_bad_line_is_named() {
 }
 
 #[test]
-fn an_unknown_stack_costs_the_stack_alone() {
+fn an_unknown_stack_loses_only_the_stack() {
     let told = problem("{\"call\":\"Torch.x.0.forward\",\"stack\":77,\"data\":{\"output\":[null]}}");
     assert_eq!(told, "line 3: expected a stack that is known, found 77");
 }
@@ -91,7 +91,7 @@ fn an_unknown_stack_costs_the_stack_alone() {
 fn depth_and_length_have_limits() {
     let nested =
         |depth: usize| format!("{{\"call\":\"x\",\"data\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
-    // The deepest that a dump.json can hold.
+    // The deepest that a dump.json can contain.
     assert_eq!(problem(&nested(1022)), "");
     assert!(problem(&nested(1023)).contains("nested deeper than 1023 levels"));
     assert!(problem(&nested(200_000)).contains("nested deeper than 1023 levels"));
@@ -133,7 +133,7 @@ fn damage_in_a_text_is_found_when_it_is_read() {
 }
 
 #[test]
-fn what_is_no_journal_is_refused() {
+fn other_files_are_refused() {
     let scratch = Scratch::new();
     let path = scratch.path().join("journal.jsonl");
     for (text, told) in [
@@ -160,7 +160,7 @@ fn what_is_no_journal_is_refused() {
 }
 
 #[test]
-fn a_header_that_never_arrived_is_an_empty_dump() {
+fn a_missing_header_is_an_empty_dump() {
     let scratch = Scratch::new();
     for text in ["", "{", "{\"ulpscope\":1,\"ta", "\0\0\0\0"] {
         let path = scratch.file("journal.jsonl", text);
@@ -199,6 +199,9 @@ fn ledgers_are_checked() {
     let rank = scratch.rank();
     assert_eq!((rank.ledger(), rank.problems().count()), (None, 1));
     assert!(
-        dumps::open(&path).unwrap_err().to_string().contains("belongs to a dump and is no dump on its own")
+        dumps::open(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("belongs to a dump but is not a dump on its own")
     );
 }

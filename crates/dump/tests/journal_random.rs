@@ -1,4 +1,4 @@
-//! Random journals, cut off anywhere: what is read is what had been written by then.
+//! Random journals, truncated anywhere: what is read is what had been written by then.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod dumps;
@@ -9,10 +9,10 @@ use dumps::{Scratch, calls, rank};
 use proptest::prelude::*;
 use ulpscope_dump::{Rank, journal};
 
-/// What a program does next.
+/// The next action of a program.
 #[derive(Clone, Debug)]
 enum Act {
-    /// Begins a call inside the one that is running; a module takes its place at its end.
+    /// Begins a call inside the running one; a module is ordered by its end.
     Begin { module: bool, argument: String },
     /// More sections of the innermost call.
     More,
@@ -40,7 +40,7 @@ struct Known {
     stack: Option<usize>,
 }
 
-/// What should be read of a journal once some of its lines are there.
+/// What should be read of a journal after some of its lines.
 #[derive(Clone, Debug, Default)]
 struct Model {
     calls: Vec<Known>,
@@ -109,7 +109,7 @@ fn program(acts: &[Act]) -> Vec<(String, Model)> {
                     lines.push((format!(r#"{{"raised":{id}}}"#), model.clone()));
                     continue;
                 }
-                // Listed by role: results before what was saved.
+                // Ordered by role: results before saved values.
                 model.calls[at].paths.insert(1, "0".to_owned());
                 let last = if module { "\"last\":true," } else { "" };
                 if module {
@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn the_end_of_a_step_and_the_reading_of_its_journal_give_the_same(acts in prop::collection::vec(act(), 0..40)) {
+    fn finishing_a_step_and_reading_its_journal_agree(acts in prop::collection::vec(act(), 0..40)) {
         let lines = program(&acts);
         let scratch = Scratch::new();
         let mut text: String = lines.iter().map(|(line, _)| format!("{line}\n")).collect();

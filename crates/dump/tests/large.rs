@@ -1,9 +1,9 @@
-//! Dumps larger than one would hold in memory. They take gigabytes of disk and a while to write, so:
+//! Dumps larger than memory should hold. They need gigabytes of disk and some time to write, so run them with:
 //!
 //! ```text
 //! cargo test --release -p ulpscope-dump --test large -- --ignored --nocapture --test-threads 1
 //! ```
-//! What counts is memory of our own (`RssAnon`), sampled all through the opening: pages of the mapped file are in
+//! The measure is anonymous memory (`RssAnon`), sampled while a dump is opened. Pages of the mapped file are in
 //! the resident set too, but the system takes them back whenever it needs them.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
@@ -21,10 +21,10 @@ use ulpscope_dump::{Dump, Rank, Select, journal};
 const JSON_BYTES: u64 = 1_000_000_000;
 const LINES: u64 = 10_000_000;
 
-/// Memory of our own, at most this share of the file.
+/// Maximum anonymous memory: the size of the file divided by this.
 const MOST: u64 = 8;
 
-/// Memory of this process that belongs to no file, in bytes.
+/// Anonymous memory of this process, in bytes.
 fn own_memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
@@ -32,7 +32,7 @@ fn own_memory() -> u64 {
     kib << 10
 }
 
-/// Does something with a file of that size; gives the most memory that it took.
+/// Runs `work` on a file of that size; returns the peak of memory.
 fn measured<T: Send>(what: &str, size: u64, work: impl FnOnce() -> T) -> (T, u64) {
     let before = own_memory();
     let done = AtomicBool::new(false);
@@ -61,7 +61,7 @@ fn measured<T: Send>(what: &str, size: u64, work: impl FnOnce() -> T) -> (T, u64
     (result, used)
 }
 
-/// The rank in a file, and the most memory that opening it took.
+/// The rank in a file, and the peak of memory while it was opened.
 fn open(path: &Path) -> (Rank, u64) {
     let size = fs::metadata(path).unwrap().len();
     let name = path.file_name().unwrap().to_string_lossy().into_owned();

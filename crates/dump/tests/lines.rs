@@ -39,7 +39,7 @@ fn underscores_and_dots_name_the_same_calls() {
 #[test]
 fn every_data_line_is_an_entry_in_the_order_of_the_file() {
     let scratch = Scratch::new();
-    // Two threads, a module that runs twice under one name, a name of nobody's spelling.
+    // Two threads, a module that runs twice under one name, a name of unknown form.
     let names = [
         "Tensor_mul_0_forward_input.0",
         "Tensor_add_0_forward_input.0",
@@ -114,7 +114,7 @@ fn a_sample_is_kept_whole() {
 }
 
 #[test]
-fn arguments_that_are_no_tensors_and_digests_are_kept_as_written() {
+fn scalar_arguments_and_digests_are_kept_as_written() {
     let scratch = Scratch::new();
     let lines = "\
 [\"Tensor.add.0.forward.input.0\", 0, \"1a2b3c4d\", \"torch.int64\", [2], [2, 1, 1.5, \"Nan\"]]\n\
@@ -131,7 +131,7 @@ fn arguments_that_are_no_tensors_and_digests_are_kept_as_written() {
 }
 
 #[test]
-fn arrays_lie_in_the_folder_of_the_same_name() {
+fn arrays_are_in_the_folder_of_the_same_name() {
     let scratch = Scratch::new();
     let lines = ptdbg("Tensor_add_0_forward_input.0") + &ptdbg("Tensor_add_0_forward_output");
     let path = scratch.file("rank0/dump.pkl", &lines);
@@ -192,7 +192,7 @@ fn damaged_lines_are_listed_once_and_the_others_read() {
 }
 
 #[test]
-fn the_first_damaged_lines_are_listed_in_order_whoever_asks_for_them() {
+fn the_first_damaged_lines_are_listed_in_file_order() {
     const CALLS: usize = 3000;
     const LISTED: usize = 1000;
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! A rank that learns its number while it is being recorded: its folder moves.
+//! A rank that gets its number while it is being recorded: its folder moves.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fs;
@@ -17,7 +17,7 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Records a line and a tensor, moves, and records another of each.
+/// Records a line and a tensor, moves, and records a second line and tensor.
 fn moved(from: &Path, to: &Path) {
     let mut journal = Journal::create(from).unwrap();
     let mut files = TensorFiles::new(from, Format::Npy);
@@ -36,7 +36,7 @@ fn moved(from: &Path, to: &Path) {
 }
 
 #[test]
-fn to_where_nothing_is() {
+fn to_a_free_path() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("proc1"), folder.path().join("rank0"));
     moved(&from, &to);
@@ -46,7 +46,7 @@ fn to_where_nothing_is() {
 }
 
 #[test]
-fn to_where_an_earlier_run_and_somebody_else_left_something() {
+fn to_a_folder_with_an_earlier_dump_and_foreign_files() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("proc1"), folder.path().join("rank0"));
     fs::create_dir_all(to.join("dump_tensor_data")).unwrap();

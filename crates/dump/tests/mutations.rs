@@ -1,4 +1,4 @@
-//! Dumps cut off at every byte, and with every byte replaced: they open or are refused, and never end the program.
+//! Dumps truncated at every byte, and with every byte replaced: they open or are refused, and never end the program.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod dumps;
@@ -9,10 +9,10 @@ use std::path::Path;
 use dumps::{Scratch, call, dump_json, open};
 use ulpscope_dump::Content;
 
-/// Bytes that change the structure of a text, and some that are no text.
+/// Bytes that change the structure of a text, and some that are not valid text.
 const REPLACEMENTS: &[u8] = b"\"[]{},:\\\n 9-.e\x00\x1f\xff";
 
-/// Reads everything there is to read. Gives how many entries there were, and how many problems.
+/// Reads everything. Returns the number of entries and the number of problems.
 fn read_all(path: &Path) -> Option<(usize, u64)> {
     let dump = open(path).ok()?;
     let rank = dump.steps[0].ranks[0].open().ok()?;
@@ -40,7 +40,7 @@ fn read_all(path: &Path) -> Option<(usize, u64)> {
     Some((entries, rank.problems().count() + failures))
 }
 
-/// Tries every mutation of a text under a name; `whole` is how many entries it has undamaged.
+/// Tries every mutation of a text under a name; `whole` is its number of entries if undamaged.
 fn mutate(name: &str, text: &str, whole: usize) {
     let scratch = Scratch::new();
     let path = scratch.file(name, text);
@@ -49,7 +49,7 @@ fn mutate(name: &str, text: &str, whole: usize) {
         fs::write(&path, &text.as_bytes()[..cut]).unwrap();
         if let Some((entries, problems)) = read_all(&path) {
             assert!(entries <= whole);
-            // Nothing goes missing in silence; only white space may, or the end of a line.
+            // Every loss must be reported, except white space and the end of a line.
             let complete = text[cut..].trim().is_empty();
             let lines = entries == whole || text[..cut].ends_with('\n') || text[cut..].starts_with('\n');
             assert!(complete || problems > 0 || lines, "cut at {cut}: {entries} entries, no problem");

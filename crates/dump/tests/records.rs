@@ -117,7 +117,7 @@ fn the_calls_of_a_structure_are_in_the_files_beside() {
 }
 
 #[test]
-fn a_damaged_stack_file_is_one_problem_however_often_it_is_asked() {
+fn a_damaged_stack_file_is_one_problem_however_often_it_is_read() {
     let scratch = Scratch::new();
     scratch.file("dump.json", &relu());
     scratch.file("stack.json", "{\"0\": [[\"Functional.relu.0.forw");
@@ -145,7 +145,7 @@ fn a_stack_file_that_is_a_link_is_a_problem() {
 }
 
 #[test]
-fn gradients_of_parameters_and_saved_variables_are_calls_of_their_own() {
+fn gradients_of_parameters_and_saved_variables_are_separate_calls() {
     let scratch = Scratch::new();
     let item = dumps::item("");
     let grads = format!("{{\"weight\": [{item}], \"bias\": [null]}}");

@@ -56,7 +56,7 @@ fn the_shards_of_a_checkpoint_are_one() {
 }
 
 #[test]
-fn files_that_use_the_same_names_are_told_apart() {
+fn files_that_use_the_same_names_are_distinguished() {
     let scratch = Scratch::new();
     scratch.value("mp_rank_00.pt", &dict(&[("w", one(1.0))]));
     scratch.value("mp_rank_01.pt", &dict(&[("w", one(2.0))]));
@@ -66,7 +66,7 @@ fn files_that_use_the_same_names_are_told_apart() {
 }
 
 #[test]
-fn a_folder_of_arrays_goes_by_relative_paths() {
+fn arrays_of_a_folder_are_named_by_relative_paths() {
     let scratch = Scratch::new();
     scratch.tensor("layer10/out.npy", &[10.0]);
     scratch.tensor("layer2/out.pt", &[2.0]);
@@ -131,7 +131,7 @@ fn a_tensor_of_an_unknown_dtype_is_a_problem_and_an_entry() {
 }
 
 #[test]
-fn the_names_of_an_asynchronous_dump_say_everything() {
+fn the_names_of_an_asynchronous_dump_contain_all_metadata() {
     let scratch = Scratch::new();
     let file = |name: &str, values: &[f32]| {
         let layout = format!("_shape[{}]_stride[1]_offset[0]_format[2].npy", values.len());

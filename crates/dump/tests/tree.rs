@@ -55,7 +55,7 @@ fn the_oldest_releases_have_a_rank_without_a_number() {
 }
 
 #[test]
-fn ptdbg_folders_are_looked_into() {
+fn ptdbg_folders_are_searched() {
     for place in ["ptdbg_dump_v4.0.T2/rank5", "ptdbg_dump_v6.0/step0/rank5", "step0/ptdbg_dump_v4.0/rank5"] {
         let scratch = Scratch::new();
         scratch.file(&format!("{place}/api_stack_dump.pkl"), LINE);
@@ -107,7 +107,7 @@ fn two_dumps_are_not_mixed() {
 }
 
 #[test]
-fn nothing_found_says_what_was_looked_for_and_what_is_there() {
+fn the_error_without_a_dump_lists_what_was_expected_and_found() {
     let scratch = Scratch::new();
     let error = scratch.error();
     assert!(error.contains("expected a dump (dump.json, debug.json or journal.jsonl"), "{error}");
@@ -184,7 +184,7 @@ fn a_folder_without_permission_is_a_problem() {
     let dump = scratch.open();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(layout(&dump), ["0/0/rank0"]);
-    // The system's administrator may look anywhere, and then finds nothing.
+    // The superuser may read every folder, and then finds nothing.
     let (told, expected) = match is_open_anyway {
         true => (&dump.notes[0], "an empty folder"),
         false => (&dump.problems.listed()[0], "Permission denied"),
@@ -207,14 +207,14 @@ fn links_are_not_followed() {
     symlink(elsewhere.path().join("rank1/dump.json"), only_links.path().join("dump.json")).unwrap();
     let error = only_links.error();
     assert!(error.ends_with("found dump.json (a link, not followed)"), "{error}");
-    // What the user names is what the user means.
+    // A link that the user names is followed.
     let named = only_links.path().join("whole");
     symlink(elsewhere.path(), &named).unwrap();
     assert_eq!(layout(&open(&named).unwrap()), ["-/1/rank1"]);
 }
 
 #[test]
-fn saved_variables_stand_behind_the_calls_of_their_rank() {
+fn saved_variables_come_after_the_calls_of_their_rank() {
     let scratch = Scratch::new();
     scratch.file("dump.json", &relu());
     let debug = dumps::dump_json("tensor", &[("loss.0.debug", &dumps::item("loss.0.debug.pt"))]);
@@ -228,7 +228,7 @@ fn saved_variables_stand_behind_the_calls_of_their_rank() {
 }
 
 #[test]
-fn a_part_of_a_dump_that_is_none_says_so() {
+fn a_companion_file_without_its_dump_is_refused() {
     let scratch = Scratch::new();
     let stack = scratch.file("stack.json", "{}");
     let error = open(&stack).unwrap_err().to_string();

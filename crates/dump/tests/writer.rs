@@ -1,4 +1,4 @@
-//! Tensor files as a run makes them: the bytes of their format whatever their size, and one file for equal tensors.
+//! Tensor files as a run writes them: the bytes of their format for every size, and one file for equal tensors.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fs;
@@ -25,7 +25,7 @@ fn read(folder: &Path, name: &str) -> Vec<u8> {
     fs::read(folder.join("dump_tensor_data").join(name)).unwrap()
 }
 
-/// The file must be what the encoder gives, byte by byte and no longer.
+/// The file must equal the encoder's output, byte for byte and no longer.
 fn is_as_encoded(format: Format, tensor: &Tensor) {
     let folder = tempfile::tempdir().unwrap();
     let mut files = TensorFiles::new(folder.path(), format);
@@ -42,7 +42,7 @@ fn files_of_every_size_have_the_bytes_of_their_format() {
     const KIB: usize = 1 << 10;
     let mut sizes = vec![0, 1, 100];
     for middle in [4 * KIB, 32 * KIB, 128 * KIB, 256 * KIB, 300 * KIB, 512 * KIB, 1024 * KIB, 2500 * KIB] {
-        // On both sides of where a buffer, a page or a group of pages ends, with and without a head before it.
+        // Just below and above the end of a buffer, a page or a group of pages, with and without a head before it.
         sizes.extend([middle - 2000, middle - 704, middle - 1, middle, middle + 1, middle + 4000]);
     }
     for format in [Format::Pt, Format::Npy, Format::Safetensors] {
@@ -53,7 +53,7 @@ fn files_of_every_size_have_the_bytes_of_their_format() {
 }
 
 #[test]
-fn no_more_is_in_a_file_than_a_tensor_needs_however_it_lies() {
+fn a_file_contains_only_what_its_tensor_needs() {
     const ROWS: usize = 1 << 20;
     let expanded = Tensor::strided(DType::U8, vec![ROWS, 2], vec![0, 1], bytes(2), 0).unwrap();
     let sparse = Tensor::strided(DType::U8, vec![ROWS / 8], vec![64], bytes(ROWS * 8), 0).unwrap();
@@ -67,7 +67,7 @@ fn no_more_is_in_a_file_than_a_tensor_needs_however_it_lies() {
 }
 
 #[test]
-fn equal_tensors_share_a_file_under_names_of_their_own() {
+fn equal_tensors_share_a_file_under_separate_names() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = TensorFiles::new(folder.path(), Format::Pt);
     let first = tensor(600 << 10);
@@ -90,7 +90,7 @@ fn equal_tensors_share_a_file_under_names_of_their_own() {
 }
 
 #[test]
-fn names_that_no_file_can_have_are_made_fit() {
+fn invalid_file_names_are_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = TensorFiles::new(folder.path(), Format::Npy);
     let names: Vec<String> = ["a.b-c_0", "../a", "a:b", "..", "", "\u{e4}"]

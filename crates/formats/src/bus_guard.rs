@@ -1,31 +1,31 @@
-//! Keeps a process alive when a mapped file shrinks under it.
+//! Keeps a process alive when a mapped file shrinks.
 //!
-//! A read beyond the end of a mapped file raises SIGBUS, which ends a process. The handler here answers such a fault,
-//! if it lies in one of our mappings, with pages of zeros, and marks the mapping. The read goes on; whoever asked for it
-//! looks at the mark afterwards and reports an error instead of what it computed. Every other fault goes to the handler
-//! that was there before.
+//! A read beyond the end of a mapped file raises SIGBUS, which ends the process. If the fault is in one of our
+//! mappings, the handler maps pages of zeros there and marks the mapping. The read continues; its caller checks the
+//! mark afterwards and reports an error instead of its result. Every other fault goes to the handler that was
+//! installed before.
 //!
-//! A handler may interrupt any instruction, so the list of mappings is read and changed without locks: slots that are
-//! claimed, filled and given back by atomic operations, in chunks that are never freed.
+//! A handler may interrupt any instruction, so the list of mappings is read and changed without locks. Its slots are
+//! claimed, filled and released by atomic operations. Its chunks are never freed.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::SeqCst};
 
-/// The address is in a mapping, but not in its file. Other codes tell of broken memory or of `kill`.
+/// The address is in a mapping, but not in its file. Other codes mean broken memory or `kill`.
 const BUS_ADRERR: c_int = 2;
 
-/// Mappings that one chunk of the list has room for.
+/// Slots in one chunk of the list.
 const CHUNK: usize = 256;
 
 /// A mapping, as the handler sees it.
 pub(crate) struct Slot {
     is_claimed: AtomicBool,
-    /// Its address; zero while the slot describes nothing.
+    /// Its address; zero while the slot is unused.
     start: AtomicUsize,
     length: AtomicUsize,
     is_writable: AtomicBool,
-    /// From this address on zeros stand in for the file; the highest address if nowhere.
+    /// From this address on, zeros replace the file; the highest address if there are none.
     zeros_from: AtomicUsize,
 }
 
@@ -45,7 +45,7 @@ impl Slot {
         self.zeros_from.load(SeqCst) != usize::MAX
     }
 
-    /// Whether an address lies in the mapping. Another thread may be reusing the slot: then its start has changed.
+    /// Whether an address is in the mapping. If another thread reuses the slot meanwhile, its start has changed.
     fn range_around(&self, address: usize) -> Option<(usize, usize)> {
         let start = self.start.load(SeqCst);
         let end = start.wrapping_add(self.length.load(SeqCst));
@@ -67,26 +67,26 @@ impl Chunk {
 
 static FIRST: Chunk = Chunk::new();
 
-/// All chunks there are, oldest first.
+/// All chunks, oldest first.
 fn chunks() -> impl Iterator<Item = &'static Chunk> {
     // SAFETY: a chunk is published whole, and never freed.
     #[expect(unsafe_code)]
     std::iter::successors(Some(&FIRST), |chunk| unsafe { chunk.next.load(SeqCst).as_ref() })
 }
 
-/// Has faults in this memory, which must be a mapping of a file, answered with zeros until it is given to [`forget`].
+/// Answers faults in this memory, which must be a mapping of a file, with zeros until [`forget`] is called.
 pub(crate) fn watch(memory: &[u8], is_writable: bool) -> &'static Slot {
     install();
     let slot = claim();
     slot.zeros_from.store(usize::MAX, SeqCst);
     slot.is_writable.store(is_writable, SeqCst);
     slot.length.store(memory.len(), SeqCst);
-    // Last: from here on the handler believes it.
+    // Must be last: from here on the handler uses the slot.
     slot.start.store(memory.as_ptr() as usize, SeqCst);
     slot
 }
 
-/// Gives a slot back. Must come before the memory is unmapped: its addresses may be somebody else's afterwards.
+/// Releases a slot. Call it before the memory is unmapped: its addresses may be reused afterwards.
 pub(crate) fn forget(slot: &'static Slot) {
     slot.start.store(0, SeqCst);
     slot.is_claimed.store(false, SeqCst);
@@ -96,7 +96,7 @@ fn claim() -> &'static Slot {
     loop {
         let mut last = &FIRST;
         for chunk in chunks() {
-            // Looked at before it is asked for: thousands may be taken, and an exchange is dear.
+            // Loads before it exchanges: there may be thousands of used slots, and an exchange is expensive.
             let is_free = |slot: &&Slot| {
                 !slot.is_claimed.load(SeqCst)
                     && slot.is_claimed.compare_exchange(false, true, SeqCst, SeqCst).is_ok()
@@ -115,29 +115,29 @@ fn claim() -> &'static Slot {
     }
 }
 
-/// The slot whose mapping holds an address.
+/// The slot whose mapping contains an address.
 pub(crate) fn slot_at(address: usize) -> Option<&'static Slot> {
     chunks().flat_map(|chunk| &chunk.slots).find(|slot| slot.range_around(address).is_some())
 }
 
-/// A handler that was there before us.
+/// A handler that was installed before ours.
 struct Earlier {
     action: libc::sigaction,
-    /// Who was there before that, when it came after us and we went in front of it again. It takes us for its own
-    /// predecessor, and what it hands back to us goes there.
+    /// The handler before that one, if it was installed after ours and we installed ours again. It treats ours as its
+    /// predecessor. What it passes back to us goes to this one.
     next: *const Earlier,
 }
 
-/// The handler that gets what is not ours. What was stored is kept for good: a thread may be running it.
+/// The handler for faults that are not ours. A stored value is never freed: a thread may be running it.
 static PREVIOUS: AtomicPtr<Earlier> = AtomicPtr::new(ptr::null_mut());
 
-/// Asked for before the handler can run: the question is not among those that a handler may ask.
+/// Read before the handler can run: a handler is not allowed to call `sysconf`.
 static PAGE: AtomicUsize = AtomicUsize::new(4096);
 
 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// Puts the handler in front, unless it is there. Asked at every mapping, since others may come after us and treat a fault
-/// of ours as the end, as Python's `faulthandler` does.
+/// Installs the handler, unless it is installed. Runs at every mapping, because other handlers may be installed after
+/// ours and treat our faults as fatal, as Python's `faulthandler` does.
 fn install() {
     let Some(current) = current() else { return };
     if is_ours(&current) {
@@ -157,7 +157,7 @@ fn install() {
     go_in_front();
 }
 
-/// Who gets the signal now.
+/// The handler that gets the signal now.
 fn current() -> Option<libc::sigaction> {
     // SAFETY: all zeros is a valid action, and the system fills it in.
     #[expect(unsafe_code)]
@@ -181,7 +181,7 @@ fn go_in_front() {
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_fault as Handler as usize;
-        // On the stack set aside for signals, where there is one: the next handler may be that for stack overflows.
+        // Uses the alternate signal stack if there is one: the next handler may be the one for stack overflows.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         libc::sigfillset(&raw mut action.sa_mask);
         libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut());
@@ -204,8 +204,8 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     }
 }
 
-/// Maps zeros from the page of an address to the end of its mapping, if it is one of ours. The file is shorter than the
-/// address, so that nothing of it is covered; and a mapping faults once, not once a page.
+/// Maps zeros from the page of an address to the end of its mapping, if it is one of ours. The file ends before the
+/// address, so no data is covered. A mapping faults once, not once per page.
 fn zero_from(address: usize) -> bool {
     let Some(slot) = slot_at(address) else { return false };
     let Some((start, end)) = slot.range_around(address) else { return false };
@@ -213,7 +213,7 @@ fn zero_from(address: usize) -> bool {
     let from = address / page * page;
     let zeros_from = slot.zeros_from.fetch_min(from, SeqCst);
     if zeros_from <= from {
-        // Another thread is at it: the read faults again until that is done.
+        // Another thread is doing it: the read faults again until that is done.
         return true;
     }
     let end = end.next_multiple_of(page).min(zeros_from);
@@ -235,13 +235,13 @@ fn zero_from(address: usize) -> bool {
     mapped != libc::MAP_FAILED
 }
 
-/// Hands a signal to whoever had it before us.
+/// Passes a signal to the handler that was installed before ours.
 ///
 /// # Safety
-/// For the handler alone, with what it was given.
+/// Only for the handler, with the arguments it received.
 #[expect(unsafe_code)]
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    /// Whether a handler that we called is running. One that came after us may call us in turn.
+    /// Whether a handler that we called is running. A handler that was installed after ours may call ours in turn.
     static IS_PASSING: AtomicBool = AtomicBool::new(false);
     let comes_back = IS_PASSING.swap(true, SeqCst);
     // SAFETY: what was stored is never freed. A handler is called as its flags say it wants to be.
@@ -254,7 +254,7 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
         let handler = earlier.as_ref().map_or(libc::SIG_DFL, |earlier| earlier.action.sa_sigaction);
         match earlier.as_ref() {
             Some(earlier) if handler != libc::SIG_DFL && handler != libc::SIG_IGN => {
-                // In its own place, so that it finds and leaves things as it would without us.
+                // Installed while it runs, so that it behaves as it would without ours.
                 libc::sigaction(signal, &raw const earlier.action, ptr::null_mut());
                 if earlier.action.sa_flags & libc::SA_SIGINFO != 0 {
                     std::mem::transmute::<usize, Handler>(handler)(signal, info, context);
@@ -263,18 +263,18 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
                 }
                 match current() {
                     Some(now) if is_same(&now, &earlier.action) => go_in_front(),
-                    // It has withdrawn in favour of us: next time it is the turn of those before it.
+                    // It restored our handler: the next signal goes to the handlers before it.
                     Some(now) if is_ours(&now) => PREVIOUS.store(earlier.next.cast_mut(), SeqCst),
                     _ => {}
                 }
             }
-            // To be ignored: that holds for signals that are sent, not for faults.
+            // SIG_IGN applies to signals that were sent, not to faults.
             _ if handler == libc::SIG_IGN && was_sent => {}
             _ => {
                 let mut default: libc::sigaction = std::mem::zeroed();
                 default.sa_sigaction = libc::SIG_DFL;
                 libc::sigaction(signal, &raw const default, ptr::null_mut());
-                // The instruction faults again on its own; a signal that was sent does not come again.
+                // The instruction faults again on its own. A signal that was sent does not come again.
                 if was_sent {
                     libc::raise(signal);
                 }

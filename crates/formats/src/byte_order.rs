@@ -1,8 +1,8 @@
-//! Big-endian elements, turned around.
+//! Swaps the bytes of big-endian elements.
 
 use ulpscope_tensor::DType;
 
-/// The size of what has a byte order and a sign of its own: an element, or half a complex one.
+/// The size of the unit that has a byte order and a sign: an element, or half of a complex one.
 pub(crate) fn number_size(dtype: DType) -> usize {
     if dtype.is_complex() { dtype.size() / 2 } else { dtype.size() }
 }

@@ -1,4 +1,4 @@
-//! Bytes that many tensors can share: a mapped file, or memory of our own, and slices of either.
+//! Bytes that many tensors can share: a mapped file or allocated memory, and slices of either.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use crate::error::{Error, Fault};
 use crate::file::{open_regular, regular_metadata};
 use crate::mapping::{Mapping, Memory, check_memory};
 
-/// A cheaply cloned, cheaply sliced run of bytes. Slices keep the whole owner alive.
+/// A range of bytes that is cheap to clone and to slice. Slices keep the whole owner alive.
 #[derive(Clone)]
 pub struct Bytes {
     owner: Arc<Owner>,
@@ -23,13 +23,13 @@ pub struct Bytes {
 
 enum Owner {
     Mapped(Mapping),
-    /// Pages of our own, for copies that begin where frameworks want tensors to begin.
+    /// Allocated pages, for copies with the alignment that frameworks want for tensors.
     Pages(MmapMut),
     Heap(Vec<u8>),
     Foreign(Box<dyn AsRef<[u8]> + Send + Sync>),
 }
 
-/// Bytes copied between two questions whether to go on.
+/// Bytes copied between two calls of `go_on`.
 const COPIED_AT_ONCE: usize = 16 << 20;
 
 /// How a file is mapped.
@@ -37,18 +37,18 @@ const COPIED_AT_ONCE: usize = 16 << 20;
 pub enum Access {
     /// Pages are shared with the file cache and cannot be written.
     ReadOnly,
-    /// A framework may write to the pages; the writes stay private to this process and never reach the file.
+    /// A framework may write to the pages. The writes stay private to this process and never reach the file.
     CopyOnWrite,
 }
 
 impl Bytes {
-    /// Maps a file. Folders, pipes and devices are refused: only a regular file has a size to trust.
+    /// Maps a file. Folders, pipes and devices are refused: only a regular file has a reliable size.
     pub fn map(path: &Path, access: Access) -> Result<Bytes, Error> {
         let file = open_regular(path)?;
         Bytes::map_open(&file, Some(path), access).map_err(|fault| Error::whole(fault).in_file(path))
     }
 
-    /// Maps a file that is open already, and may have no name.
+    /// Maps a file that is already open and may have no name.
     pub fn map_file(file: &File, access: Access) -> Result<Bytes, Error> {
         Bytes::map_open(file, None, access).map_err(Error::whole)
     }
@@ -59,9 +59,9 @@ impl Bytes {
             return Ok(Bytes::from(Vec::new()));
         }
         let mut options = MmapOptions::new();
-        // A private writable mapping would otherwise count against the machine's memory in full.
+        // Otherwise the whole private writable mapping counts against the machine's memory.
         options.no_reserve_swap();
-        // Not what it has grown to since: the size must be that of the metadata, which it is compared with later.
+        // The size must be that of the metadata, which it is compared with later, even if the file has grown since.
         options.len(usize::try_from(metadata.len()).map_err(|_| Fault::TooLarge {
             what: "the size",
             limit: usize::MAX as u64,
@@ -82,27 +82,28 @@ impl Bytes {
         Ok(Bytes { owner: Arc::new(owner), range })
     }
 
-    /// Runs `read` on these bytes. What it returns is forgotten where the file behind them shrank, since it may have read
-    /// zeros: the error is that, then.
+    /// Runs `read` on these bytes. If their file shrank, returns that error instead of the result of `read`, which
+    /// may have read zeros.
     pub fn reading<T>(&self, read: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let result = read();
         self.check()?;
         result
     }
 
-    /// An error if the file behind these bytes is shorter than when it was mapped, so that what was read of it may have
-    /// been zeros. Asks the system for the size of the file.
+    /// An error if the file of these bytes is shorter than when it was mapped, because then zeros may have been read.
+    /// Asks the system for the size of the file.
     pub fn check(&self) -> Result<(), Error> {
         match &*self.owner {
             Owner::Mapped(mapping) => mapping.check(),
-            // A framework's tensor may be one that lies in a mapping of ours.
+            // A framework's tensor may be in one of our mappings.
             Owner::Foreign(_) => check_memory(self.as_ptr() as usize),
             Owner::Pages(_) | Owner::Heap(_) => Ok(()),
         }
     }
 
-    /// Likewise, for whoever reads small parts and asks often: free, but does not see that a file was cut within its last
-    /// page. Text is enough to see that, as zeros are none; and [`Watch`](crate::Watch) sees it in the end.
+    /// The same for callers that read small parts and check often. It costs nothing, but misses a file that was
+    /// truncated within its last page. Text shows that anyway, because zeros are not text; [`Watch`](crate::Watch)
+    /// sees it in the end.
     pub fn check_faults(&self) -> Result<(), Error> {
         match &*self.owner {
             Owner::Mapped(mapping) => mapping.check_faults(),
@@ -110,12 +111,12 @@ impl Bytes {
         }
     }
 
-    /// Whether these bytes lie in a mapped file.
+    /// Whether these bytes are in a mapped file.
     pub fn is_mapped(&self) -> bool {
         matches!(*self.owner, Owner::Mapped(_))
     }
 
-    /// The same bytes in memory of our own, if they lie in a mapped file. `go_on` is asked now and then.
+    /// Copies bytes of a mapped file into allocated memory. Calls `go_on` from time to time.
     pub fn copied(&self, go_on: &dyn Fn() -> io::Result<()>) -> Result<Bytes, Error> {
         if !self.is_mapped() || self.is_empty() {
             return Ok(self.clone());
@@ -131,7 +132,7 @@ impl Bytes {
         self.reading(|| copy().map_err(|error: io::Error| Error::whole(error)))
     }
 
-    /// Memory of another owner, such as a framework's tensor, which must not change length.
+    /// Memory of another owner, such as a framework's tensor. Its length must not change.
     pub fn foreign(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Bytes {
         let owner = Owner::Foreign(Box::new(owner));
         let range = 0..owner.as_slice().len();
@@ -141,7 +142,7 @@ impl Bytes {
     /// A part of these bytes, sharing their owner.
     ///
     /// # Panics
-    /// When the range leaves the bytes: callers check lengths from files first, to report them as errors.
+    /// If the range is out of bounds: callers check lengths from files first, to report them as errors.
     pub fn slice(&self, range: Range<usize>) -> Bytes {
         assert!(
             range.start <= range.end && range.end <= self.range.len(),
@@ -152,9 +153,9 @@ impl Bytes {
         Bytes { owner: Arc::clone(&self.owner), range: start + range.start..start + range.end }
     }
 
-    /// Hands the memory behind a part back to the system, for whoever has read it and goes on: a mapping larger than
-    /// memory would otherwise crowd everything else out. Reading it again fetches it from the file again. Does nothing
-    /// to bytes that have no file behind them, and nothing on systems that take no such advice.
+    /// Returns the memory of a part to the system after it has been read: a mapping larger than memory would
+    /// otherwise displace everything else. Reading it again loads it from the file again. Does nothing for bytes
+    /// without a file, and nothing on systems without such advice.
     #[cfg_attr(not(unix), expect(unused_variables))]
     pub fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
@@ -173,16 +174,16 @@ impl Bytes {
         // when it is read: no reference into it can see a change. Zeros that stand in for the file come back as zeros.
         #[expect(unsafe_code)]
         let advised = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, length) };
-        // Advice that is not taken costs memory, nothing else.
+        // If the advice is not taken, that costs only memory.
         drop(advised);
     }
 
-    /// Whether both are the very same run of memory (not merely equal bytes).
+    /// Whether both are the same range of memory (not only equal bytes).
     pub fn is_same(&self, other: &Bytes) -> bool {
         Arc::ptr_eq(&self.owner, &other.owner) && self.range == other.range
     }
 
-    /// Whether a framework may write to these bytes: our own memory, or a private mapping.
+    /// Whether a framework may write to these bytes: allocated memory, or a private mapping.
     pub fn is_writable(&self) -> bool {
         match &*self.owner {
             Owner::Mapped(mapping) => matches!(mapping.memory(), Memory::CopyOnWrite(_)),

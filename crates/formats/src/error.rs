@@ -1,14 +1,14 @@
-//! The one error of this crate: which file, where in it, what is wrong.
+//! The error of this crate: the file, the place in it and the fault.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use ulpscope_tensor::ViewError;
 
-/// Something about a file that keeps it from being read or written.
+/// Why a file cannot be read or written.
 #[derive(Debug)]
 pub struct Error {
-    /// The file, once known; readers of plain bytes leave it empty and [`Error::in_file`] fills it in.
+    /// The file. Readers of plain bytes leave it empty, and [`Error::in_file`] fills it in.
     pub file: Option<PathBuf>,
     /// Where in the file.
     pub place: Place,
@@ -35,15 +35,15 @@ pub enum Fault {
     /// The operating system refused.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// The file ends, or a length field says it would, before what it announces is complete.
+    /// The file, or a length field in it, ends before the announced data is complete.
     #[error("truncated: expected {expected}, found {found}")]
     Truncated {
-        /// What should have been there.
+        /// What was expected.
         expected: String,
-        /// What was there instead.
+        /// What was found.
         found: String,
     },
-    /// Another program shortened the file while it was read, so that what was read may be zeros.
+    /// Another program shortened the file while it was read, so zeros may have been read.
     #[error(
         "shrank from {from} to {to} bytes while it was read: another program is writing to it; read it again when that is done"
     )]
@@ -53,75 +53,75 @@ pub enum Fault {
         /// Its size now.
         to: u64,
     },
-    /// Pages of the mapped file could not be read, and its size does not say why.
+    /// Pages of the mapped file could not be read, and its size does not explain why.
     #[error(
         "part of it could not be read: it was shortened and written again meanwhile, or its disk failed; read it again"
     )]
     LostPages,
-    /// The file does not begin like one of its format.
+    /// The file does not begin with the magic of its format.
     #[error("not {expected}: it begins with {found}")]
     Magic {
-        /// The format expected, with its mark.
+        /// The expected format, with its magic.
         expected: &'static str,
         /// The first bytes found.
         found: String,
     },
-    /// Neither the file's content nor its name is that of any format.
+    /// Neither the content nor the name of the file matches a known format.
     #[error("of no known format: it begins with {found}")]
     UnknownFormat {
         /// The first bytes found.
         found: String,
     },
-    /// A number in the file exceeds a named cap.
+    /// A number in the file exceeds a named limit.
     #[error("{what} of {found} exceeds the limit of {limit}")]
     TooLarge {
         /// What is too large.
         what: &'static str,
-        /// The cap.
+        /// The limit.
         limit: u64,
         /// The number found.
         found: u64,
     },
-    /// What a file unfolds into would take more memory than its size justifies.
+    /// The content of a file needs more memory than its size justifies.
     #[error(
         "{what} need {asked} bytes of memory; the limit for a file of {file_size} bytes is {limit} (16 × its size + 64 \
          MiB): store numbers as tensors, or split the file"
     )]
     OverBudget {
-        /// What the memory was asked for.
+        /// What the memory is for.
         what: &'static str,
-        /// The size of the file, or of the part of it that is read by itself.
+        /// The size of the file, or of the part of it that is read separately.
         file_size: u64,
-        /// The memory that a file of this size may take.
+        /// The memory that a file of this size may use.
         limit: u64,
-        /// The memory asked for, all of the file's together.
+        /// The requested memory, in total for the file.
         asked: u64,
     },
-    /// Nesting beyond a named cap.
+    /// Nesting beyond a named limit.
     #[error("nested deeper than {limit} levels")]
     TooDeep {
-        /// The cap.
+        /// The limit.
         limit: usize,
     },
     /// The bytes do not follow the format.
     #[error("expected {expected}, found {found}")]
     Malformed {
-        /// What the format asks for here.
+        /// What the format requires here.
         expected: String,
-        /// What stands here.
+        /// What was found here.
         found: String,
     },
-    /// Well formed, but of a kind that is not read or cannot be written.
+    /// Well formed, but of a kind that is not supported.
     #[error("{0}")]
     Unsupported(String),
-    /// A pickle asks for a callable. Nothing in a file is ever run.
+    /// A pickle names a callable. Nothing in a file is ever run.
     #[error("the file asks to run {0}, which is refused: expected only tensors and plain values")]
     WouldRun(String),
-    /// A name in the file points out of its folder, or is a link.
+    /// A name in the file leads out of its folder, or is a link.
     #[error("{0:?} leads out of its folder; expected a plain relative name")]
     EscapesFolder(String),
-    /// Shape, strides and bytes do not fit together. Boxed: it is the one variant that would make every
-    /// `Result` of this crate large.
+    /// Shape, strides and bytes do not match. Boxed: otherwise this variant alone would make every `Result` of this
+    /// crate large.
     #[error("{0}")]
     View(Box<ViewError>),
 }
@@ -133,7 +133,7 @@ impl From<ViewError> for Fault {
 }
 
 impl Error {
-    /// An error at a place in a file not yet named.
+    /// An error at a place in a file that is not named yet.
     pub fn at(place: Place, fault: impl Into<Fault>) -> Error {
         Error { file: None, place, fault: fault.into() }
     }
@@ -143,16 +143,16 @@ impl Error {
         Error::at(Place::Whole, fault)
     }
 
-    /// The same error, naming its file; an inner name already there is kept.
+    /// The same error with the name of its file. A name that it already has is kept.
     pub fn in_file(mut self, path: &Path) -> Error {
         self.file.get_or_insert_with(|| path.to_owned());
         self
     }
 
-    /// The same error within a named part of the file: `archive entry`, then whatever place it had. A name too
-    /// long for a message is cut.
+    /// The same error within a named part of the file: `archive entry`, then the place it already had. A name too
+    /// long for a message is shortened.
     pub fn in_part(mut self, part: &str) -> Error {
-        // A file's only tensor has no name.
+        // The only tensor of a file has no name.
         if part.is_empty() {
             return self;
         }
@@ -186,7 +186,7 @@ pub(crate) fn beginning(bytes: &[u8]) -> String {
     }
 }
 
-/// Text from a file, cut to a length fit for a message: names and keys may be megabytes long.
+/// Text from a file, shortened for a message: names and keys may be megabytes long.
 pub(crate) fn shortened(text: &str) -> String {
     const SHOWN: usize = 120;
     match text.char_indices().nth(SHOWN) {
@@ -218,5 +218,5 @@ impl fmt::Display for Error {
     }
 }
 
-/// The message says everything: a source would only be printed a second time.
+/// The message is complete: a source would be printed a second time.
 impl std::error::Error for Error {}

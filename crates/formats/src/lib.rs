@@ -1,9 +1,8 @@
-//! Bytes in, tensors out, and back: one file per format.
+//! Reads and writes tensors in files: one module per format.
 //!
-//! A file comes from somebody else's machine, so it is data and nothing more: no reader here runs anything a
-//! file names, follows a path out of its folder, or allocates more than the file's own size can justify. What
-//! is wrong with a file is said once, in one [`Error`] that names the file, the place in it, what was expected
-//! and what was found.
+//! A file comes from another machine, so it is only data. No reader here runs anything that a file names, follows a
+//! path out of its folder, or allocates more than the size of the file justifies. A problem is reported once, in one
+//! [`Error`] that names the file, the place in it, what was expected and what was found.
 //!
 //! ```text
 //! path ──► Bytes (mapped) ──► reader of its Format ──► Value (tensors share the mapped bytes)

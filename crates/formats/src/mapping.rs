@@ -1,9 +1,9 @@
-//! A mapped file that notices when it shrinks.
+//! A mapped file that detects when it shrinks.
 //!
-//! A file may be cut short by another program while it is mapped. What lies in pages behind its new end then faults,
-//! which [`bus_guard`](crate::bus_guard) turns into zeros and a mark; what lies in the same page as the end becomes zeros
-//! without a fault, which only the size of the file tells. [`Mapping::check`] asks for both, and so does the end of every
-//! read-only mapping: [`Watch`] reports what no check before it has.
+//! Another program may truncate a file while it is mapped. Reads of whole pages beyond the new end fault;
+//! [`bus_guard`](crate::bus_guard) turns them into zeros and a mark. The rest of the page that contains the end
+//! becomes zeros without a fault, which only the size of the file shows. [`Mapping::check`] tests both. So does the
+//! drop of every read-only mapping: [`Watch`] reports what no earlier check has reported.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, Metadata};
@@ -26,15 +26,15 @@ pub(crate) struct Mapping {
 
 /// Pages of a file.
 pub(crate) enum Memory {
-    /// That cannot be written.
+    /// Read-only pages.
     ReadOnly(Mmap),
-    /// That can; what is written stays in this process.
+    /// Writable pages; writes stay in this process.
     CopyOnWrite(MmapMut),
 }
 
-/// What is mapped, and what became of it.
+/// The mapped file and its state.
 struct Backing {
-    /// Nothing for a file without a name, which nobody else can open.
+    /// None for a nameless file, which no one else can open.
     path: Option<PathBuf>,
     size: u64,
     identity: Identity,
@@ -44,7 +44,7 @@ struct Backing {
     is_reported: AtomicBool,
 }
 
-/// Device and number of a file: its name may come to be that of a different file.
+/// Device and inode of a file: the name may come to refer to a different file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Identity(u64, u64);
 
@@ -52,7 +52,7 @@ struct Identity(u64, u64);
 #[derive(Clone, Copy)]
 enum Shrinkage {
     To(u64),
-    /// It is as long as it was, or gone, but a read of it has failed.
+    /// Its size is unchanged or it is gone, but a read of it failed.
     Unknown,
 }
 
@@ -91,12 +91,12 @@ impl Mapping {
         &self.memory
     }
 
-    /// An error if a read of the file has failed so far. Costs one load; does not see a cut within the last page.
+    /// An error if a read of the file has failed so far. Costs one load; misses a cut within the last page.
     pub(crate) fn check_faults(&self) -> Result<(), Error> {
         if self.backing.has_faulted() { self.check() } else { Ok(()) }
     }
 
-    /// An error if the file has become shorter than what is mapped of it.
+    /// An error if the file is now shorter than its mapping.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.backing.check()
     }
@@ -105,9 +105,10 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         match self.memory {
-            // Whoever reads nothing more may have read zeros before.
+            // No more reads follow, but earlier ones may have read zeros.
             Memory::ReadOnly(_) => drop(self.backing.shrinkage()),
-            // A framework holds these for as long as it likes: the work that is watched when one ends has not read it.
+            // A framework may hold these for any time: work that is being watched when one is dropped has not read
+            // it.
             Memory::CopyOnWrite(_) => drop(handed_out().remove(&(self.memory.as_ptr() as usize))),
         }
         #[cfg(unix)]
@@ -133,7 +134,7 @@ impl Backing {
         false
     }
 
-    /// How the file became shorter, if it did; lists it for whoever watches.
+    /// How the file became shorter, if it did. Also lists it for [`Watch`].
     fn shrinkage(self: &Arc<Self>) -> Option<Shrinkage> {
         let now = self.path.as_ref().and_then(|path| fs::metadata(path).ok());
         let now = now.filter(|metadata| Identity::of(metadata) == self.identity);
@@ -176,7 +177,7 @@ impl Deref for Memory {
     }
 }
 
-/// Mappings that a framework may hold beyond our sight, by address.
+/// Mappings that a framework may still use, by address.
 type HandedOut = BTreeMap<usize, (usize, Arc<Backing>)>;
 
 fn handed_out() -> MutexGuard<'static, HandedOut> {
@@ -184,14 +185,14 @@ fn handed_out() -> MutexGuard<'static, HandedOut> {
     HANDED_OUT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An error if memory that somebody else shows us lies in a copy-on-write mapping of ours whose file has shrunk.
+/// An error if foreign memory is in one of our copy-on-write mappings and the file has shrunk.
 pub fn check_memory(address: usize) -> Result<(), Error> {
     let handed_out = handed_out();
     let Some((start, (length, backing))) = handed_out.range(..=address).next_back() else { return Ok(()) };
     if address - start < *length { backing.check() } else { Ok(()) }
 }
 
-/// Files that shrank, kept for whoever watches; earlier ones give way.
+/// Maximum number of listed files that shrank; the oldest are dropped.
 const MAX_LISTED: usize = 64;
 
 struct Listed {
@@ -205,15 +206,15 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 
 static SHRUNK: Mutex<VecDeque<Listed>> = Mutex::new(VecDeque::new());
 
-/// Sees the files that shrink during a piece of work, once the work has closed them. Where several are done at the same
-/// time, each sees the files of all: better one result too few than one made from zeros.
+/// Finds files that shrank during a piece of work, once the work has closed them. If several run at the same time,
+/// each sees the files of all: a missing result is better than one computed from zeros.
 #[derive(Debug)]
 pub struct Watch {
     since: u64,
 }
 
 impl Watch {
-    /// Watches from here on.
+    /// Starts to watch.
     pub fn start() -> Watch {
         Watch { since: COUNT.load(Ordering::SeqCst) }
     }

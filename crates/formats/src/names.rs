@@ -1,4 +1,4 @@
-//! The names of calls and of their arguments, in the spelling of each tool.
+//! The names of calls and of their arguments, as each tool writes them.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ impl Direction {
     }
 }
 
-/// First words of API names. Anything else in front of a name is a module's path, or a name of the user's.
+/// First words of API names. Any other first word is a module's path or a name of the user's.
 const PREFIXES: [&str; 9] =
     ["Tensor", "Torch", "Functional", "NPU", "VF", "Aten", "Distributed", "MindSpeed", "Triton"];
 
@@ -40,12 +40,12 @@ const MODULE: &str = "Module";
 /// First words of the keys that end in the number of the call: of PyTorch's modules, and of MindSpore's.
 const NUMBERED_LAST: [&str; 2] = [MODULE, "Cell"];
 
-/// The name of a call, apart from its spelling.
+/// The name of a call, independent of how a tool writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CallName {
     /// `Functional.conv2d`, `Module.blocks.0.fc.Linear`, or a name of the user's.
     pub base: String,
-    /// Which call of that base, from 0.
+    /// The number of the call with that base, from 0.
     pub index: u64,
     /// Forward or backward.
     pub direction: Direction,
@@ -53,7 +53,7 @@ pub struct CallName {
 
 impl CallName {
     /// Reads a key of `dump.json`: `Functional.conv2d.0.forward` or `Module.conv.Conv2d.forward.0`. Gradients of
-    /// parameters and saved variables are no calls.
+    /// parameters and saved variables are not calls.
     pub fn from_msprobe(key: &str) -> Option<CallName> {
         let (rest, last) = key.rsplit_once('.')?;
         let (base, middle) = rest.rsplit_once('.')?;
@@ -79,23 +79,23 @@ impl CallName {
         self.base.split_once('.').is_some_and(|(first, _)| NUMBERED_LAST.contains(&first))
     }
 
-    /// The spelling of ptdbg_ascend before 6.0: `Functional_conv2d_0_forward`.
+    /// As ptdbg_ascend before 6.0 writes it: `Functional_conv2d_0_forward`.
     pub fn to_underscores(&self) -> String {
         format!("{}_{}_{}", self.underscored_base(), self.index, self.direction)
     }
 
-    /// The spelling of ptdbg_ascend 6.0: `Functional.conv2d.0.forward`, `conv.Conv2d.0.forward`.
+    /// As ptdbg_ascend 6.0 writes it: `Functional.conv2d.0.forward`, `conv.Conv2d.0.forward`.
     pub fn to_dots(&self) -> String {
         let path = self.base.strip_prefix("Module.").filter(|path| path.contains('.'));
         format!("{}.{}.{}", path.unwrap_or(&self.base), self.index, self.direction)
     }
 
-    /// The spelling of torch_npu.hooks, which has no number: `Functional_conv2d_forward`.
+    /// As torch_npu.hooks writes it, without a number: `Functional_conv2d_forward`.
     pub fn to_unnumbered(&self) -> String {
         format!("{}_{}", self.underscored_base(), self.direction)
     }
 
-    /// Only the first word is set off by an underscore: whatever dots follow belong to the name.
+    /// Only the first word is separated by an underscore: later dots belong to the name.
     fn underscored_base(&self) -> String {
         match self.base.split_once('.') {
             Some((prefix, rest)) if is_known(prefix) => format!("{prefix}_{rest}"),
@@ -108,10 +108,10 @@ fn is_known(prefix: &str) -> bool {
     prefix == MODULE || PREFIXES.contains(&prefix)
 }
 
-/// What a line of a `.pkl` is about.
+/// What a line of a `.pkl` describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// An argument; of a backward call, what the tool calls its input.
+    /// An argument; for a backward call, what the tool calls its input.
     Input,
     /// A result.
     Output,
@@ -119,23 +119,23 @@ pub enum Role {
     Stack,
 }
 
-/// The name at the start of a line, taken apart.
+/// The name at the start of a line, split into its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineName {
     /// As in [`CallName::base`].
     pub base: String,
-    /// Absent in the spelling of torch_npu.hooks.
+    /// Absent in names of torch_npu.hooks.
     pub index: Option<u64>,
     /// Forward or backward.
     pub direction: Direction,
     /// Argument, result or stack.
     pub role: Role,
-    /// Position, and positions within: empty for a lone result.
+    /// Position, and positions within it: empty for a single result.
     pub path: Vec<usize>,
 }
 
 impl LineName {
-    /// Reads a name of ptdbg_ascend, in either spelling.
+    /// Reads a name of ptdbg_ascend, with underscores or dots.
     pub fn from_ptdbg(name: &str) -> Option<LineName> {
         let (rest, path) = split_path(name)?;
         if let Some((rest, role)) = split_role(rest, '.')
@@ -165,7 +165,7 @@ impl LineName {
     }
 }
 
-/// `Functional_batch_norm` → `Functional.batch_norm`; op names have underscores of their own, first words none.
+/// `Functional_batch_norm` → `Functional.batch_norm`. Op names contain underscores, first words do not.
 fn dotted(base: &str) -> String {
     match base.split_once('_') {
         Some((prefix, rest)) if is_known(prefix) && !rest.is_empty() => format!("{prefix}.{rest}"),
@@ -173,7 +173,7 @@ fn dotted(base: &str) -> String {
     }
 }
 
-/// 6.0 names a module's call by path and class alone.
+/// 6.0 names a module's call by path and class only.
 fn module_path(base: &str) -> String {
     match base.split_once('.') {
         Some((prefix, _)) if !is_known(prefix) => format!("{MODULE}.{base}"),
@@ -181,7 +181,7 @@ fn module_path(base: &str) -> String {
     }
 }
 
-/// The positions behind a name: `…input.3.0` → `…input`, `[3, 0]`.
+/// The positions after a name: `…input.3.0` → `…input`, `[3, 0]`.
 fn split_path(name: &str) -> Option<(&str, Vec<usize>)> {
     let mut rest = name;
     let mut path = Vec::new();
@@ -209,7 +209,7 @@ fn split_direction(name: &str, separator: char) -> Option<(&str, Direction)> {
     Some((rest, Direction::from_word(word)?))
 }
 
-/// The number of a call: digits and nothing else, where `parse` alone would take a sign.
+/// The number of a call: digits only, because `parse` alone would accept a sign.
 fn number(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse::<u32>().ok()).flatten().map(u64::from)

@@ -1,9 +1,9 @@
-//! The order people count in: `rank2` before `rank10`.
+//! Natural order of names: `rank2` before `rank10`.
 
 use std::cmp::Ordering;
 
-/// Compares two names; runs of digits count as numbers. Names that only differ in leading zeros fall back to
-/// byte order, so that the order is total.
+/// Compares two names; runs of digits count as numbers. Names that differ only in leading zeros are in byte order,
+/// so that the order is total.
 pub fn compare(left: &[u8], right: &[u8]) -> Ordering {
     let (mut a, mut b) = (left, right);
     loop {

@@ -1,8 +1,8 @@
 //! NumPy's `.npz`: a zip archive of `.npy` arrays.
 //!
-//! Reading gives each array in place when it is stored uncompressed (`numpy.savez`), and in memory of its own
-//! when it is not (`numpy.savez_compressed`). Writing stores them, each on a 64-byte boundary of the file: the
-//! header of an `.npy` is a multiple of that, so that its elements are aligned as well.
+//! Reading returns each uncompressed array (`numpy.savez`) in place, and each compressed one
+//! (`numpy.savez_compressed`) in separate memory. Writing stores them uncompressed, each on a 64-byte boundary of the
+//! file. The header of an `.npy` is a multiple of 64 bytes, so its elements are aligned as well.
 
 use std::io::Write;
 
@@ -14,18 +14,18 @@ use crate::tensor::Tensor;
 use crate::value::Value;
 use crate::zip_entries::{self, Archive, ArchiveWriter};
 
-/// An archive without entries is nothing but the end of its directory.
+/// An archive without entries consists only of the end of its directory.
 const EMPTY_MAGIC: &[u8] = b"PK\x05\x06";
 
 const SUFFIX: &str = ".npy";
 
-/// More than the header of any `.npy` file that is written here.
+/// Longer than any `.npy` header that is written here.
 const MAX_HEADER: u64 = 1 << 17;
 
 /// Reads all arrays, as a dictionary from name to tensor in the order of the archive.
 ///
-/// An array that cannot be read, and an entry that is not an array at all, is [`Value::Unread`] with the reason; the
-/// others are still read. Where no array can be, the first reason is the error.
+/// An array that cannot be read, or an entry that is not an array, becomes [`Value::Unread`] with the reason. The
+/// others are still read. If no array can be read, the first reason is the error.
 pub fn read(bytes: &Bytes) -> Result<Value, Error> {
     if !bytes.starts_with(zip_entries::MAGIC) && !bytes.starts_with(EMPTY_MAGIC) {
         let expected = "an .npz file (a zip archive)";
@@ -44,7 +44,7 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
             }
             continue;
         };
-        // Reading the entry names it in its errors; reading the array in it does not.
+        // Errors of reading the entry contain its name; errors of reading its array do not.
         let array = archive
             .read(&name)
             .and_then(|entry| npy::read_within(&entry, &budget).map_err(|error| error.in_part(&name)));

@@ -1,13 +1,13 @@
-//! Elements on their way out: any view, packed row-major, without a copy of the whole.
+//! Writes the elements of any view in row-major order, without copying all of them.
 
 use std::io::{self, Write};
 
 use ulpscope_tensor::View;
 
-/// Bytes gathered at a time from a view that is not packed; a multiple of every element size.
+/// Bytes gathered at a time from a view that is not contiguous; a multiple of every element size.
 const BLOCK: usize = 1 << 20;
 
-/// Writes the elements of a view in row-major order. A packed view goes out as it lies.
+/// Writes the elements of a view in row-major order. A contiguous view is written directly.
 pub(crate) fn write_packed(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     if let Some(packed) = view.as_packed() {
         return out.write_all(packed);

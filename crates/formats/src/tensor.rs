@@ -1,4 +1,4 @@
-//! A tensor that owns, or shares, its bytes.
+//! A tensor that owns or shares its bytes.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use ulpscope_tensor::{DType, View, ViewError, contiguous_strides};
 use crate::bytes::Bytes;
 use crate::error::Error;
 
-/// More dimensions than torch computes with, and as many as NumPy knows; keeps the cost of one element independent
+/// More dimensions than torch supports, and as many as NumPy supports. Keeps the cost of one element independent
 /// of the file.
 pub(crate) const MAX_RANK: usize = 64;
 
@@ -19,10 +19,9 @@ pub(crate) fn column_major_strides(shape: &[usize], element_size: usize) -> Vec<
     strides
 }
 
-/// A tensor read from a file. Cloning it, and taking views of it, copies no elements.
+/// A tensor read from a file. Cloning it and taking views of it copies no elements.
 ///
-/// It is one pointer wide: most of what a file holds beside tensors is smaller, and a value is as large as the largest
-/// thing it can be.
+/// It is one pointer wide: a value is as large as its largest variant, and most values beside tensors are small.
 #[derive(Clone)]
 pub struct Tensor(Arc<Layout>);
 
@@ -36,7 +35,7 @@ struct Layout {
 }
 
 impl Tensor {
-    /// A tensor with byte strides, element zero at byte `origin`; refused when any element would lie outside.
+    /// A tensor with byte strides, element zero at byte `origin`. Fails if any element would be out of bounds.
     pub fn strided(
         dtype: DType,
         shape: Vec<usize>,
@@ -54,7 +53,7 @@ impl Tensor {
         Tensor::strided(dtype, shape, strides, bytes, 0)
     }
 
-    /// The tensor as the kernels want it.
+    /// The tensor as a view for the kernels.
     pub fn view(&self) -> View<'_> {
         View::strided(self.0.dtype, &self.0.shape, &self.0.strides, &self.0.bytes, self.0.origin)
             .expect("checked when the tensor was made")
@@ -75,12 +74,12 @@ impl Tensor {
         &self.0.strides
     }
 
-    /// The storage behind the tensor; tensors that share one return the same bytes.
+    /// The storage of the tensor. Tensors that share one return the same bytes.
     pub fn storage(&self) -> &Bytes {
         &self.0.bytes
     }
 
-    /// The same elements in one dimension; nothing for a tensor that is not row-major.
+    /// The same elements in one dimension; nothing if the tensor is not row-major.
     pub fn flattened(&self) -> Option<Tensor> {
         let size = self.0.dtype.size();
         if self.0.strides != contiguous_strides(&self.0.shape, size) {
@@ -99,14 +98,14 @@ impl Tensor {
         Tensor(Arc::new(Layout { dtype: *dtype, shape, strides, bytes: copy, origin: *origin }))
     }
 
-    /// An error if the file that the elements lie in has shrunk, so that what was read may have been zeros: see
-    /// [`Bytes::check`]. To be asked after every pass over them.
+    /// An error if the file of the elements has shrunk, so that zeros may have been read: see
+    /// [`Bytes::check`]. Call it after every pass over them.
     pub fn check(&self) -> Result<(), Error> {
         self.0.bytes.check()
     }
 
-    /// Hands the memory behind elements that have been read back to the system: see [`Bytes::release`]. Row-major
-    /// tensors only; elements of others lie all over the place.
+    /// Returns the memory of elements that have been read to the system: see [`Bytes::release`]. Row-major
+    /// tensors only: the elements of others are scattered.
     pub fn release(&self, elements: std::ops::Range<usize>) {
         let size = self.0.dtype.size();
         if self.0.strides == contiguous_strides(&self.0.shape, size) {

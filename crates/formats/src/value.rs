@@ -1,4 +1,4 @@
-//! What a file holds: tensors, and the plain values and containers around them.
+//! The content of a file: tensors, and the plain values and containers around them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,12 +8,12 @@ use crate::bytes::Bytes;
 use crate::error::Error;
 use crate::tensor::Tensor;
 
-/// A tree of plain values with tensors at its leaves. Order is the file's.
+/// A tree of plain values with tensors at its leaves, in file order.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Python's `None`, JSON's `null`.
     None,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// An integer.
     Int(i128),
@@ -31,15 +31,15 @@ pub enum Value {
     Dict(Vec<(Value, Value)>),
     /// A tensor.
     Tensor(Tensor),
-    /// Something that is neither plain nor a tensor, and of which this text says all: a class by name, `complex(1, 2)`.
+    /// Something that is neither plain nor a tensor, fully described by this text: a class by name, `complex(1, 2)`.
     Opaque(String),
-    /// Something that could not be read, with the reason: a tensor, or what may hold some. Whoever compares or converts has
-    /// not seen it.
+    /// Something that could not be read, with the reason: a tensor, or an object that may contain tensors. It takes
+    /// no part in a comparison or conversion.
     Unread(String),
 }
 
 impl Value {
-    /// Whether it is nothing but containers with nothing in them. Depth is bounded by the readers'.
+    /// Whether it consists of empty containers only. The readers limit the depth.
     pub fn is_empty(&self) -> bool {
         match self {
             Value::List(items) | Value::Tuple(items) => items.iter().all(Value::is_empty),
@@ -48,8 +48,8 @@ impl Value {
         }
     }
 
-    /// Every tensor in the tree with its dotted path (`model.layers.0.weight`), in file order. A bare tensor's
-    /// path is empty.
+    /// Every tensor in the tree with its dotted path (`model.layers.0.weight`), in file order. The path of a bare
+    /// tensor is empty.
     pub fn tensors(&self) -> Vec<(String, &Tensor)> {
         let mut found = Vec::new();
         self.visit(&mut |path, value| {
@@ -60,20 +60,20 @@ impl Value {
         found
     }
 
-    /// Runs `read` on these tensors; an error where a file that they lie in has shrunk. See [`Bytes::reading`].
+    /// Runs `read` on these tensors; an error if one of their files has shrunk. See [`Bytes::reading`].
     pub fn reading<T>(&self, read: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let result = read();
         self.tensors().iter().try_for_each(|(_, tensor)| tensor.check())?;
         result
     }
 
-    /// The same value with all its tensors in memory of our own; those that share some share it there, too. `go_on` is
-    /// asked now and then.
+    /// The same value with all its tensors copied to allocated memory. Tensors that share storage still share it.
+    /// Calls `go_on` from time to time.
     pub fn copied(&self, go_on: &dyn Fn() -> io::Result<()>) -> Result<Value, Error> {
         self.copied_once(&mut HashMap::new(), go_on)
     }
 
-    /// Depth is bounded by the readers'.
+    /// The readers limit the depth.
     fn copied_once(
         &self,
         copies: &mut HashMap<(usize, usize), Bytes>,
@@ -125,7 +125,7 @@ impl Value {
         found
     }
 
-    /// Everything in the tree that holds nothing further, with its dotted path, in file order.
+    /// Every leaf of the tree with its dotted path, in file order.
     pub fn leaves(&self) -> Vec<(String, &Value)> {
         let mut found = Vec::new();
         self.visit(&mut |path, value| {
@@ -141,7 +141,7 @@ impl Value {
         self.visit_below(&mut String::new(), see);
     }
 
-    /// One path serves the whole walk: a key costs its length once, not once for everything below it.
+    /// One path buffer serves the whole walk: a key costs its length once, not once for everything below it.
     fn visit_below<'a>(&'a self, path: &mut String, see: &mut impl FnMut(&str, &'a Value)) {
         see(path, self);
         let mut child = |key: &str, value: &'a Value| {

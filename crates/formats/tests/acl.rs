@@ -1,4 +1,4 @@
-//! Dump files against bytes encoded by hand (tests/golden/make_acl.py).
+//! Dump files compared with bytes encoded by hand (tests/golden/make_acl.py).
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ fn writing_what_was_read_gives_the_same_bytes() {
     }
 }
 
-/// By header number: its name, and the dtype it is read as.
+/// By header number: the name, and the dtype it is read as.
 const TYPES: [(&str, Option<DType>); 41] = [
     ("UNDEFINED", Some(DType::I8)),
     ("FLOAT", Some(DType::F32)),
@@ -196,7 +196,7 @@ fn a_nano_file() {
 }
 
 #[test]
-fn unknown_fields_padding_and_odd_shapes_are_taken_as_they_come() {
+fn unknown_fields_padding_and_odd_shapes_are_accepted() {
     let dump = read("lenient");
     let [padded, empty, scalar] = dump.outputs.as_slice() else { panic!("three outputs") };
     assert_eq!((padded.tensor().unwrap().shape(), padded.data.len()), ([1, 2].as_slice(), 64));
@@ -207,7 +207,7 @@ fn unknown_fields_padding_and_odd_shapes_are_taken_as_they_come() {
 }
 
 #[test]
-fn a_message_that_holds_its_elements_is_written_in_todays_form() {
+fn a_message_with_inline_elements_is_written_in_the_current_form() {
     let dump = read("bare");
     assert_eq!((dump.version.as_str(), dump.op_name.as_str()), ("1.0", "old/op"));
     assert_eq!(numbers(&dump.outputs[0]), [1.0, 2.0, 3.0]);
@@ -277,7 +277,7 @@ fn tensors_of_other_formats_become_outputs_packed_and_named() {
 }
 
 #[test]
-fn what_nano_has_no_place_for_is_refused() {
+fn content_that_nano_cannot_hold_is_refused() {
     let refused = |dump: &DumpFile| acl::write(dump, &mut Vec::new()).unwrap_err().to_string();
     let mut dump = DumpFile { nano: true, ..read("full") };
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Mapping files: only a regular file has a size to trust.
+//! Mapping files: only a regular file has a reliable size.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::mpsc;
@@ -18,7 +18,7 @@ fn a_file_is_mapped_and_an_empty_one_is_empty() {
 }
 
 #[test]
-fn what_is_not_a_regular_file_is_refused() {
+fn only_regular_files_are_mapped() {
     let folder = tempfile::tempdir().unwrap();
     let said = |path| Bytes::map(path, Access::ReadOnly).unwrap_err().fault.to_string();
     assert_eq!(said(folder.path()), "expected a regular file, found a folder");
@@ -78,13 +78,13 @@ mod shrinking {
     }
 
     #[test]
-    fn what_is_gone_reads_as_zeros_and_is_an_error() {
+    fn truncated_data_reads_as_zeros_and_is_an_error() {
         for access in [Access::ReadOnly, Access::CopyOnWrite] {
             let (_folder, path) = scratch(100 * PAGE);
             let bytes = Bytes::map(&path, access).unwrap();
             bytes.check().unwrap();
             truncate(&path, 10 * PAGE + 5);
-            // From the back to the front, and by several threads: each fault is one of its own.
+            // From the end to the start, and by several threads: each read faults separately.
             assert_eq!(bytes[99 * PAGE], 0);
             std::thread::scope(|scope| {
                 for _ in 0..4 {
@@ -107,7 +107,7 @@ mod shrinking {
     }
 
     #[test]
-    fn a_file_that_is_replaced_or_removed_or_grows_is_whole() {
+    fn a_replaced_removed_or_growing_file_is_no_error() {
         let (folder, path) = scratch(3 * PAGE);
         let bytes = Bytes::map(&path, Access::ReadOnly).unwrap();
         std::fs::write(folder.path().join("new"), b"short").unwrap();
@@ -123,7 +123,7 @@ mod shrinking {
     }
 
     #[test]
-    fn what_was_lost_for_a_moment_is_an_error() {
+    fn data_that_was_missing_for_a_moment_is_an_error() {
         let (_folder, path) = scratch(3 * PAGE);
         let bytes = Bytes::map(&path, Access::ReadOnly).unwrap();
         truncate(&path, 0);
@@ -135,20 +135,20 @@ mod shrinking {
     }
 
     #[test]
-    fn a_mapping_that_was_cut_can_be_written_and_copied_no_more() {
+    fn a_truncated_mapping_cannot_be_written_or_copied() {
         let (_folder, path) = scratch(4 * PAGE);
         let bytes = Bytes::map(&path, Access::CopyOnWrite).unwrap();
         let whole = bytes.copied(&|| Ok(())).unwrap();
         assert!(!whole.is_mapped() && whole.is_writable() && *whole == *bytes);
         truncate(&path, 0);
         assert_shrank(bytes.copied(&|| Ok(())).map(drop), &path, (4 * PAGE, 0));
-        // A copy has nothing to do with the file.
+        // A copy is independent of the file.
         whole.check().unwrap();
         assert_eq!(sum(&whole), 7 * 4 * PAGE as u64);
     }
 
     #[test]
-    fn decoders_are_stopped_by_what_is_gone() {
+    fn decoders_fail_on_truncated_data() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.npy");
         let mut header =
@@ -163,7 +163,7 @@ mod shrinking {
     }
 
     #[test]
-    fn more_mappings_than_one_chunk_has_room_for() {
+    fn more_mappings_than_one_chunk_holds() {
         let (_folder, path) = scratch(PAGE);
         let all: Vec<Bytes> = (0..1000).map(|_| Bytes::map(&path, Access::ReadOnly).unwrap()).collect();
         truncate(&path, 0);
@@ -173,9 +173,9 @@ mod shrinking {
         }
     }
 
-    /// One test for all of it: others of this process shrink files, too.
+    /// A single test, because other tests of this process shrink files too.
     #[test]
-    fn whoever_watches_hears_of_what_nobody_checked() {
+    fn a_watch_reports_files_that_no_check_reported() {
         let (_folder, path) = scratch(2 * PAGE);
         let watch = Watch::start();
         let bytes = Bytes::map(&path, Access::ReadOnly).unwrap();
@@ -192,7 +192,7 @@ mod shrinking {
         truncate(&path, 1);
         drop(bytes);
         assert!(names_path(&watch.unreported(), &path));
-        // A mapping that was handed out is checked by whoever reads it; its end is nobody's error.
+        // The reader of a mapping that was handed out checks it; dropping it is not an error.
         let (_folder, path) = scratch(2 * PAGE);
         let bytes = Bytes::map(&path, Access::CopyOnWrite).unwrap();
         truncate(&path, 1);

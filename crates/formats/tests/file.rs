@@ -1,4 +1,4 @@
-//! Files by their path: what they are, reading, writing, and what is left when writing fails.
+//! Files by their path: detection, reading, writing, and what is left when writing fails.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -50,7 +50,7 @@ fn content_decides_and_the_name_breaks_ties() {
         ("dump.json", b"{\"data\": {}}".to_vec(), Format::Msprobe),
         ("construct.json", b"{}".to_vec(), Format::Msprobe),
         ("renamed", b"{\n \"task\": \"statistics\",\n \"dump_data_dir\": null".to_vec(), Format::Msprobe),
-        // What says nothing is taken at its name's word.
+        // If the content is not conclusive, the name decides.
         ("x.safetensors", after_length(99, b"{}"), Format::Safetensors),
         ("Add.add.1.2.1767261601226215", b"\x0a\x032.0".to_vec(), Format::Acl),
         ("x.NPY", b"junk".to_vec(), Format::Npy),
@@ -61,7 +61,7 @@ fn content_decides_and_the_name_breaks_ties() {
 }
 
 #[test]
-fn files_of_no_known_format_are_told_apart() {
+fn files_of_unknown_format_are_refused() {
     for (name, bytes, message) in [
         ("x.csv", b"a,b,c\n1,2,3\n".as_slice(), "of no known format: it begins with a,b,c\\n1,"),
         ("x", b"", "of no known format: it begins with nothing: it is empty"),
@@ -76,7 +76,7 @@ fn files_of_no_known_format_are_told_apart() {
 }
 
 #[test]
-fn every_format_that_holds_tensors_gives_them_back() {
+fn every_tensor_format_returns_its_tensors() {
     let folder = tempfile::tempdir().unwrap();
     let value = dict(vec![("input.0", tensor(DType::F32, 6)), ("output.0", tensor(DType::I64, 4))]);
     for format in [Format::Npz, Format::Pt, Format::Safetensors, Format::Acl, Format::PklLines] {
@@ -116,7 +116,7 @@ fn records_read_as_plain_values_and_write_as_they_were() {
 }
 
 #[test]
-fn a_torn_line_does_not_lose_the_others() {
+fn a_truncated_line_does_not_lose_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("dump.pkl");
     std::fs::write(&path, "[\"a\", 0, [], \"torch.float32\", [2], [1, 0, 1]]\n\n[\"b\"").unwrap();
@@ -161,7 +161,7 @@ fn errors_name_the_file() {
 }
 
 #[test]
-fn a_file_without_a_name_is_read_and_gone() {
+fn a_nameless_file_is_read_and_then_gone() {
     use std::io::Write;
 
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Dump files that no reader should trust (tests/hostile/make_acl.py).
+//! Hostile dump files (tests/hostile/make_acl.py).
 #![allow(clippy::unwrap_used)]
 
 mod hostile;
@@ -94,7 +94,7 @@ const REFUSED: [(&str, &str); 47] = [
 ];
 
 #[test]
-fn every_hostile_file_or_its_tensor_is_refused_in_these_words() {
+fn every_hostile_file_or_tensor_is_refused_with_this_message() {
     let files = hostile::files("acl", ".dump", REFUSED.map(|(name, _)| name));
     for ((name, expected), bytes) in REFUSED.into_iter().zip(files) {
         let said = match acl::read(&bytes) {
@@ -114,7 +114,7 @@ fn with_header(header: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_header_of_nothing_but_empty_entries_is_cut_short() {
+fn a_header_of_empty_entries_is_refused_early() {
     for (field, what) in
         [(0x1a, "outputs"), (0x22, "inputs"), (0x2a, "buffers"), (0x3a, "attributes"), (0x42, "workspaces")]
     {
@@ -125,7 +125,7 @@ fn a_header_of_nothing_but_empty_entries_is_cut_short() {
 }
 
 #[test]
-fn a_million_packed_dimensions_are_cut_short() {
+fn a_million_packed_dimensions_are_refused_early() {
     let length = [0xc0, 0x84, 0x3d];
     let dims = [&[0x0a][..], &length, &[1; 1_000_000]].concat();
     let wrapped = |field: u8, inner: &[u8]| {

@@ -1,4 +1,4 @@
-//! Documents that are not JSON (tests/hostile/make_json.py): each is refused, in these words.
+//! Documents that are not JSON (tests/hostile/make_json.py): each is refused with this message.
 #![allow(clippy::unwrap_used)]
 
 mod hostile;
@@ -72,7 +72,7 @@ const REFUSED: [(&str, &str); 51] = [
 ];
 
 #[test]
-fn every_file_is_refused_in_these_words() {
+fn every_file_is_refused_with_this_message() {
     let files = hostile::files("json", ".json", REFUSED.map(|(name, _)| name));
     for ((name, expected), bytes) in REFUSED.into_iter().zip(files) {
         assert_eq!(json::read(&bytes).unwrap_err().to_string(), expected, "{name}");

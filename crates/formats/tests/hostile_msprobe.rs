@@ -1,5 +1,5 @@
-//! msprobe's files that no reader should trust (tests/hostile/make_msprobe.py): each is refused, in these words,
-//! after the entries that are whole.
+//! Hostile msprobe files (tests/hostile/make_msprobe.py): each is refused with this message, after its complete
+//! entries.
 #![allow(clippy::unwrap_used)]
 
 mod hostile;
@@ -8,7 +8,7 @@ use ulpscope_formats::msprobe::{ConstructJson, DumpJson, DumpWriter, Item, Stack
 use ulpscope_formats::records::{self, PklStyle};
 use ulpscope_formats::{Bytes, Error, json};
 
-/// File, entries read before the error (none when the file is refused at once), the error.
+/// File, entries read before the error (none if the file is refused at once), the error.
 const REFUSED: [(&str, Option<usize>, &str); 29] = [
     ("construct.a_list", None, "line 1, byte 1: expected an object of calls and their parents, found a list"),
     ("construct.cut", Some(2), "c, line 1, byte 31: truncated: expected \",\" or \"]\", found the end"),
@@ -93,7 +93,7 @@ const REFUSED: [(&str, Option<usize>, &str); 29] = [
     ("stack.three_parts", Some(0), "0, line 1, byte 27: expected a line of text, found a list of 1"),
 ];
 
-/// Dumps that are whole, and what is said of the name of their tensor's file.
+/// Complete dumps, and the error about the name of their tensor's file.
 const NAMES: [(&str, &str); 7] = [
     (
         "dump.name_climbs",
@@ -113,10 +113,10 @@ const NAMES: [(&str, &str); 7] = [
     ("dump.name_is_up", "data_name: \"..\" leads out of its folder; expected a plain relative name"),
 ];
 
-/// A dump nested as deep as is read.
+/// A dump with the maximum nesting depth.
 const DEEP: &str = "dump.deep_call_at_the_limit";
 
-/// One of the files, all of which have their row in one of the tables.
+/// One of the files. Each of them has a row in one of the tables.
 fn file(name: &str) -> Bytes {
     let names: Vec<&str> =
         REFUSED.map(|(name, ..)| name).into_iter().chain(NAMES.map(|(name, _)| name)).chain([DEEP]).collect();
@@ -124,7 +124,7 @@ fn file(name: &str) -> Bytes {
     hostile::files("msprobe", ".json", names).swap_remove(at)
 }
 
-/// How many entries came before the error, and the error.
+/// The number of entries before the error, and the error.
 fn refusal<T>(
     entries: Result<impl Iterator<Item = Result<T, Error>>, Error>,
 ) -> (Option<usize>, Option<String>) {
@@ -145,7 +145,7 @@ fn refusal<T>(
 }
 
 #[test]
-fn every_file_is_refused_in_these_words() {
+fn every_file_is_refused_with_this_message() {
     for (name, whole, expected) in REFUSED {
         let bytes = file(name);
         let seen = match name.split('.').next().unwrap() {

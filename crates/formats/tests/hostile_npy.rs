@@ -1,4 +1,4 @@
-//! `.npy` files that no reader should trust (tests/hostile/make_npy.py): each is refused, in these words.
+//! Hostile `.npy` files (tests/hostile/make_npy.py): each is refused with this message.
 #![allow(clippy::unwrap_used)]
 
 mod hostile;
@@ -115,7 +115,7 @@ const REFUSED: [(&str, &str); 61] = [
 ];
 
 #[test]
-fn every_hostile_file_is_refused_in_these_words() {
+fn every_hostile_file_is_refused_with_this_message() {
     let files = hostile::files("npy", ".npy", REFUSED.map(|(name, _)| name));
     for ((name, expected), bytes) in REFUSED.into_iter().zip(files) {
         let error = npy::read(&bytes).expect_err(name);

@@ -1,4 +1,4 @@
-//! Files of tests/hostile/npz, by name, and the one thing said about each.
+//! Files of tests/hostile/npz, by name, with the expected error of each.
 #![allow(clippy::unwrap_used)]
 
 mod hostile;

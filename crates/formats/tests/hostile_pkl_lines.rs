@@ -1,4 +1,4 @@
-//! JSON-lines dumps with one bad line (tests/hostile/make_pkl_lines.py): it is named, in these words, and the
+//! JSON-lines dumps with one bad line (tests/hostile/make_pkl_lines.py): it is named with this message, and the
 //! other lines are read.
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ mod hostile;
 
 use ulpscope_formats::pkl_lines;
 
-/// File, tensors that are read all the same, name of the bad line, what is said of it.
+/// File, number of tensors that are still read, name of the bad line, its error.
 const ROWS: [(&str, usize, &str, &str); 22] = [
     ("an_object", 2, "unreadable line", "line 2, byte 67: expected a list, found an object"),
     ("bare_text", 2, "unreadable line", "line 2, byte 66: expected a value, found 'T'"),
@@ -22,7 +22,7 @@ const ROWS: [(&str, usize, &str, &str); 22] = [
         "lists_among_values",
         2,
         "1_Torch_bad_forward_output",
-        "line 2: expected numbers, found a value that is none, or that no float holds exactly",
+        "line 2: expected numbers, found a value that is not a number or not exact in any float type",
     ),
     ("many_elements", 2, "line 2", "not a line of torch_npu.hooks"),
     ("negative_shape", 2, "line 2", "not a line of torch_npu.hooks"),
@@ -46,7 +46,7 @@ const ROWS: [(&str, usize, &str, &str); 22] = [
         "text_among_values",
         2,
         "1_Torch_bad_forward_output",
-        "line 2: expected numbers, found a value that is none, or that no float holds exactly",
+        "line 2: expected numbers, found a value that is not a number or not exact in any float type",
     ),
     (
         "too_few_values",

@@ -1,4 +1,4 @@
-//! Files of tests/hostile/pt, by name, and the one thing said about each.
+//! Files of tests/hostile/pt, by name, with the expected error of each.
 #![allow(clippy::unwrap_used)]
 
 mod hostile;
@@ -69,7 +69,7 @@ const CASES: &[(&str, &str)] = &[
     ("legacy_storage_not_listed", r#"expected a storage "0", found none among 0"#),
     (
         "legacy_unknown_storage_class",
-        "storage 0, byte 170: the element size of torch.EvilStorage is not known, so that nothing behind it can be found",
+        "storage 0, byte 170: the element size of torch.EvilStorage is unknown, so later storages cannot be located",
     ),
     ("legacy_wrong_count", "storage 0, byte 171: expected 4 elements, as the object says, found 3"),
     ("legacy_wrong_version", "byte 17: expected torch's file version 1001, found the integer 1002"),
@@ -151,7 +151,7 @@ const CASES: &[(&str, &str)] = &[
     ("pickle_no_mark", "archive/data.pkl, byte 3: expected a mark on the stack, found none"),
     (
         "pickle_obj_without_a_class",
-        "archive/data.pkl, byte 1: expected a class behind the mark, found nothing",
+        "archive/data.pkl, byte 1: expected a class after the mark, found nothing",
     ),
     (
         "pickle_persistent_id_of_another_kind",

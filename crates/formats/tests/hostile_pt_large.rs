@@ -1,4 +1,4 @@
-//! Hostile `.pt` files that are too large to keep, or that are every part of a good one.
+//! Hostile `.pt` files that are too large to store, and every truncation of a good file.
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ fn refusal(bytes: Vec<u8>) -> String {
     }
 }
 
-/// A file of the older form with this object in it, and no storages.
+/// A file of the older format with this object and no storages.
 fn legacy(object: &[u8]) -> Vec<u8> {
     let mut file = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}.".to_vec();
     file.extend_from_slice(object);
@@ -22,7 +22,7 @@ fn legacy(object: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn the_older_form_is_put_together_right_here() {
+fn the_older_format_is_built_correctly_by_this_test() {
     assert!(matches!(pt::read(&legacy(b"\x80\x02N.").into()), Ok(Value::None)));
 }
 
@@ -63,7 +63,7 @@ fn a_long_key_cannot_be_repeated_into_every_name_below_it() {
         refusal(legacy(&flat)),
         "length of all dotted names of 15000168890 exceeds the limit of 35841792"
     );
-    // So would be keys that are short by themselves, one within the other.
+    // The same for short keys nested in each other.
     let key = [&b"}"[..], &text(&"k".repeat(2_500))].concat();
     let nested = [&b"\x80\x02"[..], &key.repeat(200), &values, &b"s".repeat(200), b"."].concat();
     assert_eq!(
@@ -72,7 +72,7 @@ fn a_long_key_cannot_be_repeated_into_every_name_below_it() {
     );
 }
 
-/// A file of the older form with one storage of one float, `0`.
+/// A file of the older format with one storage of one float, `0`.
 fn with_storage(object: &[u8]) -> Vec<u8> {
     let mut file = legacy(object);
     file.truncate(file.len() - 2);
@@ -158,7 +158,7 @@ fn a_package_may_be_called_like_a_module_that_runs_code() {
 
 #[test]
 fn empty_tuples_stay_small_above_a_large_stack() {
-    // The stack grows to a million objects once; were each of the following tuples to take its capacity, they
+    // The stack grows to a million objects once. If each of the following tuples had its capacity, they
     // would take terabytes.
     let grow = [vec![b'('], vec![b'N'; 1_000_000], vec![b'1']].concat();
     let object = [&b"\x80\x02"[..], &grow, &b"(t0".repeat(1_000_000), b"N."].concat();
@@ -167,7 +167,7 @@ fn empty_tuples_stay_small_above_a_large_stack() {
 
 #[test]
 fn all_that_is_inflated_counts() {
-    // 5 MB that claim to be 4.8 GiB of deflated data: not more than deflate could do, and still a bomb.
+    // 5 MB that claim to be 4.8 GiB of deflated data: possible for deflate, but still a bomb.
     let size = 5_000_000;
     let tensor = Tensor::contiguous(DType::U8, vec![size], vec![0; size].into()).unwrap();
     let mut file = Vec::new();
@@ -175,7 +175,7 @@ fn all_that_is_inflated_counts() {
     let name = b"archive/data/0";
     let at = file.windows(name.len()).rposition(|window| window == name).unwrap() - 46;
     assert_eq!(file[at..at + 4], *b"PK\x01\x02");
-    // Method 8 is deflate. The size stands in a 64-bit field behind the name.
+    // Method 8 is deflate. The size is in a 64-bit field after the name.
     let claim = size as u64 * 1000;
     file[at + 10] = 8;
     file[at + 24..at + 28].fill(0xff);
@@ -192,7 +192,7 @@ fn all_that_is_inflated_counts() {
 }
 
 #[test]
-fn no_part_of_a_good_file_is_taken_for_the_whole() {
+fn no_part_of_a_good_file_is_read_as_a_whole() {
     let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/pt");
     for name in ["strides_protocol_2", "strides_protocol_4_legacy", "every_dtype_legacy", "plain_protocol_5"]
     {

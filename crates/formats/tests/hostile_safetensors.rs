@@ -1,4 +1,4 @@
-//! `.safetensors` files that no reader should trust (tests/hostile/make_safetensors.py).
+//! Hostile `.safetensors` files (tests/hostile/make_safetensors.py).
 #![allow(clippy::unwrap_used)]
 
 mod hostile;
@@ -133,7 +133,7 @@ const REFUSED: [(&str, &str); 37] = [
 ];
 
 #[test]
-fn every_hostile_file_is_refused_in_these_words() {
+fn every_hostile_file_is_refused_with_this_message() {
     let files = hostile::files("safetensors", ".safetensors", REFUSED.map(|(name, _)| name));
     for ((name, expected), bytes) in REFUSED.into_iter().zip(files) {
         let error = safetensors::read(&bytes).expect_err(name);

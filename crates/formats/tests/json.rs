@@ -1,4 +1,4 @@
-//! JSON as Python writes it: what the reader sees, what the writer prints, and that nothing changes between.
+//! JSON as Python writes it: what the reader returns, what the writer prints, and that both agree.
 #![allow(clippy::unwrap_used)]
 
 use std::borrow::Cow;
@@ -51,7 +51,7 @@ fn events_of_a_document() {
 }
 
 #[test]
-fn integers_and_floats_are_told_apart() {
+fn integers_and_floats_are_distinguished() {
     assert_eq!(events("63"), [Event::Int(63)]);
     assert_eq!(events("63.0"), [Event::Float(63.0)]);
     assert_eq!(events("-0"), [Event::Int(0)]);
@@ -60,7 +60,7 @@ fn integers_and_floats_are_told_apart() {
     assert_eq!(events("18446744073709551615"), [Event::Int(u64::MAX.into())]);
     assert_eq!(events(&i128::MIN.to_string()), [Event::Int(i128::MIN)]);
     assert_eq!(events(&i128::MAX.to_string()), [Event::Int(i128::MAX)]);
-    // One beyond the widest integer is a float.
+    // One beyond the largest integer is a float.
     assert_eq!(events("170141183460469231731687303715884105728"), [Event::Float(2f64.powi(127))]);
 }
 
@@ -80,11 +80,11 @@ fn text_is_borrowed_unless_it_has_escapes() {
 }
 
 #[test]
-fn escapes_are_undone() {
+fn escapes_are_decoded() {
     let read = |text: &str| json::read(text.as_bytes()).unwrap();
     assert_eq!(read(r#""\"\\\/\b\f\n\r\t\u00e9""#), Json::Str("\"\\/\u{8}\u{c}\n\r\t\u{e9}".to_owned()));
     assert_eq!(read(r#""\ud83d\ude00""#), Json::Str("\u{1f600}".to_owned()));
-    // Python writes a surrogate that lost its partner; it stands for no character.
+    // Python writes unpaired surrogates, which are not characters.
     assert_eq!(read(r#""\ud83d""#), Json::Str("\u{fffd}".to_owned()));
     assert_eq!(read(r#""\ud83dx\ude00""#), Json::Str("\u{fffd}x\u{fffd}".to_owned()));
     assert_eq!(read(r#""\ud83d\ud83d\ude00""#), Json::Str("\u{fffd}\u{1f600}".to_owned()));
@@ -128,7 +128,7 @@ fn the_last_of_two_equal_keys_counts() {
     assert!(matches!(&value, Json::Object(pairs) if pairs.len() == 2));
 }
 
-/// What `repr` printed in Python 3.11.
+/// The output of `repr` in Python 3.11.
 const REPR: [(u64, &str); 26] = [
     (0x0000000000000000, "0.0"),
     (0x8000000000000000, "-0.0"),
@@ -150,7 +150,7 @@ const REPR: [(u64, &str); 26] = [
     (0x7fefffffffffffff, "1.7976931348623157e+308"),
     (0x54b249ad2594c37d, "1e+100"),
     (0x2b2bff2ee48e0530, "1e-100"),
-    // Two shortest forms are equally near: the even digit wins. The first is a float32, as dumps are full of.
+    // Two shortest forms are equally near: the even digit wins. The first is a float32, which is common in dumps.
     (0x402168aa00000000, "8.704421997070312"),
     (0xc30fa36fd398d412, "-1113178120592002.2"),
     (0x42d9636d03665f08, "111659285584252.12"),
@@ -174,24 +174,24 @@ fn depth_ends_at_its_cap() {
     let nested = |depth: usize| [vec![b'['; depth], vec![b']'; depth]].concat();
     assert!(json::read(&nested(MAX_DEPTH)).is_ok());
     assert_eq!(error(&nested(MAX_DEPTH + 1)), "line 1, byte 1024: nested deeper than 1024 levels");
-    // As deep as its size allows: refused at the cap, not at the end.
+    // As deep as its size allows: refused at the limit, not at the end.
     assert_eq!(error(&vec![b'['; 1_000_000]), "line 1, byte 1024: nested deeper than 1024 levels");
     assert_eq!(error(&b"{\"a\":".repeat(300_000)), "line 1, byte 5120: nested deeper than 1024 levels");
 }
 
 #[test]
 fn a_tree_ends_at_the_budget_of_its_text() {
-    // A value of 96 bytes, with what is made of it, for two bytes of text.
+    // A value of 96 bytes, including what is built from it, for two bytes of text.
     let text = [b"[".to_vec(), b"1,".repeat(1 << 20), b"1]".to_vec()].concat();
     assert_eq!(
         error(&text),
         "line 1, byte 1: values of a JSON document need 201326608 bytes of memory; the limit for a file of 2097155 \
          bytes is 100663344 (16 × its size + 64 MiB): store numbers as tensors, or split the file"
     );
-    // Text itself costs little more than its length, however long it is.
+    // Text costs little more than its length, however long it is.
     let long = format!("[\"{}\"]", "x".repeat(100 << 20));
     assert!(json::read(long.as_bytes()).is_ok());
-    // The reader itself has no such cap.
+    // The reader itself has no such limit.
     let mut reader = Reader::new(&text);
     while reader.skip_event().unwrap() {}
 }
@@ -237,7 +237,7 @@ fn any_json() -> impl Strategy<Value = Json> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(value in any_json()) {
+    fn written_values_are_read_back(value in any_json()) {
         for layout in [Layout::OneLine, Layout::Indented(1), Layout::Indented(4)] {
             let text = written(&value, layout);
             prop_assert_eq!(&json::read(text.as_bytes()).unwrap(), &value);

@@ -1,10 +1,10 @@
-//! Passing over a value ends where reading it ends, and refuses what reading it refuses.
+//! Skipping a value ends where reading it ends, and fails where reading it fails.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use proptest::prelude::*;
 use ulpscope_formats::json::Reader;
 
-/// Where a value ends for a reader that goes through all its events.
+/// The end of a value according to a reader of all its events.
 fn end_by_events(text: &[u8]) -> Result<usize, String> {
     let mut reader = Reader::new(text);
     loop {
@@ -23,7 +23,7 @@ fn end_by_skipping(text: &[u8]) -> Result<usize, String> {
 }
 
 #[test]
-fn every_kind_of_value_is_passed_over() {
+fn every_kind_of_value_is_skipped() {
     let deep = format!("{}1{}", "[".repeat(900), "]".repeat(900));
     let values = [
         "null",
@@ -60,7 +60,7 @@ fn every_kind_of_value_is_passed_over() {
 }
 
 #[test]
-fn what_is_malformed_is_refused_in_the_same_words() {
+fn malformed_values_are_refused_with_the_same_message() {
     let texts = [
         "",
         "  ",

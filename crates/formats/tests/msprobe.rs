@@ -1,4 +1,4 @@
-//! msprobe's files: small dumps made by msprobe itself (tests/golden/msprobe), and the forms of older releases.
+//! msprobe's files: small dumps made by msprobe itself (tests/golden/msprobe), and the formats of older releases.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -154,7 +154,7 @@ fn items_of_every_kind() {
     assert!(
         matches!(clamp.section("input_kwargs"), Some(Item::Dict(pairs)) if pairs[1] == ("max".to_owned(), Item::None))
     );
-    // A dtype given by position is an empty object: its description was lost when the dump was made.
+    // A dtype passed by position is an empty object: msprobe did not record its description.
     assert_eq!(items(find("Tensor.to.0.forward").section("input_args"))[1], Item::Dict(vec![]));
     assert_eq!(
         find("Torch.full.0.forward").section("input_args").map(|args| items(Some(args)).len()),
@@ -212,14 +212,14 @@ fn the_statistics_of_1_1_are_kept() {
 }
 
 #[test]
-fn the_calls_may_stand_in_front() {
+fn the_calls_may_come_first() {
     let source = bytes(
         "{\n \"data\": {\n  \"a.0.forward\": {\n   \"output\": []\n  }\n },\n \"level\": \"L1\",\n \"task\": \"tensor\"\n}",
     );
     let dump = DumpJson::new(&source).unwrap();
     assert_eq!((dump.task(), dump.level()), (Some("tensor"), Some("L1")));
     assert_eq!(rewritten_dump(&source), text(&source));
-    // Broken off behind the calls: the calls are there all the same, and the error comes once.
+    // Truncated after the calls: the calls are still read, and the error is returned once.
     let cut = bytes("{\"data\": {\"a.0.forward\": {}}, \"level\": ");
     let seen: Vec<_> = DumpJson::new(&cut).unwrap().collect();
     assert_eq!(seen.len(), 2);

@@ -1,4 +1,4 @@
-//! `.npy` against files that NumPy wrote (tests/golden/make_npy.py).
+//! `.npy` compared with files that NumPy wrote (tests/golden/make_npy.py).
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ fn written(view: &View<'_>) -> Vec<u8> {
     out
 }
 
-/// What the golden script puts at row-major position `index`.
+/// The value that the golden script writes at row-major position `index`.
 fn expected(dtype: DType, index: usize) -> Scalar {
     let number = index as i128 - 2;
     match dtype {
@@ -167,7 +167,7 @@ fn any_other_strides_are_packed_on_the_way_out() {
 }
 
 #[test]
-fn a_strided_view_longer_than_one_block_arrives_whole() {
+fn a_strided_view_longer_than_one_block_is_written_completely() {
     let count = 700_001;
     let bytes: Vec<u8> = (0..count as u32).flat_map(u32::to_le_bytes).collect();
     let backwards = View::strided(DType::U32, vec![count], vec![-4], &bytes, bytes.len() - 4).unwrap();
@@ -179,7 +179,7 @@ fn a_strided_view_longer_than_one_block_arrives_whole() {
 }
 
 #[test]
-fn every_dtype_comes_back_as_itself() {
+fn every_dtype_is_restored() {
     for dtype in DType::ALL {
         let bytes: Vec<u8> = (0..6 * dtype.size()).map(|byte| byte as u8).collect();
         let view = View::contiguous(dtype, vec![3, 1, 2], &bytes).unwrap();

@@ -1,4 +1,4 @@
-//! `.npz` against files that NumPy wrote (tests/golden/make_npz.py).
+//! `.npz` compared with files that NumPy wrote (tests/golden/make_npz.py).
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ fn assert_numbers(tensor: &Tensor, dtype: DType, number: impl Fn(usize) -> Scala
     }
 }
 
-/// What the golden script put in, whichever way it was stored.
+/// Checks the arrays of the golden script, stored or compressed.
 fn assert_arrays(value: &Value) {
     let tensors = value.tensors();
     let names: Vec<&str> = tensors.iter().map(|(name, _)| name.as_str()).collect();
@@ -106,7 +106,7 @@ fn written_arrays_come_back_aligned_and_in_place() {
 }
 
 #[test]
-fn what_an_npz_cannot_hold_is_refused() {
+fn values_that_an_npz_cannot_hold_are_refused() {
     let tensor = || Value::Tensor(Tensor::contiguous(DType::U8, vec![1], vec![0].into()).unwrap());
     let text = |text: &str| Value::Str(text.to_owned());
     let cases = [

@@ -1,4 +1,4 @@
-//! The JSON-lines dumps that carry the suffix `.pkl`, one small file per variant (tests/golden/pkl_lines).
+//! The JSON-lines dumps with the suffix `.pkl`, one small file per variant (tests/golden/pkl_lines).
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Seek, SeekFrom, Write};
@@ -36,7 +36,7 @@ fn bytes(text: &str) -> Bytes {
 }
 
 #[test]
-fn every_variant_is_told_apart() {
+fn every_variant_is_detected() {
     for (name, expected) in FILES {
         assert_eq!(kind(&golden(name)), Some(expected), "{name}");
     }
@@ -60,7 +60,7 @@ fn thirteen_values_of_thirteen_elements_are_judged_by_their_order() {
         |values: &str| format!("[\"0_Torch_relu_forward_output\", {values}, \"torch.float32\", [13]]\n");
     assert_eq!(kind(&bytes(&line(sample))), Some(Kind::HooksSample));
     assert_eq!(kind(&bytes(&line(full))), Some(Kind::HooksFull));
-    // Another line says more than any order.
+    // A different line is stronger evidence than any order.
     let certain = "[\"1_Torch_relu_forward_output\", [1.0], \"torch.float32\", [1]]\n";
     assert_eq!(kind(&bytes(&(line(sample) + certain))), Some(Kind::HooksFull));
 }
@@ -133,7 +133,7 @@ fn early_releases_put_values_into_the_third_element() {
 }
 
 #[test]
-fn whatever_else_a_line_says_is_kept() {
+fn unknown_line_forms_are_kept() {
     for text in [
         "[]\n",
         "[1, 2, 3]\n",
@@ -179,7 +179,7 @@ fn a_bad_line_is_one_error_and_the_next_is_read() {
 
 #[test]
 fn a_line_over_the_limit_is_refused_and_the_next_is_read() {
-    // A hole in the file, which takes no space.
+    // A sparse file, which uses no disk space.
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.as_file().set_len(MAX_LINE_BYTES + 1).unwrap();
     file.seek(SeekFrom::End(0)).unwrap();
@@ -212,7 +212,7 @@ fn tensors_of_a_full_file() {
     assert_eq!((first.dtype(), first.shape()), (DType::F32, &[2, 6][..]));
     let expected: Vec<Scalar> = (0..12).map(|i| Scalar::Float(0.5 * f64::from(i) - 3.0)).collect();
     assert_eq!((0..12).map(|i| first.view().get(i)).collect::<Vec<_>>(), expected);
-    // Exact in float16 and bfloat16, so given as such.
+    // Exact in float16 and bfloat16, so returned in those types.
     assert_eq!((tensors[2].1.dtype(), tensors[2].1.shape()), (DType::F16, &[2, 1][..]));
     assert_eq!(tensors[2].1.view().get(1), Scalar::Float(-2.0));
     assert_eq!(tensors[4].1.dtype(), DType::BF16);
@@ -220,7 +220,7 @@ fn tensors_of_a_full_file() {
 }
 
 #[test]
-fn an_overflow_file_keeps_what_is_no_tensor() {
+fn an_overflow_file_keeps_values_that_are_not_tensors() {
     let value = to_value(&golden("hooks_overflow.pkl")).unwrap();
     let names: Vec<String> = value.tensors().into_iter().map(|(name, _)| name).collect();
     let inputs = ["input.0", "input.1", "input.2", "output"];
@@ -288,7 +288,7 @@ fn the_named_dtype_is_taken_only_when_exact() {
     assert!(matches!(tensor.view().get(1), Scalar::Float(zero) if zero.is_sign_negative()));
     assert_eq!(
         tensor_of(&Values::Ints(vec![i64::MAX]), "torch.float32", &[1]).unwrap_err().to_string(),
-        "expected numbers, found a value that is none, or that no float holds exactly"
+        "expected numbers, found a value that is not a number or not exact in any float type"
     );
     assert_eq!(
         tensor_of(&floats(vec![1.0]), "torch.float32", &[2, 3]).unwrap_err().to_string(),

@@ -1,4 +1,4 @@
-//! `.pt` against files that torch wrote (tests/golden/make_pt.py), and what is written against what is read.
+//! `.pt` compared with files that torch wrote (tests/golden/make_pt.py), and written files compared with read ones.
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
@@ -161,7 +161,7 @@ fn a_state_dict_is_read_in_order() {
 }
 
 #[test]
-fn conjugate_and_negative_bits_are_carried_out() {
+fn conjugate_and_negative_bits_are_applied() {
     let value = read("flags");
     let flipped = |dtype: DType, is_flipped: fn(usize) -> bool| {
         let mut bytes = pattern(dtype, 6 * dtype.size());
@@ -214,7 +214,7 @@ fn numpy_arrays_are_read() {
 }
 
 #[test]
-fn what_is_not_known_does_not_lose_the_rest() {
+fn unknown_objects_do_not_lose_the_rest() {
     for name in ["around_protocol_2", "around_protocol_5", "around_legacy"] {
         let value = read(name);
         let tensors = value.tensors();

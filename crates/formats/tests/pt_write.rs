@@ -1,4 +1,4 @@
-//! Writing `.pt`: what comes back, which bytes go to the file, and what cannot be written.
+//! Writing `.pt`: what is read back, which bytes are written, and what cannot be written.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{self, Write};
@@ -68,7 +68,7 @@ fn strides_come_back_and_shared_storages_are_written_once() {
 
 #[test]
 fn one_memory_of_two_dtypes_becomes_two_storages() {
-    // Torch knows one dtype per storage, and would give the second tensor the first one's.
+    // Torch has one dtype per storage, and would give the second tensor that of the first.
     let bytes = ramp(16);
     let tensors = [tensor(DType::F32, &[4], &[1], &bytes, 0), tensor(DType::I16, &[8], &[1], &bytes, 0)];
     let value = back(&list(&tensors));
@@ -93,7 +93,7 @@ fn only_the_bytes_that_are_used_are_written() {
     assert_eq!(stored(&tensor(DType::U8, &[10], &[16], &bytes, 0)), 10);
     // Expanded: once.
     assert_eq!(stored(&tensor(DType::U8, &[100, 3], &[0, 1], &bytes, 5)), 3);
-    // Backwards, and off its alignment: torch cannot express either.
+    // Reversed, and misaligned: torch can express neither.
     assert_eq!(stored(&tensor(DType::F32, &[5], &[-1], &bytes, 4)), 20);
     let uneven = Tensor::strided(DType::F32, vec![3], vec![6], bytes.clone(), 1).unwrap();
     assert_eq!(stored(&uneven), 12);
@@ -113,7 +113,7 @@ fn payloads_are_aligned_and_files_are_the_same_every_time() {
 }
 
 #[test]
-fn what_torch_cannot_hold_is_refused() {
+fn values_that_torch_cannot_hold_are_refused() {
     let entry = |value: Value| Value::Dict(vec![(Value::Str("a".to_owned()), value)]);
     let hif8 = tensor(DType::HiF8, &[1], &[1], &ramp(1), 0);
     let cases = [
@@ -149,7 +149,7 @@ fn a_failing_disk_is_reported() {
     assert_eq!(error.to_string(), "no space left");
 }
 
-/// Run by hand: it takes 9 GiB of memory.
+/// Run by hand: needs 9 GiB of memory.
 #[test]
 #[ignore = "needs 9 GiB of memory"]
 fn a_storage_beyond_4_gib_comes_back() {

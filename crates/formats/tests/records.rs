@@ -1,4 +1,4 @@
-//! JSON-lines dumps into `dump.json` and back.
+//! Converts JSON-lines dumps to `dump.json` and back.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ fn modules_and_names_of_the_users() {
         ]
     );
     assert_eq!(DumpJson::new(&dump).unwrap().level(), Some("L0"));
-    // The tool gave both executions one name, and recorded a step that dump.json has no word for.
+    // The tool gave both executions the same name, and recorded a step that dump.json cannot express.
     assert_eq!(report.renumbered, 1);
     assert_eq!(report.dropped.into_iter().collect::<Vec<_>>(), [("dump steps other than 0", 4)]);
     let (dump, _, _) = to_msprobe(&golden("pkl_lines/ptdbg6.pkl"));
@@ -127,7 +127,7 @@ fn modules_and_names_of_the_users() {
 }
 
 #[test]
-fn hooks_calls_are_numbered_and_their_gradients_turned_around() {
+fn hooks_calls_are_numbered_and_their_gradients_swapped() {
     let (dump, _, report) = to_msprobe(&golden("pkl_lines/hooks_sample.pkl"));
     assert_eq!(
         outline(&dump),
@@ -141,7 +141,7 @@ fn hooks_calls_are_numbered_and_their_gradients_turned_around() {
         ]
     );
     assert_eq!(report.dropped.into_iter().collect::<Vec<_>>(), [("values of tensors", 14)]);
-    // The same statistics, computed where every value is recorded.
+    // The same statistics, computed from the recorded values.
     let (full, _, _) = to_msprobe(&golden("pkl_lines/hooks_full.pkl"));
     assert_eq!(outline(&full), outline(&dump));
 }
@@ -181,7 +181,7 @@ fn an_overflow_file_becomes_one_call_with_its_stack() {
 }
 
 #[test]
-fn ptdbg_there_and_back_is_the_same_file() {
+fn ptdbg_to_msprobe_and_back_is_the_same_file() {
     for (name, style) in [
         ("pkl_lines/ptdbg4.pkl", PklStyle::Ptdbg4),
         ("pkl_lines/ptdbg6.pkl", PklStyle::Ptdbg6),
@@ -196,7 +196,7 @@ fn ptdbg_there_and_back_is_the_same_file() {
 }
 
 #[test]
-fn stacks_without_calls_are_carried() {
+fn stacks_without_calls_are_converted() {
     let text = "[\"Functional_relu_0_forward_stack_info\", [[\"a.py\", \"1\", \"f\", \"g()\"]]]\n\
                 [\"Tensor___add___3_forward_stack_info\", [[\"b.py\", \"2\", \"g\", null]]]\n";
     let (dump, stack, report) = to_msprobe(&bytes(text));
@@ -218,7 +218,7 @@ fn msprobe_to_ptdbg() {
         line("[\"Torch.cat.0.forward.input.0.1\""),
         "[\"Torch.cat.0.forward.input.0.1\", 0, [], \"torch.float32\", [1, 3], [Infinity, Infinity, Infinity, Infinity]]"
     );
-    // A keyword argument takes the position behind the others.
+    // A keyword argument gets the position after the others.
     assert_eq!(
         line("[\"Torch.cat.0.forward.input.1\""),
         "[\"Torch.cat.0.forward.input.1\", 0, [], \"<class 'int'>\", \"[]\", [0, 0, 0, 0]]"
@@ -254,7 +254,7 @@ fn msprobe_to_ptdbg() {
 }
 
 #[test]
-fn hooks_lines_turn_the_gradients_around_and_put_those_of_inputs_first() {
+fn hooks_lines_swap_gradients_and_write_those_of_inputs_first() {
     let dump = golden("msprobe/stat_mix/dump.json");
     let mut out = Vec::new();
     msprobe_to_pkl(&dump, None, PklStyle::Hooks, &mut out).unwrap();
@@ -278,7 +278,7 @@ fn hooks_lines_turn_the_gradients_around_and_put_those_of_inputs_first() {
 }
 
 #[test]
-fn a_dump_that_breaks_off_is_converted_up_to_there() {
+fn a_truncated_dump_is_converted_up_to_its_end() {
     let whole = golden("msprobe/stat_mix/dump.json");
     let cut = bytes(std::str::from_utf8(&whole[..8000]).unwrap());
     let mut out = Vec::new();
@@ -355,7 +355,7 @@ fn bad_lines_and_positions_are_reported_and_the_rest_converted() {
 
 #[test]
 fn positions_cannot_fill_memory() {
-    // Each line asks for a list of 65536: a million are allowed in one call, whatever the file asks for.
+    // Each line needs a list of 65536: a call may have a million, whatever the file requests.
     let text: String = (0..100)
         .map(|i| {
             format!(

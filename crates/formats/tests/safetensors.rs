@@ -1,4 +1,4 @@
-//! `.safetensors` against files that its own package wrote (tests/golden/make_npy.py).
+//! `.safetensors` compared with files that its own package wrote (tests/golden/make_npy.py).
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
@@ -171,7 +171,7 @@ fn wider_elements_come_first_and_nesting_becomes_dots() {
 }
 
 #[test]
-fn a_lone_tensor_gets_a_name_and_strides_are_packed() {
+fn a_single_tensor_gets_a_name_and_strides_are_packed() {
     let bytes: Vec<u8> = (0..6).collect();
     let columns = Tensor::strided(DType::U8, vec![2, 3], vec![1, 2], bytes.into(), 0).unwrap();
     let file = written(&Value::Tensor(columns));
@@ -180,7 +180,7 @@ fn a_lone_tensor_gets_a_name_and_strides_are_packed() {
 }
 
 #[test]
-fn names_that_cannot_stand_together_are_refused() {
+fn conflicting_names_are_refused() {
     let one = || Value::Tensor(tensor(DType::U8, &[1]));
     let refused = |value: &Value| safetensors::write(value, &mut Vec::new()).unwrap_err().to_string();
     let twice = Value::Dict(vec![(text("a.b"), one()), (text("a"), Value::Dict(vec![(text("b"), one())]))]);

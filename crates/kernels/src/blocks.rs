@@ -1,8 +1,8 @@
-//! The fixed shape of every pass: blocks within spans, merged in order.
+//! The fixed structure of every pass: blocks within spans, merged in order.
 //!
-//! A block is small enough to stay in the first-level cache, so that a pass which finds something odd in it
-//! (a NaN, a new maximum) can look again for free. A span is what one thread takes at a time. Both sizes are
-//! constants: the order in which sums are merged follows from the element's index alone.
+//! A block fits into the first-level cache. If a pass finds something unusual in it (a NaN, a new maximum), it can
+//! read the block again at no cost. A span is the unit of work of one thread. Both sizes are constants: the order
+//! in which sums are merged depends only on the element's index.
 
 use std::error::Error;
 use std::ops::Range;
@@ -21,19 +21,19 @@ pub(crate) const SPAN: usize = 128 * BLOCK;
 /// How many threads a pass may use. The result does not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// The caller's own, and no other.
+    /// Only the caller's thread.
     One,
-    /// All of the thread pool's.
+    /// All threads of the pool.
     All,
 }
 
-/// How tensors are read. [`Threads`] alone are one of these.
+/// How tensors are read. A [`Threads`] value converts to it.
 #[derive(Clone, Copy)]
 pub struct Reading<'a> {
     /// How many threads may read.
     pub threads: Threads,
-    /// Told, from any thread, of each run of elements that has been read: memory that is not needed again can be
-    /// given back.
+    /// Called from any thread after a range of elements has been read, so that memory that is not needed again can be
+    /// released.
     pub after: Option<&'a (dyn Fn(Range<usize>) + Sync)>,
 }
 
@@ -43,7 +43,7 @@ impl From<Threads> for Reading<'_> {
     }
 }
 
-/// Spans computed at a time. Their results wait for each other to be merged in order; this bounds how many wait.
+/// Spans computed at a time. Their results wait to be merged in order; this limits how many wait.
 const BATCH: usize = 64;
 
 /// Runs `span` over all spans of `len` elements and merges the results in order.
@@ -89,22 +89,22 @@ pub(crate) fn over_spans<'a, P: Send>(
     merged.expect("at least one span")
 }
 
-/// Whether there is a thread pool that can be used. A child made by `fork` has the pool of its parent, but none of its
-/// threads, and would wait for them for ever. And where no threads are to be had, rayon panics when its pool is first
-/// used: so it is built here, once.
+/// Whether a usable thread pool exists. A child made by `fork` has the pool of its parent without its
+/// threads, and would wait for them for ever. If no threads can be started, rayon panics when its pool is first
+/// used. Therefore the pool is built here, once.
 fn pool_has_threads() -> bool {
     static POOL_PROCESS: OnceLock<Option<u32>> = OnceLock::new();
     let this = std::process::id();
-    // A thread of a pool uses its own.
+    // A thread of a pool uses that pool.
     let is_built = || rayon::current_thread_index().is_some() || build_pool();
     *POOL_PROCESS.get_or_init(|| is_built().then_some(this)) == Some(this)
 }
 
-/// Builds the process's pool, unless there is one; tells whether there is.
+/// Builds the pool of the process, unless it exists; returns whether it exists.
 fn build_pool() -> bool {
     match rayon::ThreadPoolBuilder::new().build_global() {
         Ok(()) => true,
-        // Threads that could not be started have a cause; a pool that was there before has none.
+        // A failure to start threads has a source error; a pool that already exists has none.
         Err(error) => error.source().is_none(),
     }
 }

@@ -1,18 +1,18 @@
-//! Hashes of a tensor's bytes, in row-major order, as they would lie in a packed file.
+//! Hashes of a tensor's bytes in row-major order, as in a packed file.
 
 use md5::{Digest as _, Md5};
 use ulpscope_tensor::View;
 
 use crate::stop;
 
-/// Which hash.
+/// The kind of hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestKind {
     /// CRC-32 as zlib computes it: what msprobe and ptdbg_ascend call "md5".
     Crc32,
     /// MD5.
     Md5,
-    /// XXH3 with 128 bits: the fast one, and long enough to stand for the bytes.
+    /// XXH3 with 128 bits: fast, and long enough to identify the bytes.
     Xxh3,
 }
 
@@ -27,7 +27,7 @@ pub enum Digest {
     Xxh3(u128),
 }
 
-/// Bytes hashed at a time when the elements do not lie packed.
+/// Bytes hashed at a time if the elements are not packed.
 const GATHER_BYTES: usize = 16 * 1024;
 
 /// Bytes of a packed tensor hashed at a time.

@@ -1,10 +1,10 @@
-//! The processor's floating-point mode, held at its default while a kernel runs.
+//! Sets the processor's floating-point mode to its default while a kernel runs.
 //!
-//! A program may have asked for denormals to be flushed (`torch.set_flush_denormal`) or for another rounding
-//! direction; both are per-thread processor state and would change what a kernel measures. The guard sets the
-//! IEEE default and puts the caller's mode back, so that the numbers are the tensor's and the caller's own
-//! arithmetic goes on as before. A new thread starts with the mode of the thread that made it, so the guard
-//! stands in every thread that computes. (On x86-64; on other processors the caller's mode is taken as it is.)
+//! A program may have enabled flushing of denormals (`torch.set_flush_denormal`) or a different rounding
+//! direction. Both are processor state of a thread and would change what a kernel measures. The guard sets the
+//! IEEE default and restores the caller's mode afterwards: the results depend only on the tensor, and the caller's
+//! arithmetic is unchanged. A new thread inherits the mode of its creator, so every thread that computes has a guard.
+//! (On x86-64; on other processors the caller's mode is used unchanged.)
 
 /// Restores the caller's floating-point mode when dropped.
 pub(crate) struct DefaultFloatEnv {
@@ -12,11 +12,11 @@ pub(crate) struct DefaultFloatEnv {
     callers: u32,
 }
 
-/// Round to nearest, denormals kept, all exceptions masked: the state a process starts with.
+/// Round to nearest, denormals kept, all exceptions masked: the state in which a process starts.
 #[cfg(target_arch = "x86_64")]
 const DEFAULT_MXCSR: u32 = 0x1f80;
 
-/// The sticky exception flags, which say nothing about how arithmetic is done.
+/// The sticky exception flags, which do not affect arithmetic.
 #[cfg(target_arch = "x86_64")]
 const MXCSR_FLAGS: u32 = 0x3f;
 

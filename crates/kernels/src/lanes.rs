@@ -1,16 +1,16 @@
-//! Sixteen elements at a time: decoding bytes of each dtype into lanes, and folding lanes in a fixed order.
+//! Sixteen elements at a time: decodes bytes of each dtype into lanes, and folds lanes in a fixed order.
 
 use ulpscope_tensor::{DType, Scalar, Table};
 
-/// Elements handled together. Part of the definition of every sum: do not change it lightly.
+/// Elements processed together. It is part of the definition of every sum: do not change it lightly.
 pub(crate) const LANES: usize = 16;
 
-/// Cache lines are asked for this far ahead of their use. Hardware prefetchers stop at the 4 KiB page;
-/// asking across it is worth a third of the bandwidth on the machines measured.
+/// Cache lines are prefetched this many bytes ahead. Hardware prefetchers stop at the 4 KiB page;
+/// prefetching across it gains a third of the bandwidth on the machines measured.
 const PREFETCH_AHEAD: usize = 4096;
 
-/// Once per page, a line this far ahead is asked for: the page is then known to the processor by the time its other
-/// lines are asked for, which would otherwise all wait for its address. Worth a sixth of the bandwidth.
+/// Once per page, a line this far ahead is prefetched, so that the address of the page is resolved before its other
+/// lines are prefetched. Otherwise all of them would wait for it. This gains a sixth of the bandwidth.
 const PREFETCH_PAGE_AHEAD: usize = 2 * PAGE;
 
 /// The size of the smallest pages.
@@ -18,7 +18,7 @@ const PAGE: usize = 4096;
 
 const CACHE_LINE: usize = 64;
 
-/// A value a lane can hold, in a type that orders and widens exactly.
+/// A value in a lane, in a type with an order and an exact conversion to f64.
 pub(crate) trait Lane: Copy + PartialOrd + Send + Sync {
     const ZERO: Self;
     /// Whether the square of a widened value is exact in f64.
@@ -60,8 +60,8 @@ macro_rules! float_lane {
                 match dtype {
                     DType::Bool => Scalar::Bool(self != 0.0),
                     _ if dtype.is_integer() => Scalar::Int(self as i128),
-                    // Adding zero makes -0.0 the plain zero: which of the two an extremum meets first
-                    // depends on lanes, and nobody should see that.
+                    // Adding zero turns -0.0 into zero: which of the two an extremum meets first
+                    // depends on lanes, and must not be visible.
                     _ => Scalar::Float(f64::from(self) + 0.0),
                 }
             }
@@ -96,20 +96,20 @@ macro_rules! integer_lane {
 float_lane!(f32 exact squares: true, f64 exact squares: false);
 integer_lane!(i64 i64::saturating_abs, u64 std::convert::identity);
 
-/// How bytes of one dtype become lanes.
+/// How bytes of one dtype are decoded into lanes.
 pub(crate) trait Source: Copy + Sync {
     type Value: Lane;
     /// Bytes per element.
     const SIZE: usize;
     /// One element from exactly `SIZE` bytes.
     fn one(self, bytes: &[u8]) -> Self::Value;
-    /// The smallest magnitude that is not subnormal; zero where the dtype has no subnormals.
+    /// The smallest magnitude that is not subnormal; zero if the dtype has no subnormals.
     fn min_normal(self) -> Self::Value;
 
     /// Sixteen elements from exactly `LANES * SIZE` bytes.
     fn load(self, bytes: &[u8]) -> [Self::Value; LANES];
 
-    /// As many elements as there are bytes for; the lanes that remain are zero.
+    /// As many elements as there are bytes for; the remaining lanes are zero.
     #[inline(always)]
     fn load_tail(self, bytes: &[u8]) -> [Self::Value; LANES] {
         let mut lanes = [Self::Value::ZERO; LANES];
@@ -120,7 +120,7 @@ pub(crate) trait Source: Copy + Sync {
     }
 }
 
-/// A group as an array of elements: with its length in its type, decoding it becomes vector code.
+/// A group as an array of elements: with its length in its type, the decoder is compiled to vector code.
 #[inline(always)]
 fn group<const SIZE: usize>(bytes: &[u8]) -> &[[u8; SIZE]; LANES] {
     bytes.as_chunks().0.try_into().expect("LANES elements")
@@ -211,8 +211,8 @@ impl Source for Float8 {
     }
 }
 
-/// The size of a complex number, without overflow or underflow on the way; NaN if either part is. By hand, since the
-/// system's `hypot` rounds differently from one machine to the next.
+/// The modulus of a complex number without intermediate overflow or underflow; NaN if either part is. Own code,
+/// because the system's `hypot` rounds differently on different machines.
 #[inline(always)]
 pub(crate) fn modulus(re: f64, im: f64) -> f64 {
     let (larger, smaller) = if re.abs() > im.abs() { (re.abs(), im.abs()) } else { (im.abs(), re.abs()) };
@@ -236,7 +236,7 @@ fn widen_f16(half: u16) -> f32 {
     const REBIAS: u32 = (127 - 15) << 23;
     let shifted = (u32::from(half) & 0x7fff) << 13;
     let exponent = shifted & EXPONENT;
-    // Infinities and NaN need the rest of the way to the top exponent.
+    // Infinities and NaN need the remaining distance to the top exponent.
     let top = if exponent == EXPONENT { REBIAS } else { 0 };
     let normal = shifted + REBIAS + top;
     // Subnormals: give them an implicit one, then subtract it as a float, which renormalises.
@@ -246,7 +246,7 @@ fn widen_f16(half: u16) -> f32 {
     f32::from_bits(magnitude | (u32::from(half) & 0x8000) << 16)
 }
 
-/// Calls `step` with every element of a packed block and the lane it belongs to.
+/// Calls `step` with every element of a packed block and its lane.
 #[inline(always)]
 pub(crate) fn each_lane<S: Source>(source: S, block: &[u8], mut step: impl FnMut(usize, S::Value)) {
     let groups = block.chunks_exact(LANES * S::SIZE);
@@ -286,8 +286,8 @@ pub(crate) fn each_pair<S: Source>(
     }
 }
 
-/// Calls `step` with groups of sixteen pairs; the last is filled up with zeros on both sides. Returns how many
-/// pairs are such filling.
+/// Calls `step` with groups of sixteen pairs; the last is padded with zeros on both sides. Returns the number of
+/// padding pairs.
 #[inline(always)]
 pub(crate) fn each_pair_group<S: Source>(
     source: S,
@@ -335,19 +335,19 @@ pub(crate) fn fold<T: Copy>(mut lanes: [T; LANES], join: impl Fn(T, T) -> T) -> 
     lanes[0]
 }
 
-/// The larger of two, the first when they do not compare. Compiles to one instruction, unlike `f64::max`.
+/// The larger of two, or the first if they are unordered. Compiles to one instruction, unlike `f64::max`.
 #[inline(always)]
 pub(crate) fn larger<T: PartialOrd>(a: T, b: T) -> T {
     if b > a { b } else { a }
 }
 
-/// The smaller of two, the first when they do not compare.
+/// The smaller of two, or the first if they are unordered.
 #[inline(always)]
 pub(crate) fn smaller<T: PartialOrd>(a: T, b: T) -> T {
     if b < a { b } else { a }
 }
 
-/// Asks for the cache line a page ahead of `bytes`, and at the start of a page for that after the next.
+/// Prefetches the cache line a page ahead of `bytes`, and at the start of a page also that of the page after.
 #[inline(always)]
 pub(crate) fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]

@@ -1,13 +1,13 @@
-//! Instruction sets, and the one place that chooses among them.
+//! Instruction sets, and the only place that chooses among them.
 //!
 //! A pass is written once, as a lane loop in an `#[inline(always)]` [`Kernel::run`]. [`Level::run`] inlines it
-//! into a shell compiled for the instruction set, so the compiler emits that set's vectors. Every shell
+//! into a wrapper compiled for the instruction set, so the compiler uses the vectors of that set. Every wrapper
 //! computes the same IEEE operations in the same order: the set changes the speed, never a bit.
 
 /// An instruction set the kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What every machine of the architecture has: SSE2 on x86-64, NEON on ARM64.
+    /// The instructions of every machine of the architecture: SSE2 on x86-64, NEON on ARM64.
     Baseline,
     /// AVX2 and FMA.
     Avx2,
@@ -18,15 +18,15 @@ pub enum Level {
 /// A pass over some elements, ready to run.
 pub(crate) trait Kernel {
     type Output;
-    /// Must be `#[inline(always)]`, or the shells cannot compile it for their instruction set. `FMA` says that
-    /// fused multiply-add is an instruction here; see [`add_exact_product`] for the only way to use it.
+    /// Must be `#[inline(always)]`, or the wrappers cannot compile it for their instruction set. `FMA` says that
+    /// fused multiply-add is an instruction here; use it only through [`add_exact_product`].
     fn run<const FMA: bool>(self) -> Self::Output;
 }
 
 impl Level {
     /// The best level of this machine.
     pub fn best() -> Level {
-        // The detection macro caches its answer in an atomic: asking again is a load.
+        // The detection macro caches its answer in an atomic: repeated calls are a load.
         if Level::Avx512.is_available() {
             Level::Avx512
         } else if Level::Avx2.is_available() {
@@ -90,8 +90,8 @@ fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<true>()
 }
 
-/// `sum + a * b` where the product is exact in f64, as that of two widened f32 is (48 bits). Rounding then
-/// happens once either way, so the fused instruction gives the very bits of the two separate ones.
+/// `sum + a * b` if the product is exact in f64, like that of two widened f32 (48 bits). Rounding then
+/// happens once in both cases, so the fused instruction gives the same bits as two separate ones.
 #[inline(always)]
 pub(crate) fn add_exact_product<const FMA: bool>(sum: f64, a: f64, b: f64) -> f64 {
     if FMA { a.mul_add(b, sum) } else { sum + a * b }

@@ -1,9 +1,9 @@
-//! Numbers at memory speed: one file per fused pass over tensors.
+//! Measures tensors at memory speed: one file per fused pass over tensors.
 //!
 //! Floating-point addition is not associative, so the order of every sum is part of its definition here:
 //! sixteen lanes, sums in f64, blocks of a fixed number of elements, block results merged in order. No
 //! instruction set and no number of threads changes that order, so none of them changes a bit of any result.
-//! The crate holds the only SIMD of the project: plain lane loops, compiled once per instruction set and
+//! The crate contains the only SIMD of the project: plain lane loops, compiled once per instruction set and
 //! chosen at run time.
 
 mod blocks;

@@ -1,7 +1,7 @@
-//! The statistics that capture records: the one list of their keys.
+//! The statistics that capture records: the only list of their keys.
 //!
-//! Whoever writes, reads or shows what was recorded goes through [`RECORDED`]. A statistic is added by a row at its end and,
-//! where it is not measured yet, a field of [`Stats`].
+//! All code that writes, reads or shows recorded statistics uses [`RECORDED`]. To add a statistic, add a row at its
+//! end and, if it is not measured yet, a field of [`Stats`].
 
 use ulpscope_tensor::Scalar;
 
@@ -20,10 +20,10 @@ pub struct Statistic {
     get: fn(&Stats) -> Option<Scalar>,
 }
 
-/// What a statistic is.
+/// The kind of a statistic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// One of those that msprobe records, too. Every tensor has them; one without dimensions has its value there, as in
+    /// One that msprobe records too. Every tensor has them. For a tensor without dimensions each is its value, as in
     /// dumps of msprobe.
     Summary,
     /// A number of elements.
@@ -32,13 +32,13 @@ enum Kind {
     Value,
 }
 
-/// How many there are.
+/// The number of statistics.
 const COUNT: usize = 8;
 
-/// How many of them are summaries: they come first.
+/// The number of summaries; they come first.
 pub const SUMMARIES: usize = 4;
 
-/// All of them, in the order in which they are written.
+/// All statistics, in the order in which they are written.
 pub static RECORDED: [Statistic; COUNT] = [
     summary("Max", "max", |stats| stats.max),
     summary("Min", "min", |stats| stats.min),
@@ -97,7 +97,7 @@ pub const SUMMARY_KEYS: [&str; SUMMARIES] = {
 };
 
 impl Statistic {
-    /// Whether it is one of those that msprobe records, too.
+    /// Whether msprobe records it too.
     pub fn is_summary(&self) -> bool {
         self.kind == Kind::Summary
     }
@@ -107,17 +107,17 @@ impl Statistic {
         self.kind == Kind::Count
     }
 
-    /// Whether it is recorded of a tensor that was measured.
+    /// Whether it is recorded for a tensor with these measurements.
     pub fn is_recorded_of(&self, stats: &Stats) -> bool {
         (self.when)(stats)
     }
 
-    /// Those that msprobe records, too, and the others.
+    /// Those that msprobe records too, and the others.
     pub fn summaries_and_others() -> (&'static [Statistic], &'static [Statistic]) {
         RECORDED.split_at(SUMMARIES)
     }
 
-    /// Its value; nothing where a tensor has none. One without dimensions has its only element as every summary.
+    /// Its value; nothing if the tensor has none. For a tensor without dimensions every summary is its only element.
     pub fn of(&self, stats: &Stats, is_scalar: bool) -> Option<Scalar> {
         if is_scalar && self.is_summary() { stats.max } else { (self.get)(stats) }
     }

@@ -1,4 +1,4 @@
-//! One pass over one tensor: extrema, mean, norm, and counts of the odd values.
+//! One pass over one tensor: extrema, mean, norm, and counts of special values.
 
 use ulpscope_tensor::{DType, Scalar, View};
 
@@ -7,14 +7,14 @@ use crate::float_env::DefaultFloatEnv;
 use crate::lanes::{self, Float8, LANES, Lane, Source, count, each_lane, fold, larger, smaller, sum};
 use crate::level::{Kernel, Level, add_exact_product};
 
-/// What is known of a tensor after one pass. For complex tensors everything is about the modulus.
+/// The results of one pass over a tensor. For complex tensors everything is about the modulus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
     /// Number of elements.
     pub count: u64,
-    /// Largest element as torch has it: NaN if there is one; nothing for an empty tensor.
+    /// Largest element as in torch: NaN if there is one; nothing for an empty tensor.
     pub max: Option<Scalar>,
-    /// Smallest element, likewise.
+    /// Smallest element, in the same way.
     pub min: Option<Scalar>,
     /// Mean, summed in f64; NaN and infinities propagate.
     pub mean: Option<f64>,
@@ -36,11 +36,13 @@ pub struct Stats {
     pub finite_min: Option<Scalar>,
 }
 
-/// Elements from which on those that are repeated (`expand`) are taken once, and counted as often as they are there. A tensor
-/// of a few bytes may stand for more elements than can be read in a day; smaller ones have the very bits of a copy.
+/// From this number of elements on, repeated elements (`expand`) are read once and counted as often as they occur.
+/// A tensor of a few bytes may have more elements than can be read in a day; the results of smaller ones have the
+/// bits of a copy.
 const MANY: usize = 1 << 24;
 
-/// Of a tensor that repeats elements, and is so large that each is read once: those, and how often all of them are there.
+/// For a tensor that repeats elements and is so large that each is read once: those elements, and how often all of
+/// them occur.
 pub fn read_once<'a>(view: &View<'a>) -> Option<(View<'a>, usize)> {
     if view.len() <= MANY {
         return None;
@@ -54,7 +56,7 @@ pub fn stats(view: &View<'_>, threads: Threads) -> Stats {
     stats_at(Level::best(), view, threads)
 }
 
-/// Statistics of a tensor with a given instruction set; for showing that it does not matter which.
+/// Statistics of a tensor with a given instruction set; to show that the result does not depend on it.
 pub fn stats_at(level: Level, view: &View<'_>, threads: Threads) -> Stats {
     let _env = DefaultFloatEnv::enter();
     let once = read_once(view);
@@ -88,12 +90,12 @@ pub fn stats_at(level: Level, view: &View<'_>, threads: Threads) -> Stats {
 struct Pass<'a, 'v> {
     level: Level,
     view: &'a View<'v>,
-    /// How often all elements of the view are there.
+    /// How often all elements of the view occur.
     repeats: usize,
     threads: Threads,
 }
 
-/// Sums, extrema and counts of some run of elements.
+/// Sums, extrema and counts of a range of elements.
 #[derive(Clone, Copy)]
 struct Partial<V> {
     sum: f64,
@@ -143,7 +145,7 @@ impl Pass<'_, '_> {
     }
 }
 
-/// A packed run of elements, taken block by block.
+/// A packed run of elements, processed block by block.
 struct Span<'a, S> {
     source: S,
     bytes: &'a [u8],
@@ -162,8 +164,8 @@ impl<S: Source> Kernel for Span<'_, S> {
     }
 }
 
-/// The lean loop: sums, extrema and the smallest magnitude. Whether the block holds anything odd follows from
-/// these, and only then is it counted in a second look.
+/// The lean loop: sums, extrema and the smallest magnitude. These show whether the block contains special values,
+/// and only then a second loop counts them.
 #[inline(always)]
 fn measure_block<S: Source, const FMA: bool>(source: S, block: &[u8]) -> Partial<S::Value> {
     let mut sums = [0.0; LANES];
@@ -191,8 +193,8 @@ fn measure_block<S: Source, const FMA: bool>(source: S, block: &[u8]) -> Partial
         odd: Odd::default(),
     };
     let least = fold(least, smaller);
-    // A square is finite only if its element is; the sum of squares tells it for the whole block. (The squares
-    // of huge f64 overflow too: the second look then finds nothing odd.)
+    // A square is finite only if its element is, so the sum of squares decides for the whole block. (The squares
+    // of huge f64 overflow too: the second loop then finds no special value.)
     if !partial.squares.is_finite() {
         count_non_finite(source, block, &mut partial);
     }
@@ -202,7 +204,7 @@ fn measure_block<S: Source, const FMA: bool>(source: S, block: &[u8]) -> Partial
     partial
 }
 
-/// Counts NaN and infinities, and takes the extrema over the finite elements alone.
+/// Counts NaN and infinities, and takes the extrema of the finite elements only.
 #[inline(always)]
 fn count_non_finite<S: Source>(source: S, block: &[u8], partial: &mut Partial<S::Value>) {
     let mut nan = [0; LANES];
@@ -236,7 +238,7 @@ fn count_small<S: Source>(source: S, block: &[u8], odd: &mut Odd) {
         small[lane] += u32::from(value.abs() < min_normal);
     });
     odd.zeros = count(zeros);
-    // Zeros lie under the smallest normal number too, where there is one.
+    // Zeros are below the smallest normal number too, if there is one.
     odd.subnormals = count(small).saturating_sub(odd.zeros);
 }
 
@@ -263,7 +265,7 @@ impl<V: Lane> Partial<V> {
         }
     }
 
-    /// Of the same elements so many times.
+    /// The result for the same elements repeated this many times.
     fn repeated(self, times: usize) -> Partial<V> {
         if times == 1 {
             return self;
@@ -312,7 +314,7 @@ impl<V: Lane> Partial<V> {
     }
 }
 
-/// The one NaN: which sign and payload arithmetic gives a NaN is the processor's choice.
+/// The only NaN in results: the sign and payload of a computed NaN depend on the processor.
 pub(crate) fn canonical(value: f64) -> f64 {
     if value.is_nan() { f64::NAN } else { value }
 }

@@ -1,18 +1,18 @@
-//! Ending a pass early, for somebody who no longer waits for it.
+//! Ends a pass early when its result is no longer needed.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 thread_local! {
-    /// What the passes that this thread runs look at between two spans.
+    /// The flag that passes of this thread check between two spans.
     static FLAG: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
-/// Runs `work`; once the flag is set, passes that it calls from this thread return early. What they return then is
-/// meaningless: whoever sets the flag must forget it.
+/// Runs `work`. Once the flag is set, passes that it calls from this thread return early. Their results are then
+/// meaningless: the caller that sets the flag must discard them.
 pub fn stoppable<T>(flag: &Arc<AtomicBool>, work: impl FnOnce() -> T) -> T {
-    /// Puts the flag of the caller back, even if the work panics.
+    /// Restores the flag of the caller, even if the work panics.
     struct Outer(Option<Arc<AtomicBool>>);
     impl Drop for Outer {
         fn drop(&mut self) {
@@ -23,7 +23,7 @@ pub fn stoppable<T>(flag: &Arc<AtomicBool>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// The flag of the passes that this thread runs, for the threads that help with one.
+/// The flag of the passes of this thread, for the threads that help with one.
 pub(crate) fn flag() -> Option<Arc<AtomicBool>> {
     FLAG.with_borrow(Clone::clone)
 }
@@ -32,7 +32,7 @@ pub(crate) fn is_set(flag: Option<&Arc<AtomicBool>>) -> bool {
     flag.is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
-/// Whether the pass that this thread runs should end.
+/// Whether the pass of this thread should end.
 pub(crate) fn is_asked() -> bool {
     FLAG.with_borrow(|flag| is_set(flag.as_ref()))
 }

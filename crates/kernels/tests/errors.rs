@@ -1,4 +1,4 @@
-//! Errors of blocks that are looked at in an unusual way: masked, rounded, or with differences beyond f32.
+//! Errors of blocks that are measured in an unusual way: masked, rounded, or with differences beyond f32.
 
 #![allow(clippy::unwrap_used)]
 
@@ -37,7 +37,7 @@ fn distances_across_zero_fill_32_bits() {
 }
 
 #[test]
-fn exponents_where_an_f32_difference_misleads() {
+fn exponents_where_f32_and_f64_differences_disagree() {
     // Rounded up to a power of two in f32: 1 - 2^-30 is below it.
     let found = measure(DType::F32, &f32s(&[2f32.powi(-30), 3.0]), &f32s(&[1.0, 3.0]));
     assert_eq!((found.exponents.zeros, &found.exponents.rows[..]), (1, &[(-1, 1)][..]));
@@ -61,7 +61,7 @@ fn exponents_of_every_size_in_one_block() {
 
 #[test]
 fn shares_at_their_very_limit_in_16_bits() {
-    // 200 and 201, 1000 and 1001 of the smallest f16: errors of exactly the limits are under neither.
+    // 200 and 201, 1000 and 1001 times the smallest f16: errors of exactly the limits are under neither.
     let golden: Vec<u8> = [200u16, 1000, 1000, 1000].iter().flat_map(|bits| bits.to_le_bytes()).collect();
     let target: Vec<u8> = [201u16, 1001, 1004, 1000].iter().flat_map(|bits| bits.to_le_bytes()).collect();
     let found = measure(DType::F16, &target, &golden).distances;
@@ -69,7 +69,7 @@ fn shares_at_their_very_limit_in_16_bits() {
 }
 
 #[test]
-fn without_the_histogram_all_else_is_the_same() {
+fn without_the_histogram_everything_else_is_the_same() {
     let golden: Vec<f32> = (0..10_000).map(|index| (index as f32 / 7.0).sin()).collect();
     let target: Vec<f32> = golden.iter().map(|value| value * 1.001).collect();
     for dtype in [DType::F32, DType::BF16, DType::F64, DType::I32, DType::C64] {

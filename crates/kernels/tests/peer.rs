@@ -1,4 +1,4 @@
-//! The arithmetic of the older tools. Expected values are those of the tools' own numpy formulas.
+//! The arithmetic of the older tools. Expected values come from the tools' own numpy formulas.
 
 #![allow(clippy::unwrap_used)]
 
@@ -52,7 +52,7 @@ fn goldens() -> [Tensor; 3] {
     [f16s(&[0x3c00, 0, 0, 0xc29a, 0x4000, 0x1419]), f32s(&values), f64s(&values)]
 }
 
-/// What numpy gives: largest relative error, and how many of six are under each limit.
+/// The result of numpy: largest relative error, and how many of six are under each limit.
 type Expected = (f64, u32, u32);
 
 fn check(arithmetic: PeerArithmetic, expected: [[Expected; 3]; 3]) {
@@ -105,11 +105,11 @@ fn in_double() {
 }
 
 #[test]
-fn epsilon_that_stays_is_seen_by_the_other_errors() {
+fn epsilon_that_stays_affects_the_other_errors() {
     let (target, golden) = (f16s(&[0x5640, 0x3c00]), f16s(&[0, 0x3c00]));
     let stored = measure(&target, &golden, PeerArithmetic::Stored);
     assert_eq!((stored.max_abs, stored.dot), (99.999_023_437_5, 1.097_656_25));
-    // In f16 the quotient of 100 and epsilon is beyond the largest number.
+    // In f16 the quotient of 100 and epsilon exceeds the largest number.
     assert_eq!(stored.max_rel, f64::INFINITY);
     let promoted = measure(&target, &golden, PeerArithmetic::Promoted);
     assert_eq!((promoted.max_abs, promoted.dot, promoted.golden_norm), (100.0, 1.0, 1.0));
@@ -127,7 +127,8 @@ fn integers_become_double() {
 
 #[test]
 fn a_limit_is_rounded_like_the_errors() {
-    // 1/1000 is under no limit of 1/1000, in whatever type; in f32 the quotient and the limit round to one number.
+    // 1/1000 is not under the limit of 1/1000 in any type; in f32 the quotient and the limit round to the same
+    // number.
     let (target, golden) = ([1001.0, 1000.9, 1004.9], [1000.0; 3]);
     for arithmetic in ALL {
         for (target, golden) in [(f32s(&target), f32s(&golden)), (f64s(&target), f64s(&golden))] {
@@ -159,7 +160,7 @@ fn elements_that_are_not_finite() {
 }
 
 #[test]
-fn nothing_at_all() {
+fn empty_tensors() {
     let empty = f32s(&[]);
     for arithmetic in ALL {
         let found = measure(&empty, &empty, arithmetic);

@@ -1,4 +1,4 @@
-//! What is left of two tensors without their sentinels, compared with the sums written out.
+//! Two tensors without their sentinels, compared with explicit sums.
 
 #![allow(clippy::unwrap_used)]
 

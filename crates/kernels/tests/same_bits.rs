@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use ulpscope_kernels::{Level, Threads, Tolerance, compare_at, distances_at, kl_divergence, stats_at, worst};
 use ulpscope_tensor::{DType, View};
 
-/// Long enough for several spans, so that threads have something to share.
+/// Long enough for several spans, so that there is work for several threads.
 const SEVERAL_SPANS: usize = 3 * 128 * 4096 + 77;
 
-/// Bytes of mixed temper: random ones (NaN, infinities and subnormals among them), tame ones, zeros, repeats.
+/// Bytes of different kinds: random ones (including NaN, infinities and subnormals), moderate ones, zeros, repeats.
 fn elements(dtype: DType, count: usize, seed: u64, temper: u8) -> Vec<u8> {
     let mut state = seed | 1;
     let mut random = move || {
@@ -42,12 +42,12 @@ fn elements(dtype: DType, count: usize, seed: u64, temper: u8) -> Vec<u8> {
     bytes
 }
 
-/// The same elements in a layout with gaps: every second of a row twice as long.
+/// The same elements in a layout with gaps: every second element of a row twice as long.
 fn with_gaps(bytes: &[u8], size: usize) -> Vec<u8> {
     bytes.chunks_exact(size).flat_map(|element| element.iter().copied().chain(vec![0xa5; size])).collect()
 }
 
-/// A target that agrees with golden in most places.
+/// A target that equals golden at most positions.
 fn nearly(golden: &[u8], seed: u64) -> Vec<u8> {
     let mut target = golden.to_vec();
     let mut at = seed as usize % 97;

@@ -1,14 +1,14 @@
-//! One value of a report, and named values together.
+//! One value of a report, and records of named values.
 
 use std::fmt;
 
 use crate::escape;
 use crate::number::{format_number, format_shortest, format_shortest_f32};
 
-/// A value to show. What it means is the business of the column or field it stands in.
+/// A value to show. Its column or field gives it a meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// There is no such value here (a mean of nothing, a ULP distance between dtypes).
+    /// There is no such value (the mean of no elements, a ULP distance between dtypes).
     Missing,
     /// Text.
     Text(String),
@@ -16,15 +16,15 @@ pub enum Cell {
     Int(i128),
     /// A number, shown with up to six significant digits.
     Number(f64),
-    /// An element, shown with as many digits as tell it from its neighbours.
+    /// An element, shown with as many digits as distinguish it from its neighbours.
     Exact(f64),
-    /// An element of 32 bits or fewer, likewise: 0.1 stays `0.1`.
+    /// An element of 32 bits or fewer, in the same way: 0.1 stays `0.1`.
     ExactSingle(f32),
     /// A share between 0 and 1, shown as a percentage.
     Share(f64),
     /// A complex element, shown like [`Cell::Exact`].
     Complex(f64, f64),
-    /// A truth value.
+    /// A boolean.
     Flag(bool),
     /// Values in order: a shape, coordinates, the first elements of a tensor.
     List(Vec<Cell>),
@@ -35,7 +35,7 @@ pub enum Cell {
         /// One number per dimension.
         coordinates: Vec<usize>,
     },
-    /// Values with names of their own.
+    /// Values with their own names.
     Record(Record),
 }
 
@@ -57,7 +57,7 @@ impl Record {
         self.fields.iter().find(|(field, _)| *field == name).map(|(_, cell)| cell)
     }
 
-    /// Every plain value with its dotted name (`non_finite.mismatched`), records within records opened up.
+    /// Every plain value with its dotted name (`non_finite.mismatched`); nested records are flattened.
     pub fn flatten(&self) -> Vec<(String, &Cell)> {
         let mut found = Vec::new();
         for (name, cell) in &self.fields {
@@ -96,7 +96,7 @@ impl Cell {
     }
 }
 
-/// As people read it. Text from a file cannot move the cursor or change colours: see [`escape`].
+/// Text for people. Text from a file cannot move the cursor or change colours: see [`escape`].
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

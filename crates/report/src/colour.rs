@@ -1,21 +1,21 @@
-//! Whether to use colour: what was asked for, then what the environment says, then what is at the other end.
+//! Whether to use colour: by the user's choice, then by the environment, then by whether the output is a terminal.
 
 use std::ffi::OsString;
 
-/// What was asked for.
+/// The user's choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColourChoice {
-    /// Decide by the environment, then by whether a terminal reads.
+    /// Decide by the environment, then by whether the output is a terminal.
     #[default]
     Auto,
-    /// Colour, whoever reads.
+    /// Always use colour.
     Always,
     /// No colour.
     Never,
 }
 
 impl ColourChoice {
-    /// Whether to use colour. Of the variables that are set the first counts: `NO_COLOR`, `FORCE_COLOR`,
+    /// Whether to use colour. The first variable that is set decides: `NO_COLOR`, `FORCE_COLOR`,
     /// `CLICOLOR_FORCE`, `CLICOLOR`, `TERM=dumb`.
     pub fn applies(self, is_terminal: bool, variable: impl Fn(&str) -> Option<OsString>) -> bool {
         match self {
@@ -23,7 +23,7 @@ impl ColourChoice {
             ColourChoice::Never => return false,
             ColourChoice::Auto => {}
         }
-        // A variable that is set to nothing is not set.
+        // An empty variable counts as not set.
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let is_off = |value: &OsString| value == "0" || value == "false";
         if set("NO_COLOR").is_some() {
@@ -39,7 +39,7 @@ impl ColourChoice {
     }
 }
 
-/// Whether the terminal says that it can show text and nothing else: no colour, no way to move the cursor.
+/// Whether the terminal can only show text: no colour, no cursor movement.
 pub fn is_dumb(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     variable("TERM").is_some_and(|term| term == "dumb")
 }

@@ -1,19 +1,19 @@
 //! Result sheets as comma-separated values, row by row.
 //!
 //! The file is what pandas' `to_csv(index=False)` and Python's `csv` module with `QUOTE_MINIMAL` write for the same
-//! texts: UTF-8 without a mark, `\n` at line ends, quotes only around a text that has a comma, a quote or a line
-//! break in it, and around an empty one that is alone in its row. What Python would leave in the text and a terminal
-//! would act on is [spelled out](escape): `\u{1b}`, `\r`.
+//! texts: UTF-8 without a byte order mark and `\n` at line ends. Quotes are only around a text that contains a
+//! comma, a quote or a line break, and around an empty text that is alone in its row. Characters that Python would
+//! keep and a terminal would act on are [escaped](escape): `\u{1b}`, `\r`.
 //!
 //! | cell | written as |
 //! |---|---|
 //! | missing | nothing |
 //! | number, share | Python's `repr` of the float: `1.0`, `1e-07`, `nan`, `-inf` |
-//! | truth value | `True`, `False` |
+//! | boolean | `True`, `False` |
 //! | shape, position | `[2, 8, 96]` |
-//! | text | itself, with a `'` before whatever a spreadsheet would run: `'=cmd()` |
+//! | text | itself, with a `'` before anything that a spreadsheet would run: `'=cmd()` |
 //!
-//! [`sheet::read`](crate::sheet::read) takes that `'` away again. Numbers in text are left as they are.
+//! [`sheet::read`](crate::sheet::read) removes that `'` again. Numbers in text are not changed.
 
 use std::io::{self, Write};
 
@@ -68,7 +68,7 @@ impl<W: Write> CsvWriter<W> {
         Ok(())
     }
 
-    /// Hands over what is still held back, and gives the output back.
+    /// Flushes the buffer and returns the output.
     pub fn finish(self) -> io::Result<W> {
         self.out.into_inner().map_err(|error| {
             let error = error.error();

@@ -1,22 +1,22 @@
-//! Text out of files, made safe to read: one function per medium.
+//! Makes text from files safe to show: one function per medium.
 //!
-//! A name in a file may hold characters that do something instead of standing for something: move a cursor, change
-//! colours, turn the direction of the text around it, or take no room at all. None of them goes out as it is.
+//! A name in a file may contain characters that have an effect instead of a glyph: they move the cursor, change
+//! colours, reverse the direction of text, or have no width. None of them is written unchanged.
 //!
 //! | medium | form | kept |
 //! |---|---|---|
 //! | terminal, HTML | `\u{1b}`; `\n`, `\r`, `\t` | nothing |
 //! | text files | the same | line breaks |
-//! | sheets (`csv`, `xlsx`) | the same | line breaks and tabs, which the older tools' stacks are made of |
-//! | JSON | JSON's own `\u001b`: a reader gets the text back as it was | |
+//! | sheets (`csv`, `xlsx`) | the same | line breaks and tabs, which are part of the older tools' stacks |
+//! | JSON | JSON's own `\u001b`: a reader gets the original text | |
 //!
-//! A text without such characters is the same before and after.
+//! Text without such characters is not changed.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a character acts on what is shown: control characters, and what Unicode calls ignorable (marks of
-/// direction, of no width, of format). Variation selectors are not among them: they belong to the emoji before them.
+/// Whether a character changes how text is shown: control characters, and those that Unicode calls ignorable (marks
+/// of direction, of no width, of format). Variation selectors do not count: they belong to the emoji before them.
 pub fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -28,17 +28,17 @@ pub fn is_hidden(character: char) -> bool {
         )
 }
 
-/// For a terminal: one line, whatever is in the text.
+/// For a terminal: always one line.
 pub fn terminal(text: &str) -> Cow<'_, str> {
     visible(text, |_| false)
 }
 
-/// For a text file: lines stay lines.
+/// For a text file: line breaks are kept.
 pub fn lines(text: &str) -> Cow<'_, str> {
     visible(text, |character| character == '\n')
 }
 
-/// For a cell of a sheet, whatever the file format.
+/// For a cell of a sheet, in any file format.
 pub(crate) fn sheet(text: &str) -> Cow<'_, str> {
     visible(text, |character| matches!(character, '\n' | '\t'))
 }
@@ -57,8 +57,8 @@ pub(crate) fn html(text: &str, out: &mut String) {
     }
 }
 
-/// For JSON that is written already. Only its strings hold such characters, except for the blanks between values,
-/// and control characters below U+0020 in strings were escaped by whoever wrote it.
+/// For a finished JSON document. Only its strings contain such characters, except for white space between values.
+/// Control characters below U+0020 in strings are already escaped.
 pub fn json(document: &str) -> Cow<'_, str> {
     let is_raw = |character: char| character > '\u{1f}' && is_hidden(character);
     replace(document, is_raw, |character, out| {

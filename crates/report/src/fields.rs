@@ -1,11 +1,11 @@
-//! The names of the results' fields, the same in every face: JSON, Python, tables, documentation.
+//! The names of the results' fields, the same in every interface: JSON, Python, tables, documentation.
 //!
-//! Whoever fills a result in proves by a test that it has exactly these fields in this order.
+//! Code that fills in a result has a test that it has exactly these fields in this order.
 
-/// A field's name and what it holds.
+/// A field's name and its meaning.
 pub type Field = (&'static str, &'static str);
 
-/// What is said about one tensor.
+/// Fields of the result for one tensor.
 pub const STATS: [Field; 13] = [
     ("shape", "dimensions, outermost first"),
     ("dtype", "element type, by torch's name"),
@@ -22,7 +22,7 @@ pub const STATS: [Field; 13] = [
     ("finite_min", "smallest finite element"),
 ];
 
-/// What is said about a pair of tensors.
+/// Fields of the result for a pair of tensors.
 pub const DIFF: [Field; 27] = [
     ("target", "shape and dtype of the side under suspicion"),
     ("golden", "shape and dtype of the trusted side"),
@@ -53,7 +53,7 @@ pub const DIFF: [Field; 27] = [
     ("exponents", "histogram of the errors by power of two"),
 ];
 
-/// What is said about one element of a pair.
+/// Fields of the result for one element of a pair.
 pub const ELEMENT: [Field; 5] = [
     ("index", "where it is: one number per dimension"),
     ("target", "the element of the side under suspicion"),
@@ -62,13 +62,13 @@ pub const ELEMENT: [Field; 5] = [
     ("rel", "relative error, where golden is not zero"),
 ];
 
-/// What a column of values holds: of elements, which have names in common with a pair of tensors, or of results.
+/// The meaning of a column: of elements, which share names with a pair of tensors, or of results.
 pub(crate) fn column_meaning(name: &str) -> Option<&'static str> {
     let element = ELEMENT.iter().find(|(field, _)| *field == name).map(|(_, meaning)| *meaning);
     element.or_else(|| meaning(name))
 }
 
-/// What a field of either result holds.
+/// The meaning of a field of either result.
 pub fn meaning(name: &str) -> Option<&'static str> {
     STATS.iter().chain(&DIFF).find(|(field, _)| *field == name).map(|(_, meaning)| *meaning)
 }

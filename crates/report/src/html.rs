@@ -7,7 +7,7 @@ use crate::fields;
 use crate::table::{Align, Emphasis, Table};
 
 impl Table {
-    /// The table as one `<table>` element. Every text is escaped; names of known fields carry their meaning as
+    /// The table as one `<table>` element. Every text is escaped; names of known fields have their meaning as
     /// a tooltip.
     pub fn to_html(&self) -> String {
         let mut html = String::from("<table class=\"ulpscope\">");
@@ -28,13 +28,13 @@ impl Table {
             html.push_str(match row.emphasis {
                 Emphasis::Plain => "<tr>",
                 Emphasis::Good => "<tr style=\"color: green\">",
-                // Plain yellow cannot be read on white.
+                // Plain yellow is not readable on white.
                 Emphasis::Warn => "<tr style=\"color: goldenrod\">",
                 Emphasis::Bad => "<tr style=\"color: crimson\">",
             });
             for (index, (column, value)) in self.columns.iter().zip(&row.cells).enumerate() {
                 let text = value.to_string();
-                // Without headings, the first column is the names.
+                // Without headings, the first column contains the names.
                 let names_a_field = index == 0 && !self.has_header();
                 let meaning = if names_a_field { fields::meaning(&text) } else { None };
                 cell("td", column.align, &text, meaning, &mut html);

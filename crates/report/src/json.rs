@@ -1,10 +1,10 @@
 //! Reports as JSON, for programs.
 //!
 //! Strict JSON has no NaN and no infinity. A float that is not finite is written as one of the strings `"NaN"`,
-//! `"Infinity"`, `"-Infinity"`, which JavaScript's `Number()` and Python's `float()` both turn back into it.
+//! `"Infinity"`, `"-Infinity"`, which JavaScript's `Number()` and Python's `float()` both convert back.
 //! Other floats are written with as many digits as they need, a complex number as `[real, imaginary]`, a missing
-//! value as `null`, a position as its row-major number. Characters that a terminal would act on are written as JSON's
-//! escapes, so that a document can be looked at as it is.
+//! value as `null`, a position as its row-major number. Characters that a terminal would act on are written as JSON
+//! escapes, so that a document is safe to print.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ pub fn line(value: &Value) -> String {
     escape::json(&value.to_string()).into_owned()
 }
 
-/// The value as a document, laid out for people and ended by a newline.
+/// The value as an indented document that ends with a newline.
 pub fn document(value: &Value) -> String {
     escape::json(&format!("{value:#}\n")).into_owned()
 }
@@ -62,7 +62,7 @@ fn object(fields: impl Iterator<Item = (String, Value)>) -> Value {
 }
 
 fn integer(value: i128) -> Value {
-    // No dtype holds anything wider than 64 bits; a number from elsewhere that does keeps its digits as text.
+    // No dtype is wider than 64 bits; a wider number from elsewhere keeps its digits as text.
     i64::try_from(value)
         .map(Value::from)
         .or_else(|_| u64::try_from(value).map(Value::from))

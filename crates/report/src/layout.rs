@@ -1,8 +1,8 @@
-//! Fitting text into the width of a terminal.
+//! Fits text into the width of a terminal.
 //!
-//! A table that is too wide gives up columns before it gives up being read: those whose numbers are all zero go first,
-//! then the last ones. Names that are still too long are cut in the middle, but not where they differ from each other.
-//! Numbers are never cut, and no cell is broken over two lines.
+//! A table that is too wide loses columns first: those whose numbers are all zero, then the last ones. Names that
+//! are still too long are shortened in the middle, but not where they differ from each other. Numbers are never
+//! shortened, and no cell is broken over two lines.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -13,25 +13,25 @@ use crate::table::{Align, Table};
 /// Blanks between two columns.
 const GAP: usize = 2;
 
-/// The first column of a table names its rows, and is not cut to less than this or a quarter of the width.
+/// The first column names the rows. It keeps at least this width or a quarter of the total width.
 const LEAST_NAME: usize = 8;
 
-/// Other texts are not cut to less than this: a shape, a dtype or a verdict is shown whole.
+/// Other texts keep at least this width: a shape, a dtype or a verdict is shown whole.
 const LEAST_TEXT: usize = 16;
 
-/// Names of columns that are listed when they are left out.
+/// Maximum names in the note about columns that are not shown.
 const NAMED: usize = 8;
 
 /// Which columns of a table are shown, and how wide.
 pub(crate) struct Layout {
     /// Number and width of each.
     pub(crate) columns: Vec<(usize, usize)>,
-    /// Numbers of those that found no room.
+    /// Indices of the columns that do not fit.
     pub(crate) left_out: Vec<usize>,
 }
 
 impl Layout {
-    /// Fits a table with headings, whose cells are `texts`, into a width.
+    /// Fits a table with headings and the cells `texts` into a width.
     pub(crate) fn of(table: &Table, texts: &[Vec<String>], width: usize) -> Layout {
         let natural: Vec<usize> = table
             .columns
@@ -67,7 +67,7 @@ impl Layout {
         Layout { columns: columns.collect(), left_out }
     }
 
-    /// What found no room, in words; nothing where everything is shown.
+    /// A note about columns that are not shown; nothing if everything is shown.
     pub(crate) fn note(&self, table: &Table, width: usize) -> Option<String> {
         if self.left_out.is_empty() {
             return None;
@@ -99,13 +99,13 @@ fn names(table: &Table, columns: &[usize]) -> String {
     names.join(", ")
 }
 
-/// Whether a column of numbers has nothing but zeros and gaps: what it says fits into a note.
+/// Whether a column of numbers contains only zeros and missing values: a note is enough for it.
 fn is_empty(table: &Table, column: usize) -> bool {
     table.columns[column].align == Align::Right
         && table.rows.iter().all(|row| matches!(row.cells[column], Cell::Missing | Cell::Int(0)))
 }
 
-/// Cuts the texts of a column that are wider than `width`, and leaves what tells them apart.
+/// Shortens the texts of a column that are wider than `width`, and keeps the parts that differ.
 pub(crate) fn elide(texts: &mut [String], width: usize) {
     if texts.iter().all(|text| text.width() <= width) {
         return;
@@ -125,7 +125,7 @@ pub(crate) fn elide(texts: &mut [String], width: usize) {
     }
 }
 
-/// A text without as much of its common beginning and end as has no room.
+/// Removes as much of the common beginning and end of a text as needed to fit.
 fn cut(text: &str, width: usize, prefix: usize, suffix: usize) -> String {
     if prefix == 0 && suffix == 0 {
         return ends(text, width);
@@ -143,7 +143,7 @@ fn cut(text: &str, width: usize, prefix: usize, suffix: usize) -> String {
     }
     let rest = wide(&characters[own.start..]) + 1;
     if rest < width {
-        // All but the beginning fits.
+        // Everything except the beginning fits.
         let head = fitting(characters.iter(), (width - rest) / 2);
         let before = fitting(characters[..own.start].iter().rev(), width - rest - wide(&characters[..head]));
         return join(&[&characters[..head], &characters[own.start - before..]]);
@@ -155,7 +155,8 @@ fn cut(text: &str, width: usize, prefix: usize, suffix: usize) -> String {
     join(&[&[], middle, &[]])
 }
 
-/// The beginning and the end of a text that is wider than `width`. Makes no copy of the text: it may be as long as a file.
+/// The beginning and the end of a text that is wider than `width`. Does not copy the text: it may be as long as a
+/// file.
 pub(crate) fn ends(text: &str, width: usize) -> String {
     let room = width.saturating_sub(1);
     let head = fitting_bytes(text.chars(), room.div_ceil(2));
@@ -183,8 +184,8 @@ fn fitting<'a>(characters: impl Iterator<Item = &'a char>, width: usize) -> usiz
     characters.take_while(fits).count()
 }
 
-/// The text in lines of at most `width`, broken at blanks; lines after the first are indented as the text is. A word
-/// that is longer than a line stays whole, for it may be a path to copy.
+/// The text in lines of at most `width`, broken at blanks. Lines after the first have the indentation of the text.
+/// A word that is longer than a line stays whole, because it may be a path to copy.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let words = text.trim_start();
     let indent = &text[..text.len() - words.len()];

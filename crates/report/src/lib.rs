@@ -1,15 +1,15 @@
-//! Rows in, something to read out.
+//! Renders results.
 //!
-//! Whoever has measured something says it once, as a [`Record`] (named values) or a [`Table`] (rows of cells),
-//! and this crate shows it: as text for a terminal or a pipe, as JSON for a program, as HTML for a notebook. Rows
-//! too many to hold go one by one into a result sheet ([`csv`], [`xlsx`]), and [`sheet`] reads such sheets again.
-//! It does not know what was measured or where rows come from; only the names of the results' fields live here
-//! ([`fields`]), so that every face of the program uses the same ones.
+//! A caller describes a result once, as a [`Record`] (named values) or a [`Table`] (rows of cells), and this crate
+//! shows it: as text for a terminal or a pipe, as JSON for a program, as HTML for a notebook. If there are too many
+//! rows for memory, they are written one by one into a result sheet ([`csv`], [`xlsx`]). [`sheet`] reads such
+//! sheets again. The crate does not depend on what was measured. It only defines the names of the results' fields
+//! ([`fields`]), so that every interface of the program uses the same ones.
 //!
 //! ```text
 //! Record, Table ──► text   (colour only adds: every word is there without it)
 //!               ──► json   (numbers stay numbers; NaN and infinities are strings, see json)
-//!               ──► html   (escaped; carries no style but its own)
+//!               ──► html   (escaped; no styles except its own)
 //! Row, Row, …   ──► csv, xlsx ──► Sheet   (full precision; no text in them can run)
 //! ```
 

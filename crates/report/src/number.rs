@@ -1,42 +1,43 @@
 //! Numbers as text: short for tables, exact for files.
 
-/// Decimal digits a table shows of a number that is not an integer.
+/// Significant digits in a table for a number that is not an integer.
 const TABLE_DIGITS: usize = 6;
 
-/// Significant digits that tell any two doubles apart.
+/// Significant digits that distinguish any two doubles.
 const EXACT_DIGITS: usize = 17;
 
-/// Integers up to here are printed in full; every one of them is exact in a double.
+/// Integers up to here are printed in full; all of them are exact in a double.
 const MAX_PLAIN_INTEGER: f64 = 1e15;
 
 /// A number for a table: integers in full, anything else with up to six significant digits; `nan`, `inf`, `-inf`.
 pub fn format_number(value: f64) -> String {
     if value.is_finite() && value.fract() == 0.0 && value.abs() < MAX_PLAIN_INTEGER {
-        // Adding zero turns -0 into 0: a table's reader has no use for the difference.
+        // Adding zero turns -0 into 0: the difference is irrelevant in a table.
         return format!("{:.0}", value + 0.0);
     }
     layout(&format!("{value:.*e}", TABLE_DIGITS - 1), TABLE_DIGITS as i32)
 }
 
-/// A number for a sentence: three significant digits say how large something is.
+/// A number for a sentence: three significant digits.
 pub fn format_short(value: f64) -> String {
     format_digits(value, 3)
 }
 
-/// Two numbers for a sentence, with the fewest significant digits, `least` or more, at which they look different.
+/// Two numbers for a sentence, with the fewest significant digits, `least` or more, that make them look different.
 pub fn format_apart(one: f64, other: f64, least: usize) -> (String, String) {
     let written = |digits: usize| (format_digits(one, digits), format_digits(other, digits));
     let told_apart = (least..EXACT_DIGITS).map(written).find(|(one, other)| one != other);
     told_apart.unwrap_or_else(|| written(EXACT_DIGITS))
 }
 
-/// A number with so many significant digits, less the zeros at its end.
+/// A number with this many significant digits, without trailing zeros.
 pub fn format_digits(value: f64, digits: usize) -> String {
     // Adding zero turns -0 into 0.
     layout(&format!("{:.*e}", digits.max(1) - 1, value + 0.0), digits.max(TABLE_DIGITS) as i32)
 }
 
-/// As [`format_number`], but never less than the value: what is called enough is enough when it is typed in.
+/// Like [`format_number`], but never less than the value: a tolerance that is shown as enough is enough when typed
+/// in.
 pub fn format_number_up(value: f64) -> String {
     let nearest = format_number(value);
     if nearest.parse::<f64>().is_ok_and(|shown| shown >= value) || !value.is_finite() {
@@ -61,7 +62,7 @@ pub fn format_shortest_f32(value: f32) -> String {
     layout(&format!("{value:e}"), 16)
 }
 
-/// Lays out Rust's scientific notation (`1.2300e-5`) the way C's `%g` would: no trailing zeros, a plain decimal
+/// Converts Rust's scientific notation (`1.2300e-5`) to that of C's `%g`: no trailing zeros, a plain decimal
 /// point for exponents from -4 up to `widest`, and an exponent of at least two digits beyond that.
 fn layout(scientific: &str, widest: i32) -> String {
     let Some((mantissa, exponent)) = scientific.split_once('e') else {

@@ -5,7 +5,7 @@ use crate::cell::{Cell, Record};
 /// A table to show.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// What the table is about; empty for none.
+    /// The title; empty for none.
     pub title: String,
     /// The columns. A table whose names are all empty is shown without a header.
     pub columns: Vec<Column>,
@@ -18,11 +18,11 @@ pub struct Table {
 pub struct Column {
     /// Heading, and key of the values in JSON.
     pub name: String,
-    /// Which side the values lean to.
+    /// The alignment of the values.
     pub align: Align,
 }
 
-/// Which side values lean to.
+/// The alignment of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Words.
@@ -31,16 +31,16 @@ pub enum Align {
     Right,
 }
 
-/// A row, and what to make of it.
+/// A row and its emphasis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// One cell per column.
     pub cells: Vec<Cell>,
-    /// Colour where there is colour. The cells say the same in words.
+    /// The colour, if colour is used. The cells say the same in words.
     pub emphasis: Emphasis,
 }
 
-/// What a row wants the reader to notice.
+/// Why a row is important.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Emphasis {
     /// Nothing.

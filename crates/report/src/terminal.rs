@@ -15,19 +15,19 @@ use crate::escape;
 use crate::layout::{Layout, elide, ends, wrap};
 use crate::table::{Align, Column, Emphasis, Table};
 
-/// A rule under the headings and nothing else: what is copied out of a terminal is still a table.
+/// Only a rule under the headings: text copied from a terminal is still a table.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// A terminal that says it is narrower does not know its size.
+/// A terminal that reports a smaller width does not know its size.
 const LEAST_WIDTH: u16 = 20;
 
 /// The width of a terminal that does not know its size.
 const USUAL_WIDTH: u16 = 80;
 
-/// Columns of the terminal that the text of a cell takes at most, however wide the table may be.
+/// Maximum terminal columns for the text of a cell, however wide the table may be.
 const MAX_TEXT: usize = 200;
 
-/// What the reading end can show.
+/// What the output can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terminal {
     /// Whether colours may be used.
@@ -37,7 +37,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// What standard output can show: as wide as it is where it is a terminal, and else as wide as the text is.
+    /// What standard output can show. A terminal has its width; other outputs have none.
     pub fn of_stdout(choice: ColourChoice) -> Terminal {
         let is_terminal = std::io::stdout().is_terminal();
         let width = || Grid::new().width().filter(|width| *width >= LEAST_WIDTH).unwrap_or(USUAL_WIDTH);
@@ -110,11 +110,11 @@ impl Terminal {
             }));
         }
         for (position, (column, kind)) in grid.column_iter_mut().zip(&columns).enumerate() {
-            // A number broken over two lines reads as two numbers, and so does the name of a field.
+            // A number broken over two lines reads as two numbers. The same holds for the name of a field.
             if kind.align == Align::Right || position == 0 {
                 column.set_constraint(ColumnConstraint::ContentWidth);
             }
-            // With the blank where a vertical line would be, two blanks between columns and none before the first.
+            // A blank replaces the vertical line: two blanks between columns and none before the first.
             column.set_padding((0, 1));
         }
         let mut text = String::new();
@@ -134,14 +134,14 @@ impl Terminal {
     }
 }
 
-/// A cell as text. A name may be as long as its file, and every row of a column is padded to the widest: also without a
-/// width to fit into, a text is cut.
+/// A cell as text. A name may be as long as its file, and every row of a column is padded to the widest. So a text is
+/// shortened even without a width.
 fn text_of(cell: &Cell) -> String {
     let text = cell.to_string();
     if matches!(cell, Cell::Text(_)) && text.width() > MAX_TEXT { ends(&text, MAX_TEXT) } else { text }
 }
 
-/// The texts of the columns that are shown, each as wide as its column.
+/// The texts of the shown columns, each as wide as its column.
 fn shown(texts: Vec<Vec<String>>, layout: &Layout) -> Vec<Vec<String>> {
     let mut rows: Vec<Vec<String>> = vec![Vec::new(); texts.len()];
     for &(column, width) in &layout.columns {

@@ -1,4 +1,4 @@
-//! Whole `.csv` files, byte by byte, against what pandas and Python's `csv` module write.
+//! Whole `.csv` files, byte by byte, compared with what pandas and Python's `csv` module write.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ fn written(columns: &[&str], rows: &[Vec<Cell>]) -> String {
     String::from_utf8(writer.finish().unwrap()).unwrap()
 }
 
-/// The only cell of a sheet, beside one that keeps the row from being empty.
+/// The only cell of a sheet, beside a second one so that the row is not empty.
 fn one(cell: Cell) -> String {
     let text = written(&["a", "b"], &[vec![cell, Cell::text("x")]]);
     text.strip_prefix("a,b\n").unwrap().strip_suffix(",x\n").unwrap().to_owned()
@@ -44,7 +44,7 @@ fn numbers_are_pythons() {
 }
 
 #[test]
-fn what_is_no_number_is_pythons_too() {
+fn other_values_are_pythons_too() {
     assert_eq!(one(Cell::Missing), "");
     assert_eq!(one(Cell::Flag(true)), "True");
     assert_eq!(one(Cell::sizes(&[2, 8, 96])), "\"[2, 8, 96]\"");
@@ -130,7 +130,7 @@ fn a_full_disk_is_an_error() {
     assert_eq!(writer.finish().map(|_| ()).unwrap_err().kind(), io::ErrorKind::StorageFull);
 }
 
-/// The text as sheets have it.
+/// The text as sheets escape it.
 fn spelled_out(text: &str) -> String {
     let is_spelled = |c: char| escape::is_hidden(c) && !matches!(c, '\n' | '\t');
     text.chars().map(|c| if is_spelled(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
@@ -138,7 +138,7 @@ fn spelled_out(text: &str) -> String {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn written_cells_are_read_back(
         texts in proptest::collection::vec(("[-=+@';\t\r\n\"', a1＝é]{0,8}", any::<String>()), 1..8)
     ) {
         let rows: Vec<Vec<Cell>> =

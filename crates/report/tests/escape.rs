@@ -1,10 +1,10 @@
-//! What each medium makes of characters that act on what is shown.
+//! How each medium shows characters that change how text is shown.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use ulpscope_report::{Align, Cell, Emphasis, Table, Terminal, escape, json};
 
-/// Characters that no output may have: cursor, colour, direction, no width.
+/// Characters that no output may contain: cursor, colour, direction, no width.
 const HIDDEN: [char; 12] = [
     '\u{1b}',
     '\u{7}',
@@ -25,7 +25,7 @@ fn hostile() -> String {
 }
 
 #[test]
-fn a_terminal_is_told_what_was_there() {
+fn a_terminal_shows_escapes() {
     assert_eq!(
         escape::terminal(&hostile()),
         "\\u{1b}x\\u{7}x\\u{9b}x\\u{7f}x\\u{202e}x\\u{2066}x\\u{200b}x\\u{feff}x\\u{0}x\\rx\\u{2028}x\\u{e0041}x"

@@ -1,9 +1,9 @@
-//! Numbers as text, against what C's `%.6g` and Python's `repr` print.
+//! Numbers as text, compared with what C's `%.6g` and Python's `repr` print.
 
 use ulpscope_report::{format_number, format_number_up, format_shortest, format_shortest_f32};
 
 #[test]
-fn rounded_up_it_is_never_less() {
+fn rounding_up_is_never_less() {
     for (value, text) in [
         (0.496, "0.496"),
         (0.123_456_4, "0.123457"),

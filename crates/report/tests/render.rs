@@ -24,7 +24,7 @@ weight         0.123457
 }
 
 #[test]
-fn colour_adds_to_the_text_and_changes_none_of_it() {
+fn colour_does_not_change_the_text() {
     let coloured = Terminal { colour: true, width: None }.render(&sample());
     assert!(coloured.contains("\u{1b}["));
     let mut plain = String::new();
@@ -121,7 +121,7 @@ fn a_pipe_gets_everything() {
 }
 
 #[test]
-fn a_long_name_keeps_its_ends_where_there_is_no_width() {
+fn a_long_name_keeps_its_ends_without_a_width() {
     let shown = |name: String| {
         let mut table = Table::new("", &[("name", Align::Left), ("count", Align::Right)]);
         table.push(vec![Cell::Text(name), Cell::Int(1)], Emphasis::Plain);
@@ -133,7 +133,7 @@ fn a_long_name_keeps_its_ends_where_there_is_no_width() {
     let cut = shown(format!("begin{}end", "ä".repeat(200)));
     assert_eq!(cut.chars().count(), 200);
     assert!(cut.starts_with("begin") && cut.contains('…') && cut.ends_with("end"), "{cut}");
-    // What counts is the room it takes, not the characters.
+    // The limit is the width, not the number of characters.
     assert_eq!(shown("中".repeat(1000)).chars().count(), 100);
 }
 
@@ -148,7 +148,7 @@ fn prose_breaks_at_blanks() {
 }
 
 #[test]
-fn colour_is_decided_by_the_flag_then_the_environment_then_the_reader() {
+fn colour_is_decided_by_the_flag_then_the_environment_then_the_terminal() {
     let decided = |choice: ColourChoice, is_terminal: bool, set: &[(&str, &str)]| {
         choice.applies(is_terminal, |name| {
             set.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).into())

@@ -1,4 +1,4 @@
-//! Sheets of others read: those the older tools write, and those nobody should have written.
+//! Reads sheets of other programs: those of the older tools, and invalid ones.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Cursor, Write};
@@ -24,7 +24,7 @@ fn read(bytes: &[u8]) -> Result<Sheet, SheetError> {
     sheet::read(&path)
 }
 
-/// What is said about a file, after its name.
+/// The error about a file, after its name.
 fn refusal(bytes: &[u8]) -> String {
     let message = read(bytes).unwrap_err().to_string();
     message.split_once("/sheet: ").unwrap().1.to_owned()
@@ -79,7 +79,7 @@ fn a_csv_of_any_tool() {
 }
 
 #[test]
-fn a_csv_that_is_none() {
+fn an_invalid_csv() {
     assert_eq!(refusal(b""), "the file: expected a header row, found an empty file");
     assert_eq!(refusal(b"a,b\n1\n"), "line 2: expected 2 cells, as in the header, found 1");
     assert_eq!(refusal(b"a,b\n1,2\n1,2,3\n"), "line 3: expected 2 cells, as in the header, found 3");
@@ -95,7 +95,7 @@ fn a_csv_that_is_none() {
 }
 
 #[test]
-fn what_is_no_file() {
+fn paths_that_are_not_files() {
     let folder = tempfile::tempdir().unwrap();
     let message = sheet::read(folder.path()).unwrap_err().to_string();
     assert!(message.ends_with("the file: expected a .csv or .xlsx file, found something that is not a file"));
@@ -107,7 +107,7 @@ fn what_is_no_file() {
 }
 
 #[test]
-fn a_workbook_that_is_none() {
+fn an_invalid_workbook() {
     let part = "xl/worksheets/sheet1.xml";
     for (rows, message) in [
         ("", "{part}: expected a header row, found no rows"),
@@ -131,7 +131,7 @@ fn a_workbook_that_is_none() {
         ),
         (
             "<row><c r=\"B1\"><v>1</v></c><c r=\"A1\"><v>1</v></c></row>",
-            "{part}: row 1, column 1: expected cells from left to right, found one left of another",
+            "{part}: row 1, column 1: expected cells from left to right, found a cell left of the previous one",
         ),
         (
             "<row><c><v>1</v></c></row><row><c r=\"XFD2\"><v>1</v></c></row>",
@@ -183,7 +183,7 @@ fn sheets_of_one_workbook_have_one_header() {
     );
 }
 
-/// Overwrites a size wherever the archive states it.
+/// Overwrites every statement of a size in the archive.
 fn restate(bytes: &mut [u8], size: usize, claim: u32) {
     let size = (size as u32).to_le_bytes();
     let places: Vec<usize> = (0..bytes.len() - 4).filter(|&place| bytes[place..place + 4] == size).collect();
@@ -217,9 +217,9 @@ fn parts_that_claim_too_much_together() {
     );
 }
 
-/// One long text in many cells: a small file, and a sheet that no memory holds.
+/// One long text in many cells: a small file with a sheet that is larger than memory.
 #[test]
-fn a_text_shared_by_too_many() {
+fn a_text_shared_by_too_many_cells() {
     let shared = format!("<sst><si><t>{}</t></si></sst>", "x".repeat(1 << 23));
     let rows = "<row><c t=\"s\"><v>0</v></c></row>".repeat(200);
     let bytes = archive(&[

@@ -1,4 +1,4 @@
-//! Workbooks, read back as a sheet and, where that does not show, as the XML that Excel sees.
+//! Workbooks, read back as a sheet and, where that is not enough, as the XML that Excel reads.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{self, Cursor, Read, Write};
@@ -121,7 +121,7 @@ fn whole_rows_are_filled_by_emphasis() {
 }
 
 #[test]
-fn what_does_not_fit_goes_on_in_another_sheet() {
+fn rows_that_do_not_fit_continue_in_another_sheet() {
     let row = |index: u32| plain(vec![Cell::Int(index.into())]);
     let bytes_of = |rows: u32| {
         let mut writer = XlsxWriter::with_names(Vec::new(), &["n"], SheetNames::default(), 3).unwrap();
@@ -157,7 +157,7 @@ fn a_long_text_is_cut_and_says_so() {
 }
 
 #[test]
-fn what_excel_cannot_hold_is_refused() {
+fn content_beyond_excels_limits_is_refused() {
     let error = |result: io::Result<XlsxWriter<Vec<u8>>>| result.err().unwrap().to_string();
     assert_eq!(
         error(XlsxWriter::new(Vec::new(), &vec!["c"; MAX_SHEET_COLUMNS + 1])),
@@ -185,7 +185,7 @@ fn what_excel_cannot_hold_is_refused() {
     assert_eq!(error.to_string(), "row 0 of a sheet: expected 2 cells, one per column, found 0");
 }
 
-/// A disk that is full after so many bytes, until somebody makes room.
+/// A disk that is full after this many bytes, until space is freed.
 struct Full {
     room: usize,
 }
@@ -208,7 +208,7 @@ impl Write for Full {
 
 #[test]
 fn a_full_disk_is_an_error_wherever_it_is_met() {
-    // Digits that deflate badly, so that several pieces go out before the end; two sheets.
+    // Digits that deflate badly, so that several pieces are written before the end; two sheets.
     let row = |index: u64| {
         let number = f64::from_bits(0x3ff0_0000_0000_0000 | index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 12);
         plain(vec![Cell::Number(number); 8])
@@ -235,7 +235,7 @@ fn a_full_disk_is_an_error_wherever_it_is_met() {
     write(size).unwrap();
 }
 
-/// Tells how many bytes it was given.
+/// Counts the bytes written to it.
 #[derive(Clone, Default)]
 struct Counted(Rc<std::cell::Cell<usize>>);
 
@@ -251,7 +251,7 @@ impl Write for Counted {
 }
 
 #[test]
-fn rows_go_out_as_they_come() {
+fn rows_are_written_as_they_come() {
     let out = Counted::default();
     let row = |index: u64| {
         // Text that deflates badly.
@@ -273,7 +273,7 @@ fn rows_go_out_as_they_come() {
 }
 
 #[test]
-fn characters_that_xml_has_not_are_escaped_as_excel_does() {
+fn characters_that_xml_does_not_allow_are_escaped_as_in_excel() {
     let texts =
         ["a\n\tc", "_x0041_", "_x0041_x0042_", "_x0041\u{ffff}", "\u{ffff}", " a<&>\"b\" ", "_x41_", "é_"];
     let bytes = written(&["a"], &texts.map(|text| plain(vec![Cell::text(text)])));
@@ -301,7 +301,7 @@ fn characters_that_xml_has_not_are_escaped_as_excel_does() {
     );
 }
 
-/// The text as sheets have it.
+/// The text as sheets escape it.
 fn spelled_out(text: &str) -> String {
     let is_spelled = |c: char| escape::is_hidden(c) && !matches!(c, '\n' | '\t');
     text.chars().map(|c| if is_spelled(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
@@ -339,7 +339,7 @@ fn the_same_rows_give_the_same_file() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn written_cells_are_read_back(
         texts in proptest::collection::vec(("([-='_x005FD\t\r\n&<>\u{1}\u{fffe} é]|_x|_x00[04][1A]|_){0,12}", any::<String>()), 1..6)
     ) {
         let row = |(a, b): &(String, String)| plain(vec![Cell::text(a), Cell::text(b), Cell::text("x")]);

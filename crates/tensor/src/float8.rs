@@ -1,12 +1,12 @@
-//! The 8-bit floats, as tables: all 256 values of each are exact in binary32.
+//! The 8-bit floats as tables: all 256 values of each are exact in binary32.
 //!
-//! The tables are computed from each format's definition at compile time, so that the definition is what
-//! stands here to be read, not 1536 literals.
+//! The tables are computed from each format's definition at compile time, so that this file contains the definition
+//! and not 1536 literals.
 
 /// One binary32 per code.
 pub type Table = [f32; 256];
 
-/// `2^exponent` for an exponent that binary32 can hold, normal or subnormal.
+/// `2^exponent` for an exponent within the range of binary32, normal or subnormal.
 const fn power_of_two(exponent: i32) -> f32 {
     if exponent >= -126 {
         f32::from_bits(((exponent + 127) as u32) << 23)
@@ -15,14 +15,14 @@ const fn power_of_two(exponent: i32) -> f32 {
     }
 }
 
-/// How a format with sign, exponent and mantissa fields spends its special codes.
+/// How a format with sign, exponent and mantissa fields uses its special codes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Specials {
     /// All-ones exponent: mantissa zero is infinity, the rest NaN.
     Ieee,
     /// NaN where exponent and mantissa are all ones; no infinity.
     NanAtAllOnes,
-    /// NaN at 0x80 (negative zero's place); no infinity.
+    /// NaN at 0x80 (the code of negative zero); no infinity.
     NanAtNegativeZero,
 }
 
@@ -61,7 +61,7 @@ const fn e8m0() -> Table {
     table
 }
 
-/// After the sign, a prefix code ("dot") tells how many exponent bits follow; the mantissa is what remains.
+/// After the sign, a prefix code ("dot") gives the number of exponent bits; the rest is the mantissa.
 /// The exponent is sign and magnitude with an implicit leading one.
 const fn hif8() -> Table {
     let mut table = [0.0; 256];

@@ -1,8 +1,8 @@
-//! What a tensor is: a dtype, a shape, strides, and bytes that belong to somebody else.
+//! A tensor: a dtype, a shape, strides, and borrowed bytes.
 //!
-//! Everything above this crate speaks in [`View`]s. A view borrows little-endian bytes, wherever they come
-//! from (a mapped file, a torch storage, a test's array), and has already been checked: no element it can
-//! address lies outside the bytes it was made from. There is no I/O here and there are no threads.
+//! Everything above this crate uses [`View`]s. A view borrows little-endian bytes from any source
+//! (a mapped file, a torch storage, a test's array) and has already been checked: all its elements are
+//! within those bytes. There is no I/O here and there are no threads.
 
 mod dtype;
 mod float8;

@@ -1,7 +1,7 @@
-//! Floats printed as Python prints them.
+//! Prints floats as Python does.
 //!
-//! Dumps and result sheets are read by Python programs and compared with what those wrote: the same double must
-//! come out as the same text in every file.
+//! Python programs read dumps and result sheets and compare them with their own: the same double must
+//! be the same text in every file.
 
 /// A float as Python's `repr` shows it: the shortest digits that read back as the same double, in plain
 /// notation between `1e-4` and `1e16` and in scientific notation elsewhere.
@@ -64,11 +64,11 @@ pub fn push_python_float(value: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// Digits of the longest form that ryu writes, zeros around the point among them.
+/// Digits of the longest form that ryu writes, including zeros around the point.
 const MAX_DIGITS: usize = 24;
 
-/// Takes the shortest form of a float apart: how many significant digits, put into `room`, and the power of ten of the
-/// first. The notation of the form is not Python's.
+/// Splits the shortest form of a float: the number of significant digits, written to `room`, and the power of ten
+/// of the first. The form does not have Python's notation.
 fn shortest(text: &str, room: &mut [u8; MAX_DIGITS]) -> (usize, i32) {
     let (number, power) = text.split_once('e').unwrap_or((text, "0"));
     let power: i32 = power.parse().unwrap_or(0);
@@ -92,23 +92,23 @@ fn shortest(text: &str, room: &mut [u8; MAX_DIGITS]) -> (usize, i32) {
     (count, power + point - 1 - leading)
 }
 
-/// Whether the digits can lie exactly halfway between two numbers of as many digits; cheap, and wrong only by
-/// saying yes.
+/// Whether the digits may be exactly halfway between two numbers of as many digits. It is cheap, and may only err by
+/// returning true.
 fn may_be_halfway(value: f64, digits: usize, exponent: i32) -> bool {
-    // Fewer than sixteen digits name a double uniquely, so one of fifteen has no rival as near.
+    // Fewer than sixteen digits identify a double uniquely, so one of fifteen has no equally near alternative.
     if digits < 15 {
         return false;
     }
-    // A double with `below` bits behind the binary point has exactly as many decimals, the last a 5.
+    // A double with `below` bits after the binary point has exactly as many decimals, the last a 5.
     let mantissa = value.to_bits() & ((1 << 52) - 1) | 1 << 52;
     let power = ((value.to_bits() >> 52) & 0x7ff) as i32 - 1075;
     let below = -(power + mantissa.trailing_zeros() as i32);
     below <= 0 || below == digits as i32 - exponent
 }
 
-/// Of two shortest forms equally near to the double Python takes the one that ends in an even digit.
+/// Of two shortest forms that are equally near to the double, Python takes the one that ends in an even digit.
 fn settle_tie(value: f64, digits: &mut [u8], exponent: i32) {
-    /// Digits in which every double that can be halfway is exact.
+    /// With this many digits every double that can be halfway is exact.
     const EXACT: usize = 60;
     let exact: Vec<u8> =
         format!("{:.EXACT$e}", value.abs()).bytes().filter(u8::is_ascii_digit).take(EXACT).collect();
@@ -118,8 +118,7 @@ fn settle_tie(value: f64, digits: &mut [u8], exponent: i32) {
     }
     let mut even = head.to_vec();
     if let Some(last) = even.last_mut() {
-        // The codes of the digits are odd where the digits are. A 9 cannot be met here: one more would have
-        // been a shorter form.
+        // The codes of odd digits are odd. A 9 cannot occur here: adding one would have given a shorter form.
         *last += *last % 2;
     }
     let text: String = even.iter().map(|&digit| char::from(digit)).collect();

@@ -1,20 +1,21 @@
-//! Where the elements of a tensor lie in memory, and whether two tensors have any in common.
+//! The memory of a tensor's elements, and whether two tensors share any.
 //!
-//! Views of one tensor may lie between each other's elements (the columns of a matrix) without sharing one. The answer is
-//! exact for what slicing, transposing and expanding make; a layout that crosses itself, or is made of very many pieces
-//! that the other one's do not line up with, is taken for everything between its first byte and its last.
+//! Views of one tensor may be interleaved (the columns of a matrix) without sharing an element. The answer is exact
+//! for the results of slicing, transposing and expanding. A layout that overlaps itself, or has very many pieces
+//! that are not aligned with those of the other one, counts as everything between its first byte and its last.
 
-/// Pieces of a layout that are looked at one by one.
+/// Maximum pieces of a layout that are examined one by one.
 const MAX_PIECES: usize = 1 << 12;
 
-/// The bytes that a tensor shows.
+/// The bytes of a tensor's elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// The address of the first.
+    /// The address of the first byte.
     start: usize,
-    /// How many lie side by side.
+    /// The number of adjacent bytes.
     run: usize,
-    /// How often that is repeated and at which distance, the widest distance first. Each is at least what is within it.
+    /// How often that is repeated and at which distance, the widest distance first. Each distance is at least the
+    /// length of what it repeats.
     repeats: Vec<Repeat>,
 }
 
@@ -25,20 +26,20 @@ struct Repeat {
 }
 
 impl Region {
-    /// The bytes of elements of a size, of which the first lies at an address, with strides in elements; nothing where there are
+    /// The bytes of elements of the given size, the first at `start`, with strides in elements; nothing if there are
     /// no elements.
     pub fn new(start: usize, size: usize, shape: &[usize], strides: &[usize]) -> Option<Region> {
         if shape.contains(&0) {
             return None;
         }
-        // What is there once may have any stride.
+        // A dimension of one element may have any stride.
         let several = shape.iter().zip(strides).filter(|(count, stride)| **count > 1 && **stride > 0);
         let repeat = |(&count, &stride): (&usize, &usize)| Repeat { distance: stride * size, count };
         let mut repeats: Vec<Repeat> = several.map(repeat).collect();
         repeats.sort_unstable_by_key(|repeat| repeat.distance);
         let mut region = Region { start, run: size, repeats: Vec::new() };
         let mut crosses = false;
-        // From the inside out; what follows without a gap is part of what is before it.
+        // From the innermost outwards; repetitions without a gap are merged.
         for Repeat { distance, count } in repeats {
             let within = region.length();
             crosses |= distance < within;
@@ -63,12 +64,12 @@ impl Region {
         self.start + self.length()
     }
 
-    /// Whether another region is known to lie within this one.
+    /// Whether a different region is known to be within this one.
     pub fn covers(&self, other: &Region) -> bool {
         self == other || self.repeats.is_empty() && self.start <= other.start && other.end() <= self.end()
     }
 
-    /// Whether there is a byte in both.
+    /// Whether they share a byte.
     pub fn meets(&self, other: &Region) -> bool {
         if self.start >= other.end() || other.start >= self.end() {
             return false;
@@ -80,12 +81,12 @@ impl Region {
         few.pieces() > MAX_PIECES || few.any_piece(|from| many.has_any(from, from + few.run))
     }
 
-    /// How many pieces there are.
+    /// The number of pieces.
     fn pieces(&self) -> usize {
         self.repeats.iter().fold(1, |pieces, repeat| pieces.saturating_mul(repeat.count))
     }
 
-    /// Whether something holds for the beginning of any piece.
+    /// Whether `holds` is true for the start of any piece.
     fn any_piece(&self, holds: impl Fn(usize) -> bool) -> bool {
         let mut at = vec![0; self.repeats.len()];
         loop {
@@ -101,7 +102,7 @@ impl Region {
         }
     }
 
-    /// Whether there is a byte of it from one address up to another.
+    /// Whether it has a byte between two addresses.
     fn has_any(&self, from: usize, to: usize) -> bool {
         to > self.start && has_any(self.run, &self.repeats, from.saturating_sub(self.start), to - self.start)
     }
@@ -111,12 +112,12 @@ fn length(run: usize, repeats: &[Repeat]) -> usize {
     run + repeats.iter().map(|repeat| (repeat.count - 1) * repeat.distance).sum::<usize>()
 }
 
-/// Whether a layout that begins at 0 has a byte from one place up to another.
+/// Whether a layout that begins at 0 has a byte between two positions.
 fn has_any(run: usize, repeats: &[Repeat], from: usize, to: usize) -> bool {
     let Some((outer, inner)) = repeats.split_first() else { return from < run && to > 0 };
     let within = length(run, inner);
     let last = (to.saturating_sub(1) / outer.distance).min(outer.count - 1);
-    // The first whose end lies behind the beginning.
+    // The first repetition that ends after `from`.
     let first = if from < within { 0 } else { (from - within) / outer.distance + 1 };
     (first..=last).any(|place| {
         let at = place * outer.distance;
@@ -124,8 +125,8 @@ fn has_any(run: usize, repeats: &[Repeat], from: usize, to: usize) -> bool {
     })
 }
 
-/// The answer for two layouts that are repeated at the same distances, neither across the end of a repetition: they
-/// meet where they do so along each. Nothing for others.
+/// The answer for two layouts with the same distances of repetition, neither across the end of a repetition: they
+/// share a byte if they do so along each distance. Nothing for others.
 fn on_one_grid(left: &Region, right: &Region) -> Option<bool> {
     let [outer, ..] = left.repeats.as_slice() else { return None };
     if left
@@ -136,7 +137,7 @@ fn on_one_grid(left: &Region, right: &Region) -> Option<bool> {
     {
         return None;
     }
-    // A whole number of the widest distances before both.
+    // A multiple of the widest distance at or before both.
     let origin = left.start.min(right.start) / outer.distance * outer.distance;
     let (mut first, mut second) = (left.start - origin, right.start - origin);
     let mut meets = true;

@@ -1,17 +1,17 @@
-//! One element, decoded without loss: for printing, for exact integer extrema, for small conversions.
+//! One element, decoded without loss: for printing, exact integer extrema and small conversions.
 
 use half::{bf16, f16};
 
 use crate::DType;
 
-/// One element of any dtype. Integers and booleans keep their own kind, so that 2^63 - 1 prints as itself.
+/// One element of any dtype. Integers and booleans keep their kind, so that 2^63 - 1 is printed exactly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
     /// A real float, widened exactly.
     Float(f64),
     /// An integer of any width or signedness.
     Int(i128),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// Real and imaginary part, widened exactly.
     Complex(f64, f64),
@@ -21,7 +21,7 @@ impl Scalar {
     /// Decodes the first element of `bytes`.
     ///
     /// # Panics
-    /// When `bytes` is shorter than one element.
+    /// If `bytes` is shorter than one element.
     pub fn read(dtype: DType, bytes: &[u8]) -> Scalar {
         /// The first `N` bytes as an array.
         fn head<const N: usize>(bytes: &[u8]) -> [u8; N] {

@@ -1,30 +1,30 @@
-//! A borrowed, bounds-checked, strided look at bytes.
+//! A borrowed, bounds-checked, strided view of bytes.
 
 use std::borrow::Cow;
 
 use crate::{DType, Scalar};
 
-/// Why bytes, shape and strides do not make a tensor.
+/// Why bytes, shape and strides do not form a tensor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ViewError {
-    /// The element count or byte extent exceeds what an address can hold.
+    /// The element count or byte extent exceeds the address space.
     #[error("shape {shape:?} with strides {strides:?} overflows the address space")]
     Overflow {
-        /// The shape asked for.
+        /// The requested shape.
         shape: Vec<usize>,
-        /// The strides asked for, in bytes.
+        /// The requested strides, in bytes.
         strides: Vec<isize>,
     },
-    /// Some element lies outside the bytes.
+    /// Some element is outside the bytes.
     #[error("shape {shape:?} needs bytes {first}..{end}, but there are {found}")]
     OutOfBounds {
-        /// The shape asked for.
+        /// The requested shape.
         shape: Vec<usize>,
-        /// First byte needed (negative when strides lead in front of the bytes).
+        /// First byte needed (negative if strides lead before the bytes).
         first: i128,
         /// One past the last byte needed.
         end: i128,
-        /// Bytes there are.
+        /// Available bytes.
         found: usize,
     },
     /// Shape and strides differ in length.
@@ -48,7 +48,7 @@ pub fn element_count(shape: &[usize]) -> Option<usize> {
 
 /// Row-major strides in bytes.
 ///
-/// Dimensions of a shape with a zero in it may be absurd; the strides then saturate, and nothing reads them.
+/// If a shape contains a zero, its other dimensions may be huge. The strides then saturate, and nothing reads them.
 pub fn contiguous_strides(shape: &[usize], item_size: usize) -> Vec<isize> {
     let mut strides = vec![0; shape.len()];
     let mut step = item_size;
@@ -69,7 +69,7 @@ pub fn coordinates(shape: &[usize], mut index: usize) -> Vec<usize> {
     coordinates
 }
 
-/// A tensor over borrowed bytes. Cheap to make; strides are in bytes and may be zero or negative.
+/// A tensor over borrowed bytes. Cheap to create; strides are in bytes and may be zero or negative.
 #[derive(Clone, Debug)]
 pub struct View<'a> {
     dtype: DType,
@@ -112,7 +112,7 @@ impl<'a> View<'a> {
         Ok(View { dtype, shape, strides, bytes, origin, count })
     }
 
-    /// A row-major view from the start of `bytes`; trailing bytes are left alone.
+    /// A row-major view from the start of `bytes`; trailing bytes are ignored.
     pub fn contiguous(dtype: DType, shape: Vec<usize>, bytes: &'a [u8]) -> Result<View<'a>, ViewError> {
         let strides = contiguous_strides(&shape, dtype.size());
         View::strided(dtype, shape, strides, bytes, 0)
@@ -143,12 +143,12 @@ impl<'a> View<'a> {
         self.count == 0
     }
 
-    /// Bytes the elements would take when packed.
+    /// Number of bytes of the elements if packed.
     pub fn packed_size(&self) -> usize {
         self.count.saturating_mul(self.dtype.size())
     }
 
-    /// The elements as one packed row-major run, when that is how they lie.
+    /// The elements as one packed row-major run, if they are stored so.
     pub fn as_packed(&self) -> Option<&'a [u8]> {
         if self.count == 0 {
             return Some(&[]);
@@ -165,7 +165,8 @@ impl<'a> View<'a> {
         Some(&self.bytes[self.origin..self.origin + self.packed_size()])
     }
 
-    /// Each element once along the dimensions that repeat it (those with stride zero), and how often all of them are there.
+    /// Each element once along the dimensions that repeat it (those with stride zero), and how often all of them
+    /// occur.
     pub fn without_repeats(&self) -> (View<'a>, usize) {
         let mut view = self.clone();
         for (dim, _) in view
@@ -193,7 +194,7 @@ impl<'a> View<'a> {
     /// Copies `out.len() / size` elements, in row-major order from element `start`, packed into `out`.
     ///
     /// # Panics
-    /// When that range leaves the tensor or `out` is not a whole number of elements.
+    /// If that range is out of bounds or `out` is not a whole number of elements.
     pub fn gather(&self, start: usize, out: &mut [u8]) {
         let size = self.dtype.size();
         assert!(out.len().is_multiple_of(size), "whole elements");
@@ -203,7 +204,7 @@ impl<'a> View<'a> {
             out.copy_from_slice(&packed[start * size..start * size + out.len()]);
             return;
         }
-        // Not packed, so there is at least one dimension.
+        // It is not packed, so there is at least one dimension.
         let (&inner_dim, outer_shape) = self.shape.split_last().expect("a strided view has dimensions");
         let inner_stride = *self.strides.last().expect("one stride per dimension");
         let mut row = start / inner_dim;
@@ -237,7 +238,7 @@ impl<'a> View<'a> {
         at
     }
 
-    /// All elements packed in row-major order: borrowed when they lie so, copied otherwise.
+    /// All elements packed in row-major order: borrowed if they are stored so, copied otherwise.
     pub fn to_packed(&self) -> Cow<'a, [u8]> {
         match self.as_packed() {
             Some(bytes) => bytes.into(),
@@ -252,7 +253,7 @@ impl<'a> View<'a> {
     /// The element at row-major position `index`.
     ///
     /// # Panics
-    /// When `index` is out of range.
+    /// If `index` is out of range.
     pub fn get(&self, index: usize) -> Scalar {
         let mut element = [0; 16];
         let element = &mut element[..self.dtype.size()];

@@ -1,5 +1,5 @@
-//! The 8-bit float tables at their corners; all 256 codes are held against torch and the reference tables in
-//! `tests/python`.
+//! Special values of the 8-bit float tables. `tests/python` compares all 256 codes with torch and the reference
+//! tables.
 
 use ulpscope_tensor::DType;
 

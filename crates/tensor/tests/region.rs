@@ -1,4 +1,4 @@
-//! Regions, against every byte one by one.
+//! Regions compared with sets of single bytes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use ulpscope_tensor::Region;
 
-/// Every byte, one by one.
+/// Every byte of a layout.
 fn bytes(start: usize, size: usize, shape: &[usize], strides: &[usize]) -> HashSet<usize> {
     let mut starts = vec![start];
     for (&count, &stride) in shape.iter().zip(strides) {
@@ -33,7 +33,7 @@ fn layouts() -> Vec<(usize, Vec<usize>, Vec<usize>)> {
 }
 
 #[test]
-fn regions_meet_where_they_have_a_byte_in_common() {
+fn regions_meet_if_they_share_a_byte() {
     let mut met = [0, 0];
     for (offset, shape, strides) in layouts() {
         let left = Region::new(1000 + offset * 4, 4, &shape, &strides).unwrap();
@@ -58,13 +58,13 @@ fn halves_of_a_long_matrix_do_not_meet() {
 }
 
 #[test]
-fn what_crosses_itself_is_taken_for_everything_between() {
+fn a_layout_that_overlaps_itself_counts_as_everything_between() {
     let crossing = Region::new(0, 1, &[3, 3], &[3, 2]).unwrap();
     let between = Region::new(1, 1, &[1], &[1]).unwrap();
     assert!(crossing.meets(&between));
 }
 
 #[test]
-fn what_has_no_elements_is_nowhere() {
+fn a_tensor_without_elements_has_no_region() {
     assert_eq!(Region::new(0, 4, &[2, 0], &[1, 1]), None);
 }

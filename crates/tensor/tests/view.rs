@@ -1,4 +1,4 @@
-//! Views address what they say they address, and nothing else.
+//! Views address exactly the elements they should.
 
 #![allow(clippy::unwrap_used)]
 

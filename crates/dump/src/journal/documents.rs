@@ -1,4 +1,4 @@
-//! The documents of a dump, made from a journal: compact, one call to a line, text copied as it stands.
+//! Makes the documents of a dump from a journal: compact, one call per line, text copied unchanged.
 
 use std::io::Write;
 
@@ -9,16 +9,16 @@ use super::outline::{Call, NONE, Outline};
 use crate::call::CallKind;
 use crate::problems::Problems;
 
-/// The keys in front of the calls, as msprobe has them.
+/// The keys before the calls, as in msprobe.
 const TOP_KEYS: [&str; 4] = ["task", "level", "framework", "dump_data_dir"];
 
-/// Parents that are no calls: they stand in construct.json by themselves.
+/// Parents that are not calls: they have their own entries in construct.json.
 const PLACES: [&[u8]; 2] = [b"\"optimizer\"", b"\"clip_grad\""];
 
-/// Lines that could not be read and are noted one by one: a ledger is read by people.
+/// Maximum number of unreadable lines that get a note each: a ledger is read by people.
 const MAX_NOTES: usize = 20;
 
-/// Bytes copied before the memory they were read into is given back.
+/// Bytes copied before their memory is returned to the system.
 const RELEASE_BYTES: usize = 64 << 20;
 
 /// A journal and its outline.
@@ -28,7 +28,7 @@ pub(super) struct Documents<'a> {
 }
 
 impl Documents<'_> {
-    /// `dump.json` or `debug.json`. A dump of structure holds no calls: the other two files name them.
+    /// `dump.json` or `debug.json`. A dump of structure contains no calls: the other two files name them.
     pub(super) fn dump(&self, out: &mut dyn Write) -> Result<(), Error> {
         let write = |out: &mut dyn Write, text: &[u8]| out.write_all(text).map_err(Error::whole);
         let outline = self.outline;
@@ -56,7 +56,7 @@ impl Documents<'_> {
         write(out, b"\n}}\n")
     }
 
-    /// Writes the sections of a call as one object; gives how many bytes were copied.
+    /// Writes the sections of a call as one object. Returns the number of bytes copied.
     fn body(&self, call: &Call, out: &mut dyn Write) -> Result<usize, Error> {
         let mut parts = self.outline.parts_of(call).map(|part| part.of(self.journal)).peekable();
         let Some(first) = parts.next() else {
@@ -69,7 +69,7 @@ impl Documents<'_> {
         }
         let mut copied = 0;
         let mut before: &[u8] = b"{";
-        // What is between the braces of each.
+        // The text between the braces of each.
         let insides = std::iter::once(first).chain(parts).map(|part| part[1..part.len() - 1].trim_ascii());
         for inside in insides.filter(|inside| !inside.is_empty()) {
             out.write_all(before).and_then(|()| out.write_all(inside)).map_err(Error::whole)?;
@@ -80,7 +80,7 @@ impl Documents<'_> {
         Ok(copied)
     }
 
-    /// `stack.json`: calls made at the same place together, forward calls only.
+    /// `stack.json`: calls with the same stack together, forward calls only.
     pub(super) fn stacks(&self, out: &mut dyn Write) -> Result<(), Error> {
         let outline = self.outline;
         let has_stack = |&call: &usize| {
@@ -107,7 +107,7 @@ impl Documents<'_> {
         write(b"\n}\n")
     }
 
-    /// `construct.json`: at levels with modules, which one each call was made in.
+    /// `construct.json`: at levels with modules, the module in which each call was made.
     pub(super) fn parents(&self, out: &mut dyn Write) -> Result<(), Error> {
         let outline = self.outline;
         let level = outline.header("level").and_then(Json::as_str).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The end of a step: the documents in place of the journal.
+//! The end of a step: replaces the journal by the documents.
 
 use std::fs;
 use std::path::Path;
@@ -13,31 +13,32 @@ use crate::ledger::LEDGER_FILE;
 use crate::problems::Problems;
 use crate::writer::folder::check_rank_folder;
 
-/// Turns the journal in the folder of a rank into `dump.json`, `stack.json`, `construct.json` and `ledger.json` (of level
-/// debug `debug.json` and `ledger.json`), and removes it.
+/// Turns the journal in the folder of a rank into `dump.json`, `stack.json`, `construct.json` and `ledger.json` (at
+/// level debug, `debug.json` and `ledger.json`), and removes it.
 ///
-/// Each file is complete or absent, and the dump itself comes after all others but the removal of the journal: whenever
-/// the process is killed, there is the journal or a whole dump.
+/// Each file is complete or absent. The dump itself is written after all others, and the journal is removed last:
+/// whenever the process is killed, there is a journal or a whole dump.
 ///
-/// Lines that cannot be read are left out and noted in the ledger. Where there is no ledger to note them in, the
-/// journal stays as it is, and the first of them is the error: it can still be read as a dump.
+/// Lines that cannot be read are left out and noted in the ledger. Without a ledger the journal is kept, and the
+/// first unreadable line is the error: the journal can still be read as a dump.
 pub fn finish(folder: &Path) -> Result<(), Error> {
     make(folder, Trust::Foreign)?;
     remove(folder)
 }
 
-/// Makes the files of [`finish`] from a journal that this process has written, and leaves it: its step may go on.
+/// Makes the files of [`finish`] from a journal that this process wrote, and keeps the journal: its step may
+/// continue.
 pub fn make_dump(folder: &Path) -> Result<(), Error> {
     make(folder, Trust::Own)
 }
 
-/// Removes the journal of a rank, whose dump has been made.
+/// Removes the journal of a rank after its dump has been made.
 pub fn remove(folder: &Path) -> Result<(), Error> {
     let path = folder.join(JOURNAL_FILE);
     fs::remove_file(&path).map_err(|error| Error::whole(error).in_file(&path))
 }
 
-/// Adds a note to the ledger of a step that is over.
+/// Adds a note to the ledger of a step that has ended.
 pub fn add_note(folder: &Path, note: &str) -> Result<(), Error> {
     refuse_links(folder)?;
     let path = folder.join(LEDGER_FILE);
@@ -51,7 +52,7 @@ pub fn add_note(folder: &Path, note: &str) -> Result<(), Error> {
     write_ledger(folder, &ledger)
 }
 
-/// Refuses a folder that has become a link since it was made.
+/// Fails if a folder was replaced by a link since it was made.
 fn refuse_links(folder: &Path) -> Result<(), Error> {
     check_rank_folder(folder).map_err(Error::whole)
 }
@@ -83,7 +84,7 @@ fn make(folder: &Path, trust: Trust) -> Result<(), Error> {
     }
     let made = make_documents(folder, &path, &Documents { journal: &journal, outline: &outline }, &problems);
     if made.is_err() {
-        // What the journal says of how it ended comes later, and would be belied.
+        // The journal may get a later ledger, and this one would contradict it.
         let _ = fs::remove_file(folder.join(LEDGER_FILE));
     }
     made

@@ -1,4 +1,4 @@
-//! One line of a journal: what it says, and where the parts are that are copied as they stand.
+//! One line of a journal: its content, and the ranges of the parts that are copied unchanged.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use ulpscope_formats::{Error, Fault};
 /// Longest name of a call.
 pub(super) const MAX_NAME_BYTES: u64 = 1 << 16;
 
-/// Characters of a name that a message shows.
+/// Maximum characters of a name in a message.
 const SHOWN_NAME: usize = 200;
 
-/// A name, cut to a length fit for a message.
+/// A name, shortened for a message.
 pub(super) fn shown(name: &str) -> String {
     match name.char_indices().nth(SHOWN_NAME) {
         Some((end, _)) => format!("{}…", &name[..end]),
@@ -19,7 +19,7 @@ pub(super) fn shown(name: &str) -> String {
     }
 }
 
-/// Text of a line in a journal: one whole value of JSON.
+/// A range of a journal: one whole JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: u64,
@@ -34,10 +34,10 @@ impl Span {
     }
 }
 
-/// What a line says.
+/// The content of a line.
 #[derive(Debug)]
 pub(super) enum Line<'a> {
-    /// Where calls are made.
+    /// A stack.
     Stack {
         id: u64,
         frames: Span,
@@ -48,18 +48,18 @@ pub(super) enum Line<'a> {
         id: u64,
         data: Option<Span>,
     },
-    /// The last sections of a call, which has returned; `last` says that it takes its place here.
+    /// The last sections of a call, which has returned; `last`: it is ordered by its end.
     End {
         id: u64,
         last: bool,
         data: Option<Span>,
     },
-    /// A call has raised.
+    /// A call raised an error.
     Raised {
         id: u64,
         last: bool,
     },
-    /// What was seen so far; `over` says that the step is.
+    /// What was recorded so far; `over`: the step has ended.
     Ledger {
         ledger: Span,
         over: bool,
@@ -71,16 +71,16 @@ pub(super) enum Line<'a> {
 pub(super) struct ReadCall<'a> {
     pub(super) name: Cow<'a, str>,
     pub(super) name_at: Span,
-    /// Nothing where the line is all there is of the call.
+    /// Nothing if this is the only line of the call.
     pub(super) id: Option<u64>,
     pub(super) stack: Option<u64>,
     pub(super) parent: Option<Span>,
     pub(super) data: Option<Span>,
 }
 
-/// Reads a line, given its number and where it begins. Every value in it is checked to be whole.
+/// Reads a line, given its number and offset. Every value in it is checked to be complete.
 pub(super) fn read(text: &[u8], number: u64, start: u64) -> Result<Line<'_>, Error> {
-    // Sections lie one level deeper in a dump.json.
+    // Sections are one level deeper in a dump.json.
     let reader = Reader::within(text, number, start).leaving_room(1);
     let mut fields = Fields {
         text,
@@ -136,10 +136,10 @@ pub(super) fn read(text: &[u8], number: u64, start: u64) -> Result<Line<'_>, Err
     line.ok_or_else(|| fields.reader.error(Fault::malformed("\"frames\"", "a stack without them")))
 }
 
-/// The fields behind the first, in any order; unknown ones are passed over.
+/// The fields after the first, in any order; unknown ones are skipped.
 struct Fields<'a> {
     text: &'a [u8],
-    /// Where the line begins in the file.
+    /// The offset of the line in the file.
     start: u64,
     reader: Reader<'a>,
     id: Option<u64>,
@@ -159,7 +159,7 @@ impl<'a> Fields<'a> {
         }
         match self.reader.expect_event()? {
             Event::Key(key) => Ok(key),
-            other => Err(self.reader.unexpected("a key that tells the kind of the line", &other)),
+            other => Err(self.reader.unexpected("a key that names the kind of the line", &other)),
         }
     }
 
@@ -226,7 +226,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A list of text. One line that is none would make the whole stack.json unreadable.
+    /// A list of texts. A single item of another kind would make the whole stack.json unreadable.
     fn frames(&mut self) -> Result<Span, Error> {
         let start = self.reader.position();
         match self.reader.expect_event()? {
@@ -242,14 +242,14 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Passes over a value.
+    /// Skips a value.
     fn span(&mut self) -> Result<Span, Error> {
         let start = self.reader.position();
         self.reader.skip_value()?;
         self.span_from(start)
     }
 
-    /// The value that was just passed over, and began at `start` or after space there.
+    /// The value that was just skipped. It began at `start` or after spaces there.
     fn span_from(&self, start: usize) -> Result<Span, Error> {
         let end = self.reader.position();
         let text = self.text.get(start..end).unwrap_or_default().trim_ascii_start();

@@ -1,7 +1,7 @@
-//! A journal as a rank: what a run that was killed has left.
+//! Opens a journal as a rank: the records of a killed run.
 //!
-//! The documents that the end of the step would have made are made now, into files without a name: a journal may be
-//! larger than memory, its folder may be one that cannot be written, and looking at a dump must leave nothing behind.
+//! The documents that the end of the step would have made are made now, in nameless files: a journal may be
+//! larger than memory, its folder may not be writable, and reading a dump must leave no files.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::ledger::Ledger;
 use crate::msprobe::{self, Beside};
 use crate::rank::Rank;
 
-/// Bytes gathered before they are written.
+/// Size of the write buffer in bytes.
 const BUFFER: usize = 1 << 20;
 
-/// Names of running calls that are told beside the innermost.
+/// Maximum names of running calls that are reported beside the innermost.
 const SHOWN: usize = 8;
 
 /// Opens a journal.
@@ -62,7 +62,7 @@ fn read(path: &Path, journal: &Bytes) -> Result<Rank, Error> {
     msprobe::assemble(path, dump, beside, problems)
 }
 
-/// How the run ended, if not by itself.
+/// How the run ended, if it did not end normally.
 fn how_it_ended(outline: &Outline, running: &[String], path: &Path) -> Vec<String> {
     let path = path.display();
     let ended = inside(running).map(|calls| format!("{path}: the run ended inside {calls}"));
@@ -75,14 +75,14 @@ fn how_it_ended(outline: &Outline, running: &[String], path: &Path) -> Vec<Strin
 
 /// The names of the calls that were running, innermost first.
 fn running(outline: &Outline, journal: &[u8]) -> Vec<String> {
-    // Gradients of parameters come one by one: there is no being inside of them.
+    // Gradients of parameters are recorded one by one: the run is never inside of them.
     let calls = outline.running.iter().rev().map(|&call| &outline.calls[call as usize]);
     let calls = calls.filter(|call| call.kind != CallKind::ParametersGrad);
     let names = calls.filter_map(|call| json::read(call.name.of(journal)).ok());
     names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
-/// Where the run ended, in words.
+/// A description of where the run ended.
 fn inside(running: &[String]) -> Option<String> {
     let (innermost, around) = running.split_first()?;
     let innermost = shown(innermost);
@@ -95,8 +95,8 @@ fn inside(running: &[String]) -> Option<String> {
     })
 }
 
-/// Makes a document: in the folder of the journal, which has room for dumps, or else in that of the system for files that
-/// do not last.
+/// Makes a document: in the folder of the journal, which has space for dumps, or else in the system's folder for
+/// temporary files.
 fn made(path: &Path, document: &dyn Fn(&mut dyn Write) -> Result<(), Error>) -> Result<Bytes, Error> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -107,7 +107,7 @@ fn made(path: &Path, document: &dyn Fn(&mut dyn Write) -> Result<(), Error>) -> 
         made_in(&folder, document).map_err(|error| match error.fault {
             Fault::Io(error) => {
                 let message = format!(
-                    "no room for what is made from it, neither beside it nor in {}: {error}",
+                    "its documents cannot be written, neither beside it nor in {}: {error}",
                     folder.display()
                 );
                 Error::whole(Fault::Unsupported(message))

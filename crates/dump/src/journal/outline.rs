@@ -1,4 +1,4 @@
-//! What is kept of a journal: where its parts are, some ninety bytes a call.
+//! The index of a journal: offsets of its parts, some ninety bytes per call.
 
 use std::path::Path;
 
@@ -9,31 +9,31 @@ use crate::call::CallKind;
 use crate::problems::Problems;
 use crate::writer::DATA_FOLDER;
 
-/// There is none: no stack, no further part.
+/// No stack, or no further part.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Most calls: a place is a number of a call and one bit.
+/// Maximum number of calls: a place is the number of a call and one bit.
 pub(super) const MAX_CALLS: usize = (1 << 31) - 1;
 
-/// A journal by its offsets.
+/// A journal as offsets.
 #[derive(Debug, Default)]
 pub(super) struct Outline {
-    /// What the header says; nothing where it never reached the disk.
+    /// The header; nothing if it never reached the disk.
     pub(super) header: Option<Json>,
     pub(super) calls: Vec<Call>,
     pub(super) parts: Vec<Part>,
-    /// The places that calls took, in order. One that moved to its end took two, and only the second counts.
+    /// The places of calls, in order. A call that moved to its end has two, and only the second counts.
     pub(super) places: Vec<Place>,
     /// The frames of each stack.
     pub(super) stacks: Vec<Span>,
     pub(super) ledger: Option<Span>,
-    /// Whether the step is over: the run had no more to record of it, and was about to make the dump.
+    /// Whether the step has ended: the run had recorded all of it and was about to make the dump.
     pub(super) is_over: bool,
     /// Lines that could not be read.
     pub(super) problems: Problems,
-    /// What the end of the file tells of how the run ended.
+    /// What the end of the file shows about the end of the run.
     pub(super) torn: Option<String>,
-    /// Calls that had neither ended nor raised, in order.
+    /// Calls that neither ended nor raised, in order.
     pub(super) running: Vec<u32>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Outline {
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) name: Span,
-    /// Of no length where there is none.
+    /// Empty if there is none.
     pub(super) parent: Span,
     /// The number of its stack in [`Outline::stacks`].
     pub(super) stack: u32,
@@ -61,13 +61,13 @@ pub(super) struct Part {
 }
 
 impl Call {
-    /// The module it was made in, if it is known.
+    /// The module in which it was made, if known.
     pub(super) fn parent(&self) -> Option<Span> {
         (self.parent.length > 0).then_some(self.parent)
     }
 }
 
-/// The number of a call, and whether this is where it moved to.
+/// The number of a call, and whether it moved here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place(u32);
 
@@ -107,7 +107,7 @@ impl Outline {
         parts.1 = number;
     }
 
-    /// Says that a journal of tensors lies in another folder than when it was begun.
+    /// Notes that the journal is in a different folder than when it was started.
     pub(super) fn lies_in(&mut self, folder: &Path) {
         if let Some(Json::Object(pairs)) = &mut self.header {
             for (_, value) in
@@ -118,12 +118,12 @@ impl Outline {
         }
     }
 
-    /// A text of the header.
+    /// A value of the header.
     pub(super) fn header(&self, key: &str) -> Option<&Json> {
         self.header.as_ref().and_then(|header| header.get(key))
     }
 
-    /// Whether variables were saved, and no calls captured.
+    /// Whether variables were saved and no calls captured.
     pub(super) fn is_debug(&self) -> bool {
         self.header("level").and_then(Json::as_str) == Some("debug")
     }

@@ -1,8 +1,8 @@
-//! Lines as a run writes them, read at the speed of passing over them.
+//! Reads the usual lines of a run at the speed of skipping them.
 //!
-//! A training step waits for its end. Nearly every line has its keys in the usual order, without space between them
-//! and without escapes in names, and needs no more than a comparison for each key. Of any other line nothing is said
-//! here: [`super::line`] reads it, or tells what is wrong with it.
+//! A training step waits for this. Nearly every line has its keys in the usual order, without spaces between them
+//! and without escapes in names, and needs only a comparison for each key. Any other line is left to
+//! [`super::line`], which reads it or reports what is wrong with it.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ use ulpscope_formats::json;
 use super::line::{Line, MAX_NAME_BYTES, ReadCall, Span};
 use super::scan::Trust;
 
-/// Digits of a number that surely fits.
+/// Digits of a number that always fits.
 const MAX_DIGITS: usize = 18;
 
-/// Reads a line that begins at `start` in the file, if it is of the usual form.
+/// Reads a line at offset `start` of the file, if it has the usual form.
 pub(super) fn read(text: &[u8], start: u64, trust: Trust) -> Option<Line<'_>> {
     let mut cursor = Cursor { text, at: 0, start, trust };
     let line = if cursor.takes(b"{\"call\":") {
@@ -38,17 +38,17 @@ pub(super) fn read(text: &[u8], start: u64, trust: Trust) -> Option<Line<'_>> {
     (cursor.takes(b"}") && cursor.at == text.len()).then_some(line)
 }
 
-/// Goes along a line.
+/// The position in a line.
 struct Cursor<'a> {
     text: &'a [u8],
     at: usize,
-    /// Where the line begins in the file.
+    /// The offset of the line in the file.
     start: u64,
     trust: Trust,
 }
 
 impl<'a> Cursor<'a> {
-    /// Whether this comes next; then it is passed over.
+    /// Skips `expected` and returns true, if it comes next.
     fn takes(&mut self, expected: &[u8]) -> bool {
         let next = self.text.get(self.at..).is_some_and(|rest| rest.starts_with(expected));
         if next {
@@ -57,7 +57,7 @@ impl<'a> Cursor<'a> {
         next
     }
 
-    /// The value behind a key, if the key comes next. Nothing at all where the value is unusual.
+    /// The value after a key, if the key comes next. Nothing at all if the value is unusual.
     fn field<T>(&mut self, key: &[u8], read: impl Fn(&mut Self) -> Option<T>) -> Option<Option<T>> {
         if self.takes(key) { read(self).map(Some) } else { Some(None) }
     }
@@ -82,7 +82,7 @@ impl<'a> Cursor<'a> {
         Some(Span { start: self.start + start as u64, length })
     }
 
-    /// The value that fills the rest of the line but for its closing bracket.
+    /// The value that fills the rest of the line except for its closing bracket.
     fn last_value(&mut self) -> Option<Span> {
         if self.trust == Trust::Foreign {
             return self.value();
@@ -92,7 +92,7 @@ impl<'a> Cursor<'a> {
         Some(Span { start: self.start + start as u64, length })
     }
 
-    /// Text that stands for itself.
+    /// Text without escapes.
     fn name(&mut self) -> Option<Span> {
         if self.text.get(self.at) != Some(&b'"') {
             return None;
@@ -129,10 +129,10 @@ mod tests {
         r#"{"end":5,"data":7}"#,
     ];
 
-    /// Bytes that change what a line is.
+    /// Bytes that change the structure of a line.
     const REPLACEMENTS: &[u8] = b"\"[]{},:\\ 09-.en\x00\x1f\xff";
 
-    /// Whether it was read; then it is what the careful reader reads.
+    /// Whether it was read; then the full reader must return the same.
     fn same(text: &[u8]) -> bool {
         let quick = read(text, 7, Trust::Foreign).map(|line| format!("{line:?}"));
         let Some(quick) = &quick else { return false };

@@ -1,4 +1,4 @@
-//! Goes through a journal line by line and outlines it.
+//! Reads a journal line by line and builds its outline.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
@@ -17,23 +17,23 @@ use crate::ledger::MAX_LEDGER_BYTES;
 /// Longest header.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
-/// Bytes of a journal for which room for one call is made beforehand, and for how many at most.
+/// Bytes of a journal per call, and the maximum number of calls, to allocate memory in advance.
 const BYTES_PER_CALL: usize = 1 << 10;
 const MAX_ROOM: usize = 1 << 14;
 
-/// Bytes gone through before their memory is given back.
+/// Bytes read before their memory is returned to the system.
 const RELEASE_BYTES: usize = 64 << 20;
 
 /// Who wrote a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// This process, a moment ago: its values are taken as they stand.
+    /// This process, just now: its values are trusted.
     Own,
-    /// Somebody: nothing is taken that has not been looked at.
+    /// Anyone: every value is checked.
     Foreign,
 }
 
-/// Outlines a journal. An error says that it is none; everything else is a problem.
+/// Outlines a journal. An error means that it is not a journal; everything else is a problem.
 pub(super) fn scan(journal: &Bytes, path: &Path, trust: Trust) -> Result<Outline, Error> {
     Scan::of(path, trust).run(journal).map_err(|error| error.in_file(path))
 }
@@ -44,12 +44,13 @@ struct Scan<'p> {
     outline: Outline,
     /// The number of the line.
     line: u64,
-    /// Calls that have neither ended nor raised, by their ids.
+    /// Calls that neither ended nor raised, by their ids.
     open: HashMap<u64, u32>,
     last_id: Option<u64>,
     /// The numbers of stacks by their ids.
     stacks: HashMap<u64, u32>,
-    /// Names by their hashes alone: among a million calls two of 64 bits are the same once in thirty million journals.
+    /// Only the hashes of names: among a million calls two hashes of 64 bits are equal once in thirty million
+    /// journals.
     names: HashSet<u64>,
     hasher: RandomState,
 }
@@ -82,7 +83,7 @@ impl<'p> Scan<'p> {
             let text = &journal[at..end];
             let taken = match self.line {
                 1 if !whole && is_torn_header(text) => {
-                    Err(Error::whole(Fault::truncated("a line that tells what was recorded", "the end")))
+                    Err(Error::whole(Fault::truncated("a line that says what was recorded", "the end")))
                 }
                 1 => {
                     self.outline.header = Some(header(text)?);
@@ -236,12 +237,12 @@ impl<'p> Scan<'p> {
     }
 }
 
-/// Whether a first line that does not end was on its way to be a header.
+/// Whether an incomplete first line is the start of a header.
 fn is_torn_header(text: &[u8]) -> bool {
     text.len() as u64 <= MAX_HEADER_BYTES && has_mark(text) && json::read(text).is_err()
 }
 
-/// What the first line says.
+/// The content of the first line.
 fn header(text: &[u8]) -> Result<Json, Error> {
     if !text.starts_with(MARK) {
         let shown = &text[..text.len().min(MARK.len())];
@@ -264,14 +265,14 @@ fn header(text: &[u8]) -> Result<Json, Error> {
     }
 }
 
-/// How many bytes are in front of the zeros at the end: a journal has room for the lines to come.
+/// The number of bytes before the zeros at the end: a journal has space for the next lines.
 fn without_zeros(bytes: &[u8]) -> usize {
     let eights = bytes.rchunks_exact(8).take_while(|eight| **eight == [0; 8]).count();
     let rest = &bytes[..bytes.len() - 8 * eights];
     rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)
 }
 
-/// Where the next newline is. Data lines are long, so bytes are looked at in blocks that take a few instructions each.
+/// The position of the next newline. Data lines are long, so it checks blocks of bytes with a few instructions each.
 fn newline(bytes: &[u8], at: usize) -> Option<usize> {
     const BLOCK: usize = 64;
     let (blocks, _) = bytes.get(at..)?.as_chunks::<BLOCK>();

@@ -1,8 +1,8 @@
-//! Folders that a dump is written to.
+//! Folders of a dump that is written.
 //!
-//! What lies above a dump is the user's, and may be a link: `/data`, say. The folders of the dump itself are made by us. A
-//! link in the place of one was put there by somebody, and following it would write, and delete, somewhere else. It is refused,
-//! as it is where a dump is read.
+//! The folders above a dump are the user's and may be links: `/data`, for example. The folders of the dump itself
+//! are made by us. If one of them is a link, someone else put it there, and following it would write and delete
+//! somewhere else. It is refused, as it is when a dump is read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Folders of a dump above its files: that of the step, and in it that of the rank.
 const OWN_LEVELS: usize = 2;
 
-/// Makes the folder of a rank with those above it, unless they are there. Neither it nor that of its step may be a link.
+/// Makes the folder of a rank and those above it, if they are missing. Neither it nor that of its step may be a link.
 pub(super) fn make_rank_folder(folder: &Path) -> io::Result<()> {
     if let Some(above) = folder.ancestors().nth(OWN_LEVELS).filter(|above| !above.as_os_str().is_empty()) {
         fs::create_dir_all(above)?;
@@ -20,7 +20,7 @@ pub(super) fn make_rank_folder(folder: &Path) -> io::Result<()> {
     own.into_iter().rev().try_for_each(make)
 }
 
-/// Refuses the folder of a rank, if it or that of its step has become a link.
+/// Refuses the folder of a rank if it or that of its step was replaced by a link.
 pub(crate) fn check_rank_folder(folder: &Path) -> io::Result<()> {
     own_folders(folder).try_for_each(refuse_link)
 }
@@ -30,7 +30,7 @@ fn own_folders(folder: &Path) -> impl Iterator<Item = &Path> {
     folder.ancestors().take(OWN_LEVELS).filter(|path| !path.as_os_str().is_empty())
 }
 
-/// Makes a folder in one that is there, unless it is there itself.
+/// Makes a folder in an existing one, if it is missing.
 fn make(path: &Path) -> io::Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => refuse_link(path),
@@ -49,8 +49,8 @@ fn refuse_link(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The folder that tensor files are in, kept open: a file in it is made without walking the path to it, and a link in the
-/// place of the folder cannot lead away from it.
+/// The folder of tensor files, kept open: creating a file in it does not walk the path, and a link that replaces the
+/// folder has no effect.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -59,23 +59,23 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Makes a folder, and those above it, unless it is there.
+    /// Makes a folder and those above it, if they are missing.
     pub(super) fn make(path: &Path) -> io::Result<Folder> {
         if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
             fs::create_dir_all(above)?;
         }
         make(path)?;
-        // Elsewhere, or where it may be written to but not be listed, its path does.
+        // On other systems, or if the folder is writable but not readable, its path is used.
         let open = if cfg!(target_os = "linux") { open_folder(path).ok() } else { None };
         Ok(Folder { path: path.to_owned(), open })
     }
 
-    /// Says that it has another path now; it is the same folder.
+    /// Sets its new path; it is the same folder.
     pub(super) fn moved_to(&mut self, path: &Path) {
         path.clone_into(&mut self.path);
     }
 
-    /// Makes a file in it, whose name must be free.
+    /// Creates a file in it. The name must be free.
     pub(super) fn create(&self, name: &str) -> io::Result<File> {
         #[cfg(target_os = "linux")]
         if let Some(open) = &self.open {
@@ -111,7 +111,7 @@ fn create_within(folder: &File, name: &str) -> io::Result<File> {
     use std::ffi::CString;
     use std::os::fd::{AsRawFd, FromRawFd};
 
-    /// Readable and writable, as far as the user's mask allows.
+    /// Readable and writable, as far as the user's umask allows.
     const MODE: libc::mode_t = 0o666;
     let name = CString::new(name)?;
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;

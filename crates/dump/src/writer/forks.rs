@@ -1,7 +1,8 @@
-//! Whether this process is a copy: a forked child has the journal of its parent mapped, and must not write to it.
+//! Detects whether this process was forked: a forked child has the journal of its parent mapped, and must not write
+//! to it.
 //!
-//! Asking the system for the number of the process takes some hundred nanoseconds on some machines, and would be asked
-//! several times for every call. So the system library is asked to count forks instead.
+//! Asking the system for the process id takes a few hundred nanoseconds on some machines, and would be needed
+//! several times for every call. Therefore a fork handler of the C library counts forks instead.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,25 +12,25 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 /// Whether forks are counted here.
 static IS_COUNTING: OnceLock<bool> = OnceLock::new();
 
-/// A process, told from those that are forked from it.
+/// A process, distinct from its forked children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u32);
 
 impl Process {
-    /// The one that runs here.
+    /// The current process.
     pub fn current() -> Process {
-        // Where forks cannot be counted, the system is asked each time.
+        // If forks cannot be counted, the system is asked each time.
         let is_counting = *IS_COUNTING.get_or_init(count_forks);
         Process(if is_counting { FORKS.load(Ordering::Relaxed) } else { std::process::id() })
     }
 
-    /// Whether it is this one that runs here, and no copy of it.
+    /// Whether it is the current process and not its parent.
     pub fn is_current(self) -> bool {
         self == Process::current()
     }
 }
 
-/// Has forks counted from now on; tells whether that can be done.
+/// Starts to count forks; returns whether that is possible.
 #[cfg(target_os = "linux")]
 fn count_forks() -> bool {
     extern "C" fn forked() {

@@ -1,9 +1,10 @@
 //! The append-only journal of one rank in one step.
 //!
-//! What is written must outlive the process that writes it. A write call per line does that, and takes a microsecond.
-//! Memory of a mapped file does it, too, for the price of a copy, so lines go there: into a window at the end of the
-//! file, whose blocks the file system has promised beforehand. (Without that promise a full disk would show as a fatal
-//! signal; where there is none to be had, lines are written one by one.) Behind the last line lie zeros until the journal is trimmed.
+//! Written lines must outlive the process. A write call per line achieves that, but takes a microsecond. Memory of
+//! a mapped file achieves it too, for the price of a copy. So lines are copied into a mapped window at the end of
+//! the file, whose disk blocks are allocated in advance. (Otherwise a full disk would raise a fatal signal. If
+//! blocks cannot be allocated, lines are written one by one.) Zeros follow the last line until the journal is
+//! trimmed.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -17,18 +18,18 @@ use super::promise::{none_is_fine, promised};
 use super::tensor_files::DATA_FOLDER;
 use crate::journal::JOURNAL_FILE;
 
-/// What an earlier run may have left in the folder of a rank, and would be taken for this run's.
+/// Files that an earlier run may have left in the folder of a rank, and that could be mistaken for this run's.
 const EARLIER: [&str; 6] =
     ["dump.json", "debug.json", "stack.json", "construct.json", "ledger.json", JOURNAL_FILE];
 
 /// Bytes mapped at a time; a multiple of every page size.
 const WINDOW: usize = 1 << 18;
 
-/// Bytes behind the last line that the file system has promised, too: for the line that says that the disk is full.
+/// Bytes after the last line that are allocated too: for the line that says that the disk is full.
 const RESERVE: usize = 1 << 13;
 
-/// The same of a journal that is short itself, which has less to say in that line: where files may not be large, half of
-/// one is for calls.
+/// The same for a short journal, which needs less for that line: if the file size is limited, half of it is for
+/// calls.
 const LEAST_RESERVE: usize = 1 << 9;
 
 /// A journal that is being written.
@@ -38,21 +39,21 @@ pub struct Journal {
     folder: PathBuf,
     written: u64,
     window: Option<Window>,
-    /// Whether the file system promises blocks.
+    /// Whether the file system can allocate blocks.
     is_mappable: bool,
-    /// Whether lines may go where room was kept.
+    /// Whether lines may use the reserve.
     is_ending: bool,
 }
 
 #[derive(Debug)]
 struct Window {
     memory: MmapMut,
-    /// Where in the file it begins.
+    /// Its offset in the file.
     start: u64,
 }
 
 impl Journal {
-    /// Makes the folder of a rank, clears it of what an earlier run left, and begins its journal.
+    /// Makes the folder of a rank, removes what an earlier run left there, and starts its journal.
     pub fn create(folder: &Path) -> io::Result<Journal> {
         make_rank_folder(folder)?;
         clear(folder)?;
@@ -68,8 +69,8 @@ impl Journal {
         })
     }
 
-    /// Appends whole lines, given in parts: after it has returned they outlive the process. Lines that cannot be had
-    /// whole are not there at all.
+    /// Appends whole lines, given in parts. When it returns, they outlive the process. Lines are written completely
+    /// or not at all.
     pub fn append(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         let before = self.written;
         let result = parts.iter().try_for_each(|part| self.append_part(part));
@@ -79,7 +80,7 @@ impl Journal {
         result
     }
 
-    /// Appends the last lines, for which there is room even where there is none for others.
+    /// Appends the last lines, which may use the reserve.
     pub fn append_last(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         self.is_ending = true;
         let result = self.append(parts);
@@ -105,33 +106,33 @@ impl Journal {
         Ok(())
     }
 
-    /// Cuts the file off behind its last line. More may follow.
+    /// Truncates the file after its last line. More lines may follow.
     pub fn trim(&mut self) -> io::Result<()> {
         self.window = None;
         self.file.set_len(self.written)
     }
 
-    /// Moves the folder of the rank, with all that is in it, to where an earlier run may have left another: that goes, and
-    /// whatever else is there stays.
+    /// Moves the folder of the rank with its content. The dump of an earlier run at the target is removed; other
+    /// files there stay.
     pub fn move_to(&mut self, folder: &Path) -> io::Result<()> {
         check_rank_folder(&self.folder)?;
         let is_there = fs::symlink_metadata(folder).is_ok();
         make_rank_folder(folder)?;
         if is_there {
-            // What is moved in afterwards is looked up before anything is deleted.
+            // The files that will be moved in are listed before anything is deleted.
             let own = names_in(&self.folder)?;
             clear(folder)?;
             for name in own {
                 fs::rename(self.folder.join(&name), folder.join(&name))?;
             }
-            // Whoever has put something there meanwhile keeps it.
+            // If someone has put a file there meanwhile, it is kept.
             let _: io::Result<()> = fs::remove_dir(&self.folder);
         } else {
-            // Takes the place of the empty folder that was made just now.
+            // Replaces the empty folder that was just made.
             fs::rename(&self.folder, folder)?;
         }
         if let Some(step) = self.folder.parent().filter(|step| Some(*step) != folder.parent()) {
-            // Unless other ranks are in it.
+            // Unless it contains other ranks.
             let _: io::Result<()> = fs::remove_dir(step);
         }
         folder.clone_into(&mut self.folder);
@@ -148,7 +149,7 @@ impl Journal {
         self.written
     }
 
-    /// The window that the next byte goes to; none where lines are to be written.
+    /// The window for the next byte; none if lines are to be written one by one.
     fn window(&mut self) -> Option<&mut Window> {
         let is_inside = |window: &Window| self.written < window.start + WINDOW as u64;
         if !self.window.as_ref().is_some_and(is_inside) {
@@ -171,7 +172,7 @@ impl Journal {
         }
         self.file.seek(SeekFrom::Start(self.written))?;
         self.file.write_all(lines).inspect_err(|_| {
-            // A torn line is left out by readers, should it be impossible to cut it off.
+            // If a partial line cannot be truncated, readers ignore it.
             let _ = self.file.set_len(self.written);
         })?;
         self.written += lines.len() as u64;
@@ -179,8 +180,8 @@ impl Journal {
     }
 }
 
-/// Maps a window of a file, once its blocks are promised; nothing where they cannot be, be it that the disk is nearly
-/// full.
+/// Maps a window of a file after its blocks are allocated; nothing if that fails, for example because the disk is
+/// nearly full.
 #[cfg(target_os = "linux")]
 fn map(file: &File, start: u64) -> Option<Window> {
     promised(file, start, WINDOW + RESERVE).ok()?;
@@ -192,7 +193,8 @@ fn map(file: &File, start: u64) -> Option<Window> {
     #[expect(unsafe_code)]
     let mapped = unsafe { options.map_mut(file) };
     let memory = mapped.ok()?;
-    // All pages at once cost a fraction of one at a time. Older systems cannot; then each comes when it is written to.
+    // Populating all pages at once costs a fraction of one at a time. Older systems cannot do that; then each page
+    // comes with its first write.
     let _: io::Result<()> = memory.advise(memmap2::Advice::PopulateWrite);
     Some(Window { memory, start })
 }
@@ -212,7 +214,7 @@ fn clear(folder: &Path) -> io::Result<()> {
     for name in EARLIER {
         absent_is_fine(fs::remove_file(folder.join(name)))?;
     }
-    // Its tensor files may be linked to each other: writing over one would change another.
+    // Its tensor files may be hard links to each other: overwriting one would change another.
     absent_is_fine(fs::remove_dir_all(folder.join(DATA_FOLDER)))
 }
 

@@ -1,38 +1,38 @@
-//! The bytes of one tensor file on their way into it.
+//! Buffers the bytes of one tensor file.
 //!
-//! An encoder hands them over in pieces: a head of some hundred bytes, the payload, a tail. A write call for each costs
-//! more than it need: the system keeps a file in groups of pages, each as large as the write and its place in the file
-//! allow, so that after a write that ends within a page the groups are small ones again. Small pieces therefore wait for
-//! what follows them, and a write ends where a group of pages may end. Blocks of a large file are promised
-//! beforehand, all at once instead of page by page.
+//! An encoder passes them in pieces: a head of a few hundred bytes, the payload, a tail. One write call for each
+//! costs too much: the system keeps a file in groups of pages, each as large as the write and its offset in the
+//! file allow, so after a write that ends within a page the groups are small again. Therefore small pieces wait for
+//! the next ones, and a write ends where a group of pages may end. Blocks of a large file are allocated in advance,
+//! all at once instead of page by page.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
 
 use super::promise::{none_is_fine, promised};
 
-/// Pieces that are shorter together wait; whole files below this size go out in one write.
+/// Pieces that are shorter in total wait; whole files below this size are written with one call.
 const MAX_WAITING: usize = 32 << 10;
 
-/// Where writes end: at a multiple of the first if there is one ahead, else of the second.
+/// Writes end at a multiple of the first if there is one ahead, else of the second.
 const GROUP: u64 = 256 << 10;
 const PAGE: u64 = 4 << 10;
 
-/// A promise pays from this many bytes on.
+/// Allocating in advance pays from this many bytes on.
 const MIN_PROMISE: usize = 512 << 10;
 
-/// A file that is being filled from its start.
+/// A file that is written from its start.
 pub(super) struct Outgoing<'a> {
     file: &'a File,
-    /// What comes before the next bytes, and is not in the file yet.
+    /// Bytes that precede the next ones and are not in the file yet.
     waiting: &'a mut Vec<u8>,
     written: u64,
-    /// The length that the file has already.
+    /// The present length of the file.
     length: u64,
 }
 
 impl<'a> Outgoing<'a> {
-    /// An empty file that will hold about `size` bytes. Small pieces wait in `memory`.
+    /// An empty file for about `size` bytes. Small pieces wait in `memory`.
     pub(super) fn new(file: &'a File, memory: &'a mut Vec<u8>, size: usize) -> io::Result<Outgoing<'a>> {
         memory.clear();
         let mut length = 0;
@@ -45,7 +45,7 @@ impl<'a> Outgoing<'a> {
         Ok(Outgoing { file, waiting: memory, written: 0, length })
     }
 
-    /// Writes what waits, and cuts off what was promised in excess; tells the size of the file.
+    /// Writes the waiting bytes and truncates excess blocks. Returns the size of the file.
     pub(super) fn finish(mut self) -> io::Result<u64> {
         self.flush()?;
         if self.length > self.written {
@@ -54,13 +54,13 @@ impl<'a> Outgoing<'a> {
         Ok(self.written)
     }
 
-    /// Of `count` bytes behind those that wait, how many go out now.
+    /// How many of `count` bytes after the waiting ones are written now.
     fn up_to_boundary(&self, count: usize) -> usize {
         let start = self.written + self.waiting.len() as u64;
         let end = start + count as u64;
         let last = |step: u64| end / step * step;
         let boundary = [last(GROUP), last(PAGE)].into_iter().find(|&boundary| boundary > start);
-        // Within `count`, as the boundary is not behind the end.
+        // Within `count`, because the boundary is not after the end.
         boundary.map_or(count, |boundary| (boundary - start) as usize)
     }
 }

@@ -1,9 +1,9 @@
-//! Blocks that a file system promises before they are written.
+//! Allocates blocks of a file before they are written.
 
 use std::fs::File;
 use std::io;
 
-/// Has the file system promise blocks from `start` on. The file is at least as long afterwards.
+/// Allocates blocks from `start` on. The file is at least as long afterwards.
 #[cfg(target_os = "linux")]
 pub(super) fn promised(file: &File, start: u64, length: usize) -> io::Result<()> {
     use std::os::fd::AsRawFd;
@@ -21,8 +21,8 @@ pub(super) fn promised(_file: &File, _start: u64, _length: usize) -> io::Result<
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// A file system that makes no promises is written to as far as it goes. One that has no room for them has none for what
-/// is to be written; nor has a process whose files may not be that large.
+/// If the file system cannot allocate in advance, writing goes on without it. If it has no space for the blocks, it
+/// has none for the data either; the same holds if the process has a limit on file sizes.
 pub(super) fn none_is_fine(error: io::Error) -> io::Result<()> {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => Err(error),

@@ -1,9 +1,9 @@
 //! The tensor files of one rank in one step.
 //!
-//! The output of one call is the input of the next, and weights come again and again. So every tensor is known by its
-//! content (128 bits of XXH3, dtype and shape), and one whose content has a file already gets a link to it: a tensor
-//! that was changed behind the framework's back (a kernel of one's own, numpy over the same memory) has another
-//! content and gets a file of its own.
+//! The output of one call is the input of the next, and weights occur again and again. So every tensor is
+//! identified by its content (128 bits of XXH3, dtype and shape), and if that content already has a file, it gets a
+//! link to it. A tensor that was changed without the framework's knowledge (a custom kernel, numpy over the same
+//! memory) has different content and gets a separate file.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,29 +22,29 @@ use super::outgoing::Outgoing;
 /// The folder beside `dump.json`.
 pub const DATA_FOLDER: &str = "dump_tensor_data";
 
-/// Contents remembered; further ones are written without looking for a twin.
+/// Contents remembered; further ones are written without a search for an equal one.
 const MAX_KNOWN: usize = 1 << 20;
 
-/// Bytes of a file's name before its suffix; file systems take 255 in all.
+/// Bytes of a file's name before its suffix; file systems allow 255 in total.
 const MAX_STEM: usize = 200;
 
-/// Entries of one name that get files.
+/// Maximum number of entries with the same name that get files.
 const MAX_NAMESAKES: u32 = 1000;
 
-/// What a file takes beside its elements, at most: heads, and names of `MAX_STEM` bytes a dozen times.
+/// The maximum of a file beside its elements: heads, and names of `MAX_STEM` bytes a dozen times.
 const MAX_FRAME: u64 = 8 << 10;
 
-/// Bytes that the file of a tensor takes at most.
+/// Maximum bytes of the file of a tensor.
 pub fn file_size(tensor: &Tensor) -> u64 {
     elements_size(tensor) as u64 + MAX_FRAME
 }
 
-/// Bytes of the elements in a file: those that lie on each other, or far apart, may be written as they lie or packed.
+/// Bytes of the elements in a file. Overlapping or scattered elements may be written with their strides or packed.
 fn elements_size(tensor: &Tensor) -> usize {
     tensor.view().packed_size().min(tensor.storage().len())
 }
 
-/// Where tensors of a rank go.
+/// The tensor files of a rank.
 #[derive(Debug)]
 pub struct TensorFiles {
     path: PathBuf,
@@ -54,22 +54,22 @@ pub struct TensorFiles {
     suffix: &'static str,
     known: HashMap<Fingerprint, Box<str>>,
     written: u64,
-    /// Memory for parts of files, used again and again.
+    /// A buffer for parts of files, reused.
     waiting: Vec<u8>,
 }
 
-/// What a tensor is known by.
+/// The identity of a tensor's content.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     digest: Digest,
     dtype: DType,
     shape: Vec<usize>,
-    /// The shape of what the digest is of, if each of its elements is there many times.
+    /// The shape that the digest covers, if each of its elements is repeated many times.
     once: Option<Vec<usize>>,
 }
 
 impl TensorFiles {
-    /// Files of one format in `dump_tensor_data/` of a rank's folder, which is made with the first of them.
+    /// Files of one format in `dump_tensor_data/` of a rank's folder. The first file creates that folder.
     pub fn new(rank_folder: &Path, format: Format) -> TensorFiles {
         let suffix = match format {
             Format::Npy => "npy",
@@ -87,7 +87,7 @@ impl TensorFiles {
         }
     }
 
-    /// Says that the folder of the rank is another now.
+    /// Sets the new folder of the rank.
     pub fn moved_to(&mut self, rank_folder: &Path) {
         self.path = rank_folder.join(DATA_FOLDER);
         if let Some(folder) = &mut self.folder {
@@ -95,20 +95,20 @@ impl TensorFiles {
         }
     }
 
-    /// Bytes of files written so far; links cost none.
+    /// Bytes of files written so far; links count as zero.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Gives the file of a tensor with this fingerprint a further name, if there is such a file, and tells the name: `stem` and
-    /// the format's suffix, as far as a file can be called so.
+    /// If there is a file with this fingerprint, gives it a further name and returns the name: `stem` and
+    /// the format's suffix, as far as it is a valid file name.
     pub fn link(&mut self, stem: &str, fingerprint: &Fingerprint) -> Option<String> {
         let (folder, twin) = (self.folder.as_ref()?, self.known.get(fingerprint)?);
-        // Where the file system has no links, or no more of them for this file, it is written anew.
+        // If the file system has no links, or no more for this file, the file is written again.
         self.under_free_name(&file_stem(stem), |name| folder.link(twin, name).map_err(Error::whole)).ok()
     }
 
-    /// Makes a tensor's file and tells its name, which is found as for a link.
+    /// Writes a tensor's file and returns its name, which is chosen as for a link.
     pub fn save(&mut self, stem: &str, fingerprint: Fingerprint, tensor: &Tensor) -> Result<String, Error> {
         let folder = match self.folder.take() {
             Some(folder) => folder,
@@ -120,7 +120,7 @@ impl TensorFiles {
         let name = self.under_free_name(&stem, |name| {
             let file = folder.create(name).map_err(Error::whole)?;
             size = write(&file, self.format, &stem, tensor, &mut waiting).inspect_err(|_| {
-                // A torn file is named nowhere; what matters is why it is torn.
+                // Nothing refers to a partial file; the reason of the failure is what matters.
                 let _: io::Result<()> = fs::remove_file(self.path.join(name));
             })?;
             Ok(())
@@ -135,7 +135,7 @@ impl TensorFiles {
         Ok(name)
     }
 
-    /// Makes a file under the first name that no other has.
+    /// Creates a file under the first free name.
     fn under_free_name(
         &self,
         stem: &str,
@@ -145,7 +145,7 @@ impl TensorFiles {
         for again in 2.. {
             match make(&name) {
                 Ok(()) => break,
-                // Another entry has this name, as keys 1 and "1" of a dictionary do.
+                // Another entry has this name, like keys 1 and "1" of a dictionary.
                 Err(error) if is_taken(&error) && again <= MAX_NAMESAKES => {
                     name = format!("{stem}~{again}.{}", self.suffix);
                 }
@@ -156,7 +156,7 @@ impl TensorFiles {
     }
 }
 
-/// Fills a file; tells its size.
+/// Writes a file and returns its size.
 fn write(
     file: &File,
     format: Format,
@@ -170,8 +170,8 @@ fn write(
 }
 
 impl Fingerprint {
-    /// That of a tensor. Elements that it repeats in large numbers are read once: such a tensor has no file in common with
-    /// a copy of itself.
+    /// The fingerprint of a tensor. Elements that it repeats in large numbers are read once: such a tensor does not
+    /// share a file with a copy of itself.
     pub fn of(view: &View<'_>) -> Fingerprint {
         let once = read_once(view).map(|(once, _)| once);
         let digest = digest(once.as_ref().unwrap_or(view), DigestKind::Xxh3);
@@ -180,8 +180,8 @@ impl Fingerprint {
     }
 }
 
-/// What a file can be called: names come from programs, and may hold anything. What would leave the folder or not be
-/// a name becomes `_`; what is too long ends in a digest of the whole.
+/// A valid file name: names come from programs and may contain anything. Characters that would leave the folder or
+/// are invalid become `_`; a name that is too long ends with a digest of the whole.
 fn file_stem(stem: &str) -> Cow<'_, str> {
     let is_unfit = |character: char| character.is_control() || matches!(character, '/' | '\\' | ':');
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');

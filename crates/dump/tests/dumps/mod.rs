@@ -10,7 +10,7 @@ use ulpscope_formats::file::{self, Format};
 use ulpscope_formats::{Tensor, Value};
 use ulpscope_tensor::DType;
 
-/// A folder that goes away with its dump.
+/// A folder that is deleted with its dump.
 pub struct Scratch(TempDir);
 
 impl Scratch {
@@ -22,7 +22,7 @@ impl Scratch {
         self.0.path()
     }
 
-    /// Writes a file, and the folders it lies in.
+    /// Writes a file and the folders above it.
     pub fn file(&self, name: &str, content: &str) -> PathBuf {
         let path = self.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -36,7 +36,7 @@ impl Scratch {
         path
     }
 
-    /// Writes a tensor of float32, in the format that the name ends in.
+    /// Writes a tensor of float32, in the format of the name's extension.
     pub fn tensor(&self, name: &str, values: &[f32]) -> PathBuf {
         self.value(name, &Value::Tensor(tensor(values)))
     }
@@ -123,7 +123,7 @@ pub fn dump_json(task: &str, calls: &[(&str, &str)]) -> String {
     )
 }
 
-/// The description of a tensor of two elements, with a file where `file` is not empty.
+/// The description of a tensor of two elements, with a file if `file` is not empty.
 pub fn item(file: &str) -> String {
     let file = if file.is_empty() { String::new() } else { format!(", \"data_name\": \"{file}\"") };
     format!(

@@ -1,4 +1,4 @@
-//! What an element is, in the two numberings that dump files use.
+//! The element types of ACL dumps, in the two numberings that dump files use.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use ulpscope_tensor::DType;
 
 use Meaning::{Elements, Unread};
 
-/// The data type of a tensor. The set is open: a number that has no name yet is kept.
+/// The data type of a tensor. A number without a known name is kept as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DataType(Number);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Number {
-    /// A type of the table below, by its place in it.
+    /// A row of the table below, by index.
     Row(u8),
     /// A number that is not in the table, in the numbering of its file.
     Other(i32),
@@ -28,9 +28,9 @@ struct Row {
 }
 
 enum Meaning {
-    /// Elements we measure.
+    /// A dtype that Ulpscope measures.
     Elements(DType),
-    /// Elements we do not, and what they are.
+    /// A type that it does not measure, with a description.
     Unread(&'static str),
 }
 
@@ -42,8 +42,8 @@ const PAIRED: &str = "a pair of numbers in one element";
 const QUANTISED: &str = "quantised integers without their scale";
 const PACKED: &str = "several elements to a byte";
 
-/// Every known type. The first row is what a header that names no type means: like the older tools, its bytes are
-/// taken as signed.
+/// Every known type. The first row applies when a header names no type: like the older tools, we read the bytes as
+/// signed.
 const TABLE: [Row; 41] = [
     row(0, 28, "UNDEFINED", Elements(DType::I8)),
     row(1, 0, "FLOAT", Elements(DType::F32)),
@@ -101,7 +101,7 @@ impl DataType {
 
     /// The type that stores a dtype, where there is one.
     pub fn of(dtype: DType) -> Option<DataType> {
-        // Two rows are read as another's dtype; neither is what a tensor of that dtype should be called.
+        // Two rows are read as the dtype of a different row. Tensors of that dtype must not be written as those rows.
         let stores = |row: &Row| matches!(row.meaning, Elements(found) if found == dtype);
         DataType::find(|row| stores(row) && !matches!(row.name, "UNDEFINED" | "RESOURCE"))
     }
@@ -128,12 +128,12 @@ impl DataType {
         self.row().map_or_else(|number| number, |row| row.runtime)
     }
 
-    /// Whether the header names no type.
+    /// Whether the header leaves the type undefined.
     pub fn is_undefined(self) -> bool {
         self == DataType::default()
     }
 
-    /// The elements as we measure them, or in words what they are instead.
+    /// The dtype that is measured, or a description of a type that is not.
     pub fn elements(self) -> Result<DType, &'static str> {
         match self.row().map(|row| &row.meaning) {
             Ok(Elements(dtype)) => Ok(*dtype),
@@ -143,7 +143,7 @@ impl DataType {
     }
 }
 
-/// The type that a header names when it names none.
+/// The type used when a header names none.
 impl Default for DataType {
     fn default() -> DataType {
         DataType(Number::Row(0))

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The layout of a tensor. The set is open: a number that has no name yet is kept.
+/// The layout of a tensor. A number without a known name is kept as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Format(pub i32);
 

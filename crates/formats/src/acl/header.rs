@@ -1,4 +1,4 @@
-//! The protobuf header of a dump file, read and written.
+//! Reads and writes the protobuf header of a dump file.
 
 use std::ops::Range;
 
@@ -8,7 +8,8 @@ use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place};
 use crate::tensor::MAX_RANK;
 
-/// Inputs and outputs hold the same things under different field numbers, in the same order. Zero: not there.
+/// Inputs and outputs have the same fields in the same order, under different field numbers. Zero: the field does
+/// not exist.
 struct Numbers {
     shape: u64,
     original_op: u64,
@@ -45,7 +46,7 @@ const INPUT: Numbers = Numbers {
     offset: 9,
 };
 
-/// Reads the header in a range of the file, and the sizes of what follows it.
+/// Reads the header in a range of the file, and the sizes of the data after it.
 pub(super) fn read(file: &Bytes, range: Range<usize>) -> Result<(DumpFile, Sizes), Error> {
     let (mut dump, mut sizes) = (DumpFile::default(), Sizes::default());
     let mut message = Message::new(file, range);
@@ -84,7 +85,7 @@ pub(super) fn read(file: &Bytes, range: Range<usize>) -> Result<(DumpFile, Sizes
     Ok((dump, sizes))
 }
 
-/// Reads a file that is nothing but the message, with the elements inside it.
+/// Reads a file that consists of the protobuf message alone, with the elements inside it.
 pub(super) fn read_bare(file: &Bytes) -> Result<DumpFile, Error> {
     let (dump, _) = read(file, 0..file.len())?;
     let entries = dump.inputs.len() + dump.outputs.len() + dump.buffers.len() + dump.spaces.len();
@@ -189,7 +190,7 @@ fn read_attr(file: &Bytes, range: Range<usize>) -> Result<(String, String), Erro
     Ok(attr)
 }
 
-/// Text of the header. Bytes that are no UTF-8 are shown as such rather than losing the file for a name.
+/// Text of the header. Invalid UTF-8 is replaced: a bad name must not lose the file.
 fn text(file: &Bytes, field: &Field, name: &str) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&file[field.range(name)?]).into_owned())
 }
@@ -207,7 +208,7 @@ fn check_count(found: usize, limit: usize, what: &'static str, field: &Field) ->
     Err(Error::at(Place::Byte(field.at as u64), Fault::TooLarge { what, limit, found }))
 }
 
-/// The header of a dump, fields in ascending order, as protobuf itself would write it.
+/// The header of a dump, with fields in ascending order, as protobuf writes it.
 pub(super) fn compose(dump: &DumpFile) -> Vec<u8> {
     let mut out = Vec::new();
     wire::put_text(&mut out, 1, &dump.version);
@@ -238,7 +239,7 @@ fn compose_tensor(tensor: &DumpTensor, numbers: &Numbers) -> Vec<u8> {
     let mut out = Vec::new();
     wire::put_number(&mut out, 1, sign_extended(tensor.data_type.header_number()));
     wire::put_number(&mut out, 2, sign_extended(tensor.format.0));
-    // A scalar has a shape too, of no dimensions; dumps say so.
+    // A scalar has a shape without dimensions. Dumps write it explicitly.
     wire::put_bytes(&mut out, numbers.shape, &compose_shape(&tensor.shape));
     if let Some(op) = tensor.original_op.as_ref().filter(|_| numbers.original_op != 0) {
         let mut inner = Vec::new();
@@ -285,7 +286,7 @@ fn compose_shape(dims: &[u64]) -> Vec<u8> {
     shape
 }
 
-/// How the wire carries a signed 32-bit number.
+/// Protobuf sign-extends a signed 32-bit number to 64 bits.
 fn sign_extended(value: i32) -> u64 {
     i64::from(value) as u64
 }

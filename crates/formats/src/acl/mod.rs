@@ -1,15 +1,15 @@
-//! The dump file of an Ascend operator: every input and output of one call, and the description of each.
+//! The dump file of an Ascend operator: every input and output of one call, each with a description.
 //!
 //! ```text
 //! header length (u64) | header | inputs | outputs | buffers | workspaces      each as long as its header entry says
 //! ```
 //!
-//! The header is a protobuf message, or, in the files of small devices ("nano"), a list of tag-length-value records
-//! that begins with a magic number and counts data types differently. Before version 2 the whole file was the
-//! protobuf message with the elements inside it; such a file is read too, and written in today's form.
+//! The header is a protobuf message. Small devices ("nano") write a list of tag-length-value records instead; it
+//! begins with a magic number and numbers data types differently. Before version 2 the whole file was one protobuf
+//! message with the elements inside it. Such a file is read too, and written in the current form.
 //!
-//! Everything in the header is optional and every number in it is open: a data type or format unknown today must not
-//! lose the file. A tensor keeps its raw bytes, and [`DumpTensor::tensor`] says what they are, or why it cannot.
+//! Everything in the header is optional, and every number in it may be unknown: an unknown data type or format must
+//! not lose the file. A tensor keeps its raw bytes. [`DumpTensor::tensor`] interprets them, or says why it cannot.
 //!
 //! ```text
 //! bytes ──► wire (protobuf) or nano (records) ──► DumpFile ──► Value: "input.0", "output.0", "l1buffer.0", "space.0"
@@ -32,17 +32,17 @@ pub use data_type::DataType;
 pub use format::Format;
 pub use tensor::{DumpTensor, OriginalOp};
 
-/// More tensors, buffers or attributes than any operator has; bounds what a file of empty entries can cost.
+/// More tensors, buffers or attributes than any operator has. Limits the cost of a file full of empty entries.
 pub const MAX_ENTRIES: usize = 1 << 14;
 
-/// Bytes of the length in front of the header.
+/// Bytes of the length field before the header.
 const LENGTH_SIZE: usize = 8;
 
 /// One dump file.
 #[derive(Clone, Debug, Default)]
 pub struct DumpFile {
-    /// Whether the header is the record list of small devices. Their header has no operator name, time, buffers,
-    /// workspaces or attributes: the first two are told by the file's name.
+    /// Whether the header is the record list of small devices. It has no operator name, time, buffers, workspaces or
+    /// attributes. The file name contains the operator name and the time.
     pub nano: bool,
     /// Version of the dump, `2.0` today.
     pub version: String,
@@ -58,20 +58,20 @@ pub struct DumpFile {
     pub buffers: Vec<Region>,
     /// Workspaces (kind 0 is a log).
     pub spaces: Vec<Region>,
-    /// Named texts; the first of a sliced operator's tells in JSON how it was cut.
+    /// Named texts. For a sliced operator the first one describes the slicing in JSON.
     pub attrs: Vec<(String, String)>,
 }
 
-/// Memory that is dumped as it is.
+/// Memory that is dumped without interpretation.
 #[derive(Clone, Debug)]
 pub struct Region {
-    /// What memory it was, in the numbers of the header.
+    /// The kind of memory, as a number of the header.
     pub kind: i32,
     /// Its bytes.
     pub data: Bytes,
 }
 
-/// Bytes that each entry takes after the header.
+/// Bytes of data that each entry has after the header.
 #[derive(Default)]
 struct Sizes {
     inputs: Vec<u64>,
@@ -80,7 +80,7 @@ struct Sizes {
     spaces: Vec<u64>,
 }
 
-/// Reads a dump file of any of the three forms. Elements stay where they are.
+/// Reads a dump file of any of the three forms. Elements are not copied.
 pub fn read(bytes: &Bytes) -> Result<DumpFile, Error> {
     let Some(length) = bytes.first_chunk::<LENGTH_SIZE>() else {
         let fault = Fault::truncated("8 bytes of header length", bytes.len().to_string());
@@ -93,7 +93,7 @@ pub fn read(bytes: &Bytes) -> Result<DumpFile, Error> {
         return Err(Error::at(Place::Byte(0), fault));
     }
     if length > after as u64 {
-        // The text that begins a bare protobuf message reads as an absurd length.
+        // A bare protobuf message begins with text, which reads as an impossibly large length.
         return header::read_bare(bytes).map_err(|_| {
             let fault = Fault::truncated(
                 format!("a header of {length} bytes, or a protobuf message that holds the elements itself"),
@@ -118,7 +118,7 @@ pub fn read(bytes: &Bytes) -> Result<DumpFile, Error> {
     Ok(dump)
 }
 
-/// Writes a dump file, in the nano form when it is marked so.
+/// Writes a dump file, in the nano form if `nano` is set.
 pub fn write(dump: &DumpFile, out: &mut dyn Write) -> Result<(), Error> {
     let header = if dump.nano { nano::compose(dump)? } else { header::compose(dump) };
     out.write_all(&(header.len() as u64).to_le_bytes()).map_err(Error::whole)?;
@@ -131,7 +131,7 @@ pub fn write(dump: &DumpFile, out: &mut dyn Write) -> Result<(), Error> {
 }
 
 impl DumpFile {
-    /// Hands each entry its bytes, which lie one after the other from `at`; returns where they end.
+    /// Assigns the data to the entries, one after the other from `at`. Returns where it ends.
     fn take_data(&mut self, sizes: &Sizes, bytes: &Bytes, mut at: usize) -> Result<usize, Error> {
         let mut take = |name: &str, index: usize, size: u64| {
             let left = bytes.len() - at;

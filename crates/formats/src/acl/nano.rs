@@ -22,7 +22,7 @@ const SHAPE: u32 = 0;
 const ORIGINAL_SHAPE: u32 = 1;
 const ORIGINAL_NAME: u32 = 2;
 
-/// Whether a header is of this form. A protobuf one begins with its version, which is text.
+/// Whether a header has this form. A protobuf header begins with its version, which is text.
 pub(super) fn is_nano(header: &[u8]) -> bool {
     header.starts_with(&MAGIC.to_le_bytes())
 }
@@ -77,7 +77,7 @@ impl<'a> Cursor<'a> {
         self.take(what).map(u64::from_le_bytes)
     }
 
-    /// The next `length` bytes, to be read by themselves.
+    /// The next `length` bytes, with a cursor of their own.
     fn part(&mut self, length: u32, what: &str) -> Result<Cursor<'a>, Error> {
         let left = self.end - self.at;
         if length as usize > left {
@@ -172,8 +172,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The header of a dump. What this form has no place for is refused, except the operator's name and the time, which
-/// belong into the file's name.
+/// The header of a dump. Fails for content that this form cannot hold, except the operator's name and the time: those
+/// belong in the file name.
 pub(super) fn compose(dump: &DumpFile) -> Result<Vec<u8>, Error> {
     let refuse =
         |what: String| Err(Error::whole(Fault::Unsupported(format!("a nano dump has no place for {what}"))));

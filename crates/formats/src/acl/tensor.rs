@@ -1,4 +1,4 @@
-//! One tensor of a dump: what the header says about it, and its bytes.
+//! One tensor of a dump: its description in the header, and its bytes.
 
 use ulpscope_tensor::{DType, element_count};
 
@@ -15,9 +15,9 @@ pub struct DumpTensor {
     pub data_type: DataType,
     /// How the elements are laid out.
     pub format: Format,
-    /// Dimensions as they lie in memory; none for a scalar.
+    /// Dimensions in memory; none for a scalar.
     pub shape: Vec<u64>,
-    /// Dimensions before the layout was changed, when the header tells.
+    /// Dimensions before the layout was changed, if the header has them.
     pub original_shape: Vec<u64>,
     /// The number of groups, for grouped layouts.
     pub sub_format: i32,
@@ -27,7 +27,7 @@ pub struct DumpTensor {
     pub offset: u64,
     /// Nano only: which kind of memory the address is in.
     pub address_type: i32,
-    /// Outputs only: the operator that made it before fusion.
+    /// Outputs only: the operator that produced it before fusion.
     pub original_op: Option<OriginalOp>,
     /// Outputs only: first and last index of each dimension, for a slice.
     pub dim_range: Vec<(u64, u64)>,
@@ -35,20 +35,20 @@ pub struct DumpTensor {
     pub data: Bytes,
 }
 
-/// The operator that made an output before fusion.
+/// The operator that produced an output before fusion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OriginalOp {
     /// Its name.
     pub name: String,
     /// Which of its outputs.
     pub output_index: u32,
-    /// What an element was there.
+    /// The element type there.
     pub data_type: DataType,
-    /// How they were laid out there.
+    /// The layout there.
     pub format: Format,
 }
 
-/// A tensor without bytes, of which the header says nothing.
+/// A tensor without bytes and without a description.
 impl Default for DumpTensor {
     fn default() -> DumpTensor {
         DumpTensor {
@@ -68,8 +68,8 @@ impl Default for DumpTensor {
 }
 
 impl DumpTensor {
-    /// The elements, in place and in the layout in which they lie; what follows them is padding. A type that is
-    /// packed, paired, quantised or new is refused; its bytes stay in [`DumpTensor::data`].
+    /// The elements, in place and in their dumped layout; bytes after them are padding. Packed, paired, quantised and
+    /// unknown types are refused; their bytes stay in [`DumpTensor::data`].
     pub fn tensor(&self) -> Result<Tensor, Error> {
         let dtype = self.data_type.elements().map_err(|what| {
             Error::whole(Fault::Unsupported(format!(
@@ -78,7 +78,7 @@ impl DumpTensor {
                 self.data.len()
             )))
         })?;
-        // Without a type the shape tells no length either.
+        // Without a type, the shape does not give a length.
         let shape =
             if self.data_type.is_undefined() { vec![self.data.len() as u64] } else { self.shape.clone() };
         fit(dtype, &shape, &self.data).map_err(Error::whole)

@@ -1,4 +1,4 @@
-//! A dump file as a plain value, for those who only want its tensors, and the way back.
+//! Converts a dump file to a plain value and back, for callers that only need its tensors.
 
 use ulpscope_tensor::DType;
 
@@ -8,12 +8,12 @@ use crate::error::{Error, Fault};
 use crate::tensor::Tensor;
 use crate::value::Value;
 
-/// The version written today.
+/// The version that is written.
 const VERSION: &str = "2.0";
 
 impl DumpFile {
-    /// Every tensor under the name the older tools give its file: `input.0`, `output.0`, `l1buffer.0`, `space.0`.
-    /// Buffers and workspaces are bytes; a tensor that cannot be read says why.
+    /// Every tensor under the name that the older tools give its file: `input.0`, `output.0`, `l1buffer.0`,
+    /// `space.0`. Buffers and workspaces are bytes. A tensor that cannot be read says why.
     pub fn to_value(&self) -> Value {
         let mut pairs = Vec::new();
         for (name, tensors) in [("input", &self.inputs), ("output", &self.outputs)] {
@@ -38,9 +38,9 @@ impl DumpFile {
         Value::Dict(pairs)
     }
 
-    /// A dump of every tensor of a value, in order and in plain layout. A name that begins with `input.` makes an
-    /// input; bytes named `l1buffer.` or `space.` make a buffer or a workspace; all else are outputs.
-    /// An output's own name, which the form has no place for, is kept as that of its original operator.
+    /// A dump of every tensor of a value, in order and in plain layout. A name that begins with `input.` becomes an
+    /// input; bytes named `l1buffer.` or `space.` become a buffer or a workspace; everything else becomes an output.
+    /// The format has no field for the name of an output, so it is stored as the name of its original operator.
     pub fn from_value(value: &Value, op_name: &str) -> Result<DumpFile, Error> {
         let mut dump =
             DumpFile { version: VERSION.into(), op_name: op_name.to_owned(), ..DumpFile::default() };
@@ -81,7 +81,7 @@ impl DumpFile {
     }
 }
 
-/// The elements row-major: shared when they lie so, copied otherwise.
+/// The elements in row-major order: shared if they are stored so, copied otherwise.
 fn packed(tensor: &Tensor) -> Bytes {
     let view = tensor.view();
     match view.as_packed() {

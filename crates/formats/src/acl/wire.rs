@@ -1,7 +1,7 @@
-//! Just enough of the protobuf wire format: fields in, fields out.
+//! The part of the protobuf wire format that dumps need: reads and writes fields.
 //!
-//! A reader walks one message within the file and hands out numbers and byte ranges, never copies. Unknown fields
-//! are the caller's to pass over; groups, which no dump has, are refused.
+//! A reader walks one message within the file and returns numbers and byte ranges, never copies. The caller
+//! skips unknown fields. Groups, which no dump has, are refused.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub(super) struct Message<'a> {
     end: usize,
 }
 
-/// One field: its number, where it begins, and what it holds.
+/// One field: its number, its offset and its content.
 pub(super) struct Field {
     pub number: u64,
     pub at: usize,
@@ -29,7 +29,7 @@ enum Payload {
 }
 
 impl<'a> Message<'a> {
-    /// The message in a range of the file, which the caller has checked.
+    /// The message in a range of the file. The caller has checked the range.
     pub(super) fn new(file: &'a [u8], range: Range<usize>) -> Message<'a> {
         Message { file, at: range.start, end: range.end }
     }
@@ -113,7 +113,7 @@ impl Field {
         }
     }
 
-    /// The field as an enum or signed 32-bit number, of which the wire has the sign extended.
+    /// The field as an enum or signed 32-bit number, which is sign-extended in the file.
     pub(super) fn i32_value(&self, name: &str) -> Result<i32, Error> {
         self.number_value(name).map(|value| value as i32)
     }
@@ -126,7 +126,7 @@ impl Field {
         }
     }
 
-    /// Adds a field of repeated numbers: one by itself, or many packed together.
+    /// Adds a field of repeated numbers: a single one, or many packed together.
     pub(super) fn extend(
         &self,
         file: &[u8],
@@ -161,7 +161,7 @@ impl Field {
     }
 }
 
-/// Appends a number, unless it is zero: zero is what an absent field means.
+/// Appends a number unless it is zero: an absent field means zero.
 pub(super) fn put_number(out: &mut Vec<u8>, number: u64, value: u64) {
     if value != 0 {
         put_varint(out, number << 3);
@@ -169,7 +169,7 @@ pub(super) fn put_number(out: &mut Vec<u8>, number: u64, value: u64) {
     }
 }
 
-/// Appends bytes, text or a message, even when empty: a repeated field counts its empty ones too.
+/// Appends bytes, text or a message, even when empty: empty items of a repeated field count too.
 pub(super) fn put_bytes(out: &mut Vec<u8>, number: u64, bytes: &[u8]) {
     put_varint(out, number << 3 | 2);
     put_varint(out, bytes.len() as u64);

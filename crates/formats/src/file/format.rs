@@ -1,4 +1,4 @@
-//! Which format a file has: its first bytes decide, its name only where they cannot.
+//! Detects the format of a file: by its first bytes, and by its name where they are not enough.
 
 use std::fmt;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub enum Format {
     Pt,
     /// safetensors.
     Safetensors,
-    /// JSON lines of ptdbg_ascend and torch_npu.hooks, named `.pkl` although they are no pickles.
+    /// JSON lines of ptdbg_ascend and torch_npu.hooks, named `.pkl` although they are not pickles.
     PklLines,
     /// One of msprobe's JSON files.
     Msprobe,
@@ -24,21 +24,21 @@ pub enum Format {
     Acl,
 }
 
-/// Bytes shown of a file that nobody knows.
+/// Bytes that an error shows of a file of unknown format.
 const SHOWN_BYTES: usize = 8;
 
 /// How the stems of msprobe's files end.
 const MSPROBE_NAMES: [&str; 4] = ["dump", "debug", "stack", "construct"];
 
-/// A key that only msprobe's dumps have, and how far in front it stands.
+/// A key that only msprobe's dumps have, and how near the start it must be.
 const DUMP_KEY: &[u8] = b"\"dump_data_dir\"";
 const LOOKED_AT: usize = 1024;
 
-/// Digits of the time in microseconds that ends the name of an ACL dump file.
+/// Digits of the time in microseconds at the end of an ACL dump's file name.
 const ACL_TIME_DIGITS: usize = 16;
 
 impl Format {
-    /// The name people call it by, with its article.
+    /// The usual name, with its article.
     pub const fn name(self) -> &'static str {
         match self {
             Format::Npy => "a .npy file",
@@ -51,7 +51,7 @@ impl Format {
         }
     }
 
-    /// The extension to write under.
+    /// The file extension for writing.
     pub const fn extension(self) -> &'static str {
         match self {
             Format::Npy => "npy",
@@ -64,7 +64,7 @@ impl Format {
         }
     }
 
-    /// The format an extension stands for.
+    /// The format of an extension.
     pub fn of_extension(path: &Path) -> Option<Format> {
         let extension = path.extension()?.to_str()?.to_ascii_lowercase();
         Some(match extension.as_str() {
@@ -79,7 +79,7 @@ impl Format {
         })
     }
 
-    /// The format a whole name announces: not every `.json` is msprobe's, and an ACL dump's name ends in a time.
+    /// The format of a whole file name: not every `.json` is msprobe's, and the name of an ACL dump ends with a time.
     fn of_name(path: &Path) -> Option<Format> {
         match Format::of_extension(path) {
             Some(Format::Msprobe) => {
@@ -95,7 +95,7 @@ impl Format {
         }
     }
 
-    /// The format a file's first bytes announce. `path` settles only what two formats share.
+    /// The format of the first bytes. `path` decides only between formats that begin alike.
     fn of_content(path: &Path, bytes: &[u8]) -> Option<Format> {
         if bytes.starts_with(b"\x93NUMPY") {
             return Some(Format::Npy);
@@ -103,15 +103,15 @@ impl Format {
         if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
             return of_zip(path, bytes);
         }
-        // Both begin with a length of 64 bits; its upper bytes are zero in any file that can exist, which no
-        // pickle and no text can say of theirs.
+        // Both begin with a 64-bit length. Its upper bytes are zero in every possible file, which is never so in a
+        // pickle or a text.
         if let Some((length, rest)) = bytes.split_first_chunk::<8>()
             && u64::from_le_bytes(*length) <= rest.len() as u64
         {
             if rest.starts_with(b"{") {
                 return Some(Format::Safetensors);
             }
-            // The first field of the protobuf header is the version, a text; a nano header has a mark.
+            // The first field of the protobuf header is the version, a text. A nano header has a magic number.
             if rest.starts_with(b"\x0a") || rest.starts_with(&[0x5a; 4]) {
                 return Some(Format::Acl);
             }
@@ -121,9 +121,9 @@ impl Format {
         }
         let text = bytes.trim_ascii_start();
         match text.first()? {
-            // A list in a `.json` is somebody else's.
+            // A `.json` file with a list at the top is of no format that we read.
             b'[' => (Format::of_extension(path) != Some(Format::Msprobe)).then_some(Format::PklLines),
-            // Whatever it is called, a dump says near its top where its tensors are.
+            // Whatever its name, a dump says near the start where its tensors are.
             b'{' => {
                 let top = &text[..text.len().min(LOOKED_AT)];
                 top.windows(DUMP_KEY.len()).any(|window| window == DUMP_KEY).then_some(Format::Msprobe)
@@ -132,9 +132,9 @@ impl Format {
         }
     }
 
-    /// The format of a file, by its content first and its name where the content says nothing.
+    /// The format of a file: by its content, or by its name if the content is not conclusive.
     pub fn detect(path: &Path, bytes: &[u8]) -> Result<Format, Error> {
-        // A name that promises a format is taken at its word: its reader then says what is wrong with the file.
+        // If the name promises a format, its reader is used and says what is wrong with the file.
         Format::of_content(path, bytes).or_else(|| Format::of_name(path)).ok_or_else(|| {
             let found = if bytes.is_empty() {
                 "nothing: it is empty".to_owned()
@@ -146,9 +146,8 @@ impl Format {
     }
 }
 
-/// An archive of arrays has arrays in it; what torch writes begins with its pickle. Only the first entry's name
-/// is looked at: the reader that is chosen looks at the rest. An archive of something else is told by its name,
-/// or is not ours.
+/// A `.npz` contains arrays; an archive of torch begins with its pickle. Only the name of the first entry is checked:
+/// the chosen reader checks the rest. The name of the file decides for other archives.
 fn of_zip(path: &Path, bytes: &[u8]) -> Option<Format> {
     const NAME_LENGTH_AT: usize = 26;
     const NAME_AT: usize = 30;

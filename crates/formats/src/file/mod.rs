@@ -1,4 +1,4 @@
-//! A file by its path: what is it, read it, write it.
+//! Reads and writes a file by its path, and detects its format.
 
 mod format;
 mod records;
@@ -19,15 +19,15 @@ pub use regular::open_regular;
 pub(crate) use regular::regular_metadata;
 pub use unfinished::{Unfinished, nameless};
 
-/// The name numpy gives to an array that comes without one.
+/// The name that numpy gives to an array without a name.
 const LONE_ARRAY: &str = "arr_0";
 
 /// A file that was read.
 #[derive(Debug)]
 pub struct Opened {
-    /// What the file turned out to be.
+    /// The detected format.
     pub format: Format,
-    /// What it holds. Tensors share the mapped file where its layout allows.
+    /// The content. Tensors share the mapped file where its layout allows.
     pub value: Value,
 }
 
@@ -41,7 +41,7 @@ pub fn read(path: &Path, access: Access) -> Result<Opened, Error> {
     bytes.reading(read).map_err(|error: Error| error.in_file(path))
 }
 
-/// Reads bytes that are known to be of a format.
+/// Reads bytes of a known format.
 pub fn decode(format: Format, bytes: &Bytes) -> Result<Value, Error> {
     match format {
         Format::Npy => npy::read(bytes).map(Value::Tensor),
@@ -54,7 +54,7 @@ pub fn decode(format: Format, bytes: &Bytes) -> Result<Value, Error> {
     }
 }
 
-/// Writes a value as bytes of a format. `name` is what an ACL dump calls its operator.
+/// Writes a value in a format. `name` is the operator's name in an ACL dump.
 pub fn encode(format: Format, value: &Value, name: &str, out: &mut dyn Write) -> Result<(), Error> {
     match format {
         Format::Npy => match value.tensors().as_slice() {
@@ -77,13 +77,13 @@ pub fn encode(format: Format, value: &Value, name: &str, out: &mut dyn Write) ->
     }
 }
 
-/// The dotted paths of everything in a value that [`write`] would leave out without a word: a format of tensors
-/// has no place for the plain values around them. What a format refuses aloud is not among them.
+/// The dotted paths of everything in a value that [`write`] would silently leave out: a tensor format cannot hold
+/// the plain values around the tensors. Values for which the write fails are not among them.
 pub fn left_out(format: Format, value: &Value) -> Vec<String> {
     match format {
         Format::Pt | Format::Msprobe => return Vec::new(),
         Format::Safetensors => return safetensors::left_out(value),
-        // Without tensors, they are records, and whole.
+        // Without tensors the value is a list of records, which is written completely.
         Format::PklLines if value.tensors().is_empty() => return Vec::new(),
         Format::Npy | Format::Npz | Format::Acl | Format::PklLines => {}
     }
@@ -96,12 +96,12 @@ pub fn left_out(format: Format, value: &Value) -> Vec<String> {
     paths
 }
 
-/// Writes a file that is complete or absent. A file that was there is replaced in one instant.
+/// Writes a file that is complete or absent. An existing file is replaced atomically.
 pub fn write(path: &Path, format: Format, value: &Value) -> Result<(), Error> {
     write_while(path, format, value, &|| Ok(()))
 }
 
-/// Likewise, as long as `go_on` says so; it is asked now and then, and its error leaves no file.
+/// The same, with `go_on` called from time to time. If it returns an error, no file is left.
 pub fn write_while(
     path: &Path,
     format: Format,
@@ -112,7 +112,7 @@ pub fn write_while(
     write_with(path, |out| value.reading(|| encode(format, value, &name, &mut Asking { out, go_on })))
 }
 
-/// Asks before every portion whether to go on.
+/// Calls `go_on` before every portion.
 struct Asking<'a> {
     out: &'a mut dyn Write,
     go_on: &'a dyn Fn() -> io::Result<()>,
@@ -120,7 +120,7 @@ struct Asking<'a> {
 
 impl Write for Asking<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        /// Bytes between two questions.
+        /// Bytes between two calls.
         const PORTION: usize = 16 << 20;
         (self.go_on)()?;
         self.out.write(&bytes[..bytes.len().min(PORTION)])

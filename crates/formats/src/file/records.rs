@@ -1,5 +1,5 @@
-//! Files of records as plain values, for those who want a whole file at once. Whoever walks a large one uses
-//! [`crate::pkl_lines`] or [`crate::msprobe`] instead, which keep one record at a time.
+//! Reads whole files of records as plain values. For large files use [`crate::pkl_lines`] or [`crate::msprobe`]:
+//! they keep one record at a time in memory.
 
 use std::io::Write;
 
@@ -12,13 +12,13 @@ use crate::msprobe;
 use crate::pkl_lines::{self, Kind, Line, LineWriter, Values};
 use crate::value::Value;
 
-/// A JSON document as it stands.
+/// A JSON document, unchanged.
 pub(super) fn read_json(bytes: &Bytes) -> Result<Value, Error> {
     json::read(bytes).map(value_of)
 }
 
-/// Name → tensor where the lines hold every element; otherwise the list of lines as they stand. A line that
-/// cannot be read says why, and does not lose the others.
+/// Name → tensor if the lines contain every element; otherwise the list of lines, unchanged. A line that
+/// cannot be read says why. The other lines are still read.
 pub(super) fn read_lines(bytes: &Bytes) -> Result<Value, Error> {
     if let Some(Kind::HooksFull | Kind::HooksOverflow) = pkl_lines::kind(bytes) {
         return pkl_lines::to_value(bytes);
@@ -41,7 +41,7 @@ pub(super) fn write_json(value: &Value, out: &mut dyn Write) -> Result<(), Error
     json::write(&json_of(value)?, msprobe::LAYOUT, out)
 }
 
-/// Tensors as torch_npu.hooks writes them, every element in the line; or a list without tensors, each item a line.
+/// Tensors as torch_npu.hooks writes them, every element in the line; or a list without tensors, one line per item.
 pub(super) fn write_lines(value: &Value, out: &mut dyn Write) -> Result<(), Error> {
     let tensors = value.tensors();
     let mut writer = LineWriter::new(out);

@@ -1,4 +1,4 @@
-//! Opening a file that was named, whatever it turns out to be.
+//! Opens a file by name, if it is a regular file.
 
 use std::fs::{File, Metadata, OpenOptions};
 #[cfg(unix)]
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use crate::error::{Error, Fault};
 
-/// Opens a regular file for reading. Folders, pipes and devices are refused at once: a pipe would be waited for until
-/// somebody writes to it, and a device may never end.
+/// Opens a regular file for reading. Folders, pipes and devices are refused at once: opening a pipe would wait for a
+/// writer, and a device may never end.
 pub fn open_regular(path: &Path) -> Result<File, Error> {
     let open = || {
         let mut options = OpenOptions::new();
@@ -22,7 +22,8 @@ pub fn open_regular(path: &Path) -> Result<File, Error> {
     open().map_err(|fault: Fault| Error::whole(fault).in_file(path))
 }
 
-/// What is known of a regular file. Asked of what was opened: the name may by now be that of something else.
+/// The metadata of a regular file. It comes from the open file, because the name may refer to a different file by
+/// now.
 pub(crate) fn regular_metadata(file: &File) -> Result<Metadata, Fault> {
     let metadata = file.metadata()?;
     if metadata.is_file() {

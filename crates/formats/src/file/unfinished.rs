@@ -1,24 +1,24 @@
 //! Files that are complete or absent.
 //!
-//! The bytes go into a file without a name, where the system has such files: a process that is killed half-way
-//! leaves nothing. Elsewhere they go into a file under a temporary name beside the target, which is removed when
-//! anything fails. A finished file takes the target's name in one step, and replaces what had it.
+//! Where the system supports it, the bytes are written to a nameless file: a killed process leaves nothing.
+//! Elsewhere they are written to a temporary file beside the target, which is removed if anything fails.
+//! A finished file gets the target's name in one step and replaces any file of that name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A file that is being written, and does not have its name yet.
+/// A file that is being written and does not have its final name yet.
 pub struct Unfinished {
     file: File,
     target: PathBuf,
-    /// The name it has meanwhile, if any.
+    /// Its temporary name, if any.
     temporary: Option<PathBuf>,
 }
 
 impl Unfinished {
-    /// A new file that will be called `target`, in the same folder.
+    /// A new file that will be named `target`, in the same folder.
     pub fn create(target: &Path) -> io::Result<Unfinished> {
         if target.file_name().is_none() {
             let message = "the path names no file; expected one that ends in a file's name";
@@ -35,12 +35,12 @@ impl Unfinished {
         Ok(Unfinished { file, target, temporary: Some(temporary) })
     }
 
-    /// What to write to.
+    /// The file to write to.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Gives the file its name, or, should another have taken it meanwhile, one with a number behind it. Tells which.
+    /// Gives the file its name, or a numbered name if that name is taken by now. Returns the name.
     pub fn finish_beside(mut self) -> io::Result<PathBuf> {
         let wanted = self.target.clone();
         let stem = wanted.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -85,14 +85,14 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // The failure that led here is the one to report; a file left behind would only confuse.
+            // The earlier failure is the one to report; a leftover file would only confuse.
             let _ = fs::remove_file(temporary);
         }
     }
 }
 
-/// A file in a folder that never gets a name: it is gone once it is closed, and a process that is killed leaves nothing
-/// of it. For what is larger than memory and of no use to anybody else.
+/// A file in a folder that never gets a name: it is deleted when it is closed or when the process is killed. For
+/// temporary data larger than memory.
 pub fn nameless(folder: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -105,14 +105,14 @@ pub fn nameless(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Does something with names beside `target` until one is free.
+/// Tries temporary names beside `target` until one is free.
 fn under_free_name<T>(
     target: &Path,
     mut with: impl FnMut(&Path) -> io::Result<T>,
 ) -> io::Result<(PathBuf, T)> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     loop {
-        // Short, whatever the target's name is: a name of full length has no room for a suffix.
+        // Always short: a target name of maximum length has no room for a suffix.
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
         let name = target.with_file_name(format!(".ulpscope-{}-{number}.tmp", std::process::id()));
         match with(&name) {
@@ -123,7 +123,7 @@ fn under_free_name<T>(
     }
 }
 
-/// Where Linux shows the files of this process by their numbers.
+/// The folder where Linux lists the open files of this process by number.
 #[cfg(target_os = "linux")]
 const OPEN_FILES: &str = "/proc/self/fd";
 
@@ -135,7 +135,7 @@ fn folder_of(target: &Path) -> &Path {
     }
 }
 
-/// A file without a name in a folder; nothing where folder or system have no such files.
+/// A nameless file in a folder; none if the folder or the system does not support it.
 #[cfg(target_os = "linux")]
 fn create_nameless(folder: &Path, options: &OpenOptions) -> io::Result<Option<File>> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -159,7 +159,7 @@ fn create_nameless(_folder: &Path, _options: &OpenOptions) -> io::Result<Option<
     Ok(None)
 }
 
-/// Gives a nameless file a name that must be free.
+/// Gives a nameless file a name, which must be free.
 #[cfg(target_os = "linux")]
 fn link(file: &File, name: &Path) -> io::Result<()> {
     use std::ffi::CString;

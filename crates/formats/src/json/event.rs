@@ -1,17 +1,17 @@
-//! The steps of a document.
+//! The events of a document.
 
 use std::borrow::Cow;
 
 use crate::error::shortened;
 
-/// One step through a document.
+/// One event of a document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<'a> {
     /// `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number without fraction or exponent, up to the range of `i128`; beyond it becomes a float.
+    /// A number without fraction or exponent, up to the range of `i128`; a larger one becomes a float.
     Int(i128),
     /// A number with fraction or exponent, or `NaN`, `Infinity`, `-Infinity`.
     Float(f64),
@@ -30,9 +30,9 @@ pub enum Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// The event of a number that the reader has found well formed; nothing for an integer beyond any double.
+    /// The event of a number that the reader has checked; nothing for an integer beyond the range of a double.
     pub(super) fn from_number(text: &[u8], integer: bool) -> Option<Event<'a>> {
-        // Nearly every integer in a dump is a dimension; these need no wide arithmetic.
+        // Nearly every integer in a dump is a dimension. Such numbers need no 128-bit arithmetic.
         const SHORT: usize = 18;
         if integer && text.len() <= SHORT {
             let (negative, digits) = match text {
@@ -42,7 +42,7 @@ impl<'a> Event<'a> {
             let value = digits.iter().fold(0i64, |value, digit| value * 10 + i64::from(digit - b'0'));
             return Some(Event::Int(if negative { -value } else { value }.into()));
         }
-        // The scanner let only ASCII through, in a form both parsers know.
+        // The scanner accepted only ASCII, in a form that both parsers accept.
         let text = std::str::from_utf8(text).unwrap_or("NaN");
         if integer && let Ok(number) = text.parse() {
             return Some(Event::Int(number));
@@ -51,7 +51,7 @@ impl<'a> Event<'a> {
         (number.is_finite() || !integer).then_some(Event::Float(number))
     }
 
-    /// What this is, in words for an error.
+    /// A description for an error.
     pub fn describe(&self) -> String {
         match self {
             Event::Null => "null".to_owned(),

@@ -1,10 +1,10 @@
 //! JSON as Python writes it: an event reader, a value tree for small parts, and a writer with Python's layout.
 //!
-//! The older tools write their dumps with `json.dump`, which is JSON plus the bare words `NaN`, `Infinity` and
-//! `-Infinity`, and their files can be larger than memory. So the ground here is a pull [`Reader`] over mapped
-//! bytes whose own memory does not grow with the file; [`Json`] is built only for parts that are known to be
-//! small (one call, one line). Numbers keep their kind, because `63` and `63.0` tell releases apart, and the
-//! [`Writer`] prints them as Python's `repr` does, so that a file read and written again is the same file.
+//! The older tools write their dumps with `json.dump`. That is JSON plus the bare words `NaN`, `Infinity` and
+//! `-Infinity`, and the files can be larger than memory. Therefore the base is a pull [`Reader`] over mapped
+//! bytes, whose own memory does not grow with the file. [`Json`] is built only for parts that are known to be
+//! small (one call, one line). Numbers keep their kind, because `63` and `63.0` distinguish releases. The
+//! [`Writer`] prints them as Python's `repr` does, so that a file read and written again is unchanged.
 //!
 //! ```text
 //! bytes ──► Reader ──► Event, Event, …          (any size)
@@ -28,7 +28,7 @@ pub use writer::{Layout, Writer};
 
 use crate::error::Error;
 
-/// Deepest nesting read. The tools that write these files stop at 400 levels of arguments, plus a few around them.
+/// Maximum nesting depth. The tools that write these files stop at 400 levels of arguments, plus a few around them.
 pub const MAX_DEPTH: usize = 1024;
 
 /// Reads a whole document as one value.
@@ -39,9 +39,8 @@ pub fn read(bytes: &[u8]) -> Result<Json, Error> {
     Ok(value)
 }
 
-/// Where the value that begins at `at` ends, or after space there. Passes over it without making anything of it, so
-/// that text in it may still be damaged; gives nothing where it is malformed or nested very deeply, which a [`Reader`]
-/// can tell apart.
+/// Where the value at `at`, or after spaces there, ends. The value is skipped without decoding, so its text may
+/// still be invalid. Returns nothing if it is malformed or nested very deeply; a [`Reader`] can say which.
 pub fn end_of_value(bytes: &[u8], at: usize) -> Option<usize> {
     skip::value(bytes, at)
 }

@@ -1,14 +1,14 @@
-//! The pull reader: one token at a time, over bytes it never copies.
+//! The pull reader: returns one token at a time and copies no bytes.
 
 use super::{Event, Json, MAX_DEPTH, skip, text};
 use crate::budget::Budget;
 use crate::error::{Error, Fault, Place};
 
-/// Letters of a misspelt word that an error shows.
+/// Maximum letters of an unknown word in an error.
 const LONGEST_WORD_SHOWN: usize = 20;
 
-/// Reads a document event by event. Its memory is bounded by [`MAX_DEPTH`], whatever the size of the document;
-/// there is nothing to be had from it after an error.
+/// Reads a document event by event. Its memory is bounded by [`MAX_DEPTH`], whatever the size of the document.
+/// Do not use it after an error.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -39,7 +39,7 @@ enum Next {
     End,
 }
 
-/// An event not yet decoded: skipping needs no more than this.
+/// An event that is not decoded. Skipping needs no more.
 enum Token<'a> {
     Ready(Event<'a>),
     Number { text: &'a [u8], integer: bool },
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         Reader { bytes, at: 0, open: Vec::new(), next: Next::Value, origin: (line, byte), levels: MAX_DEPTH }
     }
 
-    /// The same reader, for text that is to be put into so many more containers and must be readable there.
+    /// The same reader, for text that will be nested in this many more containers and must stay readable there.
     pub fn leaving_room(self, levels: usize) -> Reader<'a> {
         Reader { levels: MAX_DEPTH.saturating_sub(levels), ..self }
     }
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next event of a document that must not end here.
+    /// The next event; an error if the document ends here.
     pub fn expect_event(&mut self) -> Result<Event<'a>, Error> {
         match self.event()? {
             Some(event) => Ok(event),
@@ -88,12 +88,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over one event without decoding it; false at the end of the document.
+    /// Skips one event without decoding it; false at the end of the document.
     pub fn skip_event(&mut self) -> Result<bool, Error> {
         self.token().map(|token| token.is_some())
     }
 
-    /// Passes over one whole value without decoding any of it, where a value must follow.
+    /// Skips one whole value without decoding it. A value must follow.
     pub fn skip_value(&mut self) -> Result<(), Error> {
         if self.next == Next::Value
             && let Some(end) = skip::value(self.bytes, self.at)
@@ -116,18 +116,17 @@ impl<'a> Reader<'a> {
         self.value_from(first)
     }
 
-    /// Reads the rest of a value whose first event has been read. Its tree may take the memory that the reader's text
-    /// justifies.
+    /// Reads the rest of a value after its first event. The size of the reader's text limits the memory of the tree.
     pub fn value_from(&mut self, first: Event<'a>) -> Result<Json, Error> {
         self.value_within(first, &self.budget())
     }
 
-    /// The memory that values of this text may take.
+    /// The memory that values of this text may use.
     pub(crate) fn budget(&self) -> Budget {
         Budget::of_file(self.bytes.len())
     }
 
-    /// Reads the rest of a value whose first event has been read; its tree is charged to `budget`.
+    /// Reads the rest of a value after its first event. Its tree is charged to `budget`.
     pub(crate) fn value_within(&mut self, first: Event<'a>, budget: &Budget) -> Result<Json, Error> {
         let start = self.at;
         let mut tree = super::tree::Builder::within(budget);
@@ -140,7 +139,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Checks that nothing but space follows the document.
+    /// Checks that only white space follows the document.
     pub fn end(&mut self) -> Result<(), Error> {
         match self.token()? {
             None => Ok(()),
@@ -375,7 +374,7 @@ impl<'a> Reader<'a> {
         self.fault(self.bytes.len(), Fault::truncated(expected, "the end"))
     }
 
-    /// Lines are counted only here: an error is met once, a byte many times.
+    /// Lines are counted only here, because errors are rare.
     fn fault(&self, at: usize, fault: impl Into<Fault>) -> Error {
         let (line, byte) = self.origin;
         let before = &self.bytes[..at.min(self.bytes.len())];

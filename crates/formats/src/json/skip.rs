@@ -1,14 +1,13 @@
-//! Passing over a value at memory speed.
+//! Skips a value at memory speed.
 //!
-//! An index of a dump needs to know where values end, not what they are. This walks the same grammar as the
-//! reader, but makes nothing of it. It may give up on anything (very deep nesting, an error): the reader then
-//! takes the same way slowly, and says what is wrong.
+//! An index of a dump needs to know where values end, not what they contain. This follows the same grammar as the
+//! reader, but decodes nothing. It may give up at any point (very deep nesting, an error). The slower reader then
+//! reads the same bytes and says what is wrong.
 
-/// Containers that fit the bits they are remembered in.
+/// One bit of a `u64` per open container.
 const MAX_DEPTH: u32 = 60;
 
-/// Where the value that begins at `at`, or after space there, ends; nothing when it is malformed, breaks off or
-/// is nested deeply.
+/// Where the value at `at`, or after spaces there, ends; nothing if it is malformed, incomplete or nested deeply.
 pub(crate) fn value(bytes: &[u8], mut at: usize) -> Option<usize> {
     // A bit for each open container, innermost last: whether it is an object.
     let mut open = 0u64;
@@ -77,7 +76,7 @@ pub(crate) fn value(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Where space that begins at `at` ends.
+/// Where the white space at `at` ends.
 pub(crate) fn space(bytes: &[u8], mut at: usize) -> usize {
     while let Some(b' ' | b'\n' | b'\r' | b'\t') = bytes.get(at) {
         at += 1;
@@ -85,10 +84,10 @@ pub(crate) fn space(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Behind the quote that ends the string whose first character is at `at`.
+/// The position after the closing quote of the string whose first character is at `at`.
 pub(crate) fn text(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
-        // Eight at a time, as long as none of them is special.
+        // Eight bytes at a time, while none of them is special.
         while let Some(eight) = bytes.get(at..at + 8)
             && !any_special(u64::from_le_bytes(eight.try_into().ok()?))
         {
@@ -103,8 +102,8 @@ pub(crate) fn text(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Whether any of eight bytes is a quote, a backslash or a control character. A byte of other text may be taken
-/// for one if one stands in front of it, which costs a second look and nothing else.
+/// Whether any of eight bytes is a quote, a backslash or a control character. A byte after such a byte may be
+/// misjudged; that costs only a second look.
 fn any_special(eight: u64) -> bool {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
@@ -157,7 +156,7 @@ fn number(bytes: &[u8], start: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Passes over a word. Gives false, for a word is no empty container.
+/// Skips a word. Returns false, because a word is not an empty container.
 fn word(bytes: &[u8], at: &mut usize, word: &[u8]) -> Option<bool> {
     bytes.get(*at..)?.starts_with(word).then(|| *at += word.len())?;
     Some(false)

@@ -1,16 +1,16 @@
-//! JSON strings: escapes undone on the way in, and done as Python does them on the way out.
+//! JSON strings: decodes escapes, and encodes them as Python does.
 
 use std::borrow::Cow;
 
-/// Why the inside of a string cannot be decoded: how far in, what was expected, what stands there.
+/// Why a string cannot be decoded: the position, what was expected and what was found.
 pub(super) struct TextFault {
     pub(super) at: usize,
     pub(super) expected: &'static str,
     pub(super) found: String,
 }
 
-/// Decodes the inside of a string; without escapes it is borrowed. A surrogate without its partner, which
-/// Python can write, becomes the replacement character.
+/// Decodes the inside of a string; without escapes it is borrowed. An unpaired surrogate, which Python can write,
+/// becomes the replacement character.
 pub(super) fn decode(raw: &[u8], escaped: bool) -> Result<Cow<'_, str>, TextFault> {
     let text = std::str::from_utf8(raw).map_err(|error| TextFault {
         at: error.valid_up_to(),
@@ -38,7 +38,7 @@ pub(super) fn decode(raw: &[u8], escaped: bool) -> Result<Cow<'_, str>, TextFaul
     Ok(Cow::Owned(decoded))
 }
 
-/// The character an escape stands for, and how many bytes after the backslash it takes.
+/// The character of an escape, and how many bytes it has after the backslash.
 fn decode_escape(escape: &str) -> Option<(char, usize)> {
     let simple = match escape.as_bytes().first()? {
         b'"' => '"',
@@ -71,14 +71,14 @@ fn decode_unicode(escape: &str) -> Option<(char, usize)> {
 }
 
 fn hex4(digits: &str) -> Option<u32> {
-    // `from_str_radix` alone would also take a sign.
+    // `from_str_radix` alone would also accept a sign.
     if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     u32::from_str_radix(digits, 16).ok()
 }
 
-/// Appends a string with its quotes, everything but printable ASCII escaped.
+/// Appends a string with its quotes. Everything except printable ASCII is escaped.
 pub fn encode(text: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');

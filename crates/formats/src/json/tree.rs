@@ -1,10 +1,10 @@
-//! A value as a tree, for parts of a document small enough to hold.
+//! A value as a tree, for parts of a document that fit into memory.
 
 use super::Event;
 use crate::budget::Budget;
 use crate::error::Fault;
 
-/// A JSON value. Objects keep the order of their keys, and every duplicate.
+/// A JSON value. Objects keep the order of their keys and every duplicate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
     /// `null`.
@@ -13,7 +13,7 @@ pub enum Json {
     Bool(bool),
     /// A number without fraction or exponent.
     Int(i128),
-    /// A number with one, or `NaN`, `Infinity`, `-Infinity`.
+    /// A number with fraction or exponent, or `NaN`, `Infinity`, `-Infinity`.
     Float(f64),
     /// A string.
     Str(String),
@@ -24,7 +24,7 @@ pub enum Json {
 }
 
 impl Json {
-    /// The value of a key of an object: of the last one when it occurs twice, as in Python.
+    /// The value of a key of an object: the last one if the key occurs twice, as in Python.
     pub fn get(&self, key: &str) -> Option<&Json> {
         match self {
             Json::Object(pairs) => pairs.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value),
@@ -40,7 +40,7 @@ impl Json {
         }
     }
 
-    /// A number as a double, integers rounded; truth values are not numbers.
+    /// A number as a double, integers rounded; booleans are not numbers.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Json::Int(number) => Some(*number as f64),
@@ -57,7 +57,7 @@ impl Json {
         }
     }
 
-    /// What this is, in words for an error.
+    /// A description for an error.
     pub fn describe(&self) -> String {
         match self {
             Json::Null => Event::Null.describe(),
@@ -71,13 +71,13 @@ impl Json {
     }
 }
 
-/// What the memory of a tree is asked for.
+/// The purpose of the memory, for an error of the budget.
 pub(crate) const TREE: &str = "values of a JSON document";
 
-/// An item of a list, and what is made of it once the tree is read: twice its size.
+/// An item of a list, plus twice its size for what is built from it after the tree is read.
 pub(crate) const ITEM_SIZE: usize = 3 * size_of::<Json>();
 
-/// Makes a tree out of events, with a stack of its own instead of recursion, within a budget.
+/// Builds a tree from events within a budget, with its own stack instead of recursion.
 pub(super) struct Builder<'a> {
     open: Vec<Partial>,
     budget: &'a Budget,
@@ -93,7 +93,7 @@ impl<'a> Builder<'a> {
         Builder { open: Vec::new(), budget }
     }
 
-    /// Takes the next event; gives the value once it is complete.
+    /// Takes the next event. Returns the value once it is complete.
     pub(super) fn push(&mut self, event: Event<'_>) -> Result<Option<Json>, Fault> {
         if let Event::Str(text) | Event::Key(text) = &event {
             self.budget.charge_text(TREE, text)?;

@@ -1,11 +1,11 @@
-//! Values out, laid out as Python's `json` module lays them out.
+//! Writes values in the layout of Python's `json` module.
 
 use std::io::Write;
 
 use super::{Event, Json, text};
 use crate::error::{Error, Fault};
 
-/// Bytes gathered before they are handed on.
+/// Size of the write buffer in bytes.
 const BUFFER: usize = 64 << 10;
 
 /// Where the spaces and line breaks go.
@@ -22,7 +22,7 @@ pub struct Writer<'w> {
     out: &'w mut dyn Write,
     buffer: Vec<u8>,
     layout: Layout,
-    /// For every open container: its closing bracket, and whether anything stands in it yet.
+    /// For every open container: its closing bracket, and whether it has an item yet.
     open: Vec<(u8, bool)>,
     after_key: bool,
 }
@@ -33,7 +33,7 @@ impl<'w> Writer<'w> {
         Writer { out, buffer: Vec::with_capacity(BUFFER + 1024), layout, open: Vec::new(), after_key: false }
     }
 
-    /// Writes what an event says; a document copied event by event keeps its meaning and takes this layout.
+    /// Writes an event. A document copied event by event keeps its meaning and gets this layout.
     pub fn event(&mut self, event: &Event<'_>) -> Result<(), Error> {
         match event {
             Event::Null => self.null(),
@@ -138,13 +138,13 @@ impl<'w> Writer<'w> {
         self.pass_on()
     }
 
-    /// Ends a line between two values at the top.
+    /// Ends a line between two top-level values.
     pub fn newline(&mut self) -> Result<(), Error> {
         self.buffer.push(b'\n');
         self.pass_on()
     }
 
-    /// Hands on what is still buffered. Nothing is closed: what is open then stays open.
+    /// Flushes the buffer. Open containers are not closed.
     pub fn finish(mut self) -> Result<(), Error> {
         self.flush()
     }
@@ -162,7 +162,7 @@ impl<'w> Writer<'w> {
         self.pass_on()
     }
 
-    /// The comma, the line break and the indentation that stand in front of an item or key.
+    /// Writes the comma, line break and indentation before an item or key.
     fn before_item(&mut self) {
         if std::mem::take(&mut self.after_key) {
             return;

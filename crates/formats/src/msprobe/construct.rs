@@ -12,24 +12,24 @@ use crate::json::{Event, Json, Reader, Writer};
 pub struct Link {
     /// The call or module; also `optimizer`, `clip_grad` and `megatron_micro_step_number`.
     pub child: String,
-    /// What it belongs to.
+    /// Its parent.
     pub parent: Parent,
 }
 
-/// What a call or module belongs to.
+/// The parent of a call or module.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Parent {
-    /// Nothing: it stands at the top.
+    /// None: it is at the top.
     None,
     /// A module, `optimizer` or `clip_grad`.
     Name(String),
     /// The same, with the number of the micro-batch (Megatron).
     MicroStep(Option<String>, i128),
-    /// Anything else, as it stands.
+    /// Anything else, unchanged.
     Other(Json),
 }
 
-/// Reads the entries of a `construct.json` in file order, then one error if it is not whole.
+/// Reads the entries of a `construct.json` in file order, then one error if the file is incomplete.
 #[derive(Debug)]
 pub struct ConstructJson<'a> {
     reader: Reader<'a>,

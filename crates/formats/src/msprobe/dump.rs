@@ -1,4 +1,4 @@
-//! `dump.json` and `debug.json`: a few words about the run, then every call in order.
+//! `dump.json` and `debug.json`: a header about the run, then every call in order.
 
 use std::io::Write;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place, shortened};
 use crate::json::{Event, Json, Reader, Writer};
 
-/// Most keys beside `data`. The tools write four.
+/// Maximum number of keys beside `data`. The tools write four.
 const MAX_HEADER_KEYS: usize = 1024;
 
 /// One entry of `data`: a call, a module's gradients, or a variable saved by name.
@@ -17,16 +17,16 @@ const MAX_HEADER_KEYS: usize = 1024;
 pub struct Call {
     /// `Functional.linear.0.forward`, `Module.fc.Linear.forward.0`, …
     pub key: String,
-    /// A dictionary of sections for a call; whatever was saved, in `debug.json`.
+    /// A dictionary of sections for a call; in `debug.json`, the saved value.
     pub body: Item,
 }
 
 impl Call {
-    /// The body at a place that [`DumpJson::next_place`] told.
+    /// The body at a place that [`DumpJson::next_place`] returned.
     pub fn body_at(bytes: &Bytes, place: Range<usize>) -> Result<Item, Error> {
         let text = bytes.get(place.clone()).unwrap_or_default();
         Reader::new(text).value().map(Item::from_json).or_else(|_| {
-            // Lines are counted only for an error: it is read again, by a reader that knows where it is.
+            // Lines are counted only for an error: the body is then read again with its position in the file.
             let before = bytes.get(..place.start).unwrap_or_default();
             let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count() as u64;
             Reader::within(text, line, place.start as u64).value().map(Item::from_json)
@@ -34,7 +34,7 @@ impl Call {
     }
 
     /// The sections (`input_args`, `input_kwargs`, `output`, `parameters`, `input`, or the names of parameters)
-    /// in file order; none when the body is no dictionary.
+    /// in file order; none if the body is not a dictionary.
     pub fn sections(&self) -> &[(String, Item)] {
         match &self.body {
             Item::Dict(sections) => sections,
@@ -48,18 +48,18 @@ impl Call {
     }
 }
 
-/// Reads a dump call by call, in file order. Memory is that of one call.
+/// Reads a dump call by call, in file order. Only one call is in memory.
 ///
-/// The iterator gives every complete call; if the file breaks off or is malformed it then gives one error, and
+/// The iterator returns every complete call. If the file is truncated or malformed, it then returns one error and
 /// ends.
 #[derive(Debug)]
 pub struct DumpJson<'a> {
     reader: Reader<'a>,
-    /// Top keys in front of `data`.
+    /// Top-level keys before `data`.
     before: Vec<(String, Json)>,
-    /// Top keys behind it.
+    /// Top-level keys after it.
     after: Vec<(String, Json)>,
-    /// Whether `after` was filled ahead of time, because nothing stood in front of `data`.
+    /// Whether `after` was read ahead of time because there was nothing before `data`.
     looked_ahead: bool,
     state: State,
 }
@@ -71,8 +71,8 @@ enum State {
 }
 
 impl<'a> DumpJson<'a> {
-    /// Reads the top of a dump, up to the calls. Should `task` not stand in front of them, the file is passed
-    /// over once to find what stands behind.
+    /// Reads the start of a dump, up to the calls. If `task` is not before them, the file is scanned once to find the
+    /// keys after them.
     pub fn new(bytes: &'a Bytes) -> Result<DumpJson<'a>, Error> {
         let mut reader = Reader::new(bytes);
         match reader.expect_event()? {
@@ -96,7 +96,7 @@ impl<'a> DumpJson<'a> {
         Ok(dump)
     }
 
-    /// Finds the keys behind the calls. Failures are left for the iterator to meet and report in their turn.
+    /// Finds the keys after the calls. Errors are left to the iterator, which reports them when it reaches them.
     fn look_ahead(&mut self) {
         let mut ahead = self.reader.clone();
         let depth = ahead.depth();
@@ -113,8 +113,8 @@ impl<'a> DumpJson<'a> {
         }
     }
 
-    /// A top key's value, wherever it stands. Keys behind the calls are known once the calls have been read, or
-    /// from the start when `task` is one of them.
+    /// The value of a top-level key, before or after the calls. Keys after the calls are known once the calls have
+    /// been read, or from the start if `task` is one of them.
     pub fn header(&self, key: &str) -> Option<&Json> {
         let keys = self.after.iter().rev().chain(self.before.iter().rev());
         keys.filter(|(name, _)| name == key).map(|(_, value)| value).next()
@@ -135,23 +135,24 @@ impl<'a> DumpJson<'a> {
         self.header("framework").and_then(Json::as_str)
     }
 
-    /// Where the run put its tensor files: a path of the machine that ran it, so a hint and never to be followed.
+    /// Where the run stored its tensor files: a path of the machine that ran it. It is a hint and must not be
+    /// followed.
     pub fn dump_data_dir(&self) -> Option<&str> {
         self.header("dump_data_dir").and_then(Json::as_str)
     }
 
-    /// Top keys in front of the calls, in order.
+    /// Top-level keys before the calls, in order.
     pub fn before(&self) -> &[(String, Json)] {
         &self.before
     }
 
-    /// Top keys behind the calls, in order; complete once the iterator has ended.
+    /// Top-level keys after the calls, in order; complete once the iterator has ended.
     pub fn after(&self) -> &[(String, Json)] {
         &self.after
     }
 
-    /// Passes over the next call and tells its key and where in the file its body lies, for
-    /// [`Call::body_at`]. Nothing but the key is decoded, so that a dump of any size can be indexed.
+    /// Skips the next call and returns its key and the place of its body in the file, for
+    /// [`Call::body_at`]. Only the key is decoded, so that a dump of any size can be indexed.
     pub fn next_place(&mut self) -> Option<Result<(String, Range<usize>), Error>> {
         if self.state == State::Done {
             return None;
@@ -176,7 +177,7 @@ impl<'a> DumpJson<'a> {
         Ok(Some(Call { key, body: Item::from_json(body) }))
     }
 
-    /// The key of the next call, or nothing once the calls and all behind them have been read.
+    /// The key of the next call, or nothing once the calls and everything after them have been read.
     fn read_key(&mut self) -> Result<Option<String>, Error> {
         if let Event::Key(key) = self.reader.expect_event()? {
             return Ok(Some(key.into_owned()));
@@ -208,7 +209,7 @@ impl Iterator for DumpJson<'_> {
     }
 }
 
-/// Reads the keys of the top object up to `data` (gives true) or to its end (gives false).
+/// Reads the keys of the top-level object up to `data` (returns true) or to its end (returns false).
 fn read_header(reader: &mut Reader<'_>, keys: &mut Vec<(String, Json)>) -> Result<bool, Error> {
     loop {
         match reader.expect_event()? {
@@ -236,7 +237,7 @@ pub struct DumpWriter<'w> {
 }
 
 impl<'w> DumpWriter<'w> {
-    /// Starts a dump with its top keys.
+    /// Starts a dump with its top-level keys.
     pub fn new(out: &'w mut dyn Write, before: &[(String, Json)]) -> Result<DumpWriter<'w>, Error> {
         let mut json = Writer::new(out, LAYOUT);
         json.start_object()?;
@@ -257,7 +258,7 @@ impl<'w> DumpWriter<'w> {
             .map_err(|error| Error { place: Place::Part(shortened(&call.key)), ..error })
     }
 
-    /// Ends the dump, with top keys behind the calls where there are any.
+    /// Ends the dump, with the top-level keys after the calls, if any.
     pub fn finish(mut self, after: &[(String, Json)]) -> Result<(), Error> {
         self.json.end()?;
         for (key, value) in after {

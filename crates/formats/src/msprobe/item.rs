@@ -3,7 +3,7 @@
 use crate::error::{Error, Fault, Place, shortened};
 use crate::json::{Json, Writer};
 
-/// An argument, a result, a parameter, or a container of them. Made from JSON and turned back without loss.
+/// An argument, a result, a parameter, or a container of them. Converts from JSON and back without loss.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     /// `null`: Python's `None`, or an object the tool does not describe.
@@ -19,20 +19,20 @@ pub enum Item {
     },
     /// A list or tuple.
     List(Vec<Item>),
-    /// A dictionary, a dataclass, the empty object of an argument the tool could not describe.
+    /// A dictionary, a dataclass, or the empty object of an argument that the tool could not describe.
     Dict(Vec<(String, Item)>),
-    /// Anything else, as it stands: process groups, memory formats, bare numbers.
+    /// Anything else, unchanged: process groups, memory formats, bare numbers.
     Other(Json),
 }
 
-/// The description of a tensor: the file's own keys in the file's own order, with accessors for the known ones.
+/// The description of a tensor: the keys of the file in their order, with accessors for the known ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TensorItem {
     fields: Vec<(String, Json)>,
 }
 
 impl Item {
-    /// What a value of `dump.json` describes.
+    /// The item that a value of `dump.json` describes.
     pub fn from_json(value: Json) -> Item {
         match value {
             Json::Null => Item::None,
@@ -42,7 +42,7 @@ impl Item {
         }
     }
 
-    /// Describes an argument that is no tensor, by the kind of its value.
+    /// Describes an argument that is not a tensor, by the kind of its value.
     pub fn plain(value: Json) -> Item {
         let kind = match &value {
             Json::Null => return Item::None,
@@ -56,8 +56,8 @@ impl Item {
     }
 
     fn from_object(mut pairs: Vec<(String, Json)>) -> Item {
-        // The value of a dictionary's own key is described by an object, a list or null, never by bare text:
-        // a `type` of bare text is the tool's word.
+        // If a dictionary of the user has a key `type`, its value is described by an object, a list or null, never
+        // by bare text: a `type` of bare text was written by the tool.
         let typed = pairs
             .iter()
             .any(|(key, value)| (key == "type" || key == "class_type") && matches!(value, Json::Str(_)));
@@ -116,12 +116,12 @@ impl Item {
 }
 
 impl TensorItem {
-    /// A description without any fields yet.
+    /// A description without fields.
     pub fn new() -> TensorItem {
         TensorItem::default()
     }
 
-    /// The same with one more field at the end.
+    /// The same description with one more field at the end.
     pub fn with(mut self, key: &str, value: Json) -> TensorItem {
         self.fields.push((key.to_owned(), value));
         self
@@ -132,7 +132,7 @@ impl TensorItem {
         &self.fields
     }
 
-    /// The value of a key: of the last one when it occurs twice, as in Python.
+    /// The value of a key: the last one if the key occurs twice, as in Python.
     pub fn get(&self, key: &str) -> Option<&Json> {
         self.fields.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
     }
@@ -147,7 +147,7 @@ impl TensorItem {
         self.get("dtype").and_then(Json::as_str)
     }
 
-    /// The dimensions, when they are a list of integers from 0 up.
+    /// The dimensions, if they are a list of integers from 0 up.
     pub fn shape(&self) -> Option<Vec<u64>> {
         let dims = self.get("shape")?.as_list()?;
         dims.iter()
@@ -158,7 +158,7 @@ impl TensorItem {
             .collect()
     }
 
-    /// The largest element: a number, a truth value for truth values, nothing where the tool took no statistics.
+    /// The largest element: a number, a boolean for booleans, nothing if the tool recorded no statistics.
     pub fn max(&self) -> Option<&Json> {
         self.stat("Max")
     }
@@ -183,7 +183,7 @@ impl TensorItem {
         self.get(key).filter(|value| **value != Json::Null)
     }
 
-    /// Whether the tensor requires a gradient, where recorded.
+    /// Whether the tensor requires a gradient, if recorded.
     pub fn requires_grad(&self) -> Option<bool> {
         match self.get("requires_grad") {
             Some(Json::Bool(flag)) => Some(*flag),
@@ -196,7 +196,7 @@ impl TensorItem {
         self.get("md5").and_then(Json::as_str)
     }
 
-    /// The name of the tensor's file in the folder of tensor files, checked to be no more than a name.
+    /// The name of the tensor's file in the folder of tensor files, checked to be a plain name.
     pub fn data_name(&self) -> Result<Option<&str>, Error> {
         match self.get("data_name") {
             None | Some(Json::Null) => Ok(None),
@@ -209,7 +209,7 @@ impl TensorItem {
     }
 }
 
-/// The same name, if joining it to a folder cannot lead out of the folder, on any operating system.
+/// The same name, if joining it to a folder cannot lead out of that folder on any operating system.
 pub fn plain_file_name(name: &str) -> Result<&str, Error> {
     let bytes = name.as_bytes();
     // `C:name` is relative to the current folder of a drive; a colon elsewhere is part of a name.

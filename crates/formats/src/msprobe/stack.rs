@@ -10,7 +10,7 @@ use crate::json::{Event, Json, Reader, Writer};
 /// The two forms of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackForm {
-    /// From 8.0 on: `{"0": [[names], [lines]], ...}`, calls with the same stack together.
+    /// From 8.0 on: `{"0": [[names], [lines]], ...}`, one entry for all calls with the same stack.
     Grouped,
     /// Before: `{name: [lines], ...}`.
     ByName,
@@ -29,7 +29,7 @@ pub struct Stack {
     pub form: StackForm,
 }
 
-/// Reads the entries of a `stack.json` in file order, then one error if it is not whole.
+/// Reads the entries of a `stack.json` in file order, then one error if the file is incomplete.
 #[derive(Debug)]
 pub struct StackJson<'a> {
     reader: Reader<'a>,

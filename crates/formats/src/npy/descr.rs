@@ -1,18 +1,18 @@
-//! NumPy's dtype codes: `<f4` and its like, to and from [`DType`].
+//! Converts NumPy's dtype codes, such as `<f4`, to and from [`DType`].
 
 use ulpscope_tensor::DType;
 
 use super::literal::Literal;
 use crate::error::{Fault, shortened};
 
-/// What one element is, as the file says it.
+/// The element type as the file describes it.
 #[derive(Debug)]
 pub(super) struct Element {
     pub dtype: DType,
     pub big_endian: bool,
 }
 
-/// The element type of a `descr`: a code, or one field whose name tells the type.
+/// The element type of a `descr`: a code, or a single field whose name is the type.
 pub(super) fn element(descr: &Literal) -> Result<Element, Fault> {
     let code = match descr {
         Literal::Str(code) => return plain(code),
@@ -37,7 +37,7 @@ pub(super) fn element(descr: &Literal) -> Result<Element, Fault> {
             shortened(&descr.to_string())
         )));
     };
-    // `dtype.descr` of a plain type is one nameless field; some writers store that.
+    // `dtype.descr` of a plain type is one field without a name. Some writers store that.
     if name.is_empty() {
         return plain(code);
     }
@@ -54,12 +54,12 @@ pub(super) fn element(descr: &Literal) -> Result<Element, Fault> {
     })
 }
 
-/// A field that names an element type NumPy has no code for, over as many opaque or unsigned bytes.
+/// A field named after an element type without a NumPy code, over as many opaque or unsigned bytes.
 fn named_field(name: &str, code: &str) -> Option<Element> {
     let dtype = DType::ALL.into_iter().find(|dtype| dtype.name() == name && dtype.numpy_code().is_none())?;
     let (order, kind, size) = split(code)?;
     let matches = matches!(kind, 'u' | 'i' | 'V') && size == dtype.size();
-    // NumPy never swaps opaque bytes, whatever their order says.
+    // NumPy never swaps opaque bytes, whatever byte order their code has.
     matches.then_some(Element { dtype, big_endian: order == '>' && kind != 'V' && size > 1 })
 }
 
@@ -131,7 +131,7 @@ fn plain(code: &str) -> Result<Element, Fault> {
     Ok(Element { dtype, big_endian: order == '>' && size > 1 })
 }
 
-/// Byte order, kind and size of a code. `=`, `|` and no mark mean little-endian: the machines this runs on.
+/// Byte order, kind and size of a code. `=`, `|` and no mark mean little-endian, as on all supported machines.
 fn split(code: &str) -> Option<(char, char, usize)> {
     let mut chars = code.chars();
     let mut order = chars.next()?;
@@ -146,7 +146,7 @@ fn split(code: &str) -> Option<(char, char, usize)> {
     plain.then(|| digits.parse().ok()).flatten().map(|size| (order, kind, size))
 }
 
-/// The `descr` written for a dtype, as a Python literal.
+/// The `descr` of a dtype, as a Python literal.
 pub(super) fn of(dtype: DType) -> String {
     match (dtype.numpy_code(), dtype) {
         (Some(code), _) => format!("'{code}'"),

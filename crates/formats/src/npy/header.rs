@@ -1,4 +1,4 @@
-//! The header of a `.npy` file: from bytes to dtype, order, shape and where the elements begin, and back.
+//! Reads and writes the header of a `.npy` file: dtype, order, shape and where the elements begin.
 
 use ulpscope_tensor::DType;
 
@@ -9,11 +9,11 @@ use crate::tensor::MAX_RANK;
 
 pub(super) const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// The longest header version 1.0 can announce. Versions 2.0 and 3.0 go beyond it only for structured arrays
-/// with hundreds of fields, and none of those is a tensor.
+/// The longest possible header of version 1.0. Versions 2.0 and 3.0 exceed it only for structured arrays
+/// with hundreds of fields, which are not tensors.
 pub const MAX_HEADER_SIZE: usize = u16::MAX as usize;
 
-/// NumPy leaves room in the header for the growing dimension to reach this many digits.
+/// NumPy leaves space in the header so that the growing dimension can have this many digits.
 const GROWTH_DIGITS: usize = 21;
 
 /// NumPy starts the elements at a multiple of this.
@@ -143,7 +143,7 @@ pub(super) fn compose(dtype: DType, fortran_order: bool, shape: &[usize]) -> Vec
         text.push_str(&" ".repeat(GROWTH_DIGITS.saturating_sub(dim.to_string().len())));
     }
     let prefix = MAGIC.len() + 4;
-    // NumPy adds a whole block of padding when the header would fit exactly.
+    // NumPy adds a whole block of padding if the header would fit exactly.
     let padding = ALIGNMENT - (prefix + text.len() + 1) % ALIGNMENT;
     text.push_str(&" ".repeat(padding));
     text.push('\n');

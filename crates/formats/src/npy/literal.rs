@@ -1,16 +1,16 @@
-//! The subset of Python literals that a `.npy` header is made of.
+//! The subset of Python literals that a `.npy` header uses.
 //!
-//! Spacing, order, quotes and trailing commas are free, Python 2's `3L` is an integer; everything else is strict,
-//! and every error knows its byte.
+//! Spacing, order, quotes and trailing commas are free, and Python 2's `3L` is an integer. Everything else is strict,
+//! and every error has its byte offset.
 
 use std::fmt;
 
 use crate::error::{Error, Fault, Place};
 
-/// Tuples and lists in one another. NumPy nests a level or two per structured type within a structured type.
+/// Nesting of tuples and lists. NumPy uses a level or two per structured type within a structured type.
 const MAX_DEPTH: usize = 32;
 
-/// The longest text. Keys and codes have a few letters; only a structured type's field names may have more.
+/// The longest text. Keys and codes have a few letters; only field names of structured types may have more.
 const MAX_TEXT: usize = 256;
 
 /// A Python literal.
@@ -24,14 +24,14 @@ pub(super) enum Literal {
     List(Vec<Literal>),
 }
 
-/// A literal and the byte of the file at which it stands.
+/// A literal and its byte offset in the file.
 pub(super) struct Item {
     pub literal: Literal,
     pub at: u64,
 }
 
-/// Parses `{key: value, ...}`, with text for keys, and nothing but blanks around it. `base` is the byte of the
-/// file at which `text` stands.
+/// Parses `{key: value, ...}` with text keys and only blanks around it. `base` is the byte offset of `text` in the
+/// file.
 pub(super) fn parse_dict(text: &[u8], base: u64) -> Result<Vec<(String, Item)>, Error> {
     let mut parser = Parser { text, at: 0, base };
     let mut pairs = Vec::new();
@@ -108,7 +108,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A quoted string. Escapes are kept as they stand: only field names, which are shown and never used, have any.
+    /// A quoted string. Escapes are not decoded: only field names have any, and those are only shown.
     fn string(&mut self) -> Result<Literal, Error> {
         let quote = self.text[self.at];
         let start = self.at + 1;
@@ -192,7 +192,7 @@ impl Parser<'_> {
         let rest = &self.text[self.at..];
         let found = match rest {
             [] => "the end of the header".to_owned(),
-            // Python's own quotes need no escape within ours.
+            // Python's quotes need no escape within ours.
             _ => format!("\"{}\"", rest[..rest.len().min(SHOWN)].escape_ascii()).replace("\\'", "'"),
         };
         Error::at(place, Fault::malformed(expected, found))

@@ -1,17 +1,17 @@
-//! NumPy's `.npy`: one array, behind a header that is a Python dict literal.
+//! NumPy's `.npy`: one array after a header that is a Python dict literal.
 //!
 //! ```text
 //! "\x93NUMPY" major minor | length (u16, from 2.0 on u32) | {'descr': …, 'fortran_order': …, 'shape': …} | elements
 //! ```
 //!
-//! Reading maps the elements in place; a column-major file becomes byte strides, and only a big-endian one is
-//! copied, to swap it. Bytes after the last element are left alone, as NumPy leaves them; but a second
-//! array there, of a file that was saved to twice, is refused: nobody would see it. An object array is a pickle and is
-//! refused: nothing in a file is ever unpickled here.
+//! Reading maps the elements in place. A column-major file becomes byte strides; only a big-endian one is copied,
+//! to swap its bytes. Bytes after the last element are ignored, as in NumPy. A second array there, from a file that
+//! was saved to twice, is refused, because it would go unnoticed. An object array is a pickle and is refused:
+//! nothing in a file is ever unpickled here.
 //!
 //! # Element types that NumPy has no code for
 //!
-//! What NumPy writes for the types of `ml_dtypes` depends on the type, and mostly says too little:
+//! What NumPy writes for the types of `ml_dtypes` depends on the type and is mostly ambiguous:
 //!
 //! | element type                      | NumPy + ml_dtypes | read here as     | written here as               |
 //! |-----------------------------------|-------------------|------------------|-------------------------------|
@@ -19,10 +19,10 @@
 //! | `float8_e5m2`                     | `<f1` (or `V1`)   | `float8_e5m2`    | `[('float8_e5m2', '\|u1')]`   |
 //! | the other 8-bit floats            | `<V1`             | refused: which?  | `[('float8_e4m3fn', '\|u1')]` |
 //!
-//! Two opaque bytes are `bfloat16` in every dump seen in this field; one opaque byte may be any of a dozen types,
-//! so guessing would put wrong numbers into a report. Our own files therefore name the type as the one field of
-//! a structured array. `numpy.load` opens them without pickle, `.view(ml_dtypes.float8_e4m3fn)` gives the
-//! numbers, and this reader gets back exactly what was written. (`<f1` is read but not written: NumPy itself
+//! Two opaque bytes are `bfloat16` in every dump seen in this field. One opaque byte may be any of a dozen types,
+//! so a guess would put wrong numbers into a report. Our own files therefore name the type in the single field of
+//! a structured array. `numpy.load` opens them without pickle, `.view(ml_dtypes.float8_e4m3fn)` returns the
+//! numbers, and this reader restores exactly what was written. (`<f1` is read but not written: NumPy itself
 //! cannot open it again.)
 
 mod descr;
@@ -41,12 +41,12 @@ use crate::packed::write_packed;
 use crate::tensor::{MAX_RANK, Tensor, column_major_strides};
 use header::Header;
 
-/// Reads one array. Elements stay where they are, unless they are big-endian.
+/// Reads one array. Elements are not copied unless they are big-endian.
 pub fn read(bytes: &Bytes) -> Result<Tensor, Error> {
     read_within(bytes, &Budget::of_file(bytes.len()))
 }
 
-/// Reads one array; elements that have to be copied are charged to `budget`.
+/// Reads one array. Elements that must be copied are charged to `budget`.
 pub(crate) fn read_within(bytes: &Bytes, budget: &Budget) -> Result<Tensor, Error> {
     let Header { element, fortran_order, shape, data_at } = header::read(bytes)?;
     let size = element.dtype.size();
@@ -83,8 +83,8 @@ pub(crate) fn read_within(bytes: &Bytes, budget: &Budget) -> Result<Tensor, Erro
     Tensor::strided(element.dtype, shape, strides, data, 0).map_err(in_shape)
 }
 
-/// Writes one array as version 1.0. Row-major and column-major views keep their order and a little-endian file
-/// equals `numpy.save`'s byte for byte; any other view is packed row-major as it is written, block by block.
+/// Writes one array as version 1.0. Row-major and column-major views keep their order, and a little-endian file
+/// equals `numpy.save`'s byte for byte. Any other view is written in row-major order, block by block.
 pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<(), Error> {
     let rank = view.shape().len();
     if rank > MAX_RANK {

@@ -1,4 +1,4 @@
-//! The bytes of a pickle, taken piece by piece and never beyond their end.
+//! Reads the bytes of a pickle piece by piece, never beyond their end.
 
 use crate::bytes::Bytes;
 use crate::error::Fault;
@@ -41,10 +41,10 @@ impl<'a> Input<'a> {
         Ok(u64::from_le_bytes(array))
     }
 
-    /// Bytes behind their count, which itself takes `width` bytes.
+    /// Bytes after their count, which has `width` bytes.
     pub fn counted(&mut self, width: usize, what: &str) -> Result<Bytes, Fault> {
         let count = self.number(width, "a length")?;
-        // A count beyond the address space is beyond the file as well.
+        // A count beyond the address space is beyond the file too.
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         self.take(count, what)?;
         Ok(self.source.slice(self.at - count..self.at))
@@ -61,7 +61,7 @@ impl<'a> Input<'a> {
         Ok(line.strip_suffix(b"\r").unwrap_or(line))
     }
 
-    /// The module and the name that an opcode spells out on two lines.
+    /// The module and the name that an opcode has on two lines.
     pub fn two_lines(&mut self) -> Result<(String, String), Fault> {
         let module = String::from_utf8_lossy(self.line()?).into_owned();
         let name = String::from_utf8_lossy(self.line()?).into_owned();

@@ -1,4 +1,4 @@
-//! The opcode machine: a stack, marks on it, a memo, and no power to do anything.
+//! The opcode machine: a stack with marks and a memo. It executes nothing.
 
 use std::collections::HashMap;
 
@@ -8,26 +8,26 @@ use crate::budget::{Budget, allocated};
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place, shortened};
 
-/// No pickle may describe more objects than this. Each takes at least one byte of the file, so that this bounds
-/// what a very large file can claim; small files are bounded by their own size.
+/// Maximum number of objects in a pickle. Each needs at least one byte of the file: this limits very large files,
+/// and small files are limited by their own size.
 const MAX_NODES: usize = 1 << 25;
 
-/// Longer than any module or class is called. A name may be put together from memoized text again and again,
-/// so that without a limit a short pickle could ask for any amount of memory.
+/// Longer than the name of any module or class. A name may be built from memoized text again and again, so without
+/// a limit a short pickle could request any amount of memory.
 const MAX_NAME: usize = 1024;
 
 /// A node in its list, with its place.
 const NODE_SIZE: usize = size_of::<Node>() + size_of::<u32>();
 
-/// A memo in its table, which is kept at most seven eighths full, and is there twice while it doubles.
+/// An entry of the memo table, which is at most seven eighths full and exists twice while it grows.
 const MEMO_SIZE: usize = 3 * size_of::<(u64, Id)>();
 
-/// What adding to a container may take beyond what is added: the smallest list has room for four.
+/// What a container may need beyond the added item: the smallest list has capacity for four.
 const GROWN_SIZE: usize = 32;
 
 pub(super) struct Machine<'a> {
     pub input: Input<'a>,
-    /// The byte of the opcode being worked on.
+    /// The byte of the current opcode.
     opcode_at: usize,
     nodes: Vec<Node>,
     places: Vec<u32>,
@@ -78,7 +78,7 @@ impl Machine<'_> {
 
     /// Puts a known object on the stack.
     pub fn push_id(&mut self, id: Id) -> Result<(), Fault> {
-        // One byte of the file can do so: the stack grows by more than the file.
+        // One byte of the file is enough for this: the stack grows by more than the file.
         self.charge(size_of::<Id>())?;
         self.stack.push(id);
         Ok(())
@@ -113,7 +113,7 @@ impl Machine<'_> {
                 found: length as u64,
             });
         }
-        // Python 2 and 3 give some modules different names; torch's protocol 2 keeps the old ones.
+        // Some modules have different names in Python 2 and 3; torch's protocol 2 keeps the old ones.
         let module = match module.as_str() {
             "__builtin__" => "builtins".to_owned(),
             "copy_reg" => "copyreg".to_owned(),
@@ -135,7 +135,7 @@ impl Machine<'_> {
         })))
     }
 
-    /// How much of the stack lies above the last open mark.
+    /// The number of stack items above the last open mark.
     fn available(&self) -> usize {
         self.stack.len() - self.marks.last().copied().unwrap_or(0)
     }
@@ -152,7 +152,7 @@ impl Machine<'_> {
         Ok(&mut self.nodes[top.0 as usize])
     }
 
-    /// The error when the object on top of the stack is of the wrong kind.
+    /// The error if the object on top of the stack has the wrong kind.
     pub fn wrong_top(&self, expected: &str) -> Fault {
         let found = self.stack.last().map_or_else(|| "nothing".to_owned(), |&top| describe(&self.nodes, top));
         Fault::malformed(expected, found)
@@ -228,11 +228,11 @@ impl Machine<'_> {
 }
 
 impl Node {
-    /// The memory a node has outside of its place in the list.
+    /// The memory of a node outside of its list.
     fn owned_size(&self) -> usize {
         match self {
             Node::None | Node::Bool(_) | Node::Int(_) | Node::HugeInt(_) | Node::Float(_) => 0,
-            // Bytes lie in the file; text is a copy.
+            // Bytes are in the file; text is a copy.
             Node::Bytes(_) | Node::Persistent(_) => 0,
             Node::Text(text) => allocated(text.len()),
             Node::List(items) | Node::Tuple(items) | Node::Set(items) | Node::FrozenSet(items) => {

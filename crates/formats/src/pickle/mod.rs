@@ -1,16 +1,15 @@
-//! Pickles, read as data and never run.
+//! Reads pickles as data and never runs them.
 //!
-//! A pickle is a program for a small stack machine, and Python runs it with the power to call anything. The
-//! [machine] here only takes notes: a request to call something becomes a [`Node::Call`] that nobody
-//! answers, a name becomes a [`Node::Global`] that nobody looks up. What a handful of known constructors
-//! (tensors, ordered dictionaries, numpy arrays) would have made is worked out afterwards, by the reader that
-//! knows them.
+//! A pickle is a program for a small stack machine, and Python lets it call anything. The [machine] here only
+//! records it: a request to call something becomes a [`Node::Call`] that is not executed, and a name becomes a
+//! [`Node::Global`] that is not looked up. A few constructors are known (tensors, ordered dictionaries, numpy
+//! arrays). Their reader works out afterwards what they would have returned.
 //!
 //! ```text
 //! bytes ──► machine ──► Pickle (a flat list of nodes that refer to each other by number) ──► pt::objects ──► Value
 //! ```
 //!
-//! Nodes lie in one list because a pickle may nest as deep as it is long and may contain itself: a list of
+//! The nodes are in one list because a pickle may be nested as deeply as it is long and may contain itself: a list of
 //! numbers is freed without recursion and has no reference cycles.
 
 mod input;
@@ -31,7 +30,7 @@ use crate::error::{Error, Fault, Place, shortened};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Id(u32);
 
-/// One object a pickle describes.
+/// One object of a pickle.
 #[derive(Debug)]
 pub(crate) enum Node {
     None,
@@ -41,37 +40,37 @@ pub(crate) enum Node {
     HugeInt(usize),
     Float(f64),
     Text(Box<str>),
-    /// Bytes, in place in the file where the pickle has them as they are.
+    /// Bytes, in place in the file if the pickle stores them unchanged.
     Bytes(Bytes),
     List(Vec<Id>),
     Tuple(Vec<Id>),
     Dict(Vec<(Id, Id)>),
     Set(Vec<Id>),
     FrozenSet(Vec<Id>),
-    /// A class or function, by name only. Boxed, so that the many small nodes stay small.
+    /// A class or function, by name only. Boxed, to keep the many small nodes small.
     Global(Box<Name>),
     Call(Box<Call>),
     /// Something stored outside the pickle, under the id in this node.
     Persistent(Id),
 }
 
-/// Where Python would look for a class or function.
+/// The module and name of a class or function.
 #[derive(Debug)]
 pub(crate) struct Name {
     pub module: Box<str>,
     pub name: Box<str>,
 }
 
-/// A call that the pickle asks for, and what it then does to the result.
+/// A call that the pickle requests, and what it then does with the result.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub callable: Id,
     pub args: Id,
-    /// What the object's `__setstate__` would be given.
+    /// The argument of the object's `__setstate__`.
     pub state: Option<Id>,
-    /// What would be appended to it.
+    /// Items to append to it.
     pub items: Vec<Id>,
-    /// What would be set in it by key.
+    /// Items to set in it by key.
     pub pairs: Vec<(Id, Id)>,
 }
 
@@ -79,14 +78,15 @@ pub(crate) struct Call {
 #[derive(Debug)]
 pub(crate) struct Pickle {
     nodes: Vec<Node>,
-    /// For each node, the byte of the opcode that made it. Pickles of more than 4 GiB name the last byte that fits.
+    /// For each node, the byte of the opcode that created it; in pickles of more than 4 GiB, at most the largest
+    /// `u32`.
     places: Vec<u32>,
     root: Id,
     range: Range<usize>,
 }
 
 impl Name {
-    /// `module.name`, short enough for a message.
+    /// `module.name`, shortened for a message.
     fn dotted(&self) -> String {
         shortened(&format!("{}.{}", self.module, self.name))
     }
@@ -97,7 +97,7 @@ impl Pickle {
         self.root
     }
 
-    /// The bytes the pickle took, from its first opcode to past its last.
+    /// The bytes of the pickle, from its first opcode to the end of its last.
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
@@ -108,7 +108,7 @@ impl Pickle {
 
     /// Every node, reachable from the root or not.
     pub fn ids(&self) -> impl Iterator<Item = Id> + use<> {
-        // The machine stops long before the count leaves 32 bits.
+        // The machine stops long before the count exceeds 32 bits.
         (0..self.nodes.len() as u32).map(Id)
     }
 
@@ -141,17 +141,17 @@ impl Pickle {
         }
     }
 
-    /// An error where the node stands: something else was expected.
+    /// An error at the place of the node: something else was expected.
     pub fn unexpected(&self, id: Id, expected: impl Into<String>) -> Error {
         self.fault_at(id, Fault::malformed(expected, self.describe(id)))
     }
 
-    /// An error where the node stands.
+    /// An error at the place of the node.
     pub fn fault_at(&self, id: Id, fault: impl Into<Fault>) -> Error {
         Error::at(Place::Byte(self.places[id.0 as usize].into()), fault)
     }
 
-    /// What a node is, in words for a message.
+    /// A description of a node for a message.
     pub fn describe(&self, id: Id) -> String {
         describe(&self.nodes, id)
     }

@@ -1,11 +1,11 @@
-//! Names that no file of tensors has an honest use for.
+//! Names that no honest file of tensors contains.
 //!
-//! Nothing is ever called here, whatever the name; an unknown class merely ends up as an opaque value. But a
-//! file that names a way to run code was made to attack whoever opens it with Python, and the user should hear
-//! so before the file travels on.
+//! Nothing is ever called here, whatever the name: an unknown class becomes an opaque value. But a
+//! file that names a way to run code was made to attack whoever opens it with Python. The user should know
+//! that before the file is passed on.
 
-/// Modules of which every name is refused, with all their submodules. What a user's own package may be called
-/// (`code.model.Net`, `ssl.SimSiam`) is not among them: of those modules only the names that do harm are refused.
+/// Modules of which every name is refused, with all their submodules. Names that a user's own package may have
+/// (`code.model.Net`, `ssl.SimSiam`) are not in this list: of those modules only the harmful names are refused.
 const MODULES: &[&str] = &[
     "_aix_support",
     "_imp",
@@ -148,12 +148,12 @@ const NAMES: &[(&str, &str)] = &[
     ("types", "FunctionType"),
 ];
 
-/// Whether naming this is reason enough to refuse the file.
+/// Whether this name alone is a reason to refuse the file.
 pub(super) fn is_refused(module: &str, name: &str) -> bool {
     if reaches_refused(&format!("{module}.{name}")) {
         return true;
     }
-    // From protocol 4 on a name may reach through attributes: `os.system` within any module that imports `os`.
+    // From protocol 4 on, a name may contain attributes: `os.system` within any module that imports `os`.
     let mut rest = name;
     while let Some((_, after)) = rest.split_once('.') {
         if reaches_refused(rest) {

@@ -6,11 +6,11 @@ use crate::budget::PER_ALLOCATION;
 use crate::bytes::Bytes;
 use crate::error::Fault;
 
-/// What bytes that lie outside the file take beside themselves: their owner and its counts.
+/// Overhead of bytes that are not in the file: their owner and its counts.
 const OWN_BYTES_SIZE: usize = 64 + PER_ALLOCATION;
 
 impl Machine<'_> {
-    /// Carries out one opcode; `STOP` gives the result.
+    /// Executes one opcode; `STOP` returns the result.
     pub(super) fn step(&mut self) -> Result<Option<Id>, Fault> {
         let [code] = self.input.array("an opcode")?;
         match code {
@@ -24,7 +24,7 @@ impl Machine<'_> {
                     ));
                 }
             }
-            // A frame only groups the opcodes behind it, for readers of streams.
+            // A frame only groups the opcodes after it, for readers of streams.
             opcode::FRAME => _ = self.input.array::<8>("a frame length")?,
 
             opcode::MARK => self.push_mark()?,
@@ -70,7 +70,7 @@ impl Machine<'_> {
 
             opcode::STRING => {
                 let bytes = text::quoted(self.input.line()?)?;
-                // What does not read as text is kept as bytes of its own, outside the file.
+                // Bytes that are not valid text are kept as bytes in separate memory.
                 self.charge(bytes.len() + OWN_BYTES_SIZE)?;
                 self.push(python2_string(bytes.into()))?;
             }
@@ -190,7 +190,7 @@ impl Machine<'_> {
                 self.push_call(callable, args)?;
             }
             opcode::NEWOBJ_EX => {
-                // No constructor known here takes keywords, so that they can only belong to an unknown class.
+                // No known constructor has keyword arguments, so these belong to an unknown class.
                 let _keywords = self.pop()?;
                 let args = self.pop()?;
                 let callable = self.pop()?;
@@ -208,7 +208,7 @@ impl Machine<'_> {
             opcode::OBJ => {
                 let mut args = self.pop_to_mark()?;
                 if args.is_empty() {
-                    return Err(Fault::malformed("a class behind the mark", "nothing"));
+                    return Err(Fault::malformed("a class after the mark", "nothing"));
                 }
                 let callable = args.remove(0);
                 self.push(Node::Tuple(args))?;
@@ -258,7 +258,7 @@ fn little_endian_int(bytes: &[u8]) -> Node {
     Node::Int(i128::from_le_bytes(wide))
 }
 
-/// Python 2 did not tell text from bytes; whatever reads as text is text.
+/// Python 2 did not distinguish text from bytes; valid text is treated as text.
 fn python2_string(bytes: Bytes) -> Node {
     match std::str::from_utf8(&bytes) {
         Ok(text) => Node::Text(text.into()),

@@ -1,4 +1,4 @@
-//! The text forms of protocols 0 and 1: numbers and strings written out in ASCII.
+//! The text forms of protocols 0 and 1: numbers and strings in ASCII.
 
 use super::Node;
 use crate::error::{Fault, shortened};
@@ -11,7 +11,7 @@ fn unreadable(line: &[u8], expected: &str) -> Fault {
     Fault::malformed(expected, format!("{:?}", shortened(&String::from_utf8_lossy(line))))
 }
 
-/// `I`: a decimal integer, or `00` and `01` for the truth values.
+/// `I`: a decimal integer, or `00` and `01` for booleans.
 pub(super) fn int(line: &[u8]) -> Result<Node, Fault> {
     match line {
         b"00" => Ok(Node::Bool(false)),
@@ -20,7 +20,7 @@ pub(super) fn int(line: &[u8]) -> Result<Node, Fault> {
     }
 }
 
-/// `L`: a decimal integer with Python 2's `L` behind it.
+/// `L`: a decimal integer followed by Python 2's `L`.
 pub(super) fn long(line: &[u8]) -> Result<Node, Fault> {
     decimal(line.strip_suffix(b"L").unwrap_or(line))
 }
@@ -35,7 +35,7 @@ fn decimal(line: &[u8]) -> Result<Node, Fault> {
     if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return Err(unreadable(line, EXPECTED));
     }
-    // Only the size of such a number is ever told; a decimal digit is worth about 0.415 bytes.
+    // Only the size of such a number is reported; a decimal digit needs about 0.415 bytes.
     Ok(Node::HugeInt(digits.len() / 12 * 5 + 1))
 }
 

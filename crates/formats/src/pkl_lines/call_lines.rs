@@ -1,5 +1,5 @@
-//! Which lines make up one call, and which number it gets: the files say neither where a call ends nor, some of
-//! them, which call it is.
+//! Groups lines into calls and numbers the calls: the files do not say where a call ends, and some do not number
+//! calls.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use super::kind::Kind;
 use super::line::Line;
 use crate::names::{Direction, LineName, Role};
 
-/// Reads the name at the start of a line, in the spelling of its tool.
+/// Reads the name at the start of a line, as its tool writes it.
 pub fn line_name(name: &str, kind: Kind) -> Option<LineName> {
     match kind {
         Kind::Ptdbg4 | Kind::Ptdbg6 => LineName::from_ptdbg(name),
@@ -37,10 +37,10 @@ impl Part {
     }
 }
 
-/// The lines of one call, as far as they have been read.
+/// The lines of one call that have been read so far.
 #[derive(Clone, Debug)]
 pub struct CallLines {
-    /// The name of the first of them.
+    /// The name of the first line.
     pub name: LineName,
     /// Whether one of them is a stack.
     has_stack: bool,
@@ -57,8 +57,8 @@ impl CallLines {
         lines
     }
 
-    /// Whether a line is the next of this call. Tools write the inputs, then the outputs, each in order, so one
-    /// that goes back belongs to another call of the same name; frames come before them, and a stack comes once.
+    /// Whether a line continues this call. Tools write the inputs, then the outputs, each in order, so a line that
+    /// goes back starts a new call of the same name. Frames come before them, and a stack comes once.
     pub fn continue_with(&self, name: &LineName, part: Part) -> bool {
         let same = (&self.name.base, self.name.index, self.name.direction)
             == (&name.base, name.index, name.direction);
@@ -71,7 +71,7 @@ impl CallLines {
         }
     }
 
-    /// Takes in a line that [`CallLines::continue_with`] says is the next.
+    /// Adds a line that [`CallLines::continue_with`] has accepted.
     pub fn take(&mut self, name: &LineName, part: Part) {
         match part {
             Part::Stack => self.has_stack = true,
@@ -81,16 +81,16 @@ impl CallLines {
     }
 }
 
-/// Gives calls their numbers.
+/// Numbers the calls.
 #[derive(Debug, Default)]
 pub struct CallNumbers {
-    /// Numbers given, by name: few bytes per call, where whole names would be many.
+    /// Used numbers, by name: a few bytes per call instead of a whole name.
     taken: HashMap<(String, Direction), Taken>,
-    /// Forward calls, by name, that no backward call has answered; only for names without numbers.
+    /// Forward calls, by name, that are not yet paired with a backward call; only for names without numbers.
     unanswered: HashMap<String, Vec<u64>>,
 }
 
-/// The numbers that calls of one name have.
+/// The numbers of the calls of one name.
 #[derive(Debug, Default)]
 struct Taken {
     numbers: HashSet<u64>,
@@ -99,8 +99,8 @@ struct Taken {
 }
 
 impl CallNumbers {
-    /// The call's own number, or the next free one where it has none or another call of that name had it; and
-    /// whether the latter was the case.
+    /// The call's own number, or the next free one if it has none or its number is used; and whether its number was
+    /// used.
     pub fn give(&mut self, name: &LineName) -> (u64, bool) {
         let answered = match name.index {
             None => self.answered_forward(name),
@@ -117,8 +117,8 @@ impl CallNumbers {
         (index, collides)
     }
 
-    /// torch_npu.hooks does not number calls. Gradients flow backwards, so a backward call most likely answers
-    /// the last forward call of its name that has not been answered.
+    /// torch_npu.hooks does not number calls. Gradients flow backwards, so a backward call most likely belongs to
+    /// the last forward call of its name that is not paired yet.
     fn answered_forward(&mut self, name: &LineName) -> Option<u64> {
         let unanswered = self.unanswered.entry(name.base.clone()).or_default();
         match name.direction {

@@ -1,4 +1,4 @@
-//! Which of the tools wrote a file.
+//! Detects which tool wrote a file.
 
 use std::cmp::Ordering;
 
@@ -8,13 +8,13 @@ use super::line::{Line, Values};
 use super::lines::Lines;
 use crate::bytes::Bytes;
 
-/// Lines looked at before the verdict.
+/// Maximum number of lines that are examined.
 const LOOKED_AT: usize = 64;
 
-/// No further line is looked at once this much has been read: a single line may hold a whole tensor.
+/// No further line is examined once this much has been read: a single line may contain a whole tensor.
 const LOOKED_AT_BYTES: usize = 16 << 20;
 
-/// How many elements of a tensor, and how many statistics after them, a sampled line holds.
+/// How many elements of a tensor, and how many statistics after them, a sampled line contains.
 const SAMPLED: usize = 10;
 const SAMPLED_STATS: usize = 3;
 
@@ -33,8 +33,8 @@ pub enum Kind {
     Ptdbg6,
 }
 
-/// The variant, judged by the first lines; nothing when none of them is of a known form. A pickle never begins
-/// with `[`, so it is told apart at the first byte.
+/// The variant, judged by the first lines; nothing if none of them has a known form. A pickle never begins
+/// with `[`, so the first byte distinguishes it.
 pub fn kind(bytes: &Bytes) -> Option<Kind> {
     if bytes.trim_ascii_start().first() != Some(&b'[') {
         return None;
@@ -78,8 +78,8 @@ fn is_dotted(name: &str) -> bool {
     name.contains(".forward.") || name.contains(".backward.")
 }
 
-/// Whether a line of torch_npu.hooks holds every element; nothing when it cannot be told. A tensor of thirteen
-/// says nothing: ten samples and three statistics are as many. Nor does a line that fits neither.
+/// Whether a line of torch_npu.hooks contains every element; nothing if that is undecided. A tensor of thirteen
+/// elements is undecided: ten samples and three statistics are as many. So is a line that fits neither.
 fn is_whole(values: &Values, shape: &[u64]) -> Option<bool> {
     let dims: Option<Vec<usize>> = shape.iter().map(|&dim| usize::try_from(dim).ok()).collect();
     let count = dims.and_then(|dims| element_count(&dims))?;

@@ -1,4 +1,4 @@
-//! What one line can say.
+//! The forms of a line.
 
 use ulpscope_tensor::DType;
 
@@ -7,7 +7,7 @@ use crate::json::Json;
 /// Numbers at the end of a sample: max, min, mean.
 const SAMPLED_STATS: usize = 3;
 
-/// One line. Whatever is not of a known form is kept as it stands in [`Line::Other`].
+/// One line. A line of no known form is kept unchanged in [`Line::Other`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Line {
     /// torch_npu.hooks: `[name, values, dtype, shape]`.
@@ -21,7 +21,7 @@ pub enum Line {
         /// Dimensions.
         shape: Vec<u64>,
     },
-    /// torch_npu.hooks, overflow files: `[name, value]` of an argument that is no tensor.
+    /// torch_npu.hooks, overflow files: `[name, value]` of an argument that is not a tensor.
     HooksValue {
         /// As for a tensor.
         name: String,
@@ -45,7 +45,7 @@ pub enum Line {
         payload: Payload,
         /// `torch.float32`, `<class 'int'>` and so on.
         dtype: String,
-        /// Dimensions; arguments that are no tensors have the text `[]`.
+        /// Dimensions; arguments that are not tensors have the text `[]`.
         shape: Shape,
         /// Max, min, mean, and from 6.0 on the norm. Empty lists where there are none, `Nan` for a norm.
         stats: Vec<Json>,
@@ -64,7 +64,7 @@ pub enum Line {
 /// The third element of a ptdbg_ascend line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Payload {
-    /// Values recorded in the line; the empty list, which is the rule, among them.
+    /// Values recorded in the line; typically the empty list.
     Values(Values),
     /// The CRC-32 of the tensor's bytes in eight hexadecimal digits (6.0, md5 mode).
     Digest(String),
@@ -75,7 +75,7 @@ pub enum Payload {
 pub enum Shape {
     /// Of a tensor.
     Dims(Vec<u64>),
-    /// The text `[]` of an argument that is no tensor.
+    /// The text `[]` of an argument that is not a tensor.
     Text(String),
 }
 
@@ -88,18 +88,18 @@ pub struct Frame {
     pub line: String,
     /// Function.
     pub function: String,
-    /// The source line, where it could be found.
+    /// The source line, if it was found.
     pub code: Option<String>,
 }
 
-/// A list of numbers, kept as narrow as its kind allows: it may be a whole tensor.
+/// A list of numbers in the narrowest type for its kind: it may be a whole tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
     /// Floats only, or nothing at all.
     Floats(Vec<f64>),
     /// Integers only.
     Ints(Vec<i64>),
-    /// A mixture, or something that is no number.
+    /// A mixture, or something that is not a number.
     Mixed(Vec<Json>),
 }
 
@@ -118,7 +118,7 @@ impl Values {
         self.len() == 0
     }
 
-    /// The number at `index`, as a double; nothing when it is no number or out of range.
+    /// The number at `index` as a double; nothing if it is not a number or out of range.
     pub fn number(&self, index: usize) -> Option<f64> {
         match self {
             Values::Floats(values) => values.get(index).copied(),
@@ -130,7 +130,8 @@ impl Values {
         }
     }
 
-    /// Max, min and mean, the numbers at the end of a sample; a sample has no norm. Fewer numbers are none of these.
+    /// Max, min and mean, the numbers at the end of a sample; a sample has no norm. With fewer numbers there are
+    /// none.
     pub fn sampled_stats(&self) -> [Json; 4] {
         let stat = |back: usize| {
             let at = self.len().checked_sub(back).filter(|_| self.len() >= SAMPLED_STATS);
@@ -163,7 +164,7 @@ impl Line {
     }
 }
 
-/// The dtype a text names: `torch.float32`, but not `<class 'float'>`, which is a Python number.
+/// The dtype of a text: `torch.float32`, but not `<class 'float'>`, which is a Python number.
 pub fn dtype_named(text: &str) -> Option<DType> {
     text.strip_prefix("torch.").and_then(|name| name.parse().ok())
 }

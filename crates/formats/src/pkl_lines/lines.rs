@@ -1,4 +1,4 @@
-//! Lines out of bytes, one at a time.
+//! Reads lines from bytes, one at a time.
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ use crate::error::{Error, Fault, Place};
 use crate::json::tree::{ITEM_SIZE, TREE};
 use crate::json::{Event, Json, Reader};
 
-/// Longest line read. The tools refuse whole files larger than this.
+/// The longest line that is read. The tools refuse whole files larger than this.
 pub const MAX_LINE_BYTES: u64 = 1 << 30;
 
 /// The longest list of a known form.
 pub(super) const MAX_ELEMENTS: usize = 6;
 
-/// Reads the lines of a file. Each comes with its number, from 1; a bad one is an error and the next is tried.
-/// Memory is that of one line.
+/// Reads the lines of a file. Each has its number, from 1. A bad line is an error, and the next line is tried.
+/// Only one line is in memory.
 #[derive(Clone, Debug)]
 pub struct Lines<'a> {
     bytes: &'a [u8],
@@ -47,7 +47,7 @@ impl<'a> Lines<'a> {
         self.number
     }
 
-    /// Passes over the next line that is not blank; tells where it lies, without its end.
+    /// Skips to the next line that is not blank, and returns its place without the line end.
     pub fn next_place(&mut self) -> Option<Range<usize>> {
         loop {
             let start = self.at;
@@ -77,14 +77,14 @@ impl Iterator for Lines<'_> {
     }
 }
 
-/// One element of a line: lists of numbers are kept narrow, everything else is small.
+/// One element of a line: lists of numbers use a narrow type, everything else is small.
 enum Element {
     List(Values),
     Value(Json),
 }
 
 impl Element {
-    /// What its numbers take once each is a value of its own.
+    /// The memory of its numbers if each becomes a separate value.
     fn size_as_json(&self) -> usize {
         match self {
             Element::List(Values::Mixed(_)) | Element::Value(_) => 0,
@@ -138,7 +138,7 @@ fn read_other(mut reader: Reader<'_>) -> Result<Line, Error> {
     Ok(Line::Other(value))
 }
 
-/// The items of a list whose bracket has been read.
+/// The items of a list after its opening bracket.
 fn read_values(reader: &mut Reader<'_>, budget: &Budget) -> Result<Values, Error> {
     let mut values = Values::Floats(Vec::new());
     loop {
@@ -168,7 +168,7 @@ fn read_values(reader: &mut Reader<'_>, budget: &Budget) -> Result<Values, Error
     }
 }
 
-/// Finds the known form that a list has; a list of none of them is given back.
+/// Finds the known form of a list. A list of no known form is returned unchanged.
 fn recognise(mut elements: Vec<Element>) -> Result<Line, Vec<Element>> {
     match elements.as_mut_slice() {
         [Element::Value(Json::Str(name)), second] => {
@@ -196,7 +196,7 @@ fn recognise(mut elements: Vec<Element>) -> Result<Line, Vec<Element>> {
             shape,
             Element::List(stats),
         ] => {
-            // The payload is taken last: what is taken cannot be kept whole any more.
+            // The payload is moved out last: after that the list cannot be returned unchanged.
             if let Some(shape) = entry_shape(shape)
                 && let Some(payload) = payload(third)
             {
@@ -215,11 +215,11 @@ fn recognise(mut elements: Vec<Element>) -> Result<Line, Vec<Element>> {
     Err(elements)
 }
 
-/// A line of two: a stack, a frame of one, or an argument that is no tensor.
+/// A line of two elements: a stack, a frame of one, or an argument that is not a tensor.
 fn recognise_pair(name: &mut String, second: &mut Element) -> Option<Line> {
     if name.ends_with("_stack_info") || name.ends_with(".stack_info") {
         let Element::List(Values::Mixed(items)) = second else {
-            // A stack that could not be taken is an empty list.
+            // A stack that could not be recorded is an empty list.
             return matches!(second, Element::List(values) if values.is_empty())
                 .then(|| Line::Stack { name: std::mem::take(name), frames: Vec::new() });
         };
@@ -257,7 +257,7 @@ fn take_frame(item: &mut Json) -> Option<Frame> {
     Some(Frame { file: file?, line: line?, function: function?, code: parts.next().flatten() })
 }
 
-/// Dimensions, unless one is negative or no integer.
+/// Dimensions, unless one is negative or not an integer.
 fn dims(shape: &Values) -> Option<Vec<u64>> {
     match shape {
         Values::Ints(dims) => dims.iter().map(|&dim| u64::try_from(dim).ok()).collect(),

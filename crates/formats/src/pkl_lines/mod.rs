@@ -1,10 +1,10 @@
-//! The text files that carry the suffix `.pkl`: one JSON list per line, no pickle anywhere.
+//! Text files with the suffix `.pkl`: one JSON list per line. They are not pickles.
 //!
-//! Two families of tools wrote them. torch_npu.hooks puts values into the line (`[name, values, dtype, shape]`,
-//! either all of them or up to ten followed by max, min and mean); ptdbg_ascend puts statistics there
-//! (`[name, step, [], dtype, shape, [max, min, mean]]`) and the data, if any, into `.npy` files beside it. Both
-//! add lines that say where a call came from. Files are appended to while a program runs, so a torn last line
-//! is common: it is one error, and the lines before it are none the worse.
+//! Two families of tools wrote them. torch_npu.hooks stores values in the line (`[name, values, dtype, shape]`,
+//! either all of them or up to ten followed by max, min and mean). ptdbg_ascend stores statistics there
+//! (`[name, step, [], dtype, shape, [max, min, mean]]`) and the data, if any, in `.npy` files beside it. Both
+//! add lines that say where a call was made. Files are appended to while a program runs, so a truncated last line
+//! is common: it is one error, and the lines before it are still read.
 //!
 //! ```text
 //! Bytes ──► Lines ──► (line number, Line) or the Error of that line, and on to the next

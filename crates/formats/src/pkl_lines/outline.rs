@@ -1,4 +1,4 @@
-//! The outlines of lines: enough to index a file of millions.
+//! The outlines of lines: enough to index a file with millions of lines.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,20 +9,20 @@ use super::lines::{Lines, MAX_ELEMENTS};
 use crate::error::{Error, Fault, Place};
 use crate::json::skip;
 
-/// What a line is about.
+/// The name and kind of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outline<'a> {
     /// The name at its start.
     pub name: Cow<'a, str>,
     /// What it adds to its call.
     pub part: Part,
-    /// Where in the bytes it lies.
+    /// Its byte range.
     pub place: Range<usize>,
 }
 
-/// Reads the outlines of the lines of a file, in order. A line that is no JSON, or of no known form, is an error,
-/// and the next is tried. What is inside a known form (whether a shape has dimensions, a frame its parts) is left
-/// for whoever decodes the line.
+/// Reads the outlines of the lines of a file, in order. A line that is not JSON, or of no known form, is an error,
+/// and the next line is tried. The content of a known form (whether a shape has dimensions, a frame its parts) is
+/// checked when the line is decoded.
 #[derive(Clone, Debug)]
 pub struct Outlines<'a> {
     bytes: &'a [u8],
@@ -35,7 +35,7 @@ impl<'a> Outlines<'a> {
         Outlines { bytes, lines: Lines::within(bytes, 1, 0) }
     }
 
-    /// The outline of a line that is not of the plainest kind.
+    /// The outline of a line that is not of the most common kind.
     fn decoded(&mut self, place: Range<usize>) -> Result<Outline<'a>, Error> {
         let number = self.lines.number();
         let (number, line) =

@@ -1,4 +1,4 @@
-//! Tensors out of lines that hold every element.
+//! Tensors from lines that contain every element.
 
 use half::{bf16, f16};
 use ulpscope_tensor::{DType, element_count};
@@ -12,9 +12,9 @@ use crate::json::Json;
 use crate::tensor::Tensor;
 use crate::value::Value;
 
-/// Reads a file of torch_npu.hooks that holds every element: name → tensor, in file order. Arguments that are
-/// no tensors keep their value; a line that cannot be read is named and kept as [`Value::Unread`], so that it
-/// does not lose the others.
+/// Reads a file of torch_npu.hooks that contains every element: name → tensor, in file order. Arguments that are
+/// not tensors keep their value. A line that cannot be read is named and kept as [`Value::Unread`]; the others are
+/// still read.
 pub fn to_value(bytes: &Bytes) -> Result<Value, Error> {
     match kind(bytes) {
         Some(Kind::HooksFull | Kind::HooksOverflow) => {}
@@ -72,10 +72,10 @@ fn plain_value(line: Line) -> Value {
     }
 }
 
-/// The tensor of a line that holds every element.
+/// The tensor of a line that contains every element.
 ///
-/// The tool casts to float32 before it prints. The dtype it names is taken when every number is exact in it,
-/// and float32 (or float64, for numbers float32 cannot hold) otherwise.
+/// The tool casts to float32 before it prints. The dtype that it names is used if it represents every number exactly,
+/// otherwise float32 (or float64, for numbers that float32 cannot represent).
 pub fn tensor_of(values: &Values, dtype: &str, shape: &[u64]) -> Result<Tensor, Fault> {
     let shape =
         shape.iter().map(|&dim| usize::try_from(dim)).collect::<Result<Vec<usize>, _>>().map_err(|_| {
@@ -100,10 +100,10 @@ pub fn tensor_of(values: &Values, dtype: &str, shape: &[u64]) -> Result<Tensor, 
             return Ok(Tensor::contiguous(dtype, shape, packed.into())?);
         }
     }
-    Err(Fault::malformed("numbers", "a value that is none, or that no float holds exactly"))
+    Err(Fault::malformed("numbers", "a value that is not a number or not exact in any float type"))
 }
 
-/// A number as a double, unless the double would be another number.
+/// A number as a double, unless that changes its value.
 fn exact_number(values: &Values, index: usize) -> Option<f64> {
     let number = values.number(index)?;
     match values {
@@ -112,7 +112,7 @@ fn exact_number(values: &Values, index: usize) -> Option<f64> {
     }
 }
 
-/// The elements in a dtype, when it holds every one of them exactly.
+/// The elements in a dtype, if it represents each of them exactly.
 fn pack(values: &Values, dtype: DType) -> Option<Vec<u8>> {
     fn all<const N: usize>(values: &Values, encode: impl Fn(f64) -> Option<[u8; N]>) -> Option<Vec<u8>> {
         let mut packed = Vec::with_capacity(values.len().checked_mul(N)?);
@@ -121,7 +121,7 @@ fn pack(values: &Values, dtype: DType) -> Option<Vec<u8>> {
         }
         Some(packed)
     }
-    /// Integers are exact where the round trip through them is.
+    /// An integer is exact if it survives the round trip.
     macro_rules! integer {
         ($int:ty) => {
             match values {
@@ -134,7 +134,7 @@ fn pack(values: &Values, dtype: DType) -> Option<Vec<u8>> {
                 }
                 _ => all(values, |value| {
                     let cast = value as $int;
-                    // Compared as integers: the largest one, as a double, is one beyond the range.
+                    // Compared as integers: the largest integer, as a double, is one beyond the range.
                     (cast as f64 == value && cast as i128 == value as i128).then(|| cast.to_le_bytes())
                 }),
             }

@@ -1,4 +1,4 @@
-//! Lines out, byte for byte as the tools write them.
+//! Writes lines byte for byte as the tools do.
 
 use std::io::Write;
 
@@ -63,7 +63,7 @@ impl<'w> LineWriter<'w> {
         self.json.newline()
     }
 
-    /// Hands on what is still buffered.
+    /// Flushes the buffer.
     pub fn finish(self) -> Result<(), Error> {
         self.json.finish()
     }

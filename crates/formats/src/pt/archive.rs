@@ -45,7 +45,7 @@ pub(super) fn read(bytes: &Bytes) -> Result<Value, Error> {
     };
     let pickle_name = format!("{root}/data.pkl");
     let pickle_bytes = archive.read(&pickle_name)?;
-    // What is wrong in another entry already says so.
+    // A fault in a different entry already names that entry.
     let within = |error: Error| match error.place {
         Place::Part(_) => error,
         _ => error.in_part(&pickle_name),

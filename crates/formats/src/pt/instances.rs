@@ -1,15 +1,16 @@
-//! Objects of classes that are not known here: their class by name, what they are made with, and their attributes.
+//! Objects of unknown classes: the name of the class, the constructor arguments, and the attributes.
 //!
-//! Nothing of the class runs. A pickle says in plain data how an object is to be made and filled, so a saved module, a
-//! `Namespace` of arguments or an optimizer becomes a dictionary of that, and the tensors in it are read like any others.
+//! No code of the class runs. A pickle says in plain data how to create and fill an object. A saved module, a
+//! `Namespace` of arguments or an optimizer becomes a dictionary of that data, and the tensors in it are read like
+//! any others.
 //!
-//! | key | what it holds |
+//! | key | content |
 //! |---|---|
 //! | `__class__` | the name of the class |
-//! | `__args__` | what the class would be called with, if anything |
-//! | `__items__`, `__pairs__` | what would be appended to the object, and set in it by key |
+//! | `__args__` | the arguments of the constructor, if any |
+//! | `__items__`, `__pairs__` | items to append to the object, and to set in it by key |
 //! | any other | an attribute |
-//! | `__state__` | what a `__setstate__` would be given, where that is no dictionary |
+//! | `__state__` | the argument of `__setstate__`, if it is not a dictionary |
 
 use super::objects::Objects;
 use crate::error::{Error, Fault};
@@ -17,7 +18,7 @@ use crate::pickle::{Call, Id, Node};
 use crate::value::Value;
 
 impl Objects<'_> {
-    /// The object `id` as a dictionary. Where it is part of itself, that is said in its place.
+    /// The object `id` as a dictionary. If it contains itself, a text in that place says so.
     pub(super) fn instance(
         &mut self,
         id: Id,
@@ -64,7 +65,7 @@ impl Objects<'_> {
         match pickle.node(state) {
             Node::None => {}
             Node::Dict(pairs) => parts.extend(self.pairs(pairs)?),
-            // Of a class with slots: the attributes in its dictionary, and those in its slots.
+            // The state of a class with slots: the attributes in its dictionary, and those in its slots.
             Node::Tuple(both)
                 if both.len() == 2
                     && both.iter().all(|&id| matches!(pickle.node(id), Node::None | Node::Dict(_))) =>

@@ -1,10 +1,10 @@
-//! The form before torch 1.6: five pickles in a row, then the storages.
+//! The format before torch 1.6: five pickles in a row, then the storages.
 //!
 //! ```text
 //! magic number | protocol version | sys_info | the object | storage keys | count, elements | count, elements ...
 //! ```
 //!
-//! The storages stand behind the pickle that refers to them, and only the pickle knows the size of their
+//! The storages follow the pickle that refers to them, and only the pickle contains the size of their
 //! elements: the whole graph is searched for references first. Elements are little-endian on every machine.
 
 use std::collections::HashMap;
@@ -20,9 +20,9 @@ use crate::value::Value;
 const MAGIC: i128 = 0x1950_a86a_20f9_469c_fc6c;
 const PROTOCOL_VERSION: i128 = 1001;
 
-/// Whether the bytes begin as such a file does: with the magic number, in any pickle protocol.
+/// Whether the bytes begin like such a file: with the magic number, in any pickle protocol.
 pub(super) fn may_be(bytes: &Bytes) -> bool {
-    // A pickle of one number is short; whatever else follows is not looked at.
+    // A pickle of one number is short; bytes after it are ignored.
     const HEAD: usize = 64;
     let head = bytes.slice(0..bytes.len().min(HEAD));
     let budget = Budget::of_file(head.len());
@@ -36,7 +36,7 @@ pub(super) fn read(bytes: &Bytes) -> Result<Value, Error> {
     if version.int(version.root()) != Some(PROTOCOL_VERSION) {
         return Err(version.unexpected(version.root(), format!("torch's file version {PROTOCOL_VERSION}")));
     }
-    // The sizes and byte order of the machine that wrote the file; they have no influence on the rest.
+    // The type sizes and byte order of the machine that wrote the file. They do not affect the rest.
     let machine = pickle::read(bytes, version.range().end, &budget)?;
     let object = pickle::read(bytes, machine.range().end, &budget)?;
     let keys = pickle::read(bytes, object.range().end, &budget)?;
@@ -44,7 +44,7 @@ pub(super) fn read(bytes: &Bytes) -> Result<Value, Error> {
     Objects::new(&object, Storages::legacy(storages, &budget), bytes.len(), &budget).root()
 }
 
-/// Where each storage lies.
+/// The place of each storage.
 fn locate(bytes: &Bytes, object: &Pickle, keys: &Pickle) -> Result<HashMap<String, Bytes>, Error> {
     let mut referred: HashMap<&str, Storage<'_>> = HashMap::new();
     for id in object.ids() {
@@ -72,7 +72,7 @@ fn locate(bytes: &Bytes, object: &Pickle, keys: &Pickle) -> Result<HashMap<Strin
         let Some(element_size) = storage.element_size() else {
             let class = format!("{}.{}", storage.module, storage.class);
             return Err(part(Fault::Unsupported(format!(
-                "the element size of {} is not known, so that nothing behind it can be found",
+                "the element size of {} is unknown, so later storages cannot be located",
                 shortened(&class)
             ))));
         };

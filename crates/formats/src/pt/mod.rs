@@ -6,9 +6,9 @@
 //!              └ before torch 1.6: pickles, then storages ─ legacy┘
 //! Value ── write ──► pickler (data.pkl) + the storages its tensors span ──► zip
 //! ```
-//!
-//! Tensors of a stored archive, and of the older form, are slices of the given bytes; tensors that share a
-//! storage in the file share it here. The location (`cpu`, `cuda:0`, `npu:1`) a tensor was saved from is
+//! Tensors of a stored archive, and of the older format, are slices of the given bytes. Tensors that share a
+//! storage in the file share it here. The device (`cpu`, `cuda:0`, `npu:1`) that a tensor was saved from is
+//! ignored: the bytes are used in place.
 //! ignored: everything is read to where the bytes are.
 
 mod archive;
@@ -28,11 +28,11 @@ use crate::error::{Error, Fault, beginning};
 use crate::value::Value;
 use crate::zip_entries;
 
-/// Reads a file of `torch.save`, in the zip form or the form before torch 1.6.
+/// Reads a file of `torch.save`, in the zip format or the one before torch 1.6.
 ///
-/// Sets come as lists, `torch.Size` as a tuple, dtypes and devices as text (`torch.float32`, `cuda:0`).
-/// An object of a class that is not known here is a dictionary of its attributes; one that is merely filled like a
-/// dictionary or a list is carried as one. A file that names a way to run code is refused.
+/// Sets become lists, `torch.Size` a tuple, dtypes and devices text (`torch.float32`, `cuda:0`).
+/// An object of an unknown class becomes a dictionary of its attributes, or a plain dictionary or list if it is only
+/// filled like one. A file that names a way to run code is refused.
 pub fn read(bytes: &Bytes) -> Result<Value, Error> {
     if bytes.starts_with(zip_entries::MAGIC) {
         return archive::read(bytes);

@@ -1,4 +1,4 @@
-//! Numpy arrays and scalars that stand between the tensors of a file.
+//! Numpy arrays and scalars beside the tensors of a file.
 
 use ulpscope_tensor::{DType, Scalar, contiguous_strides};
 
@@ -10,7 +10,7 @@ use crate::pickle::{Call, Id, Node};
 use crate::tensor::{MAX_RANK, Tensor, column_major_strides};
 use crate::value::Value;
 
-/// A numpy dtype, as far as it is read.
+/// The part of a numpy dtype that is read.
 #[derive(Clone, Copy)]
 struct ArrayType {
     dtype: DType,
@@ -107,7 +107,7 @@ impl Objects<'_> {
         self.carried(id, tensor)
     }
 
-    /// The element type behind `dtype('f4', False, True)` and its state, unless it is not one of plain numbers.
+    /// The element type of `dtype('f4', False, True)` and its state, if it is a plain number type.
     fn array_type(&self, id: Id) -> Option<ArrayType> {
         let Node::Call(call) = self.pickle.node(id) else { return None };
         if self.pickle.global(call.callable) != Some(("numpy", "dtype")) {
@@ -133,12 +133,12 @@ impl Objects<'_> {
         Some(ArrayType { dtype, big_endian: big_endian && dtype.size() > 1 })
     }
 
-    /// Bytes, whichever way this protocol spells them.
+    /// Bytes, in the encoding of any protocol.
     fn raw(&mut self, id: Id) -> Result<Option<Bytes>, Error> {
         match self.pickle.node(id) {
             Node::Bytes(bytes) => Ok(Some(bytes.clone())),
             Node::Text(text) => {
-                // What Python 2 took for a string, and happened to be one.
+                // A string of Python 2 that was also valid text.
                 self.charge_bytes(text.len())?;
                 Ok(Some(text.as_bytes().to_vec().into()))
             }
@@ -150,8 +150,8 @@ impl Objects<'_> {
         }
     }
 
-    /// The bytes that `encode(text, "latin1")`, `bytes(...)` and `bytearray(...)` would give: how protocol 2
-    /// spells bytes.
+    /// The bytes that `encode(text, "latin1")`, `bytes(...)` and `bytearray(...)` would return: how protocol 2
+    /// encodes bytes.
     pub(super) fn bytes(&mut self, args: Id) -> Result<Option<Bytes>, Error> {
         let pickle = self.pickle;
         let Some(args) = pickle.tuple(args) else { return Ok(None) };

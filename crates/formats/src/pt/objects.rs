@@ -1,4 +1,4 @@
-//! From the graph of a pickle to values: what the known constructors would have made, worked out by hand.
+//! Converts the graph of a pickle to values: computes what the known constructors would return.
 
 use std::collections::HashMap;
 
@@ -12,35 +12,35 @@ use crate::pickle::{Call, Id, Node, Pickle};
 use crate::tensor::Tensor;
 use crate::value::Value;
 
-/// Values nested deeper than anything Python's own pickler gets through.
+/// Deeper nesting than Python's own pickler supports.
 const MAX_DEPTH: usize = 256;
 
-/// A pickle may refer to one object many times, and a value is a tree: sharing unfolds. A few dozen bytes can
-/// double a list sixty times over, so that the tree may have this many nodes for each byte of the pickle ...
+/// A pickle may refer to one object many times, but a value is a tree, so shared objects are repeated. A few dozen
+/// bytes can double a list sixty times. Therefore the tree may have this many nodes for each byte of the pickle ...
 const MAX_NODES_PER_BYTE: usize = 2;
 
 /// ... or this many, if that is more: enough for a small file that shares a lot.
 const MIN_NODE_LIMIT: usize = 1 << 16;
 
-/// Text and bytes count as one node for each so many of their own.
+/// Text and bytes count as one node for each this many bytes.
 const BYTES_PER_NODE: usize = 32;
 
-/// The dotted names of what a pickle unfolds into may take this many bytes for each byte of the pickle: a long
-/// key stands in the name of everything below it ...
+/// The dotted names of all values may have this many bytes for each byte of the pickle: a long
+/// key is part of the name of everything below it ...
 const MAX_NAME_BYTES_PER_BYTE: usize = 64;
 
 /// ... or this many, if that is more.
 const MIN_NAME_BYTES_LIMIT: usize = 1 << 24;
 
-/// Strides of zero let a few bytes stand for any number of elements, and a list may hold the same tensor many
-/// times. The gradient of a sum is such a tensor, and may rightly have billions of elements; but all tensors of
-/// a file together may have this many ...
+/// With strides of zero a few bytes represent any number of elements, and a list may contain the same tensor many
+/// times. The gradient of a sum is such a tensor, and may legitimately have billions of elements. All tensors of
+/// a file together may have this many elements ...
 const MIN_ELEMENT_LIMIT: u64 = 1 << 32;
 
 /// ... or this many for each byte of the file, if that is more. Without sharing there is at most one.
 const MAX_ELEMENTS_PER_BYTE: u64 = 8;
 
-/// What a tensor takes beside its value: dtype, shape, strides and the counts of those who share it.
+/// Memory of a tensor beside its value: dtype, shape, strides and reference counts.
 const TENSOR_SIZE: usize = 128 + 3 * PER_ALLOCATION;
 
 pub(super) struct Objects<'a> {
@@ -79,14 +79,14 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// The value the whole pickle stands for.
+    /// The value of the whole pickle.
     pub fn root(mut self) -> Result<Value, Error> {
         let value = self.value(self.pickle.root())?;
         self.check_names(&value)?;
         Ok(value)
     }
 
-    /// Refuses a value whose tensors could not be named within reason.
+    /// Refuses a value whose tensor names would exceed the limit.
     fn check_names(&self, value: &Value) -> Result<(), Error> {
         let mut found = 0u64;
         value.visit(&mut |path, value| match value {
@@ -103,9 +103,9 @@ impl<'a> Objects<'a> {
         Ok(())
     }
 
-    /// A tensor as a value, paid for by its elements.
+    /// A tensor as a value. Its elements are charged.
     pub(super) fn carried(&mut self, id: Id, tensor: Tensor) -> Result<Value, Error> {
-        // A tensor that was made has a count.
+        // An existing tensor has a valid element count.
         let count = element_count(tensor.shape()).map_or(u64::MAX, |count| count as u64);
         self.elements = self.elements.saturating_add(count);
         if self.elements > self.element_limit {
@@ -122,7 +122,7 @@ impl<'a> Objects<'a> {
         Ok(Value::Tensor(tensor))
     }
 
-    /// Pays for `nodes` more nodes of the tree.
+    /// Charges `nodes` more nodes of the tree.
     pub(super) fn charge(&mut self, nodes: usize) -> Result<(), Error> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > self.node_limit {
@@ -139,12 +139,12 @@ impl<'a> Objects<'a> {
         self.budget.charge(what, bytes).map_err(Error::whole)
     }
 
-    /// Pays for a copy of so many bytes.
+    /// Charges a copy of this many bytes.
     pub(super) fn charge_bytes(&mut self, bytes: usize) -> Result<(), Error> {
         self.charge(bytes / BYTES_PER_NODE)
     }
 
-    /// A value that is not carried, with the reason.
+    /// A value that is not converted, with the reason.
     pub(super) fn opaque(&mut self, what: String) -> Result<Value, Error> {
         let what = shortened(&what);
         self.charge_bytes(what.len())?;
@@ -199,7 +199,7 @@ impl<'a> Objects<'a> {
             Node::Call(call) => self.call(id, call.callable, call.args, call)?,
             Node::Persistent(reference) => match self.storage(id)? {
                 Some(storage) => self.bare_storage(id, &storage)?,
-                // ("module", class, source file, source): a class, with its text for comparison.
+                // ("module", class, source file, source): a class, with its source text for comparison.
                 None => match pickle.tuple(*reference).and_then(|parts| parts.get(1)) {
                     Some(&class) => self.value(class)?,
                     None => return Err(pickle.unexpected(*reference, "(\"module\", class, ...)")),
@@ -212,7 +212,7 @@ impl<'a> Objects<'a> {
         ids.iter().map(|&id| self.value(id)).collect()
     }
 
-    /// The pairs of a dictionary. As in Python, a key that comes again gives its place a new value.
+    /// The pairs of a dictionary. As in Python, a repeated key replaces the earlier value.
     pub(super) fn pairs(&mut self, ids: &[(Id, Id)]) -> Result<Vec<(Value, Value)>, Error> {
         let mut pairs: Vec<(Value, Value)> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
@@ -232,10 +232,10 @@ impl<'a> Objects<'a> {
         Ok(pairs)
     }
 
-    /// What a call would have given. `filled` is what was then put into the result.
+    /// The result of a call. `filled` is what the pickle then puts into the result.
     fn call(&mut self, id: Id, callable: Id, args: Id, filled: &Call) -> Result<Value, Error> {
         let pickle = self.pickle;
-        // A class of the older form may come with its source text.
+        // In the older format a class may have its source text.
         let callable = match pickle.node(callable) {
             Node::Persistent(reference) => match pickle.tuple(*reference) {
                 Some(&[_, class, ..]) => class,
@@ -264,7 +264,7 @@ impl<'a> Objects<'a> {
                 None => Err(pickle.unexpected(args, "the tensor of a parameter")),
             },
             ("torch._tensor", "_rebuild_from_type_v2" | "_rebuild_from_type") => match (arg(0), arg(2)) {
-                // The constructor within may again be this one: count it as nesting.
+                // The inner constructor may be this one again: count it as nesting.
                 (Some(function), Some(args)) => self.nested_call(id, function, args, filled),
                 _ => Err(pickle.unexpected(args, "(function, type, arguments, state)")),
             },
@@ -327,7 +327,7 @@ impl<'a> Objects<'a> {
                 let Some((&class, rest)) = pickle.tuple(args).and_then(<[Id]>::split_first) else {
                     return Err(pickle.unexpected(args, "a class"));
                 };
-                // An object of no other base is made by `_reconstructor(class, object, None)`.
+                // An object without other base classes is created by `_reconstructor(class, object, None)`.
                 let rest = if name == "_reconstructor" { &[] } else { rest };
                 self.instance(id, &pickle.describe(class), rest, filled)
             }
@@ -353,7 +353,7 @@ impl<'a> Objects<'a> {
         value
     }
 
-    /// The first argument, for constructors that merely wrap it.
+    /// The first argument, for constructors that only wrap it.
     fn first(&mut self, args: Id) -> Result<Value, Error> {
         match self.pickle.tuple(args).and_then(|args| args.first()) {
             Some(&first) => self.value(first),
@@ -399,7 +399,7 @@ impl<'a> Objects<'a> {
         Ok(Value::Str(shortened(&text)))
     }
 
-    /// A plain argument as Python would print it.
+    /// A scalar argument as Python would print it.
     fn plain(&self, id: Id) -> String {
         match self.pickle.node(id) {
             Node::Int(number) => number.to_string(),

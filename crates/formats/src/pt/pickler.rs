@@ -1,4 +1,4 @@
-//! `data.pkl`: a value as a pickle of protocol 2, within what torch's restricted loader understands.
+//! `data.pkl`: a value as a pickle of protocol 2, limited to what torch's restricted loader accepts.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use crate::error::{Error, Fault};
 use crate::pickle::opcode;
 use crate::value::Value;
 
-/// The pickle of a value whose tensors lie as `layout` says.
+/// The pickle of a value whose tensors are placed by `layout`.
 pub(super) fn pickle(value: &Value, layout: &Layout<'_>) -> Result<Vec<u8>, Error> {
     let mut pickler =
         Pickler { out: vec![opcode::PROTO, 2], memo: HashMap::new(), tensors: layout.tensors.iter() };
@@ -20,7 +20,7 @@ struct Pickler<'a> {
     out: Vec<u8>,
     /// Names and words that every tensor needs, written once.
     memo: HashMap<String, u8>,
-    /// The tensors, in the order in which they are met.
+    /// The tensors, in the order of the walk.
     tensors: std::slice::Iter<'a, Placed>,
 }
 
@@ -36,7 +36,7 @@ impl Pickler<'_> {
             }
             Value::Str(text) => self.text(text)?,
             Value::Bytes(bytes) => {
-                // Protocol 2 has no bytes: they are text to be encoded.
+                // Protocol 2 has no bytes: they are written as text to be encoded.
                 let text: String = bytes.iter().copied().map(char::from).collect();
                 self.global("_codecs", "encode");
                 self.text(&text)?;
@@ -72,7 +72,7 @@ impl Pickler<'_> {
         Ok(())
     }
 
-    /// A dictionary key: the layout knows nothing of tensors there, and neither does Python of mutable keys.
+    /// A dictionary key. It contains no tensors, because the layout does not cover them there, and no mutable values.
     fn key(&mut self, key: &Value) -> Result<(), Error> {
         match key {
             Value::Tensor(_) | Value::List(_) | Value::Dict(_) => Err(Error::whole(Fault::Unsupported(
@@ -125,7 +125,7 @@ impl Pickler<'_> {
         Ok(())
     }
 
-    /// Text that comes again and again.
+    /// Text that occurs often.
     fn word(&mut self, text: &'static str) -> Result<(), Error> {
         if !self.recalled(text) {
             self.text(text)?;
@@ -153,7 +153,7 @@ impl Pickler<'_> {
         }
     }
 
-    /// Only the names and words of this file are memoized, and there are a few dozen.
+    /// Only the names and words of this module are memoized, a few dozen.
     fn memoize(&mut self, what: &str) {
         let number = self.memo.len() as u8;
         self.memo.insert(what.to_owned(), number);

@@ -1,4 +1,4 @@
-//! Storages: the flat runs of elements that tensors are views of.
+//! Storages: the flat arrays of elements that tensors are views of.
 
 use std::collections::HashMap;
 
@@ -19,24 +19,24 @@ pub(super) struct Storage<'p> {
     pub class: &'p str,
     pub key: &'p str,
     pub count: i128,
-    /// First element and element count of the part of the storage that is meant, if not all of it.
+    /// First element and element count of the referenced part, if not the whole storage.
     pub part: Option<(i128, i128)>,
 }
 
-/// What a storage class says about its elements.
+/// The element type of a storage class.
 pub(super) enum Elements {
     /// All of one type.
     Typed(DType),
-    /// Bytes; the tensor says of what type.
+    /// Bytes; the tensor has the type.
     Untyped,
     /// Codes of a quantizer, of this many bytes.
     Quantized(usize),
-    /// A class not known here.
+    /// An unknown class.
     Unknown,
 }
 
 impl<'p> Storage<'p> {
-    /// Understands a persistent id; nothing when it is not about a storage.
+    /// Parses a persistent id; nothing if it does not refer to a storage.
     pub fn parse(pickle: &'p Pickle, id: Id) -> Result<Option<Storage<'p>>, Error> {
         const EXPECTED: &str = "(\"storage\", class, key, location, element count)";
         let Some(&[kind, class, key, _location, count, ref rest @ ..]) = pickle.tuple(id) else {
@@ -94,7 +94,7 @@ impl<'p> Storage<'p> {
     }
 }
 
-/// Sign changes that torch keeps as a flag beside the data.
+/// Sign changes that torch stores as a flag beside the data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Flip {
     Nothing,
@@ -106,7 +106,7 @@ pub(super) enum Flip {
     Real,
 }
 
-/// What has to be done to the bytes of a storage before they can be used in place.
+/// The change that the bytes of a storage need before they can be used in place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Change {
     number_size: usize,
@@ -114,10 +114,10 @@ struct Change {
     flip: Flip,
 }
 
-/// Where the storages of a file are.
+/// The storages of a file.
 pub(super) struct Storages<'a> {
     source: Source<'a>,
-    /// Storages that had to be copied, once for each thing done to them: a file cannot ask for more copies than
+    /// Storages that had to be copied, once for each kind of change: a file cannot cause more copies than
     /// there are kinds, however often it refers to a storage.
     changed: HashMap<(String, Change), Bytes>,
     budget: &'a Budget,
@@ -138,7 +138,7 @@ impl<'a> Storages<'a> {
         Storages { source: Source::Legacy(storages), changed: HashMap::new(), budget }
     }
 
-    /// The bytes a reference means, as little-endian elements of `dtype`.
+    /// The bytes of a reference, as little-endian elements of `dtype`.
     pub fn get(&mut self, storage: &Storage<'_>, dtype: DType, flip: Flip) -> Result<Bytes, Error> {
         let change = Change {
             number_size: number_size(dtype),

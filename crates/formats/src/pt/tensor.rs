@@ -1,4 +1,4 @@
-//! Tensors put together from a storage, an offset, a size and strides.
+//! Builds tensors from a storage, an offset, a size and strides.
 
 use ulpscope_tensor::DType;
 
@@ -9,7 +9,7 @@ use crate::pickle::{Id, Node};
 use crate::tensor::{MAX_RANK, Tensor};
 use crate::value::Value;
 
-/// Which of torch's constructors is meant; they differ in where the dtype and the flags stand.
+/// Torch's constructors. They have the dtype and the flags in different positions.
 #[derive(Clone, Copy)]
 pub(super) enum Rebuild {
     /// `_rebuild_tensor(storage, offset, size, stride)`.
@@ -23,7 +23,7 @@ pub(super) enum Rebuild {
 }
 
 impl Objects<'_> {
-    /// The tensor that a call of one of torch's constructors would give.
+    /// The tensor that a call of one of torch's constructors would return.
     pub(super) fn tensor(&mut self, call: Id, args: Id, kind: Rebuild) -> Result<Value, Error> {
         const EXPECTED: &str = "(storage, offset, size, stride, ...)";
         let Some(&[storage, offset, size, stride, ref rest @ ..]) = self.pickle.tuple(args) else {
@@ -75,7 +75,7 @@ impl Objects<'_> {
         self.carried(call, tensor)
     }
 
-    /// A storage that was saved by itself, as the flat tensor that it is.
+    /// A storage that was saved on its own, as a flat tensor.
     pub(super) fn bare_storage(&mut self, id: Id, storage: &Storage<'_>) -> Result<Value, Error> {
         let dtype = match storage.elements() {
             Elements::Typed(dtype) => dtype,
@@ -90,7 +90,7 @@ impl Objects<'_> {
         self.carried(id, tensor)
     }
 
-    /// The storage behind a reference node.
+    /// The storage of a reference node.
     pub(super) fn storage<'p>(&self, id: Id) -> Result<Option<Storage<'p>>, Error>
     where
         Self: 'p,
@@ -101,7 +101,7 @@ impl Objects<'_> {
         }
     }
 
-    /// The dtype behind a name such as `torch.float32`.
+    /// The dtype of a name such as `torch.float32`.
     pub(super) fn dtype(&self, id: Id) -> Option<DType> {
         match self.pickle.global(id) {
             Some(("torch", name)) => {
@@ -140,7 +140,7 @@ impl Objects<'_> {
         ids.iter().map(number).collect()
     }
 
-    /// The sign changes that a tensor's metadata asks for.
+    /// The sign changes in a tensor's metadata.
     fn flip(&self, metadata: Option<Id>, dtype: DType) -> Result<Flip, Error> {
         let Some(metadata) = metadata else { return Ok(Flip::Nothing) };
         let pairs = match self.pickle.node(metadata) {

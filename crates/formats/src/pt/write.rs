@@ -1,4 +1,4 @@
-//! Writing: which bytes of which storages go to the file, and the archive around them.
+//! Writes the archive: chooses which bytes of which storages go into the file.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -12,20 +12,20 @@ use crate::tensor::Tensor;
 use crate::value::Value;
 use crate::zip_entries::ArchiveWriter;
 
-/// The folder within the archive; torch uses the name of the file, and accepts any.
+/// The folder within the archive. Torch uses the name of the file and accepts any.
 const ROOT: &str = "archive";
 
-/// Torch's version of the archive form.
+/// Torch's version of the archive format.
 const VERSION: &[u8] = b"3\n";
 
-/// A tensor whose elements span this many times the bytes they need is packed instead.
+/// A tensor that spans more than this many times the bytes of its elements is packed instead.
 const MAX_SPARSENESS: usize = 2;
 
 /// Writes a value as `torch.save` would, for `torch.load` of torch 2.1 or newer, also with `weights_only=True`.
-/// (Torch 2.1 itself has no files of 8-bit floats, and takes bytes among the values only without that flag.)
+/// (Torch 2.1 itself has no files of 8-bit floats, and accepts bytes among the values only without that flag.)
 ///
-/// Tensors keep their strides, and those that share a storage share one in the file. Only the bytes that
-/// tensors span are written; a lone tensor scattered over much more than it needs is packed. The same value
+/// Tensors keep their strides, and tensors that share a storage share one in the file. Only the bytes that
+/// tensors span are written. A single tensor scattered over much more than it needs is packed. The same value
 /// always gives the same bytes.
 pub fn write(value: &Value, out: &mut dyn Write) -> Result<(), Error> {
     if let Some((path, what)) = value.opaque().into_iter().chain(value.unread()).next() {
@@ -47,9 +47,9 @@ pub fn write(value: &Value, out: &mut dyn Write) -> Result<(), Error> {
     archive.finish()
 }
 
-/// Where every tensor of a value goes.
+/// The place of every tensor of a value.
 pub(super) struct Layout<'a> {
-    /// In the order in which a walk of the value meets them.
+    /// In the order of a walk of the value.
     pub tensors: Vec<Placed>,
     storages: Vec<Content<'a>>,
 }
@@ -70,8 +70,8 @@ enum Content<'a> {
     Packed(View<'a>),
 }
 
-/// Tensors that can share a storage in the file: the same memory, the same dtype (torch knows one per storage),
-/// and whole elements apart.
+/// Tensors that can share a storage in the file: the same memory, the same dtype (torch has one per storage),
+/// and offsets that are multiples of the element size.
 #[derive(PartialEq, Eq, Hash)]
 struct Memory {
     address: usize,
@@ -80,7 +80,7 @@ struct Memory {
     phase: usize,
 }
 
-/// The bytes that the tensors over one memory span.
+/// The bytes that the tensors of one memory span.
 struct Span<'a> {
     bytes: &'a [u8],
     start: usize,
@@ -123,7 +123,7 @@ impl<'a> Layout<'a> {
         Ok(layout)
     }
 
-    /// Puts a tensor where it lies within its span.
+    /// Places a tensor within its span.
     fn place(&mut self, tensor: &Tensor, span: &mut Span<'a>) {
         let size = tensor.dtype().size();
         let storage = *span.storage.get_or_insert_with(|| {
@@ -141,7 +141,7 @@ impl<'a> Layout<'a> {
         });
     }
 
-    /// Gives a tensor a storage of its own, row by row.
+    /// Gives a tensor a separate storage, in row-major order.
     fn pack(&mut self, tensor: &'a Tensor) {
         let view = tensor.view();
         self.tensors.push(Placed {
@@ -159,7 +159,7 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// The bytes from the first to past the last element, for a tensor whose strides torch can express.
+/// The bytes from the first element to the end of the last, for a tensor with strides that torch supports.
 fn extent(tensor: &Tensor) -> Option<(usize, usize)> {
     let size = tensor.dtype().size();
     let expressible =
@@ -167,7 +167,7 @@ fn extent(tensor: &Tensor) -> Option<(usize, usize)> {
     if !expressible || tensor.shape().contains(&0) {
         return None;
     }
-    // A tensor that was made has all its elements within its bytes, so that nothing here overflows.
+    // All elements of an existing tensor are within its bytes, so nothing here overflows.
     let reach: usize = tensor
         .shape()
         .iter()

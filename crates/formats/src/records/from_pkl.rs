@@ -1,4 +1,4 @@
-//! Lines of a `.pkl` into calls of a `dump.json`.
+//! Converts lines of a `.pkl` to calls of a `dump.json`.
 
 use std::io::Write;
 
@@ -15,16 +15,15 @@ use crate::pkl_lines::{
     CallLines, CallNumbers, Kind, Line, Lines, Part, Payload, Shape, Values, kind, line_name,
 };
 
-/// What the file itself does not say.
+/// Information that the file does not contain.
 #[derive(Clone, Debug, Default)]
 pub struct ToMsprobe {
-    /// Where the `.npy` files of a ptdbg_ascend dump lie, if they are to be referred to.
+    /// The folder of the `.npy` files of a ptdbg_ascend dump, to refer to them.
     pub dump_data_dir: Option<String>,
 }
 
-/// Writes the `dump.json` and the `stack.json` that say what a `.pkl` says. Lines that cannot be read are
-/// reported and left out. Memory is that of one call, of the distinct stacks, and of the names of the calls
-/// that have one.
+/// Writes the `dump.json` and the `stack.json` for a `.pkl`. Lines that cannot be read are
+/// reported and left out. Memory holds one call, the distinct stacks, and the names of the calls with a stack.
 pub fn pkl_to_msprobe(
     pkl: &Bytes,
     options: &ToMsprobe,
@@ -64,7 +63,7 @@ pub fn pkl_to_msprobe(
     Ok(assembly.report)
 }
 
-/// Modules or APIs: a dump has one or the other, so the first name tells.
+/// Modules or APIs: a dump has only one of them, so the first name decides.
 fn level(pkl: &Bytes, kind: Kind) -> &'static str {
     let first = Lines::new(pkl).flatten().find_map(|(_, line)| line_name(line.name()?, kind));
     match first {
@@ -120,13 +119,13 @@ fn describe(line: Line, kind: Kind, options: &ToMsprobe) -> Result<(LineName, De
                 Content::Tensor { dtype, shape: Some(dims), stats, digest, data_name }.into_item(),
             )
         }
-        // Such a line has no name, and was refused above.
+        // Such a line has no name and was refused above.
         Line::Other(_) => Described::Item(Item::None),
     };
     Ok((name, described))
 }
 
-/// What of a line `dump.json` has no word for.
+/// What a line contains that `dump.json` cannot express.
 fn lost(line: &Line) -> Option<&'static str> {
     match line {
         Line::HooksTensor { .. } => Some("values of tensors"),
@@ -138,7 +137,7 @@ fn lost(line: &Line) -> Option<&'static str> {
     }
 }
 
-/// The statistics of ptdbg_ascend: an empty list or a word stands where there is nothing to say.
+/// The statistics of ptdbg_ascend, which writes an empty list or a word for a missing one.
 fn recorded_stats(stats: Vec<Json>) -> [Json; 4] {
     let mut numbers = stats.into_iter().map(|stat| match stat {
         Json::List(_) | Json::Str(_) => Json::Null,
@@ -147,8 +146,8 @@ fn recorded_stats(stats: Vec<Json>) -> [Json; 4] {
     std::array::from_fn(|_| numbers.next().unwrap_or(Json::Null))
 }
 
-/// Statistics of values recorded in full. A NaN is the max and the min of whatever it stands among, as in torch;
-/// sums are taken in doubles and given in the precision of the values.
+/// Statistics of values recorded in full. With a NaN among them, max and min are NaN, as in torch.
+/// Sums are computed in doubles and returned in the precision of the values.
 fn stats_of(values: &Values) -> [Json; 4] {
     const NONE: [Json; 4] = [Json::Null, Json::Null, Json::Null, Json::Null];
     if let Values::Ints(ints) = values {
@@ -171,7 +170,7 @@ fn stats_of(values: &Values) -> [Json; 4] {
     [Json::Float(max), Json::Float(min), single(sum / values.len() as f64), single(squares.sqrt())]
 }
 
-/// Puts lines together to calls and writes each as soon as the next begins.
+/// Combines lines into calls and writes each call when the next begins.
 struct Assembly<'w> {
     kind: Kind,
     writer: DumpWriter<'w>,
@@ -218,7 +217,7 @@ impl Assembly<'_> {
         Ok(())
     }
 
-    /// Writes the open call, if there is one.
+    /// Writes the open call, if any.
     fn close(&mut self) -> Result<(), Error> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let name = self.number(&open.lines.name);

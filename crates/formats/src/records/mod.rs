@@ -1,8 +1,8 @@
-//! From the JSON-lines dumps of the oldest tools to `dump.json`, and back.
+//! Converts the JSON-lines dumps of the oldest tools to `dump.json`, and back.
 //!
 //! A line of a `.pkl` describes one argument or result; an entry of `dump.json` describes a call with all of
-//! them. Both say the same thing, so both are turned into one row per argument or result, and rows into
-//! either. What one side has no word for is not guessed: it is dropped, counted and named in the [`Report`].
+//! them. Both are converted to one row per argument or result, and rows to either. What the target cannot
+//! express is not guessed: it is dropped, counted and named in the [`Report`].
 //!
 //! ```text
 //! dump.pkl  ──► Line ──► Row ──► Call ──► dump.json,  stacks ──► stack.json      pkl_to_msprobe
@@ -36,7 +36,7 @@ use crate::error::Error;
 /// Errors kept in a [`Report`]; further ones are only counted.
 pub const MAX_ERRORS: usize = 100;
 
-/// What a conversion did, and what it could not carry over.
+/// The result of a conversion, and what it could not convert.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Calls written.
@@ -45,13 +45,13 @@ pub struct Report {
     pub entries: u64,
     /// Calls whose stack was written.
     pub stacks: u64,
-    /// What the target has no word for: why, and how many.
+    /// What the target cannot express: the reason, and how many.
     pub dropped: BTreeMap<&'static str, u64>,
-    /// Calls whose number was taken already and who got the next free one.
+    /// Calls whose number was already used, and which got the next free one.
     pub renumbered: u64,
     /// Parts of the source that could not be read: the first [`MAX_ERRORS`] of them.
     pub errors: Vec<Error>,
-    /// How many there were in all.
+    /// Their total number.
     pub error_count: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A call put together from its lines.
+//! Builds a call from its lines.
 
 use crate::error::Fault;
 use crate::msprobe::Item;
@@ -80,8 +80,8 @@ impl OpenCall {
         Ok(())
     }
 
-    /// The sections of the call in `dump.json`. `gradients_first` says that the tool gives the word `input` to
-    /// gradients of inputs, where `dump.json` gives it to gradients of outputs.
+    /// The sections of the call in `dump.json`. `gradients_first`: the tool uses the word `input` for
+    /// gradients of inputs, while `dump.json` uses it for gradients of outputs.
     pub(super) fn into_sections(self, gradients_first: bool) -> Vec<(String, Item)> {
         let recorded = |items: Vec<Item>| (!items.is_empty()).then_some(Item::List(items));
         let (inputs, outputs) = (recorded(self.inputs), recorded(self.outputs));

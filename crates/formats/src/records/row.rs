@@ -1,4 +1,4 @@
-//! One argument or result, whichever tool recorded it.
+//! One argument or result, independent of the tool.
 
 use crate::error::Error;
 use crate::json::Json;
@@ -8,26 +8,26 @@ use crate::names::CallName;
 /// One argument or result of one call.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    /// What it is to the call.
+    /// Its role in the call.
     pub part: Part,
-    /// Where in that part: position or name, and so on inwards.
+    /// Its path in that part: position or name, outermost first.
     pub path: Vec<Step>,
     /// What was recorded.
     pub content: Content,
 }
 
-/// What an entry is to its call.
+/// The role of an entry in its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Part {
-    /// A positional argument, or backward the gradient of a result.
+    /// A positional argument; in a backward call, the gradient of a result.
     Input,
     /// An argument given by name.
     Kwarg,
-    /// A result, or backward the gradient of an argument.
+    /// A result; in a backward call, the gradient of an argument.
     Output,
     /// A parameter of a module.
     Parameter,
-    /// A section of another name: the gradient of a parameter, a saved variable.
+    /// A section with a different name: the gradient of a parameter, a saved variable.
     Named,
 }
 
@@ -43,17 +43,17 @@ pub(super) enum Step {
 /// What was recorded.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
-    /// A tensor. Statistics that were not taken are `null`.
+    /// A tensor. Statistics that were not recorded are `null`.
     Tensor {
         /// `torch.float32`.
         dtype: String,
-        /// Dimensions, where they are a list of integers.
+        /// Dimensions, if they are a list of integers.
         shape: Option<Vec<u64>>,
         /// Max, min, mean, norm.
         stats: [Json; 4],
         /// The digest of its bytes.
         digest: Option<String>,
-        /// The file that holds it, as recorded and unchecked.
+        /// Its data file, as recorded and unchecked.
         data_name: Option<String>,
     },
     /// A number, text, slice, size.
@@ -65,9 +65,8 @@ pub(super) enum Content {
     },
 }
 
-/// Shows every row of the wanted parts of a call of `dump.json`, in file order. `null` and objects without a
-/// description have none. One row at a time: the paths of all of them, in a call nested as deep as a file can be,
-/// could fill memory.
+/// Visits every row of the wanted parts of a call of `dump.json`, in file order. `null` and objects without a
+/// description have none. Only one row is in memory: in a deeply nested call the paths of all rows could fill it.
 pub(super) fn visit_parts(
     call: &Call,
     wanted: &dyn Fn(Part) -> bool,
@@ -100,10 +99,10 @@ pub(super) fn visit_parts(
     Ok(())
 }
 
-/// Takes a leaf and the way to it.
+/// Takes a leaf and its path.
 type SeeLeaf<'s> = dyn FnMut(&[Step], Content) -> Result<(), Error> + 's;
 
-/// Visits the leaves of an item. The reader's limit on nesting bounds the depth.
+/// Visits the leaves of an item. The reader limits the depth.
 fn walk(item: &Item, path: &mut Vec<Step>, see: &mut SeeLeaf<'_>) -> Result<(), Error> {
     match item {
         Item::None | Item::Other(_) => Ok(()),
@@ -137,7 +136,7 @@ fn tensor_content(tensor: &TensorItem) -> Content {
 }
 
 impl Content {
-    /// The same as an item of `dump.json`, in the order of keys that msprobe uses.
+    /// The same content as an item of `dump.json`, in msprobe's order of keys.
     pub(super) fn into_item(self) -> Item {
         let (dtype, shape, stats, digest, data_name) = match self {
             Content::Scalar { kind, value } => return Item::Scalar { kind, value },

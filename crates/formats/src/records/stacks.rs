@@ -19,7 +19,7 @@ pub fn frame_to_line(frame: &Frame) -> String {
     }
 }
 
-/// A line of msprobe's as a frame; a line of another form is kept whole where the code would be.
+/// A line of msprobe's as a frame. A line of a different form is kept whole in the field for the code.
 pub fn line_to_frame(line: &str) -> Frame {
     let (place, code) = match line.split_once(", \n ") {
         Some((place, code)) => (place, Some(code.to_owned())),
@@ -44,7 +44,7 @@ pub fn line_to_frame(line: &str) -> Frame {
     }
 }
 
-/// The `FrameInfo(...)` that torch_npu.hooks prints, as a line; kept whole when it is of another form.
+/// The `FrameInfo(...)` that torch_npu.hooks prints, as a line; kept whole if it has a different form.
 pub fn frame_info_to_line(info: &str) -> String {
     parse_frame_info(info).map_or_else(|| info.to_owned(), |frame| frame_to_line(&frame))
 }
@@ -60,7 +60,7 @@ fn parse_frame_info(info: &str) -> Option<Frame> {
     Some(Frame { file, line: line.to_owned(), function, code })
 }
 
-/// A string as Python's `repr` shows it, and what follows it.
+/// A string in the form of Python's `repr`, and the text after it.
 fn python_text(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next().filter(|first| matches!(first, '\'' | '"'))?;
     let mut decoded = String::new();
@@ -79,8 +79,8 @@ fn python_text(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// Gathers stacks, equal ones together, and writes them at the end: the names of a group stand in front of it,
-/// so none can be written before the last call is known.
+/// Collects stacks, equal ones together, and writes them at the end: the names of a group come before its stack,
+/// so nothing can be written before the last call is known.
 #[derive(Default)]
 pub(super) struct StackGroups {
     /// The calls of each group.
@@ -110,18 +110,18 @@ impl StackGroups {
     }
 }
 
-/// The stacks of a `stack.json`, by call. Each is kept once, however many calls share it.
+/// The stacks of a `stack.json`, by call. Each is stored once, however many calls share it.
 #[derive(Default)]
 pub(super) struct StackIndex {
     stacks: Vec<Vec<Frame>>,
-    /// Number of the stack, and whether it has been asked for.
+    /// Number of the stack, and whether it has been used.
     by_call: HashMap<String, (usize, bool)>,
     /// Calls in file order.
     calls: Vec<String>,
 }
 
 impl StackIndex {
-    /// Reads what can be read; the report says what could not.
+    /// Reads what can be read and reports the rest.
     pub(super) fn read(bytes: &Bytes, report: &mut Report) -> StackIndex {
         let mut index = StackIndex::default();
         let stacks = match StackJson::new(bytes) {
@@ -147,14 +147,14 @@ impl StackIndex {
         index
     }
 
-    /// The stack of a call, which is then no longer among the rest.
+    /// The stack of a call, and marks it as used.
     pub(super) fn take(&mut self, call: &str) -> Option<&[Frame]> {
         let (number, asked) = self.by_call.get_mut(call)?;
         *asked = true;
         Some(&self.stacks[*number])
     }
 
-    /// The stacks nobody asked for, in file order.
+    /// The unused stacks, in file order.
     pub(super) fn rest(&self) -> impl Iterator<Item = (&str, &[Frame])> {
         self.calls.iter().filter_map(|call| match self.by_call.get(call) {
             Some((number, false)) => Some((call.as_str(), self.stacks[*number].as_slice())),

@@ -1,4 +1,4 @@
-//! Calls of a `dump.json` into lines of a `.pkl`.
+//! Converts calls of a `dump.json` to lines of a `.pkl`.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ use crate::msprobe::{Call, DumpJson, Item};
 use crate::names::{CallName, Direction};
 use crate::pkl_lines::{Frame, Line, LineWriter, Payload, Shape, Values, dtype_named};
 
-/// Whose lines to write.
+/// The tool whose lines to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PklStyle {
     /// torch_npu.hooks, sampled: floating-point tensors only, as max, min and mean.
@@ -23,8 +23,8 @@ pub enum PklStyle {
     Ptdbg6,
 }
 
-/// Writes the `.pkl` that says what a `dump.json` says, as far as its lines can. A dump that breaks off is
-/// converted up to there, and the report says where.
+/// Writes the `.pkl` for a `dump.json`, as far as its lines can express it. A truncated dump is
+/// converted up to its end, and the report says where that is.
 pub fn msprobe_to_pkl(
     dump: &Bytes,
     stack: Option<&Bytes>,
@@ -44,7 +44,7 @@ pub fn msprobe_to_pkl(
             Err(error) => conversion.report.error(error),
         }
     }
-    // A dump of the structure alone has stacks and no calls.
+    // A dump of the structure only has stacks and no calls.
     for (call, frames) in stacks.rest() {
         if let Some(name) = CallName::from_msprobe(call) {
             conversion.stack(&name, frames)?;
@@ -57,7 +57,7 @@ pub fn msprobe_to_pkl(
 struct Conversion<'w> {
     style: PklStyle,
     out: LineWriter<'w>,
-    /// Lines so far: torch_npu.hooks numbers them.
+    /// Number of lines so far: torch_npu.hooks numbers them.
     written: u64,
     report: Report,
 }
@@ -69,7 +69,7 @@ impl Conversion<'_> {
             return Ok(());
         };
         let before = self.report.entries;
-        // torch_npu.hooks writes the gradients of the inputs first, and calls them inputs.
+        // torch_npu.hooks writes the gradients of the inputs first and calls them inputs.
         let swapped = self.style == PklStyle::Hooks && name.direction == Direction::Backward;
         for second in [false, true] {
             let wanted = |part| (second == swapped) == matches!(part, Part::Input | Part::Kwarg);
@@ -97,7 +97,7 @@ impl Conversion<'_> {
         self.out.line(&Line::Stack { name, frames: frames.to_vec() })
     }
 
-    /// Under which word and at which position a row goes, if the lines have a place for it.
+    /// The word and position for a row, if the lines can express it.
     fn place(
         &mut self,
         call: &Call,
@@ -134,7 +134,7 @@ impl Conversion<'_> {
             self.report.drop_entry("entries of dictionaries");
             return None;
         };
-        // A lone result has no position in its name; whether it came in a tuple of one is not recorded.
+        // A single result has no position in its name. Whether it was in a tuple of one is not recorded.
         if row.part == Part::Output && name.direction == Direction::Forward && path == [0] && is_lone(call) {
             path.clear();
         }
@@ -161,7 +161,7 @@ impl Conversion<'_> {
                 self.scalar_lines(spelled, &kind, value)
             }
             Content::Scalar { .. } => {
-                self.report.drop_entry("arguments that are no tensors");
+                self.report.drop_entry("arguments that are not tensors");
                 Ok(())
             }
         }
@@ -214,10 +214,10 @@ impl Conversion<'_> {
                 norm if has_norm => number(norm),
                 _ => Json::Str("Nan".to_owned()),
             });
-            // Eight digits are the CRC-32 of both tools; msprobe's xor of sixteen is another function.
+            // Eight digits are the CRC-32 of both tools; msprobe's xor of sixteen is a different function.
             match digest {
                 Some(digest) if digest.len() == 8 => payload = Payload::Digest(digest),
-                Some(_) => self.report.drop_entry("digests that are no CRC-32"),
+                Some(_) => self.report.drop_entry("digests that are not CRC-32"),
                 None => {}
             }
         } else if digest.is_some() {
@@ -226,7 +226,7 @@ impl Conversion<'_> {
         self.write(&Line::PtdbgEntry { name, dump_step: 0, payload, dtype, shape: Shape::Dims(shape), stats })
     }
 
-    /// Numbers have lines; a size is a tuple of numbers; nothing else has.
+    /// Numbers have lines, and a size is a tuple of numbers; nothing else can be written.
     fn scalar_lines(&mut self, name: String, kind: &str, value: Json) -> Result<(), Error> {
         let class = match (kind, &value) {
             ("int" | "bool" | "float", Json::Int(_) | Json::Bool(_) | Json::Float(_)) => kind,
@@ -269,12 +269,12 @@ impl Conversion<'_> {
     }
 }
 
-/// Whether the call has one result that is not itself a list.
+/// Whether the call has a single result that is not a list.
 fn is_lone(call: &Call) -> bool {
     matches!(call.section("output"), Some(Item::List(items)) if matches!(items.as_slice(), [Item::Tensor(_) | Item::Scalar { .. }]))
 }
 
-/// 6.0 counts keyword arguments on after the positional ones.
+/// 6.0 numbers keyword arguments after the positional ones.
 fn keyword_position(call: &Call, path: &[Step]) -> Option<usize> {
     let Step::Key(key) = path.first()? else { return None };
     let positional = match call.section("input_args") {

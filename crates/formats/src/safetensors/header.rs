@@ -1,6 +1,6 @@
-//! The JSON header, typed as it is parsed: never a tree of it. The densest text there is, a shape of nothing but
-//! single digits, takes two bytes for each dimension of eight. Each tensor is charged to the file's budget as it is
-//! parsed, for what it takes here and as a value.
+//! The JSON header, parsed directly into types, without a tree. The densest text, a shape of single digits only,
+//! has two bytes for each dimension of eight. Each tensor is charged to the file's budget when it is parsed, for its
+//! memory here and as a value.
 
 use std::cell::Cell;
 use std::fmt;
@@ -12,13 +12,13 @@ use super::METADATA;
 use crate::budget::Budget;
 use crate::error::{Error, Fault, Place, shortened};
 
-/// The format's own cap on the header, so that every valid file can be read.
+/// The format's own limit for the header, so that every valid file can be read.
 pub const MAX_HEADER_SIZE: u64 = 100_000_000;
 
-/// Bytes of the length in front of the header.
+/// Bytes of the length field before the header.
 pub(super) const LENGTH_SIZE: usize = 8;
 
-/// What the header says about one tensor.
+/// The header's description of one tensor.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with dtype, shape and data_offsets")]
 pub(super) struct Info {
@@ -27,19 +27,19 @@ pub(super) struct Info {
     pub data_offsets: (u64, u64),
 }
 
-/// The whole header, in its own order.
+/// The whole header, in file order.
 pub(super) struct Header {
     pub metadata: Vec<(String, String)>,
     pub tensors: Vec<(String, Info)>,
 }
 
-/// What a tensor takes, here and as a value: its place in either list, its layout, and its shape and strides.
+/// Memory of a tensor, here and as a value: its place in either list, its layout, and its shape and strides.
 const TENSOR_SIZE: usize = 512;
 
-/// What an entry of the metadata takes, here and as a value.
+/// Memory of an entry of the metadata, here and as a value.
 const TEXTS_SIZE: usize = 192;
 
-/// Reads the header; also returns the byte at which the elements begin. What it holds is charged to `budget`.
+/// Reads the header. Also returns the byte where the elements begin. Its content is charged to `budget`.
 pub(super) fn read(bytes: &[u8], budget: &Budget) -> Result<(Header, usize), Error> {
     let Some(length) = bytes.first_chunk::<LENGTH_SIZE>() else {
         let fault = Fault::truncated("8 bytes of header length", bytes.len().to_string());
@@ -83,7 +83,7 @@ fn in_json(text: &[u8], error: &serde_json::Error) -> Error {
     Error::at(Place::Byte(at as u64), Fault::malformed(expected, found))
 }
 
-/// The way to the budget from within the parser, whose own errors are text alone.
+/// Access to the budget from within the parser, whose own errors are only text.
 struct Charge<'a> {
     budget: &'a Budget,
     /// Why the parser was stopped.

@@ -1,21 +1,20 @@
-//! `.safetensors`: named tensors behind a JSON header.
+//! `.safetensors`: named tensors after a JSON header.
 //!
 //! ```text
 //! header length (u64) | {"__metadata__": {text: text}, name: {"dtype", "shape", "data_offsets"}, …} | elements
 //! ```
 //!
-//! A file is read as a dictionary in the order in which its tensors lie, each mapped in place; the file's own
-//! metadata, if any, is its first entry, `__metadata__`, and goes back into the header when the value is written.
-//! The rules of the format are kept to: tensors lie end to end and fill the file.
+//! A file is read as a dictionary in the order of the tensors' offsets, each mapped in place. The file's own
+//! metadata, if any, is the first entry, `__metadata__`, and is written back into the header.
+//! The rules of the format are enforced: tensors follow each other without gaps and fill the file.
 //!
-//! A type the format knows but we cannot measure (4-bit and 6-bit floats), or one newer than this reader, loses
-//! its tensor and not the file: the entry is then [`Value::Unread`] and says why.
+//! If we cannot measure a type of the format (4-bit and 6-bit floats), or it is newer than this reader, only its
+//! tensor is lost and not the file: the entry is then [`Value::Unread`] and says why.
 //!
 //! # Element types the format has no name for
 //!
 //! `hifloat8` is stored as `U8`, and `complex128` as `F64` with a last dimension of 2 (real, imaginary). A metadata
-//! entry `ulpscope.dtype.NAME` tells the type, so that this reader restores what was written while any other sees
-//! plain numbers.
+//! entry `ulpscope.dtype.NAME` names the type. This reader restores it; any other reader sees plain numbers.
 
 mod header;
 mod read;
@@ -29,13 +28,13 @@ pub use header::MAX_HEADER_SIZE;
 pub use read::read;
 pub use write::{left_out, write};
 
-/// The header's entry for metadata, and the key under which [`read`] returns it.
+/// The header's entry for metadata, and its key in the value that [`read`] returns.
 pub const METADATA: &str = "__metadata__";
 
-/// In front of a tensor's name, the metadata key that tells its type where the format cannot.
+/// Prefix of a metadata key. A tensor's name follows, and the value is a type that the format has no name for.
 const DTYPE_KEY: &str = "ulpscope.dtype.";
 
-/// The name a lone tensor is given.
+/// The name of a single tensor without a name.
 const LONE_TENSOR: &str = "tensor";
 
 /// How a dtype without a name is stored: the name used instead, and the dimension added at the end.
@@ -43,7 +42,7 @@ fn stand_in(dtype: DType) -> (&'static str, Option<usize>) {
     if dtype == DType::C128 { ("F64", Some(2)) } else { ("U8", None) }
 }
 
-/// The metadata of a value: its top-level `__metadata__`, when that maps text to text.
+/// The metadata of a value: its top-level `__metadata__`, if that maps text to text.
 fn metadata_of(value: &Value) -> Option<Vec<(&str, &str)>> {
     let Value::Dict(pairs) = value else { return None };
     let (_, metadata) = pairs.iter().find(|(key, _)| matches!(key, Value::Str(key) if key == METADATA))?;

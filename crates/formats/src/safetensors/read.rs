@@ -1,4 +1,4 @@
-//! From a file to a dictionary of tensors.
+//! Reads a file into a dictionary of tensors.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Fault, Place, shortened};
 use crate::tensor::{MAX_RANK, Tensor};
 use crate::value::Value;
 
-/// Reads every tensor, in the order in which they lie. Nothing is copied.
+/// Reads every tensor, in the order of their offsets. Nothing is copied.
 pub fn read(bytes: &Bytes) -> Result<Value, Error> {
     let budget = Budget::of_file(bytes.len());
     let (Header { metadata, mut tensors }, data_at) = header::read(bytes, &budget)?;
@@ -24,7 +24,7 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
         }
     }
     drop(names);
-    // Zero-sized tensors share an offset with their neighbour: the end tells which comes first.
+    // Zero-sized tensors share an offset with their neighbour: the end decides which comes first.
     tensors.sort_by_key(|(_, info)| info.data_offsets);
 
     let data = bytes.slice(data_at..bytes.len());
@@ -68,7 +68,7 @@ pub(super) fn in_tensor(name: &str, fault: Fault) -> Error {
     Error::at(Place::Part(format!("tensor {:?}", shortened(name))), fault)
 }
 
-/// The bytes of one tensor, which must follow those of the tensor before it.
+/// The bytes of one tensor, which must follow those of the previous tensor.
 fn piece(data: &Bytes, info: &Info, end_before: u64) -> Result<Bytes, Fault> {
     let (begin, end) = info.data_offsets;
     if begin != end_before {
@@ -125,7 +125,7 @@ fn value_of(info: &Info, piece: Bytes) -> Result<Value, Fault> {
     Ok(Value::Tensor(Tensor::contiguous(dtype, shape, piece)?))
 }
 
-/// The tensor as the type its metadata entry names.
+/// The tensor with the type that its metadata entry names.
 fn restore(stored: &Tensor, mark: &str) -> Result<Tensor, Fault> {
     let dtype =
         DType::ALL.into_iter().find(|dtype| dtype.name() == mark && dtype.safetensors_name().is_none());

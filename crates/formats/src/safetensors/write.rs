@@ -1,4 +1,4 @@
-//! From a value to a file.
+//! Writes a value to a file.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -12,8 +12,8 @@ use crate::tensor::Tensor;
 use crate::value::Value;
 
 /// Writes every tensor of a value under its dotted name, and its `__metadata__`. The same value always gives the
-/// same bytes: wider elements come first, which keeps every tensor aligned without holes, and tensors of one
-/// width keep their order. What else the value holds has no place in the format; [`left_out`] names it.
+/// same bytes: wider elements come first, which keeps every tensor aligned without gaps, and tensors of one
+/// width keep their order. The format cannot hold anything else; [`left_out`] names what is lost.
 pub fn write(value: &Value, out: &mut dyn Write) -> Result<(), Error> {
     let mut tensors = value.tensors();
     for (name, _) in &mut tensors {
@@ -43,7 +43,7 @@ pub fn write(value: &Value, out: &mut dyn Write) -> Result<(), Error> {
     Ok(())
 }
 
-/// The dotted paths of everything in a value that [`write()`] cannot carry, cut to a length fit for a message.
+/// The dotted paths of everything in a value that [`write()`] cannot store, shortened for a message.
 pub fn left_out(value: &Value) -> Vec<String> {
     let carried = metadata_of(value).is_some();
     let within = format!("{METADATA}.");
@@ -58,7 +58,7 @@ pub fn left_out(value: &Value) -> Vec<String> {
     paths
 }
 
-/// The header, with blanks at its end so that the elements begin at a multiple of eight.
+/// The header, padded with blanks so that the elements begin at a multiple of eight.
 fn compose(metadata: Vec<(&str, &str)>, tensors: &[(String, &Tensor)]) -> Result<String, Error> {
     let mut metadata: Vec<(String, String)> = metadata
         .into_iter()
@@ -66,7 +66,7 @@ fn compose(metadata: Vec<(&str, &str)>, tensors: &[(String, &Tensor)]) -> Result
         .map(|(key, text)| (key.to_owned(), text.to_owned()))
         .collect();
     let mut entries = Vec::with_capacity(tensors.len() + 1);
-    // Wide, because the views of a broadcast tensor may promise more than any file can hold.
+    // 128 bits, because the views of a broadcast tensor may need more than any file can hold.
     let mut begin = 0u128;
     for (name, tensor) in tensors {
         let mut shape = tensor.shape().to_vec();

@@ -1,7 +1,7 @@
-//! Zip archives as torch and numpy use them: named runs of bytes, mostly stored as they are.
+//! Zip archives as torch and numpy use them: named byte ranges, mostly stored uncompressed.
 //!
-//! Reading gives entries in place wherever the archive stores them uncompressed; writing puts each payload on a
-//! 64-byte boundary, so that whoever maps the file can use it where it lies.
+//! Reading returns uncompressed entries in place. Writing starts each payload on a 64-byte boundary, so that a
+//! program that maps the file can use it in place.
 
 mod read;
 mod unfolded;
@@ -10,7 +10,7 @@ mod write;
 pub(crate) use read::Archive;
 pub(crate) use write::ArchiveWriter;
 
-/// Whether a name stays below the folder it is put in, on every system.
+/// Whether a name stays below its folder on every system.
 pub(crate) fn is_plain_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with('/')

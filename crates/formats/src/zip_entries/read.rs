@@ -1,4 +1,4 @@
-//! Reading: names checked, overlaps refused, stored entries in place, compressed ones within limits.
+//! Reads archives: checks names, refuses overlaps, returns stored entries in place, and limits compressed ones.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -16,28 +16,29 @@ use crate::error::{Error, Fault, shortened};
 /// More entries than any dump or checkpoint has; torch writes one per storage.
 const MAX_ENTRIES: usize = 1 << 20;
 
-/// Deflate cannot shrink data further than this, so that a larger claim is a lie.
+/// The maximum ratio of deflate. A larger claim is false.
 const MAX_DEFLATE_RATIO: u64 = 1032;
 
-/// All compressed entries of one archive together may unfold into this much, whatever the archive's size: a mask or a
-/// fresh optimizer state is all zeros, and shrinks a thousandfold. Large entries unfold on disk, not in memory.
+/// All compressed entries of one archive together may inflate to this size, whatever the size of the archive: a
+/// mask or a fresh optimizer state is all zeros and shrinks a thousandfold. Large entries are inflated to disk, not
+/// to memory.
 const INFLATED_FREELY: u64 = 4 << 30;
 
-/// Beyond that, they may unfold to this many times the archive's size. Numbers that were computed shrink to a half
-/// or a tenth; only a bomb, or tensors that hold nothing, need more.
+/// Beyond that, they may inflate to this many times the archive's size. Computed numbers shrink to a half
+/// or a tenth; only a zip bomb, or tensors of zeros, need more.
 const MAX_INFLATION: u64 = 64;
 
-/// Compressed entries from this size on unfold into a file without a name: memory stays small however well tensors
-/// compress.
+/// Compressed entries of at least this size are inflated into a nameless file: memory stays small however well
+/// tensors compress.
 const UNFOLDED_ON_DISK: u64 = 1 << 20;
 
-/// Smaller ones do, too, once those kept in memory take `KEPT_IN_MEMORY` together; but not those that are smaller than this:
+/// Smaller ones too, once the entries in memory take `KEPT_IN_MEMORY` together; but none smaller than this:
 /// a mapping costs the system as much.
 const WORTH_A_FILE: u64 = 64 << 10;
 
 const KEPT_IN_MEMORY: u64 = 16 << 20;
 
-/// What an entry of the list takes: once as the zip library keeps it, once as it is kept here.
+/// Memory of one entry of the list: in the zip library and here.
 const ENTRY_SIZE: usize = 640;
 
 /// An opened archive.
@@ -47,7 +48,7 @@ pub(crate) struct Archive<'a> {
     entries: Vec<Entry>,
     by_name: HashMap<String, usize>,
     inflated: u64,
-    /// Bytes of the inflated entries that lie in memory.
+    /// Bytes of the inflated entries in memory.
     in_memory: u64,
     budget: &'a Budget,
 }
@@ -63,7 +64,7 @@ struct Entry {
 }
 
 impl<'a> Archive<'a> {
-    /// Reads the list of entries and checks it as a whole. The list, and entries that unfold in memory, are charged to
+    /// Reads the list of entries and checks it as a whole. The list, and entries inflated in memory, are charged to
     /// `budget`.
     pub fn open(bytes: &'a Bytes, budget: &'a Budget) -> Result<Archive<'a>, Error> {
         let config = Config { archive_offset: ArchiveOffset::Known(0) };
@@ -104,15 +105,15 @@ impl<'a> Archive<'a> {
         self.entries.iter().map(|entry| entry.name.as_str())
     }
 
-    /// Whether there is an entry of this name.
+    /// Whether an entry has this name.
     pub fn contains(&self, name: &str) -> bool {
         self.by_name.contains_key(name)
     }
 
-    /// The bytes of an entry: a slice of the file when stored, memory of their own when compressed.
+    /// The bytes of an entry: a slice of the file if stored, separate memory if compressed.
     ///
-    /// The checksum of a stored entry is not verified: that would read every byte of a file that is mapped so
-    /// that only the bytes in use are read. Compressed entries are verified as they unfold.
+    /// The checksum of a stored entry is not verified: that would read every byte of the file, which is mapped so
+    /// that only the bytes in use are read. Compressed entries are verified while they are inflated.
     pub fn read(&mut self, name: &str) -> Result<Bytes, Error> {
         let Some(&index) = self.by_name.get(name) else {
             let found = format!("none among {}", self.entries.len());
@@ -160,7 +161,7 @@ impl<'a> Archive<'a> {
         let size = entry.size;
         let corrupt = |error: String| Fault::malformed(format!("{size} bytes of deflated data"), error);
         let source = self.zip.by_index(index).map_err(|error| corrupt(error.to_string()))?;
-        // One byte more than announced is enough to see that there are too many.
+        // One byte more than announced is enough to detect an excess.
         let mut source = source.take(size.saturating_add(1));
         let check = |found: u64| match found.cmp(&size) {
             Ordering::Less => Err(corrupt(found.to_string())),
@@ -212,7 +213,7 @@ fn entry(zip: &mut ZipArchive<Cursor<&[u8]>>, index: usize, file_size: usize) ->
     })
 }
 
-/// Entries that share bytes are how a small archive unfolds into a huge one.
+/// Overlapping entries are how a small archive inflates into a huge one.
 fn refuse_overlaps(entries: &[Entry], directory_start: u64) -> Result<(), Error> {
     let mut in_order: Vec<&Entry> = entries.iter().collect();
     in_order.sort_by_key(|entry| (entry.extent.start, entry.extent.end));

@@ -1,4 +1,4 @@
-//! Large compressed entries, unfolded into a file without a name and mapped from there.
+//! Inflates large compressed entries into a nameless file and maps it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -8,11 +8,11 @@ use crate::bytes::{Access, Bytes};
 use crate::error::Fault;
 use crate::file::nameless;
 
-/// Bytes unfolded at a time.
+/// Bytes inflated at a time.
 const PIECE: usize = 1 << 18;
 
-/// Unfolds `source`, an entry of `archive`. `corrupt` makes a fault of what the source cannot read, and `check` looks at
-/// the number of bytes it gave.
+/// Inflates `source`, an entry of `archive`. `corrupt` turns a read error of the source into a fault, and `check`
+/// tests the number of bytes.
 pub(super) fn on_disk(
     archive: &Bytes,
     source: &mut dyn Read,
@@ -41,13 +41,14 @@ pub(super) fn on_disk(
     map(&file, archive)
 }
 
-/// Maps what was unfolded. Whoever may write to the archive's tensors may write to these.
+/// Maps the inflated file, writable if the archive is.
 fn map(file: &File, archive: &Bytes) -> Result<Bytes, Fault> {
     let access = if archive.is_writable() { Access::CopyOnWrite } else { Access::ReadOnly };
     Bytes::map_file(file, access).map_err(|error| error.fault)
 }
 
-/// Where large temporary files go: `TMPDIR`, or the folder that Linux keeps on disk where `/tmp` may be memory.
+/// The folder for large temporary files: `TMPDIR`, or the one that Linux keeps on disk, because `/tmp` may be in
+/// memory.
 fn folder() -> PathBuf {
     const ON_DISK: &str = "/var/tmp";
     if std::env::var_os("TMPDIR").is_none() && Path::new(ON_DISK).is_dir() {

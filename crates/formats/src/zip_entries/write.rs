@@ -1,33 +1,33 @@
-//! Writing: stored entries, one after the other, in a single pass.
+//! Writes archives: stored entries, one after the other, in a single pass.
 //!
 //! Payloads start on a 64-byte boundary, padded by an extra field in the entry's header as torch does. Checksum
-//! and size follow each payload, so that nothing has to be read twice or held in memory. Timestamps are zero:
+//! and size follow each payload, so that nothing is read twice or kept in memory. Timestamps are fixed:
 //! the same content gives the same bytes.
 
 use std::io::{self, Write};
 
 use crate::error::{Error, Fault};
 
-/// Payloads start on multiples of this; a cache line, and what torch 2.11 does.
+/// Payloads start on multiples of this: a cache line, and the alignment of torch 2.11.
 const ALIGNMENT: u64 = 64;
 
-/// The extra field that pads a header; torch's own mark for it.
+/// The extra field that pads a header, with torch's own tag.
 const PADDING_FIELD: &[u8] = b"FB";
 
-/// Sizes and offsets that do not fit 32 bits, and this one, go to the 64-bit fields.
+/// Sizes and offsets from this value on are stored in the 64-bit fields.
 const LIMIT_32: u64 = u32::MAX as u64;
 const LIMIT_16: u64 = u16::MAX as u64;
 
-/// Names are UTF-8, and checksum and sizes stand behind the data.
+/// Names are UTF-8; checksum and sizes follow the data.
 const FLAGS: u16 = 1 << 11 | 1 << 3;
 
 const VERSION_PLAIN: u16 = 20;
 const VERSION_ZIP64: u16 = 45;
 
-/// 1 January 1980, the first day a zip archive knows.
+/// 1 January 1980, the first date of the zip format.
 const DATE: u16 = 1 << 5 | 1;
 
-/// Writes an archive to a stream that only goes forward.
+/// Writes an archive to a stream without seeking.
 pub(crate) struct ArchiveWriter<'a> {
     out: &'a mut dyn Write,
     at: u64,
@@ -39,11 +39,11 @@ struct Written {
     header_at: u64,
     size: u64,
     crc: u32,
-    /// Whether its sizes take 64 bits.
+    /// Whether its sizes need 64 bits.
     wide: bool,
 }
 
-/// One entry's payload on its way to the file, counted and summed.
+/// Counts and checksums the payload of one entry as it is written.
 pub(crate) struct Payload<'a> {
     out: &'a mut dyn Write,
     size: u64,
@@ -89,7 +89,7 @@ impl<'a> ArchiveWriter<'a> {
         let mut header = Record::default();
         header.bytes(b"PK\x03\x04").u16(if wide { VERSION_ZIP64 } else { VERSION_PLAIN }).u16(FLAGS);
         header.u16(0).u16(0).u16(DATE).u32(0);
-        // Sizes are told behind the data; all ones here say that they take 64 bits there.
+        // The sizes follow the data; all ones here mean that they have 64 bits there.
         let size = if wide { u32::MAX } else { 0 };
         header.u32(size).u32(size).u16(name_length);
 
@@ -126,14 +126,14 @@ impl<'a> ArchiveWriter<'a> {
         Ok(())
     }
 
-    /// Adds an entry from bytes at hand.
+    /// Adds an entry from bytes in memory.
     pub fn small_entry(&mut self, name: &str, data: &[u8]) -> Result<(), Error> {
         self.entry(name, data.len() as u64, |payload| {
             payload.write_all(data).map_err(|error| Error::whole(Fault::from(error)))
         })
     }
 
-    /// Writes the directory, without which nobody finds the entries.
+    /// Writes the directory, which readers need to find the entries.
     pub fn finish(mut self) -> Result<(), Error> {
         let start = self.at;
         let entries = std::mem::take(&mut self.written);
@@ -161,7 +161,7 @@ impl<'a> ArchiveWriter<'a> {
     }
 }
 
-/// What the directory says about an entry.
+/// The directory's record of an entry.
 fn directory_record(entry: &Written) -> Record {
     let mut extra = Record::default();
     let wide = entry.wide || entry.header_at >= LIMIT_32;
@@ -169,12 +169,12 @@ fn directory_record(entry: &Written) -> Record {
         extra.u16(1).u16(24).u64(entry.size).u64(entry.size).u64(entry.header_at);
     }
     let version = if wide { VERSION_ZIP64 } else { VERSION_PLAIN };
-    // The 64-bit fields are read one by one for those that are all ones, hence all or none.
+    // Readers take a 64-bit field for each number that is all ones, hence all or none.
     let narrow = |number: u64| if wide { u32::MAX } else { number as u32 };
     let mut record = Record::default();
     record.bytes(b"PK\x01\x02").u16(version).u16(version).u16(FLAGS).u16(0).u16(0).u16(DATE);
     record.u32(entry.crc).u32(narrow(entry.size)).u32(narrow(entry.size));
-    // Name lengths were checked when the entry was begun.
+    // Name lengths were checked when the entry was started.
     record.u16(entry.name.len() as u16).u16(extra.0.len() as u16).u16(0).u16(0).u16(0).u32(0);
     record.u32(narrow(entry.header_at)).bytes(entry.name.as_bytes()).bytes(&extra.0);
     record
@@ -202,12 +202,12 @@ impl Record {
         self.bytes(&number.to_le_bytes())
     }
 
-    /// A number, or all ones when it stands in a 64-bit field instead.
+    /// A number, or all ones if it is in a 64-bit field instead.
     fn clipped_u16(&mut self, number: u64) -> &mut Record {
         self.u16(u16::try_from(number).unwrap_or(u16::MAX))
     }
 
-    /// A number, or all ones when it stands in a 64-bit field instead.
+    /// A number, or all ones if it is in a 64-bit field instead.
     fn clipped_u32(&mut self, number: u64) -> &mut Record {
         self.u32(u32::try_from(number).unwrap_or(u32::MAX))
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ulpscope_formats::Bytes;
 
-/// The hostile files of a format, in the order of `names`: no file is left without its row.
+/// The hostile files of a format, in the order of `names`. Every file must have a row.
 pub fn files<'a>(format: &str, suffix: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<Bytes> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hostile").join(format);
     let names: Vec<String> = names.into_iter().map(|name| format!("{name}{suffix}")).collect();

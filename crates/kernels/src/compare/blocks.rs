@@ -1,4 +1,4 @@
-//! From two views to blocks of pairs, and through the loops.
+//! Splits two views into blocks of pairs and runs the loops on them.
 
 use ulpscope_tensor::{DType, View};
 
@@ -13,7 +13,7 @@ use crate::float_env::DefaultFloatEnv;
 use crate::lanes::{self, Source, prefetch};
 use crate::level::{Kernel, Level};
 
-/// What is known after some run of blocks.
+/// The results of a range of blocks.
 pub(super) struct Running {
     pub(super) distances: RunningDistances,
     pub(super) errors: Option<RunningErrors>,
@@ -30,16 +30,16 @@ impl Running {
     }
 }
 
-/// What is to be measured beside the distances.
+/// What to measure beside the distances.
 #[derive(Clone, Copy)]
 pub(super) struct Errors {
-    /// What the errors are held against.
+    /// The tolerance of the errors.
     pub(super) tolerance: Tolerance,
-    /// Whether they are counted by exponent, which takes as long as all the rest on small tensors.
+    /// Whether to count them by exponent. On small tensors that takes as long as everything else.
     pub(super) with_exponents: bool,
 }
 
-/// Walks two views of equal shape; the errors are measured if asked for.
+/// Walks two views of equal shape and, if requested, measures the errors.
 pub(super) fn run(
     level: Level,
     target: &View<'_>,
@@ -76,8 +76,8 @@ pub(super) fn check_shapes(target: &View<'_>, golden: &View<'_>) -> Result<(), S
     }
 }
 
-/// Calls `with` for packed runs that together make up the range: the whole of it where both views are packed,
-/// gathered blocks where one is not.
+/// Calls `with` for packed runs that together cover the range: the whole range if both views are packed,
+/// gathered blocks if one is not.
 pub(super) fn each_run(
     target: &View<'_>,
     golden: &View<'_>,
@@ -99,7 +99,7 @@ pub(super) fn each_run(
     }
 }
 
-/// Decodes the range into blocks of quads, for passes where convenience matters more than speed.
+/// Decodes the range into blocks of quads, for passes that need simplicity more than speed.
 pub(super) fn each_quad_block(
     target: &View<'_>,
     golden: &View<'_>,
@@ -127,7 +127,7 @@ pub(super) fn each_quad_block(
     });
 }
 
-/// What it takes to walk a run of pairs.
+/// The state of a walk over a run of pairs.
 struct Walk<'a> {
     level: Level,
     form: Form,
@@ -138,7 +138,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Takes a packed run block by block.
+    /// Processes a packed run block by block.
     fn take(self, start: usize, target: &[u8], golden: &[u8]) {
         let (target_dtype, golden_dtype) = self.dtypes;
         let Scratch { target: target_copy, golden: golden_copy, quads, masked, exponents } = self.scratch;
@@ -182,7 +182,7 @@ impl Walk<'_> {
     }
 }
 
-/// One block of pairs as it lies in the tensors, and where its results go.
+/// One block of pairs as stored in the tensors, and the destination of its results.
 struct Block<'a> {
     level: Level,
     dtypes: (DType, DType),
@@ -206,7 +206,8 @@ impl Block<'_> {
         if same && distances.add_same(self.level, pairs) {
             return;
         }
-        // Errors of few bits take few values: estimated maxima would tie in every block, exact ones come with sums.
+        // Errors with few bits have few values: estimated maxima would tie in every block. Exact ones come with the
+        // sums.
         let with_errors = self.tolerance.is_some() || few_bits;
         let counts = self.running.errors.as_ref().is_some_and(|errors| errors.buckets.is_some());
         let mut exponents = counts.then_some(exponents);
@@ -258,14 +259,14 @@ impl Block<'_> {
         self.look_closer(&*quads, same, errors);
     }
 
-    /// Whether both sides are of one dtype and equal bit by bit; if not, the tensors are not.
+    /// Whether both sides have the same dtype and bits. If not, the tensors are not equal.
     fn is_same(&mut self) -> bool {
         let same = self.dtypes.0 == self.dtypes.1 && self.level.run(SameBytes(self.target, self.golden));
         self.running.equal &= same;
         same
     }
 
-    /// Adds the errors of a block that has some, if a tolerance is given.
+    /// Adds the errors of a block that has some, if there is a tolerance.
     fn look_closer<P: PairBlock>(&mut self, pairs: P, same: bool, block: BlockErrors) {
         if let (Some(tolerance), Some(errors), false) = (self.tolerance, &mut self.running.errors, same) {
             errors.add(self.level, pairs, block, tolerance);
@@ -276,7 +277,7 @@ impl Block<'_> {
         }
     }
 
-    /// The same for narrow pairs, which come with bytes of exponents.
+    /// The same for narrow pairs, which have bytes of exponents.
     fn look_closer_narrow<S: Source<Value = f32>>(
         &mut self,
         pairs: Packed<'_, S>,
@@ -293,8 +294,8 @@ impl Block<'_> {
         }
     }
 
-    /// Adds the distances in units in the last place, which two dtypes do not have. The lean loop measures those of
-    /// f32 as it goes; where it took another dtype as f32, what it measured means nothing.
+    /// Adds the distances in units in the last place, which exist only within one dtype. The lean loop measures
+    /// those of f32. If it treated a different dtype as f32, that result is meaningless.
     fn add_ulp(&mut self, block: BlockErrors) {
         let (Some(errors), true) = (&mut self.running.errors, self.dtypes.0 == self.dtypes.1) else { return };
         errors.ulp.add(if self.dtypes.0 == DType::F32 {
@@ -305,7 +306,7 @@ impl Block<'_> {
     }
 }
 
-/// Whether two runs of bytes are equal. Unlike a plain comparison it asks for memory ahead of its use.
+/// Whether two byte ranges are equal. Unlike a plain comparison it prefetches memory.
 struct SameBytes<'a>(&'a [u8], &'a [u8]);
 
 impl Kernel for SameBytes<'_> {
@@ -315,7 +316,7 @@ impl Kernel for SameBytes<'_> {
     fn run<const FMA: bool>(self) -> bool {
         const LINE: usize = 64;
         const LINES: usize = 16;
-        // Where tensors differ they mostly do so at once: the first few lines then tell.
+        // Tensors that differ mostly do so from the start: the first few lines then decide.
         self.0.chunks(LINE * LINES).zip(self.1.chunks(LINE * LINES)).all(|(a, b)| {
             let (lines_a, tail_a) = a.as_chunks::<LINE>();
             let (lines_b, tail_b) = b.as_chunks::<LINE>();

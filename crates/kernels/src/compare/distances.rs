@@ -1,5 +1,5 @@
-//! The distances of a run of blocks: each block through its loop, looked at again where an estimate could decide,
-//! and merged in order.
+//! The distances of a range of blocks. Each block goes through its loop, is measured again if an estimate could
+//! decide, and is merged in order.
 
 use super::NonFinite;
 use super::errors::BlockErrors;
@@ -11,21 +11,21 @@ use super::ulp::UlpDistance;
 use crate::lanes::{Lane, Source, larger};
 use crate::level::Level;
 
-/// Sums, maxima and counts over some run of pairs; merged in order.
+/// Sums, maxima and counts over a range of pairs; merged in order.
 #[derive(Clone, Debug)]
 pub(super) struct RunningDistances {
     pub(super) sums: Sums,
     pub(super) max_abs: f64,
-    /// Where `max_abs` was first met.
+    /// The first position of `max_abs`.
     pub(super) max_abs_at: u64,
     pub(super) max_rel: f64,
-    /// Pairs below each of the shares' limits. Non-finite pairs are masked and so counted here, whether or not
-    /// they agree: [`RunningDistances::under_limits`] takes those out that do not.
+    /// Pairs below the limit of each share. Non-finite pairs are masked and therefore counted here, whether or not
+    /// they agree: [`RunningDistances::under_limits`] subtracts those that do not.
     pub(super) under: [u64; 2],
     pub(super) zero_golden: u64,
     pub(super) non_finite: NonFinite,
     pub(super) first_mismatch: Option<u64>,
-    /// The f32 estimate of `max_abs`: a block whose own estimate is smaller cannot raise it.
+    /// The f32 estimate of `max_abs`: a block with a smaller estimate cannot raise it.
     estimated_max_abs: f64,
     /// The last block had zeros in golden: the next is likely to have some too.
     expect_zeros: bool,
@@ -63,13 +63,13 @@ impl RunningDistances {
         self
     }
 
-    /// Pairs below each of the shares' limits, equal non-finite ones among them.
+    /// Pairs below the limit of each share, including equal non-finite ones.
     pub(super) fn under_limits(&self) -> [u64; 2] {
         self.under.map(|count| count - self.non_finite.mismatched)
     }
 
-    /// Adds a block of pairs that are equal bit by bit, for which golden's squares are all there is to sum. False,
-    /// and nothing added, when not all of them are finite.
+    /// Adds a block of pairs with equal bits: only golden's squares have to be summed. Returns false,
+    /// and adds nothing, if not all of them are finite.
     pub(super) fn add_same<S: Source>(&mut self, level: Level, pairs: Packed<'_, S>) -> bool {
         let squares = level.run(Squares(pairs));
         if !squares.is_finite() {
@@ -87,14 +87,14 @@ impl RunningDistances {
         true
     }
 
-    /// Adds a block of narrow pairs, whose first element has row-major position `start`. Tells its errors, or nothing,
-    /// with nothing added, when not all elements are finite. The errors are summed if asked for, and their
-    /// exponents left in `exponents`.
+    /// Adds a block of narrow pairs whose first element has row-major position `start`. Returns its errors. If not
+    /// all elements are finite, it adds and returns nothing. On request the errors are summed, and their exponents
+    /// are written to `exponents`.
     ///
-    /// `few_bits` says that both sides are of one 16-bit float. Near a limit the two then lie within a factor of two,
-    /// so that their f32 difference is exact and a multiple of the smaller one's last place: a quotient that is not the
-    /// limit itself is 2^-12 or more away from it, and one that is rounds to the limit and is not under it. No
-    /// estimate of a share is ever unsure.
+    /// `few_bits` says that both sides have the same 16-bit float type. Near a limit the two are then within a
+    /// factor of two, so their f32 difference is exact and a multiple of the smaller one's last place. A quotient
+    /// that does not equal the limit is 2^-12 or more away from it; one that does rounds to the limit and is not
+    /// under it. So no estimate of a share is ever uncertain.
     pub(super) fn add_narrow<S: Source<Value = f32>>(
         &mut self,
         level: Level,
@@ -109,7 +109,7 @@ impl RunningDistances {
         block.is_finite().then(|| self.take_narrow(level, block, pairs, start))
     }
 
-    /// Runs the lean loop in the form that the block before suggests, and again in the other if it must.
+    /// Runs the lean loop in the form that suits the previous block, and again in the other form if necessary.
     fn measure_narrow<S: Source<Value = f32>>(
         &mut self,
         level: Level,
@@ -136,7 +136,7 @@ impl RunningDistances {
         block
     }
 
-    /// Takes over a measured block, looking again where f32 estimates are not enough.
+    /// Adds a measured block, and measures again where f32 estimates are not enough.
     fn take_narrow<S: Source<Value = f32>>(
         &mut self,
         level: Level,
@@ -158,7 +158,7 @@ impl RunningDistances {
             self.raise_maxima((wide.max_abs, wide.max_rel), &pairs, start);
             self.add_counts(wide.under, zero_golden);
         } else {
-            // The lean loop counts a zero golden as a relative error of nothing, hence as under every limit.
+            // The lean loop counts a zero golden as a relative error of zero, hence as under every limit.
             self.add_counts(block.under.map(|under| under - zero_golden), zero_golden);
         }
         BlockErrors {
@@ -170,7 +170,7 @@ impl RunningDistances {
         }
     }
 
-    /// Adds a block of pairs without estimates, with the same answer as [`RunningDistances::add_narrow`].
+    /// Adds a block of pairs without estimates. Returns the same as [`RunningDistances::add_narrow`].
     pub(super) fn add_wide<P: PairBlock>(
         &mut self,
         level: Level,
@@ -179,12 +179,12 @@ impl RunningDistances {
         with_errors: bool,
     ) -> Option<BlockErrors> {
         let block = measure_wide(level, pairs, with_errors);
-        // Finite sums mean finite elements; the squares of huge f64 overflow too, and are masked in vain.
+        // Finite sums mean finite elements. The squares of huge f64 overflow too; masking them is then superfluous.
         let is_finite = block.sums.target_squares.is_finite() && block.sums.golden_squares.is_finite();
         is_finite.then(|| self.take_wide(level, block, pairs, start))
     }
 
-    /// Adds a block of quads; those that are not finite are set to zero.
+    /// Adds a block of quads; non-finite ones are set to zero.
     pub(super) fn add_quads(
         &mut self,
         level: Level,
@@ -255,7 +255,7 @@ impl RunningDistances {
         self.under[1] += under[1];
     }
 
-    /// Counts what is not finite on either side, and makes copies in which such pairs are zero on both.
+    /// Counts non-finite elements of either side, and makes copies in which such pairs are zero on both sides.
     pub(super) fn mask<'s, S: Source, W: Source<Value = S::Value>>(
         &mut self,
         pairs: Packed<'_, S>,
@@ -283,7 +283,7 @@ impl RunningDistances {
         masked.pairs(copies)
     }
 
-    /// Counts a pair that is not finite. `opposed` says that both are infinite, but not in the same direction.
+    /// Counts a non-finite pair. `opposed`: both are infinite, but in different directions.
     fn see_non_finite(&mut self, pair: (f64, f64), opposed: bool, at: u64) {
         if self.non_finite.see(pair.0, pair.1, opposed) {
             self.first_mismatch.get_or_insert(at);

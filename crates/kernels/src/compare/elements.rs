@@ -1,4 +1,4 @@
-//! The elements themselves: the first that fail, and the worst.
+//! Single elements: the first that fail, and the worst.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -21,9 +21,9 @@ pub struct ElementDiff {
     pub target: Scalar,
     /// The golden's element.
     pub golden: Scalar,
-    /// Absolute difference; NaN when the pair is a non-finite mismatch.
+    /// Absolute difference; NaN if the pair is a non-finite mismatch.
     pub abs: f64,
-    /// Relative difference, where golden is not zero and both are finite.
+    /// Relative difference, if golden is not zero and both are finite.
     pub rel: Option<f64>,
 }
 
@@ -37,7 +37,7 @@ pub fn first_failing(
     check_shapes(target, golden)?;
     let _env = DefaultFloatEnv::enter();
     let mut found = Vec::new();
-    // Span by span, so that a failure early on ends the search early.
+    // Span by span, so that an early failure ends the search early.
     for start in (0..target.len()).step_by(SPAN) {
         if found.len() >= limit || stop::is_asked() {
             break;
@@ -54,11 +54,11 @@ pub fn first_failing(
 }
 
 /// The `limit` elements with the largest absolute difference, largest first, equal ones in order. Non-finite
-/// mismatches come before all others; elements that agree in value are never among them.
+/// mismatches come before all others; elements with equal values are not included.
 pub fn worst(target: &View<'_>, golden: &View<'_>, limit: usize) -> Result<Vec<ElementDiff>, ShapeMismatch> {
     check_shapes(target, golden)?;
     let _env = DefaultFloatEnv::enter();
-    // The least bad of those kept lies on top, ready to give way.
+    // The least bad of those kept is on top, to be replaced first.
     let mut kept: BinaryHeap<Reverse<Leader>> = BinaryHeap::new();
     let len = if limit > 0 { target.len() } else { 0 };
     for start in (0..len).step_by(SPAN).take_while(|_| !stop::is_asked()) {
@@ -80,7 +80,7 @@ pub fn worst(target: &View<'_>, golden: &View<'_>, limit: usize) -> Result<Vec<E
     Ok(worst.map(|leader| element(target, golden, leader.index, &leader.quad)).collect())
 }
 
-/// An element among the worst. Worse is greater, and so is the earlier of two that are equally bad.
+/// One of the worst elements. Worse is greater; of two equally bad ones the earlier is greater.
 struct Leader {
     error: Error,
     index: usize,
@@ -133,7 +133,7 @@ impl Error {
         }
     }
 
-    /// Larger for worse; no number is as bad as a non-finite mismatch.
+    /// Larger for worse; a non-finite mismatch is worse than any number.
     fn size(&self) -> f64 {
         match self {
             Error::NonFinite => f64::INFINITY,

@@ -1,7 +1,7 @@
-//! The errors beyond the distances: what a person looking at one pair of tensors wants to know.
+//! The errors beyond the distances, for a person who examines one pair of tensors.
 //!
-//! The loops sum errors as they go. What the tolerance decides follows for most blocks from their largest
-//! differences; only the others are walked again.
+//! The loops sum errors as they go. For most blocks the largest differences decide everything about the tolerance;
+//! only the others are walked again.
 
 use super::Tolerance;
 use super::exponents::Buckets;
@@ -11,35 +11,35 @@ use super::ulp::UlpDistance;
 use crate::lanes::{LANES, fold, larger, sum};
 use crate::level::{Kernel, Level};
 
-/// What the loops tell about the errors of one block of pairs that are finite or masked to zero.
+/// What the loops return about the errors of one block of pairs that are finite or masked to zero.
 #[derive(Clone, Copy)]
 pub(super) struct BlockErrors {
     pub(super) sums: ErrorSums,
-    /// The largest absolute difference, or a little more.
+    /// An upper bound of the absolute difference, at most slightly above the largest.
     pub(super) max_abs: f64,
-    /// The largest relative difference, or a little more; infinite where golden is zero and target is not.
+    /// The same for the relative difference; infinite if golden is zero and target is not.
     pub(super) max_rel: f64,
     /// The smallest magnitude in golden.
     pub(super) least_golden: f64,
-    /// Distances of f32 pairs; those of other dtypes are measured apart.
+    /// Distances of f32 pairs; those of other dtypes are measured separately.
     pub(super) ulp: UlpDistance,
 }
 
 impl BlockErrors {
-    /// Whether some difference may exceed `rtol * |g|`. A difference that does not is at most that product also after
-    /// rounding; the margins are for the rounding of the quotient, large or subnormal.
+    /// Whether some difference may exceed `rtol * |g|`. If it does not, it is at most that product also after
+    /// rounding. The margins cover the rounding of the quotient, large or subnormal.
     fn may_exceed(&self, rtol: f64) -> bool {
         self.max_rel * (1.0 + 1e-9) + f64::MIN_POSITIVE >= rtol
     }
 
-    /// A bound of `(|t - g| - atol) / |g|`, given that some difference is above atol: no relative difference shrinks
-    /// less for atol than that of the largest difference.
+    /// An upper bound of `(|t - g| - atol) / |g|`, if some difference is above atol: subtracting atol reduces the
+    /// relative difference of the largest difference the least.
     fn relative_excess_at_most(&self, atol: f64) -> f64 {
         self.max_rel * (1.0 - atol / self.max_abs) * (1.0 + 1e-9) + f64::MIN_POSITIVE
     }
 }
 
-/// Sums, maxima and counts over some run of pairs; merged in order.
+/// Sums, maxima and counts over a range of pairs; merged in order.
 #[derive(Clone, Debug)]
 pub(super) struct RunningErrors {
     pub(super) sums: ErrorSums,
@@ -49,7 +49,7 @@ pub(super) struct RunningErrors {
     /// Largest `(|t - g| - atol) / |g|`.
     pub(super) max_relative_excess: f64,
     pub(super) ulp: UlpDistance,
-    /// Nothing if not asked for.
+    /// None if not requested.
     pub(super) buckets: Option<Buckets>,
 }
 
@@ -78,7 +78,7 @@ impl RunningErrors {
         self
     }
 
-    /// Adds a block of pairs, all finite or masked to zero, but for its exponents and distances in ULP.
+    /// Adds a block of pairs, all finite or masked to zero, except for its exponents and distances in ULP.
     pub(super) fn add<P: PairBlock>(
         &mut self,
         level: Level,
@@ -100,17 +100,17 @@ impl RunningErrors {
         }
     }
 
-    /// The smallest atol that passes with the given rtol: provably, in the arithmetic of the check itself.
+    /// The smallest atol that passes with the given rtol, provably so in the arithmetic of the check itself.
     ///
-    /// With `x` the largest rounded excess, every true excess is at most `x * (1 + eps/2)`, so that `atol + rtol * |g|`
+    /// With `x` the largest rounded excess, every true excess is at most `x * (1 + eps/2)`. So `atol + rtol * |g|`
     /// is at least the difference before it is rounded, and rounding is monotonic.
     pub(super) fn needed_atol(&self, rtol: f64) -> f64 {
         // Without a relative part nothing was rounded.
         if rtol == 0.0 { self.max_excess } else { self.max_excess * (1.0 + f64::EPSILON) }
     }
 
-    /// The smallest rtol that passes with the given atol; the same argument with one more rounding. Infinite when
-    /// a golden of zero is missed by more than atol.
+    /// The smallest rtol that passes with the given atol; the same argument with one more rounding. Infinite if
+    /// golden is zero and the difference exceeds atol.
     pub(super) fn needed_rtol(&self) -> f64 {
         self.max_relative_excess * (1.0 + 4.0 * f64::EPSILON)
     }
@@ -133,7 +133,7 @@ impl<P: PairBlock> Kernel for Excess<P> {
     #[inline(always)]
     fn run<const FMA: bool>(self) -> BlockExcess {
         let Tolerance { atol, rtol } = self.tolerance;
-        // Counts in f64, which the masks of f64 comparisons fit.
+        // Counts in f64, which match the masks of f64 comparisons.
         let mut over = [0.0; LANES];
         let mut excess = [0.0; LANES];
         self.pairs.each(|lane, quad| {

@@ -1,9 +1,9 @@
-//! How large the differences are, by their exponent.
+//! Counts the differences by their exponent.
 //!
-//! The lean loop leaves one byte per pair: the exponent of the f32 difference. Counting bytes that are equal to a
-//! given one is a comparison of whole registers, and the differences of a block have few exponents, so a block is
-//! counted from its largest exponent downwards until next to nothing is left. Only where the f32 difference may have
-//! another exponent than the f64 one is the block counted again, pair by pair.
+//! The lean loop stores one byte per pair: the exponent of the f32 difference. Counting bytes equal to a
+//! given one is a comparison of whole registers, and the differences of a block have few exponents. So a block is
+//! counted from its largest exponent downwards until almost nothing is left. If the f32 difference may have a
+//! different exponent than the f64 one, the block is counted again, pair by pair.
 
 use super::errors::BlockErrors;
 use super::pair::{Packed, PairBlock};
@@ -14,10 +14,10 @@ use crate::level::{Kernel, Level};
 /// One byte per pair of a block: the exponent field of the difference in f32.
 pub(super) type Exponents = [u8; BLOCK];
 
-/// Beside a golden of this size no difference is subnormal in f32: the last place of half the golden is not.
+/// With a golden of at least this size no difference is subnormal in f32: the last place of half the golden is not.
 const SAFE_GOLDEN: f64 = f32::MIN_POSITIVE as f64 * (1 << 25) as f64;
 
-/// Buckets of the error's exponent: one per exponent an f64 can have.
+/// Buckets of the error's exponent: one per exponent of an f64.
 const BUCKETS: usize = 2048;
 
 /// The exponent that bucket zero would have.
@@ -26,11 +26,11 @@ const BIAS: i32 = 1023;
 /// The bucket of byte zero.
 const BYTE_BUCKET: usize = 1023 - 127;
 
-/// Neighbouring errors tend to have the same exponent; counting them in turn in several sets of buckets keeps
-/// one increment from waiting for the one before.
+/// Neighbouring errors tend to have the same exponent. Counting them alternately in several sets of buckets avoids
+/// that one increment waits for the previous one.
 const BUCKET_SETS: usize = 4;
 
-/// How many errors are of which size: an error in `[2^e, 2^(e+1))` counts for exponent `e`.
+/// The number of errors of each size: an error in `[2^e, 2^(e+1))` counts for exponent `e`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExponentHistogram {
     /// Pairs without an error.
@@ -39,11 +39,11 @@ pub struct ExponentHistogram {
     pub rows: Vec<(i32, u64)>,
 }
 
-/// Counts of exponents over some run of pairs.
+/// Counts of exponents over a range of pairs.
 #[derive(Clone, Debug)]
 pub(super) struct Buckets {
     counts: Box<[[u64; BUCKETS]; BUCKET_SETS]>,
-    /// Differences of zero that were put into bucket zero.
+    /// Differences of zero in bucket zero.
     zeros: u64,
 }
 
@@ -64,7 +64,7 @@ impl Buckets {
         self.zeros += level.run(PairByPair { pairs, counts: &mut self.counts });
     }
 
-    /// Adds a block by the bytes that the lean loop left for it, if these can be trusted.
+    /// Adds a block by the bytes from the lean loop, if these are reliable.
     pub(super) fn add_bytes<S: Source<Value = f32>>(
         &mut self,
         level: Level,
@@ -76,7 +76,7 @@ impl Buckets {
         let is_exact = block.max_rel < 0.5 && block.least_golden > SAFE_GOLDEN;
         if is_exact || !level.run(Misleading(pairs)) {
             let bytes = &bytes[..pairs.golden.len() / S::SIZE];
-            // No byte is above this one: it belongs to a number that is not below any difference.
+            // No byte is above this one: it is the exponent of an upper bound of all differences.
             let highest = ((block.max_abs as f32).to_bits() >> 23) as u8;
             level.run(ByteByByte { bytes, highest, counts: &mut self.counts[0] });
         } else {
@@ -84,7 +84,7 @@ impl Buckets {
         }
     }
 
-    /// The histogram, given how many pairs there are in all; those in no bucket have no error.
+    /// The histogram, given the total number of pairs; those in no bucket have no error.
     pub(super) fn histogram(&self, pairs: u64) -> ExponentHistogram {
         let counts = (0..BUCKETS).map(|exponent| self.counts.iter().map(|set| set[exponent]).sum::<u64>());
         let mut rows: Vec<_> = counts.zip(-BIAS..).map(|(count, exponent)| (exponent, count)).collect();
@@ -94,8 +94,8 @@ impl Buckets {
     }
 }
 
-/// Fills the buckets with the exponents of a block's differences. A difference of zero goes to bucket zero; how
-/// many of these there are is returned.
+/// Fills the buckets with the exponents of a block's differences. A difference of zero goes to bucket zero; the
+/// number of these is returned.
 struct PairByPair<'a, P> {
     pairs: P,
     counts: &'a mut [[u64; BUCKETS]; BUCKET_SETS],
@@ -116,8 +116,8 @@ impl<P: PairBlock> Kernel for PairByPair<'_, P> {
     }
 }
 
-/// Whether some difference has another exponent in f32 than in f64: it is subnormal there, or was rounded up to a
-/// power of two.
+/// Whether some difference has a different exponent in f32 than in f64: it is subnormal in f32, or was rounded up
+/// to a power of two.
 struct Misleading<'a, S>(Packed<'a, S>);
 
 impl<S: Source<Value = f32>> Kernel for Misleading<'_, S> {
@@ -136,7 +136,7 @@ impl<S: Source<Value = f32>> Kernel for Misleading<'_, S> {
                 let difference = a - b;
                 let bits = difference.to_bits() & (u32::MAX >> 1);
                 let subnormal = bits.wrapping_sub(1) < MANTISSA;
-                // What a rounded difference lost is lost again on the way back to the larger of the two.
+                // If a difference was rounded, adding it back does not restore the larger of the two.
                 let rounded = (a - difference != b) | (difference + b != a);
                 misleading[lane] |= u32::from(subnormal | ((bits & MANTISSA == 0) & rounded));
             },
@@ -145,16 +145,16 @@ impl<S: Source<Value = f32>> Kernel for Misleading<'_, S> {
     }
 }
 
-/// Registers' worth of bytes compared at a time.
+/// Bytes compared at a time.
 const ROW: usize = 64;
 
-/// Exponents looked for in one sweep over the bytes.
+/// Exponents counted in one sweep over the bytes.
 const SWEEP: usize = 4;
 
-/// After this many sweeps the differences are of too many sizes for sweeps to pay.
+/// After this many sweeps the differences have too many sizes for sweeps to pay.
 const SWEEPS: usize = 6;
 
-/// So few differences are found faster one by one than by another sweep.
+/// This few differences are found faster one by one than by another sweep.
 const FEW: u64 = 4;
 
 /// Counts the bytes that are not zero.
@@ -174,7 +174,7 @@ impl Kernel for ByteByByte<'_> {
             self.counts[BYTE_BUCKET + usize::from(*byte)] += 1;
         }
         let mut left = (rows.len() * ROW) as u64;
-        // Bytes up to this one are still to be counted, downwards; those of no difference along with the first.
+        // Bytes up to this one are still to be counted, downwards; zeros are counted with the first.
         let mut next = self.highest;
         for index in 0..SWEEPS {
             if left <= FEW || next == 0 {
@@ -207,10 +207,10 @@ impl Kernel for ByteByByte<'_> {
     }
 }
 
-/// How often each wanted byte occurs. A wanted byte that is repeated, as zero may be, is of no interest.
+/// How often each wanted byte occurs. The count of a repeated wanted byte, as zero may be, is not used.
 #[inline(always)]
 fn sweep(rows: &[[u8; ROW]], wanted: [u8; SWEEP]) -> [u64; SWEEP] {
-    // A lane sees one byte of each row, and a block has fewer than 256 of these.
+    // A lane counts one byte of each row, and a block has fewer than 256 rows.
     const { assert!(BLOCK / ROW < 256) }
     let mut counts = [[0u8; ROW]; SWEEP];
     for row in rows {

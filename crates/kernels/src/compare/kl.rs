@@ -1,8 +1,9 @@
 //! Kullback-Leibler divergence between two tensors read as distributions, as msaccucmp defines it.
 //!
-//! Each side is scaled to 0..1 by its own extrema (left alone when constant), clamped from below, and divided by
-//! its sum; the divergence of target from golden is then `sum p ln(p / q)`. With `a` and `b` for what is divided
-//! by the sums `A` and `B`, that is `(sum a ln(a / b)) / A + ln(B / A)`: one pass, once the extrema are known.
+//! Each side is scaled to 0..1 by its own extrema (unchanged if constant), clamped from below, and divided by its
+//! sum. The divergence of target from golden is then `sum p ln(p / q)`. If `a` and `b` are the values before the
+//! division by the sums `A` and `B`, that is `(sum a ln(a / b)) / A + ln(B / A)`: one pass, once the extrema are
+//! known.
 
 use ulpscope_tensor::View;
 
@@ -11,13 +12,12 @@ use crate::blocks::{Threads, over_spans};
 use crate::float_env::DefaultFloatEnv;
 use crate::stats::stats;
 
-// The logarithm is that of the `libm` crate: the system's picks its instructions by machine, and with them its
-// last bit.
+// The logarithm is that of the `libm` crate: the system's depends on the machine's instructions in its last bit.
 
-/// Shares are clamped to this from below: the machine epsilon of f32.
+/// Lower limit of shares: the machine epsilon of f32.
 const LEAST_SHARE: f64 = f32::EPSILON as f64;
 
-/// The divergence of target from golden; nothing when shapes differ, a side is empty, or something is not finite.
+/// The divergence of target from golden; nothing if shapes differ, a side is empty, or an element is not finite.
 pub fn kl_divergence(target: &View<'_>, golden: &View<'_>, threads: Threads) -> Option<f64> {
     if target.shape() != golden.shape() || target.is_empty() {
         return None;

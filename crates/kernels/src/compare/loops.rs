@@ -1,13 +1,13 @@
-//! The loops over one block of pairs in f64, for pairs that the lean loop cannot take or cannot decide.
+//! The loops over one block of pairs in f64, for pairs that the lean loop cannot process or decide.
 
 use super::pair::{Packed, PairBlock};
 use crate::lanes::{LANES, Lane, Source, count, each_lane, fold, larger, smaller, sum};
 use crate::level::{Kernel, add_exact_product};
 
-/// Shares of elements are taken below these relative errors.
+/// Limits of the relative error for the shares of elements.
 pub(super) const SHARE_LIMITS: [f64; 2] = [1.0 / 1000.0, 5.0 / 1000.0];
 
-/// The four sums from which cosine and the L2 distances follow.
+/// The four sums for the cosine and the L2 distances.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     pub(super) product: f64,
@@ -16,7 +16,7 @@ pub(super) struct Sums {
     pub(super) difference_squares: f64,
 }
 
-/// The sums from which the mean errors follow.
+/// The sums for the mean errors.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ErrorSums {
     pub(super) abs: f64,
@@ -44,18 +44,18 @@ impl<S: Source> Kernel for Squares<'_, S> {
     }
 }
 
-/// One block of wide pairs after its loop; nothing in it is an estimate.
+/// The results of the loop for one block of wide pairs; nothing in it is an estimate.
 pub(super) struct WideBlock {
     pub(super) sums: Sums,
     pub(super) max_abs: f64,
     pub(super) max_rel: f64,
     pub(super) least_golden: f64,
     pub(super) under: [u64; 2],
-    /// All zero if not asked for.
+    /// All zero if not requested.
     pub(super) errors: ErrorSums,
 }
 
-/// The loop in f64; with `ERRORS` it sums them too.
+/// The loop in f64; with `ERRORS` it also sums the errors.
 pub(super) struct Wide<P, const ERRORS: bool>(pub(super) P);
 
 impl<P: PairBlock, const ERRORS: bool> Kernel for Wide<P, ERRORS> {
@@ -107,7 +107,7 @@ impl<P: PairBlock, const ERRORS: bool> Kernel for Wide<P, ERRORS> {
     }
 }
 
-/// Counts the pairs that have no relative error.
+/// Counts the pairs without a relative error.
 pub(super) struct ZeroGolden<P>(pub(super) P);
 
 impl<P: PairBlock> Kernel for ZeroGolden<P> {

@@ -3,9 +3,9 @@
 //! ```text
 //! views ──► spans ──► blocks ──► pair (in place, or decoded) ──► narrow or loops ──► distances, [errors, exponents, ulp]
 //! ```
-//! [`distances`] is what fits into the time it takes to read both tensors. [`compare`] adds what a person looking
-//! at one pair wants to know. Every metric is taken over the pairs that are finite on both sides; the others are
-//! counted, and a mismatch among them is never passed over: see [`NonFinite`].
+//! [`distances`] computes what fits into the time it takes to read both tensors. [`compare`] adds what a person needs
+//! to examine one pair. Every metric covers the pairs that are finite on both sides. The others are
+//! counted, and a mismatch among them is never ignored: see [`NonFinite`].
 
 mod blocks;
 mod distances;
@@ -43,7 +43,7 @@ pub struct Tolerance {
     pub rtol: f64,
 }
 
-/// A tolerance that would let anything pass, or nothing.
+/// A tolerance that would accept everything or nothing.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{name} is {found}; expected a finite number that is not negative")]
 pub struct BadTolerance {
@@ -70,7 +70,7 @@ impl Default for Tolerance {
     }
 }
 
-/// Two tensors that cannot be laid over each other.
+/// Two tensors of different shapes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("shapes differ: target has {target:?}, golden has {golden:?}")]
 pub struct ShapeMismatch {
@@ -83,52 +83,52 @@ pub struct ShapeMismatch {
 /// Distances between two tensors, over the pairs that are finite on both sides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distances {
-    /// Pairs in all.
+    /// Total number of pairs.
     pub count: u64,
     /// Pairs finite on both sides.
     pub finite: u64,
     /// Same dtype and the same bits in every element.
     pub equal: bool,
-    /// Cosine of the angle between the two as vectors; 1 when both are zero, nothing when one is, or when squares
+    /// Cosine of the angle between the two as vectors; 1 if both are zero, nothing if one is, or if squares
     /// of f64 elements overflow.
     pub cosine: Option<f64>,
     /// L2 norm of the difference.
     pub euclid: f64,
-    /// `euclid` over the L2 norm of golden; infinite when only golden is zero.
+    /// `euclid` divided by the L2 norm of golden; infinite if only golden is zero.
     pub rel_l2: f64,
     /// Root of the mean squared difference.
     pub rmse: f64,
     /// Largest absolute difference.
     pub max_abs: f64,
-    /// Largest relative difference, where there is one; infinite when golden is zero and target is not, everywhere.
+    /// Largest relative difference, if there is one; infinite if golden is zero and target is not, everywhere.
     pub max_rel: f64,
-    /// Share of all pairs with a relative difference under 1/1000. Equal non-finite pairs are among them.
+    /// Share of all pairs with a relative difference under 1/1000. Equal non-finite pairs are included.
     pub under_1e3: f64,
     /// Share of all pairs with a relative difference under 5/1000.
     pub under_5e3: f64,
     /// Pairs where golden is zero and target is not: they have no relative difference and are under no limit.
     pub zero_golden: u64,
-    /// What is not finite, on which side, and whether both agree.
+    /// Non-finite elements of each side, and whether both agree.
     pub non_finite: NonFinite,
     /// Row-major position of the first non-finite mismatch, or else of the first largest absolute difference;
-    /// nothing when all pairs agree in value.
+    /// nothing if all pairs agree in value.
     pub worst_index: Option<u64>,
 }
 
-/// [`Distances`], and what the same loops and a second look at some blocks add.
+/// [`Distances`], and what the same loops and a second pass over some blocks add.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// The distances.
     pub distances: Distances,
     /// Mean absolute difference.
     pub mean_abs: f64,
-    /// Mean relative difference, over the pairs that have one; infinite when none has. The others are `zero_golden`.
+    /// Mean relative difference, over the pairs that have one; infinite if none has. The others are `zero_golden`.
     pub mean_rel: f64,
     /// `mean_rel` in percent.
     pub mape: f64,
     /// Sum of the relative differences.
     pub accumulated_rel: f64,
-    /// Pairs over the tolerance; non-finite mismatches are.
+    /// Pairs over the tolerance, including non-finite mismatches.
     pub over_tolerance: u64,
     /// The smallest atol that would have passed with the given rtol; infinite with non-finite mismatches.
     pub needed_atol: f64,
@@ -149,34 +149,34 @@ impl Comparison {
     }
 }
 
-/// Counts of NaN and infinities, on each side and at the same places.
+/// Counts of NaN and infinities, on each side and at the same positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NonFinite {
     /// NaN in the target.
     pub target_nan: u64,
     /// NaN in the golden.
     pub golden_nan: u64,
-    /// NaN in both at the same place.
+    /// NaN in both at the same position.
     pub both_nan: u64,
     /// +Inf in the target.
     pub target_pos_inf: u64,
     /// +Inf in the golden.
     pub golden_pos_inf: u64,
-    /// +Inf in both at the same place.
+    /// +Inf in both at the same position.
     pub both_pos_inf: u64,
     /// -Inf in the target.
     pub target_neg_inf: u64,
     /// -Inf in the golden.
     pub golden_neg_inf: u64,
-    /// -Inf in both at the same place.
+    /// -Inf in both at the same position.
     pub both_neg_inf: u64,
-    /// Places where one side is not finite and the other is finite or another kind of non-finite.
+    /// Positions where one side is not finite and the other is finite or a different kind of non-finite.
     pub mismatched: u64,
 }
 
 impl NonFinite {
-    /// Counts a pair that is not finite on at least one side; true when the sides disagree.
-    /// `opposed` says that both are infinite (complex) numbers, but not the same.
+    /// Counts a pair that is not finite on at least one side; true if the sides disagree.
+    /// `opposed`: both are infinite (complex) numbers, but not the same.
     fn see(&mut self, target: f64, golden: f64, opposed: bool) -> bool {
         let nan = (target.is_nan(), golden.is_nan());
         let pos = (target == f64::INFINITY, golden == f64::INFINITY);
@@ -224,7 +224,7 @@ pub fn distances<'a>(
     distances_at(Level::best(), target, golden, reading)
 }
 
-/// [`distances`] with a given instruction set; for showing that it does not matter which.
+/// [`distances`] with a given instruction set; to show that the result does not depend on it.
 pub fn distances_at<'a>(
     level: Level,
     target: &View<'_>,
@@ -246,7 +246,7 @@ pub fn compare<'a>(
     compare_at(Level::best(), target, golden, tolerance, reading)
 }
 
-/// [`compare`] with a given instruction set; for showing that it does not matter which.
+/// [`compare`] with a given instruction set; to show that the result does not depend on it.
 pub fn compare_at<'a>(
     level: Level,
     target: &View<'_>,
@@ -257,7 +257,7 @@ pub fn compare_at<'a>(
     measure(level, target, golden, Errors { tolerance, with_exponents: true }, reading.into())
 }
 
-/// [`compare`] but for the histogram of exponents, which stays empty: for many pairs, of which nobody looks at one.
+/// [`compare`] without the histogram of exponents, which stays empty: for many pairs that no one examines one by one.
 pub fn errors<'a>(
     target: &View<'_>,
     golden: &View<'_>,
@@ -303,7 +303,7 @@ fn measure(
 }
 
 impl Distances {
-    /// Pairs that have a relative difference; a pair of zeros has one of nothing.
+    /// Pairs that have a relative difference; for a pair of zeros it is zero.
     fn with_relative(&self) -> u64 {
         self.finite - self.zero_golden
     }
@@ -343,10 +343,10 @@ fn cosine(sums: loops::Sums, finite: u64, max_abs: f64) -> Option<f64> {
         return None;
     }
     if max_abs == 0.0 {
-        // Equal vectors, zero ones among them: exactly one, whatever the roots round to.
+        // Equal vectors, including zero ones: exactly one, however the roots are rounded.
         return Some(1.0);
     }
-    // A side may be zero, or its squares may have left f64 at either end.
+    // A side may be zero, or its squares may overflow or underflow in f64.
     let is_usable = |squares: f64| squares > 0.0 && squares.is_finite();
     if !is_usable(sums.target_squares) || !is_usable(sums.golden_squares) {
         return None;

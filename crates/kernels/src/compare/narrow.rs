@@ -1,12 +1,12 @@
 //! The lean loop over one block of pairs that are exact in f32.
 //!
-//! What must be a sum is summed in f64. Where only distances are asked for, shares and maxima are estimated in f32,
-//! sixteen to a register; wherever an estimate could decide the result, the block, which is still in the first-level
+//! Sums are computed in f64. If only distances are requested, shares and maxima are estimated in f32,
+//! sixteen to a register. If an estimate could decide the result, the block, which is still in the first-level
 //! cache, is measured again in f64. The results are those of f64 throughout.
 //!
-//! With the errors asked for, the same loop sums them: the pass is bound by arithmetic, and a second loop would widen and
-//! subtract all over again. It then has the quotients in f64, and takes maxima
-//! from these, and of 32-bit pairs the shares.
+//! If errors are requested, the same loop sums them: the pass is limited by arithmetic, and a second loop would
+//! widen and subtract again. It then has the quotients in f64, and takes the maxima from them, and for 32-bit pairs
+//! also the shares.
 
 use super::exponents::Exponents;
 use super::loops::{ErrorSums, SHARE_LIMITS, Sums};
@@ -15,7 +15,7 @@ use super::ulp::{self, UlpDistance};
 use crate::lanes::{LANES, Source, count, each_pair_group, fold, larger, smaller, sum};
 use crate::level::{Kernel, add_exact_product};
 
-/// A relative error estimated in f32 (a rounded difference, a rounded quotient) is off by less than this many
+/// A relative error estimated in f32 (a rounded difference, a rounded quotient) differs by less than this many
 /// units in its last place. Two roundings and that of the limit itself make three.
 const ESTIMATE_ULPS: u32 = 8;
 
@@ -27,19 +27,19 @@ const MAGNITUDE: u32 = u32::MAX >> 1;
 
 const INFINITY: u32 = f32::INFINITY.to_bits();
 
-/// One block of narrow pairs after the lean loop.
+/// The results of the lean loop for one block of narrow pairs.
 pub(super) struct NarrowBlock {
     pub(super) sums: Sums,
     pub(super) maxima: Maxima,
     pub(super) has_zero_golden: bool,
-    /// The smallest magnitude in golden; only looked for together with exponents, or where zeros are expected.
+    /// The smallest magnitude in golden; only computed together with exponents, or where zeros are expected.
     pub(super) least_golden: f32,
     pub(super) under: [u64; 2],
-    /// Some estimate lies too close to a share's limit to tell its side.
+    /// Some estimate is too close to the limit of a share to decide.
     pub(super) unsure: bool,
-    /// All zero if not asked for.
+    /// All zero if not requested.
     pub(super) errors: ErrorSums,
-    /// Distances of both sides as f32; nothing if not asked for.
+    /// Distances of both sides as f32; nothing if not requested.
     pub(super) ulp: UlpDistance,
 }
 
@@ -52,20 +52,20 @@ pub(super) struct Maxima {
 }
 
 impl Maxima {
-    /// No absolute difference is above this.
+    /// An upper bound of the absolute differences.
     pub(super) fn abs_at_most(&self) -> f64 {
         if self.exact { self.abs } else { self.abs * (1.0 + ESTIMATE_ERROR) }
     }
 
-    /// No relative difference is above this.
+    /// An upper bound of the relative differences.
     pub(super) fn rel_at_most(&self) -> f64 {
         if self.exact { self.rel } else { self.rel * (1.0 + ESTIMATE_ERROR) }
     }
 }
 
 impl NarrowBlock {
-    /// Whether the loop met a zero golden without expecting one: a quotient was then infinite, or not a number, which
-    /// as an integer is larger still and in a sum stays. The block must be taken again.
+    /// Whether the loop found an unexpected zero golden. A quotient was then infinite, or NaN, which
+    /// as an integer is larger still and stays in a sum. The block must be measured again.
     pub(super) fn met_zero_golden(&self) -> bool {
         !(self.maxima.rel.is_finite() && self.errors.rel.is_finite())
     }
@@ -76,8 +76,8 @@ impl NarrowBlock {
     }
 }
 
-/// The loop. Magnitudes are compared as integers, which order like the floats whose bits they are and have
-/// twice the units to run on. `ZEROS` says that zeros are to be expected in golden: they cost a tenth.
+/// The loop. Magnitudes are compared as integers, which have the order of their floats and twice the execution
+/// units. `ZEROS` says that zeros are expected in golden: they cost a tenth.
 pub(super) struct Narrow<'a, S, const ZEROS: bool> {
     pub(super) pairs: Packed<'a, S>,
 }
@@ -87,7 +87,7 @@ pub(super) struct NarrowErrors<'a, S, const ZEROS: bool> {
     pub(super) pairs: Packed<'a, S>,
 }
 
-/// The loop with errors that also notes the exponents of the differences.
+/// The loop with errors that also stores the exponents of the differences.
 pub(super) struct NarrowExponents<'a, S, const ZEROS: bool> {
     pub(super) pairs: Packed<'a, S>,
     pub(super) exponents: &'a mut Exponents,
@@ -131,8 +131,8 @@ fn measure<
     pairs: Packed<'_, S>,
     exponents: &mut [u8],
 ) -> NarrowBlock {
-    // With errors the quotients are there in f64, and maxima come from these; of 32-bit pairs shares too. 16-bit pairs
-    // are bound by arithmetic alone, and their estimated shares are never unsure.
+    // With errors the quotients exist in f64, and maxima come from them; for 32-bit pairs also the shares. 16-bit
+    // pairs are limited by arithmetic alone, and their estimated shares are never uncertain.
     let exact = ERRORS;
     let exact_shares = ERRORS && S::SIZE == size_of::<f32>();
     let ulp = ERRORS && S::SIZE == size_of::<f32>();
@@ -155,7 +155,7 @@ fn measure<
     let mut least_golden = [INFINITY; LANES];
     let mut under_0 = [0u32; LANES];
     let mut under_1 = [0u32; LANES];
-    // Counts in f64, which the masks of f64 comparisons fit.
+    // Counts in f64, which match the masks of f64 comparisons.
     let mut exact_under_0 = [0.0; LANES];
     let mut exact_under_1 = [0.0; LANES];
     let mut nearest = [u32::MAX; LANES];
@@ -164,7 +164,7 @@ fn measure<
         pairs.source,
         pairs.target,
         pairs.golden,
-        // Called for whole groups and for the last: without being told to, the compiler would inline neither.
+        // Called for whole groups and for the last: without this attribute the compiler would inline neither.
         #[inline(always)]
         |a, b| {
             for lane in 0..LANES {
@@ -215,7 +215,7 @@ fn measure<
                     max_abs[lane] = larger(max_abs[lane], abs);
                     max_rel[lane] = larger(max_rel[lane], rel);
                 }
-                // Negative under a limit, which as an unsigned number is far above it.
+                // Negative if under a limit, which as an unsigned number is far above it.
                 let above = limits.map(|limit| rel.wrapping_sub(limit));
                 under_0[lane] += above[0] >> 31;
                 under_1[lane] += above[1] >> 31;
@@ -242,7 +242,8 @@ fn measure<
         },
         has_zero_golden: ZEROS && least_golden == 0,
         least_golden: f32::from_bits(least_golden),
-        // What fills up the last group agrees; where zeros are not expected it makes the block be taken again.
+        // The padding of the last group agrees; where zeros are not expected it causes a second measurement of the
+        // block.
         under: if exact_shares {
             [exact_under_0, exact_under_1].map(|lanes| (sum(lanes) as u64).saturating_sub(filling))
         } else {

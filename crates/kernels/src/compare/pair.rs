@@ -1,9 +1,9 @@
-//! Two blocks of any two dtypes, brought to a form that one of two loops can take.
+//! Brings two blocks of any two dtypes into a form for one of two loops.
 //!
-//! A pair is *narrow* when one side is f32 and the other exact in f32, or both are of one 16-bit float: it takes the
-//! lean loop. Everything else is *wide* and takes the loop in f64. f32, f64, bf16 and f16 against themselves are read where they lie; other
-//! pairs are decoded into scratch first. 64-bit integers and complex numbers have a difference or a product that the
-//! two decoded values alone do not give, so these come as quads.
+//! A pair is *narrow* if one side is f32 and the other exact in f32, or if both have the same 16-bit float type: it
+//! uses the lean loop. Everything else is *wide* and uses the loop in f64. Pairs of f32, f64, bf16 or f16 are read
+//! in place; other pairs are decoded into scratch memory first. For 64-bit integers and complex numbers the two
+//! decoded values do not determine the difference or the product, so these are decoded to quads.
 
 use std::marker::PhantomData;
 
@@ -14,7 +14,7 @@ use crate::blocks::BLOCK;
 use crate::lanes::{self, Float8, LANES, Lane, Source, each_pair, modulus, prefetch};
 use crate::level::{Kernel, Level};
 
-/// Which loop a pair of dtypes takes.
+/// The loop for a pair of dtypes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Both f32, in place.
@@ -74,7 +74,7 @@ pub(super) trait PairBlock: Copy {
     /// Calls `step` with every pair and its lane.
     fn each(&self, step: impl FnMut(usize, Quad));
 
-    /// The position of the first pair that satisfies `wanted`, which one must.
+    /// The position of the first pair that satisfies `wanted`. There must be one.
     fn position(&self, wanted: impl Fn(Quad) -> bool) -> u64 {
         let (mut seen, mut found) = (0, None);
         self.each(|_, quad| {
@@ -87,7 +87,7 @@ pub(super) trait PairBlock: Copy {
     }
 }
 
-/// Two packed blocks of one dtype, where they lie.
+/// Two packed blocks of one dtype, in place.
 #[derive(Clone, Copy)]
 pub(super) struct Packed<'a, S> {
     pub(super) source: S,
@@ -249,14 +249,14 @@ pub(super) fn decode_quads(target: (DType, &[u8]), golden: (DType, &[u8]), out: 
 }
 
 impl Quad {
-    /// Whether the relative error is under a limit. A product in place of the quotient needs no special case but
+    /// Whether the relative error is under a limit. A product instead of the quotient needs only one special case:
     /// the pair of zeros.
     #[inline(always)]
     pub(super) fn is_under(self, limit: f64) -> bool {
         (self.difference < limit * self.golden.abs()) | (self.difference == 0.0)
     }
 
-    /// The relative error of a finite pair; zero where golden is.
+    /// The relative error of a finite pair; zero if golden is zero.
     #[inline(always)]
     pub(super) fn relative(self) -> f64 {
         if self.golden == 0.0 { 0.0 } else { self.difference / self.golden.abs() }
@@ -268,7 +268,7 @@ impl Quad {
         Quad { target, golden, difference: (target - golden).abs(), product: target * golden }
     }
 
-    /// The quad of two elements of which one is complex or a 64-bit integer.
+    /// The quad of two elements, one of which is complex or a 64-bit integer.
     fn of(target: Scalar, golden: Scalar) -> Quad {
         match (integer(target), integer(golden)) {
             (Some(a), Some(b)) => {
@@ -285,7 +285,7 @@ impl Quad {
         }
     }
 
-    /// An integer and a float: the difference is taken before the integer is rounded.
+    /// An integer and a float: the difference is computed before the integer is rounded.
     fn of_mixed(target: i128, golden: f64) -> Quad {
         let whole = golden.trunc();
         let difference = if golden.is_finite() && whole.abs() < (1u128 << 100) as f64 {
@@ -299,7 +299,7 @@ impl Quad {
     fn of_complex(a: (f64, f64), b: (f64, f64)) -> Quad {
         let (target, golden) = (modulus(a.0, a.1), modulus(b.0, b.1));
         let difference = if target.is_infinite() && golden.is_infinite() {
-            // Infinite in another direction, or not: the moduli would hide it.
+            // Infinite in different directions or not: the moduli would hide it.
             if a == b { 0.0 } else { f64::INFINITY }
         } else {
             modulus(a.0 - b.0, a.1 - b.1)

@@ -1,6 +1,7 @@
-//! Two tensors without their sentinels: the fill values of a mask, which are so large that nothing beside them counts.
+//! Compares two tensors without their sentinels: the fill values of a mask, which are so large that they hide
+//! everything else.
 //!
-//! `scores + mask` has the norm of the mask. Measured against that, no error of a score is ever seen.
+//! `scores + mask` has the norm of the mask. Relative to that norm, an error of a score is invisible.
 
 use ulpscope_tensor::View;
 
@@ -9,16 +10,16 @@ use super::blocks::{check_shapes, each_quad_block};
 use crate::blocks::{Reading, over_spans};
 use crate::float_env::DefaultFloatEnv;
 
-/// What is left of two tensors without the pairs of two given values.
+/// The measurements of two tensors without the pairs of two given values.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rest {
     /// Pairs left out.
     pub left_out: u64,
-    /// Pairs of which only one side is the value to leave out.
+    /// Pairs in which only one side is the value to leave out.
     pub one_sided: u64,
-    /// Finite pairs that are left.
+    /// Remaining finite pairs.
     pub count: u64,
-    /// Largest absolute value that is left, on either side.
+    /// Largest remaining absolute value, on either side.
     pub largest: f64,
     /// Largest absolute difference.
     pub max_abs: f64,
@@ -37,7 +38,7 @@ impl Rest {
         [self.squares[0].sqrt(), self.squares[1].sqrt()]
     }
 
-    /// The cosine of the angle between them; nothing where one is zero.
+    /// The cosine of the angle between them; nothing if one is zero.
     pub fn cosine(&self) -> Option<f64> {
         let [target, golden] = self.norms();
         (target > 0.0 && golden > 0.0).then(|| self.squares[3] / (target * golden))
@@ -55,8 +56,8 @@ impl Rest {
     }
 }
 
-/// Measures what is left without the pairs in which the target has one value and the golden the other. Pairs that are not
-/// finite are passed over.
+/// Measures without the pairs in which the target has one value and the golden the other. Non-finite pairs are
+/// ignored.
 pub fn rest<'a>(
     target: &View<'_>,
     golden: &View<'_>,

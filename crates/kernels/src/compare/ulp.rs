@@ -1,4 +1,4 @@
-//! Distances in units in the last place: how many values of the dtype lie between two of them.
+//! Distances in units in the last place: how many steps of the dtype are between two values.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use crate::blocks::BLOCK;
 use crate::lanes::{LANES, fold, larger, smaller};
 use crate::level::Kernel;
 
-/// Largest and summed distance over some run of pairs. The sum is an integer, so its order is of no matter.
+/// Largest and summed distance over a range of pairs. The sum is an integer, so its order does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct UlpDistance {
     pub(super) max: u64,
@@ -43,7 +43,7 @@ pub(super) fn f32_distance(a: f32, b: f32) -> u32 {
 /// Elements of 16 bits that fill a cache line.
 const SHORT_LANES: usize = 32;
 
-/// The distances of a block of 16-bit IEEE floats, in lanes of their own width.
+/// The distances of a block of 16-bit IEEE floats, in lanes of the same width.
 #[inline(always)]
 fn short_distances(target: &[u8], golden: &[u8], infinity: u16) -> UlpDistance {
     const MAGNITUDE: u16 = u16::MAX >> 1;
@@ -90,7 +90,7 @@ impl Kernel for Distances<'_> {
                 let magnitude = (bits & (u64::MAX >> 1)) as i64;
                 (if bits >> 63 != 0 { -magnitude } else { magnitude }, magnitude < 0x7ff0_0000_0000_0000)
             }),
-            // The lean loop measures these as it goes.
+            // The lean loop measures these.
             DType::F32 => UlpDistance::default(),
             DType::F16 => short_distances(target, golden, 0x7c00),
             DType::BF16 => short_distances(target, golden, 0x7f80),
@@ -118,13 +118,13 @@ impl Kernel for Distances<'_> {
     }
 }
 
-/// A place among the values of a dtype, and whether it is one of a finite value.
+/// The rank of a value in its dtype, and whether the value is finite.
 type Key = (i64, bool);
 
 #[inline(always)]
 fn distances<const N: usize>(target: &[u8], golden: &[u8], key: impl Fn([u8; N]) -> Key) -> UlpDistance {
     let mut max = [0u64; LANES];
-    // In two halves, since distances of 64-bit values fill a lane on their own.
+    // In two halves, because distances of 64-bit values fill a lane on their own.
     let mut low = [0u64; LANES];
     let mut high = [0u64; LANES];
     let mut step = |lane: usize, a: [u8; N], b: [u8; N]| {
@@ -153,7 +153,7 @@ fn distances<const N: usize>(target: &[u8], golden: &[u8], key: impl Fn([u8; N])
 
 type Ranks = [Key; 256];
 
-/// The place of each code's value among the finite values of its dtype.
+/// The rank of each code's value among the finite values of its dtype.
 fn float8_ranks(dtype: DType) -> &'static Ranks {
     static RANKS: [OnceLock<Ranks>; DType::ALL.len()] = [const { OnceLock::new() }; DType::ALL.len()];
     RANKS[dtype as usize].get_or_init(|| rank(dtype))

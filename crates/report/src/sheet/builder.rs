@@ -1,4 +1,4 @@
-//! Rows put together into a sheet, within limits.
+//! Builds a sheet from rows, within limits.
 
 use super::error::{At, SheetError, shown};
 use super::{MAX_BYTES, MAX_CELLS, MAX_COLUMNS, Sheet, SheetRow};
@@ -10,34 +10,34 @@ pub(super) struct Builder {
     memory: u64,
     cells: u64,
     bytes: u64,
-    /// Whether the header of the part at hand was read.
+    /// Whether the header of the current part was read.
     in_part: bool,
 }
 
 impl Builder {
-    /// A sheet that may take so many bytes of memory.
+    /// A sheet that may use this many bytes of memory.
     pub(super) fn within(memory_limit: u64) -> Builder {
         Builder { sheet: None, memory_limit, memory: 0, cells: 0, bytes: 0, in_part: false }
     }
 
-    /// Makes sure that so many more bytes may be kept.
+    /// Charges this many more bytes, or fails.
     pub(super) fn charge(&mut self, at: At<'_>, bytes: u64) -> Result<(), SheetError> {
         self.memory = self.memory.saturating_add(bytes);
         at.within("bytes of memory (16 × the file's size + 64 MiB)", self.memory_limit, self.memory)
     }
 
-    /// A part of the sheet begins: its first row is the header again.
+    /// Starts a part of the sheet: its first row is the header again.
     pub(super) fn begin_part(&mut self) {
         self.in_part = false;
     }
 
-    /// A part of the sheet ends; it must have had a header.
+    /// Ends a part of the sheet; it must have had a header.
     pub(super) fn end_part(&self, at: At<'_>) -> Result<(), SheetError> {
         if self.in_part { Ok(()) } else { Err(at.malformed("a header row", "no rows")) }
     }
 
-    /// Makes sure that a cell may be added before it is. One text may stand in many cells of a workbook, so the
-    /// sizes of its parts say nothing about the size of the sheet.
+    /// Checks the limits before a cell is added. One text may be in many cells of a workbook, so the
+    /// sizes of its parts do not limit the size of the sheet.
     pub(super) fn count(&mut self, at: At<'_>, text: &str) -> Result<(), SheetError> {
         self.cells += 1;
         self.bytes += text.len() as u64;
@@ -45,7 +45,7 @@ impl Builder {
         at.within("bytes of text", MAX_BYTES, self.bytes)
     }
 
-    /// Adds a row whose cells were all counted.
+    /// Adds a row. All its cells were counted.
     pub(super) fn row(&mut self, at: At<'_>, cells: Vec<String>) -> Result<(), SheetError> {
         if cells.iter().all(String::is_empty) {
             return Ok(());
@@ -75,7 +75,7 @@ impl Builder {
         Ok(())
     }
 
-    /// How many columns the header has, once it was read.
+    /// The number of columns of the header, once it was read.
     pub(super) fn width(&self) -> Option<usize> {
         self.sheet.as_ref().map(|sheet| sheet.columns.len())
     }

@@ -5,33 +5,33 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Characters of a file's text that a message shows.
+/// Maximum characters of a file's text in a message.
 const SHOWN: usize = 80;
 
 /// Why a sheet could not be read.
 #[derive(Debug, Error)]
 pub enum SheetError {
-    /// The system did not give the file.
+    /// The system could not read the file.
     #[error("{}: {cause}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// The file is not what a sheet has to be.
+    /// The file is not a valid sheet.
     #[error("{}: {place}: expected {expected}, found {found}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
         /// Where in the file.
         place: String,
-        /// What should be there.
+        /// What was expected.
         expected: String,
-        /// What is there.
+        /// What was found.
         found: String,
     },
-    /// The file would take more memory than a sheet may.
+    /// The file needs more memory than a sheet may use.
     #[error("{}: {place}: expected at most {limit} {unit}, found {found}; split the sheet", path.display())]
     TooLarge {
         /// The file.
@@ -40,14 +40,14 @@ pub enum SheetError {
         place: String,
         /// What is counted.
         unit: &'static str,
-        /// How many may be there.
+        /// The limit.
         limit: u64,
-        /// How many are there, as far as was counted.
+        /// The number found, as far as was counted.
         found: u64,
     },
 }
 
-/// Where in which file.
+/// A place in a file.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {
     pub path: &'a Path,
@@ -73,7 +73,7 @@ impl At<'_> {
     }
 }
 
-/// What a file says, short enough for a message and without anything that moves a cursor.
+/// Text of a file, shortened and escaped for a message.
 pub(super) fn shown(text: &str) -> String {
     let mut short: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
     if text.chars().nth(SHOWN).is_some() {

@@ -1,27 +1,27 @@
 //! Text that a spreadsheet must not run.
 //!
-//! A spreadsheet that opens a `.csv` file takes a cell that begins with `=`, `+`, `-` or `@` for a formula, and a
-//! formula can start programs. Names in a dump come from somebody else's machine, so no such text goes out as it
-//! is; and no row may be lost over it, so the text is [disarmed](disarm) by one `'` before it, the sign by which
-//! spreadsheets mark text. [`restore`] takes exactly that away again: whatever the text, restoring what was
-//! disarmed gives the same text.
+//! A spreadsheet that opens a `.csv` file treats a cell that begins with `=`, `+`, `-` or `@` as a formula, and a
+//! formula can start programs. Names in a dump come from another machine, so such text is never written unchanged. No
+//! row may be lost either. Therefore the text is [disarmed](disarm) by a `'` before it, the sign with which
+//! spreadsheets mark text. [`restore`] removes exactly that again: for any text, restoring the disarmed text
+//! gives the original.
 //!
-//! A cell may begin in the middle of a text: where `;` separates cells, as it does for spreadsheets in half the
-//! world, the quotes around a cell do not count, and cells also begin after each `;` and each line break.
+//! A cell may begin in the middle of a text. In many locales spreadsheets separate cells by `;`. Then the
+//! quotes around a cell do not count, and cells also begin after each `;` and each line break.
 //!
-//! Numbers stay as they are, alone (`-1.5e-05`, `-inf`) or several separated by `;`. So does a single sign, which
-//! stands for nothing and runs nothing.
+//! Numbers are not changed, alone (`-1.5e-05`, `-inf`) or several separated by `;`. Neither is a single sign, which
+//! means nothing and runs nothing.
 
 use std::borrow::Cow;
 
-/// What a formula can begin with. Tab and CR are skipped by spreadsheets before they look; the wide forms are
-/// taken for the narrow ones where East Asian text is typed.
+/// Possible first characters of a formula. Spreadsheets skip leading tabs and CRs; with East Asian input they treat
+/// the wide forms like the narrow ones.
 const BEGINNINGS: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
 
-/// After which a cell may begin.
+/// Characters after which a cell may begin.
 const SEPARATORS: [char; 3] = [';', '\n', '\r'];
 
-/// The text with a `'` before whatever could begin a formula.
+/// The text with a `'` before anything that could begin a formula.
 pub(crate) fn disarm(text: &str) -> Cow<'_, str> {
     if !text.contains(BEGINNINGS) || is_harmless(text) {
         return Cow::Borrowed(text);
@@ -43,8 +43,8 @@ fn is_harmless(text: &str) -> bool {
     (is_single && !text.starts_with(['\t', '\r'])) || text.split(';').all(|part| part.parse::<f64>().is_ok())
 }
 
-/// Changes the number of `'` before each formula. Those that the text has itself count: only so can the way back
-/// tell them from ours.
+/// Changes the number of `'` before each formula. Those of the text itself count too: otherwise they could not be
+/// distinguished from ours on the way back.
 fn rewrite(text: &str, quotes: impl Fn(usize) -> usize) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 1);
     for segment in text.split_inclusive(SEPARATORS) {

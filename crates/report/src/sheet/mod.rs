@@ -1,17 +1,18 @@
-//! Result sheets read back: ours, and those of the older tools.
+//! Reads result sheets: ours, and those of the older tools.
 //!
-//! A sheet is a header and rows of text. A number is given as the file spells it (`.csv`) or as Python would print
-//! it (`.xlsx`), a truth value as `True` or `False`, a missing value as nothing. A row without any value is none.
-//! A workbook of several sheets is one table in parts, in the workbook's order, so all must have the same header.
+//! A sheet is a header and rows of text. A number is returned as written in the file (`.csv`) or as Python would
+//! print it (`.xlsx`), a boolean as `True` or `False`, a missing value as an empty text. A row without any value is
+//! skipped. A workbook of several sheets is one table in parts, in the workbook's order, so all must have the same
+//! header.
 //!
 //! ```text
 //! path ──► csv_reader  ──┐
 //!      ──► xlsx_reader ──┴──► Builder (limits, width of rows) ──► Sheet
 //! ```
 //!
-//! Sheets come from elsewhere. Formulas are not computed, only their last result is read; references to anything
-//! outside the file are not followed; sizes are compared with the `MAX_…` here, and with the memory that the file's
-//! size justifies, before memory is taken, whatever the file claims.
+//! Sheets are untrusted. Formulas are not computed; only their last result is read. References to anything
+//! outside the file are not followed. Sizes are compared with the `MAX_…` here, and with the memory that the file's
+//! size justifies, before memory is allocated, whatever the file claims.
 
 mod builder;
 mod csv_reader;
@@ -33,28 +34,28 @@ pub use row::SheetRow;
 use builder::Builder;
 use error::At;
 
-/// Bytes of a file, and of the text of its cells.
+/// Maximum bytes of a file, and of the text of its cells.
 pub const MAX_BYTES: u64 = 1 << 30;
 
-/// Bytes of the parts of a workbook when they are unpacked. They are read in passing, not kept.
+/// Maximum bytes of the unpacked parts of a workbook. They are not kept in memory.
 pub const MAX_UNPACKED: u64 = 1 << 32;
 
-/// Cells of a sheet. Excel's longest sheet with the columns of a comparison has half as many.
+/// Maximum cells of a sheet. Excel's longest sheet with the columns of a comparison has half as many.
 pub const MAX_CELLS: u64 = 1 << 26;
 
-/// Columns of a sheet: as many as Excel has.
+/// Maximum columns of a sheet: as many as Excel has.
 pub const MAX_COLUMNS: usize = 16_384;
 
-/// Bytes of memory that a sheet may take for each byte of its file, as [for files of tensors](../../formats).
+/// Bytes of memory that a sheet may use for each byte of its file, as [for files of tensors](../../formats).
 const MEMORY_PER_BYTE: u64 = 16;
 
-/// Bytes of memory that every sheet may take.
+/// Bytes of memory that every sheet may use.
 const LEAST_MEMORY: u64 = 64 << 20;
 
-/// How a workbook begins: it is a zip archive.
+/// The first bytes of a workbook: it is a zip archive.
 const ZIP: &[u8] = b"PK\x03\x04";
 
-/// How the workbooks of the nineties begin.
+/// The first bytes of workbooks of the nineties.
 const OLE: &[u8] = &[0xd0, 0xcf, 0x11, 0xe0];
 
 /// A sheet that was read.
@@ -66,7 +67,7 @@ pub struct Sheet {
     pub rows: Vec<SheetRow>,
 }
 
-/// Reads a `.csv` or `.xlsx` file; its content tells which it is.
+/// Reads a `.csv` or `.xlsx` file. Its content decides which it is.
 pub fn read(path: &Path) -> Result<Sheet, SheetError> {
     let lost = |cause| SheetError::Io { path: path.to_owned(), cause };
     let at = At { path, place: "the file" };
@@ -90,7 +91,7 @@ pub fn read(path: &Path) -> Result<Sheet, SheetError> {
     builder.finish(at)
 }
 
-/// A row that does not fit its header, for those who write sheets.
+/// The error of a writer for a row that does not match its header.
 pub(crate) fn wrong_width(row: u64, expected: usize, found: usize) -> io::Error {
     let message = format!("row {row} of a sheet: expected {expected} cells, one per column, found {found}");
     io::Error::new(io::ErrorKind::InvalidInput, message)

@@ -1,4 +1,4 @@
-//! A row of a sheet, packed: sheets have millions of cells, most of them a few characters long.
+//! A row of a sheet in compact form: sheets have millions of cells, most of them a few characters long.
 
 use std::fmt;
 use std::ops::Index;
@@ -12,7 +12,7 @@ pub struct SheetRow {
 }
 
 impl SheetRow {
-    /// The memory that a row of these cells takes.
+    /// The memory of a row of these cells.
     pub(super) fn size_of(cells: &[String]) -> u64 {
         const ALLOCATIONS: usize = 2 * 16;
         let text: usize = cells.iter().map(String::len).sum();
@@ -35,7 +35,7 @@ impl SheetRow {
     }
 }
 
-/// Packs cells, whose texts together have less than 4 GiB: [`super::MAX_BYTES`] is less.
+/// Packs cells. Their texts together have less than 4 GiB: [`super::MAX_BYTES`] is less.
 impl From<Vec<String>> for SheetRow {
     fn from(cells: Vec<String>) -> SheetRow {
         let mut end = 0_u32;

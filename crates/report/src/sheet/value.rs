@@ -1,8 +1,8 @@
-//! What a cell becomes in a sheet: one of the few kinds a spreadsheet knows.
+//! Converts a cell to one of the few kinds of values that a spreadsheet has.
 //!
-//! A table in a terminal rounds for people; a sheet is read by programs as well, so numbers keep every digit and
-//! a share stays a number between 0 and 1. What a spreadsheet has no kind for becomes the text Python would print.
-//! Characters that are not to be seen are [spelled out](escape), in all kinds of sheets alike.
+//! A table in a terminal is rounded for people. A sheet is also read by programs, so numbers keep every digit and
+//! a share stays a number between 0 and 1. Other kinds become the text that Python would print.
+//! Invisible characters are [escaped](escape) in all kinds of sheets.
 
 use std::borrow::Cow;
 use std::fmt::Write;

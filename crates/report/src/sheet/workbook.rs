@@ -1,4 +1,4 @@
-//! A workbook's table of contents: which part of the archive holds which sheet.
+//! A workbook's table of contents: which part of the archive contains which sheet.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -6,17 +6,17 @@ use std::io::Read;
 use super::error::{At, SheetError};
 use super::xml::{Metered, Node, attribute, walk};
 
-/// Where the table of contents is.
+/// The part with the table of contents.
 pub(super) const WORKBOOK: &str = "xl/workbook.xml";
 
-/// Where its references are resolved.
+/// The part that resolves its references.
 pub(super) const RELATIONS: &str = "xl/_rels/workbook.xml.rels";
 
 /// The references of a workbook to its parts.
 #[derive(Default)]
 pub(super) struct Relations {
     parts: HashMap<String, String>,
-    /// The part with the texts that sheets share, where there is one.
+    /// The part with the texts that sheets share, if there is one.
     pub shared_texts: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl Relations {
             else {
                 return Err(at.malformed("a relationship with Id and Target", "one without"));
             };
-            // A target is the name of a part, from the archive's root or from the folder of the workbook.
+            // A target is the name of a part, relative to the archive's root or to the folder of the workbook.
             let part = target.strip_prefix('/').map_or_else(|| format!("xl/{target}"), str::to_owned);
             if attribute(at, element, "Type")?.is_some_and(|kind| kind.ends_with("/sharedStrings")) {
                 relations.shared_texts = Some(part.clone());

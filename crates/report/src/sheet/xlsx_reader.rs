@@ -1,7 +1,7 @@
-//! Sheets as Excel workbooks.
+//! Reads Excel workbooks.
 //!
-//! Cells are read as they come, by their own element, and never laid out as a grid first: two cells at opposite
-//! corners of a sheet cost two cells.
+//! Cells are read one by one and never laid out as a grid first: two cells at opposite corners of a sheet cost two
+//! cells.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -18,13 +18,13 @@ use super::workbook::{RELATIONS, Relations, WORKBOOK};
 use super::xml::{Metered, Node, attribute, walk};
 use super::{MAX_BYTES, MAX_CELLS, MAX_COLUMNS, MAX_UNPACKED};
 
-/// Characters of a number. The longest double written without an exponent has fewer.
+/// Maximum characters of a number. The longest double without an exponent has fewer.
 const MAX_NUMBER: usize = 1100;
 
-/// Digits up to which an integer of a spreadsheet, which is a double, is exact to the last.
+/// Maximum digits of an integer that is exact in a spreadsheet, where it is a double.
 const MAX_EXACT_DIGITS: usize = 16;
 
-/// What a text of its own takes beside its bytes.
+/// Memory of a separate text beside its bytes.
 const TEXT_SIZE: u64 = 24 + 16;
 
 type Archive = ZipArchive<BufReader<File>>;
@@ -57,7 +57,7 @@ pub(super) fn read(at: At<'_>, file: File, builder: &mut Builder) -> Result<(), 
 
 type Part<'a> = Metered<ZipFile<'a, BufReader<File>>>;
 
-/// The part of the archive that `at` names.
+/// Opens the part of the archive that `at` names.
 fn open<'a>(at: At<'_>, archive: &'a mut Archive, unpacked: &mut u64) -> Result<Part<'a>, SheetError> {
     let part = archive
         .by_name(at.place)
@@ -99,7 +99,7 @@ fn shared_texts(at: At<'_>, input: Part<'_>, builder: &mut Builder) -> Result<Ve
     Ok(texts)
 }
 
-/// The text within an element, put together from its runs; hints of pronunciation are none of it.
+/// The text of an element, joined from its runs, without pronunciation hints.
 #[derive(Default)]
 struct Text {
     pieces: String,
@@ -182,7 +182,10 @@ fn read_sheet(
                     return Ok(());
                 }
                 if row.len() > column {
-                    return Err(fail("cells from left to right".into(), "one left of another".into()));
+                    return Err(fail(
+                        "cells from left to right".into(),
+                        "a cell left of the previous one".into(),
+                    ));
                 }
                 while row.len() < column {
                     builder.count(at, "")?;
@@ -194,7 +197,7 @@ fn read_sheet(
             Node::End("row") => {
                 let place = format!("{}: row {row_number}", at.place);
                 let at = At { path: at.path, place: &place };
-                // Cells at the end of a row that hold nothing are not written.
+                // Empty cells at the end of a row are not in the file.
                 while !row.is_empty() && builder.width().is_some_and(|width| row.len() < width) {
                     builder.count(at, "")?;
                     row.push(String::new());
@@ -230,7 +233,7 @@ fn column_of(reference: &str) -> Option<usize> {
     column.checked_sub(1)
 }
 
-/// The text of a cell of this kind; or what was expected, and found.
+/// The text of a cell of this kind; or what was expected and found.
 fn resolve(kind: &str, text: String, shared: &[String]) -> Result<String, (String, String)> {
     let value = match kind {
         "s" => text.trim().parse().ok().and_then(|index: usize| shared.get(index)).cloned(),
@@ -254,14 +257,14 @@ fn resolve(kind: &str, text: String, shared: &[String]) -> Result<String, (Strin
     })
 }
 
-/// A number as Python prints it: an integer where the file has one of so many digits, else a float.
+/// A number as Python prints it: an integer if the file has one with few enough digits, otherwise a float.
 fn number(text: &str) -> Option<String> {
     let text = text.trim();
     if text.len() > MAX_NUMBER {
         return None;
     }
     let digits = text.strip_prefix('-').unwrap_or(text);
-    // Only a float can be a zero with a sign.
+    // Only a float can be a negative zero.
     let is_integer = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit()) && text != "-0";
     if text.is_empty() || (is_integer && digits.len() <= MAX_EXACT_DIGITS) {
         return Some(text.to_owned());
@@ -269,7 +272,7 @@ fn number(text: &str) -> Option<String> {
     text.parse().ok().map(python_float_repr)
 }
 
-/// Text as it was before Excel's `_x000D_` took the place of what XML cannot hold.
+/// Decodes Excel's escapes, such as `_x000D_`, for characters that XML cannot contain.
 fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

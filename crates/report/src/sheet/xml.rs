@@ -1,6 +1,6 @@
-//! The little XML a workbook needs: elements, attributes, and text put together from its pieces.
+//! The part of XML that a workbook needs: elements, attributes, and text joined from its pieces.
 //!
-//! Entities other than the five of XML itself are an error: nothing in a file can define one that grows.
+//! Entities other than the five of XML itself are an error, so a file cannot define entities that expand.
 
 use std::io::{self, BufReader, Read};
 
@@ -11,13 +11,13 @@ use quick_xml::reader::Reader;
 
 use super::error::{At, SheetError, shown};
 
-/// Bytes from one tag to the end of the next. A cell of Excel's longest text has a hundredth of them.
+/// Maximum bytes from one tag to the end of the next. A cell of Excel's longest text has a hundredth of them.
 const MAX_PIECE: u64 = 1 << 24;
 
-/// A part of the archive as it is unpacked. It is held in memory from tag to tag, so tags must not be far apart.
+/// A part of the archive while it is unpacked. Memory holds the bytes from tag to tag, so tags must not be far apart.
 pub(super) struct Metered<R> {
     part: R,
-    /// What was unpacked since the last tag.
+    /// Bytes unpacked since the last tag.
     piece: u64,
 }
 
@@ -38,9 +38,9 @@ impl<R: Read> Read for Metered<R> {
     }
 }
 
-/// What stands in a document, as far as a workbook needs it.
+/// The nodes of a document that a workbook needs.
 pub(super) enum Node<'a> {
-    /// An element begins; one without content ends at once.
+    /// An element begins; an empty one ends at once.
     Start { element: &'a BytesStart<'a>, is_empty: bool },
     /// An element ends.
     End(&'a str),

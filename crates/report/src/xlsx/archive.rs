@@ -1,46 +1,45 @@
-//! A zip archive whose parts are written as they come.
+//! A zip archive whose parts are written as a stream.
 //!
-//! What is written is deflated at once and goes out in pieces, so memory does not grow with a part, and nothing
-//! ever has to be read or written twice: checksum and sizes stand behind each part and again in the directory at
-//! the end. That is the oldest layout there is (no zip64), and bounds a part and the archive to 4 GiB.
+//! Data is deflated at once and written in pieces. Memory does not grow with a part, and nothing
+//! is read or written twice: checksum and sizes follow each part and are repeated in the directory at
+//! the end. This is the oldest layout (no zip64), which limits a part and the archive to 4 GiB.
 //!
-//! The first failure breaks the archive: from then on every call fails, so that no file with a hole in it can be
-//! finished.
+//! After the first failure every call fails, so that a file with a gap is never finished.
 
 use std::io::{self, Write};
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 
-/// Bytes of a part before it is deflated; the layout has 32 bits for them.
+/// Maximum bytes of a part before it is deflated; the layout has 32 bits for them.
 pub(super) const MAX_PART: u64 = u32::MAX as u64;
 
-/// Parts of an archive; the layout has 16 bits for their number.
+/// Maximum parts of an archive; the layout has 16 bits for their number.
 const MAX_PARTS: usize = u16::MAX as usize;
 
-/// Bytes held back before they go out.
+/// Size of the output buffer in bytes.
 const PIECE: usize = 1 << 16;
 
-/// How hard to deflate, of 9. On result sheets this takes half the time of the usual 6 for a seventh more bytes;
+/// Compression level, of 9. On result sheets this takes half the time of the usual 6 for a seventh more bytes;
 /// 1 saves another quarter of the time for a third more bytes.
 const LEVEL: u32 = 2;
 
 /// Version 2.0 of the format: deflated parts.
 const VERSION: u16 = 20;
 
-/// Sizes and checksum follow the part instead of standing before it.
+/// Sizes and checksum follow the part.
 const SIZES_FOLLOW: u16 = 1 << 3;
 
 const DEFLATED: u16 = 8;
 
-/// 1 January 1980, the first day the format knows: the same parts give the same bytes whenever they are written.
+/// 1 January 1980, the first date of the format: the same parts give the same bytes at any time.
 const DATE: u16 = 1 << 5 | 1;
 
 /// An archive under construction.
 pub(super) struct Archive<W> {
     out: W,
-    /// What goes out next.
+    /// Bytes to write next.
     piece: Vec<u8>,
-    /// Bytes that went out.
+    /// Bytes written.
     written: u64,
     deflate: Compress,
     checksum: crc32fast::Hasher,
@@ -70,7 +69,7 @@ impl<W: Write> Archive<W> {
         }
     }
 
-    /// Begins a part; the one before must have ended.
+    /// Starts a part; the previous one must have ended.
     pub(super) fn begin(&mut self, name: &str) -> io::Result<()> {
         if self.parts.len() == MAX_PARTS {
             return Err(self.too_large(&format!("at most {MAX_PARTS} parts")));
@@ -90,12 +89,12 @@ impl<W: Write> Archive<W> {
         self.send(PIECE)
     }
 
-    /// Bytes written to the part at hand.
+    /// Bytes written to the current part.
     pub(super) fn part_size(&self) -> u64 {
         self.deflate.total_in()
     }
 
-    /// Goes on with the part at hand.
+    /// Adds to the current part.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.part_size() + bytes.len() as u64 > MAX_PART {
             return Err(self.too_large(&format!("parts of at most {MAX_PART} bytes")));
@@ -104,7 +103,7 @@ impl<W: Write> Archive<W> {
         self.deflate(bytes, FlushCompress::None)
     }
 
-    /// Ends the part at hand.
+    /// Ends the current part.
     pub(super) fn end(&mut self) -> io::Result<()> {
         self.deflate(&[], FlushCompress::Finish)?;
         let size = self.fit(self.deflate.total_in())?;
@@ -120,7 +119,7 @@ impl<W: Write> Archive<W> {
         self.send(PIECE)
     }
 
-    /// Writes the directory, and gives the output back.
+    /// Writes the directory and returns the output.
     pub(super) fn finish(mut self) -> io::Result<W> {
         let start = self.fit(self.position())?;
         let parts = std::mem::take(&mut self.parts);
@@ -153,7 +152,7 @@ impl<W: Write> Archive<W> {
 
     fn deflate(&mut self, mut bytes: &[u8], flush: FlushCompress) -> io::Result<()> {
         loop {
-            // Room is what makes it go on.
+            // The deflater continues only if there is capacity.
             self.piece.reserve(PIECE / 4);
             let before = self.deflate.total_in();
             let status =
@@ -170,7 +169,7 @@ impl<W: Write> Archive<W> {
         }
     }
 
-    /// Hands over what is held back, once there is as much as `least`.
+    /// Writes the buffer if it has at least `least` bytes.
     fn send(&mut self, least: usize) -> io::Result<()> {
         if self.is_broken {
             return Err(io::Error::other("an earlier part of the workbook could not be written"));
@@ -178,7 +177,7 @@ impl<W: Write> Archive<W> {
         if self.piece.len() < least {
             return Ok(());
         }
-        // Nobody can tell how much of a piece went out when it failed.
+        // After a failure it is unknown how much of a piece was written.
         self.is_broken = true;
         self.out.write_all(&self.piece)?;
         self.is_broken = false;
@@ -199,7 +198,7 @@ impl<W: Write> Archive<W> {
         self.piece.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// A size or place as the layout has it.
+    /// A size or offset in 32 bits.
     fn fit(&mut self, value: u64) -> io::Result<u32> {
         u32::try_from(value).map_err(|_| self.too_large("less than 4 GiB"))
     }

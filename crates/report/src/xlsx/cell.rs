@@ -1,8 +1,8 @@
 //! Cells as the XML of a sheet.
 //!
-//! A text stands in its own cell, not in a list of shared texts that could only be written when all are known.
-//! Characters that XML has not are written as Excel does, `_xFFFF_`; a text that looks like such an escape gets its
-//! first `_` escaped. Control characters do not come here: a sheet spells them out.
+//! A text is in its own cell, not in a list of shared texts, which could only be written when all are known.
+//! Characters that XML does not allow are written as in Excel, `_xFFFF_`. If a text looks like such an escape, its
+//! first `_` is escaped. Control characters do not occur here: sheets escape them earlier.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -12,17 +12,17 @@ use ulpscope_tensor::python_float_repr;
 use super::MAX_CELL_CHARACTERS;
 use crate::sheet::value::{Value, flag};
 
-/// Largest integer below which a double holds every one; longer ones are written as text.
+/// Up to here a double represents every integer; larger ones are written as text.
 const MAX_EXACT_INTEGER: u128 = 1 << 53;
 
-/// Characters that count for the width of a column.
+/// Maximum characters that count for the width of a column.
 pub(super) const WIDEST: usize = 60;
 
-/// Numbers nearer to zero, or farther from it, have an exponent.
+/// Smaller or larger numbers are written with an exponent.
 const SMALLEST_PLAIN: f64 = 1e-5;
 const LARGEST_PLAIN: f64 = 1e16;
 
-/// A look of cells, as a cell refers to it: by its number in the list of styles.
+/// A cell style, by its number in the list of styles.
 #[derive(Clone, Copy)]
 pub(super) struct Style(&'static str);
 
@@ -33,7 +33,7 @@ impl Style {
     pub(super) const BAD: Style = Style(" s=\"3\"");
 }
 
-/// Appends a cell. One without a value is only there to be filled.
+/// Appends a cell. An empty one only has a fill.
 pub(super) fn push_cell(out: &mut Vec<u8>, column: &str, row: &str, style: Style, value: Value<'_>) {
     let start = out.len();
     for piece in ["<c r=\"", column, row, "\"", style.0] {
@@ -82,7 +82,7 @@ fn push_text_content(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(b"</t></is></c>");
 }
 
-/// Appends text as XML, with Excel's escapes for what XML cannot hold.
+/// Appends text as XML, with Excel's escapes for characters that XML does not allow.
 pub(super) fn push_escaped(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     let mut done = 0;
@@ -114,7 +114,7 @@ pub(super) fn push_escaped(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&bytes[done..]);
 }
 
-/// Bytes at which an escape may be due.
+/// Bytes that may need an escape.
 const IS_SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
     special[b'&' as usize] = true;
@@ -122,12 +122,12 @@ const IS_SPECIAL: [bool; 256] = {
     special[b'>' as usize] = true;
     special[b'"' as usize] = true;
     special[b'_' as usize] = true;
-    // How U+FFFE and U+FFFF begin.
+    // The first byte of U+FFFE and U+FFFF.
     special[0xef] = true;
     special
 };
 
-/// The code and the length of a character at the start that has no place in XML.
+/// The code and the length of a leading character that XML does not allow.
 fn forbidden(bytes: &[u8]) -> Option<(u16, usize)> {
     match bytes {
         [0xef, 0xbf, 0xbe, ..] => Some((0xfffe, 3)),
@@ -136,16 +136,16 @@ fn forbidden(bytes: &[u8]) -> Option<(u16, usize)> {
     }
 }
 
-/// Whether a text begins, or will once the character behind it is escaped, like `_x0041_`.
+/// Whether a text begins like `_x0041_`, or will do so once the next character is escaped.
 fn looks_escaped(bytes: &[u8]) -> bool {
     let [b'_', b'x', rest @ ..] = bytes else { return false };
     let Some((code, behind)) = rest.split_at_checked(4) else { return false };
     code.iter().all(u8::is_ascii_hexdigit) && (behind.starts_with(b"_") || forbidden(behind).is_some())
 }
 
-/// The text, cut to what a cell holds.
+/// The text, shortened to the limit of a cell.
 fn fit(text: &str) -> Cow<'_, str> {
-    // UTF-8 never takes fewer bytes than UTF-16 has units.
+    // UTF-8 never has fewer bytes than UTF-16 has units.
     if text.len() <= MAX_CELL_CHARACTERS {
         return Cow::Borrowed(text);
     }
@@ -163,12 +163,12 @@ fn fit(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept.chain(mark.chars()).collect())
 }
 
-/// Characters of the first line of a text, as far as they count.
+/// Characters of the first line of a text, up to the limit.
 pub(super) fn text_width(text: &str) -> usize {
     text.lines().next().map_or(0, |line| line.chars().take(WIDEST).count())
 }
 
-/// Characters of a value, as far as they count.
+/// Characters of a value, up to the limit.
 pub(super) fn value_width(value: &Value<'_>) -> usize {
     match value {
         Value::Missing => 0,

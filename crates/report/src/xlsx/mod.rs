@@ -1,14 +1,14 @@
 //! Result sheets as Excel workbooks, row by row.
 //!
-//! Rows go out as they come, so memory does not grow with them: only the first are held back, until they have
-//! decided how wide the columns are. The header is bold, stays in sight and has filters; a row is filled by its
-//! [`Emphasis`], in the colours that users know from the older tools. Numbers are numbers (NaN and infinities,
-//! which Excel has not, are text, and so are integers that it would round), and text is always text: nothing in it
-//! can run. An empty text is a missing value.
+//! Rows are written as they come, so memory does not grow with them. Only the first rows are held back, until they
+//! have decided how wide the columns are. The header is bold, stays visible and has filters. A row has the fill of
+//! its [`Emphasis`], in the colours that users know from the older tools. Numbers are numbers, except for NaN and
+//! infinities, which Excel does not have, and integers that it would round: those are text. Text is always text:
+//! nothing in it can run. An empty text is a missing value.
 //!
-//! Excel ends at 1,048,576 rows, and a sheet of 4 GiB is beyond its file format. What does not fit goes on in
-//! another sheet with the same header: one sheet is called `Sheet1`, several `part_0`, `part_1`, …, or as
-//! [`SheetNames`] says. A text longer than Excel's 32,767 characters is cut, and says so at its end.
+//! Excel's limit is 1,048,576 rows, and a sheet of 4 GiB exceeds its file format. The rest continues in
+//! another sheet with the same header. A single sheet is named `Sheet1`, several `part_0`, `part_1`, …, or as
+//! [`SheetNames`] says. A text longer than Excel's 32,767 characters is shortened, and says so at its end.
 //!
 //! ```text
 //! Row ──► cell (XML) ──► pending ──► archive (deflate) ──► out
@@ -31,35 +31,35 @@ use archive::{Archive, MAX_PART};
 use cell::{Style, push_cell, text_width, value_width};
 use parts::{Range, WrittenSheet};
 
-/// Rows of a sheet, the header among them.
+/// Maximum rows of a sheet, including the header.
 pub const MAX_SHEET_ROWS: u32 = 1_048_576;
 
-/// Columns of a sheet.
+/// Maximum columns of a sheet.
 pub const MAX_SHEET_COLUMNS: usize = 16_384;
 
-/// Characters of a cell, counted as Excel does: in units of UTF-16.
+/// Maximum characters of a cell, counted as in Excel: in units of UTF-16.
 pub const MAX_CELL_CHARACTERS: usize = 32_767;
 
-/// Characters of the name of a sheet, counted likewise.
+/// Maximum characters of the name of a sheet, counted in the same way.
 pub const MAX_NAME_CHARACTERS: usize = 31;
 
-/// Rows that decide how wide the columns are: so many, or fewer if they are longer together than so many bytes.
+/// Rows that decide the widths of the columns: this many, or fewer if they have more than this many bytes together.
 const SAMPLED_ROWS: u64 = 100;
 const SAMPLED_BYTES: usize = 1 << 20;
 
 /// Bytes of rows that are deflated at once.
 const BATCH: usize = 1 << 16;
 
-/// Bytes of a sheet, with room for the widths of every column Excel has.
+/// Maximum bytes of a sheet, with space for the widths of every column of Excel.
 const MAX_SHEET_BYTES: u64 = MAX_PART - (1 << 22);
 
 /// Characters of the arrow of a filter.
 const FILTER_ARROW: usize = 3;
 
-/// The highest number for which the name of a part must have room from the start.
+/// The highest part number for which a part's name must have space from the start.
 const FORESEEN_PARTS: usize = 999;
 
-/// What the sheets of a workbook are called. Excel allows 31 characters, none of them `[ ] : * ? / \`, and no `'`
+/// The names of the sheets of a workbook. Excel allows 31 characters, none of them `[ ] : * ? / \`, and no `'`
 /// at either end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SheetNames {
@@ -75,7 +75,7 @@ impl Default for SheetNames {
     }
 }
 
-/// Writes a workbook; memory does not grow with its rows. The output gets large pieces and needs no buffer.
+/// Writes a workbook; memory does not grow with its rows. The output receives large pieces and needs no buffer.
 pub struct XlsxWriter<W: Write> {
     archive: Archive<W>,
     columns: Vec<String>,
@@ -84,29 +84,28 @@ pub struct XlsxWriter<W: Write> {
     /// The widths of the columns, in characters.
     widths: Vec<usize>,
     names: SheetNames,
-    /// Rows a sheet may have, the header among them.
+    /// Maximum rows of a sheet, including the header.
     sheet_rows: u32,
-    /// Bytes a sheet may have.
+    /// Maximum bytes of a sheet.
     sheet_bytes: u64,
-    /// The last row of each sheet that is full.
+    /// The last row of each full sheet.
     full: Vec<u32>,
-    /// The last row of the sheet at hand.
+    /// The last row of the current sheet.
     last: u32,
     rows: u64,
-    /// Rows that were not handed to the archive yet.
+    /// Rows that the archive does not have yet.
     pending: Vec<u8>,
-    /// Whether rows still decide how wide the columns are; the sheet at hand has no head until then.
+    /// Whether rows still decide the widths of the columns; until then the current sheet has no head.
     is_sampling: bool,
 }
 
 impl<W: Write> XlsxWriter<W> {
-    /// Begins a workbook with these columns.
+    /// Starts a workbook with these columns.
     pub fn new(out: W, columns: &[impl AsRef<str>]) -> io::Result<XlsxWriter<W>> {
         XlsxWriter::with_names(out, columns, SheetNames::default(), MAX_SHEET_ROWS)
     }
 
-    /// Begins a workbook whose sheets have names of the caller's, and at most `sheet_rows` rows each, the header
-    /// among them.
+    /// Starts a workbook with the caller's sheet names and at most `sheet_rows` rows per sheet, including the header.
     pub fn with_names(
         out: W,
         columns: &[impl AsRef<str>],
@@ -178,7 +177,7 @@ impl<W: Write> XlsxWriter<W> {
         if is_enough { self.hand_over() } else { Ok(()) }
     }
 
-    /// Writes what is still held back and the list of sheets, and gives the output back.
+    /// Writes the buffered rows and the list of sheets, and returns the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.end_sheet()?;
         let sheets = self.full.iter().enumerate().map(|(index, &last)| {
@@ -233,14 +232,14 @@ impl<W: Write> XlsxWriter<W> {
         self.archive.write(head.as_bytes())
     }
 
-    /// Gives pending rows to the archive; from then on the widths stand.
+    /// Passes pending rows to the archive; after that the widths are fixed.
     fn hand_over(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.is_sampling) {
             self.head()?;
         }
         self.archive.write(&self.pending)?;
         self.pending.clear();
-        // One row of long texts must not keep its memory until the end.
+        // Memory for one row of long texts must not be kept until the end.
         self.pending.shrink_to(2 * BATCH);
         Ok(())
     }
@@ -305,7 +304,7 @@ mod tests {
     use super::*;
     use crate::cell::Cell;
 
-    /// Nobody waits for a sheet of 4 GiB; the limit is moved instead.
+    /// Writing a sheet of 4 GiB takes too long; the test lowers the limit instead.
     #[test]
     fn a_sheet_of_too_many_bytes_goes_on_in_another() {
         let mut writer = XlsxWriter::new(Vec::new(), &["text"]).unwrap();
@@ -314,7 +313,7 @@ mod tests {
             let cells = vec![Cell::text("x".repeat(4_000))];
             writer.row(&Row { cells, emphasis: Emphasis::Plain }).unwrap();
         }
-        // A row that no sheet holds has one of its own, and it is up to the archive.
+        // A row that exceeds the limit gets its own sheet; the archive decides whether it fits.
         let cells = vec![Cell::text("x".repeat(20_000))];
         writer.row(&Row { cells, emphasis: Emphasis::Plain }).unwrap();
         assert_eq!((writer.full.as_slice(), writer.last), ([3, 3, 2].as_slice(), 2));

@@ -1,13 +1,13 @@
 //! The parts of a workbook around its cells.
 //!
-//! Sheets come first and the list of sheets last, because only then their number, and with it their names, are
-//! known. A part is found by the references of another, so their order in the archive is free.
+//! Sheets come first and the list of sheets last, because only then their number, and with it their names, is
+//! known. Parts are found by references, so their order in the archive is free.
 
 use std::fmt::Write;
 
 use super::cell::{WIDEST, push_escaped};
 
-/// Where the parts are. Those of the sheets are numbered from 1.
+/// The names of the parts. Those of the sheets are numbered from 1.
 pub(super) const ROOT: &str = "_rels/.rels";
 pub(super) const STYLES: &str = "xl/styles.xml";
 pub(super) const WORKBOOK: &str = "xl/workbook.xml";
@@ -26,22 +26,22 @@ const CONTENT: &str = "application/vnd.openxmlformats-officedocument.spreadsheet
 /// A sheet that is written.
 pub(super) struct WrittenSheet {
     pub name: String,
-    /// The cells that filters apply to (`A1:C9`); none where there are no columns.
+    /// The cells that filters apply to (`A1:C9`); none if there are no columns.
     pub filtered: Option<Range>,
 }
 
-/// The cells from the first of a sheet to another.
+/// The cells from the first of a sheet to the given one.
 pub(super) struct Range {
     pub column: String,
     pub row: u32,
 }
 
-/// Where a sheet is, within its folder.
+/// The file of a sheet within its folder.
 fn sheet_file(index: usize) -> String {
     format!("worksheets/sheet{}.xml", index + 1)
 }
 
-/// Where a sheet is.
+/// The part of a sheet.
 pub(super) fn sheet_part(index: usize) -> String {
     format!("xl/{}", sheet_file(index))
 }
@@ -65,8 +65,8 @@ pub(super) fn root() -> String {
     )
 }
 
-/// The looks of cells, in the order of [`Style`](super::cell::Style): plain, bold, yellow, red. Excel takes the
-/// first two fills for its own, whatever they say.
+/// The cell styles, in the order of [`Style`](super::cell::Style): plain, bold, yellow, red. Excel reserves the
+/// first two fills, whatever their content.
 pub(super) fn styles() -> String {
     let font = "<sz val=\"11\"/><color rgb=\"FF000000\"/><name val=\"Calibri\"/><family val=\"2\"/>";
     let fill = |colour: &str| {
@@ -119,12 +119,12 @@ pub(super) fn sheet_head(widths: &[usize], is_first: bool) -> String {
     out
 }
 
-/// Excel counts widths in digits of its usual font, 7 pixels each, with 5 for the margins, and keeps 256ths.
+/// Excel measures widths in digits of its default font, 7 pixels each, plus 5 for the margins, rounded to 256ths.
 fn column_width(characters: usize) -> f64 {
     ((characters * 7 + 5) * 256 / 7) as f64 / 256.0
 }
 
-/// A sheet behind its rows.
+/// A sheet after its rows.
 pub(super) fn sheet_tail(filtered: Option<&Range>) -> String {
     let filter = filtered.map(|Range { column, row }| format!("<autoFilter ref=\"A1:{column}{row}\"/>"));
     format!("</sheetData>{}</worksheet>", filter.unwrap_or_default())
@@ -155,7 +155,7 @@ pub(super) fn workbook(sheets: &[WrittenSheet]) -> String {
     )
 }
 
-/// Which part each reference of the workbook means.
+/// The part of each reference of the workbook.
 pub(super) fn relations(sheets: usize) -> String {
     let mut out = format!("{DECLARATION}<Relationships xmlns=\"{PACKAGE}/relationships\">");
     for index in 0..sheets {
@@ -173,7 +173,7 @@ pub(super) fn relations(sheets: usize) -> String {
     out
 }
 
-/// What kind of content each part has.
+/// The content type of each part.
 pub(super) fn content_types(sheets: usize) -> String {
     let mut out = format!(
         "{DECLARATION}<Types xmlns=\"{PACKAGE}/content-types\">\
@@ -193,6 +193,6 @@ pub(super) fn content_types(sheets: usize) -> String {
 fn escaped(name: &str) -> String {
     let mut out = Vec::new();
     push_escaped(&mut out, name);
-    // Text with ASCII in the place of ASCII.
+    // Only ASCII was replaced by ASCII.
     String::from_utf8_lossy(&out).into_owned()
 }

@@ -1,4 +1,4 @@
-//! The line of a ledger: what was seen so far.
+//! The line of a ledger: what was recorded so far.
 
 use ulpscope_formats::json::push_text;
 
@@ -6,7 +6,7 @@ use super::values::{ListText, ObjectText, key, push_flag, push_int, push_text_or
 use crate::ledger::Ledger;
 
 impl Ledger {
-    /// Appends the line of a journal that holds the ledger; `is_over` says that the step is.
+    /// Appends a line with the ledger; `is_over` says that the step has ended.
     pub fn encode(&self, is_over: bool, out: &mut Vec<u8>) {
         let mut line = ObjectText::open(out);
         line.known_key(key!("ledger"), out);

@@ -5,17 +5,17 @@ use ulpscope_formats::json::push_text;
 use super::super::VERSION;
 use super::values::{ObjectText, key, push_flag, push_int, push_text_or_null};
 
-/// How every line ends, after its value.
+/// The end of every line, after its value.
 pub const LINE_END: &[u8] = b"}\n";
 
 impl ObjectText {
-    /// Ends an object that is a line.
+    /// Ends the object of a line.
     pub(super) fn close_line(self, out: &mut Vec<u8>) {
         out.extend_from_slice(LINE_END);
     }
 }
 
-/// The first line: what is recorded.
+/// The first line: the settings of the recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'a> {
     /// `statistics`, `tensor` or `structure`.
@@ -47,10 +47,10 @@ impl Header<'_> {
     }
 }
 
-/// A line that tells where calls are made, before the first call made there.
+/// A line with a stack, before the first call made there.
 #[derive(Clone, Copy, Debug)]
 pub struct StackLine<'a> {
-    /// Its number, by which calls refer to it.
+    /// Its number; calls refer to it.
     pub id: u64,
     /// The frames as a list of texts in JSON.
     pub frames: &'a str,
@@ -68,18 +68,18 @@ impl StackLine<'_> {
     }
 }
 
-/// A line that tells something of a call, and may have sections with it.
+/// A line about a call, with or without sections.
 #[derive(Clone, Copy, Debug)]
 pub enum CallLine<'a> {
     /// The call begins.
     Begin {
         /// Its name.
         name: &'a str,
-        /// Its number, by which further lines refer to it; without one this is its only line.
+        /// Its number; further lines refer to it. Without a number this is its only line.
         id: Option<u64>,
         /// The number of its stack.
         stack: Option<u64>,
-        /// The call it was made in.
+        /// The call in which it was made.
         parent: Option<&'a str>,
     },
     /// There are more sections.
@@ -91,13 +91,13 @@ pub enum CallLine<'a> {
     End {
         /// The number of the call.
         id: u64,
-        /// Whether the call takes its place in the order of calls here, and not where it began.
+        /// Whether the call is ordered by its end and not by its beginning.
         last: bool,
     },
 }
 
 impl CallLine<'_> {
-    /// Appends the line up to its sections: an object, or a single value. After them, [`LINE_END`] completes it.
+    /// Appends the line up to its sections: an object, or a single value. [`LINE_END`] completes it.
     pub fn open(&self, out: &mut Vec<u8>) {
         let mut line = self.head(out);
         line.known_key(key!("data"), out);
@@ -108,7 +108,7 @@ impl CallLine<'_> {
         self.head(out).close_line(out);
     }
 
-    /// Appends the line with sections, which `data` appends. If that fails, nothing is appended.
+    /// Appends the line with the sections that `data` appends. If that fails, nothing is appended.
     pub fn encode_with<E>(
         &self,
         out: &mut Vec<u8>,
@@ -157,12 +157,12 @@ impl CallLine<'_> {
     }
 }
 
-/// A line that tells that a call has raised an error.
+/// A line for a call that raised an error.
 #[derive(Clone, Copy, Debug)]
 pub struct RaisedLine {
     /// The number of the call.
     pub id: u64,
-    /// Whether the call takes its place in the order of calls here.
+    /// Whether the call is ordered by its end.
     pub last: bool,
 }
 

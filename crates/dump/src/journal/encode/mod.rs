@@ -1,12 +1,12 @@
-//! Writing a journal: typed lines and values, encoded straight into the buffer of whoever records.
+//! Writes a journal: typed lines and values, encoded directly into the buffer of the recorder.
 //!
 //! ```text
 //! Header, StackLine, CallLine, RaisedLine, Ledger ──► encode ──► one line        (lines.rs)
 //! ListText, ObjectText, Plain, Section            ──► encode ──► values in it    (values.rs)
 //! TensorHead, TensorRest                          ──► encode ──► tensors in them (tensors.rs)
 //! ```
-//! The grammar is the one that `line.rs` and `quick.rs` read; `round_trip.rs` proves that they read every line
-//! written here as what it says. Nothing here allocates: a call has several lines, and a run has millions of calls.
+//! `line.rs` and `quick.rs` read this grammar. `round_trip.rs` tests that they read back every line written here.
+//! Nothing here allocates: a call has several lines, and a run has millions of calls.
 
 mod ledger;
 mod lines;

@@ -1,4 +1,4 @@
-//! Whatever is written is read as what it says, by the careful reader and, for lines of calls, by the quick one.
+//! Every written line is read back unchanged, by the full reader and, for lines of calls, by the quick one.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use super::super::scan::Trust;
 use super::*;
 use crate::ledger::Ledger;
 
-/// Where the lines begin in their file.
+/// The offset of the lines in their file.
 const START: u64 = 7;
 
 /// Texts that need escapes, and those that do not.
@@ -25,7 +25,7 @@ fn number() -> impl Strategy<Value = u64> {
     prop_oneof![0..100u64, any::<u64>().prop_map(|number| number >> 1)]
 }
 
-/// A value that is written into a line, as text.
+/// A value in a line, as text.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec((text(), plain()), 0..4).prop_map(|pairs| {
         let mut out = Vec::new();
@@ -98,7 +98,7 @@ fn one_line(out: &[u8]) -> &[u8] {
     line
 }
 
-/// Reads a line with the careful reader; the quick one reads the same, or leaves it.
+/// Reads a line with the full reader. The quick reader must return the same or nothing.
 fn read(line: &[u8]) -> Line<'_> {
     let careful = line::read(line, 1, START).unwrap();
     for trust in [Trust::Foreign, Trust::Own] {
@@ -265,7 +265,7 @@ proptest! {
     }
 }
 
-/// What the quick reader leaves to the careful one in a name.
+/// Characters in a name that the quick reader leaves to the full one.
 fn is_escaped(character: char) -> bool {
     !(' '..='~').contains(&character) || character == '"' || character == '\\'
 }
@@ -278,7 +278,7 @@ fn json_of(value: Scalar) -> Json {
     }
 }
 
-/// The line, with or without a value, in a buffer that held something before.
+/// The line, with or without a value, appended to a buffer that is not empty.
 fn encoded(line: &CallLine<'_>, data: Option<&[u8]>) -> Vec<u8> {
     let mut out = b"before".to_vec();
     match data {

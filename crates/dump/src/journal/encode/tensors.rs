@@ -1,4 +1,4 @@
-//! Tensors in the lines of a journal: docs/dumps.md has the keys.
+//! Tensors in the lines of a journal. docs/dumps.md lists the keys.
 
 use ulpscope_formats::json::push_text;
 use ulpscope_kernels::{Statistic, Stats};
@@ -6,7 +6,7 @@ use ulpscope_tensor::Scalar;
 
 use super::values::{Key, ObjectText, key, push_flag, push_float, push_int, push_ints, push_null};
 
-/// What a tensor is. Written before it is measured; [`TensorRest`] follows in the same buffer.
+/// The type of a tensor. Written before it is measured; [`TensorRest`] follows in the same buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct TensorHead<'a> {
     /// Its class: `torch.Tensor`.
@@ -30,12 +30,12 @@ impl TensorHead<'_> {
     }
 }
 
-/// What is known of a tensor beside what it is.
+/// Everything else about a tensor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TensorRest<'a> {
-    /// Its statistics; nothing where it could not be read, or is not to be.
+    /// Its statistics; nothing if it could not be read or should not be.
     pub stats: Option<&'a Stats>,
-    /// Whether it has no dimensions: then its value stands in the place of every summary.
+    /// Whether it has no dimensions: then every summary is its value.
     pub is_scalar: bool,
     /// Whether it requires a gradient.
     pub requires_grad: bool,
@@ -43,13 +43,13 @@ pub struct TensorRest<'a> {
     pub digest: Option<&'a str>,
     /// The name of its file.
     pub file: Option<&'a str>,
-    /// Whether it is memory that nothing was written to.
+    /// Whether it is uninitialised memory.
     pub is_blank: bool,
     /// Further keys with their values as JSON text, each after a comma.
     pub extra: &'a str,
-    /// Whether its call was made again for the backward pass.
+    /// Whether its call was recomputed for the backward pass.
     pub is_recompute: bool,
-    /// The call that made it, or what else it comes from.
+    /// The call that produced it, or its other source.
     pub source: Option<&'a str>,
 }
 
@@ -91,7 +91,7 @@ impl TensorRest<'_> {
     }
 }
 
-/// Has the object of a gradient name the other arguments whose gradients are in it.
+/// Adds to the object of a gradient the other arguments that share it.
 pub fn add_shared_with(arguments: &[usize], object_text: &mut Vec<u8>) {
     object_text.pop();
     let mut object = ObjectText::reopened();

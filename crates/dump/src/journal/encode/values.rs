@@ -1,25 +1,25 @@
-//! Values in the lines of a journal: JSON as Python's `json` writes it, without space.
+//! Values in the lines of a journal: JSON as Python's `json` writes it, without spaces.
 
 use ulpscope_formats::json::push_text;
 use ulpscope_tensor::push_python_float;
 
-/// A part of what is recorded of a call.
+/// A part of the record of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// Arguments of a forward call by position.
     InputArgs,
     /// Arguments of a forward call by name.
     InputKwargs,
-    /// What a backward call is given.
+    /// The inputs of a backward call.
     Input,
-    /// What a call returns.
+    /// The outputs of a call.
     Output,
     /// The parameters of a module.
     Parameters,
 }
 
 impl Section {
-    /// All of them.
+    /// All sections.
     pub const ALL: [Section; 5] =
         [Section::InputArgs, Section::InputKwargs, Section::Input, Section::Output, Section::Parameters];
 
@@ -34,13 +34,13 @@ impl Section {
         }
     }
 
-    /// The section of a key.
+    /// The section with this key.
     pub fn of_key(key: &str) -> Option<Section> {
         Section::ALL.into_iter().find(|section| section.key() == key)
     }
 }
 
-/// A key with the comma before it and the colon after it, so that one copy writes all of it.
+/// A key with the comma before it and the colon after it, so that it is written with one copy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key(pub(super) &'static str);
 
@@ -52,7 +52,7 @@ macro_rules! key {
 }
 pub(super) use key;
 
-/// An object that is being written. What it holds is appended to the same buffer after each key.
+/// An object that is being written. Its values are appended to the same buffer, each after its key.
 #[derive(Debug)]
 #[must_use = "an object that is not closed is no value"]
 pub struct ObjectText {
@@ -60,14 +60,14 @@ pub struct ObjectText {
 }
 
 impl ObjectText {
-    /// Begins an object.
+    /// Starts an object.
     #[inline]
     pub fn open(out: &mut Vec<u8>) -> ObjectText {
         out.push(b'{');
         ObjectText { is_empty: true }
     }
 
-    /// Goes on with an object to which keys have been written already.
+    /// Continues an object that already has keys.
     pub(super) fn reopened() -> ObjectText {
         ObjectText { is_empty: false }
     }
@@ -85,7 +85,7 @@ impl ObjectText {
         self.plain_key(section.key(), out);
     }
 
-    /// Appends a key that needs no escapes, and is not looked through for any.
+    /// Appends a key that needs no escapes, without checking it.
     #[inline]
     pub(super) fn plain_key(&mut self, key: &'static str, out: &mut Vec<u8>) {
         out.extend_from_slice(if std::mem::replace(&mut self.is_empty, false) { b"\"" } else { b",\"" });
@@ -93,7 +93,7 @@ impl ObjectText {
         out.extend_from_slice(b"\":");
     }
 
-    /// Appends a key that is known beforehand; its value comes next.
+    /// Appends a constant key; its value comes next.
     #[inline]
     pub(super) fn known_key(&mut self, key: Key, out: &mut Vec<u8>) {
         let text = key.0.as_bytes();
@@ -121,14 +121,14 @@ pub struct ListText {
 }
 
 impl ListText {
-    /// Begins a list.
+    /// Starts a list.
     #[inline]
     pub fn open(out: &mut Vec<u8>) -> ListText {
         out.push(b'[');
         ListText { is_empty: true }
     }
 
-    /// Says that an element comes next.
+    /// Must be called before each element.
     #[inline]
     pub fn element(&mut self, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.is_empty, false) {
@@ -143,14 +143,14 @@ impl ListText {
     }
 }
 
-/// A plain value among arguments and results, which is written with its type.
+/// A scalar among arguments and results, written with its type.
 #[derive(Clone, Copy, Debug)]
 pub enum Plain<'a> {
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// An integer.
     Int(i128),
-    /// The digits of an integer that is larger than any reader takes for a number.
+    /// The digits of an integer that is too large for any reader.
     LongInt(&'a str),
     /// A float.
     Float(f64),
@@ -184,13 +184,13 @@ impl Plain<'_> {
     }
 }
 
-/// Appends nothing, as JSON has it.
+/// Appends `null`.
 #[inline]
 pub fn push_null(out: &mut Vec<u8>) {
     out.extend_from_slice(b"null");
 }
 
-/// Appends a text, or nothing as JSON has it.
+/// Appends a text, or `null`.
 pub(super) fn push_text_or_null(text: Option<&str>, out: &mut Vec<u8>) {
     match text {
         Some(text) => push_text(text, out),
@@ -198,7 +198,7 @@ pub(super) fn push_text_or_null(text: Option<&str>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a float; what is not finite in the words of Python's `json`.
+/// Appends a float; non-finite values as in Python's `json`.
 pub fn push_float(value: f64, out: &mut Vec<u8>) {
     if value.is_nan() {
         out.extend_from_slice(b"NaN");
@@ -212,7 +212,7 @@ pub fn push_float(value: f64, out: &mut Vec<u8>) {
 /// Appends an integer.
 #[inline]
 pub fn push_int(value: i128, out: &mut Vec<u8>) {
-    // Nearly all of them are short.
+    // Nearly all of them fit.
     match i64::try_from(value) {
         Ok(value) => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
         Err(_) => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),

@@ -1,7 +1,7 @@
 //! f16 arithmetic in f32 lanes.
 //!
-//! The sum, difference or quotient of two f16, taken in f32 and then rounded to f16, is the one rounded once: f32
-//! has more than twice the bits and two. That is also how the older tools' arrays do it.
+//! The sum, difference or quotient of two f16, computed in f32 and then rounded to f16, equals the result rounded
+//! once: f32 has more than twice the bits plus two. The older tools' arrays compute it the same way.
 
 /// The nearest f16, ties to even; infinite beyond the largest. Branch-free, so that lanes of it vectorise.
 #[inline(always)]
@@ -9,7 +9,7 @@ pub(super) fn round_to_f16(value: f32) -> f32 {
     /// From here on a value rounds to infinity: halfway between the largest f16 and the next power of two.
     const OVERFLOW: f32 = 65520.0;
     const MIN_NORMAL: f32 = 1.0 / 16384.0;
-    /// The bits of an f32 mantissa that an f16 has none for.
+    /// Mantissa bits of an f32 that an f16 does not have.
     const DROPPED: u32 = 13;
     let bits = value.to_bits();
     let sign = bits & (1 << 31);

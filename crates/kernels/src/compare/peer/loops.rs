@@ -6,7 +6,7 @@ use crate::compare::pair::{Packed, Width};
 use crate::lanes::{self, LANES, Source, count, each_pair, fold, larger, sum};
 use crate::level::Kernel;
 
-/// Sums, maxima and counts over some run of pairs; merged in order.
+/// Sums, maxima and counts over a range of pairs; merged in order.
 pub(super) struct Running {
     pub(super) mismatched: bool,
     pub(super) has_nan: bool,
@@ -56,11 +56,11 @@ impl Running {
 /// A float that lanes compute in.
 pub(super) trait Value: Width {
     type Source: Source<Value = Self>;
-    /// Two decoded blocks, to be walked.
+    /// Two decoded blocks to walk.
     fn packed<'a>(target: &'a [u8], golden: &'a [u8]) -> Packed<'a, Self::Source>;
     /// The nearest value.
     fn nearest(value: f64) -> Self;
-    /// Rounds to a float of so many bits, no wider than this one.
+    /// Rounds to a float of this many bits, no wider than this one.
     fn round<const BITS: u32>(self) -> Self;
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
@@ -106,9 +106,9 @@ value!(f64, F64, |value, bits| match bits {
     _ => value,
 });
 
-/// The loop. `TARGET` and `RESULT` are the bits that target plus epsilon, and difference and quotient, are rounded
-/// to. `FOR_GOOD` leaves epsilon in both sides for the other errors; `UNMASKED` takes the relative error before
-/// elements that are not finite are set to zero.
+/// The loop. `TARGET` and `RESULT` are the bits to which target plus epsilon, and difference and quotient, are
+/// rounded. `FOR_GOOD` keeps epsilon in both sides for the other errors; `UNMASKED` computes the relative error
+/// before non-finite elements are set to zero.
 pub(super) struct Loop<
     'a,
     T: Value,

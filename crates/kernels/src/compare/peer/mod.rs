@@ -3,10 +3,10 @@
 //! ```text
 //! views ──► spans ──► blocks ──► both sides decoded to f32 or f64 ──► one loop ──► PeerErrors
 //! ```
-//! The older tools take the relative error in a type that depends on how the tensors were stored, and make a golden
-//! of zero divisible by adding that type's epsilon to both sides. What that gives is an interface: reports are read
-//! and compared across versions. Which type, when epsilon is added and what sees it afterwards differs from tool to
-//! tool: [`PeerArithmetic`] names the ways. The sums are ours: in f64 and in a fixed order.
+//! The older tools compute the relative error in a type that depends on how the tensors were stored. To divide by a
+//! golden of zero, they add that type's epsilon to both sides. The results are an interface: reports are read and
+//! compared across versions. The tools differ in the type, in when epsilon is added, and in which errors include
+//! it: [`PeerArithmetic`] names the variants. The sums are ours: in f64 and in a fixed order.
 
 mod half;
 mod loops;
@@ -21,34 +21,35 @@ use crate::float_env::DefaultFloatEnv;
 use crate::level::Level;
 use loops::{Loop, Running};
 
-/// How an older tool takes the relative error of two tensors.
+/// How an older tool computes the relative error of two tensors.
 ///
-/// All of them know bf16 and 8-bit floats as f32, and integers and bool as f64; of complex numbers they see the real
-/// part. Everywhere, elements that are not finite count as zero on both sides once their places agree.
+/// All of them treat bf16 and 8-bit floats as f32, and integers and bool as f64; of complex numbers they use the real
+/// part. In all of them, non-finite elements count as zero on both sides if their positions agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerArithmetic {
-    /// In f32, or in f64 if either side is. Epsilon is that type's, and only the relative error sees it.
+    /// In f32, or in f64 if either side is. Epsilon is that type's, and affects only the relative error.
     /// (msprobe 26.)
     Promoted,
-    /// In the types as stored, f16 among them. Epsilon is that of golden's type; where golden is of a float type it is
-    /// added for good, so that the other errors see it too. (msprobe 1.)
+    /// In the types as stored, including f16. Epsilon is that of golden's type. If golden has a float type, epsilon
+    /// stays added and affects the other errors too. (msprobe 1.)
     Stored,
-    /// The same, but before elements that are not finite are set to zero: the relative error of these is NaN.
+    /// The same, but before non-finite elements are set to zero: their relative error is NaN.
     /// (ptdbg 6.)
     StoredUnmasked,
-    /// In f64 throughout, with its epsilon, which only the relative error sees. (ptdbg 4.)
+    /// In f64 throughout, with its epsilon, which affects only the relative error. (ptdbg 4.)
     Double,
 }
 
-/// The errors of two tensors as an older tool would have them.
+/// The errors of two tensors as an older tool computes them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PeerErrors {
-    /// NaN or infinities, of whatever sign, are in one side where they are not in the other. The older tools then
-    /// report nothing else, and the other fields say what the elements that are not finite left of them.
+    /// NaN or infinities, of any sign, are on one side at positions where the other side has none. The older tools
+    /// then report nothing else, and the other fields are affected by the non-finite elements.
     pub mismatched: bool,
     /// Largest relative error; NaN if any is.
     pub max_rel: f64,
-    /// Share of the elements with a relative error under 1/1000, the limit rounded as the errors are; zero of none.
+    /// Share of the elements with a relative error under 1/1000, the limit rounded like the errors; zero if there
+    /// are none.
     pub under_1e3: f64,
     /// The same for 5/1000.
     pub under_5e3: f64,
@@ -74,7 +75,7 @@ pub fn peer_errors<'a>(
     peer_errors_at(Level::best(), target, golden, arithmetic, reading)
 }
 
-/// [`peer_errors`] with a given instruction set; for showing that it does not matter which.
+/// [`peer_errors`] with a given instruction set; to show that the result does not depend on it.
 pub fn peer_errors_at<'a>(
     level: Level,
     target: &View<'_>,
@@ -116,11 +117,11 @@ enum Float {
     F64,
 }
 
-/// How the older tools hold a tensor.
+/// How the older tools store a tensor.
 #[derive(Clone, Copy)]
 struct Stored {
     float: Float,
-    /// It is no float but becomes one, in a copy.
+    /// It is not a float, but is converted to one in a copy.
     converted: bool,
 }
 
@@ -137,15 +138,15 @@ impl Stored {
     }
 }
 
-/// What an arithmetic comes to for two given types.
+/// An arithmetic for two given types.
 #[derive(Clone, Copy)]
 struct Rule {
-    /// Where the sum of target and epsilon is rounded to.
+    /// The type to which the sum of target and epsilon is rounded.
     target: Float,
-    /// Where difference and quotient are rounded to.
+    /// The type to which difference and quotient are rounded.
     result: Float,
     epsilon: f64,
-    /// Epsilon stays for the other errors.
+    /// Epsilon stays added for the other errors.
     for_good: bool,
     unmasked: bool,
 }
@@ -167,7 +168,7 @@ impl Rule {
         }
     }
 
-    /// One type for all of it, and an epsilon that passes.
+    /// One type for everything, and an epsilon that is not kept.
     fn passing(float: Float) -> Rule {
         Rule { target: float, result: float, epsilon: float.epsilon(), for_good: false, unmasked: false }
     }
@@ -198,7 +199,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Takes a packed run block by block.
+    /// Processes a packed run block by block.
     fn take(&mut self, target: &[u8], golden: &[u8], running: &mut Running) {
         let blocks =
             target.chunks(BLOCK * self.dtypes.0.size()).zip(golden.chunks(BLOCK * self.dtypes.1.size()));
