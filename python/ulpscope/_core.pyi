@@ -320,7 +320,7 @@ class Diff:
         """Number of pairs where golden is zero and target is not."""
     @property
     def non_finite_mismatched(self) -> int:
-        """Number of pairs where a side is not finite and the other is finite or a different non-finite value."""
+        """Number of pairs with a non-finite side where the other is finite or another non-finite value."""
     @property
     def max_ulp(self) -> int | None:
         """Largest distance in units in the last place; ``None`` unless both have the same real dtype."""

@@ -38,7 +38,7 @@ class Recording:
         self._process = os.getpid()
         # Fail before the script runs if the folder cannot be used.
         self._made = folders.make(settings.dump_path)
-        # Check the lock before the script runs. The run takes it after torch is imported, maybe for another rank.
+        # Check the lock before the script runs. The run takes it once torch is imported and the rank known.
         folders.FolderLock(settings.dump_path, ranks.folder_name(ranks.current_rank())).release()
         self._optimizer: weakref.ref[Any] | None = None
 
