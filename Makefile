@@ -1,16 +1,16 @@
-# The contributor's manual: every target below is one thing one may want to do, and `make help` lists them.
+# The contributor's manual: every target is one task, and `make help` lists them.
 #
-# A fresh machine needs a Rust toolchain, Python >= 3.10 and make; everything else is made here:
+# A fresh machine needs a Rust toolchain, Python >= 3.10 and make; everything else is installed here:
 #
-#   .tools/  uv, to make the first environment with, only where the machine has none
+#   .tools/  uv, to create the first environment, only if the machine has none
 #   .venv/   the Python environment, with the development tools (uv among them) and the built package
 #   .venv-torch-*/   environments with other releases of torch, for `make test-torch-versions`
 
 PYTHON ?= python3
 FUZZ_SECONDS ?= 600
 
-# The releases of torch, besides the one in .venv, that capture is tested with: the oldest that is supported, with the
-# last numpy it knows, and the newest.
+# The releases of torch, besides the one in .venv, that capture is tested with: the oldest supported one, with the
+# last numpy that it supports, and the newest.
 OLDEST_TORCH := torch==2.1.2 numpy<2 setuptools<80
 NEWEST_TORCH := torch==2.15.0 numpy
 
@@ -21,14 +21,14 @@ PACKAGE_READY := $(VENV)/.package-built
 
 UV := $(or $(shell command -v uv),.tools/bin/uv)
 
-# Cargo decides what to compile again; this list only decides whether to ask it.
+# Cargo decides what to recompile; this list only decides whether to run it.
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates python -type f \
 	\( -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py' -o -name '*.pyi' \) -not -path '*/tests/*')
 
 FUZZ_TARGETS := $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 
-# The extension module is loaded by a Python that brings its own symbols: link against no libpython, the same
-# way for maturin and for a plain `cargo test`, so that neither makes the other compile pyo3 again.
+# The Python that loads the extension module has its own symbols: link against no libpython, in the same way for
+# maturin and for a plain `cargo test`, so that neither makes the other recompile pyo3.
 export PYO3_BUILD_EXTENSION_MODULE := 1
 export PYO3_PYTHON := $(abspath $(BIN)/python)
 
@@ -125,7 +125,7 @@ $(TOOLS_READY): requirements-dev.txt requirements-integrations.txt | $(filter .t
 	$(UV) pip install --quiet --python $(BIN)/python -r requirements-dev.txt -r requirements-integrations.txt
 	@touch $@
 
-# Torch 2.1 came for Python up to 3.11. Recipes quote, since `<` is a redirection to the shell.
+# Torch 2.1 supports Python up to 3.11. Recipes quote, since `<` is a redirection in the shell.
 .venv-torch-oldest/.ready .venv-torch-newest/.ready: .venv-torch-%/.ready: | $(filter .tools/%,$(UV))
 	$(UV) venv --quiet --allow-existing --python 3.11 .venv-torch-$*
 	$(UV) pip install --quiet --python .venv-torch-$*/bin/python pytest \

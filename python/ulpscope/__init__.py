@@ -63,7 +63,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """``ulpscope.Capture``, whose module needs torch: files are read without."""
+    """Loads ``ulpscope.Capture`` on first use: it needs torch, and reading files does not."""
     if name == "Capture":
         from ulpscope._capture.lifecycle.capture import Capture
 

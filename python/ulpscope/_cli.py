@@ -1,6 +1,6 @@
 """The script ``ulpscope`` of an installed wheel: the same command as the Rust binary.
 
-``ulpscope run`` is the one command that runs Python, somebody's script, and so it is done here.
+``ulpscope run`` is implemented here, since it is the only command that runs a Python script.
 """
 
 import signal
@@ -15,7 +15,7 @@ def main() -> int:
         from ulpscope._capture.launch import command
 
         return command.run(sys.argv[2:])
-    # Python would only note the interrupt and deliver it after the command has ended by itself.
+    # Python would only note the interrupt, and deliver it after the command has ended.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return run_command(["ulpscope", *sys.argv[1:]])
 

@@ -59,13 +59,14 @@ def compare(
     """Compares two dumps, checkpoints or folders of tensors: target is suspected, golden is trusted.
 
     ``style``: "native", or the rules and columns of an older tool. ``match``: how calls are paired.
-    ``step`` and ``rank``: 3, [0, "2-4"], "0,2-4". ``noise``: a second golden run; what differs as much
-    between it and golden is noise. The mappings are files of msprobe that pair entries, cells and layers.
+    ``step`` and ``rank``: 3, [0, "2-4"], "0,2-4". ``noise``: a second golden run; differences of the size
+    found between it and golden count as noise. The mappings are msprobe's files that pair entries, cells and
+    layers.
     """
 
 @final
 class Comparison:
-    """What came of comparing two dumps. It is true where everything was compared and agrees."""
+    """The result of comparing two dumps. It is true if everything was compared and agrees."""
 
     def __bool__(self) -> bool: ...
     def __eq__(self, other: object, /) -> bool: ...
@@ -88,7 +89,7 @@ class Comparison:
         """One dictionary per compared tensor or value, in order of execution."""
     @property
     def first_divergence(self) -> Divergence | None:
-        """The first call that introduced an error; ``None`` where no call did."""
+        """The first call that introduced an error; ``None`` if no call did."""
     @property
     def divergences(self) -> list[Divergence]:
         """Every call that introduced an error, in order of steps, ranks and execution."""
@@ -114,7 +115,7 @@ class Comparison:
     def to_xlsx(self, path: _Path) -> None:
         """Writes the rows as a workbook."""
     def to_json(self, path: _Path | None = None) -> str:
-        """Returns everything, rows included, as JSON text; also writes it to ``path`` where one is given."""
+        """Returns everything, including rows, as JSON text; also writes it to ``path`` if given."""
     def to_pandas(self) -> Any:
         """Returns the rows as a pandas ``DataFrame``."""
     def _repr_html_(self) -> str: ...
@@ -132,7 +133,7 @@ class Divergence:
         """The name of the call in the target."""
     @property
     def golden_call(self) -> str | None:
-        """The name of the paired call in the golden; ``None`` where there is none."""
+        """The name of the paired call in the golden; ``None`` if there is none."""
     @property
     def module(self) -> str | None:
         """The module that the call runs in."""
@@ -165,7 +166,7 @@ class Divergence:
         """The folder of the rank in the target."""
     @property
     def error(self) -> float | None:
-        """The relative error of ``entry``; ``None`` where it has none."""
+        """The relative error of ``entry``; ``None`` if it has none."""
     @property
     def floor(self) -> float | None:
         """The relative error that rounding and the inputs of the call explain."""
@@ -218,10 +219,10 @@ class Stats:
         """Number of non-zero elements too small for a full mantissa in their own dtype."""
     @property
     def finite_max(self) -> bool | int | float | None:
-        """Largest finite element; ``None`` where there is none."""
+        """Largest finite element; ``None`` if there is none."""
     @property
     def finite_min(self) -> bool | int | float | None:
-        """Smallest finite element; ``None`` where there is none."""
+        """Smallest finite element; ``None`` if there is none."""
     def to_json(self) -> str:
         """The fields as JSON text; NaN and infinities are the strings "NaN", "Infinity", "-Infinity"."""
     def _repr_html_(self) -> str: ...
@@ -247,14 +248,14 @@ class ElementDiff:
         """The golden's element."""
     @property
     def abs(self) -> float:
-        """Absolute difference; NaN where one side is not finite."""
+        """Absolute difference; NaN if one side is not finite."""
     @property
     def rel(self) -> float | None:
-        """Relative difference; ``None`` where golden is zero."""
+        """Relative difference; ``None`` if golden is zero."""
 
 @final
 class Diff:
-    """How two tensors differ. It is true where they agree within the tolerance."""
+    """How two tensors differ. It is true if they agree within the tolerance."""
 
     def __bool__(self) -> bool: ...
     def __eq__(self, other: object, /) -> bool: ...
@@ -277,7 +278,7 @@ class Diff:
         """Whether dtype and every bit are the same."""
     @property
     def cosine(self) -> float | None:
-        """Cosine of the angle between the two as vectors; 1 where both are zero, ``None`` where one is."""
+        """Cosine of the angle between the two as vectors; 1 if both are zero, ``None`` if one is."""
     @property
     def euclid(self) -> float:
         """L2 norm of the difference."""
@@ -319,7 +320,7 @@ class Diff:
         """Number of pairs where golden is zero and target is not."""
     @property
     def non_finite_mismatched(self) -> int:
-        """Number of pairs where a side is not finite and the other is finite or another non-finite value."""
+        """Number of pairs with a non-finite side where the other is finite or another non-finite value."""
     @property
     def max_ulp(self) -> int | None:
         """Largest distance in units in the last place; ``None`` unless both have the same real dtype."""
@@ -328,7 +329,7 @@ class Diff:
         """Mean distance in units in the last place; ``None`` unless both have the same real dtype."""
     @property
     def over_tolerance(self) -> int:
-        """Number of pairs over the tolerance, non-finite mismatches included."""
+        """Number of pairs over the tolerance, including non-finite mismatches."""
     @property
     def needed_atol(self) -> float:
         """The smallest ``atol`` that passes with the given ``rtol``."""
@@ -337,7 +338,7 @@ class Diff:
         """The smallest ``rtol`` that passes with the given ``atol``."""
     @property
     def worst_index(self) -> int | None:
-        """Row-major position of the worst element; ``None`` where all agree."""
+        """Row-major position of the worst element; ``None`` if all agree."""
     @property
     def exponents(self) -> list[tuple[int, int]]:
         """Sizes of the absolute differences: ``(e, count)`` for those from 2^e up to 2^(e+1)."""
@@ -366,7 +367,7 @@ class FileTensor:
         """Strides in elements."""
     @property
     def aligned(self) -> bool:
-        """Whether the first element lies at a multiple of its size, as frameworks expect."""
+        """Whether the address of the first element is a multiple of its size, as frameworks expect."""
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
@@ -383,7 +384,7 @@ class Unread:
     def reason(self) -> str:
         """Why it was not read."""
 
-# A dictionary, and a file with several tensors, give a dictionary by name; anything else the result itself.
+# A dictionary, or a file with several tensors, gives a dictionary by name; anything else a single result.
 @overload
 def stats(x: str | os.PathLike[str]) -> Stats | dict[str, Stats]: ...
 @overload
@@ -392,7 +393,7 @@ def stats(x: dict[Any, Any]) -> dict[str, Stats]: ...
 def stats(x: Any) -> Stats:
     """Statistics of a torch tensor, a numpy array or a file.
 
-    A dictionary, and a file with several tensors, give a dictionary of ``Stats`` by name.
+    A dictionary, or a file with several tensors, gives a dictionary of ``Stats`` by name.
     """
 
 def recorded_statistics(stats: Stats | None) -> dict[str, Any]: ...
@@ -427,9 +428,10 @@ def diff(
 def diff(target: Any, golden: Any, *, atol: float = 0.001, rtol: float = 0.001, elements: int = 10) -> Diff:
     """Compares two tensors, arrays, files or dictionaries: target is suspected, golden is trusted.
 
-    A pair is within the tolerance where ``abs(target - golden) <= atol + rtol * abs(golden)``. At most
-    ``elements`` elements are listed in ``first_failing`` and ``worst``. Dictionaries, and files with several
-    tensors, are compared name by name, and give ``Diffs``, a dictionary of ``Diff`` by name.
+    A pair is within the tolerance if ``abs(target - golden) <= atol + rtol * abs(golden)``. ``first_failing``
+    and ``worst`` list at most ``elements`` elements. Dictionaries, and files with several tensors, are
+    compared name by name; the result is ``Diffs``, a dictionary of
+    ``Diff`` by name.
     """
 
 def digest(x: Any, kind: _DigestKind = "xxh3") -> str:
@@ -447,7 +449,7 @@ def run_command(arguments: list[str]) -> int: ...
 
 @final
 class HookPlacer:
-    """Stands in for torch's way to put a hook into the dictionary of a node."""
+    """Replaces torch's function that puts a hook into the dictionary of a node."""
 
     def __new__(cls, standing: Callable[[Any, Any], tuple[Any, Any]]) -> HookPlacer: ...
     def place(self, hooks: Any, hook: Any) -> tuple[Any, Any]: ...

@@ -6,7 +6,7 @@ from ulpscope._core import Diff
 
 
 class Diffs(dict[str, Diff]):
-    """A :class:`Diff` for each tensor, by name. True if all of them agree, so that it can be asserted."""
+    """A :class:`Diff` for each tensor, by name. True if all of them agree, for use in ``assert``."""
 
     @property
     def ok(self) -> bool:

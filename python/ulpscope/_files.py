@@ -1,4 +1,4 @@
-"""Loading and saving: files as tensors of the framework the user has."""
+"""Loads and saves files as tensors of the user's framework."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Framework = Literal["torch", "numpy"]
 def load(path: str | os.PathLike[str], framework: Framework | None = None, *, mmap: bool = False) -> Any:
     """Reads a tensor file: .npy, .npz, .pt, .safetensors, an ACL dump, a dump of torch_npu.hooks.
 
-    Returns what the file holds: a tensor, or a dictionary or list of them. Nothing in the file is executed.
-    What cannot be read is an ``Unread``, which says why; the rest is there all the same.
+    Returns the contents of the file: a tensor, or a dictionary or list of tensors. Nothing in the file is
+    executed. Parts that cannot be read become ``Unread`` objects, which give the reason; the rest is loaded.
 
-    ``framework`` says what tensors become: "torch" (the default where torch is installed) or "numpy".
+    ``framework`` selects the type of tensors: "torch" (the default if torch is installed) or "numpy".
 
-    Tensors are copied into memory. ``mmap=True`` maps the file instead where its layout allows: nothing is
-    read until it is used, and files may be larger than memory. Writing to such a tensor never reaches the
-    file. The file must not be shortened while the tensors are in use: what it loses reads as zeros from then
-    on, and functions of ulpscope that read such a tensor raise ``FormatError``.
+    Tensors are copied into memory. ``mmap=True`` maps the file instead if its layout allows: data is read
+    only on use, and files may be larger than memory. Writing to such a tensor never changes the file. Do not
+    shorten the file while the tensors are in use: the missing part then reads as zeros, and functions of
+    ulpscope that read such a tensor raise ``FormatError``.
     """
     if framework is None:
         framework = "torch" if importlib.util.find_spec("torch") else "numpy"

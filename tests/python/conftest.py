@@ -6,9 +6,17 @@ import os
 # oneDNN's code for them dies with SIGILL. This keeps it to plain AVX-512.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+# torch.compile reports progress through tqdm, if that is installed, and tqdm starts a thread that never ends.
+# Tests check what capture notes about other threads, so there must be none that no test started.
+if find_spec("tqdm") is not None:
+    from tqdm import tqdm
+
+    tqdm.monitor_interval = 0
 
 
 @pytest.fixture

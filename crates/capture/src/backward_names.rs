@@ -1,14 +1,14 @@
-//! What the backward call of a call is named.
+//! Names of backward calls.
 
 /// The name of the backward call of a forward call.
 pub fn backward_name(forward: &str) -> Option<String> {
     marked_backward_name(forward, "")
 }
 
-/// The same with a mark behind its base, which tells it from others of that name.
+/// The same with a mark after its base, which distinguishes it from others of that name.
 pub(crate) fn marked_backward_name(forward: &str, mark: &str) -> Option<String> {
     let (base, number) = forward.rsplit_once(".forward")?;
-    // The number of a module call stands behind its direction, that of an API call before.
+    // The number of a module call follows its direction, that of an API call precedes it.
     Some(match base.rsplit_once('.').filter(|_| number.is_empty()) {
         Some((base, number)) => [base, mark, ".", number, ".backward"].concat(),
         None => [base, mark, ".backward", number].concat(),

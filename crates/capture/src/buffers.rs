@@ -1,4 +1,4 @@
-//! Memory for lines, used again and again: a line is short, and there are several for every call.
+//! Reused memory for lines: a line is short, and every call has several.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -10,7 +10,7 @@ thread_local! {
     static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An empty buffer, which goes back where it came from.
+/// An empty buffer, returned to the pool when dropped.
 #[derive(Debug)]
 pub struct Buffer(Vec<u8>);
 
@@ -21,7 +21,7 @@ impl Default for Buffer {
 }
 
 impl Buffer {
-    /// One that was used before, if there is one.
+    /// A used one, if there is one.
     pub fn new() -> Buffer {
         Buffer(FREE.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(4096)))
     }
@@ -32,7 +32,7 @@ impl Drop for Buffer {
         let mut memory = std::mem::take(&mut self.0);
         if memory.capacity() <= MAX_KEPT {
             memory.clear();
-            // A thread that is ending has no place for it any more.
+            // A thread that is ending has no pool any more.
             let _ = FREE.try_with(|free| free.borrow_mut().push(memory));
         }
     }

@@ -7,42 +7,42 @@ use ulpscope_dump::journal::encode::{CallLine, RaisedLine};
 use crate::stack::CallStack;
 use crate::state::StepId;
 
-/// What kind of call it is, as far as names and order go.
+/// The kind of a call, which decides its name and order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `{base}.{n}.forward`, in the order of their beginnings.
+    /// `{base}.{n}.forward`, ordered by start.
     Api,
-    /// The same, of a function of the program's own.
+    /// The same, for a function of the program.
     Program,
-    /// `{base}.forward.{n}`, in the order of their ends: a module follows what runs within it.
+    /// `{base}.forward.{n}`, ordered by end: a module follows the calls inside it.
     Module,
 }
 
-/// What is known of a call from its beginning on.
+/// What is known of a call from its start.
 #[derive(Debug)]
 pub struct CallRecord {
     /// Its name in the dump.
     pub name: Arc<str>,
-    /// What kind of call it is.
+    /// Its kind.
     pub kind: Kind,
-    /// The step it began in. What happens to it when that is over is not recorded.
+    /// The step it began in. After that step, nothing of the call is recorded.
     pub step: StepId,
     /// Its number in the journal, if it is recorded.
     pub id: Option<u64>,
-    /// Why it is left out, and its backward call with it; nothing if they are wanted.
+    /// Why it and its backward call are left out; `None` if they are wanted.
     pub left_out: Option<&'static str>,
     /// The call it is part of.
     pub parent: Option<Arc<str>>,
-    /// Whether it was made again for a backward call.
+    /// Whether it is a recomputation for a backward call.
     pub is_recompute: bool,
-    /// The number the first node of the graph made by the call would have; nothing when gradients are off.
+    /// The number that the first graph node of the call would have; `None` when gradients are off.
     pub sequence: Option<u64>,
-    /// The places of the results that it has written to; nothing where it has made all of them.
+    /// The places of the results that it has written to; `None` if it produced all of them.
     pub written: Option<Vec<String>>,
 }
 
 impl CallRecord {
-    /// A call of which nothing is known but its name.
+    /// A call of which only the name is known.
     pub fn new(name: Arc<str>, kind: Kind, step: StepId) -> CallRecord {
         CallRecord {
             name,
@@ -67,7 +67,7 @@ impl CallRecord {
         }
     }
 
-    /// The line that tells that the call has begun.
+    /// The line for the start of the call.
     pub fn first_line(&self, id: u64, stack: Option<&CallStack>) -> CallLine<'_> {
         CallLine::Begin {
             name: &self.name,
@@ -77,22 +77,22 @@ impl CallRecord {
         }
     }
 
-    /// The line that tells that the call has returned.
+    /// The line for the return of the call.
     pub fn last_line(&self) -> CallLine<'static> {
         CallLine::End { id: self.id.unwrap_or_default(), last: self.ends_last() }
     }
 
-    /// The line that tells that the call has raised an error; nothing if it is not recorded.
+    /// The line for an error raised by the call; `None` if it is not recorded.
     pub fn raised_line(&self) -> Option<RaisedLine> {
         self.id.map(|id| RaisedLine { id, last: self.ends_last() })
     }
 
-    /// Whether it takes its place in the order of calls when it ends.
+    /// Whether calls of its kind are ordered by end.
     fn ends_last(&self) -> bool {
         self.kind == Kind::Module
     }
 
-    /// Whether it has made the result at a place, or written to it: `1.0` lies within `1`.
+    /// Whether it produced the result at a place, or wrote to it: `1.0` is inside `1`.
     pub fn made(&self, place: &str) -> bool {
         let is_within = |written: &String| {
             place.strip_prefix(written.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -100,7 +100,7 @@ impl CallRecord {
         self.written.as_ref().is_none_or(|written| written.iter().any(is_within))
     }
 
-    /// Whether code of the program runs in it, which may come to any tensor.
+    /// Whether it runs code of the program, which may access any tensor.
     pub fn is_opaque(&self) -> bool {
         self.kind != Kind::Api
     }

@@ -1,18 +1,18 @@
-//! Which calls have written to which memory, and in which order: a view that was made before its base was changed shows
-//! what the change has left.
+//! Which calls wrote to which memory, in which order: a view made before its base was changed shows the changed
+//! elements.
 //!
-//! Changes are kept by the storage that they were made to. What is asked is always about a tensor that was there before the
-//! change, so that memory which has been freed and taken again gives no answer.
+//! Changes are kept by storage. Queries are always about a tensor that existed before the change, so freed and reused
+//! memory gives no wrong answer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use ulpscope_tensor::Region;
 
-/// Changes kept of one storage. With more of them the oldest are forgotten.
+/// Changes kept per storage. Beyond that the oldest are forgotten.
 const MAX_CHANGES: usize = 512;
 
-/// Storages kept. With more of them those that were changed first are forgotten.
+/// Storages kept. Beyond that those changed first are forgotten.
 const MAX_STORAGES: usize = 1 << 14;
 
 /// The changes of a step.
@@ -38,7 +38,7 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// The storage that begins at an address, of a tensor whose first element lies at another.
+    /// The storage with a start address, of a tensor with the given address of its first element.
     pub fn new(start: usize, first_element: usize) -> Storage {
         Storage { start, first_element }
     }

@@ -1,8 +1,8 @@
-//! Which call made a tensor.
+//! Which call produced a tensor.
 //!
-//! A tensor is known by its Python object, held weakly: the object that one call returns is the one that is handed to
-//! the next. A tensor that is not known, and is neither parameter nor buffer, came from outside. What is changed in place is
-//! changed for every other tensor that shows the same memory, too: see [`Changes`].
+//! A tensor is identified by its Python object, held weakly: the object that one call returns is passed to the next. A
+//! tensor that is unknown, and neither parameter nor buffer, came from outside. A change in place affects every other
+//! tensor that shares the memory: see [`Changes`].
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,74 +13,74 @@ use ulpscope_tensor::Region;
 use crate::changes::{Changes, Storage};
 use crate::state::StepId;
 
-/// Tensors remembered before the dead ones are looked for.
+/// Tensors remembered before dead ones are removed.
 const SWEEP: usize = 1 << 14;
 
-/// Places in memory remembered that nothing was written to.
+/// Uninitialised addresses remembered.
 const MAX_BLANKS: usize = 1 << 14;
 
 /// A tensor as an object that a program holds.
 ///
-/// What is asked of it may run code of the program's, and is never asked while anything is locked; except whether an
-/// object is there, and for another reference to it.
+/// Its methods may run code of the program, so they are never called under a lock. Exceptions: whether an object is
+/// alive, and copying a reference.
 pub trait TensorObject: Sized {
     /// A reference that does not keep it alive.
     type Weak;
-    /// Why something could not be asked.
+    /// Why a query failed.
     type Error;
 
-    /// What it is known by, as long as it lives.
+    /// Its identity while it is alive.
     fn address(&self) -> usize;
     /// A reference to it.
     fn weak(&self) -> Result<Self::Weak, Self::Error>;
-    /// A further reference to what one refers to.
+    /// A copy of a reference.
     fn another(&self, reference: &Self::Weak) -> Self::Weak;
     /// Whether a reference refers to it.
     fn is(&self, reference: &Self::Weak) -> bool;
-    /// What a reference refers to, be it another tensor, if that is there.
+    /// The tensor of a reference, if it is alive; it may be a different tensor.
     fn upgrade(&self, reference: &Self::Weak) -> Option<Self>;
     /// Whether it is a parameter of torch's own class.
     fn is_parameter(&self) -> bool;
-    /// What it is a view of.
+    /// The tensor that it is a view of.
     fn base(&self) -> Result<Option<Self>, Self::Error>;
-    /// Where its elements begin; nothing where it has none of its own.
+    /// Where its elements begin; `None` if it has no elements of its own.
     fn memory(&self) -> Option<usize>;
-    /// The storage that its elements lie in.
+    /// The storage of its elements.
     fn storage(&self) -> Option<Storage>;
-    /// What of that storage it shows; nothing where it has no elements.
+    /// The part of that storage that it shows; `None` if it has no elements.
     fn region(&self, storage: Storage) -> Option<Region>;
 }
 
-/// The makers of tensors, by the address of their object. `W` is a reference to one that does not keep it alive.
+/// The producers of tensors, by the address of their object. `W` is a weak reference.
 #[derive(Debug)]
 pub struct Flow<W> {
     known: Mutex<Known<W>>,
-    /// Whether memory was found in this step that may not have been written to.
+    /// Whether possibly uninitialised memory was found in this step.
     has_blanks: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Known<W> {
     step: StepId,
-    /// Counts what is noted, from step to step.
+    /// Numbers all notes, across steps.
     serial: u64,
     /// What was changed in place in this step.
     changes: Changes,
     /// Outputs of the calls of this step.
     made: HashMap<usize, Made<W>>,
-    /// Tensors that share their elements with another, of which torch does not tell: `x.data`, `x.detach()`.
+    /// Tensors that share their elements with another without torch reporting it: `x.data`, `x.detach()`.
     aliases: HashMap<usize, Alias<W>>,
-    /// Memory as it was found, by its address, until a call has written to it: a parameter that is made of it is another
-    /// object, of which torch does not tell.
+    /// Uninitialised memory by its address, until a call writes to it. A parameter made from it is a different object,
+    /// and torch does not report the relation.
     blanks: HashMap<usize, Arc<str>>,
-    /// Views that were changed, or whose base was, and that have had their nodes since.
+    /// Views that were changed, or whose base was, and that got their nodes afterwards.
     up_to_date: HashMap<usize, UpToDate<W>>,
-    /// Parameters and buffers, for as long as the run is.
+    /// Parameters and buffers, for the whole run.
     origins: HashMap<usize, Made<W>>,
     sweep_at: usize,
 }
 
-/// What a step has made. Dropping it may run code of the program's.
+/// The tensors of a step. Dropping it may run code of the program.
 #[derive(Debug)]
 pub struct Forgotten<W> {
     _made: HashMap<usize, Made<W>>,
@@ -89,14 +89,14 @@ pub struct Forgotten<W> {
     _changes: Changes,
 }
 
-/// A tensor, and whose elements it has; both held weakly.
+/// A tensor, and the owner of its elements; both held weakly.
 #[derive(Debug)]
 struct Alias<W> {
     reference: W,
     owner: W,
 }
 
-/// A view, held weakly, and how often it had been changed when it had its node.
+/// A view, held weakly, and its change count when it got its node.
 #[derive(Debug)]
 struct UpToDate<W> {
     reference: W,
@@ -115,7 +115,7 @@ struct Origin {
     source: Arc<str>,
     /// When it was noted.
     serial: u64,
-    /// Of what was changed in place, what was known of it before.
+    /// For a tensor changed in place: what was known of it before.
     before: Option<Before>,
 }
 
@@ -123,7 +123,7 @@ struct Origin {
 #[derive(Clone, Debug)]
 struct Before {
     source: Option<Arc<str>>,
-    /// When it was there already.
+    /// A time when it already existed.
     serial: u64,
 }
 
@@ -145,13 +145,13 @@ impl<W> Default for Flow<W> {
 }
 
 impl<W> Known<W> {
-    /// The addresses of the tensors that are known to have the elements of another.
+    /// The addresses of known aliases of a tensor.
     fn owned_by<T: TensorObject<Weak = W>>(&self, owner: &T) -> Vec<usize> {
         let is_owned = |alias: &Alias<W>| owner.is(&alias.owner);
         self.aliases.iter().filter(|(_, alias)| is_owned(alias)).map(|(address, _)| *address).collect()
     }
 
-    /// A number after all others.
+    /// The next serial number.
     fn count(&mut self) -> u64 {
         self.serial += 1;
         self.serial
@@ -163,8 +163,8 @@ impl<W> Flow<W> {
         with(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes who made a tensor, in a step. Whatever was known of it before is over; as is a step that is not the
-    /// present one.
+    /// Notes who produced a tensor in a step. Earlier knowledge of the tensor is discarded. Ignored if the step is not
+    /// the current one.
     pub fn note<T: TensorObject<Weak = W>>(
         &self,
         step: StepId,
@@ -174,7 +174,7 @@ impl<W> Flow<W> {
         self.note_with(step, tensor, source, None)
     }
 
-    /// Notes that a call has written to the memory of a tensor; tells the number of the change.
+    /// Notes that a call has written to the memory of a tensor; returns the number of the change.
     pub fn add_change<T: TensorObject<Weak = W>>(&self, step: StepId, tensor: &T, source: Arc<str>) -> u64 {
         let written = tensor.storage().and_then(|storage| Some((storage, tensor.region(storage)?)));
         self.locked(|known| {
@@ -186,7 +186,7 @@ impl<W> Flow<W> {
         })
     }
 
-    /// Notes who has changed a tensor, or a part of it, by the change of a number.
+    /// Notes who changed a tensor, or a part of it, with the number of the change.
     pub fn note_changed<T: TensorObject<Weak = W>>(
         &self,
         step: StepId,
@@ -233,7 +233,7 @@ impl<W> Flow<W> {
         Ok(())
     }
 
-    /// Notes that a tensor is memory as it was found.
+    /// Notes that a tensor is uninitialised.
     pub fn note_blank<T: TensorObject<Weak = W>>(&self, tensor: &T, source: Arc<str>) {
         let Some(address) = tensor.memory() else { return };
         self.locked(|known| {
@@ -244,7 +244,7 @@ impl<W> Flow<W> {
         self.has_blanks.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that a tensor has the elements of another.
+    /// Notes that a tensor shares the elements of another.
     pub fn note_alias<T: TensorObject<Weak = W>>(&self, tensor: &T, owner: &T) -> Result<(), T::Error> {
         let alias = Alias { reference: tensor.weak()?, owner: owner.weak()? };
         let _before = self.locked(|known| {
@@ -256,12 +256,12 @@ impl<W> Flow<W> {
         Ok(())
     }
 
-    /// Forgets a tensor, and lets go of it: torch does not exchange the insides of tensors that anybody refers to weakly.
-    /// Tells who made it, and what it is to its model.
+    /// Forgets a tensor and drops references to it: torch does not swap tensors with weak references. Returns its
+    /// producer, and its role in its model.
     pub fn let_go<T: TensorObject<Weak = W>>(&self, tensor: &T) -> [Option<Arc<str>>; 2] {
         let address = tensor.address();
         let (made, origin, _aliases, _up_to_date) = self.locked(|known| {
-            // Whether it is this one's is not asked: of others that have been here, nobody asks any more.
+            // No check whether the entry is this tensor's: a dead tensor's entry is unused.
             let own = known.aliases.remove(&address);
             let owned: Vec<usize> = known.owned_by(tensor);
             let aliases: Vec<Alias<W>> =
@@ -273,7 +273,7 @@ impl<W> Flow<W> {
         [made.as_ref().and_then(source), origin.as_ref().and_then(source)]
     }
 
-    /// The tensor whose elements a tensor has, if it is known as an alias.
+    /// The owner of a tensor's elements, if it is known as an alias.
     pub fn owner_of<T: TensorObject<Weak = W>>(&self, tensor: &T) -> Option<T> {
         let found = self.locked(|known| {
             let alias = known.aliases.get(&tensor.address())?;
@@ -286,7 +286,7 @@ impl<W> Flow<W> {
         tensor.upgrade(&owner)
     }
 
-    /// Notes that a view has its node, after so many changes.
+    /// Notes that a view has its node, after this many changes.
     pub fn note_up_to_date<T: TensorObject<Weak = W>>(&self, view: &T, changes: u64) -> Result<(), T::Error> {
         let noted = UpToDate { reference: view.weak()?, changes };
         let _before = self.locked(|known| {
@@ -298,7 +298,7 @@ impl<W> Flow<W> {
         Ok(())
     }
 
-    /// Whether a view is known to have its node, after so many changes.
+    /// Whether a view is known to have its node, after this many changes.
     pub fn is_up_to_date<T: TensorObject<Weak = W>>(&self, view: &T, changes: u64) -> bool {
         let found = self.locked(|known| {
             let noted = known.up_to_date.get(&view.address())?;
@@ -307,12 +307,12 @@ impl<W> Flow<W> {
         found.is_some_and(|reference| view.is(&reference))
     }
 
-    /// The present step.
+    /// The current step.
     pub fn step(&self) -> StepId {
         self.locked(|known| known.step)
     }
 
-    /// Notes a tensor that the step begins with.
+    /// Notes a tensor that exists at the start of the step.
     pub fn note_origin<T: TensorObject<Weak = W>>(&self, tensor: &T, source: String) -> Result<(), T::Error> {
         let reference = tensor.weak()?;
         let _before = self.locked(|known| {
@@ -322,7 +322,7 @@ impl<W> Flow<W> {
         Ok(())
     }
 
-    /// Who made a tensor, or was the last to change what it shows.
+    /// Who produced a tensor, or last changed its elements.
     pub fn source<T: TensorObject<Weak = W>>(&self, tensor: &T) -> Result<Option<Arc<str>>, T::Error> {
         if let Some(origin) = self.exactly(tensor) {
             let changed = self.changed_since(tensor, origin.serial);
@@ -338,7 +338,7 @@ impl<W> Flow<W> {
         Ok(self.changed_since(tensor, before.serial).or(before.source))
     }
 
-    /// The last call that has changed what a tensor shows, which was there already at a number.
+    /// The last call that changed the elements of a tensor that existed at a number.
     fn changed_since<T: TensorObject<Weak = W>>(&self, tensor: &T, serial: u64) -> Option<Arc<str>> {
         if self.locked(|known| known.changes.last <= serial) {
             return None;
@@ -351,7 +351,7 @@ impl<W> Flow<W> {
         self.locked(|known| known.changes.latest(storage, &region, serial))
     }
 
-    /// The call that found the memory of a parameter which nothing was written to yet.
+    /// The call that returned the uninitialised memory of a parameter.
     fn blank_of<T: TensorObject<Weak = W>>(&self, parameter: &T) -> Option<Arc<str>> {
         if !self.has_blanks.load(Ordering::Relaxed) {
             return None;
@@ -369,7 +369,7 @@ impl<W> Flow<W> {
         candidates.find(|(reference, _)| tensor.is(reference)).map(|(_, origin)| origin)
     }
 
-    /// Goes on to the next step, and hands out what the one before has made, to be forgotten outside of any lock.
+    /// Starts the next step. Returns the tensors of the last one, which must be dropped outside of any lock.
     pub fn turn(&self, step: StepId) -> Forgotten<W> {
         self.has_blanks.store(false, Ordering::Relaxed);
         self.locked(|known| {

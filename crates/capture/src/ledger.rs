@@ -1,43 +1,42 @@
-//! What was seen, and what became of it: nothing is missed in silence.
+//! Counts every call and its outcome: nothing is missed silently.
 
 use std::collections::BTreeMap;
 
-/// Different reasons kept for failures; further ones are counted together.
+/// Different failure reasons kept; further ones are counted together.
 const MAX_REASONS: usize = 100;
 
-/// Why a call was left out that was met, and of which nothing else was known when the ledger was written: another thread
-/// was about to record it.
+/// Why a call was left out that had no outcome when the ledger was written: another thread was about to record it.
 const OVERTAKEN: &str = "began as the step ended";
 
-/// Why a call was left out: it is not among what the settings select.
+/// Why a call was left out: the settings do not select it.
 pub const NOT_SELECTED: &str = "not selected";
 
-/// Why a call was left out: of the layers of its kind another is wanted.
+/// Why a call was left out: another of the repeated layers is recorded.
 pub const IN_REPEATED: &str = "in a repeated layer";
 
-/// Why the call of a module was left out: it is no part of the model.
+/// Why the call of a module was left out: it is not part of the model.
 pub const OUTSIDE: &str = "outside the model";
 
-/// Why a call was left out: it asks about a tensor, and computes nothing.
+/// Why a call was left out: it queries a tensor and computes nothing.
 pub const METADATA: &str = "metadata";
 
-/// Reasons to leave a call out whose backward call is not even watched.
+/// Reasons to leave out a call and not even watch its backward call.
 const WITH_BACKWARD: [&str; 3] = [IN_REPEATED, OVER_CALLS, OVER_BYTES];
 
-/// Why a call was left out: it would be one too many.
+/// Why a call was left out: the limit of calls is reached.
 pub const OVER_CALLS: &str = "over max_calls";
 
-/// Why a call was left out: enough has been written.
+/// Why a call was left out: the limit of bytes is reached.
 pub const OVER_BYTES: &str = "over max_bytes";
 
-/// Why a call does not count as recorded whose arguments are in the dump: there was no room for its results.
+/// Why a call whose arguments are in the dump does not count as recorded: there was no room for its results.
 pub const RESULTS_OVER_BYTES: &str = "results over max_bytes";
 
 /// Counts of one rank in one step.
 #[derive(Debug, Default)]
 pub struct StepLedger {
     seen: u64,
-    /// Calls that are in the journal, and have not raised.
+    /// Calls in the journal that have not raised.
     pub recorded: u64,
     raised: BTreeMap<String, u64>,
     skipped: BTreeMap<&'static str, u64>,
@@ -47,17 +46,17 @@ pub struct StepLedger {
 }
 
 impl StepLedger {
-    /// Counts a call, before anything is done about it. It is then recorded, left out, or fails.
+    /// Counts a call before anything else. It is then recorded, left out, or fails.
     pub fn meet(&mut self) {
         self.seen += 1;
     }
 
-    /// Counts a call that was met as one that is left out on purpose.
+    /// Counts a call as left out on purpose.
     pub fn skip(&mut self, why: &'static str) {
         *self.skipped.entry(why).or_default() += 1;
     }
 
-    /// Counts a call that was recorded as one that raised: it has no results.
+    /// Counts a recorded call as raised: it has no results.
     pub fn raise(&mut self, why: String) {
         self.recorded = self.recorded.saturating_sub(1);
         count(&mut self.raised, why);
@@ -73,23 +72,23 @@ impl StepLedger {
         count(&mut self.unread, why);
     }
 
-    /// Adds a note. One that is given several times is there once, with how often.
+    /// Adds a note. A repeated note is kept once, with its count.
     pub fn note(&mut self, text: String) {
         count(&mut self.notes, text);
     }
 
-    /// Adds a note that is there once, however often it is given.
+    /// Adds a note that is kept once, without a count.
     pub fn note_once(&mut self, text: &str) {
         self.notes.insert(text.to_owned(), 1);
     }
 
-    /// Calls that were met, and neither recorded nor left out, and neither raised nor failed.
+    /// Calls without an outcome: not recorded, left out, raised or failed.
     fn overtaken(&self) -> u64 {
         let others = self.raised.values().chain(self.skipped.values()).chain(self.failed.values());
         self.seen.saturating_sub(self.recorded + others.sum::<u64>())
     }
 
-    /// Whether calls were left out for a reason that holds for their backward calls as well.
+    /// Whether calls were left out for a reason that also applies to their backward calls.
     pub fn has_left_out(&self) -> bool {
         WITH_BACKWARD.iter().any(|why| self.skipped.contains_key(why))
     }
@@ -99,12 +98,12 @@ impl StepLedger {
         self.seen > 0
     }
 
-    /// Whether there is nothing to say.
+    /// Whether there is nothing to report.
     pub fn is_empty(&self) -> bool {
         self.seen == 0 && self.notes.is_empty()
     }
 
-    /// What there is to say so far: with what ended recording early, or else with the limit that did.
+    /// The report so far, with the error or else the limit that ended recording early.
     pub fn report(&self, ended: Option<&str>, limit: Option<&str>) -> ulpscope_dump::Ledger {
         let counts = |counts: &BTreeMap<String, u64>| {
             counts.iter().map(|(why, count)| (why.clone(), *count)).collect::<Vec<_>>()

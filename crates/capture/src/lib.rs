@@ -1,14 +1,14 @@
-//! The core of capture, without Python: what is recorded of a run, under which limits, and what becomes of it.
+//! The core of capture, without Python: what is recorded of a run, and under which limits.
 //!
 //! ```text
-//! Settings ──► Plan (what is wanted) ─┐
+//! Settings ──► Plan (what is selected) ─┐
 //! calls, gradients, values ──► Recording ──► State (one step: counters, Ledger, Limits) ──► journal, tensor files
 //!     CallRecord (one call from its beginning to its end)     │
 //!     PendingBackward (a backward call whose gradients arrive one by one)
-//! tensors ──► Flow (who made them), Changes (who wrote to which memory)
+//! tensors ──► Flow (who produced them), Changes (who wrote to which memory)
 //! ```
-//! Whatever asks an object of Python or torch something lies in `ulpscope-py`, which uses this crate; what is generic here
-//! (a tensor, a gradient) is a Python object there, and something simple in the tests.
+//! Code that calls Python or torch is in `ulpscope-py`, which uses this crate. Generic types here (a tensor, a
+//! gradient) are Python objects there, and simple values in the tests.
 
 mod backward_names;
 mod buffers;

@@ -1,7 +1,7 @@
-//! How much is recorded: `max_calls` and `max_bytes`, over all steps of a run.
+//! Limits on recording: `max_calls` and `max_bytes`, over all steps of a run.
 //!
-//! Both are asked before anything is written. Once something has been left out for one of them nothing more is recorded,
-//! though something smaller might still fit: what is there is the beginning of the run, without holes.
+//! Both are checked before anything is written. After the first call that is left out for a limit nothing more is
+//! recorded, even if something smaller would fit: the dump is the beginning of the run, without holes.
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// No limit where there is no number.
+    /// `None` means no limit.
     pub fn new(max_calls: Option<u64>, max_bytes: Option<u64>) -> Limits {
         Limits { max_calls, max_bytes, reached: None }
     }
@@ -27,7 +27,7 @@ impl Limits {
         self.max_calls.is_none() && self.max_bytes.is_none()
     }
 
-    /// Which of them keeps a further call out, given the calls and the bytes written so far.
+    /// The limit that prevents a further call, given the calls and bytes written so far.
     pub fn reached_by(&mut self, (calls, written): (u64, u64)) -> Option<&'static str> {
         if self.reached.is_none() {
             let over_calls = self.max_calls.is_some_and(|limit| calls >= limit).then_some(OVER_CALLS);
@@ -37,12 +37,12 @@ impl Limits {
         self.reached
     }
 
-    /// Whether something has been left out for lack of room.
+    /// Whether something was left out for lack of room.
     pub fn is_out_of_room(&self) -> bool {
         self.reached == Some(OVER_BYTES)
     }
 
-    /// Finds room for bytes behind those that are written.
+    /// Checks that there is room for more bytes after those written.
     pub fn find_room(&mut self, written: u64, bytes: u64) -> io::Result<()> {
         if self.max_bytes.is_some_and(|limit| written.saturating_add(bytes) > limit) {
             self.reached.get_or_insert(OVER_BYTES);
@@ -51,7 +51,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Which of them has ended the recording, in words.
+    /// The limit that ended the recording, as text.
     pub fn in_words(&self) -> Option<String> {
         let (word, limit) = match self.reached? {
             OVER_CALLS => ("max_calls", self.max_calls?),
@@ -61,7 +61,7 @@ impl Limits {
     }
 }
 
-/// There are fewer bytes left than a line or a file takes.
+/// A line or file needs more bytes than are left.
 #[derive(Debug)]
 struct NoRoom;
 
@@ -73,7 +73,7 @@ impl fmt::Display for NoRoom {
 
 impl std::error::Error for NoRoom {}
 
-/// Whether an error says that there is no room within `max_bytes`.
+/// Whether an error means that there is no room within `max_bytes`.
 pub(crate) fn is_no_room(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<NoRoom>())
 }

@@ -1,4 +1,4 @@
-//! Modules: what each is called, and which of them a call runs in.
+//! Modules: their names, and which of them a call runs in.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,13 +12,13 @@ use crate::threads::ThreadId;
 pub struct ModuleName {
     /// `Module.{path}.{Class}`.
     pub base: Arc<str>,
-    /// Whether it is one of the repeated layers that are left out, with all within it.
+    /// Whether it is a repeated layer that is left out with everything inside.
     pub is_muted: bool,
-    /// Whether it is one of the modules inside which calls are wanted.
+    /// Whether calls inside it are selected.
     pub is_selected: bool,
 }
 
-/// The nodes that a module call made, by the numbers that they have on its thread.
+/// The nodes that a module call created, by their numbers on its thread.
 #[derive(Debug)]
 struct Span {
     thread: ThreadId,
@@ -26,13 +26,13 @@ struct Span {
     call: Arc<str>,
 }
 
-/// The names of modules by the address of their object. The front says when one is gone, before another can have its
-/// address.
+/// The names of modules by the address of their object. The front reports when one is freed, before its address can be
+/// reused.
 #[derive(Debug, Default)]
 pub struct Modules {
-    /// Without a name those that are part of a model, and no call of their own.
+    /// Modules without a name are part of a model, but not recorded as calls.
     known: Mutex<HashMap<usize, Option<ModuleName>>>,
-    /// Module calls of this step, in the order of their ends.
+    /// Module calls of this step, ordered by end.
     spans: Mutex<Vec<Span>>,
 }
 
@@ -41,7 +41,7 @@ impl Modules {
         with(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Knows a module by its address. One that has a name keeps it.
+    /// Registers a module by its address. One that has a name keeps it.
     pub fn add(&self, address: usize, name: Option<ModuleName>) {
         self.locked(|known| {
             let own = known.entry(address).or_default();
@@ -49,24 +49,24 @@ impl Modules {
         });
     }
 
-    /// The name of a module, if it has one; nothing where the module is not known.
+    /// The name of a module, if it has one; the outer `None` if the module is unknown.
     pub fn name(&self, address: usize) -> Option<Option<ModuleName>> {
         self.locked(|known| known.get(&address).cloned())
     }
 
-    /// Lets go of a module that is gone.
+    /// Forgets a freed module.
     pub fn forget(&self, address: usize) {
         self.locked(|known| known.remove(&address));
     }
 
-    /// Notes which nodes of the autograd graph a call on this thread has made.
+    /// Notes which nodes of the autograd graph a call on this thread created.
     pub fn add_span(&self, nodes: Range<u64>, call: &Arc<str>) {
         if !nodes.is_empty() {
             self.spans().push(Span { thread: ThreadId::current(), nodes, call: Arc::clone(call) });
         }
     }
 
-    /// The innermost call that made a node; nothing if calls on several threads have made one of this number.
+    /// The innermost call that created a node; `None` if calls on several threads created one with this number.
     pub fn with_node(&self, number: u64, has_threads: bool) -> Option<Arc<str>> {
         let spans = self.spans();
         let mut found = spans.iter().filter(|span| span.nodes.contains(&number));
@@ -75,7 +75,7 @@ impl Modules {
         is_sure.then(|| Arc::clone(&innermost.call))
     }
 
-    /// Lets go of which nodes were made by which calls.
+    /// Forgets which calls created which nodes.
     pub fn forget_spans(&self) {
         self.spans().clear();
     }
@@ -84,7 +84,7 @@ impl Modules {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go of all modules.
+    /// Forgets all modules.
     pub fn clear(&self) {
         self.locked(HashMap::clear);
     }
@@ -97,11 +97,11 @@ pub struct ModuleLevel {
     pub recorder: usize,
     /// Its name in the dump.
     pub name: Arc<str>,
-    /// Whether it, or one around it, is on the list of what to record.
+    /// Whether it, or one around it, is on the list to record.
     pub is_listed: bool,
-    /// Whether it, or one around it, is a module inside which calls are wanted.
+    /// Whether calls inside it, or inside one around it, are selected.
     pub is_selected: bool,
-    /// Whether it, or one around it, is left out with all within it.
+    /// Whether it, or one around it, is left out with everything inside.
     pub is_muted: bool,
 }
 
@@ -114,12 +114,12 @@ pub fn innermost(recorder: usize) -> Option<ModuleLevel> {
     INSIDE.with_borrow(|inside| inside.last().filter(|level| level.recorder == recorder).cloned())
 }
 
-/// Goes into a module call.
+/// Enters a module call.
 pub fn enter(level: ModuleLevel) {
     INSIDE.with_borrow_mut(|inside| inside.push(level));
 }
 
-/// Leaves a module call, and whatever within it never came back.
+/// Leaves a module call, and all calls inside it that never returned.
 pub fn leave(recorder: usize, name: &str) {
     INSIDE.with_borrow_mut(|inside| {
         let own = inside.iter().rposition(|level| level.recorder == recorder && &*level.name == name);

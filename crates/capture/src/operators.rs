@@ -1,26 +1,26 @@
-//! The table of functions whose names say something that torch does not tell: the one place where capture knows a function
-//! by its name.
+//! Properties of functions that torch does not report: the only place where capture identifies a function by its
+//! name.
 
-/// What a function is known for.
+/// A property of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trait {
-    /// Returns memory as it finds it: what is in it differs from run to run, and is nobody's result. (`new` may be given
-    /// elements, and `resize_` keep some: what uses them has their numbers.)
+    /// Returns uninitialised memory: its contents differ from run to run, and are no result. (`new` may be given
+    /// elements, and `resize_` may keep some: calls that use these show their numbers.)
     ReturnsBlank,
-    /// Writes to its first argument without a look at what is in it.
+    /// Writes to its first argument without reading it.
     OverwritesFirst,
-    /// Can be told not to wait for a copy from another device (`non_blocking`): its elements arrive after the call.
+    /// May return before a copy from another device is done (`non_blocking`): the elements arrive after the call.
     MayCopyLate,
-    /// Its result has the elements of its first argument, of which torch does not tell.
+    /// Its result shares the elements of its first argument, and torch does not report that.
     SharesElements,
-    /// Gives its first argument other memory, and writes to none.
+    /// Gives its first argument different memory, and writes to none.
     ReplacesMemory,
-    /// Is made of several nodes of the graph that lead to its arguments in the order of these: `linear` gives its input,
-    /// and the transpose of its weight, to one product of matrices.
+    /// Creates several graph nodes that lead to its arguments in their order: `linear` passes its input, and the
+    /// transpose of its weight, to one matrix product.
     KeepsOrder,
 }
 
-/// What the function of a name is known for.
+/// The properties of a function, by name.
 fn traits(function: &str) -> &'static [Trait] {
     use Trait::{KeepsOrder, MayCopyLate, OverwritesFirst, ReplacesMemory, ReturnsBlank, SharesElements};
     match function {
@@ -46,18 +46,18 @@ fn traits(function: &str) -> &'static [Trait] {
     }
 }
 
-/// Whether the function of a name is known for something.
+/// Whether a function has a property.
 pub fn has_trait(function: &str, wanted: Trait) -> bool {
     traits(function).contains(&wanted)
 }
 
-/// Whether the results of a call are memory as it was found.
+/// Whether the results of a call are uninitialised.
 pub fn is_blank(call: &str) -> bool {
     let mut parts = call.split('.').skip(1);
     has_trait(parts.next().unwrap_or_default(), Trait::ReturnsBlank) && parts.nth(1) == Some("forward")
 }
 
-/// Whether a call does no more than write to its first argument.
+/// Whether a call only writes to its first argument.
 pub fn overwrites_first(call: &str) -> bool {
     has_trait(call.split('.').nth(1).unwrap_or_default(), Trait::OverwritesFirst)
 }

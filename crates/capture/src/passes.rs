@@ -1,19 +1,19 @@
-//! Gradients that autograd adds up where they lie: one that a call in a backward pass has made may be, before it is handed
-//! to the next call, the sum of that and of others. No call has made the sum.
+//! Gradients that autograd accumulates in place: the gradient that one call of a backward pass produced may be a sum
+//! with others by the time the next call gets it. No call produced the sum.
 //!
-//! Torch counts how often a tensor is changed. That is looked at while a backward pass runs, and never else: it would
-//! cost every call something.
+//! Torch counts how often a tensor was changed. The count is read only while a backward pass runs, since it would slow
+//! down every call.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The backward passes that are running, and what was made in them.
+/// The running backward passes, and the tensors produced in them.
 #[derive(Debug, Default)]
 pub struct Passes {
     running: AtomicUsize,
-    /// By the addresses of tensors: who made each, and how often it had been changed then. An address that another tensor
-    /// has by now is one of another maker's.
+    /// By the addresses of tensors: the producer of each, and its change count at that time. If another tensor reuses
+    /// an address, its producer differs.
     made: Mutex<HashMap<usize, (Arc<str>, u64)>>,
 }
 
@@ -23,7 +23,7 @@ impl Passes {
         self.running.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A pass is over; with the last one, what was made in them is forgotten.
+    /// A pass is over; after the last one all tensors are forgotten.
     pub fn end(&self) {
         if self.running.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.lock().clear();
@@ -35,8 +35,7 @@ impl Passes {
         self.running.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes who made a tensor, if a pass is running. Only then is the tensor asked for its address, and how often it has
-    /// been changed.
+    /// Notes who produced a tensor, if a pass is running. Only then are the tensor's address and change count read.
     pub fn note(&self, version: impl FnOnce() -> Option<(usize, u64)>, source: &Arc<str>) {
         if self.are_running()
             && let Some((address, changes)) = version()
@@ -45,7 +44,7 @@ impl Passes {
         }
     }
 
-    /// Whether a tensor has been changed, in a pass, since its maker made it.
+    /// Whether a tensor was changed in a pass after it was produced.
     pub fn have_changed(&self, version: impl FnOnce() -> Option<(usize, u64)>, source: &Arc<str>) -> bool {
         if !self.are_running() {
             return false;

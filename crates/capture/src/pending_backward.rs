@@ -1,5 +1,4 @@
-//! What has come of a backward call so far: its gradients arrive one by one, over one pass or several, in one step or
-//! another.
+//! A backward call in progress: its gradients arrive one by one, in one pass or several, in one step or different ones.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +9,7 @@ use crate::call_record::CallRecord;
 use crate::recording::Recording;
 use crate::state::StepId;
 
-/// What has come of a backward call so far. `P` is a part of a gradient: a tensor.
+/// A backward call in progress. `P` is a part of a gradient: a tensor.
 #[derive(Debug)]
 pub struct PendingBackward<P> {
     /// The forward call.
@@ -24,40 +23,40 @@ pub struct PendingBackward<P> {
     pub results: Vec<ResultGradient<P>>,
     /// The gradients of its arguments.
     pub arguments: Vec<PartialGradient<P>>,
-    /// For each hook, whether it has seen its node in this pass.
+    /// For each hook, whether its node has run in this pass.
     pub fired: Vec<bool>,
-    /// What this pass is called; nothing before it counts as seen.
+    /// The name of this pass; `None` before it is counted.
     met_as: Option<Arc<str>>,
-    /// Hooks that are at work: while one measures a large gradient, another thread may come to the next.
+    /// Running hooks: while one measures a large gradient, another thread may run the next.
     at_work: usize,
-    /// Passes before this one: a graph that is kept can be walked again.
+    /// Passes before this one: a retained graph can be walked again.
     passes: u64,
-    /// Why it is only counted, if it is.
+    /// Why it is only counted, not recorded.
     pub left_out: Option<&'static str>,
 }
 
-/// Arguments that are one and the same tensor, and whose gradients cannot be told apart: the one that has them all, and
-/// the others.
+/// Arguments that are the same tensor, so that their gradients cannot be separated: the one that has the sum, and the
+/// others.
 pub type SharedGradient = (usize, Vec<usize>);
 
 /// The gradient that arrives at a result.
 #[derive(Debug)]
 pub struct ResultGradient<P> {
-    /// What the call itself has given to the result, and is no part of it. Stays from pass to pass until the gradient
-    /// comes: the nodes of a pass need not be those of the one before.
+    /// Parts that the call itself added to the result's gradient, and that do not belong to it. Kept across passes
+    /// until the gradient arrives: the nodes of two passes may differ.
     pub within: Vec<P>,
-    /// The object that describes it.
+    /// The JSON object that describes it.
     pub text: Option<Vec<u8>>,
 }
 
 /// The gradient of an argument.
 #[derive(Debug)]
 pub struct PartialGradient<P> {
-    /// How many nodes give a part of it.
+    /// How many nodes contribute a part.
     pub expected: usize,
     /// Parts to be summed, kept if there are several.
     pub parts: Vec<P>,
-    /// Other arguments that are the same tensor, and whose gradients are in this one.
+    /// Other arguments that are the same tensor, whose gradients are included.
     shared_with: Vec<usize>,
     text: Option<Vec<u8>>,
 }
@@ -75,7 +74,7 @@ impl<P> Default for PartialGradient<P> {
 }
 
 impl<P> PartialGradient<P> {
-    /// Takes the object that describes it, and has it name those whose gradients are in it.
+    /// Sets the object that describes it, and adds the arguments whose gradients are included.
     pub fn set(&mut self, text: Option<Vec<u8>>) {
         self.text = text;
         if let Some(text) = self.text.as_mut().filter(|_| !self.shared_with.is_empty()) {
@@ -97,14 +96,14 @@ pub struct FinishedBackward<P> {
     pub results: Vec<Option<Vec<u8>>>,
     /// The objects that describe those of its arguments.
     pub arguments: Vec<Option<Vec<u8>>>,
-    /// Parts of gradients that were not summed up. Dropping a tensor may run Python code, which may let other threads run:
+    /// Parts of gradients that were not summed. Dropping a tensor may run Python code, which may let other threads run,
     /// so they outlive the lock of the call.
     _parts: Vec<P>,
 }
 
 impl<P> PendingBackward<P> {
-    /// The backward call of a call, which has so many results, of whose arguments so many nodes give each a part, or that
-    /// of others, too, and on which there will be so many hooks.
+    /// The backward call of a call with this many results and hooks. For each argument: how many nodes contribute a
+    /// part, or which other argument has its gradient.
     pub fn of(
         call: &CallRecord,
         results: usize,
@@ -132,7 +131,7 @@ impl<P> PendingBackward<P> {
         }
     }
 
-    /// Lets the node of a hook pass by; tells whether it is the first of its pass.
+    /// The node of a hook runs without being recorded; returns whether it is the first of its pass.
     pub fn pass_by(&mut self, hook: usize) -> bool {
         let is_new = !self.fired.contains(&true) || self.fired[hook];
         if is_new {
@@ -146,7 +145,7 @@ impl<P> PendingBackward<P> {
         is_new
     }
 
-    /// Whether no pass has come by so far.
+    /// Whether no pass has run so far.
     pub fn is_untouched(&self) -> bool {
         self.passes == 0 && !self.is_met() && !self.fired.contains(&true)
     }
@@ -164,14 +163,14 @@ impl<P> PendingBackward<P> {
         marked_backward_name(&self.call, &mark).map_or_else(|| Arc::clone(&self.call), Arc::from)
     }
 
-    /// The parent in this pass: the backward call of the module, as old as this one.
+    /// The parent in this pass: the module's backward call of the same age.
     fn parent(&self) -> Option<String> {
         let parent = self.parent.as_deref()?;
-        // One that is a backward call already stays as it is.
+        // A parent that is already a backward call is kept.
         Some(marked_backward_name(parent, &self.age()).unwrap_or_else(|| parent.to_owned()))
     }
 
-    /// How many steps ago the call was made, as names have it.
+    /// How many steps ago the call was made, in the form used in names.
     fn age(&self) -> String {
         match self.step.since(self.made_in) {
             0 => String::new(),
@@ -179,17 +178,17 @@ impl<P> PendingBackward<P> {
         }
     }
 
-    /// Hands out what has come of a pass in a step that is over: it is lost.
+    /// Returns the parts of a pass whose step is over: they are lost.
     pub fn take_outdated(&mut self, recording: &Recording) -> Option<FinishedBackward<P>> {
         let is_outdated = self.met_as.is_some() && self.step != recording.locked(|state| state.id);
         is_outdated.then(|| self.take())
     }
 
-    /// Meets the pass that the next hook belongs to, and lets it work; or tells which limit keeps it out.
+    /// Counts the pass of the next hook and starts the hook; or returns the limit that prevents it.
     pub fn meet(&mut self, recording: &Recording) -> Option<&'static str> {
         if self.met_as.is_none() {
             let met = recording.locked(|state| {
-                // Which of them are in the scope is known when they are written.
+                // The scope is checked when they are written.
                 let why_not = match recording.plan.scopes_backward() {
                     true => state.over_limit(),
                     false => state.take_place(),
@@ -209,19 +208,18 @@ impl<P> PendingBackward<P> {
         None
     }
 
-    /// Says that a hook has done its work. Tells whether it is the first of its pass, and hands out the call if it is the
-    /// last.
+    /// Notes that a hook has finished. Returns whether it is the first of its pass, and the call if it is the last.
     pub fn served(&mut self, hook: usize) -> (bool, Option<FinishedBackward<P>>) {
         self.at_work = self.at_work.saturating_sub(1);
         let is_met = self.met_as.is_some();
         let is_first = is_met && !self.fired.contains(&true);
-        // Whoever took the pass meanwhile has counted it.
+        // If another thread took the pass, that thread has counted it.
         self.fired[hook] = is_met;
         let is_last = self.fired.iter().all(|fired| *fired);
         (is_first, is_last.then(|| self.take()))
     }
 
-    /// Says that a hook has failed. Tells whether the call has failed with it: nothing else of this pass has arrived.
+    /// Notes that a hook has failed. Returns whether the call failed with it: nothing else of this pass has arrived.
     pub fn failed(&mut self) -> bool {
         self.at_work = self.at_work.saturating_sub(1);
         let is_nothing = self.at_work == 0 && !self.fired.contains(&true);
@@ -231,17 +229,17 @@ impl<P> PendingBackward<P> {
         is_nothing
     }
 
-    /// Where what arrives is recorded.
+    /// The step and call that record arriving gradients.
     pub fn at(&self) -> (StepId, Arc<str>) {
         (self.step, self.name())
     }
 
-    /// Whether this pass counts as seen, and is recorded.
+    /// Whether this pass is counted and recorded.
     pub fn is_met(&self) -> bool {
         self.met_as.is_some()
     }
 
-    /// Hands out what has arrived and makes room for another pass.
+    /// Returns what has arrived, and prepares for another pass.
     pub fn take(&mut self) -> FinishedBackward<P> {
         let name = self.name();
         self.passes += 1;
@@ -260,16 +258,16 @@ impl<P> PendingBackward<P> {
     }
 }
 
-/// Backward calls kept of a pass before those that are complete are looked for.
+/// Backward calls kept per pass before complete ones are removed.
 const SWEEP: usize = 1 << 12;
 
-/// Backward calls of which a part has arrived, by the pass over the graph that it came with.
+/// Backward calls with some gradients received, by their pass over the graph.
 #[derive(Debug)]
 pub struct StartedBackwards<P> {
     passes: Mutex<Vec<Pass<P>>>,
 }
 
-/// One pass over a graph: there are as many at a time as run within each other, or on threads of their own.
+/// One pass over a graph. Several may run at a time: nested, or on different threads.
 #[derive(Debug)]
 struct Pass<P> {
     /// Torch's number for it.
@@ -285,7 +283,7 @@ impl<P> Default for StartedBackwards<P> {
 }
 
 impl<P> StartedBackwards<P> {
-    /// Keeps a call until its pass is over; tells whether it is the first of that.
+    /// Keeps a call until its pass is over; returns whether it is the first of the pass.
     pub fn keep(&self, task: i64, call: Arc<Mutex<PendingBackward<P>>>) -> bool {
         let mut passes = self.lock();
         let Some(pass) = passes.iter_mut().rfind(|pass| pass.task == task) else {
@@ -294,21 +292,21 @@ impl<P> StartedBackwards<P> {
         };
         pass.calls.push(call);
         if pass.calls.len() > pass.sweep_at {
-            // None of them is locked by this thread: its hook has let go of the one that is being kept.
+            // This thread holds none of these locks: its hook has released the call being kept.
             pass.calls.retain(|call| lock_call(call).is_met());
             pass.sweep_at = SWEEP.max(2 * pass.calls.len());
         }
         false
     }
 
-    /// Hands out the calls of a pass.
+    /// Returns the calls of a pass.
     pub fn take(&self, task: i64) -> Vec<Arc<Mutex<PendingBackward<P>>>> {
         let mut passes = self.lock();
         let found = passes.iter().rposition(|pass| pass.task == task);
         found.map(|position| passes.remove(position).calls).unwrap_or_default()
     }
 
-    /// Hands out the calls of all passes.
+    /// Returns the calls of all passes.
     pub fn take_all(&self) -> Vec<Arc<Mutex<PendingBackward<P>>>> {
         std::mem::take(&mut *self.lock()).into_iter().flat_map(|pass| pass.calls).collect()
     }
@@ -318,7 +316,7 @@ impl<P> StartedBackwards<P> {
     }
 }
 
-/// Locks a call, of which a panic has left as much as has arrived.
+/// Locks a call; after a panic it still has everything that arrived.
 pub fn lock_call<P>(call: &Mutex<PendingBackward<P>>) -> MutexGuard<'_, PendingBackward<P>> {
     call.lock().unwrap_or_else(PoisonError::into_inner)
 }

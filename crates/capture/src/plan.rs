@@ -10,7 +10,7 @@ use ulpscope_kernels::DigestKind;
 
 use crate::limits::Limits;
 
-/// The settings of a run: docs/capture.md has what each of them means.
+/// The settings of a run: see docs/capture.md.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub struct Settings {
@@ -21,11 +21,11 @@ pub struct Settings {
     pub stacks: bool,
     pub skip_scalars: bool,
     pub skip_ints: bool,
-    /// Nothing, or two names.
+    /// Empty, or two names.
     pub scope: Vec<String>,
     pub list: Vec<String>,
     pub tensor_list: Vec<String>,
-    /// Whether calls are recorded inside selected modules alone.
+    /// Whether only calls inside selected modules are recorded.
     pub in_modules: bool,
     pub data_mode: Vec<String>,
     pub max_calls: Option<u64>,
@@ -56,7 +56,7 @@ impl Default for Settings {
     }
 }
 
-/// A setting that has none of the values it can have.
+/// An invalid value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{setting}: expected {expected}, found {found}")]
 pub struct UnknownSetting {
@@ -78,36 +78,36 @@ pub struct Plan {
     pub task: String,
     /// `L0`, `L1`, `L2`, `mix` or `debug`.
     pub level: String,
-    /// Which digest tensors get, if any.
+    /// The digest of tensors, if any.
     pub digest: Option<DigestKind>,
     /// The format of tensor files.
     pub format: Format,
-    /// Whether it is noted where calls are made.
+    /// Whether the stack of each call is recorded.
     pub stacks: bool,
-    /// Whether plain values are left out.
+    /// Whether scalar values are left out.
     pub skip_scalars: bool,
-    /// Whether tensors of integers and booleans are left out.
+    /// Whether integer and boolean tensors are left out.
     pub skip_ints: bool,
     scope: Option<(String, String)>,
     list: Vec<String>,
     tensor_list: Vec<String>,
-    /// Whether the name of a forward call matches a pattern; nothing where all calls do.
+    /// Whether the name of a forward call matches a pattern; `None` if all do.
     call: Option<NameTest>,
-    /// Whether calls are recorded inside selected modules alone.
+    /// Whether only calls inside selected modules are recorded.
     in_modules: bool,
     directions: Either,
     parts: Either,
-    /// How much is recorded.
+    /// The limits.
     pub limits: Limits,
-    /// Whether an error in recording is the program's.
+    /// Whether recording errors are raised in the program.
     pub strict: bool,
 }
 
-/// Answers whether a name is wanted. It may run code of the front, so no lock is held while it is asked.
+/// Decides whether a name is selected. It may run code of the front, so no lock may be held during the call.
 pub struct NameTest(Box<dyn Fn(&str) -> bool + Send + Sync>);
 
 impl NameTest {
-    /// The test that a function makes.
+    /// Wraps a function.
     pub fn new(test: impl Fn(&str) -> bool + Send + Sync + 'static) -> NameTest {
         NameTest(Box::new(test))
     }
@@ -119,27 +119,27 @@ impl fmt::Debug for NameTest {
     }
 }
 
-/// Which of two halves are wanted.
+/// Which of two halves are selected.
 #[derive(Clone, Copy, Debug)]
 struct Either {
     first: bool,
     second: bool,
 }
 
-/// How far a run is within the two names of its scope.
+/// The position of a run relative to the two names of its scope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScopeState {
     #[default]
-    /// The first has not been met.
+    /// The first call has not begun.
     Before,
-    /// The first has been met, the last has not ended.
+    /// The first has begun, the last has not ended.
     Inside,
     /// The last has ended.
     After,
 }
 
 impl Plan {
-    /// The plan that settings ask for.
+    /// The plan for the settings.
     pub fn new(settings: Settings) -> Result<Plan, UnknownSetting> {
         let digest = match settings.digest.as_deref() {
             None => None,
@@ -186,12 +186,12 @@ impl Plan {
         })
     }
 
-    /// Whether names alone are recorded.
+    /// Whether only names are recorded.
     pub fn is_structure(&self) -> bool {
         self.task == "structure"
     }
 
-    /// Whether forward calls are recorded, and not only watched for the sake of their backward calls.
+    /// Whether forward calls are recorded, and not only watched for their backward calls.
     pub fn records_forward(&self) -> bool {
         self.wants_forward() && !self.scopes_backward()
     }
@@ -201,7 +201,7 @@ impl Plan {
         self.level != "L0"
     }
 
-    /// Whether nesting is told: at these levels a call has the module it runs in as its parent.
+    /// Whether nesting is recorded: at these levels the parent of a call is its module.
     pub fn has_modules(&self) -> bool {
         self.level == "L0" || self.level == "mix"
     }
@@ -216,18 +216,18 @@ impl Plan {
         self.directions.second
     }
 
-    /// Whether calls are shown that are below autograd: those of a backward pass are shown like any other. Such a call may
-    /// come while torch holds the lock of a tensor, which it takes for the tensor's place in the graph.
+    /// Whether calls below autograd are recorded; those of a backward pass are then recorded like any other. Such a
+    /// call may come while torch holds the lock of a tensor, which torch also takes to find the tensor's node.
     fn is_below_autograd(&self) -> bool {
         self.level == "L2"
     }
 
-    /// Whether the graph is asked for the backward calls of calls.
+    /// Whether backward calls are found through the graph.
     pub fn watches_gradients(&self) -> bool {
         self.wants_backward() && !self.is_below_autograd()
     }
 
-    /// What is to be said of backward calls that nobody counts, given whether calls were left out.
+    /// The note about backward calls that are not counted, given whether calls were left out.
     pub fn unwatched(&self, has_left_out: bool) -> Option<&'static str> {
         if self.is_below_autograd() {
             return None;
@@ -239,12 +239,12 @@ impl Plan {
         goes_along.then_some("the backward calls of calls that were left out are neither watched nor counted")
     }
 
-    /// Whether what calls are given is recorded.
+    /// Whether inputs of calls are recorded.
     pub fn wants_inputs(&self) -> bool {
         self.parts.first && !self.is_structure()
     }
 
-    /// Whether what calls return is recorded.
+    /// Whether outputs of calls are recorded.
     pub fn wants_outputs(&self) -> bool {
         self.parts.second && !self.is_structure()
     }
@@ -254,7 +254,7 @@ impl Plan {
         self.task == "tensor" || self.tensor_list.iter().any(|part| name.contains(part.as_str()))
     }
 
-    /// Whether a name is on the list; everything is on an empty one.
+    /// Whether a name is on the list; an empty list includes everything.
     pub fn is_listed(&self, name: &str) -> bool {
         self.list.is_empty() || self.has_listed(name)
     }
@@ -275,8 +275,8 @@ impl Plan {
         !self.list.is_empty()
     }
 
-    /// What is to be said of names in the settings that a step knows no call of, given how far it came in the scope, and
-    /// which entries of the list it has met.
+    /// Notes about names in the settings that matched no call of a step, given its position in the scope and the
+    /// matched entries of the list.
     pub fn unmatched(&self, scope: ScopeState, listed: &HashSet<usize>) -> Vec<String> {
         if self.level == "debug" {
             return Vec::new();
@@ -296,7 +296,7 @@ impl Plan {
         scope.into_iter().chain(parts).collect()
     }
 
-    /// Whether a call that begins lies within the scope, which it may open: both ends belong to it.
+    /// Whether a call that begins is in the scope, which it may open: both ends are included.
     pub fn in_scope(&self, name: &str, state: &mut ScopeState) -> bool {
         let Some((first, _)) = &self.scope else { return true };
         if *state == ScopeState::Before && name == first {
@@ -305,20 +305,20 @@ impl Plan {
         *state == ScopeState::Inside
     }
 
-    /// Closes the scope if the call that ends is its last: what runs within a module belongs to it.
+    /// Closes the scope if the call that ends is its last: calls inside a module belong to it.
     pub fn leave_scope(&self, name: &str, state: &mut ScopeState) {
         if self.scope.as_ref().is_some_and(|(_, last)| last == name) && *state == ScopeState::Inside {
             *state = ScopeState::After;
         }
     }
 
-    /// Has a test decide which forward calls are wanted, by their names.
+    /// Selects forward calls by a test of their names.
     pub fn with_call_test(self, test: NameTest) -> Plan {
         Plan { call: Some(test), ..self }
     }
 
-    /// Whether a forward call is wanted by its name, and by the modules it runs in: `is_inside` says whether one of
-    /// these is selected.
+    /// Whether a forward call is selected by its name and its modules: `is_inside` says whether one of these is
+    /// selected.
     pub fn is_selected(&self, name: &str, is_inside: bool) -> bool {
         (is_inside || !self.in_modules) && self.call.as_ref().is_none_or(|test| (test.0)(name))
     }

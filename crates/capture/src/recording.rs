@@ -1,6 +1,6 @@
-//! What is recorded: the plan and the state of the step that is going on, behind one lock.
+//! The plan, and the state of the current step under one lock.
 //!
-//! Nothing that could come back here may run while the state is locked.
+//! Code that could call back into the recording must not run while the state is locked.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,28 +23,28 @@ const OVERTAKEN: &str = "a call that began in an earlier step ended in this one:
 
 /// A run that is being recorded.
 pub struct Recording {
-    /// What is wanted.
+    /// What is selected.
     pub plan: Plan,
     state: Mutex<State>,
 }
 
 impl Recording {
-    /// Nothing is recorded before the state is aimed at a folder.
+    /// Nothing is recorded before the state has a folder.
     pub fn new(plan: Plan) -> Recording {
         Recording { state: Mutex::new(State::new(plan.limits)), plan }
     }
 
-    /// Runs `with` on the state. Nothing of the program may run in it.
+    /// Runs `with` on the state. It must not run code of the program.
     pub fn locked<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
         with(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Runs `with` on the state, if that is the state of a step.
+    /// Runs `with` on the state, if the step is the current one.
     pub fn in_step<T>(&self, step: StepId, with: impl FnOnce(&mut State) -> T) -> Option<T> {
         self.locked(|state| (state.id == step).then(|| with(state)))
     }
 
-    /// Appends to the journal of a step, if that is not over, and there is room.
+    /// Appends to the journal of a step, if the step is not over and there is room.
     pub fn append<T>(
         &self,
         step: StepId,
@@ -63,7 +63,7 @@ impl Recording {
         }
     }
 
-    /// Counts something that is seen, and left out.
+    /// Counts a call as seen and left out.
     pub fn leave_out(&self, why: &'static str) {
         self.locked(|state| {
             state.ledger.meet();
@@ -76,7 +76,7 @@ impl Recording {
         if self.plan.limits.is_none() { None } else { self.locked(State::over_limit) }
     }
 
-    /// Meets a call, and names it.
+    /// Counts a call, and names it.
     pub fn meet_call(&self, base: &Arc<str>, kind: Kind) -> CallRecord {
         let (number, step) = self.locked(|state| {
             state.ledger.meet();
@@ -85,7 +85,7 @@ impl Recording {
         CallRecord::new(CallRecord::name_of(base, kind, number), kind, step)
     }
 
-    /// Why a call is not recorded, given the module around it. `is_selected`: whether it is, or runs inside, a selected module.
+    /// Why a call is not recorded, given the module around it. `is_selected`: it is, or runs inside, a selected module.
     pub fn why_not(
         &self,
         call: &CallRecord,
@@ -113,9 +113,9 @@ impl Recording {
         }
     }
 
-    /// Writes that a call has begun, with its sections, and gives it its number.
+    /// Writes the start of a call with its sections, and numbers it.
     pub fn begin(&self, call: &mut CallRecord, stack: Option<&CallStack>, sections: &[u8]) -> io::Result<()> {
-        // Ids are in the order of lines, whichever thread was first to begin.
+        // Ids follow the order of lines, whichever thread began first.
         let written = self.append(call.step, |state| {
             let id = state.next_id();
             let mut head = Buffer::new();
@@ -135,7 +135,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Writes the line that ends a recorded call, whole; tells whether its step still takes it.
+    /// Writes the line that ends a recorded call; returns whether its step still accepted it.
     pub fn end(&self, call: &CallRecord, line: &[u8]) -> io::Result<bool> {
         match self.append(call.step, |state| state.append(&[line]))? {
             Written::Done(()) => {}
@@ -148,7 +148,7 @@ impl Recording {
         Ok(true)
     }
 
-    /// Writes that a call has returned whose results could not be recorded: it is not running any more.
+    /// Writes the end of a call whose results could not be recorded.
     pub fn end_without_results(&self, call: &CallRecord) -> io::Result<()> {
         self.leave_scope(call);
         if !call.is_recorded() {
@@ -159,13 +159,13 @@ impl Recording {
         self.append(call.step, |state| state.append(&[&line])).map(|_| ())
     }
 
-    /// Writes that a call has raised an error of a kind, after a line with further sections, if there is one.
-    /// `is_counted` says whether that is an error: a repeated forward is left by one as soon as nothing more is needed.
+    /// Writes that a call has raised an error of a kind, after a line with further sections, if any. `is_counted` says
+    /// whether that counts as an error: a recomputed forward is left by an exception as soon as it is no longer needed.
     pub fn raise(&self, call: &CallRecord, kind: &str, mut line: Buffer, is_counted: bool) -> io::Result<()> {
         let Some(raised) = call.raised_line() else { return Ok(()) };
         raised.encode(&mut line);
         match self.append(call.step, |state| state.append(&[&line]))? {
-            // Without that line, too, it is a call that has not come back.
+            // Without that line it is also a call that has not returned.
             Written::Done(()) | Written::NoRoom if !is_counted => {}
             Written::Done(()) | Written::NoRoom => {
                 let why = format!("{}: {kind}", call.base());
@@ -176,7 +176,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Writes a backward call, if it is wanted.
+    /// Writes a backward call, if it is selected.
     pub fn write_backward<P>(&self, finished: FinishedBackward<P>) -> io::Result<()> {
         let FinishedBackward { step, name, parent, results, arguments, .. } = finished;
         let plan = &self.plan;
@@ -230,14 +230,14 @@ impl Recording {
         Ok(())
     }
 
-    /// Leaves the scope, if a call is the last in it.
+    /// Leaves the scope, if a call is its last.
     pub fn leave_scope(&self, call: &CallRecord) {
         if self.plan.has_scope() {
             self.in_step(call.step, |state| self.plan.leave_scope(&call.name, &mut state.scope));
         }
     }
 
-    /// Counts a call that was recorded, and whose results find no room, as one that was not.
+    /// Counts a recorded call as not recorded: there is no room for its results.
     fn take_back(&self, call: &CallRecord) {
         self.in_step(call.step, |state| {
             state.ledger.recorded = state.ledger.recorded.saturating_sub(1);

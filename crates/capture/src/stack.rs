@@ -1,11 +1,11 @@
 //! Where a call was made.
 
-/// What is known of the frames that a call was made in.
+/// The frames that a call was made in.
 #[derive(Clone, Debug, Default)]
 pub struct CallStack {
     /// Its number in journals.
     pub id: u64,
-    /// Whether others of its kind will have its id; if not, it is none.
+    /// Whether equal stacks get the same id; if not, it has none.
     pub is_kept: bool,
     /// The frames as a list in JSON, innermost first.
     pub frames: String,
@@ -13,13 +13,13 @@ pub struct CallStack {
     pub operator: Option<String>,
     /// Names that the caller's code mentions.
     pub names: Vec<String>,
-    /// How many arguments the caller passed by position, if its instruction tells.
+    /// How many arguments the caller passed by position, if its instruction shows that.
     pub positional: Option<usize>,
     /// The names of those that it passed by name.
     pub keywords: Vec<String>,
-    /// The parent that such a call has: `optimizer`, `clip_grad`.
+    /// The parent of calls from here, if fixed: `optimizer`, `clip_grad`.
     pub parent: Option<String>,
-    /// Whether it lies within activation checkpointing, where a forward during a backward is a repeated one.
+    /// Whether it is inside activation checkpointing, where a forward during a backward is a recomputation.
     pub is_checkpoint: bool,
 }
 

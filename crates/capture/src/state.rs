@@ -1,8 +1,8 @@
-//! What changes while a step is recorded: its files, its counters, its ledger.
+//! The changing state of a step: its files, its counters, its ledger.
 //!
-//! Held behind one lock, under which nothing of Python runs: Python may come back to the recorder. A step ends by being
-//! taken out of there whole, so that its dump is made while other threads record into the next; whoever began in it
-//! knows its [`StepId`], and finds that it is over.
+//! One lock protects it, under which no Python code runs: Python may call the recorder again. To end a step its state
+//! is taken out whole, so that its dump is written while other threads record the next step. Calls that began in it
+//! know its [`StepId`], and find that it is over.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -20,12 +20,12 @@ use crate::limits::Limits;
 use crate::plan::{Plan, ScopeState};
 use crate::stack::CallStack;
 
-/// A step of this run, counted by their ends: the user's own numbers need not be in order.
+/// A step of this run, counted by ends of steps: the user's numbers need not be in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepId(u64);
 
 impl StepId {
-    /// How many steps before this one an earlier one was.
+    /// How many steps ago an earlier one was.
     pub fn since(self, earlier: StepId) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -37,33 +37,33 @@ pub struct State {
     /// Which step it is.
     pub id: StepId,
     step: Option<Step>,
-    /// Where the files of the step will be, once there is something to write; nowhere, if the step is not wanted.
+    /// The folder of the step, created on the first write; `None` if the step is not selected.
     folder: Option<PathBuf>,
-    /// Whether lines are taken: not while the dump is made of those that are there.
+    /// Whether lines are accepted: not while the dump is made from them.
     is_open: bool,
     counters: HashMap<Arc<str>, u64>,
-    /// Goes on from step to step: no journal has an id of another.
+    /// Counts across steps, so that no two journals share an id.
     ids: u64,
-    /// What was seen, and what became of it.
+    /// Counts of calls and their outcomes.
     pub ledger: StepLedger,
-    /// Calls of this step that are in its journal, or have their place there: those that raised or failed included.
+    /// Calls of this step in its journal, or with a place reserved there, including those that raised or failed.
     places: u64,
     /// The same, and bytes written, in the steps before.
     earlier: (u64, u64),
-    /// How far the step is within the scope.
+    /// The position in the scope.
     pub scope: ScopeState,
-    /// Entries of the list that were part of a name.
+    /// Entries of the list that matched a name.
     pub listed: HashSet<usize>,
-    /// Modules of which calls were wanted.
+    /// Modules with selected calls.
     pub wanted_modules: HashSet<Arc<str>>,
-    /// Calls that grow, of which something was met; and whether that was left out, and goes on being so.
+    /// Growing calls with a part seen so far; `true` if the call is left out, with all later parts.
     growing_met: HashMap<String, bool>,
     limits: Limits,
-    /// Why recording ended early, if that was no limit.
+    /// Why recording ended early, if not by a limit.
     pub ended: Option<String>,
 }
 
-/// What became of something that was to be written.
+/// The outcome of a write.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Written<T> {
     /// It is written.
@@ -80,9 +80,9 @@ struct Step {
     journal: Journal,
     files: TensorFiles,
     stacks: HashSet<u64>,
-    /// Calls that are still growing: the gradients of a module's parameters, by name.
+    /// Calls that still grow: the gradients of a module's parameters, by name.
     growing: HashMap<String, u64>,
-    /// Whether lines were written since the dump was made of them.
+    /// Whether lines were written after the last dump.
     is_behind: bool,
 }
 
@@ -100,7 +100,7 @@ impl Step {
         }
         .encode(&mut line);
         journal.append(&[&line]).inspect_err(|_| {
-            // An empty journal says less than none; where it cannot be removed, it is read as one.
+            // Remove an empty journal; if that fails, it is read as one without calls.
             let _ = fs::remove_file(folder.join(JOURNAL_FILE));
             let _ = fs::remove_dir(folder);
             let _ = folder.parent().map(fs::remove_dir);
@@ -121,34 +121,34 @@ impl State {
         State { limits, ..State::default() }
     }
 
-    /// Which limit keeps a further call out, if one does.
+    /// The limit that prevents a further call, if any.
     pub fn over_limit(&mut self) -> Option<&'static str> {
         self.limits.reached_by(self.so_far())
     }
 
-    /// Has a further call take its place in the journal, or tells which limit keeps it out.
+    /// Reserves a place in the journal for a call, or returns the limit that prevents it.
     pub fn take_place(&mut self) -> Option<&'static str> {
         let why_not = self.over_limit();
         self.places += u64::from(why_not.is_none());
         why_not
     }
 
-    /// Gives back the place of a call of which nothing was written.
+    /// Releases the place of a call of which nothing was written.
     pub fn give_back_place(&mut self) {
         self.places = self.places.saturating_sub(1);
     }
 
-    /// Whether something has been left out for lack of room: a call that grows does so no more.
+    /// Whether something was left out for lack of room: growing calls then stop growing.
     pub fn is_out_of_room(&self) -> bool {
         self.limits.is_out_of_room()
     }
 
-    /// Finds room for so many bytes within the limit.
+    /// Checks that this many bytes fit within the limit.
     pub fn find_room(&mut self, bytes: u64) -> io::Result<()> {
         self.limits.find_room(self.so_far().1, bytes)
     }
 
-    /// Meets a part of a call that grows; tells whether it is the first.
+    /// Counts a part of a growing call; returns whether it is the first.
     pub fn meet_growing(&mut self, name: &str) -> bool {
         let is_first = !self.growing_met.contains_key(name);
         if is_first {
@@ -158,29 +158,29 @@ impl State {
         is_first
     }
 
-    /// Leaves out a call that grows, with all that is still to come of it.
+    /// Leaves out a growing call, with all later parts.
     pub fn leave_out_growing(&mut self, name: &str, why: &'static str) {
         self.growing_met.insert(name.to_owned(), true);
         self.ledger.skip(why);
     }
 
-    /// Whether a call that grows was left out.
+    /// Whether a growing call was left out.
     pub fn is_left_out(&self, name: &str) -> bool {
         self.growing_met.get(name).copied().unwrap_or(false)
     }
 
-    /// Says that the first part of a call that grows could not be recorded: the next one is as good as the first.
+    /// Notes that the first part of a growing call could not be recorded: the next one becomes the first.
     pub fn forget_growing(&mut self, name: &str) {
         self.growing_met.remove(name);
     }
 
-    /// Says where a step is to be recorded. Its files are made with the first thing that is.
+    /// Sets the folder of a step. Files are created on the first write.
     pub fn aim(&mut self, folder: PathBuf) {
         self.folder = Some(folder);
         self.is_open = true;
     }
 
-    /// Forgets where the step was to be recorded, and what was noted of it, unless something has been recorded.
+    /// Clears the folder and the notes of the step, unless something was recorded.
     pub fn withdraw(&mut self) {
         if self.step.is_none() {
             self.folder = None;
@@ -189,12 +189,12 @@ impl State {
         }
     }
 
-    /// Whether what belongs to a step can be recorded: it is this one, and it takes lines.
+    /// Whether a step can be recorded: it is this one, and it accepts lines.
     pub fn takes(&self, step: StepId) -> bool {
         self.is_open && self.id == step
     }
 
-    /// Begins the files of a step, unless they have begun, or there is no folder for them.
+    /// Creates the files of a step, unless they exist or there is no folder.
     pub fn begin_files(&mut self, plan: &Plan) -> io::Result<()> {
         let Some(folder) = self.folder.as_ref().filter(|_| self.step.is_none() && self.ended.is_none())
         else {
@@ -212,23 +212,23 @@ impl State {
         }
     }
 
-    /// Whether it has been said where the step is recorded.
+    /// Whether the step has a folder.
     pub fn is_aimed(&self) -> bool {
         self.folder.is_some()
     }
 
-    /// Whether the step is to have a dump, though nothing of it was recorded: because the ledger has something to say.
+    /// Whether the step needs a dump without any recorded call, because the ledger has something to report.
     pub fn has_something_to_say(&self) -> bool {
         self.folder.is_some() && !self.ledger.is_empty()
     }
 
-    /// Calls that have their place, and bytes written, in all steps.
+    /// Calls with a place, and bytes written, in all steps.
     pub fn so_far(&self) -> (u64, u64) {
         let written = self.step.as_ref().map_or(0, |step| step.journal.written() + step.files.written());
         (self.earlier.0 + self.places, self.earlier.1 + written)
     }
 
-    /// The number of this call among those of its name.
+    /// The number of this call among those with its base name.
     pub fn number(&mut self, base: &Arc<str>) -> u64 {
         let counter = self.counters.entry(Arc::clone(base)).or_default();
         *counter += 1;
@@ -241,19 +241,19 @@ impl State {
         self.ids
     }
 
-    /// The id of a call that grows, if it is there already.
+    /// The id of a growing call, if it exists.
     pub fn growing(&self, name: &str) -> Option<u64> {
         self.step.as_ref()?.growing.get(name).copied()
     }
 
-    /// Says that a call that grows is there now.
+    /// Notes that a growing call exists now.
     pub fn begin_growing(&mut self, name: &str, id: u64) {
         if let Some(step) = &mut self.step {
             step.growing.insert(name.to_owned(), id);
         }
     }
 
-    /// Appends a line, given in parts, if there is room for it.
+    /// Appends a line, given in parts, if there is room.
     pub fn append(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         self.find_room(parts.iter().map(|part| part.len() as u64).sum())?;
         let Some(step) = &mut self.step else { return Ok(()) };
@@ -265,7 +265,7 @@ impl State {
         result
     }
 
-    /// Appends the line that defines a stack, should that be new to the journal.
+    /// Appends the definition of a stack, if it is new to the journal.
     pub fn define(&mut self, stack: &CallStack) -> io::Result<()> {
         let Some(step) = &mut self.step else { return Ok(()) };
         if step.stacks.contains(&stack.id) {
@@ -280,7 +280,7 @@ impl State {
         Ok(())
     }
 
-    /// Says that the rank has another folder, and moves there what it has already.
+    /// Changes the folder of the rank, and moves the existing files there.
     pub fn move_to(&mut self, folder: PathBuf) -> io::Result<()> {
         if let Some(step) = &mut self.step {
             step.journal.move_to(&folder)?;
@@ -298,7 +298,7 @@ impl State {
         }
     }
 
-    /// Adds a note that is there once, however often it is given.
+    /// Adds a note that is kept once, without a count.
     pub fn note_once(&mut self, text: &str) {
         self.ledger.note_once(text);
         if let Some(step) = &mut self.step {
@@ -306,7 +306,7 @@ impl State {
         }
     }
 
-    /// Notes which names in the settings have selected nothing, if there was anything to select from; tells the notes.
+    /// Notes which names in the settings matched nothing, if there was anything to match; returns the notes.
     pub fn note_unmatched(&mut self, plan: &Plan) -> Vec<String> {
         if self.folder.is_none() || !self.ledger.has_seen() {
             return Vec::new();
@@ -318,12 +318,12 @@ impl State {
         notes
     }
 
-    /// Gives the file of an equal tensor a further name, and tells it; nothing if there is no such file.
+    /// Adds a name for the file of an equal tensor and returns it; `None` if there is no such file.
     pub fn link(&mut self, stem: &str, fingerprint: &Fingerprint) -> Option<String> {
         self.step.as_mut()?.files.link(stem, fingerprint)
     }
 
-    /// Makes the file of a tensor and tells its name.
+    /// Writes the file of a tensor and returns its name.
     pub fn save(&mut self, stem: &str, fingerprint: Fingerprint, tensor: &Tensor) -> Result<String, Error> {
         let Some(step) = &mut self.step else { return Ok(String::new()) };
         let result = step.files.save(stem, fingerprint, tensor);
@@ -336,13 +336,13 @@ impl State {
         result
     }
 
-    /// Ends recording early. What has been written stays.
+    /// Ends recording early. Written data stays.
     fn end(&mut self, error: &dyn std::fmt::Display) {
         self.ended.get_or_insert_with(|| format!("cannot write: {error}"));
     }
 
-    /// Takes no more lines, until it is aimed again, and writes the ledger. Tells the folder, and whether there is
-    /// anything in its journal that the dump lacks; what is noted from now on it lacks again.
+    /// Stops accepting lines until the folder is set again, and writes the ledger. Returns the folder, and whether the
+    /// journal has anything that the dump lacks. Later notes make the dump incomplete again.
     pub fn settle(&mut self, plan: &Plan, is_over: bool) -> io::Result<Option<(PathBuf, bool)>> {
         self.is_open = false;
         let limit = self.limits.in_words();
@@ -360,27 +360,26 @@ impl State {
         Ok(Some((step.journal.folder().to_owned(), is_behind)))
     }
 
-    /// Says that no dump could be made of what was settled.
+    /// Notes that no dump could be made after `settle`.
     pub fn unsettle(&mut self) {
         if let Some(step) = &mut self.step {
             step.is_behind = true;
         }
     }
 
-    /// Says why no dump could be made of a step that is over, in its journal, which stays.
+    /// Writes to the journal, which stays, why no dump could be made of a finished step.
     pub fn give_up(&mut self, plan: &Plan, why: &dyn std::fmt::Display) -> io::Result<()> {
         self.end(why);
         self.unsettle();
         self.settle(plan, true).map(|_| ())
     }
 
-    /// Counts bytes that were written to the steps before.
+    /// Counts bytes written to earlier steps.
     pub fn add_earlier(&mut self, bytes: u64) {
         self.earlier.1 += bytes;
     }
 
-    /// Goes on to the next step, which is recorded in a folder if it is wanted, and hands out the one that is over:
-    /// counters begin anew.
+    /// Starts the next step, with a folder if it is selected, and returns the finished one. Counters restart.
     pub fn turn(&mut self, folder: Option<PathBuf>) -> State {
         let next = State {
             id: StepId(self.id.0 + 1),
@@ -396,7 +395,7 @@ impl State {
     }
 }
 
-/// Whether an error will meet every further file, too.
+/// Whether an error will affect all further files, too.
 fn is_final(error: &io::Error) -> bool {
     use io::ErrorKind;
     matches!(

@@ -1,7 +1,7 @@
-//! Which threads put nodes into the autograd graph.
+//! Which threads add nodes to the autograd graph.
 //!
-//! Torch numbers the nodes of each thread by themselves, and does not tell whose a node is. While there is one thread,
-//! numbers tell what is older than a call; with several, they may not.
+//! Torch numbers the nodes of each thread separately, and does not report a node's thread. With one thread, numbers
+//! show what is older than a call; with several, they may not.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,18 +11,18 @@ thread_local! {
     static THIS: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A thread, told from all others that there ever were.
+/// A thread id that is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadId(u64);
 
 impl ThreadId {
-    /// The one that runs here.
+    /// The current thread.
     pub fn current() -> ThreadId {
         ThreadId(THIS.with(|this| *this))
     }
 }
 
-/// Whether calls were made on one thread, or on several.
+/// Whether calls were made on one thread or on several.
 #[derive(Debug)]
 pub struct CallingThreads {
     first: ThreadId,
@@ -30,19 +30,19 @@ pub struct CallingThreads {
 }
 
 impl CallingThreads {
-    /// The thread that runs here is the first.
+    /// The current thread is the first.
     pub fn from_here() -> CallingThreads {
         CallingThreads { first: ThreadId::current(), are_several: AtomicBool::new(false) }
     }
 
-    /// Meets a call on the thread that runs here.
+    /// Notes a call on the current thread.
     pub fn meet(&self) {
         if ThreadId::current() != self.first {
             self.are_several.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether a call was met on another thread than the first.
+    /// Whether a call came from a thread other than the first.
     pub fn are_several(&self) -> bool {
         self.are_several.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Backward calls whose gradients arrive one by one, in any order, over one pass or several.
+//! Backward calls whose gradients arrive one by one, in any order, in one pass or several.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fs;
@@ -11,7 +11,7 @@ use ulpscope_capture::{
 };
 use ulpscope_dump::journal::JOURNAL_FILE;
 
-/// A part of a gradient, which is a tensor elsewhere.
+/// A part of a gradient; a tensor outside of tests.
 type Part = &'static str;
 
 struct Run {
@@ -76,7 +76,7 @@ fn a_second_pass_and_one_in_a_later_step_have_names_of_their_own() {
     drop(run.recording.locked(|state| state.turn(Some(run.rank.clone()))));
     pending.meet(&run.recording);
     assert_eq!(&*pending.name(), "Torch.mul@-1@3.0.backward");
-    // What came in a step that is over is lost, and not taken for this one's.
+    // Gradients of a finished step are lost, and do not count for this one.
     drop(run.recording.locked(|state| state.turn(Some(run.rank.clone()))));
     assert!(pending.take_outdated(&run.recording).is_some());
     assert!(!pending.is_met());

@@ -1,4 +1,4 @@
-//! Who made a tensor, of tensors that are nothing but a piece of made-up memory.
+//! The producers of tensors that are only simulated memory.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::convert::Infallible;
@@ -120,7 +120,7 @@ fn a_tensor_is_known_by_its_object_and_not_by_its_address() {
     assert_eq!(program.source(&tensor).as_deref(), Some("b"));
     let address = tensor.address();
     drop(tensor);
-    // The allocator is free to give the address again; whoever has it is nobody's.
+    // The allocator may reuse the address; the new tensor has no producer.
     let others: Vec<Tensor> = (0..64).map(|_| Tensor::new(1000, 8)).collect();
     assert!(others.iter().all(|other| program.source(other).is_none()), "{address}");
 }
@@ -137,10 +137,10 @@ fn a_view_made_before_a_change_shows_it_where_it_overlaps() {
     assert_eq!(program.source(&first).as_deref(), Some("changed"));
     assert_eq!(program.source(&second).as_deref(), Some("second"));
     assert_eq!(program.source(&base).as_deref(), Some("changed"));
-    // A view that was not noted has its numbers from its base: as they were before, where nothing of it was changed.
+    // An unnoted view has the producer of its base, from before the change where the change did not touch it.
     assert_eq!(program.source(&base.view(10..12)).as_deref(), Some("made"));
     assert_eq!(program.source(&base.view(5..7)).as_deref(), Some("changed"));
-    // Other memory is another matter.
+    // Different memory is not affected.
     let other = Tensor::new(5000, 16);
     program.made(&other, "other");
     assert_eq!(program.source(&other).as_deref(), Some("other"));
@@ -190,7 +190,7 @@ fn with_its_step_goes_what_a_step_has_made_and_parameters_stay() {
     assert_eq!(program.source(&tensor), None);
     assert!(!program.flow.is_up_to_date(&tensor, 2));
     assert_eq!(program.source(&parameter).as_deref(), Some("parameter:w"));
-    // What ends late in the step before is not taken for this one's.
+    // A call of the step before that ends late does not count for this one.
     program.made(&tensor, "late");
     assert_eq!(program.source(&tensor), None);
     program.step = next;

@@ -1,4 +1,4 @@
-//! Which module a call runs in, which node of the graph it made, and what functions are known for.
+//! The module of a call, the graph nodes it created, and the properties of functions.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn leaving_a_module_leaves_whatever_never_came_back_within_it() {
     }
     leave(1, "b");
     assert_eq!(&*innermost(1).unwrap().name, "a");
-    // Another recorder is in no module of this one's.
+    // A different recorder is in no module of this one.
     assert!(is_outermost(2));
     leave(1, "unknown");
     assert_eq!(&*innermost(1).unwrap().name, "a");
@@ -70,7 +70,7 @@ fn a_call_on_another_thread_is_met_once_and_for_all() {
 fn a_sum_that_a_pass_has_made_is_nobodys() {
     let passes = Passes::default();
     let (maker, other): (Arc<str>, Arc<str>) = (Arc::from("maker"), Arc::from("other"));
-    // Outside of a pass nothing is asked.
+    // Outside of a pass nothing is read.
     passes.note(|| panic!("asked"), &maker);
     assert!(!passes.have_changed(|| panic!("asked"), &maker));
     passes.begin();

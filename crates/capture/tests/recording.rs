@@ -1,4 +1,4 @@
-//! Calls of a made-up program, recorded without Python: what is in the dump, and what the ledger says of the rest.
+//! Calls of a simulated program, recorded without Python: the dump, and the ledger for the rest.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ impl Program {
         Program { _folder: folder, rank, recording }
     }
 
-    /// Begins a call; it is recorded if it is wanted.
+    /// Begins a call; it is recorded if selected.
     fn begin(&self, base: &str, kind: Kind, around: Option<&ModuleLevel>) -> CallRecord {
         let mut call = self.recording.meet_call(&Arc::from(base), kind);
         call.parent = around.map(|level| Arc::clone(&level.name));
@@ -135,7 +135,7 @@ fn a_call_that_raises_is_there_without_results_and_is_counted() {
     let program = Program::new(Settings::default());
     let call = program.begin("Torch.mm", Kind::Api, None);
     program.recording.raise(&call, "RuntimeError", Buffer::new(), true).unwrap();
-    // Left because nothing more of it is needed: no error.
+    // Left early because no more is needed: not an error.
     let call = program.begin("Torch.mm", Kind::Api, None);
     program.recording.raise(&call, "_StopRecomputationError", Buffer::new(), false).unwrap();
     let (calls, ledger) = program.finish();
@@ -210,7 +210,7 @@ fn a_call_that_ends_in_another_step_belongs_to_neither() {
         let ledger = state.ledger.report(None, None);
         assert_eq!((ledger.seen, ledger.recorded, ledger.notes.len()), (0, 0, 1));
     });
-    // In its own step the call has begun, and never returned.
+    // In its own step the call has begun and never returned.
     let rank = open(&program.rank);
     assert_eq!((names(&rank).len(), rank.running().len()), (1, 1));
 }

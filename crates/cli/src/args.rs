@@ -1,4 +1,4 @@
-//! What can be typed. Each command turns its part, once, into what it needs; nothing below sees a flag.
+//! The command line. Each command converts its arguments once; the code below sees no flags.
 
 mod compare;
 mod dumps;
@@ -44,7 +44,8 @@ pub(crate) struct Low {
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = ColourName::Auto)]
     pub(crate) color: ColourName,
 
-    /// Show every column of a table, however wide the terminal is; names are cut beyond 200 characters (--json has them in full)
+    /// Show every column of a table, however wide the terminal is; names are cut beyond 200 characters (--json has them
+    /// in full)
     #[arg(long, global = true)]
     pub(crate) wide: bool,
 }
@@ -59,10 +60,10 @@ pub(crate) enum ColourName {
 }
 
 impl Low {
-    /// How results are to be shown.
+    /// How to show results.
     pub(crate) fn look(&self) -> Look {
         let json = match &self.command {
-            // What is on standard output is the script's, or for a shell or a pager to read.
+            // Standard output belongs to the script, or to a shell or a pager.
             Command::Run(_) | Command::Completions(_) | Command::Man(_) => false,
             Command::Compare(args) => args.json,
             Command::Explain(args) => args.json,
@@ -87,7 +88,7 @@ impl From<ColourName> for ColourChoice {
     }
 }
 
-/// How results are to be shown, as far as a command line that was not understood says so.
+/// How to show results, as far as an invalid command line says so.
 pub(crate) fn look_of_words(args: &[OsString]) -> Look {
     let words = args.iter().take_while(|word| *word != "--").map(|word| word.to_string_lossy());
     let words: Vec<_> = words.collect();
@@ -202,7 +203,7 @@ pub(crate) struct StatsArgs {
     pub(crate) digest: Option<DigestName>,
 }
 
-/// The digests that can be asked for.
+/// The available digests.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum DigestName {
     /// CRC-32, as msprobe writes it
@@ -305,7 +306,7 @@ pub(crate) struct MergeArgs {
     pub(crate) json: bool,
 }
 
-/// The formats that can be asked for.
+/// The available formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FormatName {
     /// NumPy array: one tensor
@@ -370,7 +371,7 @@ Examples:
   ulpscope merge result/ --filter all_reduce --metric max_abs -o all_reduce.xlsx
   ulpscope merge rank0.csv rank1.csv --metric Cosine --metric MaxAbsErr";
 
-/// The language asked for: by the flag, else by the environment.
+/// The language: from the flag, else from the environment.
 pub(crate) fn language(flag: Option<Language>) -> anyhow::Result<Language> {
     match flag {
         Some(language) => Ok(language),

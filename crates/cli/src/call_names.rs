@@ -1,37 +1,37 @@
-//! Calls by what the user types, in any tool's spelling.
+//! Selects calls by the user's text, in any tool's spelling.
 
 use ulpscope_dump::{CallKind, Rank};
 use ulpscope_formats::names::{CallName, Direction};
 
-/// What the user wants of the calls of a dump.
+/// Which calls of a dump the user wants.
 #[derive(Debug)]
 pub(crate) enum Wanted {
     /// All of them.
     All,
     /// Those with this in their name.
     Part(String),
-    /// Those whose whole name is like this.
+    /// Those whose whole name matches this.
     Pattern(String),
 }
 
-/// The name of a call as somebody typed it: whole, longer by the name of an entry, or in part.
+/// The name of a call as typed: complete, with the name of an entry, or partial.
 #[derive(Debug)]
 pub(crate) struct TypedName {
     text: String,
     lower: String,
 }
 
-/// How the name of a call fits what was typed, the closest first. Only the closest are meant: `linear.1` is not the
-/// beginning of `linear.10`, unless there is nothing else it could be.
+/// How well the name of a call matches the typed text, best first. Only the best matches count: `linear.1` does not
+/// match `linear.10`, unless there is nothing better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fit {
     /// One of the two begins with the other, up to the end of a word.
     Words,
     /// The name begins with it.
     Beginning,
-    /// The name begins with it, except for upper and lower case.
+    /// The name begins with it, ignoring case.
     AnyCase,
-    /// It is in the name, except for upper and lower case.
+    /// The name contains it, ignoring case.
     Part,
 }
 
@@ -41,7 +41,7 @@ impl TypedName {
         TypedName { lower: text.to_lowercase(), text }
     }
 
-    /// How a call fits, in the spelling of whichever tool.
+    /// How well a call matches, in any tool's spelling.
     pub(crate) fn fit(&self, rank: &Rank, call: usize) -> Option<Fit> {
         let mut closest: Option<Fit> = None;
         any_spelling(rank, call, |name| {
@@ -67,11 +67,11 @@ impl TypedName {
     }
 }
 
-/// The number of bases named to somebody who asked for something else.
+/// The number of suggested names if nothing matches.
 const SUGGESTED: usize = 8;
 
 impl Wanted {
-    /// What `--filter` asks for.
+    /// The selection of `--filter`.
     pub(crate) fn of_filter(filter: Option<&str>) -> Wanted {
         match filter.map(plain) {
             None => Wanted::All,
@@ -80,7 +80,7 @@ impl Wanted {
         }
     }
 
-    /// The numbers of the calls of a rank that are wanted, in order.
+    /// The numbers of a rank's selected calls, in order.
     pub(crate) fn calls<'a>(&'a self, rank: &'a Rank) -> Box<dyn Iterator<Item = usize> + 'a> {
         let all = 0..rank.calls().len();
         match self {
@@ -95,8 +95,7 @@ impl Wanted {
     }
 }
 
-/// Names of calls that there are, for somebody who asked for one that is not: those with the text in them, or else
-/// the first.
+/// Existing names to suggest if nothing matches: those that contain the text, or else the first.
 pub(crate) fn suggestions(rank: &Rank, asked: &str) -> String {
     let asked = plain(asked).to_lowercase();
     let near = bases(rank, |base| plain(base).to_lowercase().contains(&asked));
@@ -149,10 +148,10 @@ fn begins_at_word(name: &str, text: &str) -> bool {
         && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_') || text.ends_with('_'))
 }
 
-/// Whether a text is like a pattern, in which `*` stands for anything and `?` for one character.
+/// Whether a text matches a pattern, in which `*` matches anything and `?` one character.
 fn is_like(text: &[u8], pattern: &[u8]) -> bool {
     let (mut at, mut next) = (0, 0);
-    // Where the last star was, and how much it stands for so far.
+    // The position of the last star, and how much it matches so far.
     let mut star: Option<(usize, usize)> = None;
     while at < text.len() {
         match pattern.get(next) {

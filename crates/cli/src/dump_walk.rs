@@ -1,4 +1,4 @@
-//! Goes through the ranks of a dump, one after the other, and gathers what could not be read.
+//! Visits the ranks of a dump in order, and collects read errors.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use ulpscope_dump::{Dump, Problems, Rank, RankPlace, Select};
 use crate::args::DumpArgs;
 use ulpscope_session::NumberRanges;
 
-/// The part of a dump that was asked for.
+/// The selected part of a dump.
 pub(crate) struct DumpWalk {
     dump: Dump,
     problems: Problems,
@@ -33,7 +33,7 @@ impl DumpWalk {
         Ok(walk)
     }
 
-    /// Forgets what was gathered, so that the ranks can be gone through again.
+    /// Clears the collected errors, so that the ranks can be visited again.
     pub(crate) fn rewind(&mut self) {
         self.problems = self.dump.problems.clone();
         self.notes = self.dump.notes.clone();
@@ -43,7 +43,7 @@ impl DumpWalk {
         &self.dump.path
     }
 
-    /// Whether there is more than one rank to tell apart.
+    /// Whether there is more than one rank.
     pub(crate) fn has_several(&self) -> bool {
         self.dump.steps.iter().map(|step| step.ranks.len()).sum::<usize>() > 1
     }
@@ -69,7 +69,7 @@ impl DumpWalk {
         Ok(())
     }
 
-    /// Where the run ended early, for people. What it had recorded is there, and this is no failure.
+    /// Where the run ended early, for people. The recorded part is readable, so this is not a failure.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.notes.clone()
     }

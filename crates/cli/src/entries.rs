@@ -4,7 +4,7 @@ use ulpscope_dump::{Content, Data, Entry, Role, TensorEntry};
 use ulpscope_formats::json::{self, Json, Layout};
 use ulpscope_report::{Cell, Record};
 
-/// A value out of a dump.
+/// A value from a dump.
 pub(crate) fn of_json(value: &Json) -> Cell {
     match value {
         Json::Null => Cell::Missing,
@@ -22,7 +22,7 @@ pub(crate) fn of_json(value: &Json) -> Cell {
     }
 }
 
-/// What an entry is and where, without its statistics.
+/// The kind and location of an entry, without its statistics.
 pub(crate) fn of_entry(entry: &Entry) -> Record {
     let mut fields = vec![
         ("name", Cell::text(&entry.name)),
@@ -42,7 +42,7 @@ pub(crate) fn of_entry(entry: &Entry) -> Record {
                 ("shape", shape(tensor)),
                 ("data", Cell::text(data_word(&tensor.data))),
             ]);
-            // Only dumps of our own say so, and of few entries.
+            // Only our own dumps have it, for few entries.
             fields.extend(tensor.source.as_ref().map(|source| ("source", Cell::text(source))));
             fields.extend(tensor.recompute.then_some(("recompute", Cell::Flag(true))));
         }
@@ -99,7 +99,7 @@ fn brief(entry: &Entry) -> String {
         Content::Other(_) => "other".to_owned(),
         Content::Tensor(tensor) => format!("{}{}", dtype(tensor), shape(tensor)),
     };
-    // Positions are told by the order; names are not.
+    // The order shows positions, but not names.
     let named = entry.path.bytes().any(|byte| !byte.is_ascii_digit());
     if named { format!("{}={value}", entry.path) } else { value }
 }

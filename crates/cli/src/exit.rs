@@ -1,13 +1,13 @@
-//! Exit codes: one table for all commands, and one rule for when several things happened.
+//! Exit codes: one table for all commands, and one rule for several outcomes.
 
-/// How a command ended. Ordered by the rule: of several things that happened, the greatest is what the process says. A
-/// difference that was found counts more than what could not be read beside it; a result that was asked for and could
-/// not be written counts more than everything.
+/// How a command ended. Ordered by precedence: of several outcomes, the greatest is the exit code. A difference takes
+/// precedence over something that could not be read; a requested result that could not be written takes precedence over
+/// everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
-    /// Everything was done; what was compared agrees.
+    /// Everything was done; compared values agree.
     Done,
-    /// Nothing matches what was asked for.
+    /// Nothing matches the request.
     NoMatch,
     /// Something could not be read or compared, or there was nothing to read.
     NotRead,
@@ -18,7 +18,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// What could not be read, as far as there is any.
+    /// The exit code for read errors, if any.
     pub(crate) fn of_reading(errors: &[String]) -> Exit {
         if errors.is_empty() { Exit::Done } else { Exit::NotRead }
     }

@@ -1,9 +1,9 @@
-//! What a run says of its own capture, for people and for programs.
+//! The ledger of a run's capture, for people and for programs.
 
 use serde_json::{Map, Value, json};
 use ulpscope_dump::{Ledger, Rank};
 
-/// A line on how a rank ended where it was killed, and one from its ledger where it has one.
+/// A line about how a rank ended if it was killed, and one from its ledger if it has one.
 pub(crate) fn lines(rank: &Rank) -> Vec<String> {
     let mut lines = Vec::new();
     if rank.is_journal() {

@@ -1,12 +1,12 @@
-//! The command line: what was typed, turned once into what is wanted, and the result shown.
+//! The command line: converts arguments once, runs the command, and shows the result.
 //!
 //! ```text
 //! argv ──► args (clap) ──► a command's own struct ──► work (formats, kernels) ──► report ──► stdout
 //!                                                              └─► what went wrong ──► stderr
 //! ```
 //!
-//! No number is computed and no byte decoded here. One bad tensor never loses a file and one bad file never
-//! loses a run: failures are collected, the rest goes on, and the exit code tells.
+//! No number is computed and no byte decoded here. One bad tensor never loses a file and one bad file never loses a
+//! run: failures are collected, the rest continues, and the exit code reports them.
 
 mod args;
 mod call_names;
@@ -56,18 +56,18 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
             exit.code()
         }
     };
-    // Whatever was shown, some of it was read from a file that was being shortened.
+    // Some of the shown data was read from a file that was being shortened.
     watch.unreported().iter().for_each(|error| output.complain(&format!("error: {error}")));
     if watch.found_any() { Exit::Failed.code() } else { code }
 }
 
-/// Shows the help or the version, if that is what was asked for; else what is wrong with the command line.
+/// Shows the help or the version, if requested; else the error in the command line.
 fn not_parsed(said: &clap::Error, look: Look) -> Exit {
     let mut output = Output::of_process(look);
     let exit = if said.use_stderr() {
         output.usage(&said.render().to_string())
     } else {
-        // A reader that has gone away is not our failure.
+        // A closed pipe is not our failure.
         let _ = output.help(&said.render());
         Exit::Done
     };
@@ -78,11 +78,11 @@ fn not_parsed(said: &clap::Error, look: Look) -> Exit {
 fn execute(low: Low, output: &mut Output) -> anyhow::Result<u8> {
     let mut pool = rayon::ThreadPoolBuilder::new();
     if let Some(threads) = low.threads {
-        // More threads than cores only get in each other's way, and thousands of them stop the machine.
+        // More threads than cores are slower, and thousands of them stop the machine.
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         pool = pool.num_threads(threads.get().min(cores));
     }
-    // A pool of our own, not the process's: under Python there may be other users of that one.
+    // A separate pool, not the process-wide one: under Python it may have other users.
     pool.build()?.install(|| {
         let exit = match low.command {
             Command::Run(args) => return commands::run::Run::from(args).run(),
@@ -97,7 +97,7 @@ fn execute(low: Low, output: &mut Output) -> anyhow::Result<u8> {
             Command::Completions(args) => commands::manual::completions(&args, output),
             Command::Man(args) => commands::manual::man(&args, output),
         }?;
-        // Whoever reads us may have seen enough; what was found is still so.
+        // The reader may have closed the pipe; the result is still valid.
         output::unless_broken_pipe(output.flush())?;
         Ok(exit.code())
     })

@@ -1,12 +1,12 @@
-//! Names from inside a file as names of files: plain, and each used once.
+//! Converts names inside a file to file names: safe, and unique.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 
 use ulpscope_report::escape::is_hidden;
 
-/// A tensor's name as one plain component of a path. A name from a file may hold anything; what could lead out
-/// of a folder, or surprise a terminal, becomes an underscore.
+/// A tensor's name as one safe component of a path. A name from a file may contain anything; characters that could lead
+/// out of a folder, or affect a terminal, become underscores.
 pub(crate) fn plain(name: &str) -> String {
     let name: String =
         name.chars().map(|c| if is_hidden(c) || matches!(c, '/' | '\\' | ':') { '_' } else { c }).collect();
@@ -16,16 +16,16 @@ pub(crate) fn plain(name: &str) -> String {
     }
 }
 
-/// Names that were given out, each once.
+/// Names in use, each once.
 #[derive(Debug, Default)]
 pub(crate) struct Distinct {
     used: HashSet<OsString>,
-    /// The number to try next for a name that was wanted again: a file may want one name many times.
+    /// The next number to try for a repeated name: a file may repeat one name many times.
     next: HashMap<OsString, u64>,
 }
 
 impl Distinct {
-    /// The name itself, or numbered when it was given out before.
+    /// The name itself, or numbered if it is in use.
     pub(crate) fn give(&mut self, name: OsString) -> OsString {
         if self.used.insert(name.clone()) {
             return name;
@@ -42,14 +42,14 @@ impl Distinct {
     }
 }
 
-/// Plain names that were given out.
+/// Safe names in use.
 #[derive(Debug, Default)]
 pub(crate) struct PlainNames {
     given: Distinct,
 }
 
 impl PlainNames {
-    /// The plain form of `name`; numbered when another name has the same one.
+    /// The safe form of `name`; numbered if another name has the same one.
     pub(crate) fn give(&mut self, name: &str) -> OsString {
         self.given.give(plain(name).into())
     }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn many_clashes_take_no_longer_than_many_names() {
-        // Looking at every number again for each name would take minutes.
+        // Trying every number again for each name would take minutes.
         let mut names = PlainNames::default();
         let last = (0..300_000).map(|_| names.give("a/b")).last();
         assert_eq!(last, Some("a_b-300000".into()));

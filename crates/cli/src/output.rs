@@ -1,4 +1,4 @@
-//! Where words go: results to standard output, complaints to standard error.
+//! Output: results to standard output, errors and notes to standard error.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -9,18 +9,18 @@ use ulpscope_session::Block;
 
 use crate::exit::Exit;
 
-/// The two streams of a command, and what the reader of the first can show.
+/// The two streams of a command, and what the terminal supports.
 pub(crate) struct Output {
     results: Box<dyn Write + Send>,
     complaints: Box<dyn Write + Send>,
     terminal: Terminal,
-    /// Whether a program reads the results, and an error is one of them.
+    /// Whether the results are JSON, which includes errors.
     is_json: bool,
-    /// Whether there are any results yet.
+    /// Whether any results were written.
     has_begun: bool,
 }
 
-/// How results are to be shown.
+/// How to show results.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Look {
     pub(crate) colour: ColourChoice,
@@ -57,7 +57,7 @@ impl Output {
         self.piece_of_text(&format!("{line}\n"))
     }
 
-    /// One line of an explanation, broken to fit the terminal. A command to copy is left whole.
+    /// One line of an explanation, wrapped to the terminal. A command to copy is not wrapped.
     pub(crate) fn prose(&mut self, line: &str) -> io::Result<()> {
         if line.trim_start().starts_with("ulpscope") {
             return self.line(line);
@@ -86,7 +86,7 @@ impl Output {
         self.piece(&format!("{value:#}\n"))
     }
 
-    /// A part of a JSON document too long to be held, as it is made.
+    /// A part of a JSON document that is too long for memory.
     pub(crate) fn piece(&mut self, text: &str) -> io::Result<()> {
         self.piece_of_text(&escape::json(text))
     }
@@ -95,31 +95,31 @@ impl Output {
         self.escaped_bytes(text.as_bytes())
     }
 
-    /// Bytes of a text that was escaped for its medium before; they may end within a character.
+    /// Bytes of an already escaped text; they may end within a character.
     pub(crate) fn escaped_bytes(&mut self, piece: &[u8]) -> io::Result<()> {
         self.has_begun = true;
         self.results.write_all(piece)
     }
 
-    /// One line about something that went wrong or was left out. Results written so far come first.
+    /// One line about an error or something left out. Results written so far come first.
     pub(crate) fn complain(&mut self, text: &str) {
-        // When standard error is gone there is nobody left to tell, and the exit code still does.
+        // If standard error is closed, the exit code still reports it.
         let _ = self.results.flush();
         let _ = writeln!(self.complaints, "{}", escape::terminal(text));
     }
 
-    /// What ended the command: for people, and where a program reads the results, for that too.
+    /// The error that ended the command: for people, and as JSON if the results are JSON.
     pub(crate) fn fail(&mut self, message: &str) -> Exit {
         let exit = Exit::Failed;
         if self.is_json && !self.has_begun {
-            // A reader that is gone is not told, and the exit code still tells.
+            // If the pipe is closed, the exit code still reports it.
             let _ = self.error_object(message, exit);
         }
         self.complain(&format!("error: {message}"));
         exit
     }
 
-    /// What is wrong with the command line, and how it is to be written.
+    /// The error in the command line, and the correct usage.
     pub(crate) fn usage(&mut self, text: &str) -> Exit {
         let exit = Exit::Failed;
         if self.is_json {
@@ -142,7 +142,7 @@ impl Output {
         self.json(&json!({ "error": { "message": message, "exit_code": exit.code() } }))
     }
 
-    /// What was left out, then what went wrong.
+    /// Notes, then errors.
     pub(crate) fn notes_and_errors(&mut self, notes: &[String], errors: &[String]) {
         for note in notes {
             self.complain(&format!("note: {note}"));
@@ -152,13 +152,13 @@ impl Output {
         }
     }
 
-    /// Hands everything written so far to the reader.
+    /// Flushes everything written so far.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.results.flush()
     }
 }
 
-/// The same, but for a reader that has gone away.
+/// The same result, but a closed pipe is no error.
 pub(crate) fn unless_broken_pipe(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -166,7 +166,7 @@ pub(crate) fn unless_broken_pipe(written: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Whether the reader of our output has gone away, as `head` does when it has seen enough.
+/// Whether the reader of our output has closed the pipe, as `head` does.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)

@@ -8,18 +8,18 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ulpscope_report::is_dumb;
 
-/// Work shorter than this shows nothing: a bar that flashes by is noise.
+/// Work shorter than this shows no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(120);
 
-/// How often a line is printed where no bar can be drawn.
+/// How often a line is printed if no bar can be drawn.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// A bar that appears once the work has taken a second, and goes away with it. It is never drawn when standard
-/// error is not a terminal; on one that cannot move its cursor, a line is printed now and then.
+/// A bar that appears after the work has taken a second, and disappears at its end. It is never drawn if standard error
+/// is not a terminal; on a terminal without cursor movement, a line is printed now and then.
 pub(crate) struct Progress {
     bar: ProgressBar,
-    /// Dropping it ends the thread that waits to show the bar.
+    /// Dropping it ends the thread that shows the bar.
     done: Option<Sender<()>>,
     waiter: Option<JoinHandle<()>>,
 }
@@ -31,13 +31,13 @@ impl Progress {
         Progress::start(what, Some(steps as u64), style)
     }
 
-    /// Work whose end cannot be foreseen.
+    /// Work of unknown length.
     pub(crate) fn of_one(what: &'static str) -> Progress {
         let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
         Progress::start(what, None, style)
     }
 
-    /// Calls to be compared, whose number becomes known as ranks are opened.
+    /// Calls to compare; their number becomes known as ranks are opened.
     pub(crate) fn of_calls(what: &'static str) -> Progress {
         let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} calls {prefix} {eta} left");
         Progress::start(what, Some(0), style)
@@ -48,7 +48,7 @@ impl Progress {
         self.bar.inc_length(steps);
     }
 
-    /// One step is done, and so many bytes have gone by in all.
+    /// One step is done; `bytes` is the total so far.
     pub(crate) fn step_with_bytes(&self, bytes: u64) {
         self.bar.inc(1);
         let seconds = self.bar.elapsed().as_secs_f64();
@@ -88,7 +88,7 @@ fn show(bar: &ProgressBar, waiting: &Receiver<()>) {
         while waiting.recv_timeout(LINE_EVERY) == Err(RecvTimeoutError::Timeout) {
             let of = bar.length().map_or_else(String::new, |length| format!(" of {length}"));
             let seconds = bar.elapsed().as_secs();
-            // When nobody reads it, the work goes on.
+            // A write error does not stop the work.
             let _ =
                 writeln!(std::io::stderr(), "{}: {}{of} after {seconds} s", bar.message(), bar.position());
         }
@@ -99,7 +99,7 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.done.take();
         if let Some(waiter) = self.waiter.take() {
-            // The thread cannot fail in a way that matters to anyone but the bar.
+            // A failure of the thread affects only the bar.
             let _ = waiter.join();
         }
         self.bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! Files of records into other files of records: the JSON lines of the oldest tools into msprobe's files, and back.
+//! Converts files of records: the JSON lines of the oldest tools into msprobe's files, and back.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use ulpscope_formats::file::{self, Format};
 use ulpscope_formats::records::{PklStyle, Report, ToMsprobe, msprobe_to_pkl, pkl_to_msprobe};
 use ulpscope_formats::{Access, Bytes, Error};
 
-/// Files that a conversion of records would write: the target itself and, beside a dump, its stacks.
+/// The files that a conversion of records writes: the target and, for a dump, its stacks.
 pub(crate) fn outputs(from: Format, to: Format, target: &Path) -> Vec<PathBuf> {
     match (from, to) {
         (Format::PklLines, Format::Msprobe) => vec![target.to_owned(), stacks_beside(target)],
@@ -15,7 +15,7 @@ pub(crate) fn outputs(from: Format, to: Format, target: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Converts; the notes say what the target has no word for, the errors what could not be read.
+/// Converts; the notes say what the target format cannot express, the errors what could not be read.
 pub(crate) fn convert(
     source: &Path,
     bytes: &Bytes,
@@ -41,8 +41,8 @@ pub(crate) fn convert(
     Ok(told(source, report))
 }
 
-/// The file of stacks that would be written beside `target`, if any: one of JSON has its own already, and stays
-/// as it is.
+/// The file of stacks that would be written next to `target`, if any. A JSON source already has one, which stays as it
+/// is.
 pub(crate) fn stacks_of(source: &Path, target: &Path) -> Option<PathBuf> {
     (Format::of_extension(source) != Some(Format::Msprobe)).then(|| stacks_beside(target))
 }
@@ -72,12 +72,12 @@ fn told(source: &Path, report: Report) -> (Vec<String>, Vec<String>) {
     (notes, errors)
 }
 
-/// Copies a file that already is what is wanted.
+/// Copies a file that already has the target format.
 pub(crate) fn copy(bytes: &Bytes, target: &Path) -> Result<(), Error> {
     file::write_with(target, |out| bytes.reading(|| out.write_all(bytes).map_err(Error::whole)))
 }
 
-/// Whether a file of stacks or a construct goes with a dump and not alone, by its name.
+/// Whether a file is a stack or construct that belongs to a dump, by its name.
 pub(crate) fn goes_with_a_dump(path: &Path) -> bool {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     stem.ends_with("stack") || stem == "construct"

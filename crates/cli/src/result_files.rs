@@ -1,4 +1,4 @@
-//! The sheets that comparisons left: which of them are meant, and what their names say.
+//! Finds the result sheets of comparisons, and reads their names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -9,13 +9,13 @@ use ulpscope_formats::natural;
 
 use crate::walk::{leads_out, stays_within};
 
-/// How the names of results begin.
+/// The prefix of result names.
 const RESULT: &str = "compare_result";
 
-/// Digits of a moment: year, month, day, hour, minute, second.
+/// Digits of a timestamp: year, month, day, hour, minute, second.
 const MOMENT_DIGITS: usize = 14;
 
-/// The files named, and the results in the folders named: of each the newest comparison, or all of them.
+/// The named files, and the results in the named folders: of each the newest comparison, or all.
 pub(crate) fn named(results: &[PathBuf], all: bool, notes: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for result in results {
@@ -72,8 +72,8 @@ fn files_in(folder: &Path, all: bool, notes: &mut Vec<String>) -> anyhow::Result
     Ok(files)
 }
 
-/// What the columns of these files are called: by rank; where that says the same of two, by the file's name, its path,
-/// its path with every byte shown. None is called like one of those that are `taken`.
+/// The column names for these files: the rank; if two are the same, the file's name, then its path, then its path with
+/// every byte escaped. None equals a name in `taken`.
 pub(crate) fn labels(files: &[PathBuf], taken: &[&str]) -> Vec<String> {
     let longer: [fn(&Path) -> String; 3] =
         [stem_of, |file| file.display().to_string(), |file| format!("{file:?}")];
@@ -96,8 +96,8 @@ fn stem_of(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Keeps the files of the newest comparison. All files of one of ours were made at one moment; tools that compare one rank
-/// after the other have a moment for each, and of those the newest of each rank is kept.
+/// Keeps the files of the newest comparison. All files of one of ours have the same timestamp. Tools that compare rank
+/// by rank have one for each, and of those the newest of each rank is kept.
 fn keep_newest(files: &mut Vec<PathBuf>) {
     let mut ranks_at: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut newest_of: HashMap<String, String> = HashMap::new();
@@ -123,8 +123,8 @@ fn rank_and_moment(path: &Path) -> Option<(String, String)> {
     is_moment.then(|| (rank.to_owned(), moment.to_owned()))
 }
 
-/// What a file's name says of its rank: `compare_result_step0_rank1-rank1_20261115093059.csv` → `step0_rank1-rank1`,
-/// and `rank1` where there is no step. A name that is not of that kind is the label itself.
+/// The rank in a file's name: `compare_result_step0_rank1-rank1_20261115093059.csv` → `step0_rank1-rank1`, and `rank1`
+/// without a step. Any other name is the label itself.
 fn rank_of(path: &Path) -> String {
     let stem = stem_of(path);
     let middle = stem.strip_prefix(RESULT).and_then(|rest| rest.trim_start_matches('_').rsplit_once('_'));

@@ -1,4 +1,4 @@
-//! A file as the commands see it: tensors with names, or records with a summary.
+//! A file as the commands use it: named tensors, or records with a summary.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value};
 
 use crate::summary::{Summary, summary};
 
-/// What a file holds.
+/// The content of a file.
 pub(crate) enum Source {
-    /// Tensors, and whatever else is around them.
+    /// Tensors, and other values around them.
     Tensors(Value),
-    /// Records of a run, in a few words.
+    /// Records of a run, summarised.
     Records(Summary),
 }
 
@@ -22,7 +22,7 @@ impl Source {
         bytes.reading(|| Source::decode(path, format, &bytes)).map_err(|error| error.in_file(path))
     }
 
-    /// Reads an open file. Records are passed over, not kept: they may be larger than memory.
+    /// Reads an open file. Records are visited, not kept: they may be larger than memory.
     pub(crate) fn decode(path: &Path, format: Format, bytes: &Bytes) -> Result<Source, Error> {
         match summary(path, format, bytes)? {
             Some(summary) => Ok(Source::Records(summary)),
@@ -31,19 +31,19 @@ impl Source {
     }
 }
 
-/// Maps a file and finds out what it is.
+/// Maps a file and detects its format.
 pub(crate) fn open(path: &Path) -> Result<(Format, Bytes), Error> {
     let bytes = Bytes::map(path, Access::ReadOnly)?;
     let format = bytes.reading(|| Format::detect(path, &bytes)).map_err(|error| error.in_file(path))?;
     Ok((format, bytes))
 }
 
-/// The tensors of a value, each with its dotted name; a bare tensor has one that is empty.
+/// The tensors of a value with dotted names; a bare tensor has an empty name.
 pub(crate) fn tensors(value: &Value) -> Vec<(String, Tensor)> {
     value.tensors().into_iter().map(|(name, tensor)| (name, tensor.clone())).collect()
 }
 
-/// Whether a file is simply not ours, rather than a broken one of ours.
+/// Whether a file is of an unknown format, instead of a broken file of a known one.
 pub(crate) fn is_foreign(error: &Error) -> bool {
     matches!(error.fault, Fault::UnknownFormat { .. })
 }

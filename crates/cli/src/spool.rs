@@ -1,14 +1,14 @@
-//! Text that has to wait until something else is written: in memory while it is short, then in a file without a name.
+//! Text to be written later: in memory while it is short, then in an unnamed file.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, Write};
 
 use ulpscope_formats::file::nameless;
 
-/// Bytes that wait in memory.
+/// Bytes kept in memory.
 const IN_MEMORY: usize = 1 << 20;
 
-/// Text that waits.
+/// Text to be written later.
 #[derive(Default)]
 pub(crate) struct Spool {
     waiting: String,
@@ -30,7 +30,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Hands over everything, piece by piece.
+    /// Passes on everything, piece by piece.
     pub(crate) fn drain(self, mut to: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         if let Some(mut file) = self.file {
             file.rewind()?;

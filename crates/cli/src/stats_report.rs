@@ -1,4 +1,4 @@
-//! What `stats` prints, block by block: memory follows neither the number of files nor that of their tensors.
+//! The output of `stats`, block by block: memory does not grow with the number of files or tensors.
 //!
 //! ```text
 //! tensor, tensor, summary, … ──► JSON: one object, written as they come; summaries wait for the end of the tensors
@@ -14,10 +14,10 @@ use crate::output::Output;
 use crate::source::label;
 use crate::spool::Spool;
 
-/// Tensors, and files without any, that are laid out together: a table must be held to find the width of its columns.
+/// Tensors, and files without any, per table: a whole table is in memory to find its column widths.
 const BLOCK: usize = 4096;
 
-/// The fields of a row when there are several tensors; the others are in the JSON, and in the view of one.
+/// The fields of a row if there are several tensors; JSON, and the view of a single tensor, have all.
 const COLUMNS: [&str; 11] =
     ["shape", "dtype", "max", "min", "mean", "norm", "nan", "pos_inf", "neg_inf", "zeros", "subnormals"];
 
@@ -27,25 +27,25 @@ pub(crate) enum StatsReport {
     Tables(Tables),
 }
 
-/// Rows that wait for their table.
+/// Rows of the next table.
 pub(crate) struct Tables {
-    /// Fields shown beside the usual ones.
+    /// Fields shown in addition to the usual ones.
     more_columns: Vec<&'static str>,
     rows: Vec<(String, Record)>,
-    /// Files without tensors, and what is said of each.
+    /// Files without tensors, and their summaries.
     others: Vec<(String, Option<Record>)>,
     /// Tensors and files that were shown.
     shown: usize,
 }
 
 impl StatsReport {
-    /// A report as one JSON object, which begins at once.
+    /// A report as one JSON object, written as it is made.
     pub(crate) fn json(output: &mut Output) -> anyhow::Result<StatsReport> {
         output.piece("{\"tensors\": [")?;
         Ok(StatsReport::Json { tensors: 0, summaries: Spool::default(), waiting: 0 })
     }
 
-    /// A report as tables, which show these fields beside the usual ones.
+    /// A report as tables, with these fields in addition to the usual ones.
     pub(crate) fn tables(more_columns: Vec<&'static str>) -> StatsReport {
         StatsReport::Tables(Tables { more_columns, rows: Vec::new(), others: Vec::new(), shown: 0 })
     }
@@ -74,7 +74,7 @@ impl StatsReport {
         Ok(())
     }
 
-    /// A file that holds records, and what it says in a few words; or one that holds nothing.
+    /// A file with records and its summary, or an empty file.
     pub(crate) fn without_tensors(
         &mut self,
         path: &Path,
@@ -87,7 +87,7 @@ impl StatsReport {
                 let mut fields = vec![("file", file_cell(path))];
                 fields.extend(summary.fields);
                 let comma = if *waiting == 0 { "" } else { "," };
-                // Escaped here: the spool is drained in pieces that may end within a character.
+                // Escaped here: the spool is read in pieces that may end within a character.
                 let text = format!("{comma}\n{}", Record::new(fields).to_json());
                 summaries.push(&escape::json(&text))?;
                 *waiting += 1;

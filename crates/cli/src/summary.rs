@@ -1,4 +1,4 @@
-//! What a file of records holds, in a few words.
+//! Summaries of files of records.
 
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use ulpscope_formats::pkl_lines::{self, Kind, Line, Lines};
 use ulpscope_formats::{Bytes, Error};
 use ulpscope_report::{Cell, Record};
 
-/// What a file of records holds, and what of it could not be read.
+/// The summary of a file of records, and what could not be read.
 pub(crate) struct Summary {
     pub(crate) record: Record,
     pub(crate) errors: Vec<String>,
 }
 
-/// The summary of a file of records; nothing when the file holds tensors.
+/// The summary of a file of records; `None` if the file holds tensors.
 pub(crate) fn summary(path: &Path, format: Format, bytes: &Bytes) -> Result<Option<Summary>, Error> {
     match format {
         Format::PklLines => Ok(of_lines(path, bytes)),
@@ -42,7 +42,7 @@ fn of_lines(path: &Path, bytes: &Bytes) -> Option<Summary> {
             Ok((_, Line::Other(_))) => others += 1,
             Err(error) => {
                 unread += 1;
-                // The others are counted.
+                // Further ones are only counted.
                 if errors.is_empty() {
                     errors.push(error.in_file(path).to_string());
                 }
@@ -65,7 +65,7 @@ fn of_lines(path: &Path, bytes: &Bytes) -> Option<Summary> {
     Some(Summary { record, errors })
 }
 
-/// The content of an empty stack and an empty construct is the same: the name tells.
+/// An empty stack and an empty construct have the same content: the name decides.
 fn of_json(path: &Path, bytes: &Bytes) -> Result<Summary, Error> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     if stem.ends_with("stack") {
@@ -96,7 +96,7 @@ fn of_json(path: &Path, bytes: &Bytes) -> Result<Summary, Error> {
     }
 }
 
-/// Sees every complete item of a file that may break off; counts them, and says where it broke off.
+/// Visits every complete item of a possibly truncated file; counts them, and reports where it breaks off.
 fn complete<T>(
     items: impl Iterator<Item = Result<T, Error>>,
     mut see: impl FnMut(T),
@@ -121,7 +121,7 @@ fn record(kind: &str, mut fields: Vec<(&'static str, Cell)>, path: &Path, end: O
     Summary { record: Record::new(fields), errors }
 }
 
-/// Depth is bounded by the reader's.
+/// The reader limits the depth.
 fn count_tensors(item: &Item) -> u64 {
     match item {
         Item::Tensor(_) => 1,

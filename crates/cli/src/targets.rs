@@ -1,7 +1,7 @@
-//! Where the results of `convert` go.
+//! Where `convert` writes its results.
 //!
-//! Every name is decided before anything is written, so that it depends on nothing but the names of the sources:
-//! two that would land in one place get two, whichever is done first. And nothing lands outside the destination.
+//! Every name is decided before anything is written, and depends only on the names of the sources: two sources with the
+//! same target get different ones, whichever is done first. Nothing is written outside the destination.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,7 +13,7 @@ use ulpscope_formats::{Error, Fault};
 use crate::records;
 use crate::walk::Found;
 
-/// What the user named as the destination.
+/// The user's destination.
 pub(crate) enum Destination {
     /// One file becomes one file (or a folder of them).
     File(PathBuf),
@@ -21,17 +21,17 @@ pub(crate) enum Destination {
     Folder(PathBuf),
 }
 
-/// The places kept for one source.
+/// The paths reserved for one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Target {
     /// The file it becomes.
     pub(crate) file: PathBuf,
-    /// The folder its tensors go to, should one file not hold them.
+    /// The folder for its tensors, if one file cannot hold them.
     pub(crate) folder: PathBuf,
 }
 
 impl Destination {
-    /// A place for each source, in their order.
+    /// The target of each source, in order.
     pub(crate) fn targets(&self, sources: &[Found], format: Format) -> Vec<Target> {
         let folder = match self {
             Destination::File(path) => {
@@ -40,11 +40,11 @@ impl Destination {
             }
             Destination::Folder(folder) => folder,
         };
-        // The folders of the source are folders of the result.
+        // Folders of the source are also folders of the result.
         let ancestors = sources.iter().flat_map(|found| found.relative.ancestors().skip(1));
         let mut taken = Taken { names: ancestors.map(Path::to_owned).collect(), format };
         let mut targets = vec![Target::default(); sources.len()];
-        // Who can keep its name does, whatever its neighbours are called.
+        // A source that can keep its name does so, whatever its neighbours are called.
         let (keeping, renamed): (Vec<usize>, Vec<usize>) =
             (0..sources.len()).partition(|&at| short(&sources[at], format) == sources[at].relative);
         for at in keeping.into_iter().chain(renamed) {
@@ -55,7 +55,7 @@ impl Destination {
     }
 }
 
-/// Relative names that are spoken for.
+/// Relative names in use.
 struct Taken {
     names: HashSet<PathBuf>,
     format: Format,
@@ -65,7 +65,7 @@ impl Taken {
     fn target(&mut self, found: &Found) -> Target {
         let format = self.format;
         let extension = format.extension();
-        // `x.pt` and `x.npz` lie side by side, or `x` is a folder: the old extension stays.
+        // `x.pt` and `x.npz` are in one folder, or `x` is a folder: keep the old extension.
         let files = [short(found, format), with_suffix(&found.relative, extension)].into_iter();
         let file = self.first_free(
             files.chain(numbered(&found.relative).map(|name| with_suffix(&name, extension))),
@@ -83,7 +83,7 @@ impl Taken {
         Target { file, folder }
     }
 
-    /// Takes the first name that is free together with its companion. The names never end, and those taken do.
+    /// Reserves the first name that is free together with its companion. `names` is endless, names in use are not.
     fn first_free(
         &mut self,
         mut names: impl Iterator<Item = PathBuf>,
@@ -126,14 +126,13 @@ fn with_suffix(path: &Path, extension: &str) -> PathBuf {
     name.into()
 }
 
-/// Makes sure that a file may be written: its folder exists and is below `root`, and nothing is replaced that was
-/// not meant to be.
+/// Ensures that a file may be written: its folder exists and is below `root`, and no file is replaced without
+/// permission.
 pub(crate) fn make_room(path: &Path, root: Option<&Path>, replace: bool) -> Result<(), Error> {
     let check = || {
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             if let Some(root) = root {
-                // A link that was already there may lead anywhere: what exists is looked at before any folder is
-                // made within it.
+                // An existing link may lead anywhere: check what exists before any folder is created in it.
                 let mut folders = parent.ancestors();
                 let deepest = folders.find(|folder| fs::symlink_metadata(folder).is_ok()).unwrap_or(root);
                 if !fs::canonicalize(deepest)?.starts_with(root) {

@@ -1,5 +1,5 @@
-//! A tensor's values as text: one line per row of the last axis, each number as short as it can be and still
-//! read back as itself.
+//! A tensor's values as text: one line per row of the last axis, each number as short as possible while it still reads
+//! back as the same value.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use ulpscope_tensor::{DType, Scalar, View};
 /// Elements decoded at a time.
 const BLOCK: usize = 1 << 14;
 
-/// Writes every element of `view`. Booleans are `True` and `False`, as numpy would print them.
+/// Writes every element of `view`. Booleans are `True` and `False`, as in numpy.
 pub(crate) fn write_text(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     let (dtype, size) = (view.dtype(), view.dtype().size());
     let row = view.shape().last().copied().unwrap_or(1);

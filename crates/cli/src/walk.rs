@@ -1,4 +1,4 @@
-//! The files below what the user named, in the order people count in.
+//! The files below the user's paths, in natural order.
 
 use std::fs;
 use std::io;
@@ -8,49 +8,48 @@ use ulpscope_formats::natural;
 
 use crate::names::Distinct;
 
-/// A file to work on.
+/// A file to process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Where it is.
     pub(crate) path: PathBuf,
-    /// Its path below the folder the user named, or its bare name where the user named the file itself; made
-    /// different from any earlier one.
+    /// Its path below the named folder, or its bare name if the user named the file itself; unique among all files.
     pub(crate) relative: PathBuf,
-    /// Whether the user named this very file, rather than a folder above it.
+    /// Whether the user named this file, and not a folder above it.
     pub(crate) named: bool,
 }
 
-/// What a walk met.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     /// The files, in order.
     pub(crate) files: Vec<Found>,
     /// Links that were not followed, because they lead to a folder or out of the tree.
     pub(crate) links: Vec<PathBuf>,
-    /// Folders and links that could not be looked into.
+    /// Folders and links that could not be read.
     pub(crate) failures: Vec<(PathBuf, io::Error)>,
 }
 
-/// Whether a path below a folder ends in a file within it, whatever links are on the way.
+/// Whether a path below a folder resolves to a file inside it, through any links.
 pub(crate) fn stays_within(folder: &Path, path: &Path) -> io::Result<bool> {
     let lands = fs::canonicalize(path)?;
     Ok(lands.starts_with(fs::canonicalize(folder)?) && lands.is_file())
 }
 
-/// That a link was not followed, for people.
+/// The note that a link was not followed.
 pub(crate) fn leads_out(link: &Path) -> String {
     format!("{}: not followed: a link that leads out of the folder, or to a folder", link.display())
 }
 
 impl Walk {
-    /// Looks below each of `roots`. Folders at or below `except` (canonical) are left out.
+    /// Walks each of `roots`. Folders at or below `except` (canonical) are left out.
     pub(crate) fn of(roots: &[PathBuf], except: Option<&Path>) -> Walk {
         let mut walk = Walk::default();
         for root in roots {
             if root.is_dir() {
                 walk.folder(root, except);
             } else {
-                // A path that does not exist is a file that cannot be opened, and is reported as one.
+                // A missing path is reported as a file that cannot be opened.
                 let relative = root.file_name().map_or_else(|| root.clone(), PathBuf::from);
                 walk.files.push(Found { path: root.clone(), relative, named: true });
             }
@@ -62,12 +61,12 @@ impl Walk {
         walk
     }
 
-    /// What was not followed, for people.
+    /// Notes on links that were not followed.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.links.iter().map(|link| leads_out(link)).collect()
     }
 
-    /// Which of the folders named hold no file at all.
+    /// The named folders without any file.
     pub(crate) fn empty_folders(&self, roots: &[PathBuf]) -> Vec<String> {
         let failed = |root: &&PathBuf| !self.failures.iter().any(|(path, _)| path.starts_with(root));
         let empty = |root: &&PathBuf| !self.files.iter().any(|found| found.path.starts_with(root));
@@ -75,12 +74,12 @@ impl Walk {
         roots.map(|root| format!("{}: there is no file in this folder", root.display())).collect()
     }
 
-    /// What could not be looked into, for people.
+    /// Errors of folders and links that could not be read.
     pub(crate) fn errors(&self) -> Vec<String> {
         self.failures.iter().map(|(path, error)| format!("{}: {error}", path.display())).collect()
     }
 
-    /// Reports files that are of no known format: a note, and an error where there is nothing else.
+    /// Reports files of unknown formats: a note, or an error if there are no others.
     pub(crate) fn report_foreign(&self, foreign: usize, notes: &mut Vec<String>, errors: &mut Vec<String>) {
         match self.files.len() {
             1 if foreign == 1 => errors.push("no file has a known format (1 file)".to_owned()),
@@ -94,8 +93,7 @@ impl Walk {
             Ok(inside) => inside,
             Err(error) => return self.failures.push((root.to_owned(), error)),
         };
-        // A stack of our own: the depth of a tree is not ours to decide. Last in, first out, so each folder's
-        // names go on it in reverse.
+        // An explicit stack, since trees may be deep. Last in, first out, so each folder's names are pushed in reverse.
         let mut stack = vec![root.to_owned()];
         while let Some(path) = stack.pop() {
             match self.visit(&path, root, &inside, except) {
@@ -105,7 +103,7 @@ impl Walk {
         }
     }
 
-    /// Takes a file in, or returns what is in a folder, in reverse order.
+    /// Adds a file, or returns the contents of a folder in reverse order.
     fn visit(
         &mut self,
         path: &Path,

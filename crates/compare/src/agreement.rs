@@ -1,7 +1,7 @@
-//! The verdict over a whole comparison: one word, its reason, and the exit code that goes with it.
+//! The verdict of a whole comparison: one word, its reason, and its exit code.
 //!
-//! Everything that tells a verdict (terminal, `explain`, `result.json`, Python, advisor) takes it from here, so that no two
-//! of them disagree.
+//! Everything that reports a verdict (terminal, `explain`, `result.json`, Python, advisor) uses this one, so that no
+//! two of them disagree.
 
 use std::fmt;
 
@@ -17,9 +17,9 @@ use crate::style::Side;
 pub enum Answer {
     /// Everything was compared, and nothing differs.
     Agree,
-    /// Something differs, and a call was found that introduced it; in an older tool's style, a row fails.
+    /// Something differs, and the call that introduced it was found; in an older tool's style, a row fails.
     Differ,
-    /// Neither can be said.
+    /// Neither is certain.
     Inconclusive,
 }
 
@@ -47,13 +47,13 @@ impl Answer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Agreement {
-    /// Nothing differs. What has no counterpart, and what was not compared, was followed to results that agree.
+    /// Nothing differs. Results computed from unpaired or uncompared calls agree.
     Agrees {
         /// Calls and tensors that only one side has.
         unpaired: u64,
         /// Rows that were not compared.
         not_compared: u64,
-        /// Rows to look at, of which none is to blame: a decision between near equals that fell the other way.
+        /// Rows to look at that no call is blamed for: a decision between nearly equal values went the other way.
         warned: u64,
         /// Whether every final result was compared with what accumulated rounding allows.
         bounded: bool,
@@ -90,7 +90,8 @@ pub enum Agreement {
         /// All rows.
         rows: u64,
     },
-    /// A result that the run ends in differs by more than accumulated rounding allows, and no call was found that introduced it.
+    /// A result that the run ends in differs by more than accumulated rounding allows, and no call was found that
+    /// introduced it.
     FinalResult(FinalResult),
     /// No call of one side has a counterpart.
     NothingPaired,
@@ -162,19 +163,19 @@ impl Agreement {
     }
 }
 
-/// What is known of a comparison beside its ranks.
+/// What is known of a comparison besides its ranks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Surroundings<'a> {
     /// Steps and ranks that only one side has.
     pub lone_ranks: u64,
-    /// What of the dumps could not be opened.
+    /// Parts of the dumps that could not be opened.
     pub problems: u64,
     /// The older tool whose rule judged the rows.
     pub rule: Option<&'a str>,
 }
 
-/// Draws the verdict. What differs was seen, so it outweighs what could not be read; but what only one side has may be
-/// missing from the other because that is damaged.
+/// Decides the verdict. A difference outweighs what could not be read; but calls that only one side has may be missing
+/// from the other because its dump is damaged.
 pub fn agreement<S>(results: &[RankResult<S>], around: Surroundings<'_>) -> Agreement {
     let outcomes = || results.iter().filter_map(|rank| rank.result.as_ref().ok().map(|(outcome, _)| outcome));
     let mut counts = Counts::default();
@@ -206,7 +207,7 @@ pub fn agreement<S>(results: &[RankResult<S>], around: Surroundings<'_>) -> Agre
     }
     let unpaired = |side: Side| outcomes().map(|outcome| outcome.only_in(side) as u64).sum::<u64>();
     let (target, golden) = (unpaired(Side::Target), unpaired(Side::Golden));
-    // Where calls are judged, what only one side has is followed, and if what was computed from it agrees, nothing is amiss.
+    // If calls are judged, unpaired calls are followed: if the results computed from them agree, all is well.
     if outcomes().any(|outcome| outcome.partnerless.iter().any(|lone| !lone.is_joined)) {
         let is_native = around.rule.is_none();
         return match is_native && outcomes().all(|outcome| outcome.paired.is_empty()) {
@@ -261,7 +262,7 @@ impl fmt::Display for Agreement {
             Agreement::Passes { rule, passed, rows } => {
                 write!(f, "no row fails by the rule of {rule}; {passed} of {rows} rows pass")
             }
-            // A tensor file that was named has one tensor without a name.
+            // A single tensor file has one tensor without a name.
             Agreement::Blamed { first, .. } if first.is_empty() => f.write_str("the two tensors differ"),
             Agreement::Blamed { first, calls: 1 } => write!(f, "{first} introduced an error"),
             Agreement::Blamed { first, calls } => {

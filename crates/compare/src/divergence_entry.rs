@@ -1,6 +1,6 @@
-//! What the two dumps hold of the entry that shows a divergence: where it comes from, in which dtype, in which files.
+//! Facts from the two dumps about the entry that shows a divergence: its source, dtype and files.
 //!
-//! Looked up only for calls that introduced an error, so that whoever explains them can name the next thing to look at.
+//! Looked up only for calls that introduced an error, so that an explanation can name the next thing to look at.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub struct DivergenceEntry {
     /// Where it comes from, as the dump says: `parameter:fc.weight`, `buffer:bn.running_mean`, `outside`, an entry of
     /// another call.
     pub source: Option<String>,
-    /// Likewise of each side.
+    /// The same for each side.
     pub sources: [Option<String>; 2],
     /// The dtypes.
     pub dtypes: [Option<String>; 2],
@@ -26,10 +26,10 @@ pub struct DivergenceEntry {
 pub(crate) type Place<'a> = (&'a Rank, Option<usize>);
 
 impl DivergenceEntry {
-    /// Looks an entry up by its name, in the target or else in the golden, and its partner by role and position.
+    /// Looks up an entry by its name, in the target or else in the golden, and its counterpart by role and position.
     pub(crate) fn of(name: &str, target: Place<'_>, golden: Place<'_>) -> DivergenceEntry {
         let entries = [target, golden].map(|(rank, call)| {
-            // What cannot be read was reported when it was compared.
+            // Read errors were reported when the call was compared.
             call.and_then(|call| rank.entries(call).ok()).unwrap_or_default()
         });
         let Some(named) = entries.iter().flatten().find(|entry| entry.name == name) else {

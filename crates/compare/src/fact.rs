@@ -1,19 +1,19 @@
-//! What was seen at one entry, as a value. [`crate::words`] makes the text of a row of it, and whoever explains a
-//! comparison makes a sentence of it: nobody reads text back.
+//! The observation at one entry, as a value. [`crate::words`] converts it to the text of a row, and explanations
+//! convert it to a sentence: no code parses text.
 
 use serde::{Deserialize, Serialize};
 
 use crate::number;
 use crate::style::Side;
 
-/// Max, min, mean and norm; nothing where not recorded.
+/// Max, min, mean and norm; `None` if not recorded.
 pub type Statistics = [Option<f64>; 4];
 
-/// What was seen at an entry.
+/// The observation at an entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact {
-    /// Elements are apart.
+    /// Elements differ.
     Elements {
         /// The distance of the elements over the golden's norm.
         #[serde(with = "number")]
@@ -21,10 +21,10 @@ pub enum Fact {
         /// The largest absolute error.
         #[serde(with = "number")]
         largest: f64,
-        /// What kind of mistake would give this error.
+        /// The kind of mistake that would cause this error.
         likeness: Option<Likeness>,
     },
-    /// Statistics are apart.
+    /// Statistics differ.
     Statistics {
         /// Those of the target.
         #[serde(with = "number::list")]
@@ -54,7 +54,7 @@ pub enum Fact {
     NonFiniteStatistics(Side),
     /// NaN at the same places of both sides; all else is equal.
     BothNan {
-        /// How many elements; none where only statistics were recorded.
+        /// How many elements; 0 if only statistics were recorded.
         elements: u64,
     },
     /// Digests differ.
@@ -65,7 +65,7 @@ pub enum Fact {
     NothingInCommon,
     /// Memory that was never written, on both sides.
     Uninitialised,
-    /// Devices, which are others in any other run.
+    /// Devices, which differ between runs.
     Devices,
     /// Objects that are no tensors.
     Objects,
@@ -90,13 +90,13 @@ pub enum Fact {
         /// The golden's.
         golden: Vec<u64>,
     },
-    /// Different shapes of as many elements, which were compared in order.
+    /// Different shapes with the same number of elements, which were compared in order.
     Reshaped {
         /// The target's shape.
         target: Vec<u64>,
         /// The golden's shape.
         golden: Vec<u64>,
-        /// What was seen of the elements, where they are not equal.
+        /// The observation of the elements, if they are not equal.
         elements: Option<Box<Fact>>,
     },
     /// An argument or result that only one side has.
@@ -106,7 +106,7 @@ pub enum Fact {
         /// What it is.
         value: Plain,
     },
-    /// Nothing was found to compare it with: why, in the words of pairing.
+    /// It has no counterpart: the reason from pairing.
     Unpaired(String),
     /// The call could not be read.
     Unread,
@@ -116,7 +116,7 @@ pub enum Fact {
     Unexplained,
 }
 
-/// What kind of mistake would give an error.
+/// The kind of mistake that would cause an error.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Likeness {
@@ -144,7 +144,7 @@ pub struct NonFiniteCount {
     pub infinite: u64,
 }
 
-/// What stands in an entry.
+/// The content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Plain {
@@ -152,7 +152,7 @@ pub enum Plain {
     None,
     /// A tensor of this dtype.
     Tensor(String),
-    /// A plain value, as JSON, cut off where it is long.
+    /// A scalar, as JSON, truncated if long.
     Scalar {
         /// Its type in Python.
         kind: String,
@@ -163,17 +163,17 @@ pub enum Plain {
     Object,
 }
 
-/// An argument that is not the same in the two runs.
+/// An argument that differs between the two runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArgumentDifference {
     /// Role and position: `input.1`, `input.value`.
     pub entry: String,
-    /// In what it differs.
+    /// How it differs.
     pub fact: Option<Fact>,
 }
 
 impl Fact {
-    /// What kind of mistake the elements look like, where they look like one that explains all of them.
+    /// Whether the elements look like a mistake that explains all of them.
     pub fn explains_itself(&self) -> bool {
         match self {
             Fact::Elements { likeness, .. } => {
@@ -184,7 +184,7 @@ impl Fact {
         }
     }
 
-    /// The relative distance of the elements, where they were compared.
+    /// The relative distance of the elements, if they were compared.
     pub fn distance(&self) -> Option<f64> {
         match self {
             Fact::Elements { distance, .. } | Fact::ElementsDiffer { distance, .. } => {

@@ -1,11 +1,11 @@
-//! Facts as bytes, for rows that wait in a file.
+//! Facts as bytes, for rows that are spooled to a file.
 
 use std::io::{self, Read};
 
 use crate::fact::{Fact, Likeness, NonFiniteCount, Plain, Statistics};
 use crate::style::Side;
 
-/// A value that can wait in a file: read back, it is the same to the last bit.
+/// A value that can be spooled: it is read back bit for bit.
 pub(crate) trait Packed: Sized {
     fn pack(&self, to: &mut Vec<u8>);
     fn unpack(from: &mut dyn Read) -> io::Result<Self>;

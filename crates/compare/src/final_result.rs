@@ -1,11 +1,11 @@
-//! A result that a run ends in, too far apart for rounding, although no call was found that introduced an error.
+//! A final result that differs by more than rounding, although no call was found that introduced an error.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use ulpscope_report::format_short;
 
-/// The result, and the step towards it that is least explained.
+/// The result, and the least explained call on the way to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FinalResult {
     /// The entry, by its name in the target.
@@ -13,10 +13,10 @@ pub struct FinalResult {
     /// Its error, relative to its size.
     #[serde(with = "crate::number")]
     pub error: f64,
-    /// What rounding that accumulates over the run allows, likewise.
+    /// What accumulated rounding allows, likewise.
     #[serde(with = "crate::number")]
     pub allowed: f64,
-    /// The call on the way to it that adds most to the error; nothing where no call is known to lie on the way.
+    /// The call on the way to it that adds most to the error; `None` if no such call is known.
     pub step: Option<UnexplainedStep>,
 }
 
@@ -52,7 +52,7 @@ impl UnexplainedStep {
     }
 }
 
-/// A share in per cent, with as many digits as are read.
+/// A share in percent, with a readable number of digits.
 fn percent(share: f64) -> String {
     format!("{} %", format_short(share * 100.0))
 }

@@ -1,5 +1,5 @@
-//! A finding: how a call introduced an error, with the numbers that show it. Text is made of it in [`crate::words`] for
-//! rows, and by whoever explains a comparison.
+//! A finding: how a call introduced an error, with the numbers that show it. [`crate::words`] converts it to text for
+//! rows; explanations convert it to sentences.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,13 +14,13 @@ pub struct Finding {
     pub row: usize,
     /// What happened.
     pub kind: FindingKind,
-    /// How the error came in.
+    /// How the error was introduced.
     pub cause: FindingCause,
-    /// The entry that shows it, by its name in the target, or in the golden where the target lacks it.
+    /// The entry that shows it, by its name in the target, or in the golden if the target lacks it.
     pub entry: String,
-    /// What was measured at the entry; nothing where nothing was.
+    /// What was measured at the entry; `None` if nothing was.
     pub seen: Option<Fact>,
-    /// The precision that the error looks like, where it looks like one that is coarser than the dtype.
+    /// The precision that the error looks like, if that is coarser than the dtype.
     pub looks_like: Option<Precision>,
     /// How sure this is, from 0 to 1.
     pub confidence: f64,
@@ -28,28 +28,28 @@ pub struct Finding {
     pub measure: Option<Measure>,
     /// How many later calls inherited the error.
     pub downstream: u64,
-    /// Whether the error came up in the backward pass.
+    /// Whether the error appeared in the backward pass.
     pub in_backward: bool,
 }
 
 impl Finding {
-    /// The evidence, as a row tells it.
+    /// The evidence, as shown in a row.
     pub fn why(&self) -> String {
         words::evidence(self)
     }
 }
 
-/// How an error came in at a call.
+/// How a call introduced an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingCause {
-    /// The result is not what the arguments explain.
+    /// The arguments do not explain the result.
     Made,
-    /// A sum of gradients is not what the calls that give it their portions explain.
+    /// The contributions of its calls do not explain a sum of gradients.
     Sum,
     /// Scalar arguments differ, and only gradients show it.
     ArgumentsInBackward(Vec<ArgumentDifference>),
-    /// No gradient passes on this side.
+    /// No gradient flows on this side.
     Cut(Side),
     /// Scalar arguments differ.
     Arguments(Vec<ArgumentDifference>),
@@ -64,7 +64,7 @@ pub enum FindingCause {
     /// Only one side makes the call, and what the step leaves in a parameter or a gradient differs: in which, as
     /// `parameter:0.weight`.
     Left(Side, String),
-    /// The two take an argument from different calls.
+    /// The two sides get an argument from different calls.
     Wiring,
     /// It computes in a coarser dtype on one side, where the run does not.
     Cast,
@@ -81,7 +81,7 @@ pub enum FindingCause {
 }
 
 impl FindingCause {
-    /// What rows say of it, before the numbers; nothing where the numbers say it all.
+    /// The text in rows before the numbers; empty if the numbers say it all.
     pub(crate) fn evidence(&self) -> String {
         match self {
             FindingCause::Made => String::new(),
@@ -131,7 +131,7 @@ impl FindingCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
-    /// Ten bits behind the point: TF32, or float16.
+    /// Ten bits after the point: TF32, or float16.
     Ten,
     /// Seven: bfloat16.
     Seven,
@@ -147,7 +147,7 @@ impl Precision {
     }
 }
 
-/// In what an error shows most.
+/// Where an error is largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -162,15 +162,15 @@ pub enum Part {
 /// The size of an error, relative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measure {
-    /// The distance of the elements over the golden's norm: the row's `rel_l2`, where the row has one.
+    /// The distance of the elements over the golden's norm: the row's `rel_l2`, if it has one.
     pub distance: Option<f64>,
-    /// In what the error shows most, and how many times as large as expected it is there.
+    /// Where the error is largest, and how many times as large as expected it is there.
     pub part: (Part, f64),
     /// The error, over the larger of the two norms.
     pub error: f64,
     /// What rounding and the arguments explain.
     pub floor: f64,
-    /// Whether it was measured on what is computed from the call's results, and not on them.
+    /// Whether it was measured on values computed from the call's results, not on the results.
     pub is_behind: bool,
     /// The largest error among the arguments.
     pub arguments: f64,
@@ -182,13 +182,13 @@ pub struct Measure {
 pub enum FindingKind {
     /// Inputs agree and outputs do not.
     DivergedHere,
-    /// An argument, parameter or saved tensor differs that no earlier call is to blame for.
+    /// An argument, parameter or saved tensor differs, and no earlier call is to blame.
     OriginDiffers,
     /// Finite in, NaN or infinite out, on one side only.
     NonFiniteBornHere,
     /// A different shape or argument.
     DifferentProgram,
-    /// A row fails by the rule of an older tool, which says no more than that.
+    /// A row fails by the rule of an older tool; nothing more is known.
     FailedRule,
 }
 

@@ -1,4 +1,4 @@
-//! Whole dumps: which steps and ranks belong together, and each pair of them compared.
+//! Whole dumps: pairs steps and ranks, and compares each pair.
 
 use std::io;
 
@@ -8,43 +8,43 @@ use ulpscope_dump::{AFTER_LAST_STEP, Dump, RankPlace, Step};
 use crate::run::{CompareError, Known, Progress, RankOutcome, Sink, compare_ranks_knowing};
 use crate::style::{Side, Style};
 
-/// A rank of the target and the rank of the golden it is held against.
+/// A rank of the target and the rank of the golden that it is compared with.
 #[derive(Clone, Debug)]
 pub struct RankPair<'a> {
-    /// The number of the step, where there is one.
+    /// The number of the step, if it has one.
     pub step: Option<u64>,
     /// Whether it is what the run did after its last step.
     pub is_after_last: bool,
-    /// How many steps went before, where that is known: what follows the last step has no number, and comes after all.
+    /// How many steps came before, if known. The part after the last step has no number, and comes after all steps.
     pub place: Option<u64>,
     /// The target's.
     pub target: &'a RankPlace,
     /// The golden's.
     pub golden: &'a RankPlace,
-    /// That of a second golden run, by which noise is measured.
+    /// That of a second golden run, to measure noise.
     pub noise: Option<&'a RankPlace>,
-    /// Whether there are several ranks, so that their names tell results apart.
+    /// Whether there are several ranks, so that results are named by rank.
     pub several_ranks: bool,
     /// Likewise for steps.
     pub several_steps: bool,
 }
 
-/// The pairs of ranks, and the steps and ranks that only one side has, in words.
+/// The pairs of ranks, and the unpaired steps and ranks as text.
 #[derive(Debug, Default)]
 pub struct RankPairs<'a> {
     /// In order of steps, then ranks.
     pub pairs: Vec<RankPair<'a>>,
-    /// What has no partner.
+    /// Unpaired steps and ranks.
     pub lone: Vec<String>,
 }
 
-/// Puts steps together by their numbers, and ranks by theirs. Where each side has just one, these two are a pair
-/// whatever their numbers: a run on one device has the number of its process.
+/// Pairs steps and ranks by number. If each side has just one, they are a pair whatever their numbers: a run on one
+/// device has the number of its process.
 pub fn pair_ranks<'a>(target: &'a Dump, golden: &'a Dump) -> RankPairs<'a> {
     let mut found = RankPairs::default();
     let several_steps = target.steps.len() > 1;
     let after_all = target.steps.iter().chain(&golden.steps).filter_map(|step| step.number).max();
-    // What follows the last step comes after those of both sides.
+    // The part after the last step comes after the steps of both sides.
     let place = |step: &Step| match step.number {
         None if step.is_after_last => after_all.map(|last| last.saturating_add(1)),
         number => number,
@@ -73,8 +73,8 @@ pub fn pair_ranks<'a>(target: &'a Dump, golden: &'a Dump) -> RankPairs<'a> {
 }
 
 impl<'a> RankPairs<'a> {
-    /// Gives each pair the rank of a second golden run that goes with its golden. Returns what is left without, in words;
-    /// where that is every pair, the dump is another's.
+    /// Gives each pair the rank of a second golden run that matches its golden. Returns the pairs without one, as text;
+    /// if that is every pair, the dump does not belong to the golden.
     pub fn with_noise(&mut self, noise: &'a Dump, golden: &'a Dump) -> Vec<String> {
         let found = pair_ranks(noise, golden).pairs;
         let mut without = Vec::new();
@@ -110,7 +110,7 @@ fn step_name(step: &Step) -> String {
 
 type Matched<'a, T> = (Vec<(&'a T, &'a T)>, Vec<(Side, &'a T)>);
 
-/// Puts two lists together by number. Both are in order of their numbers already.
+/// Pairs two lists by number. Both are sorted already.
 fn matched<'a, T>(target: &'a [T], golden: &'a [T], number: impl Fn(&T) -> Option<u64>) -> Matched<'a, T> {
     if let ([one], [other]) = (target, golden) {
         return (vec![(one, other)], Vec::new());
@@ -134,16 +134,16 @@ fn matched<'a, T>(target: &'a [T], golden: &'a [T], number: impl Fn(&T) -> Optio
     (pairs, lone)
 }
 
-/// Gives each pair of ranks a place for its rows.
+/// Provides a sink for the rows of each pair of ranks.
 pub trait Outputs: Sync {
-    /// What takes the rows of one pair.
+    /// Receives the rows of one pair.
     type Sink: Sink + Send;
 
-    /// A place for the rows of a pair.
+    /// Opens the sink of a pair.
     fn open(&self, pair: &RankPair<'_>) -> io::Result<Self::Sink>;
 }
 
-/// What came of one pair of ranks.
+/// The result of one pair of ranks.
 #[derive(Debug)]
 pub struct RankResult<S> {
     /// The number of the step.
@@ -154,7 +154,7 @@ pub struct RankResult<S> {
     pub target: String,
     /// The name of the golden's.
     pub golden: String,
-    /// What was found, and the sink with the rows; or why the two could not be compared.
+    /// The outcome, and the sink with the rows; or why the two could not be compared.
     pub result: Result<(RankOutcome, S), CompareError>,
 }
 
@@ -169,7 +169,7 @@ pub fn compare_dumps<O: Outputs>(
         let result = || {
             let (target, golden) = rayon::join(|| pair.target.open(), || pair.golden.open());
             let (target, golden) = (target?, golden?);
-            // A noise dump that cannot be read leaves the comparison what it is without.
+            // If a noise dump cannot be read, the comparison continues without it.
             let noise = pair.noise.map(RankPlace::open).transpose();
             let (noise, unread) = match noise {
                 Ok(noise) => (noise, None),

@@ -1,19 +1,19 @@
-//! Whether two runs recorded alike: what their levels and ledgers say of their capture, whatever the style of the comparison.
+//! Whether two runs were captured alike: compares their levels and ledgers, in every style.
 //!
-//! A call that one run saw and left out reads like one that the other never made. So where the ledgers disagree, the
-//! user is told, before the rows are believed. Dumps of other tools have no ledger, and nothing is said of them.
+//! A call that one run left out looks like one that the other never made. So the user is warned if the ledgers
+//! disagree. Dumps of other tools have no ledger, and get no warning.
 
 use std::collections::BTreeMap;
 
 use ulpscope_dump::{Ledger, Rank};
 
-/// Differences, and failed calls, that are told; a ledger has room for many more.
+/// Differences and failed calls shown; a ledger may have many more.
 const SHOWN: usize = 8;
 
-/// Characters shown of a text out of a ledger.
+/// Characters shown of a text in a ledger.
 const SHOWN_TEXT: usize = 300;
 
-/// What to know of how the two ranks were captured.
+/// Notes on how the two ranks were captured.
 pub(crate) fn notes(target: &Rank, golden: &Rank) -> Vec<String> {
     let mut notes = Vec::new();
     let ledgers = [target, golden].map(Rank::ledger);
@@ -54,7 +54,7 @@ pub(crate) fn notes(target: &Rank, golden: &Rank) -> Vec<String> {
     notes
 }
 
-/// What is different about two captures, and what to do about it.
+/// How two captures differ, and what to do about it.
 fn unlike(target: &Rank, golden: &Rank, ledgers: &[Option<Ledger>; 2]) -> Option<String> {
     let counts = match ledgers {
         [Some(one), Some(other)] => differences(one, other),

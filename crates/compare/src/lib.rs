@@ -1,15 +1,15 @@
-//! Two dumps in, the truth out: which entries belong together, how far they are apart, what to think of it.
+//! Compares two dumps: pairs their entries, measures how far these differ, and judges the differences.
 //!
 //! ```text
-//! target, golden ──► Style::plan ──► Plan: units (calls that belong together), what has no partner
+//! target, golden ──► Style::plan ──► Plan: units (paired calls), and what has no counterpart
 //!                                      │
 //!                     unit by unit, on all cores, in order
 //!                                      ▼
 //!                    Judged { rows, call } ──► Sink (csv, xlsx, memory)  and  Summary
 //! ```
-//! A [`Style`] says how entries are paired, measured and judged, and which columns a row has: ours is the native one,
-//! the others reproduce the older tools' rows to the digit. Rows are made, handed on and forgotten, so that memory
-//! does not grow with the dump.
+//! A [`Style`] decides how entries are paired, measured and judged, and which columns a row has: ours is the native
+//! one, the others reproduce the older tools' rows to the digit. Rows are passed on and dropped, so that memory does
+//! not grow with the dump.
 
 mod agreement;
 mod divergence_entry;

@@ -1,9 +1,8 @@
-//! How many of the parameters and buffers of a run are not the same on both sides.
+//! How many parameters and buffers of a run differ between the two sides.
 //!
-//! Once one weight is known to differ, what the others bring is taken for inherited: a verdict names the first few, and a
-//! checkpoint that is another one altogether would look like these. So every parameter is counted, where it is met
-//! first: calls later in the step may have changed it. Names are looked up in the end, and only where something of the
-//! kind was found.
+//! Once one weight is known to differ, errors from the others count as inherited: a verdict names only the first few,
+//! and a completely different checkpoint would look the same. So every parameter is counted at its first use: later
+//! calls of the step may change it. Names are looked up at the end, and only if one differs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +13,7 @@ use ulpscope_dump::{Content, Entry, Rank};
 pub(crate) struct TakenOrigin {
     /// The entry's name in the target.
     pub(crate) entry: String,
-    /// Whether it is another, and not as near as such things are in this run.
+    /// Whether it differs by more than is usual for parameters in this run.
     pub(crate) is_other: bool,
 }
 
@@ -27,7 +26,7 @@ pub struct Share {
     pub of: u64,
 }
 
-/// What comes from outside by its name, and whether it is the same.
+/// Parameters and buffers: how many differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OriginCounts {
     /// Parameters.
@@ -36,7 +35,7 @@ pub struct OriginCounts {
     pub buffers: Share,
 }
 
-/// All that were met, with the call in the target that takes them.
+/// All of them so far, with the call in the target that uses them.
 #[derive(Debug, Default)]
 pub(crate) struct TakenOrigins(Vec<(usize, TakenOrigin)>);
 
@@ -45,13 +44,13 @@ impl TakenOrigins {
         self.0.extend(taken.into_iter().map(|origin| (call, origin)));
     }
 
-    /// Counts those that are others.
+    /// Counts those that differ.
     pub(crate) fn count(&self, target: &Rank) -> OriginCounts {
         let mut first: BTreeMap<String, bool> = BTreeMap::new();
         let mut read: Option<(usize, HashMap<String, String>)> = None;
         for (call, origin) in &self.0 {
             if read.as_ref().is_none_or(|(known, _)| known != call) {
-                // What cannot be read was told when it was compared.
+                // Read errors were reported when the call was compared.
                 let entries = target.entries(*call).unwrap_or_default();
                 read = Some((*call, entries.into_iter().filter_map(source).collect()));
             }

@@ -1,12 +1,12 @@
-//! How two tensors of a dump are read: small ones one to a core, large ones by all cores and page by page.
+//! Reads two tensors of a dump: small ones on one core each, large ones on all cores and page by page.
 
 use std::ops::Range;
 
 use ulpscope_formats::Tensor;
 use ulpscope_kernels::{Reading, Threads};
 
-/// Pairs larger than this are spread over all cores, and their memory is given back as it is read; smaller ones are
-/// many, and each stays on one core.
+/// Larger pairs are spread over all cores, and their memory is released as it is read; smaller ones are many, and each
+/// stays on one core.
 const SPREAD_BYTES: u64 = 32 << 20;
 
 /// Bytes of both.

@@ -1,4 +1,4 @@
-//! Measurements as records: the one place where a kernel's field meets the name the world knows it by.
+//! Measurements as records: the only place that maps a kernel's fields to their public names.
 
 use ulpscope_kernels::{Comparison, ElementDiff, ExponentHistogram, NonFinite, Stats};
 use ulpscope_report::{Align, Bars, Cell, Emphasis, Record, Table};
@@ -26,7 +26,7 @@ pub fn of_stats(dtype: DType, shape: &[usize], stats: &Stats) -> Record {
     ])
 }
 
-/// What a comparison found, with the fields of [`ulpscope_report::fields::DIFF`].
+/// The result of a comparison, with the fields of [`ulpscope_report::fields::DIFF`].
 pub fn of_comparison(
     target: &Described,
     golden: &Described,
@@ -141,7 +141,7 @@ pub fn element_table(title: &str, elements: &[ElementDiff], target: &Described, 
     ];
     let mut table = Table::new(title, &columns);
     for element in elements {
-        // People count in coordinates: they stand where a program gets the row-major position.
+        // People use coordinates: shown where a program gets the row-major position.
         let cells = of_element(element, target, golden).fields.into_iter().skip(1).map(|(_, cell)| cell);
         table.push(cells.collect(), Emphasis::Plain);
     }
@@ -156,7 +156,7 @@ pub fn first_values(view: &View<'_>, limit: usize) -> Cell {
 /// One element, exactly.
 pub fn of_scalar(dtype: DType, scalar: Scalar) -> Cell {
     match scalar {
-        // Exact: every dtype but float64 widened from 32 bits or fewer.
+        // Exact: every dtype except float64 was widened from 32 bits or fewer.
         Scalar::Float(value) if dtype != DType::F64 => Cell::ExactSingle(value as f32),
         Scalar::Float(value) => Cell::Exact(value),
         Scalar::Int(value) => Cell::Int(value),
@@ -175,7 +175,7 @@ pub fn of_statistic(scalar: Scalar) -> Cell {
     }
 }
 
-/// What is to be said of one side of a comparison, once its elements are no longer needed.
+/// The description of one side, after its elements are no longer needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
     /// Element type.
@@ -192,7 +192,7 @@ impl Described {
 
     /// The coordinates of a row-major position.
     pub fn coordinates(&self, flat: u64) -> Vec<usize> {
-        // A result out of a pickle may name a position in a tensor without elements.
+        // A result from a pickle may name a position in a tensor without elements.
         if self.shape.contains(&0) {
             Vec::new()
         } else {

@@ -1,7 +1,7 @@
-//! Rows that wait for the end of a comparison, because what is thought of them depends on calls that come later.
+//! Rows that are kept until the end of a comparison, because their verdict depends on later calls.
 //!
-//! They wait packed in a file without a name, so that memory does not grow with the dump: a row takes half a kilobyte
-//! packed and some three unpacked.
+//! They are packed in an unnamed file, so that memory does not grow with the dump: a row takes half a kilobyte packed
+//! and about three unpacked.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,7 +11,7 @@ use ulpscope_report::{Cell, Emphasis};
 use crate::fact_bytes::Packed;
 use crate::style::{Row, Verdict};
 
-/// Packed rows up to this many bytes wait in memory.
+/// Packed rows up to this many bytes stay in memory.
 const IN_MEMORY: usize = 32 << 20;
 
 /// Rows of units, in order.
@@ -55,13 +55,13 @@ impl RowSpool {
     }
 }
 
-/// Rows of units on their way back.
+/// Rows of units, being read back.
 pub(crate) struct SpooledRows {
     reader: Box<dyn Read + Send>,
 }
 
 impl SpooledRows {
-    /// The rows of the next unit, without colour: that follows from the verdict still to come.
+    /// The rows of the next unit, without colour: that follows from the later verdict.
     pub(crate) fn next_unit(&mut self) -> io::Result<Vec<Row>> {
         let reader = &mut self.reader;
         let rows = count(reader)?;
@@ -112,7 +112,7 @@ fn pack(cell: &Cell, packed: &mut Vec<u8>) {
             pack_count(cells.len(), packed);
             cells.iter().for_each(|cell| pack(cell, packed));
         }
-        // No column holds these; as text they would at least be read.
+        // No column has these; text is a safe fallback.
         Cell::Index { .. } | Cell::Record(_) => pack_text(&cell.to_string(), packed),
     }
 }
@@ -193,7 +193,7 @@ mod tests {
         ];
         let row = Row::new(cells, Emphasis::Plain, Verdict::Warn);
         let mut spool = RowSpool::default();
-        // Enough to go to the file and leave something in memory.
+        // Enough to use the file and leave a rest in memory.
         let units = IN_MEMORY / 100;
         (0..units).for_each(|_| spool.push(std::slice::from_ref(&row)).unwrap());
         spool.push(&[]).unwrap();

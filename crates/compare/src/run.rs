@@ -1,4 +1,4 @@
-//! Runs a plan: unit by unit on all cores, rows handed on in order.
+//! Runs a plan: unit by unit on all cores; rows are passed on in order.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::stack::own_line;
 use crate::style::{Judged, Partnerless, Plan, Row, Side, Style, Verdict};
 use crate::verdict::{ClassCounts, Divergence, LoneCall};
 
-/// Units measured before their rows are handed on: enough to keep all cores busy, few enough to forget.
+/// Units measured before their rows are passed on: enough to keep all cores busy, few enough for memory.
 const BATCH: usize = 512;
 
 /// Failing calls kept by name; further ones are only counted.
@@ -28,7 +28,7 @@ const MAX_FAILING_CALLS: usize = 10_000;
 /// Calls that introduced an error, kept with their evidence; further ones are only counted.
 const MAX_DIVERGENCES: usize = 1_000;
 
-/// Takes the rows of a comparison, in order.
+/// Receives the rows of a comparison, in order.
 pub trait Sink {
     /// The headings; called once, first.
     fn columns(&mut self, columns: &[String]) -> io::Result<()>;
@@ -37,21 +37,21 @@ pub trait Sink {
     fn row(&mut self, row: Row) -> io::Result<()>;
 }
 
-/// Hears how far a comparison is.
+/// Receives the progress of a comparison.
 pub trait Progress: Sync {
-    /// How many units there are to be compared.
+    /// The number of units to compare.
     fn start(&self, units: u64);
 
-    /// One more unit has been compared, and so many bytes were read for it, both sides counted.
+    /// One more unit was compared; `bytes` were read for it, on both sides together.
     fn advance(&self, bytes: u64);
 
-    /// What is set when nobody waits for the result any more; nothing where that cannot happen.
+    /// A flag that is set when the result is no longer needed; `None` if that cannot happen.
     fn stop(&self) -> Option<&Arc<AtomicBool>> {
         None
     }
 }
 
-/// Nobody wants to know.
+/// Ignores the progress.
 pub struct NoProgress;
 
 impl Progress for NoProgress {
@@ -95,19 +95,19 @@ impl Counts {
     }
 }
 
-/// Calls that were put together in one way.
+/// Calls that were paired in one way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paired {
     /// The way, in a word.
     pub how: &'static str,
     /// Calls of the target.
     pub calls: u64,
-    /// Rows of theirs.
+    /// Their rows.
     pub rows: u64,
 }
 
 impl Paired {
-    /// Adds to what was put together in the same way.
+    /// Adds to the entry for the same way.
     pub fn add_to(self, all: &mut Vec<Paired>) {
         match all.iter_mut().find(|known| known.how == self.how) {
             Some(known) => {
@@ -128,50 +128,50 @@ pub struct FailingCall {
     pub rows: u64,
 }
 
-/// What came of comparing two ranks, once the rows have been handed on.
+/// The result of comparing two ranks, without the rows.
 #[derive(Clone, Debug, Default)]
 pub struct RankOutcome {
     /// Rows by verdict.
     pub counts: Counts,
-    /// How calls were put together, in the order met; nothing where the style has one way only, its own.
+    /// How calls were paired, in order; empty if the style has only one way.
     pub paired: Vec<Paired>,
     /// Rows of tensors that could not be judged.
     pub undecided: u64,
-    /// What only one side has.
+    /// Calls and entries that only one side has.
     pub partnerless: Vec<Partnerless>,
     /// The first of the calls with failing rows, in order.
     pub failing: Vec<FailingCall>,
-    /// How many there are in all.
+    /// How many there are in total.
     pub failing_calls: u64,
-    /// The calls that introduced an error, in order; of an older tool's style the first with a failing row.
+    /// The calls that introduced an error, in order; in an older tool's style the first with a failing row.
     pub divergences: Vec<Divergence>,
-    /// How many there are in all.
+    /// How many there are in total.
     pub divergence_count: u64,
-    /// The final result that differs most, where it differs by more than accumulated rounding allows and no call introduced
-    /// an error.
+    /// The final result that differs most, if it differs by more than accumulated rounding allows and no call
+    /// introduced an error.
     pub unexplained: Option<FinalResult>,
     /// Whether every final result was compared with what accumulated rounding allows.
     pub are_final_results_bounded: bool,
     /// Calls by class, for styles that judge calls.
     pub classes: Option<ClassCounts>,
-    /// How many parameters and buffers differ, where a call was found that takes one.
+    /// How many parameters and buffers differ, if a call was found that uses one.
     pub origins: Option<OriginCounts>,
-    /// The levels that the target and the golden were captured at, where recorded.
+    /// The capture levels of the target and the golden, if recorded.
     pub levels: [Option<String>; 2],
     /// What could not be read, on either side.
     pub problems: Problems,
-    /// What the user should know of how it was done.
+    /// Notes on how the comparison was done.
     pub notes: Vec<String>,
-    /// Whether a run was killed: what it had recorded is compared, and that is not everything.
+    /// Whether a run was killed: only the recorded part is compared.
     pub is_cut: bool,
-    /// The advice of the style, where it gives any.
+    /// The advice of the style, if it gives any.
     pub advice: Option<String>,
-    /// Bytes of tensors compared, both sides counted.
+    /// Bytes of tensors compared, on both sides together.
     pub bytes: u64,
 }
 
 impl RankOutcome {
-    /// The first call at which the two stop agreeing.
+    /// The first call that introduced an error.
     pub fn first_divergence(&self) -> Option<&Divergence> {
         self.divergences.first()
     }
@@ -182,10 +182,10 @@ impl RankOutcome {
     }
 }
 
-/// What went wrong with a comparison as a whole.
+/// An error of a whole comparison.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// A dump cannot be read, or not be compared in this style.
+    /// A dump cannot be read, or cannot be compared in this style.
     #[error(transparent)]
     Dump(#[from] Error),
     /// The rows cannot be written.
@@ -204,7 +204,7 @@ pub fn compare_ranks(
     compare_ranks_knowing(style, target, golden, Known::default(), sink, progress)
 }
 
-/// What is known beside two ranks.
+/// What is known besides two ranks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
     /// A second run of the golden, which shows how large noise is.
@@ -213,7 +213,7 @@ pub struct Known<'a> {
     pub step: Option<u64>,
 }
 
-/// Likewise, with a second golden run that shows how far apart healthy runs are.
+/// The same, with a second golden run that shows how much healthy runs differ.
 pub fn compare_ranks_knowing(
     style: &dyn Style,
     target: &Rank,
@@ -273,7 +273,7 @@ pub fn compare_ranks_knowing(
     outcome.notes.extend(ledgers::notes(target, golden));
     let ended = [target.notes(), golden.notes()].concat();
     let is_cut = |rank: &Rank| rank.ledger().is_some_and(|ledger| ledger.is_cut());
-    // Two that a setting has ended may have ended alike; one such is not all of the other.
+    // Two runs ended by a limit may end at the same place; one of them alone lacks a part of the other.
     let is_limited = |rank: &Rank| rank.ledger().is_some_and(|ledger| ledger.limited);
     let is_one_limited = is_limited(target) != is_limited(golden);
     outcome.is_cut = !ended.is_empty() || is_cut(target) || is_cut(golden) || is_one_limited;
@@ -286,7 +286,7 @@ pub fn compare_ranks_knowing(
     Ok(outcome)
 }
 
-/// Judges all units on all cores, and hands them on in order: while one batch is judged, the one before is taken.
+/// Judges all units on all cores, and passes them on in order: while one batch is judged, the one before is processed.
 fn in_batches(
     units: usize,
     stop: Option<&Arc<AtomicBool>>,
@@ -310,7 +310,7 @@ fn in_batches(
     judged.into_iter().try_for_each(take)
 }
 
-/// Units that wait until all are known.
+/// Units that are kept until all are known.
 #[derive(Default)]
 struct Waiting {
     rows: RowSpool,
@@ -341,22 +341,22 @@ impl Waiting {
     }
 }
 
-/// What has been found so far, and where rows go.
+/// The results so far, and the sink for rows.
 struct Record<'a> {
     plan: &'a dyn Plan,
     ranks: (&'a Rank, &'a Rank),
     sink: &'a mut (dyn Sink + Send),
     outcome: RankOutcome,
-    /// Line and name of the row that advice is given on.
+    /// Line and name of the row for the advice.
     advised: Option<(u64, String)>,
-    /// The call just before, if it has no partner.
+    /// The call just before, if it is unpaired.
     lone_before: Option<LoneCall>,
-    /// The parameters and buffers that were met.
+    /// The parameters and buffers so far.
     origins: TakenOrigins,
 }
 
 impl Record<'_> {
-    /// Takes the next unit in.
+    /// Processes the next unit.
     fn take(&mut self, mut unit: Judged) -> io::Result<()> {
         let outcome = &mut self.outcome;
         outcome.bytes = outcome.bytes.saturating_add(unit.bytes);
@@ -422,7 +422,7 @@ impl Record<'_> {
     }
 }
 
-/// What a damaged dump lacks may have been lost, not never made.
+/// Calls missing from a damaged dump may have been lost: adds that to the reasons.
 fn explain_damage(partnerless: &mut [Partnerless], target: &Rank, golden: &Rank) {
     let damaged = |side: Side| match side {
         Side::Target => !target.problems().is_empty(),

@@ -1,11 +1,10 @@
 //! The frame of a stack that belongs to the user.
 
-/// Parts of paths that are not the user's: the framework, installed packages, the interpreter, the tools that
-/// captured the run.
+/// Parts of paths outside of the user's code: the framework, installed packages, the interpreter, the capture tools.
 const FOREIGN: [&str; 5] = ["site-packages", "dist-packages", "/torch/", "<frozen ", "<string>"];
 
-/// The innermost line of a stack that is the user's own code, as `file:line function: code`; the innermost of all,
-/// if none is.
+/// The innermost line of a stack in the user's code, as `file:line function: code`; the innermost of all if there is
+/// none.
 pub(crate) fn own_line(stack: &[String]) -> Option<String> {
     let own = stack.iter().find(|line| !FOREIGN.iter().any(|part| line.contains(part)));
     own.or(stack.first()).map(|line| short(line))

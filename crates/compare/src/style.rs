@@ -1,4 +1,4 @@
-//! What a way of comparing has to say: columns, pairs, rows, verdicts.
+//! The interface of a style: columns, pairs, rows, verdicts.
 
 use serde::{Deserialize, Serialize};
 use ulpscope_dump::{Error, Rank};
@@ -13,17 +13,17 @@ use crate::origins::TakenOrigin;
 use crate::run::Progress;
 use crate::verdict::Class;
 
-/// What an older tool's style says to a measured noise floor.
+/// An older style's message about a measured noise floor.
 const NO_NOISE: &str = "--noise is for the native style: the older tools judge each row by fixed limits; use --style native, or leave it out";
 
 /// A way of comparing two ranks.
 pub trait Style: Sync {
-    /// Decides what is compared with what. Reads names, and as much of the entries as pairing takes.
+    /// Decides what is compared with what. Reads names, and as much of the entries as pairing needs.
     fn plan<'a>(&'a self, target: &'a Rank, golden: &'a Rank) -> Result<Box<dyn Plan + 'a>, Error>;
 
-    /// What to write into `advisor_{timestamp}.txt` about the first failing row, given its line in the csv (the
-    /// header is line 1) and the name in its first column; nothing failing, where there is none. `None` for
-    /// styles without advice.
+    /// The text for `advisor_{timestamp}.txt` about the first failing row, given its line in the csv (the header is
+    /// line 1) and the name in its first column; `first_failing` is `None` if no row fails. Returns `None` for styles
+    /// without advice.
     fn advice(&self, first_failing: Option<(u64, &str)>) -> Option<String>;
 }
 
@@ -32,53 +32,53 @@ pub trait Plan: Sync {
     /// The headings.
     fn columns(&self) -> Vec<String>;
 
-    /// How many units there are: calls, or whatever the style keeps together.
+    /// How many units there are: calls, or other groups of the style.
     fn units(&self) -> usize;
 
     /// Measures and judges a unit. Called on any thread, in any order, once.
     fn judge(&self, unit: usize) -> Judged;
 
-    /// Measures a second golden run, so that what a healthy run is off by is no finding. Called once, before
-    /// [`Plan::conclude`]. The rules of the older tools have no place for it.
+    /// Measures a second golden run, so that differences between healthy runs are no findings. Called once, before
+    /// [`Plan::conclude`]. The rules of the older tools do not support it.
     fn measure_noise(&self, _noise: &Rank, _progress: &dyn Progress) -> Result<(), Error> {
         Err(Error::whole(Fault::Unsupported(NO_NOISE.to_owned())))
     }
 
-    /// Told before anything is judged which step this is, where it has a number.
+    /// Called before anything is judged, with the number of the step, if it has one.
     fn place_at_step(&self, _step: u64) {}
 
-    /// Whether rows wait until all units are known: see [`Plan::conclude`].
+    /// Whether rows are kept until all units are known: see [`Plan::conclude`].
     fn has_hindsight(&self) -> bool {
         false
     }
 
-    /// Takes what every unit left for it in [`Judged::observed`], in order, once all have been judged.
+    /// Gets [`Judged::observed`] of every unit, in order, after all were judged.
     fn conclude(&self, _observed: Vec<Observed>) {}
 
-    /// Called for every unit in order, after [`Plan::conclude`], for what follows from the other units.
+    /// Called for every unit in order, after [`Plan::conclude`], to apply what follows from other units.
     fn settle(&self, _unit: usize, _judged: &mut Judged) {}
 
-    /// The final result that differs most, if by more than accumulated rounding allows. Asked after [`Plan::settle`].
+    /// The final result that differs most, if by more than accumulated rounding allows. Called after [`Plan::settle`].
     fn unexplained(&self) -> Option<FinalResult> {
         None
     }
 
-    /// Whether every final result was compared with what accumulated rounding allows. Asked after [`Plan::settle`].
+    /// Whether every final result was compared with what accumulated rounding allows. Called after [`Plan::settle`].
     fn are_final_results_bounded(&self) -> bool {
         false
     }
 
-    /// What has no partner, on either side, beside what [`Judged::partnerless`] tells.
+    /// What has no counterpart, on either side, in addition to [`Judged::partnerless`].
     fn partnerless(&self) -> Vec<Partnerless> {
         Vec::new()
     }
 
-    /// What the user should know of how it was done: a mapping that matches nothing, a mode fallen back to.
+    /// Notes on how it was done: a mapping that matches nothing, a fallback mode.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What could not be read while planning, in words, with file and place.
+    /// Read errors of planning, as text, with file and place.
     fn problems(&self) -> Vec<String> {
         Vec::new()
     }
@@ -111,38 +111,38 @@ pub struct Partnerless {
     pub side: Side,
     /// Its name there.
     pub name: String,
-    /// Why nothing was found for it.
+    /// Why it has no counterpart.
     pub reason: String,
-    /// Whether calls that both sides have work on what it gave, so that nothing is left unseen.
+    /// Whether paired calls use its results, so that its effect is compared.
     pub is_joined: bool,
 }
 
 /// The rows of a unit.
 #[derive(Clone, Debug, Default)]
 pub struct Judged {
-    /// In order; none, where the style has no row for it.
+    /// In order; empty if the style has no row for it.
     pub rows: Vec<Row>,
-    /// The number of the call on either side, where the unit is one.
+    /// The number of the target's call, if the unit is a call.
     pub target: Option<usize>,
-    /// Likewise.
+    /// The same for the golden.
     pub golden: Option<usize>,
-    /// How the two calls were paired, in a word; nothing where the style has one way only, its own.
+    /// How the two calls were paired, in a word; `None` if the style has only one way.
     pub how: Option<&'static str>,
-    /// What of the unit has no partner.
+    /// Entries of the unit without a counterpart.
     pub partnerless: Vec<Partnerless>,
-    /// Rows of tensors that could not be judged: both sides are NaN, or have nothing in common to compare.
+    /// Rows of tensors that could not be judged: both sides are NaN, or share nothing that can be compared.
     pub undecided: u64,
-    /// Bytes of tensors read, both sides counted.
+    /// Bytes of tensors read, on both sides together.
     pub bytes: u64,
-    /// What could not be read, in words, with file and place.
+    /// Read errors, as text, with file and place.
     pub problems: Vec<String>,
-    /// What the style wants to know of the unit when it concludes.
+    /// What the style needs of the unit in [`Plan::conclude`].
     pub(crate) observed: Option<Observed>,
-    /// What became of the call, for styles that judge calls.
+    /// The class of the call, for styles that judge calls.
     pub class: Option<Class>,
     /// How the call introduced an error, for styles that judge calls.
     pub finding: Option<Finding>,
-    /// The parameters and buffers that the call takes, and how far apart each is.
+    /// The parameters and buffers that the call uses, and how much each differs.
     pub(crate) origins: Vec<TakenOrigin>,
 }
 
@@ -151,28 +151,28 @@ pub struct Judged {
 pub struct Row {
     /// One per column.
     pub cells: Vec<Cell>,
-    /// Colour, where there is colour.
+    /// Colour, if the output has colour.
     pub emphasis: Emphasis,
-    /// What the style thinks of it.
+    /// The verdict of the style.
     pub verdict: Verdict,
-    /// What was seen at the entry, until the text of the row is made of it.
+    /// The observation at the entry, until it is converted to the text of the row.
     pub(crate) fact: Option<Box<Fact>>,
 }
 
 impl Row {
-    /// A row that is complete: nothing more will be said of it.
+    /// A complete row: nothing is added later.
     pub fn new(cells: Vec<Cell>, emphasis: Emphasis, verdict: Verdict) -> Row {
         Row { cells, emphasis, verdict, fact: None }
     }
 }
 
-/// What a style thinks of a row, worst last.
+/// The verdict of a row, worst last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verdict {
     /// In agreement.
     #[default]
     Pass,
-    /// There was nothing to compare, or not enough: no partner, no data, a value without a distance.
+    /// There was nothing to compare, or not enough: no counterpart, no data, a value without a distance.
     NotCompared,
     /// Worth a look.
     Warn,

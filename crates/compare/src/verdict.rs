@@ -1,28 +1,28 @@
-//! What is thought of calls, rather than of rows: one class each, and the calls that introduced an error.
+//! Verdicts on calls instead of rows: one class each, and the calls that introduced an error.
 
 use crate::divergence_entry::DivergenceEntry;
 use crate::finding::Finding;
 use crate::style::Side;
 use crate::words;
 
-/// What became of a call.
+/// The class of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// Bit for bit the same.
     Equal,
-    /// As far apart as rounding explains.
+    /// Differs by no more than rounding explains.
     Noise,
-    /// What it works on differs already, and its results are what that explains.
+    /// Its inputs differ already, and that explains its results.
     Inherited,
-    /// What it works on agrees, and its results do not.
+    /// Its inputs agree, and its results do not.
     DivergedHere,
-    /// A weight, a buffer, an input or a random draw is another one.
+    /// A weight, a buffer, an input or a random draw differs.
     OriginDiffers,
     /// Finite in, NaN or infinite out, on one side or on both.
     NonFiniteBornHere,
-    /// On one side only, or with another shape, dtype or plain argument.
+    /// On one side only, or with a different shape, dtype or scalar argument.
     DifferentProgram,
-    /// Nothing can be said: the dumps hold too little, or what it works on has another shape.
+    /// Unknown: the dumps hold too little, or its inputs have a different shape.
     NotComparable,
 }
 
@@ -85,26 +85,26 @@ impl ClassCounts {
 pub struct LoneCall {
     /// Its name.
     pub name: String,
-    /// Who makes it.
+    /// The side that makes it.
     pub side: Side,
 }
 
 /// A call that introduced an error, or the first whose row fails by the rule of an older tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Divergence {
-    /// Its name in the target, or in the golden where the target lacks it.
+    /// Its name in the target, or in the golden if the target lacks it.
     pub call: String,
-    /// Its name in the golden, where it has a partner.
+    /// Its name in the golden, if it has a counterpart.
     pub golden_call: Option<String>,
     /// The module it was made in.
     pub module: Option<String>,
     /// The line of the user's code that made it.
     pub code: Option<String>,
-    /// The line that made its partner in the golden.
+    /// The line that made its counterpart in the golden.
     pub golden_code: Option<String>,
     /// The whole stack, innermost frame first.
     pub stack: Vec<String>,
-    /// The call just before it, where only one side makes that one.
+    /// The call just before it, if only one side makes that one.
     pub lone_before: Option<LoneCall>,
     /// The line of the result's csv; the header is line 1.
     pub line: u64,

@@ -1,7 +1,7 @@
-//! The English text of rows: what was seen at an entry, and the evidence of a finding.
+//! The English text of rows: the observation at an entry, and the evidence of a finding.
 //!
-//! Files keep values as JSON, to the last digit. A sentence wants Python's spelling, and no more digits than it takes to
-//! tell the two apart.
+//! Files keep values as JSON, with all digits. A sentence uses Python's spelling, and only as many digits as show the
+//! difference.
 
 use ulpscope_report::{format_apart, format_digits, format_short};
 
@@ -9,13 +9,13 @@ use crate::fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain, Sta
 use crate::finding::{Finding, Measure, Part};
 use crate::style::Side;
 
-/// Significant digits of a number that somebody typed in.
+/// Significant digits of a typed number.
 const TYPED_DIGITS: usize = 6;
 
 /// The names of [`Statistics`].
 const STATISTICS: [&str; 4] = ["max", "min", "mean", "norm"];
 
-/// What was seen at an entry.
+/// The observation at an entry.
 pub fn fact(fact: &Fact) -> String {
     match fact {
         Fact::Elements { distance, largest, likeness } => {
@@ -77,9 +77,9 @@ pub fn fact(fact: &Fact) -> String {
     }
 }
 
-/// A factor, with the digits that tell it from 1.
+/// A factor, with the digits that distinguish it from 1.
 pub fn factor(by: f64) -> String {
-    // Of a factor near 1, how far it is from 1 is what tells.
+    // For a factor near 1, the distance from 1 matters.
     let digits = if (by - 1.0).abs() < 0.1 { 4 } else { 3 };
     format_apart(by, 1.0, digits).0
 }
@@ -109,7 +109,7 @@ fn shapes(target: &[u64], golden: &[u64]) -> String {
     format!("shape {target:?} against {golden:?}")
 }
 
-/// What stands in an entry, in a word or two.
+/// The content of an entry, in a word or two.
 fn plain(value: &Plain) -> String {
     match value {
         Plain::None => "None".to_owned(),
@@ -127,7 +127,7 @@ fn bare(value: &Plain) -> String {
     }
 }
 
-/// The name of an argument: `value` for `input.value`, `input.1` for what has a number alone.
+/// The name of an argument: `value` for `input.value`, `input.1` if it has only a number.
 pub fn argument_name(entry: &str) -> &str {
     let name = entry.strip_prefix("input.").filter(|name| name.starts_with(char::is_alphabetic));
     name.unwrap_or(entry)
@@ -192,7 +192,7 @@ pub fn arguments(differences: &[ArgumentDifference]) -> String {
     words.collect::<Vec<String>>().join(", ")
 }
 
-/// The evidence of a finding, for a row: the cause, what was seen, and how far it is beyond what was expected.
+/// The evidence of a finding, for a row: the cause, the observation, and the ratio to the expected error.
 pub(crate) fn evidence(finding: &Finding) -> String {
     let seen = finding.seen.as_ref().map(fact);
     let cause = Some(finding.cause.evidence()).filter(|cause| !cause.is_empty());
@@ -205,7 +205,7 @@ pub(crate) fn evidence(finding: &Finding) -> String {
     parts.filter(|part| !part.is_empty()).collect::<Vec<String>>().join("; ")
 }
 
-/// How far an error is beyond what was expected, in words.
+/// How much an error exceeds the expected one, as text.
 fn excess(measure: &Measure) -> String {
     let (part, times) = measure.part;
     if !times.is_finite() {
@@ -216,7 +216,7 @@ fn excess(measure: &Measure) -> String {
         _ if measure.is_behind => format!("what is computed from it differs by {times}"),
         Part::Whole => times,
         Part::WorstElement => format!("its worst element differs by {times}"),
-        // Statistics cannot tell a factor from a few elements.
+        // Statistics cannot distinguish a factor from a few elements.
         Part::CommonFactor if measure.distance.is_none() => format!("its norm differs by {times}"),
         Part::CommonFactor => format!("a uniform scale error of {times}"),
     }

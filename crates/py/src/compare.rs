@@ -13,10 +13,10 @@ use crate::comparison::Comparison;
 use crate::errors::{shown, to_python};
 use crate::interrupt::{Stop, abandonable};
 
-/// Compares two dumps: target, the side under suspicion, with golden, the side trusted. Each is the path of whatever
-/// a tool left: a dump's folder, a step or rank of it, a dump.json, a .pkl, a folder of tensors, a checkpoint.
-/// step and rank choose: 3, [0, "2-4"] or "0,2-4". noise is a second golden run: what differs as much between it and golden
-/// is no finding.
+/// Compares two dumps: target, the suspected side, with golden, the trusted one. Each is a path to the output of a
+/// tool: a dump's folder, a step or rank of it, a dump.json, a .pkl, a folder of tensors, a checkpoint.
+/// step and rank select: 3, [0, "2-4"] or "0,2-4". noise is a second golden run: differences of the size found
+/// between it and golden count as noise.
 #[pyfunction]
 #[pyo3(signature = (
     target, golden, *, style = "native", r#match = None, step = None, rank = None, data_mapping = None,
@@ -51,7 +51,7 @@ pub(crate) fn compare(
     };
     let compared = abandonable(py, |stop| execute(request, &MemoryOutputs, &Stoppable(stop.clone())))?
         .map_err(to_python)?;
-    // Where nothing at all could be compared there is no result to look at.
+    // If nothing could be compared there is no result to return.
     if compared.ranks.iter().all(|rank| rank.result.is_err()) {
         let first = compared.ranks.into_iter().find_map(|rank| rank.result.err());
         return Err(first.map_or_else(|| wrong("no step or rank is on both sides".to_owned()), of_compare));
@@ -59,7 +59,7 @@ pub(crate) fn compare(
     Ok(Comparison::of(compared))
 }
 
-/// Tells a comparison that nobody waits for it.
+/// Tells a comparison to stop.
 struct Stoppable(Stop);
 
 impl Progress for Stoppable {
@@ -88,7 +88,7 @@ impl<'py> FromPyObject<'_, 'py> for Numbers {
                 "expected a number from 0 up, a text such as \"0,2-4\", or a list of these, found {found}"
             ))
         };
-        // Bytes are numbers to Python, and so are truth values; nobody means them here.
+        // Python accepts bytes and booleans as numbers; here they are mistakes.
         if object.is_instance_of::<PyBytes>() {
             return Err(wrong());
         }
@@ -103,7 +103,7 @@ impl<'py> FromPyObject<'_, 'py> for Numbers {
 }
 
 impl Numbers {
-    /// The numbers of what is no list.
+    /// The numbers of a value that is not a list.
     fn of_one(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u64>>> {
         if let Ok(text) = object.cast::<PyString>() {
             let numbers: NumberRanges = text.to_string().parse().map_err(PyValueError::new_err)?;

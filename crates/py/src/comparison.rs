@@ -1,4 +1,4 @@
-//! `Comparison`: what came of comparing two dumps, for programs and notebooks.
+//! `Comparison`: the result of comparing two dumps, for programs and notebooks.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -22,23 +22,23 @@ use crate::errors::shown;
 use crate::numbers;
 use crate::result_bytes::{Packed, Reduced, hash_of_bytes, packed, reduce};
 
-/// Divergences in the table of a comparison; `.divergences` has all.
+/// Divergences shown in the table of a comparison; `.divergences` has all.
 const SHOWN_DIVERGENCES: usize = 10;
 
-/// What came of comparing two dumps. Truth value: whether everything was compared and agrees.
+/// The result of comparing two dumps. Truth value: whether everything was compared and agrees.
 #[pyclass(frozen, module = "ulpscope")]
 pub(crate) struct Comparison {
     outcome: Outcome,
     rows: PyOnceLock<Py<PyList>>,
 }
 
-/// All that a comparison shows, without the dumps: what a pickle holds.
+/// Everything that a comparison shows, without the dumps: the content of a pickle.
 pub(crate) struct Outcome {
     /// The document of `result.json`, without rows.
     document: Json,
     /// Whether several pairs of ranks were compared.
     several: bool,
-    /// One for each pair of ranks that could be compared.
+    /// One for each compared pair of ranks.
     sheets: Vec<Sheet>,
     divergences: Vec<Divergence>,
     problems: Vec<String>,
@@ -121,11 +121,11 @@ impl Comparison {
     }
 }
 
-/// The field of the document that is not the same when the same dumps are compared again.
+/// The field of the document that changes when the same dumps are compared again.
 const SECONDS: &str = "seconds";
 
 impl Outcome {
-    /// Everything but the document.
+    /// Everything except the document.
     fn pack_the_rest(&self, out: &mut Vec<u8>) {
         self.several.pack(out);
         self.sheets.pack(out);
@@ -136,7 +136,7 @@ impl Outcome {
         self.notes.pack(out);
     }
 
-    /// Whether every sheet has its rank in the document, and every row a cell for each column.
+    /// Whether every sheet has its rank in the document, and every row one cell per column.
     fn fits_together(&self) -> bool {
         let ranks = self.document.get("ranks").and_then(Json::as_array);
         let has_rank =
@@ -145,7 +145,7 @@ impl Outcome {
         self.sheets.iter().all(|sheet| has_rank(sheet) && is_full(sheet))
     }
 
-    /// All that makes two comparisons equal.
+    /// The bytes that must match for two comparisons to be equal.
     fn identity(&self) -> Vec<u8> {
         let mut document = self.document.clone();
         if let Json::Object(fields) = &mut document {
@@ -230,7 +230,7 @@ impl Comparison {
         Ok(rows.clone_ref(py))
     }
 
-    /// The first call at which the two stop agreeing, if they do.
+    /// The first call that introduced an error; None if no call did.
     #[getter]
     fn first_divergence(&self) -> Option<Divergence> {
         self.outcome.divergences.first().cloned()
@@ -242,38 +242,38 @@ impl Comparison {
         self.outcome.divergences.clone()
     }
 
-    /// The numbers over all ranks.
+    /// Counts over all ranks.
     #[getter]
     fn summary(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let text = self.outcome.document["summary"].to_string();
         py.import("json")?.call_method1("loads", (text,))?.into_py_any(py)
     }
 
-    /// What could not be read.
+    /// What could not be read or compared, one message each.
     #[getter]
     fn problems(&self) -> Vec<String> {
         self.outcome.problems.clone()
     }
 
-    /// What only one side has: (side, name, reason).
+    /// Calls that only one side has: (side, name, reason).
     #[getter]
     fn partnerless(&self) -> Vec<(String, String, String)> {
         self.outcome.partnerless.clone()
     }
 
-    /// Steps and ranks that only one side has, in words.
+    /// Steps and ranks that only one side has.
     #[getter]
     fn lone_ranks(&self) -> Vec<String> {
         self.outcome.lone_ranks.clone()
     }
 
-    /// What to know of how it was done.
+    /// Facts about how the comparison was done, such as warnings of the ledgers.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.outcome.notes.clone()
     }
 
-    /// What broke, where, how large, what it did, how sure, what could not be seen and what to do next, in words.
+    /// What broke, where, how large it is, its effects, the confidence, limitations and next steps, as text.
     fn explain(&self) -> Cow<'_, str> {
         escape::lines(self.outcome.text("explanation"))
     }
@@ -296,7 +296,7 @@ impl Comparison {
         })
     }
 
-    /// Everything as JSON text, rows included; also into a file, if one is named.
+    /// Everything, including rows, as JSON text; also written to path if given.
     #[pyo3(signature = (path = None))]
     fn to_json(&self, py: Python<'_>, path: Option<PathBuf>) -> PyResult<String> {
         let text = json::document(&self.outcome.document_with_rows());
@@ -345,7 +345,7 @@ impl Comparison {
     }
 
     fn __hash__(&self) -> u64 {
-        // The rows may be many, and comparisons of the same dumps with the same counts are seldom different.
+        // Rows may be many, and comparisons with equal dumps and counts rarely differ.
         let known = ["target", "golden", "style", "agreement", "reason", "summary"];
         let known: Vec<u8> = known.iter().flat_map(|&name| self.outcome.document[name].packed()).collect();
         hash_of_bytes(&known)
@@ -394,7 +394,7 @@ impl Comparison {
         tables
     }
 
-    /// Every row with its cells in the order of [`Comparison::columns`]; step and rank in front where there are several.
+    /// Every row with its cells in the order of [`Comparison::columns`]; step and rank first if there are several.
     fn each_row<E>(&self, mut see: impl FnMut(&Row) -> Result<(), E>) -> Result<(), E> {
         let columns = self.columns();
         for sheet in &self.outcome.sheets {

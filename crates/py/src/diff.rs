@@ -1,4 +1,4 @@
-//! `Diff`, and the function that makes it.
+//! `Diff`, and the function that returns it.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ pub(crate) struct ElementDiff {
     /// Absolute difference; NaN when one side is not finite.
     #[pyo3(get)]
     abs: f64,
-    /// Relative difference, where there is one.
+    /// Relative difference; None if golden is zero.
     #[pyo3(get)]
     rel: Option<f64>,
 }
@@ -50,9 +50,9 @@ packed! {
     ElementDiff { coordinates, target, golden, index, abs, rel }
 }
 
-/// Compares two torch tensors, numpy arrays, files or dictionaries (`state_dict()`): target, the side under suspicion, with
-/// golden, the side trusted. Dictionaries, and files with several tensors, are compared name by name: the result is a
-/// dictionary then.
+/// Compares two torch tensors, numpy arrays, files or dictionaries (`state_dict()`): target, the suspected side, with
+/// golden, the trusted one. Dictionaries, and files with several tensors, are compared name by name: then the result is
+/// a dictionary.
 #[pyfunction]
 #[pyo3(signature = (target, golden, *, atol = 1e-3, rtol = 1e-3, elements = 10))]
 pub(crate) fn diff(
@@ -173,7 +173,7 @@ impl ElementDiff {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let (target, golden) = (self.target(py)?, self.golden(py)?);
         let at = &self.coordinates;
-        // Python's own way to write each number, so that all three look alike.
+        // Python's number format, so that all three look alike.
         let abs = self.abs.into_py_any(py)?;
         Ok(format!("ElementDiff(at {at:?}: target {target}, golden {golden}, abs {abs})"))
     }
@@ -194,13 +194,13 @@ impl ElementDiff {
 /// Read-only attributes, each a field of the comparison.
 #[pymethods]
 impl Diff {
-    /// Pairs in all.
+    /// Number of pairs.
     #[getter]
     fn count(&self) -> u64 {
         self.comparison.distances.count
     }
 
-    /// Pairs finite on both sides: the distances are taken over these.
+    /// Pairs that are finite on both sides; distances are taken over these.
     #[getter]
     fn finite(&self) -> u64 {
         self.comparison.distances.finite
@@ -296,7 +296,7 @@ impl Diff {
         self.comparison.distances.zero_golden
     }
 
-    /// Places where one side is not finite and the other is finite, or not finite in another way.
+    /// Pairs where one side is not finite and the other is finite or a different non-finite value.
     #[getter]
     fn non_finite_mismatched(&self) -> u64 {
         self.comparison.distances.non_finite.mismatched
@@ -314,19 +314,19 @@ impl Diff {
         self.comparison.mean_ulp
     }
 
-    /// Pairs over the tolerance; non-finite mismatches are.
+    /// Pairs over the tolerance, including non-finite mismatches.
     #[getter]
     fn over_tolerance(&self) -> u64 {
         self.comparison.over_tolerance
     }
 
-    /// The smallest atol that would have passed with the given rtol.
+    /// The smallest atol that passes with the given rtol.
     #[getter]
     fn needed_atol(&self) -> f64 {
         self.comparison.needed_atol
     }
 
-    /// The smallest rtol that would have passed with the given atol.
+    /// The smallest rtol that passes with the given atol.
     #[getter]
     fn needed_rtol(&self) -> f64 {
         self.comparison.needed_rtol
@@ -356,7 +356,7 @@ impl Diff {
         self.elements(&self.worst)
     }
 
-    /// Whether every pair is within the tolerance, so that the command would end with exit code 0.
+    /// Whether every pair is within the tolerance: the command would end with exit code 0.
     #[getter]
     fn ok(&self) -> bool {
         self.comparison.agrees()

@@ -6,8 +6,8 @@ use ulpscope_kernels::DigestKind;
 
 use crate::input::Input;
 
-/// The digest of a tensor's bytes in row-major order, in hex: "crc32" (as msprobe and ptdbg_ascend have it),
-/// "md5" or "xxh3".
+/// The digest of a tensor's bytes in row-major order, in hex: "crc32" (as in msprobe and ptdbg_ascend), "md5" or
+/// "xxh3".
 #[pyfunction]
 #[pyo3(signature = (x, kind = "xxh3"))]
 pub(crate) fn digest(py: Python<'_>, x: &Bound<'_, PyAny>, kind: &str) -> PyResult<String> {

@@ -1,17 +1,17 @@
-//! The part of the DLPack interface that is needed: where a tensor lies, without asking Python.
+//! The part of the DLPack interface that is needed: the address of a tensor, without a Python call.
 //!
 //! `type(tensor).__dlpack_c_exchange_api__` (torch 2.10 and later) is a capsule with a table of C functions. One
 //! of them fills in a [`DLTensor`] that borrows from the tensor, in a fraction of a microsecond.
 
 use std::ffi::{c_int, c_void};
 
-/// Version of the layout of these structures that is understood here.
+/// The supported version of the layout of these structures.
 pub(crate) const MAJOR_VERSION: u32 = 1;
 
 /// Name of the capsule that holds an [`ExchangeApi`].
 pub(crate) const EXCHANGE_CAPSULE: &std::ffi::CStr = c"dlpack_exchange_api";
 
-/// Name of the capsule that holds a [`ManagedTensor`] which nobody has taken yet.
+/// Name of the capsule that holds a [`ManagedTensor`] without a consumer yet.
 pub(crate) const TENSOR_CAPSULE: &std::ffi::CStr = c"dltensor";
 
 /// Device type of ordinary memory.
@@ -42,7 +42,7 @@ pub(crate) struct DLTensor {
     pub(crate) byte_offset: u64,
 }
 
-/// A tensor that is handed over, with the function that takes it back.
+/// An exported tensor, with the function that frees it.
 #[repr(C)]
 pub(crate) struct ManagedTensor {
     pub(crate) tensor: DLTensor,
@@ -58,14 +58,14 @@ pub(crate) struct ExchangeHeader {
     pub(crate) previous: *const ExchangeHeader,
 }
 
-/// Only the third function is called; the others hold its place.
+/// Only the third function is called; the others are placeholders.
 #[repr(C)]
 pub(crate) struct ExchangeApi {
     pub(crate) header: ExchangeHeader,
     allocate: *const c_void,
     managed_from_object: *const c_void,
     managed_to_object: *const c_void,
-    /// Fills a borrowed tensor; non-zero, with a Python error set, when it cannot.
+    /// Fills a borrowed tensor; non-zero, with a Python error set, if it cannot.
     pub(crate) borrow_from_object: Option<unsafe extern "C" fn(*mut c_void, *mut DLTensor) -> c_int>,
     current_stream: *const c_void,
 }

@@ -1,4 +1,4 @@
-//! Files from Python: what they hold as plain objects, with tensors as [`FileTensor`]s.
+//! Files for Python: their contents as ordinary objects, with tensors as [`FileTensor`]s.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -17,10 +17,10 @@ use crate::input::Input;
 use crate::interrupt::{LONG_WORK_BYTES, Stop, go_on, interruptible};
 use crate::result_bytes::{Reduced, hash, packed, reduce, same};
 
-/// Containers within containers; deeper ones are not tensors' homes.
+/// The deepest nesting of containers; tensors are not nested deeper.
 pub(crate) const MAX_DEPTH: usize = 100;
 
-/// A tensor of a file, in memory of its own or mapped. Writing to it never reaches the file.
+/// A tensor of a file, in memory or mapped. Writing to it never changes the file.
 #[pyclass(frozen, module = "ulpscope")]
 pub(crate) struct FileTensor {
     tensor: Tensor,
@@ -65,7 +65,7 @@ impl FileTensor {
         PyTuple::new(py, self.tensor.strides().iter().map(|stride| stride / size))
     }
 
-    /// Whether the first element lies at a multiple of its size, as frameworks expect.
+    /// Whether the address of the first element is a multiple of its size, as frameworks expect.
     #[getter]
     fn aligned(&self) -> bool {
         (self.region().as_ptr() as usize).is_multiple_of(self.tensor.dtype().size())
@@ -127,10 +127,10 @@ impl FileTensor {
     }
 }
 
-/// Something in a file that was not read: a tensor of a kind that is not known, or an object that is no tensor.
+/// Something in a file that was not read: a tensor of an unknown kind, or an object that is no tensor.
 #[pyclass(frozen, module = "ulpscope")]
 pub(crate) struct Unread {
-    /// Why.
+    /// Why it was not read.
     #[pyo3(get)]
     reason: String,
 }
@@ -156,7 +156,7 @@ impl Unread {
 
 packed! { Unread { reason } }
 
-/// What an exported tensor needs to stay valid: at a fixed address, until its deleter runs.
+/// The data that an exported tensor refers to: at a fixed address, until its deleter runs.
 struct ExportedBytes {
     shape: [i64; 1],
     strides: [i64; 1],
@@ -188,8 +188,8 @@ unsafe extern "C" fn delete_unused(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// Reads a file; its containers and plain values become Python's, its tensors what `convert` makes of a
-/// [`FileTensor`], or that itself. Tensors are copied, unless `mmap` asks for the mapped file.
+/// Reads a file. Its containers and scalars become Python's; its tensors become [`FileTensor`]s, or the results of
+/// `convert` for these. Tensors are copied, unless `mmap` requests the mapped file.
 #[pyfunction]
 #[pyo3(signature = (path, convert = None, *, mmap = false))]
 pub(crate) fn read_file(
@@ -200,7 +200,7 @@ pub(crate) fn read_file(
 ) -> PyResult<Py<PyAny>> {
     let read = |stop: &Stop| {
         if mmap {
-            // Private pages: what a framework writes to a loaded tensor stays in this process.
+            // Private pages: writes to a loaded tensor stay in this process.
             return Ok(file::read(&path, Access::CopyOnWrite)?.value);
         }
         let copied = file::read(&path, Access::ReadOnly)?.value.copied(&|| go_on(stop));
@@ -211,7 +211,7 @@ pub(crate) fn read_file(
     to_object(py, &value.map_err(to_python)?, convert)
 }
 
-/// Depth is bounded by the readers'.
+/// The readers limit the depth.
 fn to_object(py: Python<'_>, value: &Value, convert: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
     let items =
         |items: &[Value]| items.iter().map(|item| to_object(py, item, convert)).collect::<PyResult<Vec<_>>>();
@@ -220,7 +220,7 @@ fn to_object(py: Python<'_>, value: &Value, convert: Option<&Bound<'_, PyAny>>) 
         Value::Bool(value) => value.into_py_any(py),
         Value::Int(value) => match i64::try_from(*value) {
             Ok(value) => value.into_py_any(py),
-            // Through text: 128-bit integers have no place in the stable ABI.
+            // As text: the stable ABI has no 128-bit integers.
             Err(_) => py.get_type::<PyInt>().call1((value.to_string(),))?.into_py_any(py),
         },
         Value::Float(value) => value.into_py_any(py),
@@ -243,7 +243,7 @@ fn to_object(py: Python<'_>, value: &Value, convert: Option<&Bound<'_, PyAny>>) 
     }
 }
 
-/// Writes tensors, and the plain containers and values around them, in the format that the path's suffix names.
+/// Writes tensors, and the containers and scalars around them, in the format of the path's suffix.
 #[pyfunction]
 pub(crate) fn write_file(py: Python<'_>, path: PathBuf, x: &Bound<'_, PyAny>) -> PyResult<()> {
     let Some(format) = Format::of_extension(&path) else {
@@ -272,12 +272,12 @@ pub(crate) fn write_file(py: Python<'_>, path: PathBuf, x: &Bound<'_, PyAny>) ->
     written.map_err(to_python)
 }
 
-/// Where in the value that is saved.
+/// The position in the saved value, for messages.
 fn at(path: &str) -> &str {
     if path.is_empty() { "the value itself" } else { path }
 }
 
-/// An error about an object that should be saved: where it is, and that no path is expected there.
+/// An error about an object that cannot be saved: its position, and that no path is expected there.
 fn unwritable(object: &Bound<'_, PyAny>, path: &str, error: PyErr) -> PyErr {
     let py = object.py();
     let is_tensor =
@@ -292,10 +292,10 @@ fn unwritable(object: &Bound<'_, PyAny>, path: &str, error: PyErr) -> PyErr {
     PyErr::from_type(error.get_type(py), shown(format!("{}: {said}", at(path))))
 }
 
-/// Storages seen so far, so that tensors which share one in memory share one in the file.
+/// Storages so far, so that tensors which share one in memory share one in the file.
 type Storages = HashMap<(usize, usize), Bytes>;
 
-/// `path` is the dotted one of the object, for messages.
+/// `path` is the dotted path of the object, for messages.
 fn to_value(object: &Bound<'_, PyAny>, path: &str, storages: &mut Storages, depth: usize) -> PyResult<Value> {
     let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
     let Some(depth) = depth.checked_sub(1) else {

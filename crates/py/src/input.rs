@@ -1,9 +1,9 @@
-//! From a Python object to a view: torch tensors, numpy arrays, and whatever speaks like one of them.
+//! From a Python object to a view: torch tensors, numpy arrays, and objects with the same interfaces.
 //!
-//! The memory stays the object's. It is read with the GIL released while the caller holds a reference; a program
-//! that writes to a tensor in another thread meanwhile gets numbers from some moment in between, as it would from
-//! torch itself. A program that takes the memory away meanwhile (`untyped_storage().resize_(0)`) breaks the rule that
-//! every reader of a tensor relies on, torch's own kernels included: that is its caller's to prevent.
+//! The object keeps its memory. It is read with the GIL released while the caller holds a reference. If another thread
+//! writes to the tensor, the numbers are from some moment in between, as with torch itself. The caller must not free
+//! the memory during a call (`untyped_storage().resize_(0)`): every reader of a tensor relies on that, including
+//! torch's own kernels.
 
 use std::cell::RefCell;
 
@@ -20,24 +20,24 @@ use crate::errors::to_python;
 use crate::files::FileTensor;
 use crate::interrupt::{LONG_WORK_BYTES, interruptible};
 
-/// A tensor somebody else owns: of a Python object, which is kept alive, or of a file.
+/// A tensor with another owner: a Python object, which is kept alive, or a file.
 pub(crate) enum Input<'py> {
     Object { owner: Bound<'py, PyAny>, layout: Layout },
     File(Tensor),
 }
 
-/// Where the elements of a Python object lie. Free of Python, so that it can go where the GIL is not held.
+/// Where the elements of a Python object are. It has no Python objects, so it can be used without the GIL.
 pub(crate) struct Layout {
     dtype: DType,
     shape: Vec<usize>,
     /// In bytes.
     strides: Vec<isize>,
-    /// Of element zero.
+    /// Address of element zero.
     address: usize,
 }
 
 impl<'py> Input<'py> {
-    /// A torch tensor on any device, a numpy array, or a tensor of a file that was read before.
+    /// A torch tensor on any device, a numpy array, or a tensor read from a file.
     pub(crate) fn of(object: &Bound<'py, PyAny>) -> PyResult<Input<'py>> {
         let py = object.py();
         if let Some(layout) = exchange(object)?.filter(|found| found.on_cpu) {
@@ -56,16 +56,16 @@ impl<'py> Input<'py> {
         Err(PyTypeError::new_err(format!("expected a torch tensor, a numpy array or a path, found {kind}")))
     }
 
-    /// A torch tensor in ordinary memory, if its own table tells where it lies.
+    /// A torch tensor in ordinary memory, if its exchange table gives its address.
     pub(crate) fn in_memory(object: &Bound<'py, PyAny>) -> PyResult<Option<Input<'py>>> {
-        // One that stands for zeros has an address as little as one without elements.
+        // A tensor of implicit zeros has no address, like one without elements.
         let is_there = |layout: &Layout| layout.address != 0 || layout.shape.contains(&0);
         let found = exchange(object)?.filter(|found| found.on_cpu && is_there(&found.layout));
         Ok(found.map(|found| Input::Object { owner: object.clone(), layout: found.layout }))
     }
 
-    /// A torch tensor that the fast way does not take: on another device, with a pending conjugation or negation,
-    /// or of a torch that has no fast way.
+    /// A torch tensor that the fast path does not support: on another device, with a pending conjugation or negation,
+    /// or in a torch release without it.
     fn of_torch(tensor: &Bound<'py, PyAny>) -> PyResult<Input<'py>> {
         let py = tensor.py();
         let plain = if lies_plainly(tensor)? {
@@ -102,7 +102,7 @@ impl<'py> Input<'py> {
                 "expected a plain array, found a masked one: {advice}"
             )));
         }
-        // The address that a scalar of numpy gives is that of a copy, gone when it is asked for.
+        // The address of a numpy scalar is that of a temporary copy.
         let array = &match array.getattr_opt(intern!(py, "__array__"))? {
             Some(to_array) => to_array.call0()?,
             None => array.clone(),
@@ -122,7 +122,7 @@ impl<'py> Input<'py> {
         Ok(Input::Object { owner: array.clone(), layout: Layout { dtype, shape, strides, address } })
     }
 
-    /// Runs `with` on the view, without the GIL. Ctrl-C ends it early; a file that shrank meanwhile is an error.
+    /// Runs `with` on the view, without the GIL. Ctrl-C ends it early; a file that shrank in the meantime is an error.
     pub(crate) fn detached<T: Send>(
         &self,
         py: Python<'_>,
@@ -140,7 +140,7 @@ impl<'py> Input<'py> {
         self.part().view().map(|view| with(&view))
     }
 
-    /// Runs `with` on the views of two inputs, likewise.
+    /// The same for the views of two inputs.
     pub(crate) fn detached_pair<T: Send>(
         &self,
         other: &Input<'_>,
@@ -156,8 +156,8 @@ impl<'py> Input<'py> {
         Ok(result)
     }
 
-    /// The tensor as a value of its own, which keeps the object alive instead of copying its elements. It lies in
-    /// the whole of a torch storage, so that tensors which share one are seen to.
+    /// The tensor as an owned value, which keeps the object alive instead of copying its elements. It refers to the
+    /// whole torch storage, so that shared storages are recognised.
     pub(crate) fn into_tensor(self) -> PyResult<Tensor> {
         let (owner, layout) = match self {
             Input::File(tensor) => return Ok(tensor),
@@ -168,13 +168,13 @@ impl<'py> Input<'py> {
         let region = storage_of(&owner)?.filter(|storage| storage.contains(&own)).unwrap_or(own);
         let origin = layout.address.wrapping_sub(region.address);
         let memory = ObjectMemory { _owner: owner.unbind(), region };
-        // Without elements there is no place for the first one to be.
+        // Without elements there is no first one.
         let origin = if length == 0 { 0 } else { origin };
         Tensor::strided(layout.dtype, layout.shape, layout.strides, Bytes::foreign(memory), origin)
             .map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
-    /// The tensor as a value of its own, in no more memory than it spans.
+    /// The tensor as an owned value, with no more memory than it spans.
     pub(crate) fn into_lone_tensor(self) -> PyResult<Tensor> {
         let (owner, layout) = match self {
             Input::File(tensor) => return Ok(tensor),
@@ -195,7 +195,7 @@ impl<'py> Input<'py> {
     }
 }
 
-/// An input without its Python half.
+/// An input without its Python object.
 enum Part<'a> {
     Object(&'a Layout),
     File(&'a Tensor),
@@ -209,7 +209,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// An error if what was read may have been zeros, because the file behind it shrank.
+    /// An error if zeros may have been read, because the mapped file shrank.
     fn check(&self) -> PyResult<()> {
         match self {
             Part::Object(layout) => check_memory(layout.address),
@@ -219,7 +219,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Runs a pass over so many bytes: here if it is short, else where Ctrl-C can end it.
+/// Runs a pass over this many bytes: here if it is short, else interruptible by Ctrl-C.
 fn measured<T: Send>(py: Python<'_>, bytes: usize, pass: impl FnOnce() -> T + Send) -> PyResult<T> {
     if bytes <= LONG_WORK_BYTES {
         return Ok(py.detach(pass));
@@ -227,8 +227,8 @@ fn measured<T: Send>(py: Python<'_>, bytes: usize, pass: impl FnOnce() -> T + Se
     interruptible(py, |stop| stoppable(stop, pass))
 }
 
-/// Whether a torch tensor can be read where it lies. Then no operation of torch is run on it: a dispatch mode would see
-/// it, and a function transform would wrap its result.
+/// Whether a torch tensor can be read in place. Then no torch operation runs on it: a dispatch mode would see the
+/// operation, and a function transform would wrap its result.
 fn lies_plainly(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = tensor.py();
     let is = |name| tensor.call_method0(name).and_then(|answer: Bound<'_, PyAny>| answer.is_truthy());
@@ -250,7 +250,7 @@ impl Region {
     }
 }
 
-/// The storage in which a torch tensor's elements lie.
+/// The storage of a torch tensor.
 fn storage_of(tensor: &Bound<'_, PyAny>) -> PyResult<Option<Region>> {
     let py = tensor.py();
     let Some(storage) = tensor.getattr_opt(intern!(py, "untyped_storage"))? else { return Ok(None) };
@@ -261,7 +261,7 @@ fn storage_of(tensor: &Bound<'_, PyAny>) -> PyResult<Option<Region>> {
     }))
 }
 
-/// Memory of a Python object, which it keeps alive.
+/// Memory of a Python object, which is kept alive.
 struct ObjectMemory {
     _owner: Py<PyAny>,
     region: Region,
@@ -292,7 +292,7 @@ unsafe fn memory<'a>(address: usize, length: usize) -> &'a [u8] {
 }
 
 impl Layout {
-    /// How many bytes lie before element zero (with negative strides), and how many there are in all.
+    /// How many bytes are before element zero (with negative strides), and how many in total.
     fn extent(&self) -> PyResult<(usize, usize)> {
         if self.shape.contains(&0) {
             return Ok((0, 0));
@@ -328,14 +328,14 @@ fn dtype_from_name(name: &str) -> PyResult<DType> {
     name.parse().map_err(|_| PyTypeError::new_err(format!("a tensor of dtype {name} cannot be measured")))
 }
 
-/// What the exchange table says of an object.
+/// The exchange table's answer for an object.
 struct Exchanged {
     layout: Layout,
     on_cpu: bool,
 }
 
-/// Where an object's elements lie, by its type's exchange table; nothing when there is no table, or the table
-/// refuses this object.
+/// Where an object's elements are, by its type's exchange table; `None` if there is no table, or the table refuses this
+/// object.
 fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
     let Some(api) = exchange_api(&object.get_type())? else { return Ok(None) };
     let Some(borrow) = api.borrow_from_object else { return Ok(None) };
@@ -344,7 +344,7 @@ fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
     #[expect(unsafe_code)]
     let status = unsafe { borrow(object.as_ptr().cast(), tensor.as_mut_ptr()) };
     if status != 0 {
-        // A sparse layout, a wrapper: the slower way says better what is wrong, if anything is.
+        // A sparse layout or a wrapper: the slower path has a better message, if anything is wrong.
         drop(PyErr::take(object.py()));
         return Ok(None);
     }
@@ -375,12 +375,12 @@ fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
     }))
 }
 
-/// Whether the elements in memory are yet to be conjugated or negated. Torch does so when it reads them, and its
-/// exchange table does not tell.
+/// Whether a conjugation or negation of the elements is pending. Torch applies it on reading, and its exchange table
+/// does not report it.
 fn is_pending(object: &Bound<'_, PyAny>, dtype: DType) -> PyResult<bool> {
     let py = object.py();
     let is_set = |flag| match object.call_method0(flag) {
-        // Of what there is not, nothing can be set; what goes wrong within a method is no answer.
+        // Without the method nothing is pending; an error inside the method is no answer.
         Err(error) if error.is_instance_of::<PyAttributeError>(py) => {
             if object.hasattr(flag)? {
                 Err(error)
@@ -394,7 +394,7 @@ fn is_pending(object: &Bound<'_, PyAny>, dtype: DType) -> PyResult<bool> {
 }
 
 thread_local! {
-    /// The types asked about last, and their tables: nearly every call is about a tensor or a parameter.
+    /// The last types and their tables: nearly every call is about a tensor or a parameter.
     static LAST_TYPES: RefCell<Vec<(Py<PyType>, Option<&'static ExchangeApi>)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -407,7 +407,7 @@ fn exchange_api(kind: &Bound<'_, PyType>) -> PyResult<Option<&'static ExchangeAp
     if let Some(api) = known {
         return Ok(api);
     }
-    // Nothing is borrowed here: a type may answer with Python code of its own, which may come back to us.
+    // Nothing is borrowed here: the type may run Python code, which may call us again.
     let capsule = kind.getattr_opt(intern!(kind.py(), "__dlpack_c_exchange_api__"))?;
     let api = capsule.and_then(|capsule| api_from_capsule(&capsule));
     let forgotten = LAST_TYPES.with_borrow_mut(|last| {

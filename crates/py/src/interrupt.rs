@@ -1,9 +1,9 @@
 //! Long work that Ctrl-C ends at once.
 //!
-//! Python delivers a signal to its main thread, and only when that thread asks. So work that takes long runs on a thread
-//! of its own while the caller waits and asks; when a signal handler raises (`KeyboardInterrupt`, or the program's own
-//! exception), the work is told to stop and the exception goes up. In other threads there is nothing to ask, and the
-//! caller just waits.
+//! Python delivers a signal to its main thread, and only when that thread checks for signals. So long work runs on a
+//! separate thread while the caller waits and checks. When a signal handler raises (`KeyboardInterrupt`, or the
+//! program's own exception), the work is told to stop and the exception propagates. Other threads get no signals: there
+//! the caller just waits.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,19 +14,19 @@ use std::{io, thread};
 
 use pyo3::prelude::*;
 
-/// Set when nobody waits for the work any more.
+/// Set when the result is no longer needed.
 pub(crate) type Stop = Arc<AtomicBool>;
 
-/// Work on fewer bytes is over before anybody could interrupt it, and a thread would take longer than the work.
+/// Work on fewer bytes ends before an interrupt, and starting a thread would take longer than the work.
 pub(crate) const LONG_WORK_BYTES: usize = 32 << 20;
 
-/// Time between two questions for signals.
+/// Time between two checks for signals.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Runs work that borrows from its caller, and stops soon after it is told to.
+/// Runs work that borrows from its caller, and that stops soon when told to.
 pub(crate) fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&Stop) -> T + Send) -> PyResult<T> {
     let stop = Stop::default();
-    // Taken by the thread; or by the caller, where no thread is to be had.
+    // Taken by the thread, or by the caller if no thread can be started.
     let work = Mutex::new(Some(work));
     let take = || work.lock().unwrap_or_else(PoisonError::into_inner).take();
     thread::scope(|scope| {
@@ -47,7 +47,7 @@ pub(crate) fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&Stop) ->
             Ok(None) => resume_unwind(py.detach(|| worker.join()).expect_err("it sent nothing")),
             Err(signal) => {
                 stop.store(true, Ordering::Relaxed);
-                // It still reads what the caller owns.
+                // It still reads the caller's data.
                 let _ = py.detach(|| worker.join());
                 Err(signal)
             }
@@ -55,7 +55,7 @@ pub(crate) fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&Stop) ->
     })
 }
 
-/// Runs work that owns all it needs, and may be left alone to find out that nobody waits.
+/// Runs work that owns its data; after an interrupt it may run on until it checks `Stop`.
 pub(crate) fn abandonable<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce(&Stop) -> T + Send + 'static,
@@ -85,7 +85,7 @@ pub(crate) fn abandonable<T: Send + 'static>(
     }
 }
 
-/// The result, or nothing if there will be none; an error if a signal handler raised meanwhile.
+/// The result, or `None` if there will be none; an error if a signal handler raised.
 fn wait<T: Send>(py: Python<'_>, result: Receiver<T>) -> PyResult<Option<T>> {
     let result = Mutex::new(result);
     loop {
@@ -98,7 +98,7 @@ fn wait<T: Send>(py: Python<'_>, result: Receiver<T>) -> PyResult<Option<T>> {
     }
 }
 
-/// For writers and copiers, which ask before every portion. (Not of the kind `Interrupted`, which writers try again.)
+/// For writers and copiers, which check before every portion. (Not of kind `Interrupted`, which writers retry.)
 pub(crate) fn go_on(stop: &Stop) -> io::Result<()> {
     if stop.load(Ordering::Relaxed) { Err(io::Error::other("interrupted")) } else { Ok(()) }
 }

@@ -1,13 +1,13 @@
 //! `ulpscope._core`: the extension module of the Python package.
 //!
-//! Two things, and nothing else:
+//! It has two parts:
 //!
-//! - The functions and classes of the package (`stats`, `diff`, `compare`, files): arguments are converted, the GIL is
-//!   released, the crate that does the work is called, errors are mapped.
-//! - [`capture`]: the part of recording that reads objects of Python and torch, in the midst of the program's calls. What is
-//!   recorded, under which limits, and how it is written is decided in `ulpscope-capture` and the Python front.
+//! - The functions and classes of the package (`stats`, `diff`, `compare`, files): they convert arguments, release the
+//!   GIL, call the crate that does the work, and map errors.
+//! - [`capture`]: the part of recording that reads Python and torch objects during the program's calls.
+//!   `ulpscope-capture` and the Python front decide what is recorded, under which limits, and how it is written.
 
-// The macros of pyo3 write paths in full.
+// The macros of pyo3 generate full paths.
 #![allow(unused_qualifications)]
 
 mod capture;

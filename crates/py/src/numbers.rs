@@ -8,7 +8,7 @@ use ulpscope_tensor::Scalar;
 pub(crate) fn to_python(py: Python<'_>, scalar: Scalar) -> PyResult<Py<PyAny>> {
     match scalar {
         Scalar::Float(value) => value.into_py_any(py),
-        // i128 has no place in the stable ABI; every dtype's integers fit one of these.
+        // The stable ABI has no i128; every dtype's integers fit one of these.
         Scalar::Int(value) => match i64::try_from(value) {
             Ok(value) => value.into_py_any(py),
             Err(_) => (value as u64).into_py_any(py),

@@ -1,4 +1,4 @@
-//! What a function that measures was given: a tensor, a file of some, or a dictionary of them.
+//! The arguments of `stats` and `diff`: a tensor, a file, or a dictionary of tensors.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use crate::files::MAX_DEPTH;
 use crate::input::Input;
 use crate::interrupt::{LONG_WORK_BYTES, abandonable};
 
-/// What there is to be measured.
+/// One argument.
 pub(crate) enum Operand<'py> {
     /// One tensor.
     One(Input<'py>),
-    /// The tensors of a file or a dictionary, by dotted name and in order.
+    /// The tensors of a file or a dictionary, by dotted name, in order.
     Named(Vec<(String, Named<'py>)>),
 }
 
@@ -26,12 +26,12 @@ pub(crate) enum Operand<'py> {
 pub(crate) enum Named<'py> {
     /// Of a file.
     File(Tensor),
-    /// Of a dictionary; on another device, it is copied only when it is its turn.
+    /// Of a dictionary; a tensor on another device is copied only when it is measured.
     Object(Bound<'py, PyAny>),
 }
 
 impl<'py> Named<'py> {
-    /// The tensor, to be measured. An error says which it is.
+    /// The tensor to measure. Errors name it.
     pub(crate) fn input(self, name: &str) -> PyResult<Input<'py>> {
         match self {
             Named::File(tensor) => Ok(Input::File(tensor)),
@@ -41,7 +41,7 @@ impl<'py> Named<'py> {
 }
 
 impl<'py> Operand<'py> {
-    /// What is there to be measured, with a Python warning about the tensors of a file that cannot be read.
+    /// The argument, with a Python warning about tensors of a file that cannot be read.
     pub(crate) fn readable(object: &Bound<'py, PyAny>) -> PyResult<Operand<'py>> {
         let report = |problem: String| {
             let category = object.py().get_type::<PyUserWarning>();
@@ -50,14 +50,14 @@ impl<'py> Operand<'py> {
         Ok(Operand::of(object, report)?.without_lone_name(object))
     }
 
-    /// Both sides of a comparison. Files must have been read whole, for what was not cannot be said to agree.
+    /// Both sides of a comparison. Files must be read completely: unread parts cannot agree.
     pub(crate) fn pair(
         target: &Bound<'py, PyAny>,
         golden: &Bound<'py, PyAny>,
     ) -> PyResult<(Operand<'py>, Operand<'py>)> {
         let whole = |object| Operand::of(object, |problem| Err(PyValueError::new_err(shown(problem))));
         let (one, other) = (whole(target)?, whole(golden)?);
-        // The tensor of a file has a name that a dictionary may have, too.
+        // The only tensor of a file has a name that a dictionary may also have.
         if is_dict(target) || is_dict(golden) {
             return Ok((one, other));
         }
@@ -68,7 +68,7 @@ impl<'py> Operand<'py> {
         if is_dict(object) {
             let mut found = Vec::new();
             collect(object, "", &mut found, MAX_DEPTH)?;
-            // Nothing would agree with nothing.
+            // Otherwise two empty sides would agree.
             if found.is_empty() {
                 let expected = "a torch tensor, a numpy array or a path";
                 return Err(PyTypeError::new_err(format!(
@@ -93,7 +93,7 @@ impl<'py> Operand<'py> {
         Ok(Operand::Named(tensors))
     }
 
-    /// The only tensor of a file is just that; a dictionary stays one.
+    /// A file with one tensor becomes that tensor; a dictionary stays one.
     fn without_lone_name(self, object: &Bound<'py, PyAny>) -> Operand<'py> {
         match self {
             Operand::Named(tensors) if tensors.len() == 1 && !is_dict(object) => {
@@ -122,7 +122,7 @@ fn read(py: Python<'_>, path: &Path) -> PyResult<file::Opened> {
     opened.map_err(to_python)
 }
 
-/// Everything in a dictionary that may be a tensor, by its dotted path. What a file would hold beside tensors is passed over.
+/// Everything in a dictionary that may be a tensor, by dotted path. Other values are skipped.
 fn collect<'py>(
     object: &Bound<'py, PyAny>,
     path: &str,
@@ -151,23 +151,23 @@ fn collect<'py>(
         || object.is_instance_of::<PyFloat>()
         || object.is_instance_of::<PyString>()
         || object.is_instance_of::<PyBytes>();
-    // Scalars of numpy are numbers of Python's, and tensors.
+    // Numpy scalars are Python numbers, and also tensors.
     if !is_plain || object.hasattr("__array_interface__")? {
         found.push((path.to_owned(), Named::Object(object.clone())));
     }
     Ok(())
 }
 
-/// The same error, saying which tensor it is about.
+/// The same error, with the name of the tensor.
 pub(crate) fn prefixed(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
-    // Others than our own may want more arguments than a message.
+    // Other exception classes may need more arguments than a message.
     if error.is_instance_of::<PyValueError>(py) || error.is_instance_of::<PyTypeError>(py) {
         return PyErr::from_type(error.get_type(py), shown(format!("{name}: {}", error.value(py))));
     }
     error
 }
 
-/// The path an object names, if it is one.
+/// The path, if the object is one.
 fn path_of(object: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
     if object.is_instance_of::<PyString>() || object.hasattr(pyo3::intern!(object.py(), "__fspath__"))? {
         object.extract().map(Some)

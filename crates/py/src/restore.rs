@@ -1,4 +1,4 @@
-//! Results out of pickles.
+//! Restores results from pickles.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
@@ -11,7 +11,7 @@ use crate::files::Unread;
 use crate::result_bytes::restored;
 use crate::stats::Stats;
 
-/// The result that a pickle holds as bytes. Python's pickle calls it; nobody else needs to.
+/// Restores a result from the bytes in a pickle. Only Python's pickle calls it.
 #[pyfunction]
 pub(crate) fn restore(py: Python<'_>, kind: &str, state: &[u8]) -> PyResult<Py<PyAny>> {
     match kind {

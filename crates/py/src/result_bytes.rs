@@ -1,4 +1,4 @@
-//! Results as bytes: what pickles hold, and what makes two results equal (bit by bit, so that a NaN equals itself).
+//! Results as bytes: for pickles, and for equality of results (bit by bit, so that a NaN equals itself).
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -11,14 +11,14 @@ use ulpscope_kernels as kernels;
 use ulpscope_report::{Cell, Emphasis, Row};
 use ulpscope_tensor::{DType, Scalar};
 
-/// Changes with the layout of any result: a pickle is read by the version that wrote it.
+/// Changes with the layout of any result: only the version that wrote a pickle reads it.
 const LAYOUT: u64 = 1;
 
-/// Levels of lists and objects within each other. A result has far fewer, and a stack has room for these.
+/// The deepest nesting of lists and objects. A result has far fewer levels, and the stack has room for these.
 const MAX_DEPTH: usize = 64;
 
-/// Something that can be written as bytes and read back. Reading trusts nothing: it returns `None` where bytes are missing
-/// or mean nothing.
+/// Something that can be written as bytes and read back. Reading trusts nothing: it returns `None` if bytes are missing
+/// or invalid.
 pub(crate) trait Packed: Sized {
     fn pack(&self, out: &mut Vec<u8>);
     fn unpack(from: &mut &[u8]) -> Option<Self>;
@@ -30,7 +30,7 @@ pub(crate) trait Packed: Sized {
     }
 }
 
-/// What Python's `pickle` asks for: the function that restores a result, and its arguments.
+/// The answer for Python's `pickle`: the function that restores a result, and its arguments.
 pub(crate) type Reduced<'py> = (Bound<'py, PyAny>, (&'static str, Bound<'py, PyBytes>));
 
 pub(crate) fn reduce<'py>(
@@ -44,7 +44,7 @@ pub(crate) fn reduce<'py>(
     Ok((restore, (kind, PyBytes::new(py, &bytes))))
 }
 
-/// Whether a result is the same as another of its kind.
+/// Whether two results of one kind are equal.
 pub(crate) fn same<T: Packed>(one: &T, other: Option<&T>) -> bool {
     other.is_some_and(|other| one.packed() == other.packed())
 }
@@ -59,7 +59,7 @@ pub(crate) fn hash_of_bytes(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The result behind the bytes of a pickle.
+/// The result from the bytes of a pickle.
 pub(crate) fn restored<T: Packed>(mut bytes: &[u8]) -> PyResult<T> {
     let from = &mut bytes;
     if u64::unpack(from) != Some(LAYOUT) {
@@ -72,7 +72,7 @@ pub(crate) fn restored<T: Packed>(mut bytes: &[u8]) -> PyResult<T> {
     result.ok_or_else(|| PyValueError::new_err("the pickle of a result is damaged: compute the result again"))
 }
 
-/// A structure is its fields, in order.
+/// A structure is written as its fields, in order.
 macro_rules! packed {
     ($($kind:ty { $($field:ident),+ $(,)? })+) => {$(
         impl $crate::result_bytes::Packed for $kind {
@@ -110,7 +110,7 @@ packed! {
     Row { cells, emphasis }
 }
 
-/// Numbers are their bytes.
+/// Numbers are written as their bytes.
 macro_rules! numbers {
     ($($kind:ty)+) => {$(
         impl Packed for $kind {
@@ -186,7 +186,7 @@ impl<T: Packed> Packed for Vec<T> {
         self.iter().for_each(|item| item.pack(out));
     }
 
-    /// Grows as items are read: a count alone allocates nothing.
+    /// Grows as items are read: a large count alone allocates nothing.
     fn unpack(from: &mut &[u8]) -> Option<Self> {
         (0..usize::unpack(from)?).map(|_| T::unpack(from)).collect()
     }
@@ -293,7 +293,7 @@ impl Packed for Cell {
     }
 }
 
-/// A cell that holds lists of at most so many levels.
+/// A cell with lists of at most this depth.
 fn cell_within(depth: usize, from: &mut &[u8]) -> Option<Cell> {
     Some(match u8::unpack(from)? {
         0 => Cell::Missing,
@@ -320,7 +320,7 @@ impl Packed for Json {
         match self {
             Json::Null => 0u8.pack(out),
             Json::Bool(flag) => (1u8, *flag).pack(out),
-            // As bits: text would lose the last one of some floats.
+            // As bits: text would lose the last bit of some floats.
             Json::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
                 (Some(number), _, _) => (2u8, number).pack(out),
                 (_, Some(number), _) => (3u8, number).pack(out),
@@ -349,7 +349,7 @@ impl Packed for Json {
     }
 }
 
-/// A value that holds lists and objects of at most so many levels.
+/// A value with lists and objects of at most this depth.
 fn json_within(depth: usize, from: &mut &[u8]) -> Option<Json> {
     Some(match u8::unpack(from)? {
         0 => Json::Null,

@@ -1,4 +1,4 @@
-//! `Stats`, and the function that makes it.
+//! `Stats`, and the function that returns it.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ use crate::numbers;
 use crate::operand::Operand;
 use crate::result_bytes::{Reduced, hash, packed, reduce, same};
 
-/// What is known of a tensor after one pass.
+/// Statistics of one tensor, computed in one pass in float64.
 #[pyclass(frozen, module = "ulpscope")]
 pub(crate) struct Stats {
     dtype: DType,
@@ -24,8 +24,8 @@ pub(crate) struct Stats {
 
 packed! { Stats { dtype, shape, stats } }
 
-/// Statistics of a torch tensor, a numpy array, or a file; of each tensor by its name, if a file holds several or x is a
-/// dictionary.
+/// Statistics of a torch tensor, a numpy array or a file. A dictionary, or a file with several tensors, gives a
+/// dictionary by name.
 #[pyfunction]
 pub(crate) fn stats(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     match Operand::readable(x)? {
@@ -41,8 +41,8 @@ pub(crate) fn stats(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>>
     }
 }
 
-/// The statistics that capture records of what was measured, by their keys in `dump.json`; those that every description
-/// has, without values, of what could not be.
+/// The statistics that capture records, by their keys in `dump.json`. For a value that could not be measured: the
+/// common keys without values.
 #[pyfunction]
 #[pyo3(signature = (stats))]
 pub(crate) fn recorded_statistics<'py>(
@@ -92,13 +92,13 @@ impl Stats {
         self.dtype.name()
     }
 
-    /// Largest element as torch has it: NaN if there is one.
+    /// Largest element; NaN if there is one, as in torch.
     #[getter]
     fn max(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         extremum(py, self.stats.max)
     }
 
-    /// Smallest element as torch has it: NaN if there is one.
+    /// Smallest element; NaN if there is one, as in torch.
     #[getter]
     fn min(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         extremum(py, self.stats.min)

@@ -1,24 +1,24 @@
-//! `advisor_{timestamp}.txt`: in our own style the explanation first; then which row to look at, in the older tools' fields.
+//! `advisor_{timestamp}.txt`: in the native style first the explanation, then the row to look at, in the older fields.
 
 use ulpscope_compare::{RankOutcome, RankResult};
 
 use crate::explanation::explain_rank;
 use crate::{Compared, StyleName};
 
-/// The text for one pair of ranks; nothing where the style gives no advice. An older style's is what its tool writes, and
-/// no more.
+/// The text for one pair of ranks; `None` if the style gives no advice. For an older style it is exactly what the older
+/// tool writes.
 pub(crate) fn text<S>(compared: &Compared<S>, rank: &RankResult<S>, outcome: &RankOutcome) -> Option<String> {
     let advice = outcome.advice.clone()?;
     if compared.request.style != StyleName::Native {
         return Some(advice);
     }
-    // The older tools' categories know calls that fail, and nothing else.
+    // The older tools' categories cover failing calls only.
     let fields = own_advice(outcome).unwrap_or(advice);
     let words = compared.request.language.words();
     Some(format!("{}\n{fields}", explain_rank(compared, Some(rank)).text(words)))
 }
 
-/// Advice where the first failing row is no argument or result of a call, or where no row fails and yet not all is well.
+/// Advice if the first failing row is no argument or result of a call, or if no row fails but the runs do not agree.
 fn own_advice(outcome: &RankOutcome) -> Option<String> {
     let (line, node, advice) = match outcome.first_divergence() {
         Some(first) if !["forward", "backward"].iter().any(|word| first.finding.entry.contains(word)) => {

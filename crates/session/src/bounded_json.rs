@@ -1,4 +1,4 @@
-//! A JSON document as a tree, within the memory that its size justifies.
+//! Reads a JSON document as a tree, with memory limited in proportion to its size.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,16 +7,16 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use serde_json::{Map, Number, Value};
 use ulpscope_formats::{Budget, Error, Fault};
 
-/// What the memory is asked for.
+/// The purpose of the memory, for messages.
 const TREE: &str = "values of a JSON document";
 
-/// A pair of an object in its list, with its hash.
+/// Size of an object's pair in its list, with its hash.
 const PAIR_SIZE: usize = size_of::<(u64, String, Value)>();
 
-/// What the table of an object takes for each pair, and the allocation of its key.
+/// Size per pair in the table of an object, and of the allocation of its key.
 const KEY_SIZE: usize = 20 + 16;
 
-/// Reads a document; the error says what was expected, and what is wrong with it where.
+/// Reads a document; the error says what was expected, what is wrong and where.
 pub fn read(bytes: &[u8], expected: &str) -> Result<Value, Error> {
     let budget = Budget::of_file(bytes.len());
     let refused = Cell::new(None);
@@ -34,7 +34,7 @@ pub fn read(bytes: &[u8], expected: &str) -> Result<Value, Error> {
 #[derive(Clone, Copy)]
 struct Tree<'a> {
     budget: &'a Budget,
-    /// Why the parser was stopped: its own errors are text alone.
+    /// Why the parser was stopped: the parser's own errors are only text.
     refused: &'a Cell<Option<Fault>>,
 }
 

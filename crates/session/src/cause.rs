@@ -1,4 +1,4 @@
-//! What broke: the cause first, without numbers of how large it is.
+//! What broke: the cause, without the size of the error.
 
 use ulpscope_compare::{Divergence, FindingCause, LoneCall, RankOutcome, Side};
 
@@ -9,7 +9,7 @@ use crate::{origin, other_divergences};
 pub(super) fn statements(step: Option<u64>, outcome: &RankOutcome, first: &Divergence) -> Vec<Statement> {
     let mut said = vec![statement(first)];
     let mut is_counted = false;
-    // What follows from some causes. The cause itself has a sentence in every language.
+    // Additions for some causes. The cause itself has a sentence in every language.
     match &first.finding.cause {
         FindingCause::Between => said.push(Statement::ChangedUnrecorded),
         FindingCause::Sum => said.push(Statement::GradientLeftOver),
@@ -19,7 +19,7 @@ pub(super) fn statements(step: Option<u64>, outcome: &RankOutcome, first: &Diver
             let counted = counted(outcome, first);
             is_counted = counted.is_some();
             said.extend(counted);
-            // Two tensor files have no calls, and nothing to add.
+            // Two tensor files have no calls; nothing to add.
             if !first.call.is_empty() {
                 let history = origin::history(step, outcome, first);
                 said.push(Statement::OriginHistory { history, call: first.call.clone() });
@@ -49,7 +49,7 @@ pub(super) fn statement(first: &Divergence) -> Statement {
     }))
 }
 
-/// The call that the other side makes in the place of one that only one side makes.
+/// The other side's call at the place of a call that only one side makes.
 pub(super) fn instead(first: &Divergence) -> Option<&str> {
     let before = first.lone_before.as_ref()?;
     let is_instead = |side: &Side| *side != before.side;
@@ -59,7 +59,7 @@ pub(super) fn instead(first: &Divergence) -> Option<&str> {
     }
 }
 
-/// The call that a source names, and which of its entries.
+/// The call and entry that a source names.
 fn producer(source: &str) -> Producer {
     match [".output.", ".input."].iter().filter_map(|word| source.rfind(word)).max() {
         Some(end) => Producer::Call { name: source[..end].to_owned(), entry: source[end + 1..].to_owned() },
@@ -70,7 +70,7 @@ fn producer(source: &str) -> Producer {
     }
 }
 
-/// How many parameters and buffers differ, where one of them is what broke.
+/// How many parameters and buffers differ, if one of them is the cause.
 fn counted(outcome: &RankOutcome, first: &Divergence) -> Option<Statement> {
     let counts = outcome.origins?;
     if !matches!(origin::named(first), Some(("parameter" | "buffer", _))) {

@@ -1,4 +1,4 @@
-//! The files of a comparison: its sheets get their names, and `result.json`, the advice and the analysis are written.
+//! The files of a comparison: renames finished sheets, and writes `result.json`, the advice and the analysis.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::{Compared, advisor, diff_analyze, rank_label};
 /// What was written.
 #[derive(Debug)]
 pub struct Written {
-    /// What `result.json` holds, whether or not it was written.
+    /// The content of `result.json`, even if it was not written.
     pub document: Value,
     /// The files, in the order they were written.
     pub files: Vec<PathBuf>,
@@ -60,7 +60,7 @@ impl Written {
             let analysis = json::document(&diff_analyze::document(compared));
             self.add(outputs.path(folder, "diff_analyze", "json"), &analysis);
         }
-        // Whatever sheets were asked for: `explain` needs it.
+        // Always written: `explain` needs it.
         let path = folder.join("result.json");
         match write_text(&path, &json::document(&self.document)) {
             Ok(()) => self.files.push(path),
@@ -76,7 +76,7 @@ impl Written {
     }
 }
 
-/// Gives the sheets of every rank their names; what cannot be written is a failure.
+/// Gives the sheets of every rank their final names; write errors are failures.
 fn finish_sheets(compared: &mut Compared<FileSink>, failures: &mut Vec<String>) -> Vec<Vec<PathBuf>> {
     let ranks = compared.ranks.iter_mut();
     ranks
@@ -91,7 +91,7 @@ fn finish_sheets(compared: &mut Compared<FileSink>, failures: &mut Vec<String>) 
         .collect()
 }
 
-/// Writes a file under a name that is not taken, and returns that name.
+/// Writes a file under a free name, and returns that name.
 fn write_beside(path: &Path, text: &str) -> io::Result<PathBuf> {
     let unfinished = Unfinished::create(path)?;
     unfinished.file().write_all(text.as_bytes())?;

@@ -1,12 +1,12 @@
-//! What came of a comparison, for a person: what broke, where, how large, what it did, how sure, what could not be seen,
+//! The explanation of a comparison: what broke, where, how large, what it affects, the confidence, the limitations, and
 //! what to do next.
 //!
 //! ```text
 //! Compared ──► the first rank with a divergence ──► sections of statements ──► result.json
 //!                                                      └──► Words ──► text, in a language
 //! ```
-//! Nothing is measured or judged here. The statements are kept with the result, so that whoever gets it without the dumps
-//! can read them, in any language.
+//! Nothing is measured or judged here. The statements are kept with the result, so that they can be read without the
+//! dumps, in any language.
 
 use serde::{Deserialize, Serialize};
 use ulpscope_compare::{
@@ -27,13 +27,13 @@ pub struct Explanation {
     sections: Vec<Section>,
 }
 
-/// Explains a comparison: its first divergence, or that there is none.
+/// Explains a comparison: its first divergence, or that it has none.
 pub fn explain<S>(compared: &Compared<S>) -> Explanation {
     let leading = compared.first_divergence().map(|(rank, _)| rank);
     explain_rank(compared, leading)
 }
 
-/// Explains one pair of ranks, as part of the whole; all of them where none is given.
+/// Explains one pair of ranks as part of the whole; without one, the whole comparison.
 pub(crate) fn explain_rank<S>(compared: &Compared<S>, rank: Option<&RankResult<S>>) -> Explanation {
     let mut explanation = Explanation::default();
     if compared.request.style != StyleName::Native {
@@ -49,12 +49,12 @@ pub(crate) fn explain_rank<S>(compared: &Compared<S>, rank: Option<&RankResult<S
 }
 
 impl Explanation {
-    /// The text: each heading with what stands under it, every line ended.
+    /// The text: each heading with its statements, every line ended.
     pub fn text(&self, words: &dyn Words) -> String {
         self.lines(words, true).iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// The lines of the text. Without `limitations`, these are left out.
+    /// The lines of the text. `limitations`: whether to include that section.
     pub(crate) fn lines(&self, words: &dyn Words, limitations: bool) -> Vec<String> {
         let mut lines = Vec::new();
         for section in &self.sections {
@@ -62,7 +62,7 @@ impl Explanation {
                 continue;
             }
             let heading = words.heading(section.heading);
-            // Names and lines of code come out of files: one line each, whatever is in them.
+            // Names and lines of code come from files: each stays on one line, whatever it contains.
             let said = section.statements.iter().map(|statement| {
                 let text = words.statement(statement);
                 let indent = if is_verbatim(statement) { "  " } else { "" };
@@ -147,12 +147,12 @@ impl Explanation {
     }
 }
 
-/// Whether a statement is a command or code, which stands further in.
+/// Whether a statement is a command or code, which is indented further.
 fn is_verbatim(statement: &Statement) -> bool {
     matches!(statement, Statement::Next(Instruction::Run(_) | Instruction::CodeOf(..)))
 }
 
-/// Why two runs differ in which no call introduced an error.
+/// Why two runs differ although no call introduced an error.
 fn reservations<S>(compared: &Compared<S>) -> Vec<Statement> {
     let mut said = Vec::new();
     if let Some([target, golden]) = next_step::other_levels(compared) {
@@ -171,7 +171,7 @@ fn place<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) ->
         Some("optimizer") => Pass::Optimizer,
         _ => Pass::Forward,
     };
-    // A tensor file that was named has one tensor, which no call of a name stands for.
+    // A single tensor file has one tensor and no call.
     let has_call = !first.call.is_empty();
     let mut said = Vec::from_iter(has_call.then(|| Statement::Call { name: first.call.clone(), pass }));
     if compared.ranks.len() > 1 {
@@ -190,10 +190,10 @@ fn place<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) ->
     said
 }
 
-/// Errors up to here leave most of a tensor as it was.
+/// Errors up to this size leave most of a tensor unchanged.
 const FEW_PERCENT: f64 = 0.05;
 
-/// How large it is: one number for the error, and how many times what was expected that is.
+/// How large it is: one number for the error, and its ratio to the expected error.
 fn size(first: &Divergence) -> Vec<Statement> {
     let finding = &first.finding;
     let mut said: Vec<Statement> = finding.seen.clone().map(Statement::Measured).into_iter().collect();
@@ -217,7 +217,7 @@ fn size(first: &Divergence) -> Vec<Statement> {
         said.push(Statement::Excess { of, distance, floor });
     }
     let (part, times) = measure.part;
-    // Of what has little in common, a factor says nothing; and what it looks like was said.
+    // A factor says nothing about tensors with little in common, or if the fact was already stated.
     let is_told = finding.seen.as_ref().is_some_and(|seen| seen.explains_itself())
         || part == Part::CommonFactor && distance > FEW_PERCENT;
     if times.is_finite() && times > distance / floor && !is_told && !measure.is_behind {
@@ -232,7 +232,7 @@ fn size(first: &Divergence) -> Vec<Statement> {
     said
 }
 
-/// What inherited the error. The result counts this call's heirs; which they are it tells of all divergences together.
+/// Calls that inherited the error. The result counts them per divergence, but lists them for all divergences together.
 fn downstream(outcome: &RankOutcome, first: &Divergence) -> Vec<Statement> {
     let own = |name: &str| outcome.divergences.iter().any(|one| one.call == name);
     let heirs: Vec<&str> =
@@ -247,7 +247,7 @@ fn downstream(outcome: &RankOutcome, first: &Divergence) -> Vec<Statement> {
     let kind = |name: &str| parse_key(name).2;
     let is_backward = |name: &&&str| matches!(kind(name), CallKind::Backward | CallKind::ParametersGrad);
     let backward = heirs.iter().filter(is_backward).count() as u64;
-    // With several divergences it is not known whose error arrived.
+    // With several divergences it is unknown which error arrived.
     let is_this = heirs.len() as u64 == calls;
     let by_pass = is_this.then(|| [heirs.len() as u64 - backward, backward]);
     let mut said = vec![Statement::Inherited { calls, by_pass }];

@@ -1,4 +1,4 @@
-//! Result sheets in a folder: a name for each pair of ranks, complete or absent.
+//! Result sheets in a folder: one name per pair of ranks; a sheet is complete or absent.
 
 use std::fs::File;
 use std::io;
@@ -14,13 +14,13 @@ use ulpscope_report::xlsx::XlsxWriter;
 use crate::style_name::StyleName;
 use crate::timestamp;
 
-/// Rows that do not agree, kept for `result.json`; the sheet has all of them.
+/// Differing rows kept for `result.json`; the sheet has all of them.
 const MAX_KEPT_ROWS: usize = 1000;
 
 /// The sheets of a comparison.
 #[derive(Debug)]
 pub struct FileOutputs {
-    /// Where they go; without one nothing is written.
+    /// Where they are written; `None`: nowhere.
     folder: Option<PathBuf>,
     timestamp: String,
     style: StyleName,
@@ -28,22 +28,22 @@ pub struct FileOutputs {
     xlsx: bool,
 }
 
-/// The sheets of one pair of ranks, not finished yet. A sheet that cannot be written does not end the comparison: what
-/// went wrong is told when it is finished.
+/// The unfinished sheets of one pair of ranks. A sheet that cannot be written does not end the comparison: the error is
+/// reported when it is finished.
 pub struct FileSink {
     csv: Sheet<CsvWriter<File>>,
     xlsx: Sheet<XlsxWriter<File>>,
     /// The headings.
     pub(crate) columns: Vec<String>,
-    /// The first rows that do not agree.
+    /// The first differing rows.
     pub(crate) kept: Vec<Row>,
 }
 
 /// One sheet.
 enum Sheet<W> {
-    /// Not asked for, or finished.
+    /// Not requested, or finished.
     None,
-    /// Asked for; the headings are not known yet.
+    /// Requested; the headings are not known yet.
     Wanted(PathBuf),
     /// Being written.
     Open(PathBuf, Unfinished, W),
@@ -78,7 +78,7 @@ impl<W> Sheet<W> {
         }
     }
 
-    /// Gives the sheet its name, and tells it.
+    /// Gives the sheet its final name, and returns it.
     fn finish(&mut self, finish: impl FnOnce(W) -> io::Result<()>) -> io::Result<Option<PathBuf>> {
         match std::mem::replace(self, Sheet::None) {
             Sheet::None | Sheet::Wanted(_) => Ok(None),
@@ -92,7 +92,7 @@ impl<W> Sheet<W> {
 }
 
 impl FileOutputs {
-    /// Sheets named after this moment. Without a folder, none.
+    /// Sheets named after the current time. Without a folder, none.
     pub fn new(folder: Option<PathBuf>, style: StyleName, csv: bool, xlsx: bool) -> FileOutputs {
         let timestamp = timestamp::now(folder.as_deref());
         FileOutputs { folder, timestamp, style, csv, xlsx }
@@ -102,7 +102,7 @@ impl FileOutputs {
         self.folder.as_deref()
     }
 
-    /// `compare_result_{timestamp}`, with the ranks and the step in between where there are several.
+    /// `compare_result_{timestamp}`, with the ranks and the step in between if there are several.
     fn stem(&self, pair: &RankPair<'_>) -> String {
         let mut stem = "compare_result".to_owned();
         match pair.step {
@@ -111,7 +111,7 @@ impl FileOutputs {
             Some(_) | None => {}
         }
         if self.style == StyleName::Msprobe && !pair.target.name.is_empty() {
-            // Its scripts look for the rank's own name.
+            // The older tool's scripts look for the rank's own name.
             stem += &format!("_{}", pair.target.name);
         } else if pair.several_ranks {
             stem += &format!("_{}-{}", pair.target.name, pair.golden.name);
@@ -160,7 +160,7 @@ impl Sink for FileSink {
 }
 
 impl FileSink {
-    /// Gives the sheets their names: tells these, and what could not be written.
+    /// Gives the sheets their final names; returns these, and the write errors.
     pub(crate) fn finish(&mut self) -> (Vec<PathBuf>, Vec<io::Error>) {
         let finished = [
             self.csv.finish(|writer| writer.finish().map(drop)),
@@ -177,7 +177,7 @@ impl FileSink {
     }
 }
 
-/// The same error, naming its file.
+/// The same error, with the name of its file.
 fn named(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

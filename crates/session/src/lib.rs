@@ -1,4 +1,4 @@
-//! Comparing two dumps, for the command and for Python: what is asked for, what came of it, and what is said of it.
+//! Compares two dumps, for the command and for Python: the request, the result, and its explanation.
 //!
 //! ```text
 //! Request ──► Dump, Dump ──► pairs of ranks ──► Style ──► rows ──► Outputs (files, or memory)
@@ -47,7 +47,7 @@ pub use style_name::{MappingFiles, StyleName};
 pub use summary::{Block, summary};
 pub use words::Language;
 
-/// What is to be compared, and how.
+/// What to compare, and how.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The side under suspicion.
@@ -56,13 +56,13 @@ pub struct Request {
     pub golden: PathBuf,
     /// How rows are measured and judged.
     pub style: StyleName,
-    /// How calls are paired; the style's own way where nothing is asked for.
+    /// How calls are paired; `None`: the style's own way.
     pub matching: Option<Matching>,
-    /// Files that say what belongs together.
+    /// Mapping files for pairing.
     pub mapping: MappingFiles,
     /// Whether msprobe 1.x rows get a column with the stack.
     pub stack_column: bool,
-    /// A second golden run, by which noise is measured.
+    /// A second golden run, to measure noise.
     pub noise: Option<PathBuf>,
     /// Which steps and ranks.
     pub select: Select,
@@ -70,17 +70,17 @@ pub struct Request {
     pub language: Language,
 }
 
-/// What came of it, except for the rows.
+/// The result, except for the rows.
 pub struct Compared<S> {
-    /// What was asked for.
+    /// The request.
     pub request: Request,
-    /// The verdict over all.
+    /// The overall verdict.
     pub agreement: Agreement,
     /// One per pair of ranks, in order.
     pub ranks: Vec<RankResult<S>>,
-    /// Steps and ranks that only one side has, in words.
+    /// Steps and ranks that only one side has, as text.
     pub lone_ranks: Vec<String>,
-    /// What could not be read, beside what each rank says.
+    /// What could not be read, in addition to the problems of each rank.
     pub problems: Problems,
     /// Folders in which nothing was recorded.
     pub notes: Vec<String>,
@@ -88,8 +88,8 @@ pub struct Compared<S> {
     pub seconds: f64,
 }
 
-/// Compares. Fails only where nothing can be compared at all, or a file shrank meanwhile; a rank that cannot be is one of
-/// the results.
+/// Compares. Fails only if nothing can be compared, or a file shrank in the meantime; the failure of one rank is part
+/// of the result.
 pub fn execute<O: Outputs>(
     request: Request,
     outputs: &O,
@@ -144,7 +144,7 @@ impl<S> Compared<S> {
         counts
     }
 
-    /// What was found on the ranks that could be compared, in order.
+    /// The outcomes of the compared ranks, in order.
     pub fn outcomes(&self) -> impl Iterator<Item = &ulpscope_compare::RankOutcome> {
         self.ranks.iter().filter_map(|rank| rank.result.as_ref().ok().map(|(outcome, _)| outcome))
     }
@@ -162,7 +162,7 @@ impl<S> Compared<S> {
         })
     }
 
-    /// Calls by class, over all ranks; nothing in a style that judges rows.
+    /// Calls by class, over all ranks; `None` in a style that judges rows.
     pub fn classes(&self) -> Option<ClassCounts> {
         let mut of_ranks = self.outcomes().filter_map(|outcome| outcome.classes);
         let first = of_ranks.next()?;
@@ -179,7 +179,7 @@ impl<S> Compared<S> {
         all
     }
 
-    /// How many calls or entries only that side has, over all ranks.
+    /// How many calls or entries only one side has, over all ranks.
     pub fn only_in(&self, side: Side) -> usize {
         self.outcomes().map(|outcome| outcome.only_in(side)).sum()
     }
@@ -190,7 +190,7 @@ impl<S> Compared<S> {
     }
 }
 
-/// The name of a pair of ranks for people: `step0 rank1`, or nothing where there is only one.
+/// The name of a pair of ranks for people: `step0 rank1`; empty if there is only one.
 pub fn rank_label<S>(rank: &RankResult<S>, several: bool) -> String {
     if !several {
         return String::new();

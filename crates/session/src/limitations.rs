@@ -1,4 +1,4 @@
-//! What a comparison could not see: the limits within which its verdict holds.
+//! The limitations of a comparison: what its verdict does not cover.
 
 use std::collections::HashSet;
 
@@ -7,10 +7,10 @@ use ulpscope_compare::{Class, ONLY_STATISTICS, Side};
 use crate::statement::Statement;
 use crate::{Compared, rank_label, unpaired};
 
-/// Notes that are repeated; all of them are in `result.json`.
+/// Notes shown; all of them are in `result.json`.
 const SHOWN: usize = 4;
 
-/// One statement for each thing.
+/// One statement for each limitation.
 pub(super) fn statements<S>(compared: &Compared<S>) -> Vec<Statement> {
     let mut said = Vec::new();
     let several = compared.ranks.len() > 1;
@@ -49,7 +49,7 @@ pub(super) fn statements<S>(compared: &Compared<S>) -> Vec<Statement> {
     said
 }
 
-/// What is to know of how the dumps were made and read. That no elements were compared has been said.
+/// Notes on how the dumps were made and read, except that no elements were compared.
 fn notes<S>(compared: &Compared<S>) -> Vec<Statement> {
     let mut known = HashSet::new();
     let of_ranks = compared.outcomes().flat_map(|outcome| &outcome.notes);

@@ -1,6 +1,6 @@
-//! The one thing to do next, with the command or the code for it.
+//! The next step for the user, with its command or code.
 //!
-//! Chosen by what is least known: elements where there are only statistics, the noise where the finding is doubtful, else
+//! It addresses what is least known: elements if there are only statistics, the noise if the finding is doubtful, else
 //! the place itself.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use ulpscope_dump::{CallKind, parse_key};
 use crate::instruction::Instruction;
 use crate::{Compared, cause, non_finite, origin};
 
-/// From this confidence on a finding is taken for true.
+/// From this confidence on a finding counts as true.
 pub(crate) const SURE: f64 = 0.7;
 
 /// What to do about a divergence.
@@ -58,7 +58,7 @@ pub(super) fn next<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Dive
     }
 }
 
-/// What to do where no call introduced an error.
+/// What to do if no call introduced an error.
 pub(super) fn when_nothing_broke<S>(compared: &Compared<S>) -> Vec<Instruction> {
     let only_statistics = compared.outcomes().all(|outcome| outcome.bytes == 0);
     let lone = compared.outcomes().find_map(|outcome| outcome.partnerless.first());
@@ -86,7 +86,7 @@ pub(super) fn when_nothing_broke<S>(compared: &Compared<S>) -> Vec<Instruction> 
     Vec::new()
 }
 
-/// What to do where a final result differs and no call explains it.
+/// What to do if a final result differs and no call explains it.
 fn towards<S>(compared: &Compared<S>, result: &FinalResult) -> Vec<Instruction> {
     let mut steps = Vec::new();
     if let Some(step) = &result.step {
@@ -99,7 +99,7 @@ fn towards<S>(compared: &Compared<S>, result: &FinalResult) -> Vec<Instruction> 
     steps
 }
 
-/// The levels of the two sides, where they were captured at different ones.
+/// The levels of the two sides, if they differ.
 pub(super) fn other_levels<S>(compared: &Compared<S>) -> Option<[&str; 2]> {
     compared.outcomes().find_map(|outcome| match &outcome.levels {
         [Some(target), Some(golden)] if target != golden => Some([target.as_str(), golden.as_str()]),
@@ -107,7 +107,7 @@ pub(super) fn other_levels<S>(compared: &Compared<S>) -> Option<[&str; 2]> {
     })
 }
 
-/// The command that compares the same once more, in our own style.
+/// The command that repeats the comparison, in the native style.
 pub(super) fn compare_again<S>(compared: &Compared<S>, options: &str) -> Instruction {
     let request = &compared.request;
     let chosen = |flag: &str, numbers: &[u64]| {
@@ -123,7 +123,7 @@ pub(super) fn compare_again<S>(compared: &Compared<S>, options: &str) -> Instruc
 fn trained<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<Instruction> {
     let this = rank.step.unwrap_or_default();
     let before = compared.ranks.iter().filter(|other| other.target == rank.target);
-    // What was compared before agrees, or is listed.
+    // Earlier compared steps agree, or are listed.
     let begin = before.filter_map(|other| other.step).filter(|&step| step < this).max().unwrap_or_default();
     let last = this.saturating_sub(1);
     let steps = if begin >= last { last.to_string() } else { format!("{begin}-{last}") };
@@ -202,7 +202,7 @@ fn between<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) 
     steps
 }
 
-/// Has what was computed in a coarser precision computed in that of its dtype.
+/// How to make a computation in lower precision use the precision of its dtype.
 fn look_for_precision(precision: Precision) -> Vec<Instruction> {
     let mut steps = vec![Instruction::LookForPrecision(precision)];
     if precision == Precision::Ten {
@@ -212,7 +212,7 @@ fn look_for_precision(precision: Precision) -> Vec<Instruction> {
     steps
 }
 
-/// Records the tensors of the module at fault, or of the call where its module is not known.
+/// Records the tensors of the faulty module, or of the call if its module is unknown.
 fn dump_tensors<S>(rank: &RankResult<S>, first: &Divergence) -> Vec<Instruction> {
     let part = scope_of(first.module.as_deref().unwrap_or(&first.call));
     let step_setting = rank.step.map(|step| format!(", step={step}")).unwrap_or_default();
@@ -228,7 +228,7 @@ fn dump_tensors<S>(rank: &RankResult<S>, first: &Divergence) -> Vec<Instruction>
     ]
 }
 
-/// The part of a name that all passes of a call or module have, and no other: `Functional.linear.3.`.
+/// The part of a name that is common to all passes of a call or module, and unique to it: `Functional.linear.3.`.
 fn scope_of(call: &str) -> String {
     let end = [".forward", ".backward", ".parameters_grad"].iter().filter_map(|word| call.rfind(word)).min();
     format!("{}.", &call[..end.unwrap_or(call.len())])
@@ -268,7 +268,7 @@ fn show_call<S>(compared: &Compared<S>, rank: &RankResult<S>, call: &str, side: 
     Instruction::Run(format!("ulpscope show {} {}{at}{number}", quoted(dump), quoted(Path::new(call))))
 }
 
-/// For a shell: as it is where nothing in it means anything there.
+/// Quoted for a shell, if needed.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@=".contains(c);

@@ -4,7 +4,7 @@ use ulpscope_dump::parse_key;
 
 use crate::instruction::Hazard;
 
-/// What to look for in the inputs of a call that made them, in the dtype of its result.
+/// What to look for in the inputs of a call that produced them, in the dtype of its result.
 pub(super) fn hazard(call: &str, dtype: &str, in_backward: bool) -> Hazard {
     let operation = operation(call);
     match (operation.as_str(), in_backward) {
@@ -37,7 +37,7 @@ pub(super) fn hazard(call: &str, dtype: &str, in_backward: bool) -> Hazard {
             Hazard::ZeroVariance { largest: largest(dtype) }
         }
         ("cross_entropy" | "nll_loss" | "binary_cross_entropy" | "kl_div", _) => Hazard::ZeroProbability,
-        // Of any other operation nothing is known but that it adds and multiplies.
+        // For other operations we only assume that they add and multiply.
         _ => Hazard::LargeValues { dtype: dtype.to_owned(), largest: largest(dtype), in_backward },
     }
 }

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NumberRanges(pub Vec<u64>);
 
-/// Most numbers that a range may stand for.
+/// The largest number of values in a range.
 const MAX_NUMBERS: u64 = 1 << 20;
 
 impl std::str::FromStr for NumberRanges {

@@ -5,7 +5,7 @@ use ulpscope_dump::parse_key;
 
 use crate::statement::{History, Origin, OriginSource};
 
-/// What kind of thing a dump says a tensor comes from, and its name.
+/// The kind and name of a tensor's source, as the dump has it.
 pub(crate) fn named(first: &Divergence) -> Option<(&str, &str)> {
     match first.shown.source.as_deref()?.split_once(':') {
         Some((kind @ ("parameter" | "buffer" | "gradient"), name)) => Some((kind, name)),
@@ -44,19 +44,19 @@ pub(crate) fn was_trained(step: Option<u64>, first: &Divergence) -> bool {
     step.is_some_and(|step| step > 0) && matches!(named(first), Some(("parameter" | "buffer", _)))
 }
 
-/// Whether a tensor that a module gets may have been made where nothing is recorded.
+/// Whether a module's input may have been computed between modules, where nothing is recorded.
 pub(crate) fn is_between_modules(outcome: &RankOutcome, first: &Divergence) -> bool {
     named(first).is_none() && outcome.levels.iter().flatten().any(|level| level == "L0")
 }
 
-/// `input.1` for `Functional.linear.0.forward.input.1`; the whole name of what belongs to no call.
+/// `input.1` for `Functional.linear.0.forward.input.1`; the whole name if the entry belongs to no call.
 pub(crate) fn entry_within_call(first: &Divergence) -> &str {
     let entry = &first.finding.entry;
     let own = entry.strip_prefix(first.call.as_str()).and_then(|rest| rest.strip_prefix('.'));
     own.unwrap_or(entry)
 }
 
-/// What torch calls an argument that is a weight, where the dump does not name it.
+/// Torch's name of a weight argument, if the dump does not name it.
 fn argument_name(call: &str, entry: &str) -> Option<&'static str> {
     let (base, _, _) = parse_key(call);
     let operation = base.rsplit('.').next().unwrap_or(base);

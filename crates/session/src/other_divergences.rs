@@ -1,4 +1,4 @@
-//! The divergences after the first, briefly: those of one kind and cause are one thing to a reader, and are counted.
+//! The divergences after the first, briefly: those of the same kind and cause are grouped and counted.
 
 use ulpscope_compare::{Divergence, FindingCause, FindingKind, RankOutcome, RankResult};
 use ulpscope_dump::{CallKind, parse_key};
@@ -9,17 +9,17 @@ use crate::{Compared, cause, rank_label};
 /// Groups that are listed.
 const SHOWN: usize = 5;
 
-/// What divergences have in common that are listed as one.
+/// The key by which divergences are grouped.
 type Alike<'a> = (&'a str, CallKind, FindingKind, &'a FindingCause);
 
 fn alike(one: &Divergence) -> Alike<'_> {
     let (base, _, kind) = parse_key(&one.call);
-    // Gradients of parameters are of a module each; so are weights that differ.
+    // Parameter gradients belong to one module each; so do differing weights.
     let is_one_thing = kind == CallKind::ParametersGrad || one.finding.cause == FindingCause::Origin;
     (if is_one_thing { "" } else { base }, kind, one.finding.kind, &one.finding.cause)
 }
 
-/// How many more of the same kind and cause as the first there are.
+/// How many more have the same kind and cause as the first.
 pub(super) fn likewise(outcome: &RankOutcome, first: &Divergence) -> Option<Likewise> {
     let like_first = outcome.divergences.iter().skip(1).filter(|one| alike(one) == alike(first));
     more(first, like_first.count() as u64)
@@ -32,7 +32,7 @@ fn more(first: &Divergence, count: u64) -> Option<Likewise> {
     })
 }
 
-/// The others of the same rank, then where each other step and rank begins.
+/// The others of the same rank, then the first of each other step and rank.
 pub(super) fn statements<S>(
     compared: &Compared<S>,
     rank: &RankResult<S>,

@@ -1,4 +1,4 @@
-//! `result.json`: what came of a comparison, for programs. docs/result-json.md is its description.
+//! `result.json`: the result of a comparison, for programs. docs/result-json.md describes it.
 
 use std::path::PathBuf;
 
@@ -10,21 +10,21 @@ use ulpscope_compare::{
 use crate::explanation::explain;
 use crate::{Compared, StyleName};
 
-/// Changes when a program that reads the file would have to.
+/// Changes with every incompatible change of the file.
 const SCHEMA: &str = "ulpscope.compare/1";
 
-/// What is kept of one pair of ranks beside its outcome.
+/// The data of one pair of ranks besides its outcome.
 #[derive(Debug, Default)]
 pub struct RankExtras<'a> {
     /// The headings of its rows.
     pub columns: &'a [String],
-    /// Rows that do not agree, the first of them.
+    /// The first differing rows.
     pub rows: &'a [Row],
     /// The files with all rows.
     pub files: &'a [PathBuf],
 }
 
-/// The whole document. `extras` tells what belongs to each rank.
+/// The whole document. `extras` returns the data of each rank.
 pub fn document<'a, S>(compared: &'a Compared<S>, extras: impl Fn(usize, &'a S) -> RankExtras<'a>) -> Value {
     let request = &compared.request;
     let explanation = explain(compared);

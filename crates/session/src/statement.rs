@@ -1,7 +1,7 @@
-//! What an explanation says, sentence by sentence, as values: [`crate::words`] makes text of them, in any language.
+//! The sentences of an explanation as values: [`crate::words`] converts them to text, in any language.
 //!
-//! They are kept in `result.json`, so that a result can be explained in another language than the one it was made in. The
-//! names of the variants are part of that file's format.
+//! They are kept in `result.json`, so that a result can be explained in a different language later. The names of the
+//! variants are part of that file's format.
 
 use serde::{Deserialize, Serialize};
 use ulpscope_compare::{
@@ -68,7 +68,7 @@ pub enum Statement {
         #[serde(with = "ulpscope_compare::number")]
         output: f64,
     },
-    /// How the error came in.
+    /// How the error was introduced.
     Cause(Box<Cause>),
     /// Something that was not recorded changed a tensor.
     ChangedUnrecorded,
@@ -173,9 +173,9 @@ pub enum Statement {
         #[serde(with = "ulpscope_compare::number")]
         floor: f64,
     },
-    /// In what the error shows most.
+    /// Where the error is largest.
     ShowsMost {
-        /// In what.
+        /// The part.
         part: Part,
         /// Whether only statistics were measured.
         by_statistics: bool,
@@ -314,14 +314,14 @@ pub enum Statement {
     Next(Instruction),
 }
 
-/// How an error came in at a call, with what there is to say of it.
+/// How a call introduced an error, with details.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cause {
     /// The call.
     pub call: String,
     /// How.
     pub cause: FindingCause,
-    /// The argument or result that shows it: `input.1`; its whole name, where it belongs to no call.
+    /// The argument or result that shows it: `input.1`; its whole name, if it belongs to no call.
     pub entry: String,
     /// What that is, if no recorded call produced it.
     pub origin: Origin,

@@ -1,4 +1,4 @@
-//! The styles by name, and what each is made of.
+//! The styles by name, and their implementations.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub enum StyleName {
     Msprobe,
 }
 
-/// The files of msprobe's that say what belongs together.
+/// The mapping files of msprobe.
 #[derive(Clone, Debug, Default)]
 pub struct MappingFiles {
     /// Entry to entry.
@@ -124,7 +124,7 @@ impl Request {
         })
     }
 
-    /// Refuses what a style would leave without effect: an older tool pairs in its own way.
+    /// Refuses options that a style would ignore: an older tool pairs in its own way.
     fn check_style(&self) -> Result<(), Error> {
         let (ways, data, modules): (&[Matching], bool, bool) = match self.style {
             StyleName::Native => return Ok(()),

@@ -1,4 +1,4 @@
-//! The summary of a comparison: do the runs agree, where do they differ first, where are the files.
+//! The summary of a comparison: whether the runs agree, where they differ first, and where the files are.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::explanation::explain;
 use crate::words::{Label, SummaryLine, Words};
 use crate::{Compared, StyleName, rank_label};
 
-/// Ranks, calls and the like shown of a long list.
+/// Items shown of a long list.
 const SHOWN: usize = 10;
 
 /// A piece of the summary, for a terminal to lay out.
@@ -18,9 +18,9 @@ const SHOWN: usize = 10;
 pub enum Block {
     /// A table.
     Table(Table),
-    /// A line of text, to be broken where the terminal ends.
+    /// A line of text, wrapped to the terminal.
     Prose(String),
-    /// A line that is left whole.
+    /// A line that is not wrapped.
     Line(String),
 }
 
@@ -28,7 +28,7 @@ pub enum Block {
 pub fn summary<S>(compared: &Compared<S>, files: &[PathBuf]) -> Vec<Block> {
     let words = compared.request.language.words();
     let mut blocks = vec![Block::Table(overview(compared, words))];
-    // What agrees in full needs no words; what could not be read is reported on standard error.
+    // Full agreement needs no text; read errors are reported on standard error.
     let is_native = compared.request.style == StyleName::Native;
     if compared.first_divergence().is_some() || is_native && compared.agreement.exit_code() == 1 {
         blocks.extend(explain(compared).lines(words, false).into_iter().map(Block::Prose));
@@ -144,7 +144,7 @@ fn calls_by_rank<S>(compared: &Compared<S>, words: &dyn Words) -> Option<Table> 
         return None;
     }
     let mut calls: Vec<(&str, (usize, Vec<String>))> = ranks_of.into_iter().collect();
-    // Most ranks first; among equals, the call that was met first.
+    // Most ranks first; among equals, the call that came first.
     calls.sort_by_key(|(_, (order, ranks))| (std::cmp::Reverse(ranks.len()), *order));
     let more = calls.len().saturating_sub(SHOWN);
     let columns = [(Label::Call, Align::Left), (Label::Ranks, Align::Right), (Label::Which, Align::Left)];

@@ -1,11 +1,11 @@
-//! The moment a result was made, for its name.
+//! The time of a result, for its name.
 
 use std::path::Path;
 
 use jiff::{ToSpan, Zoned};
 
-/// Local time as the older tools write it, `20261115093059`. A second that has results in the folder already is
-/// passed over, so that nothing is replaced.
+/// Local time as the older tools write it, `20261115093059`. A second that already has results in the folder is
+/// skipped, so that nothing is replaced.
 pub(crate) fn now(folder: Option<&Path>) -> String {
     let mut moment = Zoned::now();
     loop {

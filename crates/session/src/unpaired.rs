@@ -1,4 +1,4 @@
-//! Calls, and entries of calls, that only one side has: how many, and of what.
+//! Calls, and entries of calls, that only one side has: how many, and of which operations.
 
 use std::collections::HashMap;
 

@@ -1,20 +1,20 @@
-"""Capture: recording what each call of a PyTorch program takes and gives, without changing it.
+"""Capture: records the inputs and outputs of each call of a PyTorch program, without changing them.
 
     capture() ───────────┐
     PrecisionDebugger ───┼──► Settings ──► Run ──► dump
     ulpscope run ────────┘
 
-This package decides what is recorded and when. Nothing of torch is imported before something is captured.
+This package decides what is recorded and when. torch is imported only when a capture starts.
 
-settings/     what was asked for, checked once: keywords, config.json
-launch/       ulpscope run: the command, the program it runs
-lifecycle/    start, stop, steps, ranks, folders; what is in place meanwhile
-calls/        functions, operators, wrappers, stacks: which calls are seen, under which name
+settings/     the settings, checked once: keywords, config.json
+launch/       ulpscope run: its command line, and how the program is run
+lifecycle/    start, stop, steps, ranks, folders; what is installed while recording
+calls/        functions, operators, wrappers, stacks: which calls are recorded, under which name
 modules/      the modules of a model, their names, the gradients of their parameters
 collectives/  messages between processes
 values/       how arguments, results and tensors are described
 regions/      compiled code and tracers, which run without capture
-noise/        seed_all takes out what is random, jitter measures what rounding leaves
+noise/        seed_all removes randomness, jitter measures rounding noise
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def capture(
     ...         optimizer.step()
     ...         run.step()
 
-    ``level``: L0 modules, L1 API calls, mix both, L2 every aten operator, debug what ``run.save`` is given.
+    ``level``: L0 modules, L1 API calls, mix both, L2 every aten operator, debug only values of ``run.save``.
     ``task``: statistics, tensor (statistics and the tensors themselves), structure (names only).
-    ``estimate``: write nothing to ``dump_path``; measure one step, and say in ``run.estimate`` what it takes.
-    Further settings (step, rank, module, call, scope, list, data_mode, digest, max_bytes, …) are in
-    docs/capture.md. A setting that cannot be used raises ``SettingsError``.
+    ``estimate``: write nothing to ``dump_path``; measure one step and report its size in ``run.estimate``.
+    docs/capture.md lists the other settings (step, rank, module, call, scope, list, data_mode, digest,
+    max_bytes, …). An invalid setting raises ``SettingsError``.
     """
     checked = Settings.from_keywords(dump_path, level=level, task=task, **settings)
     from ulpscope._capture.lifecycle.capture import Capture

@@ -1,8 +1,8 @@
 """``PrecisionDebugger``: capture under the names that scripts written for msprobe use.
 
-One object per process, whoever constructs it: ``start``, ``stop`` and ``step`` can be called on the class
-from any file. What it does is done by a ``Run``; added here are the singleton, config.json, and its hot
-reload (a config.json with ``dump_enable`` can be changed while the program runs).
+One object per process: ``start``, ``stop`` and ``step`` can be called on the class from any file. A ``Run``
+does the work. This module adds the singleton, config.json, and hot reload (a config.json with
+``dump_enable`` can be changed while the program runs).
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ulpscope.capture")
 
-# Where the older tools write when nobody says where.
+# The default folder of the older tools.
 DEFAULT_DUMP_PATH = "./dump_path"
 
-# A step may be ended by another thread than the one that began it.
+# Another thread may end the step.
 _lock = threading.RLock()
 
 
 class PrecisionDebugger:
-    """Records a training script; the face of msprobe's class of that name, see docs/capture.md.
+    """Records a training script; same interface as msprobe's class of this name, see docs/capture.md.
 
-    A second construction returns the first object. Arguments count instead of what config.json says. Nothing
-    is recorded, and torch is untouched, before ``start``.
+    Constructing it again returns the same object. Arguments override config.json. Before ``start``, nothing
+    is recorded and torch is not changed.
     """
 
     _instance: ClassVar[PrecisionDebugger | None] = None
@@ -76,8 +76,8 @@ class PrecisionDebugger:
     def start(
         cls, model: Any = None, token_range: Any = None, rank_id: Any = None, scheduled_tokens: Any = None
     ) -> None:
-        """Records from here on. ``model``: a module or a list of them; at levels L0 and mix the first module
-        called is taken where none is given. After the last wanted step this does nothing."""
+        """Starts recording. ``model``: a module or a list of them. Without one, levels L0 and mix use the
+        first module called. After the last selected step this does nothing."""
         for name, value in (
             ("token_range", token_range),
             ("rank_id", rank_id),
@@ -92,49 +92,49 @@ class PrecisionDebugger:
 
     @classmethod
     def stop(cls) -> None:
-        """Records no longer, until the next ``start``."""
+        """Stops recording until the next ``start``."""
         with cls._of_process("stop") as session:
             session.stop()
 
     @classmethod
     def step(cls) -> None:
-        """Ends a step: its dump is finished, names are counted from 0 again."""
+        """Ends a step: its dump is complete, and call numbers start at 0 again."""
         with cls._of_process("step") as session:
             session.step()
 
     @classmethod
     def forward_backward_dump_end(cls) -> None:
-        """What follows is not recorded; the backward pass of what was recorded still is."""
+        """Stops recording calls of this step. The backward pass of recorded calls is still recorded."""
         with cls._of_process("forward_backward_dump_end") as session:
             session.run.end_forward()
 
     @classmethod
     def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
-        """At level debug: records a tensor, or a list or dictionary of them, and the gradient it will get."""
+        """At level debug: records a tensor, or a list or dictionary of tensors, and its gradients."""
         with cls._of_process("save") as session:
             session.save(variable, name, save_backward)
 
     @classmethod
     def set_init_step(cls, step: int) -> None:
-        """Counts steps from ``step``: for training that goes on from a checkpoint."""
+        """Numbers steps from ``step`` on, for training that resumes from a checkpoint."""
         with cls._of_process("set_init_step") as session:
             session.set_init_step(step)
 
     @classmethod
     def register_custom_api(cls, module: Any, api: str, api_prefix: str | None = None) -> None:
-        """Records calls of ``module.api``, a function of the user's own."""
+        """Records calls of ``module.api``, one of your own functions."""
         with cls._of_process("register_custom_api") as session:
             session.register_custom_api(module, api, api_prefix)
 
     @classmethod
     def restore_custom_api(cls, module: Any, api: str) -> None:
-        """Records calls of ``module.api`` no longer."""
+        """Stops recording calls of ``module.api``."""
         with cls._of_process("restore_custom_api") as session:
             session.restore_custom_api(module, api)
 
     @classmethod
     def close(cls) -> None:
-        """Ends capture and forgets the object, so that another can be made. Called when the process ends."""
+        """Ends the capture; then a new object can be constructed. Called automatically at process exit."""
         with _lock:
             instance, PrecisionDebugger._instance = PrecisionDebugger._instance, None
             if instance is not None:
@@ -145,7 +145,7 @@ class PrecisionDebugger:
     def _of_process(cls, wanted: str) -> _Session:
         instance = PrecisionDebugger._instance
         if instance is not None and instance._session.process != os.getpid():
-            # It was made before this process was forked, and is used here: it records here, too.
+            # Constructed before the fork and used in the child: record in the child too.
             instance._session = instance._session.of_child()
         if instance is None:
             raise RuntimeError(
@@ -155,7 +155,7 @@ class PrecisionDebugger:
 
 
 class _Session:
-    """A run, and the config.json it may have to follow. Entered, it holds the lock."""
+    """A run, and the config.json that it may follow. As a context manager, it holds the lock."""
 
     def __init__(self, config: Config, overrides: dict[str, Any], model: Any) -> None:
         self._overrides = overrides
@@ -219,7 +219,7 @@ class _Session:
         ]
 
     def of_child(self) -> _Session:
-        """The same in a forked child: with a run of its own, not started."""
+        """The same in a forked child, with a separate run that has not started."""
         child = copy.copy(self)
         child.process = os.getpid()
         child._started = False
@@ -238,7 +238,7 @@ class _Session:
             self.run.start(self._model)
 
     def _follow_config(self) -> None:
-        """Does what a changed config.json says: on, off, or on with other settings."""
+        """Applies a changed config.json: on, off, or on with different settings."""
         if self._watch is None or not self._watch.has_changed(recording=self._enabled):
             return
         settings = self._settings
@@ -270,21 +270,21 @@ class _Session:
 
 
 def _leave_to_parent() -> None:
-    """Forgets the object that a forked child has of its parent: it may make one of its own."""
+    """Drops the parent's object in a forked child, which may construct its own."""
     instance = PrecisionDebugger._instance
     if instance is not None and instance._session.process != os.getpid():
         PrecisionDebugger._instance = None
 
 
 def _new_run(settings: Settings) -> Run:
-    # Imports torch, which a program that only reads dumps does not want.
+    # Imports torch, which programs that only read dumps do not need.
     from ulpscope._capture.lifecycle.run import Run
 
     return Run(settings)
 
 
 def _checked_model(model: Any) -> Any:
-    """The model as given, where it is one: a module, or a list or tuple of modules."""
+    """Checks that the model is a module, or a list or tuple of modules."""
     if model is None:
         return None
     import torch

@@ -1,10 +1,10 @@
-"""A capture that is driven by the events of somebody else's training loop.
+"""A capture controlled by the events of another library's training loop.
 
     training begins ──► begin ──► a step begins ──► resume ──► it ends ──► end_step ──► pause
                                         └────────────── evaluation, checkpoints: not recorded ──┘
 
-Recorded is what runs between the beginning and the end of a step of training. Evaluation, checkpoints and
-what follows the last step do not become steps, and are not recorded.
+Only calls between the beginning and the end of a training step are recorded. Evaluation, checkpoints and
+everything after the last step are not.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class TrainingCapture:
         task: Task,
         settings: CaptureKeywords,
     ) -> None:
-        # A wrong setting is an error where the callback is made, not hours later.
+        # An invalid setting raises when the callback is constructed, not hours later.
         Settings.from_keywords(dump_path, level=level, task=task, **settings)
         self._dump_path, self._level, self._task, self._settings = dump_path, level, task, settings
         self._capture: ulpscope.Capture | None = None
 
     def begin(self, model: Any, step: int) -> None:
-        """A training begins at a step, which is above 0 where it goes on from a checkpoint."""
+        """Training begins at a step, which is above 0 when it resumes from a checkpoint."""
         self.close()
         settings: CaptureKeywords = {"init_step": step, **self._settings}
         self._capture = ulpscope.capture(self._dump_path, model, self._level, self._task, **settings)
@@ -47,7 +47,7 @@ class TrainingCapture:
             self._capture.start()
 
     def pause(self) -> None:
-        """What follows is no part of a step."""
+        """The part of the step is over; later calls are not recorded."""
         if self._capture is not None:
             self._capture.stop()
 

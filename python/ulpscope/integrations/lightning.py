@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class CaptureCallback(Callback):
-    """Records the steps of a training.
+    """Records training steps.
 
     A step is one update of the weights, with all batches whose gradients it accumulates. A batch on which
-    several optimizers step is one step. Sanity checks, validation and what follows the last step are not
+    several optimizers step is one step. Sanity checks, validation and everything after the last step are not
     recorded. The settings are those of ``ulpscope.capture``.
     """
 
@@ -43,12 +43,12 @@ class CaptureCallback(Callback):
         self._updates = 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Makes the capture."""
+        """Creates the capture."""
         self._updates = trainer.global_step
         self._training.begin(pl_module, trainer.global_step)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Records from here on."""
+        """Starts recording."""
         self._training.resume()
 
     def on_train_batch_end(

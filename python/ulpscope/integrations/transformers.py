@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class CaptureCallback(TrainerCallback):
-    """Records the steps of a training, numbered by the trainer's ``global_step``.
+    """Records training steps, numbered by the trainer's ``global_step``.
 
     A step is one update of the weights, with all batches whose gradients it accumulates. Evaluation,
-    checkpoints and what follows the last step are not recorded. The settings are those of
+    checkpoints and everything after the last step are not recorded. The settings are those of
     ``ulpscope.capture``.
     """
 
@@ -39,11 +39,11 @@ class CaptureCallback(TrainerCallback):
         self._training = TrainingCapture(dump_path, level, task, settings)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Makes the capture."""
+        """Creates the capture."""
         self._training.begin(kwargs.get("model"), state.global_step)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Records from here on."""
+        """Starts recording."""
         self._training.resume()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

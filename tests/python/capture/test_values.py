@@ -15,7 +15,7 @@ import torch
 import ulpscope
 from captured import Captured, capture_of
 
-CUT_OFF = "a value that holds itself, or too much, was cut off: what is left out is null"
+CUT_OFF = "a cyclic or oversized value was truncated; the rest is null"
 
 
 class Taking(torch.nn.Module):

@@ -1,4 +1,4 @@
-//! What can be typed after `ulpscope compare`, in our words and in msprobe's.
+//! The arguments of `ulpscope compare`, ours and msprobe's.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use ulpscope_compare::Matching;
 
 use ulpscope_session::{Language, NumberRanges, StyleName};
 
-/// msprobe's short flags of several letters, which no parser of ours takes for one flag, and their long names.
+/// msprobe's short flags with several letters, which our parser does not support, and their long names.
 const MSPROBE_FLAGS: [(&str, &str); 8] = [
     ("-tp", "--target_path"),
     ("-gp", "--golden_path"),
@@ -20,7 +20,7 @@ const MSPROBE_FLAGS: [(&str, &str); 8] = [
     ("-tensor_log", "--is_print_compare_log"),
 ];
 
-/// Spells msprobe's flags out in a command line for `compare`; leaves every other as it is.
+/// Replaces msprobe's short flags by the long ones in a `compare` command line; leaves all others unchanged.
 pub(crate) fn spell_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     if command_of(&args).is_some_and(|command| command == "compare") {
@@ -97,7 +97,8 @@ pub(crate) struct CompareArgs {
     #[arg(long = "data-mapping", alias = "data_mapping", value_name = "FILE")]
     pub(crate) data_mapping: Option<PathBuf>,
 
-    /// msprobe's cell mapping (YAML; also -cm): which module belongs to which; without FILE, Cell and Module names are the same
+    /// msprobe's cell mapping (YAML; also -cm): which module belongs to which; without FILE, Cell and Module names are
+    /// the same
     #[arg(long = "cell-mapping", alias = "cell_mapping", value_name = "FILE", num_args = 0..=1)]
     pub(crate) cell_mapping: Option<Option<PathBuf>>,
 
@@ -142,7 +143,7 @@ pub(crate) struct CompareArgs {
     pub(crate) print_log: bool,
 }
 
-/// The files that can be asked for.
+/// The available files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
     /// compare_result_{timestamp}.csv

@@ -1,4 +1,4 @@
-//! The commands that look into one dump.
+//! The commands that read one dump.
 
 use std::path::PathBuf;
 

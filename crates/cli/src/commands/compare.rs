@@ -18,10 +18,10 @@ use crate::exit::Exit;
 use crate::output::{Output, unless_broken_pipe};
 use crate::progress::Progress;
 
-/// Where msprobe's results go when nothing is said.
+/// The default folder of msprobe's results.
 const MSPROBE_OUTPUT: &str = "output";
 
-/// What `compare` has been asked for.
+/// The request of `compare`.
 pub(crate) struct Compare {
     request: Request,
     output: Option<PathBuf>,
@@ -87,7 +87,7 @@ impl TryFrom<CompareArgs> for Compare {
 
 impl Compare {
     pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
-        // Before hours of work, not after: a folder that cannot be written.
+        // Report an unwritable folder before hours of work, not after.
         if let Some(folder) = &self.output {
             fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -115,7 +115,7 @@ impl Compare {
         Ok(written.max(exit_of(&compared.agreement)))
     }
 
-    /// Everything that was left out, could not be read or could not be written.
+    /// Reports everything that was left out, or could not be read or written.
     fn complain(&self, compared: &Compared<FileSink>, failures: &[String], output: &mut Output) {
         let mut notes = self.notes.clone();
         notes.extend(compared.lone_ranks.iter().chain(&compared.notes).cloned());
@@ -136,7 +136,7 @@ impl Compare {
     }
 }
 
-/// What could not be read, and how much more there is.
+/// What could not be read, and how many more.
 fn listed(problems: &Problems) -> Vec<String> {
     let mut lines = problems.listed().to_vec();
     let more = problems.unlisted();
@@ -154,7 +154,7 @@ fn exit_of(agreement: &Agreement) -> Exit {
     }
 }
 
-/// Shows how many calls are done, and how fast bytes go by.
+/// Shows how many calls are done, and the throughput in bytes.
 struct CallProgress {
     bar: Progress,
     bytes: AtomicU64,

@@ -1,4 +1,4 @@
-//! `ulpscope convert`: the same tensors in another format.
+//! `ulpscope convert`: the same tensors in a different format.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::source::{Source, is_foreign, label, open};
 use crate::targets::{Destination, Target, make_room};
 use crate::walk::{Found, Walk};
 
-/// What `convert` has been asked for.
+/// The request of `convert`.
 pub(crate) struct Convert {
     source: PathBuf,
     destination: Destination,
@@ -28,11 +28,11 @@ pub(crate) struct Convert {
     json: bool,
 }
 
-/// What became of one file.
+/// The outcome of one file.
 #[derive(Default)]
 struct Converted {
     written: Vec<PathBuf>,
-    /// Why there was nothing to write. Of a file that the user named, it is an error.
+    /// Why there was nothing to write. For a file that the user named, it is an error.
     nothing: Option<String>,
     notes: Vec<String>,
     errors: Vec<String>,
@@ -76,7 +76,7 @@ impl Convert {
             }
             Destination::File(_) => None,
         };
-        // The destination is left out of the walk, so that its files are not converted again; all of it would be.
+        // The walk skips the destination, so that its files are not converted again. Here that would skip everything.
         if root.is_some() && fs::canonicalize(&self.source).ok() == root {
             bail!(
                 "{}: source and destination are the same folder; expected another one",
@@ -212,7 +212,7 @@ impl Convert {
         let value = self.fitting(value, found, &mut converted.notes);
         let tensors = value.tensors();
         if self.format == Format::Npy && tensors.len() > 1 {
-            // One file cannot hold them: a folder does.
+            // One file cannot hold them: use a folder.
             let mut names = PlainNames::default();
             for (name, tensor) in tensors {
                 let mut file = names.give(&name);
@@ -238,7 +238,7 @@ impl Convert {
         Ok(converted)
     }
 
-    /// The value without those entries that the format refuses by themselves, and what it says of each.
+    /// The value without the entries that the format refuses, and the reason for each.
     fn without_refused(&self, value: Value, found: &Found) -> (Value, Vec<String>) {
         let Value::Dict(pairs) = value else { return (value, Vec::new()) };
         let (mut fitting, mut refused) = (Vec::new(), Vec::new());
@@ -257,7 +257,7 @@ impl Convert {
         file::write(path, self.format, value)
     }
 
-    /// The value as the format can hold it: most hold tensors with names and nothing else.
+    /// The value as the format can hold it: most formats hold only named tensors.
     fn fitting(&self, value: Value, found: &Found, notes: &mut Vec<String>) -> Value {
         let left_out = file::left_out(self.format, &value);
         if !left_out.is_empty() {
@@ -267,7 +267,7 @@ impl Convert {
             };
             notes.push(format!("{}: left out {what}: {}", found.path.display(), left_out.join(", ")));
         }
-        // These two have a place for more than tensors with names.
+        // These two hold more than named tensors.
         let keeps_more = matches!(self.format, Format::Pt | Format::Safetensors);
         if keeps_more || matches!(value, Value::Tensor(_)) {
             return value;
@@ -283,7 +283,7 @@ impl Converted {
     }
 }
 
-/// Everything of a value that can be carried; nothing when none of it can.
+/// Everything in a value that can be converted; `None` if nothing can.
 fn carried(value: Value) -> Option<Value> {
     let all = |items: Vec<Value>| items.into_iter().filter_map(carried).collect();
     Some(match value {

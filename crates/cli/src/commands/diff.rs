@@ -1,4 +1,4 @@
-//! `ulpscope diff`: do these two agree, and if not, where.
+//! `ulpscope diff`: whether two files agree, and if not, where they differ.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use crate::progress::Progress;
 use crate::source::{Source, label, tensors};
 use ulpscope_compare::results::{self, Described};
 
-/// Pairs shown in a table, the worst first: it is laid out in memory as a whole, and nobody reads more.
+/// Pairs shown in a table, the worst first: the whole table is laid out in memory.
 const SHOWN_PAIRS: usize = 1000;
 
-/// What `diff` has been asked for.
+/// The request of `diff`.
 pub(crate) struct Diff {
     target: PathBuf,
     golden: PathBuf,
@@ -38,7 +38,7 @@ impl From<DiffArgs> for Diff {
     }
 }
 
-/// What was read of one side.
+/// The tensors of one side.
 struct Tensors {
     read: Vec<(String, Tensor)>,
     /// Names of those that could not be read.
@@ -64,7 +64,7 @@ struct Measured<'a> {
     worst: Vec<ElementDiff>,
 }
 
-/// Tensors that were not measured, in words.
+/// Tensors that were not measured, as text.
 struct Unmatched {
     /// Those that only one side has.
     unpaired: Vec<String>,
@@ -94,7 +94,7 @@ impl Diff {
         for (pair, result) in pairs.iter().zip(results) {
             match result {
                 Ok(one) => measured.push(one),
-                // Of a file, whatever the tensor: once is enough.
+                // It concerns the file, not the tensor: report it once.
                 Err(error) if error.is::<Error>() => {
                     let said = error.to_string();
                     if !errors.contains(&said) {
@@ -120,8 +120,8 @@ impl Diff {
         Ok(compared.max(Exit::of_reading(&errors)))
     }
 
-    /// Pairs by name, in the target's order, and what only one side has. Two files of one tensor each are a pair
-    /// whatever the names.
+    /// Pairs by name, in the target's order, and the unpaired tensors. Two files with one tensor each are always a
+    /// pair.
     fn pair(&self, target: &Tensors, golden: &Tensors) -> (Vec<Pair>, Vec<String>) {
         let all_read = target.unread.is_empty() && golden.unread.is_empty();
         if let ([(name, target)], [(_, golden)]) = (target.read.as_slice(), golden.read.as_slice())
@@ -144,7 +144,7 @@ impl Diff {
                 Some(golden) => {
                     pairs.push(Pair { name: name.clone(), target: tensor.clone(), golden: golden.clone() });
                 }
-                // It is there, and that it could not be read is said already.
+                // It exists, and its read error is already reported.
                 None if golden.unread.contains(name) => {}
                 None => unpaired.push(missing(name, &self.golden, &self.target)),
             }
@@ -162,7 +162,7 @@ impl Diff {
         let comparison = compare(&target, &golden, self.tolerance, Threads::All)?;
         let kl = kl_divergence(&target, &golden, Threads::All);
         let (mut first, mut largest) = (Vec::new(), Vec::new());
-        // Equal bits need no second look.
+        // Equal bits need no further comparison.
         if !comparison.distances.equal {
             if !comparison.agrees() {
                 first = first_failing(&target, &golden, self.tolerance, self.rows)?;
@@ -240,8 +240,8 @@ impl Diff {
         Ok(output.verdict(&self.verdict(&one.comparison), emphasis)?)
     }
 
-    /// The record as people want it: the sides in one line each, no row of zeros about NaN and Inf, and the
-    /// histogram left to the bars.
+    /// The record for people: one line per side, no zero rows about NaN and Inf, and no histogram, which is drawn as
+    /// bars.
     fn readable(&self, one: &Measured<'_>) -> Record {
         let mut record = one.record();
         record.fields.retain(|(name, _)| *name != "exponents");
@@ -372,7 +372,7 @@ fn side(path: &Path, tensor: &Tensor) -> Cell {
 }
 
 fn read(path: &Path) -> anyhow::Result<Tensors> {
-    // The error's text already says what its source says: as text, it is not said twice.
+    // The error's text already includes its source: convert to text, so that it is not repeated.
     let value = match Source::read(path).map_err(|error| anyhow!("{error}"))? {
         Source::Tensors(value) => value,
         Source::Records(_) => bail!("{}: holds records, not tensors", path.display()),

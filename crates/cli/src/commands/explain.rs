@@ -15,13 +15,13 @@ use crate::exit::Exit;
 use crate::output::{Output, unless_broken_pipe};
 use crate::walk::{leads_out, stays_within};
 
-/// The name under which `compare` leaves its result.
+/// The file name of `compare`'s result.
 const RESULT: &str = "result.json";
 
-/// What every version's documents begin their schema with.
+/// The common prefix of all schema versions.
 const SCHEMA: &str = "ulpscope.compare/";
 
-/// What `explain` has been asked for.
+/// The request of `explain`.
 pub(crate) struct Explain {
     result: PathBuf,
     json: bool,
@@ -58,7 +58,7 @@ impl Explain {
         Ok(Exit::Done)
     }
 
-    /// The explanation in the language that is asked for; of a result that has no statements we know, as it was written.
+    /// The explanation in the requested language; if the result has no statements that we know, its stored text.
     fn text(&self, document: &mut Value, output: &mut Output) -> Option<String> {
         let statements = document["statements"].take();
         if let Ok(explanation) = serde_json::from_value::<Explanation>(statements) {
@@ -78,8 +78,8 @@ impl Explain {
     }
 }
 
-/// The result that was named: a file, or the newest below a folder, which may hold one for each comparison. In a folder
-/// no link is followed out of it.
+/// The result file: the named one, or the newest below a folder, which may hold several. Links out of the folder are
+/// not followed.
 fn result_at(named: &Path) -> anyhow::Result<PathBuf> {
     let kind = fs::metadata(named).with_context(|| format!("cannot read {}", named.display()))?;
     if !kind.is_dir() {
@@ -96,7 +96,7 @@ fn result_at(named: &Path) -> anyhow::Result<PathBuf> {
         match stays_within(named, &path) {
             Ok(true) => {
                 let moment = fs::metadata(&path).and_then(|kind| kind.modified());
-                // The folder's own result counts before those of folders in it.
+                // The folder's own result takes precedence over those in subfolders.
                 found.push((number == 0, moment.unwrap_or(SystemTime::UNIX_EPOCH), path));
             }
             Ok(false) if path.is_file() => outside.push(path),
@@ -137,7 +137,7 @@ fn compare_again(document: &Value) -> String {
     format!("ulpscope compare {} {} -o DIR", side("target"), side("golden"))
 }
 
-/// What the explanation is made of.
+/// The data of the explanation, for programs.
 fn for_programs(path: &Path, document: &Value) -> Value {
     let none = Vec::new();
     let ranks = document["ranks"].as_array().unwrap_or(&none).iter().map(|rank| {

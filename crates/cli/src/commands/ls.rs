@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::ledgers;
 use crate::output::Output;
 
-/// What `ls` has been asked for.
+/// The request of `ls`.
 pub(crate) struct Ls {
     args: LsArgs,
     wanted: Wanted,
@@ -103,7 +103,7 @@ impl Ls {
             "ledger": rank.ledger().as_ref().map(ledgers::to_json),
         })
         .to_string();
-        // The object goes on with the calls.
+        // The object continues with the calls.
         head.pop();
         let comma = if number == 0 { "" } else { "," };
         Ok(output.piece(&format!("{comma}\n{head}, \"calls\": ["))?)
@@ -123,7 +123,7 @@ impl Ls {
             return Ok(output.piece(&format!("{comma}\n{}", to_json(rank, call, entries, module)))?);
         }
         let name = rank.name(call);
-        // A file's only tensor has no name of its own.
+        // The only tensor of a file has no name.
         let name = if name.is_empty() { entries.first().map_or("", |entry| &entry.name) } else { &name };
         let mut line = format!("{:>5}  {name}  {}", entries.len(), entries::signature(entries));
         if let Some(module) = module {
@@ -133,7 +133,7 @@ impl Ls {
     }
 }
 
-/// Takes in which tensors cannot be read, as far as that is not known: the header of an array file is only read now.
+/// Adds tensors that cannot be read, unless already known: the header of an array file is read only now.
 fn refused(entries: &[Entry], known: &Problems, problems: &mut Problems) {
     for entry in entries {
         if let Content::Tensor(tensor) = &entry.content

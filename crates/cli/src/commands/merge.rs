@@ -1,10 +1,10 @@
-//! `ulpscope merge`: chosen rows and metrics of several results, one column per rank.
+//! `ulpscope merge`: selected rows and metrics of several results, one column per rank.
 //!
 //! ```text
 //! files and folders ──► files, each once ──► a label for each ──► sheets ──► rows paired by name ──► table
 //! ```
-//! No column and no row is lost on the way: labels are made longer until all differ, and rows of one name are put
-//! together by the order they come in.
+//! No column and no row is lost: labels are made longer until all differ, and rows of the same name are paired in
+//! order.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -24,31 +24,31 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::result_files;
 
-/// Columns that name a row, ours and the older tools': the first that says something does. What only the golden has
-/// is empty or `N/A` on the other side.
+/// Columns that name a row, ours and the older tools'; the first non-empty one counts. For a row that only the golden
+/// has, the target's column is empty or `N/A`.
 const NAME_COLUMNS: [&str; 4] = ["target_name", "golden_name", "NPU Name", "Bench Name"];
 
-/// What names our rows of a call that only one side has, or that could not be read.
+/// The name columns of rows for a call that only one side has, or that could not be read.
 const CALL_COLUMNS: [&str; 2] = ["call", "entry"];
 
-/// How the older tools say that there is nothing.
+/// The older tools' text for a missing value.
 const ABSENT: &str = "N/A";
 
 /// Columns of the merged sheet before those of the ranks.
 const NAME: &str = "name";
 const METRIC: &str = "metric";
 
-/// What is shown when no metric is asked for: those of them that the results have.
+/// The default metrics, if the results have them.
 const USUAL_METRICS: [&str; 8] =
     ["verdict", "rel_l2", "max_abs", "Cosine", "MaxAbsErr", "Max diff", "L2norm diff", "Result"];
 
-/// Where an older tool has no value, these two say more than that.
+/// Shown instead if an older tool has no value.
 const EXTREMA: [&str; 2] = ["NPU max", "Bench max"];
 
 /// The column that says what was compared.
 const BASIS: &str = "basis";
 
-/// What `merge` has been asked for.
+/// The request of `merge`.
 pub(crate) struct Merge {
     results: Vec<PathBuf>,
     filters: Vec<String>,
@@ -71,7 +71,7 @@ impl From<MergeArgs> for Merge {
     }
 }
 
-/// One result: what its column is called, and its rows.
+/// One result: the name of its column, and its rows.
 struct RankSheet {
     label: String,
     sheet: Sheet,
@@ -90,12 +90,12 @@ impl Merge {
             }
         }
         if sheets.is_empty() {
-            // Each says what is wrong with its file, and the last ends the command.
+            // Each error names its file, and the last ends the command.
             let last = errors.pop().unwrap_or_else(|| "there is no result to read".to_owned());
             output.notes_and_errors(&notes, &errors);
             bail!(last);
         }
-        // A metric may be missing because its sheet is: what could not be read is reported first.
+        // A metric may be missing because its sheet is: report read errors first.
         let metrics = self.metrics(&sheets).inspect_err(|_| output.notes_and_errors(&notes, &errors))?;
         let merged = Merged { together: self.together(&sheets), sheets: &sheets, metrics: &metrics };
         if merged.is_empty() {
@@ -106,7 +106,7 @@ impl Merge {
             notes.extend(empty.map(|metric| format!("no row has a value of {metric:?}{why}")));
         }
         match &self.output {
-            // An older sheet of that name is worth more than an empty one.
+            // Keep an existing sheet instead of replacing it with an empty one.
             Some(_) if merged.is_empty() => {}
             Some(path) => {
                 write(path, &merged).with_context(|| format!("cannot write {}", path.display()))?;
@@ -134,7 +134,7 @@ impl Merge {
         note
     }
 
-    /// The metrics asked for, each of which some result must have; or the usual ones that have values.
+    /// The requested metrics, each of which some result must have; or the default ones that have values.
     fn metrics(&self, sheets: &[RankSheet]) -> anyhow::Result<Vec<String>> {
         let has = |metric: &str| sheets.iter().any(|sheet| sheet.column(metric).is_some());
         let columns = || sheets.first().map(|sheet| sheet.sheet.columns.join(", ")).unwrap_or_default();
@@ -165,8 +165,8 @@ impl Merge {
         Ok(self.metrics.clone())
     }
 
-    /// The rows wanted, by name, and which row of each sheet that is. The first row of a name belongs with the first
-    /// of the other sheets, the second with the second.
+    /// The selected rows by name, with the row number in each sheet. The first row of a name is paired with the first
+    /// in the other sheets, the second with the second.
     fn together<'a>(&self, sheets: &'a [RankSheet]) -> Together<'a> {
         let mut found: Together<'a> = Vec::new();
         let mut places: HashMap<Cow<'a, str>, Vec<usize>> = HashMap::new();
@@ -192,10 +192,10 @@ impl Merge {
     }
 }
 
-/// Rows of one name, and which row of each sheet that is.
+/// Rows of one name, with the row number in each sheet.
 type Together<'a> = Vec<(Cow<'a, str>, Vec<Option<usize>>)>;
 
-/// The merged sheet, whose rows are made when they are written.
+/// The merged sheet; its rows are created when they are written.
 struct Merged<'a> {
     together: Together<'a>,
     sheets: &'a [RankSheet],
@@ -235,7 +235,7 @@ impl Merged<'_> {
         table
     }
 
-    /// A list of rows, each by name, metric and rank; what was left out, and what could not be read.
+    /// A list of rows by name, metric and rank, with the notes and the read errors.
     fn write_json(&self, notes: &[String], errors: &[String], output: &mut Output) -> anyhow::Result<()> {
         let columns = self.columns();
         output.piece("{\"rows\": [")?;
@@ -251,7 +251,7 @@ impl Merged<'_> {
     }
 }
 
-/// Where the names of a sheet's rows stand.
+/// The columns with the names of a sheet's rows.
 struct Names {
     names: Vec<usize>,
     call: Vec<usize>,
@@ -279,7 +279,7 @@ impl RankSheet {
         Names { names: columns(&NAME_COLUMNS), call: columns(&CALL_COLUMNS) }
     }
 
-    /// A cell, as a number where it is one. Where the tool had no value, the two maxima stand for it, as in msprobe's
+    /// A cell, as a number if it is one. If the tool had no value, the two maxima are shown instead, as in msprobe's
     /// own merged sheets.
     fn value(&self, row: usize, metric: &str) -> Cell {
         let cells = &self.sheet.rows[row];
@@ -308,7 +308,7 @@ fn columns_with_values(sheets: &[RankSheet]) -> Vec<String> {
     columns.iter().filter(|column| has_values(sheets, column)).cloned().collect()
 }
 
-/// Why a metric may have no value, as far as the sheets say what was compared.
+/// Why a metric may have no value, if the sheets say what was compared.
 fn why_no_value(sheets: &[RankSheet]) -> &'static str {
     let mut bases = sheets.iter().flat_map(|sheet| {
         let column = sheet.column(BASIS);
@@ -326,7 +326,7 @@ fn why_no_value(sheets: &[RankSheet]) -> &'static str {
     }
 }
 
-/// The number that is written so, if there is one: the digest `00000012` is none, and neither is `12e45678`.
+/// The text as a number, if it is one: the digest `00000012` is not, and neither is `12e45678`.
 fn number(text: &str) -> Option<Cell> {
     if let Ok(value) = text.parse::<i128>() {
         return (value.to_string() == text).then_some(Cell::Int(value));

@@ -1,11 +1,11 @@
 //! `ulpscope run`: a Python script under capture.
 //!
-//! Capture lives inside the Python process it looks at, so there is nothing to do here but to find a Python that
-//! has the package `ulpscope`, and to become it.
+//! Capture works inside the Python process, so this command only finds a Python that has the package `ulpscope`, and
+//! replaces itself with it.
 //!
-//! `python3 -m ulpscope` would look for the package in the current folder first, and run whatever a folder `ulpscope` there
-//! holds. So a line of Python takes the current folder from the path before anything is imported. Everything else that
-//! Python looks at (PYTHONPATH, the user's packages) stays.
+//! `python3 -m ulpscope` would search the current folder first, and run the contents of any folder `ulpscope` there. So
+//! a line of Python removes the current folder from the path before any import. The rest of Python's search path
+//! (PYTHONPATH, the user's packages) stays.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -16,22 +16,21 @@ use ulpscope_report::escape;
 
 use crate::args::RunArgs;
 
-/// What a Python may be called, the likelier first.
+/// Names of Python executables, the most likely first.
 const PYTHONS: [&str; 2] = ["python3", "python"];
 
-/// Takes the current folder from the path. Python puts it in front for a program given by `-c`, as the empty text,
-/// unless it was asked not to. A place that holds nothing stands there instead, until the package puts the script's
-/// own folder there.
+/// Removes the current folder from the path. For a program given by `-c`, Python puts it first, as an empty string,
+/// unless told not to. It is replaced by a path without modules, until the package puts the script's own folder there.
 const WITHOUT_CURRENT_FOLDER: &str = "import sys; sys.path[:1] = [p or '/dev/null' for p in sys.path[:1]]; ";
 
-/// Says which Python this is; ends well where the package is, without loading it.
+/// Prints which Python this is; exits with 0 if the package exists, without loading it.
 const HAS_ULPSCOPE: &str =
     "import importlib.util as u; print(sys.executable); sys.exit(u.find_spec('ulpscope') is None)";
 
 /// The command of the package.
 const COMMAND: &str = "from ulpscope._cli import main; sys.exit(main())";
 
-/// What `run` has been asked for: flags, script and arguments, as they were typed.
+/// The request of `run`: flags, script and arguments, as typed.
 pub(crate) struct Run {
     arguments: Vec<OsString>,
 }
@@ -43,7 +42,7 @@ impl From<RunArgs> for Run {
 }
 
 impl Run {
-    /// Becomes Python, or where a process cannot become another, waits for it and returns its exit code.
+    /// Replaces this process with Python; where that is impossible, waits for it and returns its exit code.
     pub(crate) fn run(self) -> anyhow::Result<u8> {
         let python = python_with_ulpscope()?;
         // The script's own output begins after this.
@@ -56,7 +55,7 @@ impl Run {
 
 /// A Python that has the package.
 struct Python {
-    /// As it is called.
+    /// Its command name.
     name: &'static str,
     /// Where it is.
     place: String,
@@ -89,7 +88,7 @@ fn python_with_ulpscope() -> anyhow::Result<Python> {
 fn hand_over(mut command: Command) -> std::io::Result<u8> {
     use std::os::unix::process::CommandExt;
 
-    // Signals and the exit status then are the script's own. Returns only when it fails.
+    // Signals and the exit status are then the script's own. Returns only on failure.
     Err(command.exec())
 }
 

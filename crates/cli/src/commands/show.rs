@@ -19,7 +19,7 @@ const FIRST_COLUMNS: [&str; 3] = ["entry", "type", "shape"];
 /// The columns of a call's entries after those of the statistics.
 const LAST_COLUMNS: [&str; 4] = ["digest", "value", "from", "source"];
 
-/// What `show` has been asked for.
+/// The request of `show`.
 pub(crate) struct Show {
     args: ShowArgs,
     wanted: TypedName,
@@ -32,25 +32,25 @@ impl From<ShowArgs> for Show {
     }
 }
 
-/// What came of looking for a call.
+/// The result of looking for a call.
 #[derive(Default)]
 struct Found {
     shown: u64,
-    /// The closest fit of the calls that were not shown.
+    /// The best match among the calls that were not shown.
     closest: Option<Fit>,
-    /// Calls to name where there is none.
+    /// Calls to suggest if nothing matches.
     instead: Option<String>,
     notes: Vec<String>,
 }
 
-/// An entry and what was measured of it.
+/// An entry and its measurements.
 struct Shown {
     entry: Entry,
-    /// Computed from the elements, where there are any.
+    /// Computed from the elements, if there are any.
     computed: Option<Computed>,
 }
 
-/// What the elements of an entry give.
+/// Values computed from the elements of an entry.
 struct Computed {
     stats: Stats,
     record: Record,
@@ -65,7 +65,7 @@ impl Show {
         }
         let mut found = self.show_calls(&mut walk, Fit::Words, several, output)?;
         if let (0, Some(closest)) = (found.shown, found.closest) {
-            // Which fit is the closest is known once every rank was looked at.
+            // The best match is known only after all ranks.
             walk.rewind();
             found = self.show_calls(&mut walk, closest, several, output)?;
             if closest >= Fit::AnyCase {
@@ -93,7 +93,7 @@ impl Show {
         Ok(matched.max(Exit::of_reading(&errors)))
     }
 
-    /// Shows the calls that fit so, of every rank.
+    /// Shows the calls with this match, of every rank.
     fn show_calls(
         &self,
         walk: &mut DumpWalk,
@@ -159,7 +159,7 @@ fn computed(rank: &Rank, entry: &TensorEntry) -> Result<Option<Computed>, Error>
 }
 
 impl Computed {
-    /// What is shown in the place of what was recorded.
+    /// Shown instead of the recorded statistics.
     fn summary(&self) -> Vec<(&'static str, Cell)> {
         let shown = RECORDED.iter().filter(|statistic| statistic.is_summary() || statistic.is_count());
         let cell = |statistic: &Statistic| {
@@ -210,7 +210,7 @@ fn show(
     Ok(())
 }
 
-/// The entries, without the columns that nobody fills.
+/// The entries, without empty columns.
 fn table(entries: &[Shown]) -> Table {
     let rows: Vec<Record> = entries.iter().map(row).collect();
     let used = |name: &(&str, Align)| {

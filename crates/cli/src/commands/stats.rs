@@ -1,4 +1,4 @@
-//! `ulpscope stats`: what is in these files.
+//! `ulpscope stats`: the statistics of files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,16 +20,16 @@ use crate::stats_report::StatsReport;
 use crate::values;
 use crate::walk::{Found, Walk};
 
-/// Values shown of a tensor when nobody says how many.
+/// Values shown per tensor by default.
 const DEFAULT_FIRST: usize = 8;
 
 /// Files that are measured at a time, for each thread.
 const FILES_PER_THREAD: usize = 4;
 
-/// Tensors of one file that are described at a time: what is said of one takes some kilobytes.
+/// Tensors of one file that are described at a time: one description takes some kilobytes.
 const TENSORS_TOGETHER: usize = 256;
 
-/// What `stats` has been asked for.
+/// The request of `stats`.
 pub(crate) struct Stats {
     paths: Vec<PathBuf>,
     json: bool,
@@ -54,19 +54,19 @@ impl TryFrom<StatsArgs> for Stats {
     }
 }
 
-/// What was found out about one file.
+/// The measurements of one file.
 struct Measured {
     content: Content,
-    /// Whether there is nothing in it, not even a plain value.
+    /// Whether it is empty, without even a scalar.
     is_empty: bool,
     notes: Vec<String>,
     errors: Vec<String>,
 }
 
 enum Content {
-    /// Few enough tensors to wait for their turn described.
+    /// Few enough tensors to keep their descriptions in memory.
     Described(Vec<(String, Record)>),
-    /// More than that: they are described when it is their turn, some at a time.
+    /// More: they are described in portions when the file is reported.
     Many(Value),
     Summary(Record),
 }
@@ -81,7 +81,7 @@ impl Stats {
         let mut foreign = 0;
         let mut is_empty = true;
         let mut report = self.report(output)?;
-        // Enough files at a time to keep every thread busy, and no more: what was measured waits for its turn.
+        // Enough files at a time to keep every thread busy, and no more: results wait in memory.
         for files in walk.files.chunks(FILES_PER_THREAD * rayon::current_num_threads()) {
             let results: Vec<Result<Measured, Error>> = files
                 .par_iter()
@@ -146,7 +146,7 @@ impl Stats {
         Ok(Measured { content, is_empty, notes, errors })
     }
 
-    /// Hands a file, whose turn it is, to the report.
+    /// Adds the next file to the report.
     fn add(
         &self,
         found: &Found,
@@ -176,7 +176,7 @@ impl Stats {
         }
     }
 
-    /// Describes tensors of a file, and writes their values where that was asked for.
+    /// Describes tensors of a file, and writes their values if requested.
     fn describe_all(
         &self,
         found: &Found,
@@ -202,7 +202,7 @@ impl Stats {
         for one in described {
             match one {
                 Ok(row) => rows.push(row),
-                // Of a file, whatever the tensor: once is enough.
+                // It concerns the file, not the tensor: report it once.
                 Err(error) if errors.last() == Some(&error.to_string()) => {}
                 Err(error) => errors.push(error.to_string()),
             }

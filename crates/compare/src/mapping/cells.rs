@@ -7,14 +7,14 @@ use ulpscope_dump::Error;
 
 use super::{Rule, Uses, flat_rules};
 
-/// Names of modules with their classes; where none is met as a whole, parts of names.
+/// Names of modules with their classes; if no whole name matches, parts of names.
 #[derive(Clone, Debug)]
 pub(crate) struct Cells {
     file: PathBuf,
     rules: Vec<Rule>,
     /// The rule of each left side.
     whole: HashMap<String, usize>,
-    /// How long left sides are, each length once.
+    /// The lengths of left sides, each once.
     lengths: Vec<usize>,
 }
 
@@ -37,10 +37,10 @@ impl Cells {
         &self.rules
     }
 
-    /// The new name of an API or module, if it gets one. The first word is none of the mapping's business.
+    /// The new name of an API or module, if it gets one. The first word is not mapped.
     ///
-    /// A whole name goes first. Otherwise every line, in order, replaces the first occurrence of its left side in
-    /// what the lines before it have made.
+    /// A whole name takes precedence. Otherwise every line, in order, replaces the first occurrence of its left side in
+    /// the result of the lines before it.
     pub(crate) fn rename(&self, base: &str, uses: &mut Uses) -> Option<String> {
         let (first, name) = base.split_once('.')?;
         if let Some(&number) = self.whole.get(name) {
@@ -58,8 +58,8 @@ impl Cells {
         (renamed != name).then(|| format!("{first}.{renamed}"))
     }
 
-    /// The first rule, from number `from` on, whose left side is part of a name. Many rules are asked by their text:
-    /// names have fewer parts of the lengths in question than a large file has lines.
+    /// The first rule, from number `from` on, whose left side is part of a name. Rules are looked up by text: names
+    /// have fewer parts of these lengths than a large file has lines.
     fn next_within(&self, name: &str, from: usize) -> Option<usize> {
         if self.lengths.len().saturating_mul(name.len()) >= self.rules.len() - from {
             let rules = self.rules[from..].iter();
@@ -90,7 +90,7 @@ mod tests {
     fn many_lines_give_what_each_gives_in_its_turn() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("cells.yaml");
-        // Lines that make what later lines look for, and lines that nothing contains, in between.
+        // Lines whose results match later lines, with unused lines in between.
         let idle = (0..3000).map(|number| format!("none{number:04}: nothing\n")).collect::<String>();
         let text =
             format!("{idle}ab: bc\nz: y\nbc: cdd\nä.d: q\n{}cd: x.ab\nxx: ab\n", idle.replace("none", "nil"));
@@ -101,7 +101,7 @@ mod tests {
             let mut uses = Uses::of(&mapping);
             let expected = one_by_one(&cells.rules, name);
             let renamed = cells.rename(&format!("Module.{name}"), &mut uses);
-            // A line whose left side is the whole name goes alone.
+            // A line whose left side is the whole name is applied alone.
             if !cells.whole.contains_key(name) {
                 let found = renamed.unwrap_or_else(|| format!("Module.{name}"));
                 assert_eq!(found, format!("Module.{expected}"));

@@ -35,7 +35,7 @@ impl DataRows {
         self.rules.iter().map(|rule| (rule.from.clone(), rule.to.clone())).collect()
     }
 
-    /// The calls that the rows belong to. Tells of lines that cannot be followed.
+    /// The calls that the rows belong to. Reports lines that have no effect.
     pub(crate) fn call_pairs(
         &self,
         target: &Rank,
@@ -88,7 +88,7 @@ impl DataRows {
 /// Calls of a rank by name.
 struct Calls<'a> {
     rank: &'a Rank,
-    /// The entries of the call asked about last: the rows of a call stand together, and a call may have many.
+    /// The entries of the last call: rows of a call are adjacent, and a call may have many.
     last: Option<(usize, HashSet<String>)>,
     numbers: HashMap<(&'a str, Option<u32>, CallKind), usize>,
 }
@@ -102,7 +102,7 @@ impl<'a> Calls<'a> {
         Calls { rank, last: None, numbers }
     }
 
-    /// The call that a row, or a call, is named after: the row must exist.
+    /// The call that a row or call name refers to: the row must exist.
     fn find(&mut self, name: &str) -> Option<usize> {
         if let Some(call) = self.call(name) {
             return Some(call);
@@ -126,7 +126,7 @@ impl<'a> Calls<'a> {
     }
 
     fn call(&self, name: &str) -> Option<usize> {
-        // The keys of saved variables end in a word that their names go without.
+        // The keys of saved variables have a suffix that their names lack.
         self.key(name).or_else(|| self.key(&format!("{name}.debug")))
     }
 

@@ -1,4 +1,4 @@
-//! Layer mapping: what a place in the model is called inside its layer, layer by layer from the top.
+//! Layer mapping: renames places in the model inside their layers, layer by layer from the top.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,7 @@ const TOP: &str = "TopLayer";
 /// Its older name.
 const OLD_TOP: &str = "Cell";
 
-/// Places in the model, by the class of the layer they are in; by its name where the class is not recorded, as
-/// for a list of layers.
+/// Places in the model, by the class of their layer; by its name if the class is not recorded, as for a list of layers.
 #[derive(Clone, Debug)]
 pub(crate) struct Layers {
     file: PathBuf,
@@ -34,7 +33,7 @@ struct LayerRules {
 }
 
 impl LayerRules {
-    /// The rule whose left side is the longest beginning, in whole parts, of a path.
+    /// The rule whose left side is the longest prefix of a path, in whole parts.
     fn longest(&self, path: &str) -> Option<usize> {
         let ends = path.match_indices('.').map(|(dot, _)| dot).chain([path.len()]);
         let ends: Vec<usize> = ends.take(self.most_parts).collect();
@@ -71,7 +70,7 @@ impl Layers {
             };
             for item in items {
                 let mut rule = item.rule().map_err(|error| error.in_file(path))?;
-                // `linear(Linear)`: a class behind the name is a remark.
+                // `linear(Linear)`: a class after the name is a comment.
                 if let Some((name, _)) = rule.to.split_once('(') {
                     rule.to = name.to_owned();
                 }
@@ -98,8 +97,8 @@ impl Layers {
         &self.rules
     }
 
-    /// A place of the target under its name in the golden; the golden's own places stay. `classes` gives the
-    /// class of each module of the target by its path.
+    /// A place of the target under its name in the golden; the golden's places are unchanged. `classes` gives the class
+    /// of each module of the target by its path.
     pub(crate) fn renamed(
         &self,
         side: Side,
@@ -137,7 +136,7 @@ impl Layers {
     }
 }
 
-/// What the layer is called that the part of a path from `done` on is in.
+/// The name of the layer that contains the part of a path from `done` on.
 fn layer_at<'a>(path: &'a str, done: usize, classes: &'a HashMap<String, String>) -> &'a str {
     let Some(front) = done.checked_sub(1).and_then(|end| path.get(..end)) else { return TOP };
     match classes.get(front) {

@@ -1,13 +1,12 @@
-//! Mapping files: what the user knows about two programs that names do not tell.
+//! Mapping files: the user's knowledge about two programs that names do not show.
 //!
 //! ```text
 //! data mapping    row: row          X.0.forward.input.0: Y.0.forward.input.0     calls, and entries of them
 //! cell mapping    module: module    fc2.Dense: fc2.Linear                        names of modules
 //! layer mapping   layer: {in: in}   ParallelAttention: {qkv_proj: query_key_value}   places in the model
 //! ```
-//! All three are msprobe's own formats: YAML, nothing but texts in maps. They rewrite names of the target into
-//! names of the golden before anything is paired. The first lines without
-//! effect are named, further ones counted.
+//! All three are msprobe's own formats: YAML maps of texts. They rewrite names of the target into names of the golden
+//! before pairing. The first lines without effect are named, further ones counted.
 
 mod cells;
 mod data;
@@ -26,7 +25,7 @@ pub(crate) use layers::Layers;
 use idle_lines::IdleLines;
 use layers::LayerRule;
 
-/// What mapping files say; nothing by default.
+/// The content of mapping files; empty by default.
 #[derive(Clone, Debug, Default)]
 pub struct Mapping {
     pub(crate) data: Option<DataRows>,
@@ -61,17 +60,17 @@ impl Mapping {
         Ok(self)
     }
 
-    /// Whether modules or layers have other names on the other side.
+    /// Whether modules or layers are renamed.
     pub(crate) fn renames_modules(&self) -> bool {
         self.cells.is_some() || self.layers.is_some()
     }
 
-    /// Rows of the target and of the golden that the data mapping puts together.
+    /// Rows of the target and the golden that the data mapping pairs.
     pub fn row_names(&self) -> Option<Vec<(String, String)>> {
         Some(self.data.as_ref()?.row_names())
     }
 
-    /// Calls that the data mapping puts together.
+    /// Calls that the data mapping pairs.
     pub(crate) fn call_pairs(
         &self,
         target: &Rank,
@@ -81,13 +80,13 @@ impl Mapping {
         self.data.as_ref().map(|data| data.call_pairs(target, golden, notes)).unwrap_or_default()
     }
 
-    /// The row of the golden that the data mapping gives a row of the target.
+    /// The golden's row for a row of the target, by the data mapping.
     pub(crate) fn row(&self, target: &str) -> Option<&str> {
         self.data.as_ref()?.row(target)
     }
 }
 
-/// Which lines have found something.
+/// Which lines have had an effect.
 #[derive(Debug, Default)]
 pub(crate) struct Uses {
     cells: Vec<bool>,
@@ -101,7 +100,7 @@ impl Uses {
         Uses { cells: vec![false; cells], layers: vec![false; layers] }
     }
 
-    /// Tells of lines that found nothing.
+    /// Reports lines that had no effect.
     pub(crate) fn report(&self, mapping: &Mapping, notes: &mut Vec<String>) {
         if let Some(cells) = &mapping.cells {
             let mut idle = IdleLines::of(cells.file(), notes);
@@ -122,7 +121,7 @@ impl Uses {
     }
 }
 
-/// A flat file of rules. Of lines with the same left side the last one holds, as in every reader of YAML.
+/// A flat file of rules. Of lines with the same left side the last one counts, as in every YAML reader.
 fn flat_rules(path: &Path) -> Result<(PathBuf, Vec<Rule>), Error> {
     let mut rules = Vec::new();
     for item in yaml::read(path)? {

@@ -1,8 +1,7 @@
-//! The part of YAML that mapping files use: maps of texts, one in the other.
+//! The part of YAML that mapping files use: nested maps of texts.
 //!
-//! The parser hands out events, so that nothing is built that is not wanted: lists, references and further
-//! documents are refused where they begin, and depth is limited before it is reached. Every plain value is a text:
-//! `5: 0` renames layer 5.
+//! The parser returns events, so that nothing unwanted is built: lists, references and further documents are refused at
+//! their start, and depth is limited. Every scalar is a text: `5: 0` renames layer 5.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -13,13 +12,13 @@ use ulpscope_formats::{Error, Fault, Place, file};
 
 use super::Rule;
 
-/// A mapping of every entry of a large model has some millions of lines; a file beyond this is something else.
+/// A mapping of every entry of a large model has some millions of lines; a larger file is something else.
 const MAX_BYTES: u64 = 256 << 20;
 
 /// Layer mappings have two levels.
 const MAX_DEPTH: usize = 2;
 
-/// A key and what stands behind it.
+/// A key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) key: String,
@@ -27,7 +26,7 @@ pub(super) struct Item {
     pub(super) node: Node,
 }
 
-/// What stands behind a key.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     Text(String),
@@ -35,7 +34,7 @@ pub(super) enum Node {
 }
 
 impl Item {
-    /// The item as a rule: a text behind its key.
+    /// The item as a rule: its value must be a text.
     pub(super) fn rule(self) -> Result<Rule, Error> {
         match self.node {
             Node::Text(to) if !to.is_empty() => Ok(Rule { from: self.key, to, line: self.line }),
@@ -45,7 +44,7 @@ impl Item {
     }
 }
 
-/// Reads a file: the items of the map it is.
+/// Reads the items of a file's map.
 pub(super) fn read(path: &Path) -> Result<Vec<Item>, Error> {
     let text = read_text(path).map_err(|error| error.in_file(path))?;
     parse(&text).map_err(|error| error.in_file(path))
@@ -84,7 +83,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Item>, Error> {
             Event::DocumentStart(_) => documents += 1,
             Event::MappingStart(..) => items = events.map(MAX_DEPTH)?,
             Event::StreamStart | Event::DocumentEnd | Event::Nothing => {}
-            // A file of comments alone.
+            // A file with only comments.
             Event::Scalar(text, ..) if text.is_empty() || text == "~" => {}
             other => return Err(fault(line, "lines of `name: name`", kind_of(&other))),
         }

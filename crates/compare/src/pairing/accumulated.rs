@@ -1,8 +1,8 @@
-//! Gradients of parameters that pile up over several backward passes.
+//! Gradients of parameters that accumulate over several backward passes.
 //!
-//! What lies in the `.grad` of a parameter behind the last of four micro-batches is what lies there behind the one
-//! backward pass of the whole batch; behind the first it is a quarter of that. So where the sides cut the same batch into
-//! different numbers of pieces, the last gradients of a module belong together, and not the first.
+//! The `.grad` of a parameter after the last of four micro-batches equals that after one backward pass of the whole
+//! batch; after the first it is a quarter. So if the sides split the same batch into different numbers of pieces, the
+//! last gradients of a module are paired, not the first.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,8 +13,8 @@ use super::links::Links;
 use super::names::{Names, SideNames};
 use super::recompute;
 
-/// The modules whose gradients one side records more often than the other, for working on smaller pieces: those whose calls
-/// seldom have partners of the same shapes.
+/// The modules whose gradients one side records more often, because it uses smaller pieces: their calls rarely have
+/// counterparts of the same shapes.
 pub(super) fn pieces(
     names: &Names,
     pairs: &[(usize, usize)],
@@ -33,11 +33,11 @@ pub(super) fn pieces(
         }
         uneven.insert(names.target.key[pair.0]);
     }
-    // As often as not, one side makes more steps of the same size.
+    // Otherwise one side simply makes more steps of the same size.
     if same_shapes * 2 >= modules { HashSet::new() } else { uneven }
 }
 
-/// Joins the last gradients of each of these modules.
+/// Pairs the last gradients of each of these modules.
 pub(super) fn join_last(names: &Names, pieces: &HashSet<u32>, links: &mut Links) {
     let last = |side: &SideNames| -> HashMap<u32, usize> {
         let sums = (0..side.len()).filter(|&call| side.kind[call] == CallKind::ParametersGrad);

@@ -1,8 +1,8 @@
-//! Backward calls go with their forward calls.
+//! Backward calls are paired like their forward calls.
 //!
-//! A backward call has the name of its forward call, so the pairs of the forward pass give those of the backward
-//! pass. That is surer than the order of backward calls, which the autograd engine chooses. The order decides only
-//! where the forward call is not known: renumbered after activation checkpointing, or not recorded.
+//! A backward call has the name of its forward call, so the pairs of the forward pass determine those of the backward
+//! pass. That is more reliable than the order of backward calls, which the autograd engine chooses. The order decides
+//! only if the forward call is unknown: renumbered after activation checkpointing, or not recorded.
 
 use ulpscope_dump::CallKind;
 
@@ -10,8 +10,8 @@ use super::How;
 use super::links::Links;
 use super::names::{Names, SideNames};
 
-/// Pairs backward calls whose forward calls are paired; then, of those pairs that the order of calls suggests,
-/// the ones of which a forward call is not known: not recorded, or recomputed and renumbered.
+/// Pairs backward calls whose forward calls are paired; then those of the `suggested` pairs (by order) with an unknown
+/// forward call: not recorded, or recomputed and renumbered.
 pub(super) fn follow(names: &Names, suggested: &[(usize, usize)], links: &mut Links) {
     let backward_of = backward_calls(&names.golden);
     for target in 0..names.target.len() {
@@ -38,7 +38,7 @@ pub(super) fn follow(names: &Names, suggested: &[(usize, usize)], links: &mut Li
     }
 }
 
-/// Where backward begins. A forward call behind it that has no partner may be an earlier one's recomputation.
+/// Where backward begins. A later unpaired forward call may be the recomputation of an earlier one.
 pub(super) fn first_backward(side: &SideNames) -> usize {
     side.kind.iter().position(|&kind| kind == CallKind::Backward).unwrap_or(side.len())
 }

@@ -1,4 +1,4 @@
-//! Pairing by names alone: equal ones, equal ones with equal shapes, equal ones but for the number.
+//! Pairing by names: equal names, equal names and shapes, or names that are equal except for the number.
 
 use rayon::prelude::*;
 use ulpscope_dump::Rank;
@@ -29,7 +29,7 @@ pub(super) fn shape(target: &Rank, golden: &Rank, names: &Names, links: &mut Lin
     }
 }
 
-/// Equal names but for the number, in order, within one module where modules were recorded.
+/// Names that are equal except for the number, in order, within one module if modules were recorded.
 pub(super) fn fuzzy(names: &Names, links: &mut Links) {
     let level = |side: &SideNames, call: usize| {
         let parent = if names.parents_known { side.parent[call] } else { NO_PARENT };
@@ -45,7 +45,7 @@ pub(super) fn fuzzy(names: &Names, links: &mut Links) {
     }
 }
 
-/// Calls without a partner whose names are equal; of several with one name, the first with the first.
+/// Unpaired calls with equal names; of several with one name, the first with the first.
 pub(super) fn equal_names(names: &Names, links: &Links) -> Vec<(usize, usize)> {
     join(
         free_targets(names, links).map(|call| (names.target.name(call), call)).collect(),

@@ -1,4 +1,4 @@
-//! Which entries of two paired calls belong together.
+//! Pairs the entries of two paired calls.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -13,14 +13,14 @@ use crate::style::Side;
 pub enum EntryHow {
     /// The same argument or result of the two calls.
     Place,
-    /// Tensors of the same shape in the same order among those without a namesake: one side passed by position what
+    /// Tensors of the same shape in the same order among those without an equal name: one side passed by position what
     /// the other passed by name.
     Order,
     /// A mapping file says so.
     Mapped,
 }
 
-/// Two entries that belong together.
+/// Two paired entries.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryPair<'a> {
     /// The target's.
@@ -52,12 +52,12 @@ pub enum EntryUnit<'a> {
     },
 }
 
-/// Why an entry has no partner.
+/// Why an entry has no counterpart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryReason {
     /// The side that lacks it.
     pub other: Side,
-    /// What it is to its call.
+    /// Its role in its call.
     pub role: Role,
     /// Entries of that role on the other side.
     pub there: usize,
@@ -75,8 +75,8 @@ impl fmt::Display for EntryReason {
     }
 }
 
-/// Pairs the entries of two calls: by the mapping's rows, by role and path, and what is left by order and shape.
-/// In the target's order; what only the golden has stands behind the entry it follows there.
+/// Pairs the entries of two calls: by the mapping's rows, by role and path, and the rest by order and shape. In the
+/// target's order; entries that only the golden has follow the entry that precedes them there.
 pub fn pair_entries<'a>(target: &'a [Entry], golden: &'a [Entry], mapping: &Mapping) -> Vec<EntryUnit<'a>> {
     let mut pairs = Pairs { of_target: vec![None; target.len()], of_golden: vec![None; golden.len()] };
     let by_name: HashMap<&str, usize> =
@@ -134,7 +134,7 @@ impl Pairs {
 
     fn units<'a>(&self, target: &'a [Entry], golden: &'a [Entry]) -> Vec<EntryUnit<'a>> {
         let mut units = Vec::with_capacity(target.len());
-        // The golden's lonely entries by what they stand behind: nothing, or a pair.
+        // The golden's unpaired entries, by the pair that precedes them, if any.
         let mut lonely: Vec<(Option<usize>, usize)> = Vec::new();
         let mut before = None;
         for (at, partner) in self.of_golden.iter().enumerate() {

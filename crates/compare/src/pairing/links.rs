@@ -1,10 +1,10 @@
-//! Who is paired with whom, while pairing goes on.
+//! The pairs found so far, during pairing.
 
 use super::How;
 
 const NONE: u32 = u32::MAX;
 
-/// Partners on both sides, and what made the pairs.
+/// Counterparts on both sides, and why they are paired.
 #[derive(Debug)]
 pub(super) struct Links {
     of_target: Vec<u32>,
@@ -17,7 +17,7 @@ impl Links {
         Links { of_target: vec![NONE; target], of_golden: vec![NONE; golden], how: vec![How::Exact; target] }
     }
 
-    /// Pairs two calls, unless one of them has a partner already.
+    /// Pairs two calls, unless one of them is paired already.
     pub(super) fn join(&mut self, target: usize, golden: usize, how: How) -> bool {
         let free = self.of_target[target] == NONE && self.of_golden[golden] == NONE;
         if free {
@@ -28,20 +28,20 @@ impl Links {
         free
     }
 
-    /// Pairs what a mapping file names.
+    /// Pairs the calls that a mapping file names.
     pub(super) fn force(&mut self, pairs: &[(usize, usize)]) {
         for &(target, golden) in pairs {
             self.join(target, golden, How::Mapped);
         }
     }
 
-    /// The partner of a call of the target, and why.
+    /// The counterpart of a call of the target, and why.
     pub(super) fn golden(&self, target: usize) -> Option<(usize, How)> {
         let golden = self.of_target[target];
         (golden != NONE).then(|| (golden as usize, self.how[target]))
     }
 
-    /// The partner of a call of the golden.
+    /// The counterpart of a call of the golden.
     pub(super) fn target(&self, golden: usize) -> Option<usize> {
         let target = self.of_golden[golden];
         (target != NONE).then_some(target as usize)

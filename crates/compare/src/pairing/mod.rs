@@ -1,4 +1,4 @@
-//! Which call of the target belongs to which call of the golden, and which entries of the two belong together.
+//! Pairs the calls of the target and the golden, and the entries of paired calls.
 //!
 //! ```text
 //! target, golden ──► Names        each call's key and number, in one spelling, mapping files applied
@@ -11,9 +11,9 @@
 //!                      ▼
 //!                    Links ──► Unit, Unit, …   every call of either side exactly once, with a reason where alone
 //! ```
-//! Numbers in names count calls of one API. One call more on one side shifts all later ones, so equal names are
-//! evidence, not proof: [`Matching::Auto`] trusts them only as far as the order and the shapes of the calls
-//! around them agree.
+//! Numbers in names count calls of one API. One extra call on one side shifts all later ones, so equal names are
+//! evidence, not proof: [`Matching::Auto`] trusts them only as far as the order and the shapes of the calls around them
+//! agree.
 
 mod accumulated;
 mod align;
@@ -43,19 +43,19 @@ pub use entries::{EntryHow, EntryPair, EntryReason, EntryUnit, pair_entries};
 pub use reason::Reason;
 pub(crate) use rows::row_pairs;
 
-/// How calls of two ranks are put together.
+/// How calls of two ranks are paired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Matching {
-    /// Exact where that holds, alignment for the rest.
+    /// Exact where possible, alignment for the rest.
     #[default]
     Auto,
     /// Equal names.
     Exact,
     /// Equal names, and equal shapes and numbers of inputs and outputs.
     Shape,
-    /// Equal names but for the number of the call, within one level.
+    /// Names that are equal except for the number of the call, within one level.
     Fuzzy,
-    /// The order of the calls, whatever their numbers.
+    /// The order of the calls, ignoring their numbers.
     Align,
 }
 
@@ -95,20 +95,20 @@ impl FromStr for Matching {
 pub struct PairOptions {
     /// The way.
     pub matching: Matching,
-    /// What the user knows better; nothing by default.
+    /// The user's mapping; empty by default.
     pub mapping: Mapping,
 }
 
-/// What made a pair a pair.
+/// Why two calls are paired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum How {
     /// The names are equal.
     Exact,
     /// The names are equal, and so are the shapes.
     Shape,
-    /// The names are equal but for the number.
+    /// The names are equal except for the number.
     Fuzzy,
-    /// They stand at the same place in the order of calls, under different names.
+    /// They have the same place in the order of calls, under different names.
     Aligned,
     /// A mapping file says so.
     Mapped,
@@ -133,7 +133,7 @@ impl fmt::Display for How {
     }
 }
 
-/// Two calls that belong together, by their numbers in [`Rank::calls`].
+/// Two paired calls, by their numbers in [`Rank::calls`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallPair {
     /// The target's.
@@ -178,9 +178,9 @@ pub struct PairCounts {
     pub aligned: u64,
     /// Pairs from a mapping file.
     pub mapped: u64,
-    /// Calls of the target without a partner.
+    /// Unpaired calls of the target.
     pub target_only: u64,
-    /// Calls of the golden without a partner.
+    /// Unpaired calls of the golden.
     pub golden_only: u64,
 }
 
@@ -205,20 +205,20 @@ impl PairCounts {
     }
 }
 
-/// All calls of two ranks, put together.
+/// All calls of two ranks, paired.
 #[derive(Clone, Debug, Default)]
 pub struct Pairing {
-    /// Every call of either side once: in the target's order of execution, what only the golden has behind the
-    /// call it follows there.
+    /// Every call of either side once: in the target's order of execution; calls that only the golden has follow the
+    /// call that precedes them there.
     pub units: Vec<Unit>,
     /// How many of which.
     pub counts: PairCounts,
-    /// What a mapping file says that could not be followed, with file and line.
+    /// Lines of a mapping file without effect, with file and line.
     pub notes: Vec<String>,
 }
 
-/// Puts the calls of two ranks together. A call whose entries cannot be read is paired by its name and place; the
-/// trouble with its entries is told when they are measured.
+/// Pairs the calls of two ranks. A call whose entries cannot be read is paired by its name and place; the read error is
+/// reported when its entries are measured.
 pub fn pair(target: &Rank, golden: &Rank, options: &PairOptions) -> Pairing {
     let mapping = &options.mapping;
     let mut notes = Vec::new();

@@ -1,7 +1,7 @@
 //! The names of all calls of both sides in one spelling, as numbers: key (which API or module), number, parent.
 //!
-//! A model has few distinct names and millions of calls. Names are rewritten once each: mapping files first, then
-//! wrappers, then the spelling of what only one side has. A call keeps some twenty bytes of it all.
+//! A model has few distinct names and millions of calls. Each name is rewritten once: first by mapping files, then by
+//! removing wrappers, then by adapting the spelling of names that only one side has. A call takes about twenty bytes.
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -27,7 +27,7 @@ const NO_CALL: u32 = u32::MAX;
 pub(super) struct SideNames {
     /// Which API or module; equal for equal ones of both sides.
     pub(super) key: Vec<u32>,
-    /// Which call of it; where the tool does not count, by order.
+    /// Which call of it; by order if the tool does not count.
     pub(super) number: Vec<u32>,
     /// What it computed.
     pub(super) kind: Vec<CallKind>,
@@ -39,7 +39,7 @@ pub(super) struct SideNames {
     pub(super) running: Vec<u32>,
     /// Whether capture ended before the step did.
     pub(super) is_cut: bool,
-    /// Of a backward call, its forward call.
+    /// The forward call of a backward call.
     forward: Vec<u32>,
 }
 
@@ -104,7 +104,7 @@ impl Names {
             }
         }
         respell(&mut sides);
-        // Backward calls without numbers run against the numbers of the forward pass; numbers do not compare then.
+        // Unnumbered backward calls are in reverse order of the forward pass, so numbers cannot be compared.
         let unnumbered = |call: &Call| call.kind == CallKind::Backward && call.index.is_none();
         let backward_by_order = target.calls().iter().chain(golden.calls()).any(unnumbered);
         let mut keys = Keys::default();
@@ -117,7 +117,7 @@ impl Names {
         Names { target, golden, operation: keys.operation, parents_known }
     }
 
-    /// What made two calls a pair: a mapping file if it named the target's, equal names if they are, else `other`.
+    /// Why two calls are paired: a mapping file if it named the target's, equal names if they are, else `other`.
     pub(super) fn how(&self, target: usize, golden: usize, other: How) -> How {
         if self.target.mapped[target] {
             How::Mapped
@@ -181,7 +181,8 @@ impl<'a> Rewriting<'a> {
         Rewriting { rank, side, mapping, classes, bases, base_of_call, parent_of_call, wrappers: None }
     }
 
-    /// Applies what does not depend on the other side: `Cell` → `Module`, cell mapping, layer mapping of modules.
+    /// Applies rewrites that do not depend on the other side: `Cell` → `Module`, cell mapping, layer mapping of
+    /// modules.
     fn rewrite(&mut self, uses: &mut Uses) {
         for base in &mut self.bases {
             if let Some(rest) = base.text.strip_prefix("Cell.") {
@@ -197,7 +198,7 @@ impl<'a> Rewriting<'a> {
             if let Some(layers) = &self.mapping.layers
                 && let Some(path) = module_path(&base.text)
             {
-                // A layer mapping speaks of places in the model. Classes differ between two implementations.
+                // A layer mapping is about places in the model. Classes differ between two implementations.
                 let (place, _) = split_class(path);
                 let place = layers.renamed(self.side, place, &self.classes, uses);
                 base.mapped |= place.changed;
@@ -238,7 +239,7 @@ impl<'a> Rewriting<'a> {
             let text = &self.bases[base as usize];
             let by_place = self.mapping.layers.is_some() && module_path(&text.text).is_none();
             let (key, mapped) = if by_place {
-                // A backward call belongs where its forward call was made.
+                // A backward call belongs to the module of its forward call.
                 let parent = names.forward(number).map_or(parent, |forward| self.parent_of_call[forward]);
                 *placed.entry((base, parent >> 1)).or_insert_with(|| self.api_key(base, parent, keys, uses))
             } else {
@@ -247,7 +248,7 @@ impl<'a> Rewriting<'a> {
             };
             names.key.push(key);
             names.mapped.push(mapped);
-            // Numbers of APIs count over the whole model; in one place of it, only the order is left.
+            // API numbers count over the whole model; within one place, only the order is left.
             let by_order = by_place || backward_by_order && call.kind == CallKind::Backward;
             names.number.push(match call.index {
                 Some(index) if !by_order => index,
@@ -318,7 +319,7 @@ fn forward_calls(rank: &Rank) -> Vec<u32> {
     let mut forward: Vec<u32> = (0..calls.len() as u32).filter(of_kind(CallKind::Forward)).collect();
     forward.sort_by_key(|&number| name(number));
     let mut found = vec![NO_CALL; calls.len()];
-    // Without numbers a name says nothing about which call it was.
+    // Without numbers a name does not identify a call.
     let numbered = |number: &u32| calls[*number as usize].index.is_some();
     for number in (0..calls.len() as u32).filter(of_kind(CallKind::Backward)).filter(numbered) {
         let at = forward.partition_point(|&other| name(other) < name(number));
@@ -337,7 +338,7 @@ fn parent_id(interner: &mut Interner, name: &str) -> u32 {
     }
 }
 
-/// Gives names that only one side has, and that differ from one of the other in `_` for `.` alone, its spelling.
+/// Respells names that only one side has and that differ from a name of the other only in `_` for `.`.
 fn respell(sides: &mut [Rewriting<'_>; 2]) {
     let [target, golden] = sides;
     let texts = |bases: &[Base]| bases.iter().map(|base| base.text.clone()).collect::<BTreeSet<_>>();
@@ -354,7 +355,7 @@ fn respell(sides: &mut [Rewriting<'_>; 2]) {
     }
 }
 
-/// Texts by what they are with dots alone; of two that are the same then, none: either could be meant.
+/// Texts by their form with only dots; ambiguous forms have no text.
 fn folds<'a>(texts: impl Iterator<Item = &'a String>) -> BTreeMap<String, Option<&'a String>> {
     let mut folds = BTreeMap::new();
     for text in texts {

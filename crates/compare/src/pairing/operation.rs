@@ -1,6 +1,6 @@
-//! The operation behind a name: `Torch.add`, `Tensor.__iadd__`, `Tensor.add_` and `Aten.add.Tensor` are all `add`.
+//! The operation of a name: `Torch.add`, `Tensor.__iadd__`, `Tensor.add_` and `Aten.add.Tensor` are all `add`.
 
-/// Python's words for operators whose method has another name.
+/// Python's method names for operators that have a different name in torch.
 const OPERATORS: [(&str, &str); 8] = [
     ("truediv", "div"),
     ("true_divide", "div"),
@@ -12,17 +12,16 @@ const OPERATORS: [(&str, &str); 8] = [
     ("absolute", "abs"),
 ];
 
-/// Dunder names that begin with `i` or `r` by themselves, not for an in-place or reflected operator.
+/// Dunder names that begin with `i` or `r`, but are not in-place or reflected operators.
 const PLAIN: [&str; 4] = ["invert", "index", "round", "reversed"];
 
-/// What an API does or a module is, without the place it was taken from: the class of a module, the operation of
-/// an API. Names of the user's stay as they are.
+/// The operation of an API or the class of a module, without its namespace or path. The user's own names are unchanged.
 pub(super) fn of(base: &str) -> &str {
     let Some((prefix, rest)) = base.split_once('.') else { return base };
     if prefix == "Module" {
         return rest.rsplit_once('.').map_or(rest, |(_, class)| class);
     }
-    // `Aten.add.Tensor`, `Aten.add.default`: the overload. Other names may have dots of their own.
+    // `Aten.add.Tensor`, `Aten.add.default`: the overload. Other names may contain dots.
     let name = if prefix == "Aten" { rest.split('.').next().unwrap_or(rest) } else { rest };
     let word = match name.strip_prefix("__").and_then(|name| name.strip_suffix("__")) {
         Some(dunder) if PLAIN.contains(&dunder) => dunder,

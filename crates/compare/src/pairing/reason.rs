@@ -1,10 +1,10 @@
-//! Why a call has no partner, in words.
+//! Why a call has no counterpart, as text.
 
 use std::fmt;
 
 use crate::style::Side;
 
-/// Why a call has no partner. `other` is the side that lacks one.
+/// Why a call has no counterpart. `other` is the side that lacks one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The other side never calls this API or module in this direction.
@@ -33,24 +33,24 @@ pub enum Reason {
         /// Calls on the other side.
         there: u32,
     },
-    /// The call of the same name takes or gives tensors of other shapes.
+    /// The call of the same name has inputs or outputs of different shapes.
     OtherShapes {
         /// The side of that call.
         other: Side,
     },
-    /// Computed again during the backward pass, which the other side does not do.
+    /// Recomputed during the backward pass, which the other side does not do.
     Recomputed {
         /// The side that computes once.
         other: Side,
     },
-    /// The forward call has a partner, which has no backward call.
+    /// The forward call has a counterpart, which has no backward call.
     NoBackward {
         /// The side that lacks it.
         other: Side,
     },
     /// It was running when its run was killed, and the other side does not make it.
     Running,
-    /// Capture of the other side ended before it came to this call.
+    /// Capture of the other side ended before this call.
     Ended {
         /// That side.
         other: Side,

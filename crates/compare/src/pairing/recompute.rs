@@ -7,9 +7,9 @@ use ulpscope_dump::CallKind;
 use super::backward::{backward_calls, first_backward};
 use super::names::{NO_PARENT, SideNames};
 
-/// Which calls were made again for the backward pass of earlier ones. Such a call has no backward call of its own, and
-/// the other side makes it less often. Where modules were recorded, it was made in the backward pass of one; else
-/// earlier calls of it have backward calls, or it stands among calls that are recomputed.
+/// Which calls recompute earlier ones for the backward pass. Such a call has no backward call, and the other side makes
+/// it less often. If modules were recorded, it runs in the backward pass of one; else earlier calls of it have backward
+/// calls, or it is among recomputed calls.
 pub(super) fn recomputed(
     names: &SideNames,
     here: &HashMap<(u32, CallKind), u32>,

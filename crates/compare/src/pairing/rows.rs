@@ -5,7 +5,7 @@ use ulpscope_dump::Rank;
 
 use super::{EntryUnit, PairOptions, Unit, pair, pair_entries};
 
-/// Names of the target's rows and of the golden rows they belong to, in the target's order; and what to note.
+/// Names of the target's rows and their golden rows, in the target's order; and notes.
 pub(crate) fn row_pairs(
     target: &Rank,
     golden: &Rank,
@@ -14,7 +14,7 @@ pub(crate) fn row_pairs(
     let pairing = pair(target, golden, options);
     let rows = |unit: &Unit| -> Vec<(String, String)> {
         let Unit::Pair(pair) = unit else { return Vec::new() };
-        // What cannot be read is told when it is compared.
+        // Read errors are reported when the call is compared.
         let (Ok(ours), Ok(theirs)) = (target.entries(pair.target), golden.entries(pair.golden)) else {
             return Vec::new();
         };

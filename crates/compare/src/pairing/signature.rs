@@ -1,6 +1,6 @@
-//! What a call takes and gives: the shapes of its tensors, in order, as one number.
+//! The inputs and outputs of a call: the shapes of its tensors, in order, as one number.
 //!
-//! The dtype is left out, so that a run in bf16 pairs with one in fp32. So are plain values, which tools describe
+//! The dtype is left out, so that a run in bf16 pairs with one in fp32. So are scalars, which tools describe
 //! differently, and parameters, which older releases do not record.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,11 +9,11 @@ use rayon::prelude::*;
 use ulpscope_dump::{Content, Entry, Rank, Role};
 use ulpscope_formats::json::Json;
 
-/// What a call takes and gives. All calls whose entries cannot be read have the same.
+/// The signature of a call. All calls whose entries cannot be read have the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Signature {
     shapes: u64,
-    /// Whether the call was made again for the backward pass, and the dump says so.
+    /// Whether the dump says that the call is a recomputation for the backward pass.
     pub(super) is_recompute: bool,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn of_all(rank: &Rank) -> Vec<Signature> {
     (0..rank.calls().len()).into_par_iter().map(|call| of(rank, call)).collect()
 }
 
-/// Whether two calls recorded the same statistics or digests of all their results, and any at all.
+/// Whether two calls recorded the same statistics or digests for all their results, and at least one.
 pub(super) fn same_results(target: &Rank, target_call: usize, golden: &Rank, golden_call: usize) -> bool {
     let results = |rank: &Rank, call| -> Option<Vec<_>> {
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Every call of either side once, in the target's order, with a reason where it is alone.
+//! Every call of either side once, in the target's order, with a reason if it is unpaired.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,13 +14,13 @@ use crate::style::Side;
 pub(super) fn lay_out(names: &Names, links: &Links, matching: Matching) -> Vec<Unit> {
     let mut ours = Alone::of(&names.target, &names.golden, Side::Golden, matching);
     let mut theirs = Alone::of(&names.golden, &names.target, Side::Target, matching);
-    // A module that was running stands where it began, and its partner behind all that is in it.
+    // A running module is listed where it began, but its counterpart after all calls inside it.
     let has_ended = |target, golden| !names.target.is_running(target) && !names.golden.is_running(golden);
     ours.last_paired = (0..names.target.len())
         .rfind(|&call| links.golden(call).is_some_and(|(golden, _)| has_ended(call, golden)));
     theirs.last_paired = (0..names.golden.len())
         .rfind(|&call| links.target(call).is_some_and(|target| has_ended(target, call)));
-    // What only the golden has stands behind the nearest call before it that has a partner.
+    // Calls that only the golden has follow the nearest paired call before them.
     let mut golden_only: Vec<(Option<usize>, usize)> = Vec::new();
     let mut before = None;
     for golden in 0..names.golden.len() {
@@ -54,7 +54,7 @@ pub(super) fn lay_out(names: &Names, links: &Links, matching: Matching) -> Vec<U
     units
 }
 
-/// What reasons are drawn from: the calls of one side, and how often the other makes them.
+/// The data for reasons: the calls of one side, and how often the other makes them.
 struct Alone<'a> {
     names: &'a SideNames,
     other: Side,
@@ -65,7 +65,7 @@ struct Alone<'a> {
     recomputed: Vec<bool>,
     /// Whether the other side's capture ended early.
     is_other_cut: bool,
-    /// The last call of this side that has a partner.
+    /// The last paired call of this side.
     last_paired: Option<usize>,
 }
 

@@ -1,20 +1,20 @@
 //! Modules wrapped on one side only: `Module.module.blocks.0.fc.Linear` and `Module.blocks.0.fc.Linear`.
 //!
-//! Data-parallel and mixed-precision wrappers put a word in front of every path of a model; compilers and
-//! checkpointing put one inside. The words inside are known. The one in front may be any attribute of the user's,
-//! so it is found by trying: the prefix without which most paths of one side are paths of the other.
+//! Data-parallel and mixed-precision wrappers add a word before every path of a model; compilers and checkpointing add
+//! one inside. The inner words are known. The outer one may be any attribute of the user's, so it is found by trial:
+//! the prefix whose removal makes most paths of one side match those of the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::style::Side;
 
-/// What `torch.compile`, FSDP and activation checkpointing put into paths.
+/// Words that `torch.compile`, FSDP and activation checkpointing add inside paths.
 const INNER: [&str; 3] = ["_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"];
 
-/// Wrappers within wrappers that are looked through.
+/// The deepest nesting of wrappers.
 const MAX_DEPTH: usize = 4;
 
-/// The words in front of all paths of one side, with the dot behind them; empty for none.
+/// The words before all paths of one side, with their final dot; empty for none.
 #[derive(Debug, Default)]
 pub(super) struct Wrappers {
     target: String,
@@ -22,7 +22,7 @@ pub(super) struct Wrappers {
 }
 
 impl Wrappers {
-    /// Looks at the paths of all modules, without their first word `Module` and with their class.
+    /// Examines the paths of all modules, without their first word `Module` and with their class.
     pub(super) fn of<'a>(
         target: impl Iterator<Item = &'a str>,
         golden: impl Iterator<Item = &'a str>,
@@ -60,7 +60,7 @@ fn without_inner(path: &str) -> String {
     parts.join(".")
 }
 
-/// The prefix of `ours` without which most of them are in `theirs`, and how many that are.
+/// The prefix whose removal puts most of `ours` into `theirs`, and how many.
 fn best_prefix(ours: &BTreeSet<String>, theirs: &BTreeSet<String>) -> (String, usize) {
     let mut gains: BTreeMap<&str, usize> = BTreeMap::new();
     for path in ours {
@@ -70,7 +70,7 @@ fn best_prefix(ours: &BTreeSet<String>, theirs: &BTreeSet<String>) -> (String, u
             }
         }
     }
-    // Of equals the shortest: it takes least away.
+    // Of equals the shortest: it removes least.
     let best = gains.into_iter().max_by_key(|(prefix, gain)| (*gain, std::cmp::Reverse(prefix.len())));
     best.map_or((String::new(), 0), |(prefix, gain)| (prefix.to_owned(), gain))
 }

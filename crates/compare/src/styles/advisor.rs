@@ -1,10 +1,10 @@
 //! The advice of ptdbg_ascend and msprobe 1: three fields about the first failing row.
 //!
-//! Scripts read these texts, so they are the tools' own to the letter. They go by the name of the row alone, and
-//! by substrings of it: where a tool's constants do not fit its names any more (`Functional_batch_norm`, once names
-//! had dots), the advice is never given there either.
+//! Scripts read these texts, so they match the tools' exactly. They depend on substrings of the row's name alone. If a
+//! tool's constants no longer fit its names (`Functional_batch_norm`, after names got dots), the advice is never given
+//! here either.
 
-/// Fault-free.
+/// The text if nothing fails.
 const ALL_WELL: &str = "All data in comparison result meets the accuracy requirements.";
 
 const FORWARD_INPUT: &str = "1. Analyze the model to view the input source.\n\

@@ -1,7 +1,7 @@
-//! A dump as the older tools read it: line by line, blind to where a call begins or ends.
+//! A dump as the older tools read it: line by line, without regard to where a call begins or ends.
 //!
-//! They group lines by rules of their own, which now and then put the lines of two calls together or tear those of
-//! one apart. So entries are taken one after the other, and a place in that order is all that is kept of them.
+//! They group lines by their own rules, which sometimes merge the lines of two calls or split those of one. So entries
+//! are read in order, and only their position in that order is kept.
 
 use ulpscope_dump::{Content, Entry, Error, Rank};
 
@@ -12,17 +12,17 @@ pub(crate) struct LinePlace {
     entry: u32,
 }
 
-/// Something met on the way through a dump.
+/// An event of the walk through a dump.
 pub(crate) enum Met<'a> {
     /// A line.
     Line(LinePlace, &'a Entry),
     /// The end of a call.
     CallEnd(usize),
-    /// A call that cannot be read, where its first line would be.
+    /// A call that cannot be read, at the place of its first line.
     Unread(LinePlace, Error),
 }
 
-/// Walks through all entries that are lines to the tool.
+/// Visits all entries that are lines to the tool.
 pub(crate) fn walk(rank: &Rank, is_line: fn(&Entry) -> bool, mut meet: impl FnMut(Met<'_>)) {
     for call in 0..rank.calls().len() {
         match rank.entries(call) {
@@ -37,7 +37,7 @@ pub(crate) fn walk(rank: &Rank, is_line: fn(&Entry) -> bool, mut meet: impl FnMu
     }
 }
 
-/// Reads a number of lines from a place on. Calls that cannot be read have been passed over before.
+/// Reads a number of lines from a place on. Unreadable calls were skipped before.
 pub(crate) fn read(rank: &Rank, is_line: fn(&Entry) -> bool, from: LinePlace, count: usize) -> Vec<Entry> {
     let mut lines = Vec::with_capacity(count);
     let mut skip = from.entry as usize;
@@ -53,12 +53,12 @@ pub(crate) fn read(rank: &Rank, is_line: fn(&Entry) -> bool, from: LinePlace, co
     lines
 }
 
-/// What torch_npu.hooks writes lines for.
+/// Whether torch_npu.hooks writes a line for an entry.
 pub(crate) fn is_tensor(entry: &Entry) -> bool {
     matches!(entry.content, Content::Tensor(_))
 }
 
-/// What ptdbg_ascend writes lines for.
+/// Whether ptdbg_ascend writes a line for an entry.
 pub(crate) fn is_tensor_or_number(entry: &Entry) -> bool {
     match &entry.content {
         Content::Scalar { kind, .. } => matches!(kind.as_str(), "int" | "float" | "bool"),

@@ -1,4 +1,4 @@
-//! The ways of comparing that reproduce the older tools: same columns, same rows, same order, same texts.
+//! Styles that reproduce the older tools: same columns, same rows, same order, same texts.
 
 pub(crate) mod advisor;
 mod fingerprint;
@@ -14,7 +14,7 @@ mod widths;
 
 use ulpscope_dump::{Content, Entry};
 
-/// Bytes that comparing an entry by its elements reads: the other side is as large, give or take a dtype.
+/// Bytes read to compare an entry by its elements: the other side is as large, except for its dtype.
 fn data_bytes(entry: &Entry) -> u64 {
     match &entry.content {
         Content::Tensor(tensor) if tensor.has_data() => tensor.size().saturating_mul(2),

@@ -1,9 +1,8 @@
-//! The numbers the older tools take from a pair of tensors, in their arithmetic.
+//! The metrics of the older tools for a pair of tensors, in their arithmetic.
 //!
-//! NumPy decides what they are: a relative difference is rounded in the type the elements have, a golden zero is
-//! moved away from zero by the epsilon of that type on both sides, and of a complex number only the real part is
-//! looked at. NaN and infinities at the same places count as zeros; at other places they make the pair one that
-//! cannot be compared.
+//! They follow NumPy: a relative difference is rounded in the type of the elements, a golden zero is moved away from
+//! zero by the epsilon of that type on both sides, and only the real part of a complex number counts. NaN and
+//! infinities at the same places count as zeros; at different places the pair cannot be compared.
 
 use ulpscope_formats::Tensor;
 use ulpscope_kernels::{PeerArithmetic, Reading, peer_errors};

@@ -1,4 +1,4 @@
-//! Values as Python spells them: the older tools fill their tables with `str()` of whatever they hold.
+//! Values as Python prints them: the older tools fill their tables with `str()` of their values.
 
 use std::fmt::Write;
 
@@ -95,7 +95,7 @@ fn push_list<T>(items: &[T], out: &mut String, mut push: impl FnMut(&T, &mut Str
 fn push_quoted(text: &str, out: &mut String) {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.push(quote);
-    // Stacks are most of the text of a result, and hardly anything in them needs a second look.
+    // Stacks are most of the text of a result, and few of their characters need an escape.
     let plain = |c: char| matches!(c, ' '..='~') && c != '\\' && c != quote;
     let mut rest = text;
     while let Some(at) = rest.find(|c| !plain(c)) {

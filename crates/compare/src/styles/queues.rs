@@ -1,15 +1,15 @@
-//! How ptdbg_ascend and torch_npu.hooks find what belongs together: two queues, read in step.
+//! How ptdbg_ascend and torch_npu.hooks pair operations: two queues, read in step.
 //!
-//! Each turn reads one operation from either side and looks for a partner of the newest ones among all that wait.
-//! Once two are matched, whatever waited before them is given up. Since only the front of a queue is ever removed, a
-//! queue is a range of numbers; operations of equal keys are found by a map instead of by looking at all.
+//! Each turn reads one operation from either side and looks for a match of the newest ones among all waiting
+//! operations. After a match, all that waited before the two are dropped. Since only the front of a queue is ever
+//! removed, a queue is a range of numbers; operations of equal keys are found by a map instead of a full search.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 /// What can be matched.
 pub(crate) trait Queued {
-    /// Equal for all that might match.
+    /// Equal for all that may match.
     fn key(&self) -> u128;
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Habits {
     Ptdbg6,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Matches {
     /// Numbers of target and golden, both rising.
@@ -95,7 +95,7 @@ impl<'a, T: Queued> Queue<'a, T> {
         let number = self.range.end;
         let Some(operation) = self.operations.get(number) else { return false };
         let like = self.by_key.entry(operation.key()).or_default();
-        // What was given up comes first in the list; it goes when something is added, so that lists stay short.
+        // Dropped operations are first in the list; they are removed on each addition, so that lists stay short.
         let given_up = like.partition_point(|&number| number < self.range.start);
         like.drain(..given_up);
         like.push(number);

@@ -1,18 +1,18 @@
-//! What can be done with objects of Python at less cost than pyo3's ways have. Each of these is done for every call.
+//! Operations on Python objects that are cheaper than those of pyo3. Each runs for every call.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-/// Calls a method with one argument, without making an object of the two first.
+/// Calls a method with one argument, without creating a bound method.
 pub(in crate::capture) fn call_with<'py>(
     object: &Bound<'py, PyAny>,
     method: &Bound<'py, PyString>,
     argument: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let end = std::ptr::null_mut::<ffi::PyObject>();
-    // SAFETY: all three are alive while they are borrowed, the list of arguments ends with a null pointer, and what comes
-    // back is a reference of our own, or null with an error set.
+    // SAFETY: all three are alive while they are borrowed, the list of arguments ends with a null pointer, and what
+    // comes back is a reference of our own, or null with an error set.
     #[expect(unsafe_code)]
     unsafe {
         let result =
@@ -21,12 +21,13 @@ pub(in crate::capture) fn call_with<'py>(
     }
 }
 
-/// Takes an object that the garbage collector can do nothing about out of its lists: there is one for every call, and
-/// walking them again and again took a seventh of the time.
+/// Removes an object from the garbage collector's lists if the collector cannot free it anyway: there is one per call,
+/// and visiting them repeatedly took a seventh of the time.
 pub(in crate::capture) fn untrack(object: &Bound<'_, PyAny>) {
-    // SAFETY: only what is tracked has what untracking looks for. Weak references without a callback, and torch's handles of hooks, which hold a weak reference and numbers,
-    // refer to nothing that could refer back to them; what our own hooks refer to they do not tell the collector. They
-    // are freed by their counts; freeing untracks again, which is allowed.
+    // SAFETY: only what is tracked has what untracking looks for. Weak references without a callback, and torch's
+    // handles of hooks, which hold a weak reference and numbers, refer to nothing that could refer back to them; what
+    // our own hooks refer to they do not tell the collector. They are freed by their counts; freeing untracks again,
+    // which is allowed.
     #[expect(unsafe_code)]
     unsafe {
         if ffi::PyObject_GC_IsTracked(object.as_ptr()) == 1 {
@@ -35,7 +36,7 @@ pub(in crate::capture) fn untrack(object: &Bound<'_, PyAny>) {
     }
 }
 
-/// Whether nobody else holds an object.
+/// Whether this is the only reference to an object.
 pub(in crate::capture) fn is_held_alone<T>(object: &Py<T>, _gil: Python<'_>) -> bool {
     // SAFETY: the object is alive while it is borrowed, and its count is only changed with the GIL held.
     #[expect(unsafe_code)]

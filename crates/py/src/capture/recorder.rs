@@ -36,25 +36,25 @@ pub(crate) struct Recorder {
     pub(in crate::capture) modules: Modules,
     pub(in crate::capture) functions: Functions,
     pub(in crate::capture) threads: CallingThreads,
-    /// Backward passes that are running.
+    /// Running backward passes.
     pub(in crate::capture) passes: Passes,
-    /// Hooks in graphs that may still live.
+    /// Hooks in graphs that may be alive.
     pub(in crate::capture) hooks: Hooks,
-    /// Backward calls of which a part has arrived.
+    /// Backward calls with some gradients received.
     pub(in crate::capture) started: StartedBackwards<Py<PyAny>>,
-    /// What the user has been told.
+    /// Messages reported to the user.
     pub(in crate::capture) told: Mutex<HashSet<String>>,
     /// Whether calls are recorded.
     pub(in crate::capture) is_on: AtomicBool,
-    /// Whether gradients and saved values are.
+    /// Whether gradients and saved values are recorded.
     pub(in crate::capture) is_collecting: AtomicBool,
-    /// The process: a forked child has a copy of everything, and must leave the files alone.
+    /// The process: a forked child has a copy of everything, and must not touch the files.
     process: Process,
 }
 
 #[pymethods]
 impl Recorder {
-    /// Containers within containers that are followed.
+    /// The deepest nesting of containers.
     #[classattr]
     const MAX_DEPTH: usize = MAX_DEPTH;
 
@@ -105,12 +105,12 @@ impl Recorder {
         see_operator(slf, operator, Arguments { args, kwargs: Some(kwargs) })
     }
 
-    /// Tells what the next call of torch is, where torch would call it otherwise.
+    /// Sets the name of the next torch call, if torch reports a different one.
     fn hint(&self, name: &str) {
         give_hint(name);
     }
 
-    /// Begins a call that torch does not show; nothing when nothing is recorded.
+    /// Begins a call that torch does not show to modes; `None` if nothing is recorded.
     fn begin(
         &self,
         py: Python<'_>,
@@ -123,7 +123,7 @@ impl Recorder {
             return Ok(None);
         }
         let base: Arc<str> = format!("{prefix}.{name}").into();
-        // What a custom autograd function does in its forward is not put into the graph.
+        // The operations in the forward of a custom autograd function are not added to the graph.
         let kind = if prefix == "Autograd" { Kind::Api } else { Kind::Program };
         let begun = self.torch.with_modes_disabled(py, || {
             let stack = self.stack(py)?;
@@ -158,36 +158,36 @@ impl Recorder {
         self.guarded(py, begun.of().borrowed(), raised).map(|_| ())
     }
 
-    /// Leaves a module that raised. A repeated forward does so as soon as it has computed what was asked of it.
+    /// Leaves a module that raised. A recomputed forward does so as soon as it has computed what is needed.
     fn raised_module(&self, call: &OpenCall, module: &Bound<'_, PyAny>, kind: &str) -> PyResult<()> {
         call.take().map_or(Ok(()), |begun| self.raised_in_module(&begun, module, kind))
     }
 
-    /// Gives a module its name; without one it is part of a model, and no call of its own.
+    /// Names a module; without a name it is part of a model, but not recorded as a call.
     #[pyo3(signature = (module, base, is_muted, is_selected))]
     fn add_module(&self, module: &Bound<'_, PyAny>, base: Option<&str>, is_muted: bool, is_selected: bool) {
         let name = base.map(|base| ModuleName { base: base.into(), is_muted, is_selected });
         self.modules.add(module.as_ptr() as usize, name);
     }
 
-    /// Forgets a module, which is gone.
+    /// Forgets a freed module.
     fn forget_module(&self, address: usize) {
         self.modules.forget(address);
     }
 
-    /// Says where a tensor comes from: `parameter:…`, `buffer:…`.
+    /// Sets the origin of a tensor: `parameter:…`, `buffer:…`.
     fn add_origin(&self, tensor: &Bound<'_, PyAny>, source: String) -> PyResult<()> {
         self.flow.note_origin(&self.tensor(tensor), source)
     }
 
-    /// Forgets a tensor whose inside torch is about to exchange; tells who made it, and what it is to its model.
+    /// Forgets a tensor that torch is about to swap; returns its producer, and its role in its model.
     fn let_go(&self, tensor: &Bound<'_, PyAny>) -> (Option<String>, Option<String>) {
         let [made, origin] =
             self.flow.let_go(&self.tensor(tensor)).map(|source| source.map(|source| source.to_string()));
         (made, origin)
     }
 
-    /// Knows a tensor again.
+    /// Registers a tensor again.
     #[pyo3(signature = (tensor, made, origin))]
     fn know_again(
         &self,
@@ -201,7 +201,7 @@ impl Recorder {
         made.map_or(Ok(()), |made| self.flow.note(self.flow.step(), &self.tensor(tensor), made.into()))
     }
 
-    /// Lets go of modules and of everything known of tensors.
+    /// Forgets all modules and tensors.
     fn forget_model(&self) {
         self.modules.clear();
         self.flow.clear();
@@ -212,7 +212,7 @@ impl Recorder {
         modules::is_outermost(self.address())
     }
 
-    /// Goes into a module; nothing when it is none of the model's, which is counted, or the model itself.
+    /// Enters a module; `None` for the model itself, and for a module outside of the model, which is counted.
     #[pyo3(signature = (module, args, kwargs))]
     fn enter_module(
         &self,
@@ -234,7 +234,7 @@ impl Recorder {
         call.take().map_or(Ok(()), |begun| end_module(slf, begun, module, output))
     }
 
-    /// Records the gradient that a parameter of a module has now: its `number`th in this step.
+    /// Records the current gradient of a module's parameter: its `number`th in this step.
     fn parameter_gradient(
         &self,
         py: Python<'_>,
@@ -246,17 +246,17 @@ impl Recorder {
         self.record_parameter_gradient(py, base, name, number, gradient)
     }
 
-    /// Says that a backward pass begins.
+    /// A backward pass begins.
     fn begin_pass(&self) {
         self.passes.begin();
     }
 
-    /// Says that a backward pass is over.
+    /// A backward pass is over.
     fn end_pass(&self) {
         self.passes.end();
     }
 
-    /// Records a value under a name and number of the user's own.
+    /// Records a value under the user's name and a number.
     fn save_as(&self, py: Python<'_>, name: &str, number: u64, value: &Bound<'_, PyAny>) -> PyResult<()> {
         self.record_saved(py, name, number, value)
     }
@@ -268,53 +268,53 @@ impl Recorder {
         }
     }
 
-    /// Adds a note to the ledger of a step that is over.
+    /// Adds a note to the ledger of a finished step.
     fn note_in(&self, py: Python<'_>, folder: PathBuf, text: &str) -> PyResult<()> {
         self.add_note(py, &folder, text)
     }
 
-    /// Adds a note to the ledger that is there once, however often it is given.
+    /// Adds a note to the ledger that is kept once, without a count.
     fn note_once(&self, text: &str) {
         if self.is_own_process() {
             self.locked(|state| state.note_once(text));
         }
     }
 
-    /// Records from now on, for the folder of a rank in a step. It is made when there is something to write.
+    /// Starts recording to the folder of a rank in a step. The folder is created on the first write.
     fn start(&self, folder: PathBuf) {
         self.switch_on(folder, true);
     }
 
-    /// Takes saved values from now on, and no calls.
+    /// Starts recording saved values, but no calls.
     fn collect(&self, folder: PathBuf) {
         self.switch_on(folder, false);
     }
 
-    /// Says that the rank has another folder, and moves there what it has already.
+    /// Changes the folder of the rank, and moves the existing files there.
     fn move_to(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
         self.move_folder(py, folder)
     }
 
-    /// Records no further calls; the gradients of those recorded are still taken.
+    /// Stops recording calls; the gradients of recorded ones are still recorded.
     fn end_forward(&self) {
         self.switch_off_calls();
     }
 
-    /// Forgets where a step was to be recorded of which nothing has been, and what was noted of it.
+    /// Clears the folder and the notes of a step of which nothing was recorded.
     fn withdraw(&self) {
         if self.is_own_process() {
             self.locked(State::withdraw);
         }
     }
 
-    /// Records nothing more, takes every hook away, and makes the dump of what there is.
+    /// Stops recording, removes every hook, and makes the dump.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         self.switch_off(py)
     }
 
-    /// Ends the step: its dump is whole, and counters begin anew. A step in which nothing was recorded has a dump if the
-    /// ledger has something to say, or if one is wanted. What other threads call meanwhile is recorded in the folder of
-    /// the next step, or not at all if that is not wanted.
+    /// Ends the step: its dump is complete, and counters restart. A step without recorded calls has a dump if the
+    /// ledger has something to report, or if a dump is requested. Calls of other threads in the meantime are recorded
+    /// in the folder of the next step, or not at all if that is not selected.
     #[pyo3(signature = (wants_dump, next_folder))]
     fn next_step(&self, py: Python<'_>, wants_dump: bool, next_folder: Option<PathBuf>) -> PyResult<()> {
         self.end_step(py, wants_dump, next_folder)
@@ -322,17 +322,17 @@ impl Recorder {
 }
 
 impl Recorder {
-    /// Its identity, for what is kept per thread.
+    /// Its identity, for data kept per thread.
     pub(in crate::capture) fn address(&self) -> usize {
         std::ptr::from_ref(self) as usize
     }
 
-    /// Runs `with` on the state. Nothing of Python may run in it.
+    /// Runs `with` on the state. It must not run Python code.
     pub(in crate::capture) fn locked<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
         self.recording.locked(with)
     }
 
-    /// Runs `with` on the state, if that is the state of a step. Nothing of Python may run in it.
+    /// Runs `with` on the state, if the step is the current one. It must not run Python code.
     pub(in crate::capture) fn in_step<T>(
         &self,
         step: StepId,
@@ -353,7 +353,7 @@ impl Recorder {
         self.is_collecting.load(Ordering::Relaxed) && self.is_own_process()
     }
 
-    /// Where Python is now. A call is met even if that cannot be told.
+    /// The current Python stack. A call is counted even if the stack is unavailable.
     pub(in crate::capture) fn stack(&self, py: Python<'_>) -> PyResult<Option<Arc<CallStack>>> {
         self.stacks.current(py, &self.torch).inspect_err(|_| self.locked(|state| state.ledger.meet()))
     }

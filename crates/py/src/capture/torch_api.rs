@@ -1,4 +1,4 @@
-//! What is needed of torch and of the Python front, looked up once.
+//! The objects of torch and of the Python front that capture needs, looked up once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,14 +10,14 @@ use crate::capture::gradients::backward_calls::PassOver;
 use crate::capture::lifecycle::failures::caught;
 use crate::capture::python_objects::untrack;
 
-/// Functions and classes of torch, and the front's answers about what is new to us.
+/// Functions and classes of torch, and the front's queries.
 pub(in crate::capture) struct Torch {
     pub(in crate::capture) tensor: Py<PyType>,
     pub(in crate::capture) parameter: Py<PyType>,
     pub(in crate::capture) size: Py<PyType>,
-    /// The type of `descriptor.__get__` and `descriptor.__set__`, which is how a property shows in a function mode.
+    /// The type of `descriptor.__get__` and `descriptor.__set__`, which function modes get for a property.
     pub(in crate::capture) property_access: Py<PyType>,
-    /// The properties that give another tensor than the one they are asked of, as functions do.
+    /// The properties that compute a new tensor, as functions do.
     computing: Vec<Py<PyAny>>,
     accumulate_grad: Py<PyType>,
     without_modes: Py<PyAny>,
@@ -30,9 +30,10 @@ pub(in crate::capture) struct Torch {
     modes: Py<PyAny>,
     is_wrapper: Option<Py<PyAny>>,
     strided: Py<PyAny>,
-    /// Whether tensors have been met whose elements lie nowhere. Programs without them pay nothing for others.
+    /// Whether tensors without memory have been found. Programs without them have no extra cost.
     has_met_memoryless: AtomicBool,
-    /// The front: `function`, `original`, `stack`, `value`, `tensor`, `add`, `subtract`, `part_of`, `take_part`, `warn`.
+    /// The front: `function`, `original`, `stack`, `value`, `tensor`, `add`, `subtract`, `part_of`, `take_part`,
+    /// `warn`.
     pub(in crate::capture) front: Py<PyAny>,
 }
 
@@ -73,7 +74,7 @@ impl Torch {
         })
     }
 
-    /// Runs `body`, which is ours, with all modes of torch disabled: its functions go to no mode and no subclass.
+    /// Runs our own `body` with all modes of torch disabled: its functions go to no mode and no subclass.
     pub(in crate::capture) fn with_modes_disabled<T>(
         &self,
         py: Python<'_>,
@@ -102,13 +103,13 @@ impl Torch {
         if self.is_plain_tensor(object) {
             return Ok(true);
         }
-        // By its type, and not by what it says of itself: that may run code of the program's.
+        // By its type: `__class__` may run code of the program.
         object.get_type().is_subclass(self.tensor.bind(object.py()))
     }
 
-    /// Whether it is worth asking where the elements of a tensor of torch's own class lie. Where they lie nowhere (wrappers
-    /// of function transforms, `meta`, sparse layouts) torch answers with an error and all frames of its own, which
-    /// takes milliseconds. So these are looked for once the first of them has been met.
+    /// Whether the address of a tensor of torch's own class can be read. For tensors without memory (wrappers of
+    /// function transforms, `meta`, sparse layouts) torch raises an error with all of its frames, which takes
+    /// milliseconds. So tensors are checked for that once the first of them was found.
     pub(in crate::capture) fn may_have_memory(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
         if !self.has_met_memoryless.load(Ordering::Relaxed) {
             return Ok(true);
@@ -119,7 +120,7 @@ impl Torch {
             && !self.is_wrapper(tensor)?)
     }
 
-    /// Notes that there are tensors whose elements lie nowhere.
+    /// Notes that there are tensors without memory.
     pub(in crate::capture) fn meet_memoryless(&self) {
         self.has_met_memoryless.store(true, Ordering::Relaxed);
     }
@@ -131,7 +132,7 @@ impl Torch {
         }
     }
 
-    /// Whether a property gives another tensor than the one it is asked of.
+    /// Whether a property computes a new tensor.
     pub(in crate::capture) fn is_computing(&self, property: &Bound<'_, PyAny>) -> bool {
         self.computing.iter().any(|known| known.is(property))
     }
@@ -145,17 +146,17 @@ impl Torch {
         Ok(self.graph_task(py)? >= 0)
     }
 
-    /// The number of the backward pass that is running on this thread; negative, if none is.
+    /// The number of the backward pass that is running on this thread; negative if none is.
     pub(in crate::capture) fn graph_task(&self, py: Python<'_>) -> PyResult<i64> {
         self.graph_task.bind(py).call0()?.extract()
     }
 
-    /// Has something called when the backward pass that is running on this thread is over.
+    /// Calls something when the backward pass that is running on this thread is over.
     pub(in crate::capture) fn when_pass_ends(&self, py: Python<'_>, callback: PassOver) -> PyResult<()> {
         self.queue_callback.bind(py).call1((callback,)).map(|_| ())
     }
 
-    /// The node of the autograd graph that runs on this thread, where torch tells.
+    /// The node of the autograd graph that runs on this thread, if torch reports it.
     pub(in crate::capture) fn running_node<'py>(
         &self,
         py: Python<'py>,
@@ -184,7 +185,7 @@ impl Torch {
         Ok(reference.into_any().unbind())
     }
 
-    /// What a weak reference refers to, if it is `object`.
+    /// Whether a weak reference refers to `object`.
     pub(in crate::capture) fn refers_to(reference: &Py<PyAny>, object: &Bound<'_, PyAny>) -> bool {
         let reference = reference.bind(object.py()).cast::<PyWeakrefReference>();
         reference.is_ok_and(|reference| reference.upgrade().is_some_and(|found| found.is(object)))

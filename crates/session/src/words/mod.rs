@@ -1,7 +1,7 @@
-//! The words of explanations and summaries, in the languages there are.
+//! The words of explanations and summaries, in all languages.
 //!
-//! A language is a file that implements [`Words`], and a line in [`Language`]. Names of calls, commands, errors and notes
-//! are the same in all of them, and so is everything in `result.json` beside the explanation.
+//! A language is a file that implements [`Words`], and a line in [`Language`]. Names of calls, commands, errors and
+//! notes are the same in all of them, and so is everything in `result.json` except the explanation.
 
 mod chinese;
 mod english;
@@ -46,7 +46,7 @@ impl Language {
         }
     }
 
-    /// The language that the environment asks for.
+    /// The language set in the environment.
     pub fn of_environment() -> Result<Language, String> {
         match std::env::var(VARIABLE) {
             Ok(code) if !code.is_empty() => code.parse().map_err(|error| format!("{VARIABLE}: {error}")),
@@ -89,7 +89,7 @@ pub trait Words: Sync {
     /// A line or a title of the summary.
     fn summary(&self, line: &SummaryLine<'_>) -> String;
 
-    /// What became of a call.
+    /// The class of a call.
     fn class(&self, class: Class) -> &'static str;
 }
 
@@ -196,7 +196,7 @@ fn times(factor: f64) -> String {
     grouped
 }
 
-/// A share in per cent, with as many digits as are read.
+/// A share in percent, with a readable number of digits.
 fn percent(share: f64) -> String {
     format!("{} %", ulpscope_report::format_short(share * 100.0))
 }

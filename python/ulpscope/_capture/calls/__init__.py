@@ -1,1 +1,1 @@
-"""Calls: which functions of torch are recorded, under which name, and how each of them is seen."""
+"""Calls: which functions of torch are recorded, under which name, and how capture intercepts them."""

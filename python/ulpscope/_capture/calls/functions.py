@@ -1,4 +1,4 @@
-"""What a function of torch is called in a dump, and whether its calls are recorded.
+"""The name of a torch function in a dump, and whether its calls are recorded.
 
 Names are those of the older tools: ``Tensor.add``, ``Functional.linear``, ``Torch.cat``, ``VF.lstm``.
 """
@@ -18,27 +18,27 @@ Treatment = Literal["pass", "through", "record"]
 
 
 class Function(NamedTuple):
-    """What the recorder asks about a function."""
+    """What the recorder needs to know about a function."""
 
     treatment: Treatment
     prefix: str
     name: str
     operators: list[tuple[str, str]]
-    """Names it has when an operator stands for it: ``("+", "__add__")``."""
+    """Its names when called through an operator: ``("+", "__add__")``."""
     changes: list[int]
-    """The positions of arguments that it changes."""
+    """The positions of arguments that it modifies."""
     changes_if: str
-    """The parameter that has it do so; empty where it always does."""
+    """The parameter that enables this; empty if it always does."""
     parameters: list[str]
-    """The names of its parameters, where they can be told."""
+    """The names of its parameters, if known."""
     kind: Literal["python", "operator", "other"]
     """Whether it is written in Python, one of torch's operators or registered as one, or neither."""
     is_of_program: bool
-    """Whether it may stand in the place of a function of torch: see `originals`."""
+    """Whether the program may have replaced a torch function with it: see `originals`."""
 
 
-# Asked about a tensor's layout, class or hooks, or done to the object and not to its numbers (copies of
-# objects, names of dimensions): nothing of interest is computed, and nothing recorded.
+# Queries about a tensor's layout, class or hooks, and operations on the object, not on its numbers (copies of
+# objects, names of dimensions). They compute nothing of interest and are not recorded.
 _PASS = frozenset(
     """
     size dim ndimension numel nelement storage_offset element_size data_ptr get_device dim_order has_names
@@ -55,8 +55,8 @@ _PASS = frozenset(
     """.split()
 )
 
-# The same, as torch asks them of classes that wrap other tensors. Some are asked while a tensor is being put
-# into the autograd graph, and is locked: who asks such a tensor for its node then waits for ever.
+# The same, as torch calls them on classes that wrap other tensors. Torch calls some while it adds a tensor to
+# the autograd graph and holds its lock: reading the tensor's node then would deadlock.
 _PASS_OPERATORS = frozenset(
     """
     size sym_size stride sym_stride dim numel sym_numel storage_offset sym_storage_offset is_contiguous
@@ -64,16 +64,16 @@ _PASS_OPERATORS = frozenset(
     """.split()
 )
 
-# Switches of torch itself, and questions about them.
+# Switches of torch itself, and queries about them.
 _PASS_STARTS = ("_set_", "set_", "is_", "_is_", "get_", "_get_", "autocast_")
 
-# They run what is of interest, and are nothing by themselves; see `wrappers.add_engine`.
+# They run recorded calls, but are not recorded themselves; see `wrappers.add_engine`.
 _THROUGH = frozenset(("backward", "grad"))
 
-# Operators by which torch talks to itself.
+# Internal operators of torch.
 _PASS_SPACES = frozenset(("profiler",))
 
-# What collectives are made of. Their results cannot be read yet when they return: wrappers record them.
+# Parts of collectives. Their results are not readable yet when they return: wrappers record them.
 _THROUGH_SPACES = frozenset(
     ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional_autograd")
 )
@@ -108,7 +108,7 @@ _OPERATORS = {
 }
 
 
-# Functions that change other arguments than the first, and the parameter that has them do so.
+# Functions that modify arguments other than the first, and the parameter that enables this.
 _CHANGES_IF = {
     "batch_norm": ([1, 2], "training"),
     "instance_norm": ([1, 2], "use_input_stats"),
@@ -116,7 +116,7 @@ _CHANGES_IF = {
     "embedding_bag": ([1], "max_norm"),
 }
 
-# Operators that change arguments without their schema telling.
+# Operators that modify arguments although their schema does not say so.
 _CHANGES_IF_UNTOLD = dict.fromkeys(
     ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"), ([3, 4], "training")
 )
@@ -125,21 +125,21 @@ _OPERATOR_TYPES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
 class Functions:
-    """Tells functions apart. A function that has several names gets the one that models call it by."""
+    """Identifies functions. A function with several names gets the one that models use."""
 
     def __init__(self) -> None:
-        # With the function itself: once that were gone, another could have its id.
+        # Keeps the function alive: after it is freed, another object could get its id.
         self._names: dict[int, tuple[str, str, Any]] = {}
         for prefix, name, function in _known():
             self._names.setdefault(id(function), (prefix, name, function))
 
     def describe(self, function: Any) -> Function:
-        """What a function is; for one that torch does not list, by where it was defined."""
+        """Describes a function; one that torch does not list is named by where it was defined."""
         known = self._names.get(id(function))
         prefix, name = known[:2] if known is not None else _by_definition(function)
         operators = _OPERATORS.get(name, []) if prefix == "Tensor" else []
         treatment = _treatment(prefix, name)
-        # A pooling function has a face in Python, which chooses between results with and without indices.
+        # A pooling function has a Python wrapper, which selects the variant with or without indices.
         face = vars(torch.nn.functional).get(f"_{name}", function) if prefix == "Functional" else function
         parameters = _parameters(face)
         kind: Literal["python", "operator", "other"] = "python" if parameters else "other"
@@ -231,10 +231,10 @@ def _parameters(function: Any) -> list[str]:
 
 
 def _by_schema(operator: Any) -> tuple[list[str], list[int]]:
-    """The parameters of an operator, and the positions of those that it changes.
+    """The parameters of an operator, and the positions of those that it modifies.
 
-    Of several overloads, those count that have a position: it is changed if all of them change it, and has
-    a name if it is the same in all.
+    Only overloads that have a position count: it is modified if all of them modify it, and has a name if all
+    of them use the same one.
     """
     is_packet = isinstance(operator, torch._ops.OpOverloadPacket)
     overloads = [getattr(operator, name) for name in operator.overloads()] if is_packet else [operator]

@@ -1,8 +1,8 @@
-"""Putting a mode on this thread's stacks, and taking it off, while those of the user stay as they are.
+"""Puts a mode on this thread's stacks and takes it off, without disturbing the user's modes.
 
-Whoever leaves a mode takes off the topmost. So ours lie below all of the user's, also below those that are on
-already when recording starts: what is left then is theirs. Only where recording is a block (``with``) are
-these left after it: ours lie above them then, and see what they make of a call.
+Leaving a mode removes the topmost one. So our modes are below all of the user's, including those that are
+already on when recording starts. If recording is a block (``with``), those outlive it: then our modes are
+above them, and see the calls as these modes pass them on.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from torch.utils._device import DeviceContext
 
 from ulpscope._core import Recorder
 
-# Whether torch keeps its default device at the bottom, and takes it off from there: ``set_default_device`` of
-# newer releases. ``with torch.device(...)`` is left like any other mode.
+# Whether torch keeps its default device at the bottom of the stack and removes it from there, as
+# ``set_default_device`` of newer releases does. ``with torch.device(...)`` is left like any other mode.
 _KEEPS_DEVICE_AT_BOTTOM = "_pop_mode" in DeviceContext.__exit__.__code__.co_names
 
 
 class Within(NamedTuple):
-    """How many modes of the user a block of recording lies within, on its thread."""
+    """How many of the user's modes enclose a recording block, on its thread."""
 
     function_modes: int = 0
     dispatch_modes: int = 0
 
     @classmethod
     def now(cls) -> Within:
-        """Those that are on. A default device is no block: it may be set to another at any time."""
+        """The modes that are on. A default device does not count: it may be changed at any time."""
         modes = enumerate(_function_modes(), 1)
         blocks = [place for place, mode in modes if not isinstance(mode, DeviceContext)]
         return cls(max(blocks, default=0), _user_dispatch_modes())
@@ -46,12 +46,12 @@ def is_dispatch_mode_on(mode: dispatch.TorchDispatchMode) -> bool:
 
 
 def put_function_mode(mode: Any, within: int = 0) -> None:
-    """Puts a function mode on this thread's stack, below those of the user that it is not within."""
+    """Puts a function mode on this thread's stack, below the user's modes that do not enclose it."""
     stack = _function_modes()
-    # The attribute tells that it was entered, and not just put on the stack.
+    # The attribute shows that the mode was entered, not only put on the stack.
     has_device = stack and isinstance(stack[0], DeviceContext) and hasattr(stack[0], "old_device")
     below = 1 if has_device and _KEEPS_DEVICE_AT_BOTTOM else 0
-    # Those of captures that were stopped on another thread: what these hand on is not as it was called.
+    # Modes left by captures that were stopped on another thread: they may pass on changed calls.
     while below < len(stack) and isinstance(stack[below], Recorder):
         below += 1
     below = max(below, min(within, len(stack)))
@@ -59,12 +59,12 @@ def put_function_mode(mode: Any, within: int = 0) -> None:
 
 
 def put_dispatch_mode(mode: dispatch.TorchDispatchMode, within: int = 0) -> None:
-    """Puts a dispatch mode on this thread's stack, below those of the user that it is not within."""
+    """Puts a dispatch mode on this thread's stack, below the user's modes that do not enclose it."""
     _insert_dispatch_mode(mode, max(0, _user_dispatch_modes() - within))
 
 
 def take_function_mode(mode: Any) -> Callable[[], None]:
-    """Takes a function mode off; returns what puts it back, on the same thread."""
+    """Takes a function mode off; returns a function that puts it back, on the same thread."""
     if not is_function_mode_on(mode):
         return _nothing
     above = []
@@ -76,7 +76,7 @@ def take_function_mode(mode: Any) -> Callable[[], None]:
 
 
 def take_dispatch_mode(mode: dispatch.TorchDispatchMode) -> Callable[[], None]:
-    """Takes a dispatch mode off; returns what puts it back, on the same thread."""
+    """Takes a dispatch mode off; returns a function that puts it back, on the same thread."""
     if not is_dispatch_mode_on(mode):
         return _nothing
     above = []
@@ -92,7 +92,7 @@ def _function_modes() -> list[Any]:
 
 
 def _user_dispatch_modes() -> int:
-    # Torch's own (fake tensors, proxies) have places of their own, below all others, from 2.2 on.
+    # From 2.2 on, torch's own modes (fake tensors, proxies) have separate slots below all others.
     stack = dispatch._get_current_dispatch_mode_stack()
     return sum(getattr(other, "_mode_key", None) is None for other in stack)
 
@@ -105,8 +105,8 @@ def _insert_function_mode(mode: Any, above: int) -> None:
 
 
 def _insert_dispatch_mode(mode: dispatch.TorchDispatchMode, above: int) -> None:
-    # Not by entering it: torch would note for the whole process that a mode is on, and who leaves first would
-    # leave that note wrong. It is for compiled regions, where ours is off.
+    # The mode is not entered: torch would set a process-wide flag, and the first to leave would reset it too
+    # early. Only compiled regions read the flag, and our mode is off there.
     others = [dispatch._pop_mode() for _ in range(above)]
     dispatch._push_mode(mode)
     for other in reversed(others):

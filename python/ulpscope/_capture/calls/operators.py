@@ -1,4 +1,4 @@
-"""Level L2: every aten operator, those of the backward pass included."""
+"""Level L2: every aten operator, including those of the backward pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ulpscope._core import Recorder
 
 
-# Operators for whose gradients torch takes another way where it finds a dispatch mode, or leaves out a check.
+# Operators whose gradients torch computes differently, or with one check less, while a dispatch mode is on.
 _OTHER_BACKWARDS = frozenset(("aten::prod", "aten::cumprod", "aten::linalg_eig"))
 
 _OTHER_GRADIENTS = (
@@ -22,7 +22,7 @@ _OTHER_GRADIENTS = (
 
 
 class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Has the recorder run what reaches torch's dispatcher."""
+    """Passes every operator that reaches torch's dispatcher to the recorder."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -1,8 +1,8 @@
-"""The functions of torch that a program has put functions of its own in the place of.
+"""The originals of torch functions that a program has replaced with its own.
 
-A function of torch tells modes of itself by its public name, and that is the program's function then: to call
-it would do once more what the program does around the original, which is running already. So the one that
-runs is looked for: written in Python, by its frame; written in C, where torch keeps the methods of tensors.
+A torch function reports itself to modes under its public name, which is now the program's function. Calling
+that would repeat the program's own work, which is already running. So we look up the function that really
+runs: a Python function by its frame, a C function where torch keeps the methods of tensors.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def is_of_program(function: Any) -> bool:
 
 
 def original(function: Any) -> Any:
-    """What a function of the program stands for in a call that torch tells of, if not for itself."""
+    """The function that really runs when torch reports a call of the program's function."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
     if frame is not None and frame.f_code is _TOLD_BY:
         return _running(frame.f_back, function)
-    # Functions in C have no frames. Of these only methods are looked up where a program may put its own.
+    # C functions have no frames. Only methods can be looked up in a place that programs do not replace.
     for name, known in vars(torch.Tensor).items():
         if known is function:
             return getattr(_TENSOR_BASE, name, function)
@@ -47,7 +47,7 @@ def _running(frame: FrameType | None, function: Any) -> Any:
     if frame is None or not frame.f_code.co_filename.startswith(_TORCH):
         return function
     code = frame.f_code
-    # All arguments are passed on, so defaults are not needed; what a closure holds would be.
+    # All arguments are passed on, so defaults are not needed. The values of a closure would be.
     if code.co_freevars:
         return function
     if code not in _by_code:

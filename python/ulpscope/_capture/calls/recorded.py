@@ -1,4 +1,4 @@
-"""A call between two words to the recorder: for what torch shows no function mode."""
+"""Records a call of a function that torch does not show to function modes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def call_recorded(
     shown: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
     end: Callable[[OpenCall, Any], None] | None = None,
 ) -> Any:
-    """Calls a function and has that recorded under a prefix and a name.
+    """Calls a function and records the call under a prefix and a name.
 
-    ``shown`` are the arguments that are recorded, where they are not those given to the function. ``end``
-    ends the call, where its result is not what the function returns.
+    ``shown`` are the recorded arguments, if they differ from those passed to the function. ``end`` ends the
+    call, if its result is not what the function returns.
     """
     begun = recorder.begin(*name, *(shown or (args, kwargs)))
     if begun is None:

@@ -1,7 +1,7 @@
-"""TorchScript: what torch has compiled runs outside of Python, where no function mode sees it.
+"""TorchScript: compiled code runs outside of Python, where no function mode sees it.
 
-A function is recorded as one call, ``Script.{function}``, a method as ``Script.{Class}.{method}``; the ledger
-says that what runs inside is not seen.
+A function is recorded as one call, ``Script.{function}``, a method as ``Script.{Class}.{method}``. The ledger
+says that calls inside are not recorded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add_scripts(patches: Patches, recorder: Recorder, switch: Switch, sees_apis: bool) -> None:
-    """Has what TorchScript runs noted; and recorded, where calls of functions are."""
+    """Notes calls of TorchScript code, and records them if function calls are recorded."""
     for kind, name_of in ((torch._C.ScriptFunction, _function_name), (torch._C.ScriptMethod, _method_name)):
         original = vars(kind)["__call__"]
         patches.add(kind, "__call__", _noted(original, name_of, recorder, switch, sees_apis))
@@ -32,7 +32,7 @@ def _noted(
 ) -> Callable[..., Any]:
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         script = original.__get__(self, type(self))
-        # Within a function of torch, which is a call already, there is no mode.
+        # Inside a torch function, which is already one call, there is no mode.
         if not switch.is_on() or (sees_apis and not modes.is_function_mode_on(recorder)):
             return script(*args, **kwargs)
         name = name_of(self)

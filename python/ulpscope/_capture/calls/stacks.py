@@ -1,4 +1,4 @@
-"""Where a call was made, in words; asked once for each different stack."""
+"""Describes where a call was made; computed once for each different stack."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DISPATCH = os.path.join("torch", "_jit_internal.py")  # noqa: PTH118
 _OPTIMIZERS = os.path.join("torch", "optim") + os.sep  # noqa: PTH118
 _CLIPPING = os.path.join("torch", "nn", "utils", "clip_grad.py")  # noqa: PTH118
 
-# Files whose forward within a backward is a repeated one: torch, DeepSpeed, Megatron, fairscale.
+# Files that run a forward again within a backward: torch, DeepSpeed, Megatron, fairscale.
 _CHECKPOINTING = (
     "torch/utils/checkpoint.py",
     "activation_checkpointing/checkpointing.py",
@@ -51,28 +51,28 @@ Frame = tuple[CodeType, int]
 
 
 def _package_folder(code: CodeType) -> str:
-    """The folder of this package, as code objects have it. Its name alone may be that of a clone's folder."""
+    """The folder of this package, as in code objects. The name alone could be that of a clone's folder."""
     return os.path.dirname(os.path.dirname(os.path.dirname(code.co_filename))) + os.sep  # noqa: PTH120
 
 
 _OWN_FOLDER = _package_folder(_package_folder.__code__)
 
-# What is around it has started `ulpscope run`, and is none of the program's.
+# The frames around it belong to `ulpscope run`, not to the program.
 _LAUNCH = Program.run.__code__
 
 
 class Stack(NamedTuple):
-    """What the recorder asks about a stack."""
+    """What the recorder needs to know about a stack."""
 
     frames: str
     """As JSON, innermost first."""
     operator: str | None
     """The operator that made the call, if one did: ``+``, ``+=``, ``==``."""
     names: list[str]
-    """What the caller's instruction calls, or all names in its code where that cannot be told: a function
-    that is not among them was called by another's code."""
+    """The name that the caller's instruction calls, or all names in its code if that is unknown. A function
+    not among them was called by other code."""
     positional: int | None
-    """How many arguments the caller passed by position, if its instruction tells."""
+    """How many arguments the caller passed by position, if its instruction shows that."""
     keywords: list[str]
     """The names of those it passed by name."""
     parent: str | None
@@ -80,7 +80,7 @@ class Stack(NamedTuple):
 
 
 def describe(frames: list[Frame]) -> Stack:
-    """A stack, told by code objects and instructions, innermost first."""
+    """Describes a stack, given as code objects and instructions, innermost first."""
     frames = _without_machinery(frames)
     files = [code.co_filename for code, _ in frames]
     parent = None
@@ -96,18 +96,19 @@ def describe(frames: list[Frame]) -> Stack:
 
 
 def _is_dispatch(code: CodeType) -> bool:
-    """Whether this is what stands for a pooling function: it calls the one that has indices, or the other."""
+    """Whether this is torch's wrapper of a pooling function, which calls the variant with or without
+    indices."""
     return code.co_name == "fn" and code.co_filename.endswith(_DISPATCH)
 
 
 def _without_machinery(frames: list[Frame]) -> list[Frame]:
-    """Without our own frames, and without those between the caller of a function and its recorder."""
+    """Without our own frames, and those between the caller of a function and the recorder."""
     launch = next((place for place, (code, _) in enumerate(frames) if code is _LAUNCH), len(frames))
     frames = [frame for frame in frames[:launch] if not frame[0].co_filename.startswith(_OWN_FOLDER)]
     start = 0
     while start < len(frames) and frames[start][0].co_filename.endswith(_OVERRIDES):
         start += 1
-    # The function itself, which asked whether somebody wants to see its call.
+    # The function itself, which checked for function modes.
     return frames[start + 1 :] if start else frames
 
 
@@ -136,8 +137,8 @@ class _Instruction(NamedTuple):
 
 @functools.lru_cache(maxsize=1 << 14)
 def _instruction(code: CodeType, offset: int) -> _Instruction:
-    """What an instruction of the caller tells of the call it makes."""
-    # While a function in Python runs, its caller's counter stands behind the instruction that called it.
+    """What the caller's instruction shows about the call."""
+    # While a Python function runs, its caller's counter is after the instruction that called it.
     known = [found for found in dis.get_instructions(code) if found.offset <= offset]
     if not known:
         return _Instruction(None, _names(code), None, [])
@@ -151,13 +152,13 @@ def _operator(found: dis.Instruction) -> str | None:
     if found.opname == "BINARY_OP":
         return found.argrepr
     if found.opname == "COMPARE_OP":
-        # Newer versions say that the result is turned into a truth value: bool(==).
+        # Newer versions add that the result becomes a truth value: bool(==).
         return found.argrepr.removeprefix("bool(").removesuffix(")")
     return _BEFORE_3_11.get(found.opname)
 
 
 def _names(code: CodeType) -> list[str]:
-    # Other text is no name, and need not even be text that can be written down.
+    # Other text is no name, and may not be encodable.
     constants = [
         constant for constant in code.co_consts if isinstance(constant, str) and constant.isidentifier()
     ]
@@ -185,8 +186,8 @@ def _passing(
 
 
 def _callee(found: dis.Instruction, before: list[dis.Instruction]) -> str | None:
-    """What a call instruction calls, by the name it was loaded by: the instruction in front of those that
-    make the arguments. Nothing where arguments have branches, which do not run in the order they stand in."""
+    """The function that a call instruction calls, by the name it was loaded by: the instruction before those
+    of the arguments. None if arguments have branches, which do not run in the order of the instructions."""
     if found.opname not in ("CALL", "CALL_FUNCTION", "CALL_METHOD", "CALL_FUNCTION_KW", "CALL_KW"):
         return None
     wanted = (found.arg or 0) + (found.opname in ("CALL_FUNCTION_KW", "CALL_KW"))

@@ -1,7 +1,7 @@
-"""Wrappers around what a torch function mode does not see.
+"""Wrappers for calls that a torch function mode does not see.
 
-Modules, custom autograd functions, operators whose name torch does not tell (``2 * x``), threads. Each does
-what it wraps, between two words to the recorder.
+Modules, custom autograd functions, operators whose name torch does not report (``2 * x``), threads. Each
+wrapper runs the original and records the call.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _REPLICATED = (
 
 
 def add_replicas(patches: Patches, recorder: Recorder, switch: Switch) -> None:
-    """Modules whose gradients torch exchanges between ranks on its own: the ledger says so."""
+    """Modules whose gradients torch exchanges between ranks internally: noted in the ledger."""
     kind = torch.nn.parallel.DistributedDataParallel
     original: Any = kind.forward
 
@@ -78,9 +78,9 @@ def add_operators(patches: Patches, recorder: Recorder) -> None:
 
 
 def add_set(patches: Patches, recorder: Recorder, switch: Switch, is_seeing: Callable[[], bool]) -> None:
-    """``Tensor.set_``, which torch shows to no mode: the tensor has other elements afterwards.
+    """``Tensor.set_``, which torch shows to no mode. It replaces the tensor's elements.
 
-    ``is_seeing`` tells whether calls are seen here: within another call it is part of that.
+    ``is_seeing`` tells whether calls are recorded here: inside another call it is part of that call.
     """
     original: Any = torch.Tensor.set_
 
@@ -98,7 +98,7 @@ def add_set(patches: Patches, recorder: Recorder, switch: Switch, is_seeing: Cal
 
 
 def _without_storage(argument: Any) -> Any:
-    """Plain memory has no numbers of its own: what the tensor makes of it is the result."""
+    """Storage has no numbers of its own: the result shows the tensor made from it."""
     is_storage = isinstance(argument, torch.UntypedStorage | torch.storage.TypedStorage)
     return None if is_storage else argument
 
@@ -109,7 +109,7 @@ def _reflected(recorder: Recorder, name: str, original: Callable[..., Any]) -> C
         try:
             return original(self, other)
         finally:
-            # Where the call was not recorded nobody has taken it, and it would name the next one.
+            # If the call was not recorded the name is unused, and would go to the next call.
             recorder.hint("")
 
     operator.__name__ = operator.__qualname__ = name
@@ -119,9 +119,9 @@ def _reflected(recorder: Recorder, name: str, original: Callable[..., Any]) -> C
 def add_autograd_functions(
     patches: Patches, recorder: Recorder, switch: Switch, suspended: Callable[[], Any]
 ) -> None:
-    """Custom autograd functions. What compiled code does in its backward is left alone."""
+    """Custom autograd functions. The backward of compiled code is not touched."""
     function = torch.autograd.Function
-    # Written in Python or in C, depending on the release of torch; both are bound in the same way.
+    # In Python or in C, depending on the release of torch; both are bound in the same way.
     original = vars(function)["apply"]
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -133,7 +133,7 @@ def add_autograd_functions(
     patches.add(function, "apply", classmethod(apply))
 
     backward = torch.autograd.function.BackwardCFunction
-    # Newer releases of torch have a second way in.
+    # Newer releases of torch have a second entry point.
     for name in ("apply", "apply_boxed"):
         if name in vars(backward):
             patches.add(backward, name, _backward_left_alone(vars(backward)[name], suspended))
@@ -151,9 +151,9 @@ def _backward_left_alone(original: Callable[..., Any], suspended: Callable[[], A
 
 
 class _Engine:
-    """Torch's engine of backward passes, with what is put around it: the function mode is on while it runs.
+    """Torch's backward engine, wrapped so that the function mode is on while it runs.
 
-    ``Tensor.backward`` is a function of torch, and a mode is not shown what happens inside a function.
+    ``Tensor.backward`` is a torch function, and a mode does not see what happens inside a function.
     """
 
     def __init__(self, engine: Any, around: Callable[[], Any]) -> None:
@@ -175,19 +175,19 @@ def add_engine(patches: Patches, around: Callable[[], Any]) -> None:
 
 
 def add_hook_placer(patches: Patches) -> None:
-    """Hooks of ours on the nodes of the graph, which there is one of for every call."""
+    """Our hooks on the nodes of the graph, one for every call."""
     function, name = torch.autograd.Function, "_register_hook"
     patches.add(function, name, HookPlacer(patches.standing(function, name)).place)
 
 
 def add_swaps(patches: Patches, recorder: Recorder, known: ModuleRegistry) -> None:
-    """Tensors that change places, as those of models do that are converted or loaded.
+    """Tensors that are swapped, as those of models are when a model is converted or loaded.
 
-    Torch refuses it for tensors that are referred to weakly, as capture refers to those it knows.
+    Torch refuses to swap tensors with weak references, and capture holds weak references to those it knows.
     """
     original = getattr(torch.utils, "swap_tensors", None)
     if original is None:
-        # Older releases of torch do not do that.
+        # Older releases of torch do not have it.
         return
 
     def swap_tensors(t1: Any, t2: Any) -> None:
@@ -199,7 +199,7 @@ def add_swaps(patches: Patches, recorder: Recorder, known: ModuleRegistry) -> No
             recorder.know_again(t1, made1, origin1)
             recorder.know_again(t2, made2, origin2)
             raise
-        # What it is to its model it stays; its elements are the other's.
+        # It keeps its role in its model, but has the other tensor's elements.
         recorder.know_again(t1, made2, origin1)
         recorder.know_again(t2, made1, origin2)
 
@@ -207,7 +207,7 @@ def add_swaps(patches: Patches, recorder: Recorder, known: ModuleRegistry) -> No
 
 
 def add_fast_paths(patches: Patches, without_mode: Callable[[], Any]) -> None:
-    """Modules that go another way when somebody listens, as ``nn.TransformerEncoderLayer``: nobody does."""
+    """Hides our mode from modules such as ``nn.TransformerEncoderLayer``, which skip a fast path with it."""
     original = torch.overrides.has_torch_function
 
     def has_torch_function(relevant_args: Any) -> bool:
@@ -218,7 +218,7 @@ def add_fast_paths(patches: Patches, without_mode: Callable[[], Any]) -> None:
 
 
 def add_threads(patches: Patches, in_thread: Callable[[threading.Thread], Any]) -> None:
-    """Threads that are started from now on: function modes are a thread's own."""
+    """Threads that are started from now on: function modes are per thread."""
     original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def _bootstrap_inner(self: threading.Thread) -> None:

@@ -1,1 +1,1 @@
-"""Collectives and messages between processes, and the moment at which their buffers can be read."""
+"""Collectives and messages between processes, and the time when their buffers can be read."""

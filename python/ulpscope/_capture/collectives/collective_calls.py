@@ -3,8 +3,8 @@
     begin (buffers that are only received into are left out) ──► collective ──┬──► end
                                                                  work ──► wait ┘
 
-Their results are what their buffers hold when they are complete: at once, or when an asynchronous one is
-waited for, is found to be complete, or has completed its future.
+The results are the contents of the buffers on completion: at once, or, for an asynchronous call, when the
+program waits for it, finds it complete, or its future completes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from ulpscope._capture.lifecycle.switch import Switch
 if TYPE_CHECKING:
     from ulpscope._core import OpenCall, Recorder
 
-# Collectives, and for each the argument that is only received into, by position and name: before the call it
-# holds whatever was in that memory.
+# Collectives, and for each the argument that only receives, by position and name. Before the call its memory
+# is uninitialised.
 _RECEIVED: dict[str, tuple[int, tuple[str, ...]] | None] = {
     "send": None,
     "recv": (0, ("tensor",)),
@@ -60,7 +60,7 @@ _RECEIVED: dict[str, tuple[int, tuple[str, ...]] | None] = {
     "monitored_barrier": None,
 }
 
-# They send pickled objects by the collectives above, which are recorded, too.
+# They send pickled objects through the collectives above, which are recorded too.
 _OF_OBJECTS: dict[str, tuple[int, tuple[str, ...]] | None] = {
     "broadcast_object_list": None,
     "send_object_list": None,
@@ -70,10 +70,10 @@ _OF_OBJECTS: dict[str, tuple[int, tuple[str, ...]] | None] = {
     "scatter_object_list": (0, ("scatter_object_output_list",)),
 }
 
-# Everything above. Some releases of torch show some of these to function modes, too.
+# All of the above. Some releases of torch show some of these to function modes, too.
 COLLECTIVES = frozenset(_RECEIVED | _OF_OBJECTS)
 
-# Those of torch.distributed._functional_collectives, which return what the others write into a buffer.
+# Those of torch.distributed._functional_collectives, which return a result instead of writing to a buffer.
 _FUNCTIONAL = (
     "broadcast",
     "all_reduce",
@@ -100,33 +100,33 @@ _FUNCTIONAL = (
     "all_gather_inplace",
 )
 
-# Who is compared with these by identity inside torch: there they stay what they are.
+# Modules of torch that compare these functions by identity: they keep the originals.
 _COMPARED = ("isend", "irecv")
 
 
 class _Thread(threading.local):
-    """What this thread is in."""
+    """What this thread is currently inside."""
 
-    # A collective of ours: what it does by others is its own affair.
+    # A recorded collective: other collectives that it calls are not recorded separately.
     is_inside = False
-    # A region whose collectives are done together at its end.
+    # A region whose collectives run together at its end.
     coalesced: list[Unfinished] | None = None
 
 
 _thread = _Thread()
 
-# The tensor of those that have one.
+# The tensor argument of those that have one.
 _TENSOR = (0, ("tensor",))
 
-# Those in which one rank sends to all others, or receives from them: what that rank is called, by its number
-# and by that in the group.
+# Those in which one rank sends to all others, or receives from them: the parameters for that rank, by global
+# number and by number in the group.
 _ROOTS = {
     "broadcast": ("src", "group_src"),
     "broadcast_object_list": ("src", "group_src"),
     "reduce": ("dst", "group_dst"),
 }
 
-# Those that change what they are given, and the argument. Others write to what they receive into, if any.
+# Those that modify an input, and which argument. Others write to their receive buffer, if any.
 _CHANGED: dict[str, tuple[int, tuple[str, ...]]] = {
     "broadcast": _TENSOR,
     "all_reduce": _TENSOR,
@@ -137,7 +137,7 @@ _CHANGED: dict[str, tuple[int, tuple[str, ...]]] = {
 
 
 def add_collectives(patches: Patches, recorder: Recorder, switch: Switch) -> Callable[[], None]:
-    """Has collectives recorded; returns what is to be called before recording stops."""
+    """Records collectives; returns a function to call before recording stops."""
     dist = torch.distributed
     if not dist.is_available():
         return lambda: None
@@ -149,7 +149,7 @@ def add_collectives(patches: Patches, recorder: Recorder, switch: Switch) -> Cal
         if original is not None:
             replacements.append((original, Collective(recorder, switch, name, original, received, pending)))
     if dist.is_initialized():
-        # Loaded by distributed tensors when they are first used, which may be later than now.
+        # Distributed tensors load it on first use, which may be later.
         importlib.import_module("torch.distributed._functional_collectives")
     coalescing = getattr(home, "_coalescing_manager", None)
     if coalescing is not None:
@@ -171,7 +171,7 @@ def add_collectives(patches: Patches, recorder: Recorder, switch: Switch) -> Cal
 class Collective:
     """A collective whose calls are recorded.
 
-    It is equal to the one it stands for: programs and torch compare them.
+    It compares equal to the original: programs and torch compare collectives.
     """
 
     def __init__(
@@ -201,15 +201,15 @@ class Collective:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Collective:
-        # As a function does, which it stands for.
+        # Copied like a function, as the original is.
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By name, as functions are: whoever reads it may have no capture.
+        # By name, like a function: the reading process may have no capture.
         return pkgutil.resolve_name, (f"{self.original.__module__}:{self.original.__qualname__}",)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the collective between two words to the recorder."""
+        """Runs the collective and records it."""
         if _thread.is_inside or not self._switch.is_on():
             return self.original(*args, **kwargs)
 
@@ -225,7 +225,7 @@ class Collective:
             else:
                 self._recorder.end(begun, buffers)
 
-        # Those that send objects do it by other collectives, which are recorded, too.
+        # Those that send objects use other collectives, which are recorded too.
         function = self.original if self._name in _OF_OBJECTS else _whole(self.original)
         shown = self._inputs(args, kwargs)
         return call_recorded(self._recorder, ("Distributed", self._name), function, args, kwargs, shown, end)
@@ -233,7 +233,7 @@ class Collective:
     def _inputs(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments before the call, without what is only received into."""
+        """The arguments before the call, without receive buffers."""
         if self._name == "batch_isend_irecv":
             return tuple(_sent(arg) for arg in args), {name: _sent(arg) for name, arg in kwargs.items()}
         received = self._received
@@ -242,13 +242,13 @@ class Collective:
         return (args, kwargs) if received is None else _without(args, kwargs, *received)
 
     def _outputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """The buffers after the call; what was sent has no result, nor has what others reduce to."""
+        """The buffers after the call; sent tensors, and reductions to another rank, have no result."""
         if self._name == "isend" or (self._name == "reduce" and not self._is_root(args, kwargs)):
             args, kwargs = _without(args, kwargs, *_TENSOR)
         return (*args, *kwargs.values())
 
     def _written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-        """Which of the buffers the call writes to, by their places: what it only reads is not made by it."""
+        """The places of the buffers that the call writes to: it does not produce those it only reads."""
         if self._name == "batch_isend_irecv":
             operations = args[0] if args else next(iter(kwargs.values()))
             return [f"0.{place}" for place, one in enumerate(operations) if _receives(one)]
@@ -271,7 +271,7 @@ class Collective:
                 return bool(given[root_in_group] == torch.distributed.get_rank(given.get("group")))
             return bool((given.get(root) or 0) == torch.distributed.get_rank())
         except (TypeError, ValueError, RuntimeError):
-            # The collective itself will say what is wrong.
+            # The collective itself will raise the error.
             return True
 
 
@@ -286,7 +286,7 @@ def _without(
 
 
 def _whole(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A collective of which those that it is made of are not recorded."""
+    """A collective whose inner collectives are not recorded."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         _thread.is_inside = True
@@ -315,7 +315,7 @@ def _functional(
 def _coalesced(
     recorder: Recorder, switch: Switch, pending: Pending, original: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """A region whose collectives return at once, and are done together when it is left."""
+    """A region whose collectives return at once, and run together at its end."""
 
     @functools.wraps(original)
     @contextlib.contextmanager
@@ -345,7 +345,7 @@ def _coalesced(
 
 
 def _sent(operations: Any) -> Any:
-    """Messages that are exchanged together, without the tensors that are received into."""
+    """Messages that are exchanged together, without receive buffers."""
     if not isinstance(operations, Sequence):
         return operations
     return [Received(one) if _receives(one) else one for one in operations]
@@ -363,7 +363,7 @@ class Received:
 
 
 def _add_messages(patches: Patches) -> None:
-    """Has messages made while calls are recorded hold what torch takes them for, then and afterwards."""
+    """Messages created during recording keep the original functions, as torch checks for those."""
     kind = torch.distributed.P2POp
     original = kind.__init__
 

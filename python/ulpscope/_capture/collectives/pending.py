@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from ulpscope._core import OpenCall, Recorder
 
 
-# Torch's own, whatever stands in their place while calls are recorded; none where torch has no collectives.
+# Torch's originals, even if replaced during recording; none if torch has no collectives.
 _work: Any = getattr(torch.distributed, "Work", None)
 _is_completed: Any = getattr(_work, "is_completed", None)
 _is_success: Any = getattr(_work, "is_success", None)
 
 
-# What an asynchronous collective raises is not told by the work itself.
+# The work itself does not report an error of an asynchronous collective.
 _FAILED = "the work failed"
 
 
-# A call, and what holds its results when it is complete.
+# A call, and the buffers of its results.
 Unfinished = tuple["OpenCall", Any]
 
 
 class _Running:
-    """Calls that have returned before they were complete."""
+    """Calls that returned before they were complete."""
 
     def __init__(self, works: list[Any], calls: list[Unfinished]) -> None:
-        # Kept, so that no other work gets the address of one of them.
+        # Kept alive, so that no other work gets the same address.
         self.works = works
         self.calls = calls
         self.remaining = {id(work) for work in works}
-        # Whoever waits goes on only when the buffers have been read: the next thing may be to change them.
+        # A waiting thread continues only after the buffers were read: it may change them next.
         self.lock = threading.RLock()
 
 
@@ -61,9 +61,9 @@ class Pending:
             self._running.update((id(work), running) for work in works)
 
     def completed(self, work: Any, raised: bool | None = None) -> None:
-        """A work is complete. When all of its call are, the buffers are recorded.
+        """A work is complete. When all works of its call are, the buffers are recorded.
 
-        Whether it failed, it is asked itself, where ``raised`` does not tell.
+        If ``raised`` is None, the work itself tells whether it failed.
         """
         running = self._running.get(id(work))
         if running is None:
@@ -75,7 +75,7 @@ class Pending:
             if _has_work_failed(work) if raised is None else raised:
                 self._raise(running)
             elif not running.remaining:
-                # Once only: a call that has ended cannot be ended again.
+                # Only once: a call cannot be ended twice.
                 self.end(running.calls)
 
     def end(self, calls: list[Unfinished]) -> None:
@@ -88,7 +88,7 @@ class Pending:
             self._recorder.raised(call, _FAILED)
 
     def follow(self, work: Any, future: Any) -> None:
-        """A work is complete when its future is, for whoever waits for that instead."""
+        """Links a work to its future, for programs that wait for the future instead."""
         if id(work) in self._running:
             with self._lock:
                 self._futures[id(future)] = future, work
@@ -102,7 +102,7 @@ class Pending:
             self.completed(found[1], raised)
 
     def flush(self) -> None:
-        """Ends those that are complete although nobody asked; of the others the ledger knows."""
+        """Ends complete calls that no one waited for; the ledger notes the others."""
         with self._lock:
             calls = list({id(running): running for running in self._running.values()}.values())
             self._running.clear()
@@ -121,7 +121,7 @@ class Pending:
 
 
 def add_completions(patches: Patches, pending: Pending) -> None:
-    """Has the ways in which a program learns that a collective is complete watched."""
+    """Watches all ways in which a program learns that a collective is complete."""
     work = torch.distributed.Work
     for name in ("wait", "synchronize", "result"):
         patches.add(work, name, _waiting(getattr(work, name), pending))
@@ -156,7 +156,7 @@ def add_completions(patches: Patches, pending: Pending) -> None:
 
 
 def _is_complete(work: Any) -> bool:
-    """Whether a work is over; one that cannot tell is not."""
+    """Whether a work is over; False if it cannot tell."""
     try:
         return bool(_is_completed(work))
     except Exception:
@@ -164,7 +164,7 @@ def _is_complete(work: Any) -> bool:
 
 
 def _has_work_failed(work: Any) -> bool:
-    """Whether a work that is over ended with an error; a backend that does not tell is taken at its word."""
+    """Whether a finished work ended with an error; False for backends that do not report it."""
     try:
         return not _is_success(work)
     except Exception:
@@ -172,7 +172,7 @@ def _has_work_failed(work: Any) -> bool:
 
 
 def _has_failed(future: Any) -> bool:
-    """Whether a future that is done has an error for a value."""
+    """Whether a completed future holds an error."""
     try:
         future.value()
     except BaseException:

@@ -1,1 +1,1 @@
-"""``ulpscope run``: a script or module recorded as it is."""
+"""``ulpscope run``: records a script or module without changes to it."""

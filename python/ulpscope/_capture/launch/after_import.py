@@ -1,4 +1,4 @@
-"""Doing something as soon as a module has been imported, by whomever."""
+"""Calls a function as soon as a module has been imported, by any code."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 
 
 class _Asking(threading.local):
-    """Whether this thread asks the other finders."""
+    """Whether this thread is querying the other finders."""
 
     is_asking = False
 
 
 class Waiting(MetaPathFinder):
-    """Watches for the import of one module; steps aside when it has come.
+    """Watches for the import of one module, and removes itself after it.
 
-    To be asked where the module is, as by ``importlib.util.find_spec``, is not yet to import it.
+    A lookup such as ``importlib.util.find_spec`` is not an import yet.
     """
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
@@ -32,7 +32,7 @@ class Waiting(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module as the other finders find it, with a loader that tells us when it is done."""
+        """The module as the other finders find it, with a loader that notifies us when it is done."""
         if fullname != self._name or self._thread.is_asking:
             return None
         self._thread.is_asking = True
@@ -46,7 +46,7 @@ class Waiting(MetaPathFinder):
         return spec
 
     def cancel(self) -> bool:
-        """Waits no longer; tells whether it did."""
+        """Stops waiting; returns whether it was still waiting."""
         if self not in sys.meta_path:
             return False
         sys.meta_path.remove(self)
@@ -58,14 +58,14 @@ class Waiting(MetaPathFinder):
 
 
 class _TellingLoader(Loader):
-    """Another's loader, which puts that one back before it loads."""
+    """Wraps the original loader, and restores it before loading."""
 
     def __init__(self, loader: Loader, came: Callable[[], None]) -> None:
         self._loader = loader
         self._came = came
 
     def __getattr__(self, name: str) -> Any:
-        # What else a loader can be asked: for source, for files beside it.
+        # Other methods of loaders: for source, for files beside it.
         return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
@@ -80,7 +80,7 @@ class _TellingLoader(Loader):
 
 
 def after_import(name: str, then: Callable[[], None]) -> Waiting:
-    """Calls ``then`` once, after the module ``name`` was imported: now, where it is already."""
+    """Calls ``then`` once, after the module ``name`` was imported; at once if it already is."""
     waiting = Waiting(name, then)
     if name in sys.modules:
         then()

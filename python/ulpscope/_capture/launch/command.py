@@ -1,11 +1,11 @@
-"""``ulpscope run``: a script recorded as it is, without a line of it changed.
+"""``ulpscope run``: records a script without changing a line of it.
 
     flags, config.json ──► Settings
     script or module ──► program.py ──► runs as __main__
                               └─ imports torch ──► recording starts, an optimizer's step ends a step
-                                                   └─ last wanted step ──► everything is taken away again
+                                                   └─ last selected step ──► everything is removed
 
-torch is not imported before the script does it: what a script sets in the environment for torch counts.
+torch is not imported before the script imports it: environment variables that a script sets for torch count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ulpscope._capture.settings import SettingsError
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs what follows ``ulpscope run``. Returns the exit code, or raises what ends the script."""
+    """Runs the arguments of ``ulpscope run``. Returns the exit code, or raises what ends the script."""
     parser = flags.parser()
     ours, command = _split(parser, list(arguments))
     options, unknown = parser.parse_known_args(ours)
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _split(parser: argparse.ArgumentParser, arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Our flags, and the command line of the script: what follows --, or begins with -m or the first word."""
+    """Our flags, and the script's command line: all after --, or from -m or the first positional on."""
     takes_value = {flag for action in parser._actions if action.nargs != 0 for flag in action.option_strings}
     position = 0
     while position < len(arguments):
@@ -67,9 +67,9 @@ def _split(parser: argparse.ArgumentParser, arguments: list[str]) -> tuple[list[
 
 
 def _unknown(word: str, parser: argparse.ArgumentParser) -> str:
-    """What to say of a flag that there is not: which one may have been meant."""
+    """The message for an unknown flag, with the most similar known one."""
     flag = word.partition("=")[0]
-    # Without the dashes, which all of them have in common.
+    # Without the dashes, which all flags share.
     known = {option.lstrip("-"): option for action in parser._actions for option in action.option_strings}
     near = difflib.get_close_matches(flag.lstrip("-"), known, n=1)
     hint = f"did you mean {known[near[0]]}?" if near else "ulpscope run --help lists the options"

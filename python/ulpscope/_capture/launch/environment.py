@@ -1,7 +1,7 @@
-"""Recording that is asked for by environment variables: ``ULPSCOPE_DUMP``, ``ULPSCOPE_LEVEL``, and so on.
+"""Recording requested by environment variables: ``ULPSCOPE_DUMP``, ``ULPSCOPE_LEVEL``, and so on.
 
-Each flag of ``ulpscope run`` is a variable: ``--data-mode`` is ``ULPSCOPE_DATA_MODE``. ``ULPSCOPE_DUMP`` is
-``--dump-path``, and switches recording on.
+Each flag of ``ulpscope run`` has a variable: ``--data-mode`` is ``ULPSCOPE_DATA_MODE``. ``ULPSCOPE_DUMP`` is
+``--dump-path`` and switches recording on.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from ulpscope._capture.settings import Settings, SettingsError, unknown_key
 PREFIX = "ULPSCOPE_"
 SWITCH = "ULPSCOPE_DUMP"
 
-# Flags that are for a command, not for a program that runs already.
+# Flags that make sense only for the command.
 _WITHOUT_VARIABLE = {"--help", "--dry-run", "--json", "--dump-path"}
 
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
 def record(environment: Mapping[str, str]) -> bool:
-    """Records this process if its environment asks for it; says whether it does."""
+    """Records this process if its environment requests it; returns whether it does."""
     if not environment.get(SWITCH) or multiprocessing.parent_process() is not None:
-        # A worker of a data loader, for one, has the environment of its parent.
+        # A worker process, such as a data loader's, inherits its parent's environment.
         return False
     Recording(settings_of(environment)).of_this_process()
     return True
 
 
 def settings_of(environment: Mapping[str, str]) -> Settings:
-    """The settings that the variables make."""
+    """The settings from the variables."""
     parser = flags.parser()
     known = {SWITCH: "--dump-path"}
     switches = set()

@@ -1,4 +1,4 @@
-"""The flags of ``ulpscope run``, and the settings that they make."""
+"""The flags of ``ulpscope run``, and how they become settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ examples:
 then:
   ulpscope compare dumps/npu dumps/cpu"""
 
-# What a setting is called here, where it is not its own name with dashes.
+# Names of flags that are not the setting's name with dashes.
 FLAGS = {"file_format": "--format", "stacks": "--no-stacks"}
 
 

@@ -1,4 +1,4 @@
-"""Running a script or module as Python itself would: its ``__main__``, its ``sys.argv``, its tracebacks."""
+"""Runs a script or module as Python would: its ``__main__``, its ``sys.argv``, its tracebacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OUR_FOLDER = str(Path(__file__).parents[1]) + os.sep
 
 
 class Program:
-    """A script or module with its arguments, found but not yet run."""
+    """A script or module with its arguments, located but not yet run."""
 
     def __init__(self, target: str, is_module: bool, arguments: Sequence[str]) -> None:
         self._target = target
@@ -40,7 +40,7 @@ class Program:
         return cls(command[0], False, command[1:])
 
     def run(self) -> None:
-        """Runs it to its end. Whatever it raises comes through, SystemExit included."""
+        """Runs it to its end. Its exceptions pass through, including SystemExit."""
         code, main = self._load_module() if self._is_module else self._load_script()
         sys.modules["__main__"] = main
         exec(code, main.__dict__)
@@ -57,7 +57,7 @@ class Program:
         return code, main
 
     def _load_module(self) -> tuple[CodeType, ModuleType]:
-        # As with python -m, the name stands there until the module is found.
+        # As with python -m, sys.argv has the name until the module is found.
         sys.argv = ["-m", *self._arguments]
         _set_first_path(str(Path.cwd()))
         name = self._target
@@ -83,7 +83,7 @@ class Program:
 def _new_main(cached: str | None) -> ModuleType:
     main = ModuleType("__main__")
     values = {"__builtins__": __builtins__, "__annotations__": {}, "__cached__": cached}
-    # Which of them a __main__ has, depends on the release of Python.
+    # Which of them a __main__ has depends on the release of Python.
     main.__dict__.update(
         (name, values[name]) for name in values.keys() & vars(sys.modules["__main__"]).keys()
     )
@@ -91,8 +91,8 @@ def _new_main(cached: str | None) -> ModuleType:
 
 
 def _set_first_path(folder: str) -> None:
-    """Puts the program's folder where Python puts it: in place of ours, or nowhere when asked not to."""
-    # The flag came with Python 3.11.
+    """Puts the program's folder where Python puts it: in place of ours, or nowhere if Python is set so."""
+    # The flag exists from Python 3.11 on.
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0:1] = [folder]
 
@@ -107,13 +107,13 @@ def _find_module(name: str) -> ModuleSpec | None:
 
 
 def hide_ourselves(error: BaseException) -> None:
-    """Has an error that ends the program shown as without us: the frames of capture are left out."""
+    """Removes the frames of capture from the traceback of an error that ends the program."""
     _clean(error, set())
     trace, show = error.__traceback__, sys.excepthook
 
     def excepthook(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
         if value is error:
-            # On its way out it has gathered the frames of whoever started us.
+            # While it propagates it collects the frames of our callers.
             value.__traceback__ = traceback = trace
         show(kind, value, traceback)
 

@@ -1,7 +1,7 @@
-"""One recording of a whole program: from its import of torch to the last wanted step, or to its end.
+"""One recording of a whole program: from its import of torch to the last selected step, or to its end.
 
-An optimizer's step ends a step. torch is not imported before the program does it: what a program sets in the
-environment for torch counts.
+An optimizer's step ends a step. torch is not imported before the program imports it: environment variables
+that a program sets for torch count.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Enough(SystemExit):
-    """Ends the script of a dry run after its step. Scripts let such an exception through."""
+    """Ends the script of a dry run after its step. Scripts typically do not catch SystemExit."""
 
 
 class Recording:
-    """One run from the import of torch to the last wanted step, or to the end of the script."""
+    """One run from the import of torch to the last selected step, or to the end of the script."""
 
     def __init__(self, settings: Settings, is_dry: bool = False) -> None:
         self._settings = settings
@@ -36,39 +36,39 @@ class Recording:
         self._has_torch = False
         self._has_ended = False
         self._process = os.getpid()
-        # Without its folder the script need not run.
+        # Fail before the script runs if the folder cannot be used.
         self._made = folders.make(settings.dump_path)
-        # Told before the script runs, which takes it only with torch; the rank may not be known before.
+        # Check the lock before the script runs. The run takes it once torch is imported and the rank known.
         folders.FolderLock(settings.dump_path, ranks.folder_name(ranks.current_rank())).release()
         self._optimizer: weakref.ref[Any] | None = None
 
     def of(self, program: Program) -> None:
-        """Runs the program, recorded. What it raises goes on from here, without a trace of us."""
+        """Runs and records the program. Its errors pass through without our frames."""
         waiting = after_import("torch", self._begin)
         try:
             program.run()
         except Enough:
-            # The step was measured, and nobody needs the rest.
+            # The step was measured; the rest is not needed.
             pass
         except BaseException as error:
             hide_ourselves(error)
             waiting.cancel()
             try:
-                # What an error ends is the beginning of a step.
+                # An error leaves an incomplete step.
                 self._end(has_come_to_end=isinstance(error, SystemExit))
             except Exception as ours:
-                # The program's own error is the one to be seen.
+                # The program's own error takes precedence.
                 print(f"ulpscope: error: the dump may be incomplete: {ours}", file=sys.stderr)
             raise
         waiting.cancel()
         self._end(has_come_to_end=True)
 
     def of_this_process(self) -> None:
-        """Records the program that runs already, until it ends."""
+        """Records the running program until it ends."""
 
         def begin() -> None:
             self._begin()
-            # The run ends itself at exit. This comes later, hence is called before.
+            # The run closes at exit. Functions registered later are called earlier.
             atexit.register(self._end_at_exit)
 
         atexit.register(self._end_at_exit)
@@ -76,7 +76,7 @@ class Recording:
 
     def _end_at_exit(self) -> None:
         if not self._has_ended:
-            # Python leaves there the error that ends a program.
+            # Python stores the error that ended the program there.
             self._end(has_come_to_end=getattr(sys, "last_value", None) is None)
 
     def _end(self, has_come_to_end: bool) -> None:
@@ -84,7 +84,7 @@ class Recording:
         if self._hook is not None:
             self._hook.remove()
         if self._process != os.getpid():
-            # A forked child has come to the end of the script: the dump is its parent's, and not whole yet.
+            # A forked child reached the end of the script: the dump is its parent's, and not complete yet.
             return
         try:
             if self._run is not None and has_come_to_end:
@@ -96,7 +96,7 @@ class Recording:
             elif self._hook is not None:
                 print(f"ulpscope: the dump is in {self._settings.dump_path}", file=sys.stderr)
             elif not self._has_torch:
-                # Not where the script has put something there.
+                # Only if the script has not put something else there.
                 folders.remove_empty(self._made)
                 print("ulpscope: torch was not imported, nothing was recorded", file=sys.stderr)
 
@@ -107,7 +107,7 @@ class Recording:
         except SettingsError as error:
             print(f"ulpscope: error: {error}; nothing is recorded", file=sys.stderr)
         except Exception as error:
-            # The script's import of torch is not to fail by us.
+            # Our error must not break the script's import of torch.
             if self._settings.strict:
                 raise
             print(f"ulpscope: error: {_in_words(error)}; nothing is recorded", file=sys.stderr)
@@ -123,7 +123,7 @@ class Recording:
         self._hook = register_optimizer_step_post_hook(self._after_optimizer_step)
 
     def _after_optimizer_step(self, optimizer: Any, args: Any, keywords: Any) -> None:
-        # Of several optimizers the first to step gives the beat: one iteration is one step.
+        # With several optimizers, the first one to step ends the step: one iteration is one step.
         beat = self._optimizer() if self._optimizer else None
         if beat is None:
             self._optimizer = weakref.ref(optimizer)
@@ -140,7 +140,7 @@ class Recording:
         if self._run is not None:
             self._run.step()
             if self._run.steps_done:
-                # The hook stays: torch is walking through its hooks just now.
+                # The hook stays: torch is iterating over its hooks now.
                 self._finish()
                 if self._is_dry:
                     raise Enough

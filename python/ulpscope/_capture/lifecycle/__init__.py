@@ -1,1 +1,1 @@
-"""When and where a run records: start and stop, steps, ranks, folders, and what is in place meanwhile."""
+"""When and where a run records: start and stop, steps, ranks, folders, and what is installed meanwhile."""

@@ -1,4 +1,4 @@
-"""``ulpscope.Capture``: what ``ulpscope.capture`` returns. A ``Run`` with the methods that are for users."""
+"""``ulpscope.Capture``: returned by ``ulpscope.capture``. It exposes the user's methods of a ``Run``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Capture:
-    """Records the calls of a program, step by step; made by ``ulpscope.capture``."""
+    """Records the calls of a program, step by step; created by ``ulpscope.capture``."""
 
     __slots__ = ("__weakref__", "_dump_path", "_estimate", "_estimation", "_process", "_run")
 
@@ -38,17 +38,17 @@ class Capture:
 
     @property
     def dump_path(self) -> Path:
-        """The folder that the dump goes to."""
+        """The folder of the dump."""
         return self._dump_path
 
     @property
     def steps_done(self) -> bool:
-        """Whether every wanted step is over: what follows is not recorded."""
+        """Whether every selected step is over; nothing more is recorded then."""
         return self._run.steps_done
 
     @property
     def estimate(self) -> Estimate:
-        """With ``capture(..., estimate=True)``, once a step is over: what each step would write."""
+        """With ``capture(..., estimate=True)``, after one step: what each step would write."""
         if self._estimation is None:
             raise RuntimeError("this capture records: make one with ulpscope.capture(..., estimate=True)")
         if self._estimate is None:
@@ -57,43 +57,43 @@ class Capture:
 
     @untraced
     def start(self, model: Any = None) -> None:
-        """Records from now on. Without a model, levels L0 and mix take the first module that is called."""
+        """Starts recording. Without a model, levels L0 and mix use the first module that is called."""
         if self._estimate is None:
             self._run.start(model)
 
     @untraced
     def stop(self) -> None:
-        """Records nothing more until the next ``start``. What was recorded is in the dump."""
+        """Stops recording until the next ``start``. The calls recorded so far are in the dump."""
         self._run.stop()
 
     @untraced
     def step(self) -> None:
-        """Ends a step: its dump is complete, and call numbers begin at 0 again."""
+        """Ends a step: its dump is complete, and call numbers start at 0 again."""
         self._run.step()
         if self._estimation is not None and self._run.steps_done:
             self.close()
 
     @untraced
     def end_forward(self) -> None:
-        """Records no further calls of this step; the backward pass of those recorded so far still is."""
+        """Stops recording calls of this step. The backward pass of recorded calls is still recorded."""
         self._run.end_forward()
 
     @untraced
     def end_training(self) -> None:
-        """Says that no step of training follows: what came after the last one is kept apart from the steps.
+        """Ends training: calls after the last step are recorded separately.
 
-        It goes to the folder ``after_last_step``, unless it has a backward pass.
+        They go to the folder ``after_last_step``, unless they include a backward pass.
         """
         self._run.end_training()
 
     @untraced
     def save(self, variable: Any, name: str, save_backward: bool = True) -> None:
-        """Records a value, and the gradients of the tensors in it, under a name of your own."""
+        """Records a value, and the gradients of its tensors, under the name that you pass."""
         self._run.save(variable, name, save_backward)
 
     @untraced
     def register_custom_api(self, module: Any, api: str, prefix: str | None = None) -> None:
-        """Records the calls of ``module.api``, too, as ``prefix.api``."""
+        """Also records the calls of ``module.api``, as ``prefix.api``."""
         self._run.register_custom_api(module, api, prefix)
 
     @untraced
@@ -102,12 +102,12 @@ class Capture:
         self._run.restore_custom_api(module, api)
 
     def set_init_step(self, step: int) -> None:
-        """Counts steps from ``step`` on; before the first ``start``."""
+        """Numbers steps from ``step`` on. Call it before the first ``start``."""
         self._run.set_init_step(step)
 
     @untraced
     def close(self) -> None:
-        """Ends the capture: the dump is complete, and torch is as it was."""
+        """Ends the capture: the dump is complete, and torch is restored."""
         self._run.close()
         if self._estimation is not None and self._estimate is None and self._process == os.getpid():
             self._estimate = self._estimation.finish()

@@ -1,9 +1,9 @@
-"""What a capture would write, from one step that is recorded without its tensors.
+"""What a capture would write, measured on one step that is recorded without its tensors.
 
     settings ──► the same without tensors and limits, into a temporary folder ──► one step
                     └──► calls from its ledger, tensors and digests from its dump.json ──► Estimate
 
-The digests tell which tensors would share a file. The temporary folder is deleted with the answer.
+Tensors with equal digests would share a file. The temporary folder is deleted afterwards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What one step of a capture writes; steps of a training are typically alike."""
+    """What one step of a capture writes; the steps of a training are typically alike."""
 
     step: int
     """The step that was measured."""
@@ -36,7 +36,7 @@ class Estimate:
     tensors: int
     """Tensors that would be saved."""
     files: int
-    """Files of the step. Equal tensors share their content, but each has its own name."""
+    """Files of the step. Equal tensors share their content, but each has a file name."""
     bytes: int
     """Size of these files on disk."""
 
@@ -52,7 +52,7 @@ class Estimate:
 
 
 class Estimation:
-    """One step recorded for the sake of its size."""
+    """One step recorded to measure its size."""
 
     def __init__(self, wanted: Settings) -> None:
         self._wanted = wanted
@@ -71,10 +71,10 @@ class Estimation:
             max_calls=None,
             step=(self.step,),
         )
-        """What to record with."""
+        """The settings to record with."""
 
     def finish(self) -> Estimate:
-        """The answer, once the step is over; nothing is left behind."""
+        """The estimate, once the step is over; deletes the temporary folder."""
         try:
             return self._measure()
         finally:
@@ -104,11 +104,11 @@ class Estimation:
                         yield entry["md5"], entry["dtype"], tuple(entry["shape"])
 
     def _overhead(self) -> int:
-        """What a file of the chosen format takes besides its elements."""
+        """The size of a file in the chosen format beyond its elements."""
         import torch
 
         if self._file_overhead is None:
-            # Archives hold the name of their file several times.
+            # Archives contain their file name several times.
             file = self._folder / f"Functional.linear.0.forward.input.0.{self._wanted.file_format}"
             one = torch.zeros(1, 1, dtype=torch.uint8, device="cpu")
             _core.write_file(file, {"data": one} if file.suffix == ".safetensors" else one)
@@ -130,7 +130,7 @@ def _entries(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _delete(folder: Path, process: int) -> None:
-    # A forked child has a copy of everything, and the folder is its parent's.
+    # The folder belongs to the parent, not to a forked child.
     if process == os.getpid():
         shutil.rmtree(folder, ignore_errors=True)
 

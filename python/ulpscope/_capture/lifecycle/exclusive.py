@@ -1,8 +1,8 @@
-"""One capture at a time stands between a program and torch.
+"""Only one capture can record at a time.
 
-Two at once would record each other, and each would put back what it found, the other's wrappers included.
-So a second one is refused while the first records. Under ``ulpscope run`` it is the other way round: a script
-that captures on its own is to do what it does without us, and ours gives way for as long as it records.
+Two would record each other, and each would restore the other's wrappers as if they were the originals. So a
+second one is refused while the first records. Under ``ulpscope run``, a capture of the script itself takes
+precedence: the script must work as without us, so our capture pauses while the script's one records.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Recording(Protocol):
     dump_path: Path
 
     def step_aside(self, why: str) -> None:
-        """Records nothing for now."""
+        """Pauses recording."""
 
     def come_back(self) -> None:
-        """Goes on."""
+        """Resumes recording."""
 
     def holds(self, dump_path: Path, rank_folder: str) -> bool:
         """Whether it writes to these folders."""
@@ -37,12 +37,12 @@ class Recording(Protocol):
 
 _lock = threading.RLock()
 
-# The last one records; those before it have given way.
+# The last one records; those before it are paused.
 _started: list[Recording] = []
 
 
 def check(recording: Recording) -> None:
-    """Refuses a capture while another records that does not give way."""
+    """Refuses a capture while another one records that does not yield."""
     with _lock:
         if _started and recording not in _started and not _started[-1].gives_way:
             raise RuntimeError(
@@ -52,7 +52,7 @@ def check(recording: Recording) -> None:
 
 
 def begin(recording: Recording) -> None:
-    """Has a capture take its turn; refused while another records that does not give way."""
+    """Starts a capture; refuses while another one records that does not yield."""
     with _lock:
         if recording in _started:
             return
@@ -66,7 +66,7 @@ def begin(recording: Recording) -> None:
 
 
 def end(recording: Recording) -> None:
-    """Has the capture that gave way go on."""
+    """Ends a capture; the paused one resumes."""
     with _lock:
         if recording not in _started:
             return
@@ -77,7 +77,7 @@ def end(recording: Recording) -> None:
 
 
 def make_room(dump_path: Path, rank_folder: str) -> None:
-    """Ends a capture that gives way, where it writes to these folders: they cannot hold both dumps."""
+    """Ends a capture that yields if it writes to these folders: they cannot hold both dumps."""
     with _lock:
         for other in [one for one in _started if one.gives_way and one.holds(dump_path, rank_folder)]:
             _log.warning(
@@ -87,12 +87,12 @@ def make_room(dump_path: Path, rank_folder: str) -> None:
             try:
                 other.close()
             except Exception as error:
-                # It is the script that is running here, and has nothing to do with it.
+                # The running script is not responsible for this error.
                 _log.error("the dump in %s may be incomplete: %s", dump_path, error)
 
 
 def _forget() -> None:
-    """What a forked child inherits records nothing there."""
+    """Captures that a forked child inherits record nothing there."""
     _started.clear()
 
 

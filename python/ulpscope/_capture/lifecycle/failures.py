@@ -1,4 +1,4 @@
-"""What becomes of an error of ours in Python, outside of the recorder: it is told, and the run goes on."""
+"""Handles our own errors in Python, outside of the recorder: they are reported, and the run continues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _log = logging.getLogger("ulpscope")
 
 
 class Failures:
-    """Holds errors back from the program; the ledger counts them, and the log has each once."""
+    """Keeps our errors from the program; the ledger counts them, and the log has each once."""
 
     def __init__(self, note: Callable[[str], None], strict: bool) -> None:
         self._note = note
@@ -17,7 +17,7 @@ class Failures:
         self._told: set[str] = set()
 
     def hold_back(self, what: str, error: Exception) -> None:
-        """Tells that something could not be done; raises it where the user wants to hear of it."""
+        """Reports a failure; raises it if the user asked for that."""
         if self._strict:
             raise error
         text = f"{what}: {type(error).__name__}: {error}"

@@ -1,9 +1,9 @@
-"""Whose the folders of a dump are: two captures that write to the same ones would destroy each other's work.
+"""Ownership of dump folders: two captures that write to the same ones would destroy each other's work.
 
     {dump_path}/.rank0.lock    locked while a capture writes to step*/rank0
 
-The kernel holds the lock, and lets it go with the process, however that ends. Ranks have locks of their own:
-they write side by side. Below ``dump_path`` no symbolic link is followed: it may lead out of the dump.
+The kernel releases the lock when the process ends, in whatever way. Each rank has a separate lock: ranks
+write in parallel. Below ``dump_path`` no symbolic link is followed: it may lead out of the dump.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pathlib import Path
 
 from ulpscope._capture.settings import SettingsError
 
-# What errors tell that somebody else has the lock; any other means that there are no locks on this disk.
+# Errors that mean another process has the lock. Any other means that the file system has no locks.
 _TAKEN = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
 
-# What a run did after its last step of training.
+# The folder for calls after the last training step.
 AFTER_LAST_STEP = "after_last_step"
 
 _STEP_FOLDER = re.compile(rf"step[0-9]+|{AFTER_LAST_STEP}")
 
-# What a step of a rank is made of.
+# The contents of a rank's step folder.
 _FILES = ("dump.json", "debug.json", "stack.json", "construct.json", "ledger.json", "journal.jsonl")
 
 _held: set[FolderLock] = set()
@@ -57,12 +57,12 @@ class FolderLock:
                 ) from None
             try:
                 self._lock(file)
-                # Whoever had it before may have removed the file just now: then nobody else sees this lock.
+                # The previous owner may have just removed the file: then no one else would see this lock.
                 if os.path.samestat(os.fstat(file), self._path.lstat()):
                     self._sign(file)
                     return file
             except FileNotFoundError:
-                # It went between the two looks at it.
+                # It was removed between the two checks.
                 pass
             except BaseException:
                 os.close(file)
@@ -81,13 +81,13 @@ class FolderLock:
                 ) from None
 
     def _sign(self, file: int) -> None:
-        # The lock holds without it; on a full disk there is no room for a name.
+        # The lock works without it; a full disk has no room for the name.
         with contextlib.suppress(OSError):
             os.ftruncate(file, 0)
             os.pwrite(file, f"{os.getpid()} {socket.gethostname()}".encode(), 0)
 
     def release(self) -> None:
-        """Leaves the folders to others."""
+        """Releases the folders."""
         if self in _held:
             _held.discard(self)
             with contextlib.suppress(OSError):
@@ -95,14 +95,14 @@ class FolderLock:
             os.close(self._file)
 
     def is_same_as(self, dump_path: Path, rank_folder: str) -> bool:
-        """Whether this is the lock of these folders, whatever they are called."""
+        """Whether this is the lock of these folders, by any path."""
         return self.rank_folder == rank_folder and os.path.realpath(self.dump_path) == os.path.realpath(
             dump_path
         )
 
 
 def _owner(file: int) -> str:
-    """Who has the lock, as it has written there itself."""
+    """The owner of the lock, as written in the file."""
     process, _, host = os.pread(file, 300, 0).decode(errors="replace").partition(" ")
     if not process.isdecimal() or not host:
         return "another capture"
@@ -116,7 +116,7 @@ def _owner(file: int) -> str:
 
 
 def _leave_to_parent() -> None:
-    """A forked child has the parent's locks, too, and would hold them longer than the parent lives."""
+    """A forked child inherits the parent's locks, and could hold them longer than the parent lives."""
     for lock in _held:
         os.close(lock._file)
     _held.clear()
@@ -126,7 +126,7 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def make(dump_path: Path) -> list[Path]:
-    """Makes the folder of a dump, with those above it; tells which were missing, the innermost first."""
+    """Makes the folder of a dump and its parents; returns those that were missing, innermost first."""
     try:
         missing = [folder for folder in (dump_path, *dump_path.parents) if not folder.exists()]
         dump_path.mkdir(parents=True, exist_ok=True)
@@ -138,14 +138,14 @@ def make(dump_path: Path) -> list[Path]:
 
 
 def remove_empty(made: list[Path]) -> None:
-    """Removes folders that were made for nothing, the innermost first."""
+    """Removes folders that were made but not used, innermost first."""
     for folder in made:
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
 def _step_folders(dump_path: Path) -> list[Path]:
-    """What lies in the place of steps, in order; nothing where that cannot be told."""
+    """The entries named like step folders, in order; empty if the folder cannot be listed."""
     try:
         names = [name for name in os.listdir(dump_path) if _STEP_FOLDER.fullmatch(name)]  # noqa: PTH208
     except OSError:
@@ -158,7 +158,7 @@ def _step_order(name: str) -> tuple[bool, int]:
 
 
 def _refuse_links(dump_path: Path, rank_folder: str) -> None:
-    """Raises where a link stands in the place of a folder that this rank may write to."""
+    """Raises if a folder that this rank may write to is a link."""
     for step in _step_folders(dump_path):
         for folder in (step, step / rank_folder):
             if folder.is_symlink():
@@ -174,10 +174,10 @@ def _is_link(dump_path: Path, path: Path) -> SettingsError:
 
 
 class EarlierSteps:
-    """What an earlier capture left in the folders of a rank: with ours it is read as one run.
+    """Steps that an earlier capture left in the folders of a rank: readers would take them for this run's.
 
-    A step that is recorded again takes the place of the one that was there. The others stay: they may be all
-    that is left of a run, or the first part of one that goes on here.
+    A step that is recorded again replaces the old one. The others stay: they may be all that is left of a
+    run, or the first part of one that continues here.
     """
 
     def __init__(self, dump_path: Path, rank_folder: str) -> None:
@@ -185,7 +185,7 @@ class EarlierSteps:
         self._found = {step: _identity(step / rank_folder) for step in _step_folders(dump_path)}
 
     def left(self) -> list[str]:
-        """The names of those that are still as they were found, in order."""
+        """The names of those that are unchanged, in order."""
         return [
             step.name
             for step, identity in self._found.items()
@@ -194,7 +194,7 @@ class EarlierSteps:
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """By what the dump in a folder is known; nothing where there is none."""
+    """Identifies the dump in a folder; None if there is none."""
     for name in _FILES:
         with contextlib.suppress(OSError):
             found = (folder / name).lstat()
@@ -203,7 +203,7 @@ def _identity(folder: Path) -> tuple[int, int] | None:
 
 
 def discard(folder: Path) -> None:
-    """Removes a step of a rank that turned out not to be wanted; nothing else that may lie there."""
+    """Removes an unwanted step of a rank, and no other files in the folder."""
     if folder.is_symlink() or folder.parent.is_symlink():
         return
     for name in _FILES:

@@ -1,6 +1,6 @@
-"""What is in place while calls are recorded: the function mode, the wrappers, the hooks of parameters.
+"""What is installed while calls are recorded: the function mode, the wrappers, the hooks of parameters.
 
-Everything is put in place by ``install`` and gone after ``remove``: while nothing is recorded, there is none.
+``install`` installs everything and ``remove`` removes it: while nothing is recorded, nothing is installed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BACKWARD_UNSELECTED = (
 
 
 class Installation:
-    """Puts the recorder between a program and torch, and takes it away again."""
+    """Installs the recorder between a program and torch, and removes it."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Installation:
         self.has_backward = False
 
     def install(self, model: Any, custom: CustomApis) -> None:
-        """Puts everything in place; where that fails, nothing stays."""
+        """Installs everything, or nothing if that fails."""
         self.installed = True
         try:
             self._put_in_place(model, custom)
@@ -125,9 +125,9 @@ class Installation:
         self._compiled.install()
 
     def remove(self) -> None:
-        """Takes everything away."""
+        """Removes everything."""
         try:
-            # Records what is complete, which may raise where the user wants to hear of it.
+            # Records complete calls, which may raise if the user asked for that.
             self._flush_collectives()
         finally:
             self._take_away()
@@ -147,21 +147,21 @@ class Installation:
         self._recorder.forget_model()
 
     def next_step(self) -> None:
-        """Has parameters counted anew."""
+        """Restarts the counts of parameters."""
         self._flush_collectives()
         self._known.next_step()
         self.has_backward = False
 
     def begin_step(self) -> None:
-        """Has what goes on from the step before told in the ledger of the next."""
+        """Notes in the next step's ledger what continues from the step before."""
         if self.installed:
             self._compiled.next_step()
 
     def _push_modes(self) -> None:
-        """Puts the modes on this thread, where they are not already.
+        """Puts the modes on this thread, unless they are on already.
 
-        They are a thread's own: whoever stops recording on another thread cannot take them away here. They
-        stay, do nothing, and are used again.
+        They are per thread: stopping on another thread cannot remove them here. They stay, do nothing, and
+        are used again.
         """
         if self._sees_functions and not modes.is_function_mode_on(self._recorder):
             modes.put_function_mode(self._recorder, self._within().function_modes)
@@ -169,7 +169,7 @@ class Installation:
             modes.put_dispatch_mode(self._operators, self._within().dispatch_modes)
 
     def enter_block(self) -> None:
-        """Has the modes of the user that are on now left after recording has ended."""
+        """Expects that the user's modes that are on now outlive the recording."""
         self._block = (threading.get_ident(), modes.Within.now())
 
     def _within(self) -> modes.Within:
@@ -182,9 +182,9 @@ class Installation:
             modes.take_dispatch_mode(self._operators)
 
     def _suspend(self) -> Callable[[], None]:
-        """Takes everything away from this thread; returns what puts it back.
+        """Removes everything from this thread; returns a function that puts it back.
 
-        Wrappers are everybody's: they are away while any thread is suspended, and the ledger says so.
+        All threads share the wrappers: they are removed while any thread is suspended. The ledger says so.
         """
         with self._lock:
             if not self.installed:
@@ -204,7 +204,7 @@ class Installation:
             switch.resume()
             with self._lock:
                 if not self.installed or patches is not self._patches:
-                    # Recording has stopped meanwhile.
+                    # Recording was stopped in the meantime.
                     return
                 self._suspensions -= 1
                 if self._suspensions == 0:
@@ -232,7 +232,7 @@ class Installation:
             put_back()
 
     def _note_threads(self) -> None:
-        """Notes threads that are running already, and were not started while calls were recorded."""
+        """Notes threads that were started before recording began."""
         own = threading.current_thread()
         others = [
             thread for thread in threading.enumerate() if thread is not own and thread not in self._threads
@@ -245,8 +245,8 @@ class Installation:
     def _in_thread(self, thread: threading.Thread) -> contextlib.AbstractContextManager[Any]:
         """What is on while another thread runs.
 
-        No dispatch mode: torch keeps flags of the whole process for these, which threads that end in another
-        order than they began would leave wrong.
+        No dispatch mode: torch keeps process-wide flags for these. Threads that end in a different order than
+        they began would leave the flags wrong.
         """
         self._threads.add(thread)
         if self._sees_operators:
@@ -269,7 +269,7 @@ class Installation:
 
     @contextlib.contextmanager
     def _with_mode(self) -> Iterator[None]:
-        """With the function mode on, on this thread, where it is not already."""
+        """With the function mode on this thread, unless it is on already."""
         if not self.installed or not self._sees_functions or modes.is_function_mode_on(self._recorder):
             yield
             return
@@ -281,4 +281,4 @@ class Installation:
 
 
 def _nothing() -> None:
-    """There was nothing in place to take away."""
+    """There was nothing to remove."""

@@ -1,6 +1,6 @@
-"""Attributes of other modules that are replaced while calls are recorded, and put back afterwards.
+"""Attributes of other modules that are replaced while calls are recorded, and restored afterwards.
 
-What the program itself has put in the place of ours meanwhile is the program's, and stays.
+If the program replaces ours in the meantime, the program's value stays.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _ABSENT: Any = object()
 class _Holders:
     """Which modules have a function, and under which names.
 
-    Looking through all of them takes long: they are looked through again when there are more or fewer of
-    them, and the program's own whenever it has got more or fewer names.
+    A full search is slow. It is repeated when the number of modules changes, and for the program's own
+    modules when their number of names changes.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class _Holders:
         self._modules = 0
 
     def of(self, functions: list[Any]) -> list[list[tuple[Any, str]]]:
-        """For each function the modules and names, in a known order."""
+        """For each function the modules and names, in a fixed order."""
         if any(id(function) not in self._wanted for function in functions):
             self._wanted.update((id(function), function) for function in functions)
             self._sizes.clear()
@@ -40,14 +40,14 @@ class _Holders:
         return [self._holders(function) for function in functions]
 
     def newer(self, functions: dict[int, Any]) -> Iterator[tuple[Any, str, Any]]:
-        """Modules and names that have got one of the functions since ``of`` was asked, by their ids."""
+        """Modules and names that have got one of the functions since ``of`` was called, by their ids."""
         for _, module, names in list(self._changed()):
             for name, value in list(names.items()):
                 if id(value) in functions:
                     yield module, name, value
 
     def _changed(self) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-        """Modules that are new, or have got more or fewer names."""
+        """Modules that are new, or whose number of names changed."""
         keys = ["__main__"] if self._modules == len(sys.modules) else list(sys.modules)
         for key in keys:
             module = sys.modules.get(key)
@@ -65,29 +65,29 @@ _holders = _Holders()
 
 
 class Patches:
-    """What was replaced, and by what. Every ``install`` is undone by ``remove``, in the opposite order."""
+    """Replacements. ``remove`` undoes every ``install``, in reverse order."""
 
     def __init__(self) -> None:
         self._wanted: list[tuple[Any, str, Any]] = []
-        # With what was there before the first install; what a class inherits is not its own.
+        # With the value before the first install; an inherited attribute is not the class's own.
         self._replaced: list[tuple[Any, str, Any, Any]] = []
         self._everywhere: dict[int, tuple[Any, Any]] = {}
 
     def add(self, owner: Any, name: str, replacement: Any) -> None:
-        """Has ``owner.name`` replaced from the next ``install`` on."""
+        """Replaces ``owner.name`` from the next ``install`` on."""
         self._wanted.append((owner, name, replacement))
 
     def standing(self, owner: Any, name: str) -> Any:
-        """What will be ``owner.name`` with everything added so far, for a replacement that calls it."""
+        """The value of ``owner.name`` after everything added so far, for a replacement that calls it."""
         added = [new for one, other, new in self._wanted if one is owner and other == name]
         return added[-1] if added else getattr(owner, name)
 
     def add_everywhere(
         self, replacements: Iterable[tuple[Any, Any]], besides: Callable[[Any, Any], bool] | None = None
     ) -> None:
-        """Has functions replaced in every module that has them, under any name: ``from m import f as g``.
+        """Replaces functions in every module that has them, under any name: ``from m import f as g``.
 
-        ``replacements`` are pairs of old and new; ``besides(module, old)`` tells where the old one stays.
+        ``replacements`` are pairs of old and new; where ``besides(module, old)`` is true the old one stays.
         """
         wanted = list(replacements)
         self._everywhere.update((id(new), (new, old)) for old, new in wanted)
@@ -97,7 +97,7 @@ class Patches:
                     self.add(module, name, new)
 
     def install(self) -> None:
-        """Replaces everything that was added; again, where it is as it was found the first time."""
+        """Makes all replacements; when repeated, only where the original value is still there."""
         for owner, name, replacement, original in self._replaced:
             if _own(owner, name) is original:
                 setattr(owner, name, replacement)
@@ -107,7 +107,7 @@ class Patches:
             self._replaced.append((owner, name, replacement, original))
 
     def remove(self) -> None:
-        """Puts everything back that is still there."""
+        """Restores everything that still has our replacement."""
         for owner, name, replacement, original in reversed(self._replaced):
             if _own(owner, name) is not replacement:
                 continue
@@ -117,12 +117,12 @@ class Patches:
                 setattr(owner, name, original)
 
     def recall(self) -> None:
-        """Takes replacements back from modules that were imported meanwhile, and took them along."""
+        """Restores the originals in modules that imported a replacement in the meantime."""
         for module, name, new in _holders.newer(self._everywhere):
             setattr(module, name, self._everywhere[id(new)][1])
 
     def taken_over(self) -> list[str]:
-        """The places where the program has put something of its own instead, in order."""
+        """The places where the program has replaced ours with its own, in order."""
         known = {id(value) for _, _, *values in self._replaced for value in values} | {id(_ABSENT)}
         return sorted(
             {_place(owner, name) for owner, name, *_ in self._replaced if id(_own(owner, name)) not in known}

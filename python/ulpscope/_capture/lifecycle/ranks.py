@@ -13,15 +13,15 @@ from typing import Any
 from ulpscope._capture.lifecycle.patches import Patches
 from ulpscope._capture.lifecycle.switch import Switch
 
-# Set by torchrun, Slurm and MPI, in the order of trust.
+# Set by torchrun, Slurm and MPI; the most reliable first.
 _VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
-# Set for processes that are to meet, by whoever starts them.
+# Set by launchers for processes that will form a group.
 _MEETING = ("MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK")
 
 
 def current_rank() -> int | None:
-    """The rank by the process group, else by the environment; nothing for a process on its own."""
+    """The rank from the process group, else from the environment; None for a single process."""
     dist = _distributed()
     if dist is not None and dist.is_initialized():
         return int(dist.get_rank())
@@ -33,9 +33,9 @@ def current_rank() -> int | None:
 
 
 def folder_name(rank: int | None) -> str:
-    """The folder of a rank: ``rank0``; ``rank`` for a process on its own.
+    """The folder of a rank: ``rank0``; ``rank`` for a single process.
 
-    One of several that has no rank yet is told from the others by its process id: ``proc1234``.
+    A process of several that has no rank yet is named by its process id: ``proc1234``.
     """
     if rank is not None:
         return f"rank{rank}"
@@ -43,19 +43,19 @@ def folder_name(rank: int | None) -> str:
 
 
 def _distributed() -> Any:
-    """``torch.distributed``, where torch has it; before torch is imported, nothing."""
+    """``torch.distributed``, if torch has it; None before torch is imported."""
     dist = sys.modules.get("torch.distributed")
     return dist if dist is not None and dist.is_available() else None
 
 
 def _has_company() -> bool:
-    """Whether there are signs that this process is one of several that will form a group."""
+    """Whether this process seems to be one of several that will form a group."""
     if "torch" in sys.modules and _distributed() is None:
         return False
     size = os.environ.get("WORLD_SIZE", "")
     if size.isdecimal():
         return int(size) > 1
-    # Processes started by torch.multiprocessing learn their rank as an argument.
+    # Processes started by torch.multiprocessing get their rank as an argument.
     return any(os.environ.get(name) for name in _MEETING) or multiprocessing.parent_process() is not None
 
 
@@ -65,7 +65,7 @@ def add_process_group(
     suspended: Callable[[], AbstractContextManager[None]],
     then: Callable[[], None],
 ) -> None:
-    """Has ``then`` called when the process joins a group: only now has it a rank."""
+    """Calls ``then`` when the process joins a group: only then does it have a rank."""
     dist = _distributed()
     if dist is None:
         return
@@ -75,7 +75,7 @@ def add_process_group(
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
         if not switch.is_on():
             return original(*args, **kwargs)
-        # What torch does to join is nothing of the program's, and would be recorded under no rank.
+        # Torch's own calls while joining are not the program's, and would be recorded without a rank.
         with suspended():
             result = original(*args, **kwargs)
         then()

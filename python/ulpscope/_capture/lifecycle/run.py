@@ -1,9 +1,9 @@
 """One run under capture: when it records, and where it writes.
 
-start, stop, step ──► is this step of this rank wanted? ──► Installation.install ──► Recorder ──► journal
-                                                       └──► Installation.remove
+start, stop, step ──► is this step of this rank selected? ──► Installation.install ──► Recorder ──► journal
+                                                          └──► Installation.remove
 
-From start to stop no other run records (``exclusive.py``). The folders are its own until it is closed
+From start to stop no other run records (``exclusive.py``). The run owns its folders until it is closed
 (``folders.py``).
 """
 
@@ -35,11 +35,11 @@ from ulpscope._core import Recorder
 
 _log = logging.getLogger("ulpscope")
 
-# Steps that are named of those that an earlier capture left.
+# How many steps of an earlier capture a message names.
 _MAX_SHOWN = 8
 
 
-# Those that have started and not stopped.
+# Runs that have started and not stopped.
 _started: weakref.WeakSet[Run] = weakref.WeakSet()
 
 
@@ -52,7 +52,7 @@ os.register_at_fork(after_in_parent=_note_fork)
 
 
 class _Front:
-    """What the recorder asks Python: of functions and stacks once, of unusual values each time."""
+    """The recorder's queries to Python: once per function and stack, each time for unusual values."""
 
     def __init__(self, selection: Selection) -> None:
         self.wants_call = selection.wants_call
@@ -89,22 +89,22 @@ class Run:
         self._savings = Savings(self._recorder, self._failures)
         self._custom: CustomApis = {}
         self._step = settings.init_step
-        # Kept when the process leaves its group: its steps stay in the folders of one rank.
+        # Kept when the process leaves its group: all its steps stay in one rank's folders.
         self._rank: int | None = None
-        # The folder of the step that has begun.
+        # The folder of the current step.
         self._aimed_at: Path | None = None
         self._lock: folders.FolderLock | None = None
-        # What was there before, and where the last step was recorded.
+        # Earlier steps, and where the last step was recorded.
         self._earlier: folders.EarlierSteps | None = None
         self._last_folder: Path | None = None
-        # Why nothing is recorded although it was started: another has its turn.
+        # Why a started run does not record: another capture has precedence.
         self._aside: str | None = None
         self._has_given_way = False
         self._started = False
         self._has_ended_forward = False
         self._closed = False
         self._closes_at_exit = False
-        # A forked child has a copy of the run, and must leave the parent's files alone.
+        # A forked child has a copy of the run, and must not touch the parent's files.
         self._process = os.getpid()
         self._has_told_fork = False
 
@@ -120,12 +120,12 @@ class Run:
 
     @property
     def steps_done(self) -> bool:
-        """Whether every wanted step is over."""
+        """Whether every selected step is over."""
         return bool(self._settings.step) and self._step > max(self._settings.step)
 
     @untraced
     def start(self, model: Any = None) -> None:
-        """Records from now on. Without a model, levels L0 and mix take the first module that is called."""
+        """Starts recording. Without a model, levels L0 and mix use the first module that is called."""
         self._check_open()
         if self._is_forked():
             return
@@ -133,9 +133,9 @@ class Run:
             models.roots_of(model)
         takes_turn = self._settings.level != "debug" or self.gives_way
         if takes_turn:
-            # One that is refused leaves nothing behind, not even a folder.
+            # A refused start leaves nothing behind, not even a folder.
             exclusive.check(self)
-        # A place that cannot be written to is told now, not in the middle of a run.
+        # Report an unwritable place now, not in the middle of a run.
         made = folders.make(self._settings.dump_path)
         had_folders = self._lock is not None
         try:
@@ -153,7 +153,7 @@ class Run:
 
     def _begin(self) -> None:
         if not self._closes_at_exit:
-            # A program that ends without a word leaves a whole dump all the same.
+            # The dump is complete even if the program ends without close().
             atexit.register(self.close)
             self._closes_at_exit = True
         self._started = True
@@ -164,7 +164,7 @@ class Run:
         self._update()
 
     def _withdraw(self, made: list[Path]) -> None:
-        """Leaves nothing of a first start that was refused: no lock, no folder, nothing to write later."""
+        """Undoes a first start that was refused: no lock, no folder, nothing to write later."""
         try:
             self._end_early()
         finally:
@@ -175,7 +175,7 @@ class Run:
 
     @untraced
     def stop(self) -> None:
-        """Records nothing more until the next ``start``. What was recorded is in the dump."""
+        """Stops recording until the next ``start``. The calls recorded so far are in the dump."""
         self._started = False
         _started.discard(self)
         self._aside = None
@@ -188,7 +188,7 @@ class Run:
             exclusive.end(self)
 
     def step_aside(self, why: str) -> None:
-        """Records nothing until ``come_back``; each step that this befalls has the reason in its ledger."""
+        """Pauses recording until ``come_back``; the ledger of each affected step has the reason."""
         if not self._has_given_way:
             _log.warning("ulpscope run gives way to the script while its own capture records: %s", why)
             self._has_given_way = True
@@ -196,12 +196,12 @@ class Run:
         self._update()
 
     def come_back(self) -> None:
-        """Goes on after ``step_aside``."""
+        """Resumes after ``step_aside``."""
         self._aside = None
         self._go_on()
 
     def _go_on(self) -> None:
-        """Does what the step asks for, in the middle of a program that is not to hear of our errors."""
+        """Applies the step's settings in the middle of a program, which must not see our errors."""
         try:
             self._update()
         except Exception as error:
@@ -211,7 +211,7 @@ class Run:
             _log.error("recording ends, and the run goes on without it: %s", error)
 
     def note_fork(self) -> None:
-        """Has the ledger say that there is a process of which nothing is recorded."""
+        """Notes in the ledger that a forked process is not recorded."""
         if self._process == os.getpid() and self._aimed_at is not None:
             self._recorder.note("a process was forked: what it calls is not recorded")
 
@@ -221,19 +221,19 @@ class Run:
 
     @untraced
     def end_forward(self) -> None:
-        """Records no further calls of this step; the backward of those recorded so far still is."""
+        """Stops recording calls of this step. The backward pass of recorded calls is still recorded."""
         self._has_ended_forward = True
         self._recorder.end_forward()
 
     @untraced
     def step(self) -> None:
-        """Ends a step: its dump is complete, and numbers begin anew."""
+        """Ends a step: its dump is complete, and call numbers start at 0 again."""
         if self._closed or self._process != os.getpid():
             return
         self._savings.flush()
         self._note_unmatched()
         self._installation.next_step()
-        # Also a step in which nothing happened has its dump, which says so.
+        # A step without calls has a dump too, which says so.
         self._recorder.next_step(self._started and self._is_wanted(), self._next_folder())
         self._step += 1
         self._last_folder, self._aimed_at = self._aimed_at or self._last_folder, None
@@ -247,9 +247,9 @@ class Run:
 
     @untraced
     def end_training(self) -> None:
-        """Says that no step follows: what came after the last one is none, unless it has a backward pass.
+        """Ends training: calls after the last step are no step, unless they include a backward pass.
 
-        It goes to a folder of its own, behind all steps. Before the first step everything belongs to that.
+        They go to a separate folder after all steps. Before the end of the first step all calls belong to it.
         """
         is_first = self._step == self._settings.init_step
         if (
@@ -263,12 +263,12 @@ class Run:
         self._recorder.move_to(self._aimed_at)
 
     def set_init_step(self, step: int) -> None:
-        """Has steps counted from ``step`` on; before the first ``start``."""
+        """Numbers steps from ``step`` on. Call it before the first ``start``."""
         self._step = dataclasses.replace(self._settings, init_step=step).init_step
 
     @untraced
     def save(self, variable: Any, name: str, save_backward: bool = True) -> None:
-        """Records a value, and the gradients of the tensors in it, under a name of your own."""
+        """Records a value, and the gradients of its tensors, under the name that you pass."""
         if not isinstance(name, str) or not name:
             raise ValueError(f"name: expected a text, found {name!r}")
         self._check_open()
@@ -282,7 +282,7 @@ class Run:
 
     @untraced
     def register_custom_api(self, module: Any, api: str, prefix: str | None = None) -> None:
-        """Records the calls of ``module.api``, too, as ``prefix.api``."""
+        """Also records the calls of ``module.api``, as ``prefix.api``."""
         if not callable(getattr(module, api, None)):
             raise ValueError(f"api: {module!r} has no function {api!r}")
         name = prefix or str(getattr(module, "__name__", type(module).__name__)).rpartition(".")[2]
@@ -297,13 +297,13 @@ class Run:
 
     @untraced
     def close(self) -> None:
-        """Ends the capture: the dump is complete, and torch is as it was."""
+        """Ends the capture: the dump is complete, and torch is restored."""
         if self._closed or self._process != os.getpid():
             return
         self._closed = True
         atexit.unregister(self.close)
         try:
-            # Gradients that have come are recorded while something still is.
+            # Record the gradients received so far while recording is still on.
             self._savings.flush()
         finally:
             try:
@@ -315,7 +315,7 @@ class Run:
                     self._end_jitter()
 
     def _is_forked(self) -> bool:
-        """Whether this is a copy of the run in a forked child, where it records nothing: it says so, once."""
+        """Whether this is a forked child's copy of the run, which records nothing; logs that once."""
         if self._process == os.getpid():
             return False
         if not self._has_told_fork:
@@ -342,7 +342,7 @@ class Run:
             self._release_folders()
 
     def _note_unmatched(self) -> None:
-        """Notes patterns that selected nothing in this step, each in the log once."""
+        """Notes patterns that matched nothing in this step; logs each once."""
         for note in self._selection.take_notes() if self._aimed_at is not None else ():
             self._recorder.note(note)
             if note not in self._told_unmatched:
@@ -350,7 +350,7 @@ class Run:
                 _log.warning("%s", note)
 
     def _tell_of_earlier_steps(self) -> None:
-        """Names the steps of an earlier capture that nothing has replaced: they look like this run's."""
+        """Names the steps of an earlier capture that were not replaced: they look like this run's."""
         left = self._earlier.left() if self._earlier is not None else []
         if not left:
             return
@@ -372,7 +372,7 @@ class Run:
         return (not self._settings.step or step in self._settings.step) and self._is_wanted_rank()
 
     def _is_wanted_rank(self) -> bool:
-        """Whether this rank is wanted; while it is not known it may be."""
+        """Whether this rank is selected; True while it is unknown."""
         rank = self._known_rank()
         return not self._settings.rank or rank is None or rank in self._settings.rank
 
@@ -387,12 +387,12 @@ class Run:
         return self._settings.dump_path / f"step{step}" / ranks.folder_name(self._known_rank())
 
     def _next_folder(self) -> Path | None:
-        """Where the next step is recorded; nowhere, if it is not wanted."""
+        """The folder of the next step; None if the step is not selected."""
         following = self._step + 1
         return self._folder(following) if self._started and self._is_wanted(following) else None
 
     def _take_folders(self) -> None:
-        """Has the folders of this rank for its own, or raises where another capture writes to them."""
+        """Locks the folders of this rank; raises if another capture writes to them."""
         rank_folder = ranks.folder_name(self._known_rank())
         if self._lock is None or self._lock.rank_folder != rank_folder:
             folders.make(self._settings.dump_path)
@@ -425,7 +425,7 @@ class Run:
         self._go_on()
 
     def _follow_rank(self) -> None:
-        """Has the step that has begun, perhaps under no rank, go on under the rank that is known now."""
+        """Continues the current step under the rank that is known now."""
         if self._aimed_at is None:
             return
         if not self._is_wanted_rank():
@@ -438,7 +438,7 @@ class Run:
             self._aimed_at = folder
 
     def _discard_step(self, folder: Path) -> None:
-        """Leaves nothing of a step that began before it was known that the rank is not wanted."""
+        """Deletes a step that began before its rank was known and turned out not to be selected."""
         self._aimed_at = None
         if self._installation.installed:
             self._installation.remove()
@@ -448,7 +448,7 @@ class Run:
         folders.discard(folder)
 
     def _aim(self) -> None:
-        """Has this step recorded: its calls, too, where they are wanted."""
+        """Points the recorder at this step; its calls are recorded only if selected."""
         self._aimed_at = self._folder()
         if self._started and not self._has_ended_forward:
             self._recorder.start(self._aimed_at)
@@ -456,7 +456,7 @@ class Run:
             self._recorder.collect(self._aimed_at)
 
     def _update(self) -> None:
-        """Puts everything in place, or takes it away, as this step asks for."""
+        """Installs or removes everything, as this step requires."""
         if self._process != os.getpid():
             return
         wanted = self._started and self._is_wanted()
@@ -470,7 +470,7 @@ class Run:
                 if self._installation.installed:
                     self._installation.remove()
                 if wanted and self._aside is not None:
-                    # Also a step of which nothing else is recorded says why.
+                    # A step without any other record says why, too.
                     self._aimed_at = self._folder()
                     self._recorder.collect(self._aimed_at)
                     self._recorder.note(self._aside)
@@ -485,7 +485,7 @@ class Run:
             raise
 
     def _begin_jitter(self) -> None:
-        """Moves the inputs of the model, if that was asked for. They stay so until the capture is closed."""
+        """Perturbs the model's inputs, if requested. They stay so until the capture is closed."""
         if self._jitter is None:
             return
         try:
@@ -495,7 +495,7 @@ class Run:
             raise
 
     def _end_early(self) -> None:
-        """Records nothing more: it could not be put in place."""
+        """Ends recording: installation failed."""
         self._started = False
         _started.discard(self)
         seed.restore_dropout(self)
@@ -514,6 +514,6 @@ class Run:
 
 
 def _in_words(names: list[str]) -> str:
-    """Some names of many."""
+    """The first of many names."""
     shown = ", ".join(names[:_MAX_SHOWN])
     return shown if len(names) <= _MAX_SHOWN else f"{shown} and {len(names) - _MAX_SHOWN} more"

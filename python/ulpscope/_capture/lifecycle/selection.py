@@ -1,4 +1,4 @@
-"""Which calls are recorded, by patterns over their names and over the paths of the modules they run in."""
+"""Which calls are recorded, by patterns over call names and module paths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ulpscope._capture.settings.patterns import Patterns
 
 
 class Selection:
-    """The patterns of one run, and those that have matched nothing."""
+    """The patterns of one run, and which of them have matched nothing."""
 
     def __init__(self, settings: Settings) -> None:
         self.modules = Patterns(settings.module)
@@ -18,14 +18,14 @@ class Selection:
 
     @property
     def wants_call(self) -> Callable[[str], bool] | None:
-        """Whether the call of a name is wanted; None where there are no patterns to ask."""
+        """A predicate over call names; None if there are no patterns."""
         return self._calls.matches if self._calls else None
 
     def take_notes(self) -> list[str]:
-        """Notes for the end of a step: patterns that matched nothing, if there was a name to match."""
+        """Notes for the end of a step: patterns that matched nothing, if there were names to match."""
         notes = [f"call: {pattern!r} matches no call of this step" for pattern in self._calls.unmatched()]
         self._calls.forget()
-        # Modules are named once, and keep their names from step to step.
+        # Modules are named once, and keep their names in later steps.
         if self.modules.was_asked and not self._has_told_modules:
             self._has_told_modules = True
             notes += [

@@ -1,8 +1,7 @@
-"""Whether the wrappers of one installation do anything.
+"""Whether the wrappers of one installation are active.
 
-A program may keep a wrapper for longer than it is in place: a module that is imported while calls are
-recorded takes it along (``from torch.jit import trace``), a patch of the program's own calls what it found.
-By then it must be as if it were not there.
+A program may keep a wrapper after it was removed: a module imported during recording may have imported it
+(``from torch.jit import trace``), or a patch of the program may call it. Then it must have no effect.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ class _Thread(threading.local):
 
 
 class Switch:
-    """On, on every thread that is not suspended, until it is switched off for good."""
+    """On for every thread that is not suspended, until it is switched off for good."""
 
     def __init__(self) -> None:
         self._is_installed = True
         self._thread = _Thread()
 
     def is_on(self) -> bool:
-        """Whether a wrapper on this thread is to record."""
+        """Whether wrappers on this thread record."""
         return self._is_installed and not self._thread.suspensions
 
     def suspend(self) -> None:
-        """Has wrappers do nothing on this thread."""
+        """Disables wrappers on this thread."""
         self._thread.suspensions += 1
 
     def resume(self) -> None:
@@ -36,5 +35,5 @@ class Switch:
         self._thread.suspensions -= 1
 
     def off(self) -> None:
-        """Has wrappers do nothing any more."""
+        """Disables wrappers for good."""
         self._is_installed = False

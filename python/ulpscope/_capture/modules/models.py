@@ -1,4 +1,4 @@
-"""What modules, parameters and buffers of a model are called, and which repeated layers are left out."""
+"""Names of the modules, parameters and buffers of a model, and which repeated layers are left out."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 
 from ulpscope._capture.settings import SettingsError
 
-# Wrappers that only hand on: the older tools do not show them.
+# Wrappers that only forward the call: the older tools do not show them.
 _UNSEEN = ("FullyShardedDataParallel",)
 
 
 def roots_of(model: Any) -> list[tuple[str, torch.nn.Module]]:
-    """The modules of a model with the beginnings of their names; several models are numbered."""
+    """The modules of a model with the prefixes of their names; several models are numbered."""
     if isinstance(model, torch.nn.Module):
         return [("Module.", model)]
     if isinstance(model, Sequence) and model and all(isinstance(one, torch.nn.Module) for one in model):
@@ -41,7 +41,7 @@ def named_modules(prefix: str, root: torch.nn.Module) -> Iterator[tuple[str, str
 
 
 def named_tensors(prefix: str, root: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """The parameters and buffers of a model, each with what it is as the source of a call's argument."""
+    """The parameters and buffers of a model, each with its name as the origin of a call's argument."""
     inner = prefix.removeprefix("Module.")
     for path, parameter in root.named_parameters():
         yield f"parameter:{inner}{path}", parameter

@@ -1,10 +1,10 @@
-"""The modules that are recorded, for as long as they live, and the gradients of their parameters.
+"""The recorded modules, while they are alive, and the gradients of their parameters.
 
     model, or outermost module ──► add ──► names, sources, hooks of parameters
     a module is called ──► meet ──► part of a model by now? ──► add again
     it returns ──► watch ──► parameters that are new, or trained only now ──► hooks
 
-Nothing here keeps a module or a parameter alive: a program may make a model, or a loss, in every iteration.
+Nothing here keeps a module or parameter alive: a program may create a model, or a loss, in every iteration.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _log = logging.getLogger("ulpscope")
 
 _LATE = "a parameter had its gradient before it was known that it is trained: that is not recorded"
 
-# Parameters by their names in a module, each with what takes its hook away.
+# Parameters by their names in a module, each with a function that removes its hook.
 Watched = dict[str, tuple[weakref.ref[torch.Tensor], ParameterHook | None]]
 
 
 class _Known:
-    """A module that is known."""
+    """A registered module."""
 
     def __init__(self, reference: weakref.ref[torch.nn.Module], base: str | None) -> None:
         self.reference = reference
-        # Its name; nothing for a root, which is no call of its own.
+        # Its name; None for a root, which is not recorded as a call.
         self.base = base
-        # Of a root: the beginning of the names in it, and the addresses of the modules.
+        # Of a root: the prefix of the names in it, and the addresses of its modules.
         self.prefix: str | None = None
         self.parts: list[int] = []
-        # The parameters whose gradients are recorded; nothing where none are wanted.
+        # The parameters whose gradients are recorded; None if none are wanted.
         self.watched: Watched | None = None
 
     def remove_hooks(self) -> None:
@@ -55,7 +55,7 @@ class _Known:
 
 
 class ModuleRegistry:
-    """Tells the recorder what modules are called, and has the gradients of their parameters recorded."""
+    """Gives the recorder the names of modules, and records the gradients of their parameters."""
 
     def __init__(
         self, recorder: Recorder, failures: Failures, settings: Settings, selected: Patterns
@@ -68,21 +68,21 @@ class ModuleRegistry:
         self._watches = level in ("L0", "mix")
         # By their addresses.
         self.modules: dict[int, _Known] = {}
-        # Modules that are part of no model. They are looked at again in the next step.
+        # Modules outside of any model. They are checked again in the next step.
         self._outside: dict[int, weakref.ref[torch.nn.Module]] = {}
         self._discovered = 0
         self._discovers = False
-        # How often the gradient of a parameter has come in this step.
+        # How many gradients each parameter has received in this step.
         self._fired: dict[tuple[str, str], int] = {}
 
     def begin(self, model: Any) -> None:
-        """Knows a model; without one, each outermost module that is called is taken for one."""
+        """Registers a model; without one, each outermost module that is called counts as a model."""
         self._discovers = model is None
         for prefix, root in models.roots_of(model) if model is not None else ():
             self._add(prefix, root)
 
     def end(self) -> None:
-        """Knows nothing any more."""
+        """Forgets everything."""
         modules = list(self.modules.values())
         self.modules.clear()
         for known in modules:
@@ -91,14 +91,14 @@ class ModuleRegistry:
         self._discovered = 0
 
     def next_step(self) -> None:
-        """Counts gradients anew, and looks at all parameters again."""
+        """Restarts the counts of gradients, and checks all parameters again."""
         self._fired.clear()
         self._outside.clear()
         for address in list(self.modules):
             self._watch_at(address, is_late=True)
 
     def meet(self, module: torch.nn.Module) -> None:
-        """A module that is not known is about to be called."""
+        """Called before a call of a module that is not registered."""
         if id(module) not in self._outside:
             try:
                 self._place(module)
@@ -106,7 +106,7 @@ class ModuleRegistry:
                 self._failures.hold_back(f"the names in {type(module).__name__}", error)
 
     def watch(self, module: torch.nn.Module) -> None:
-        """A module has returned: by now its parameters, and those of a whole model with it, are there."""
+        """Called after a module has returned: by now its parameters, and those of its whole model, exist."""
         known = self.modules.get(id(module))
         if known is None:
             return
@@ -119,7 +119,7 @@ class ModuleRegistry:
         for known in roots:
             root = known.reference()
             if root is not None and any(part is module for part in root.modules()):
-                # It was not there yet when the model was looked at.
+                # It was added after the model was registered.
                 self._add(known.prefix or "", root)
                 return
         if self._discovers and self._recorder.is_outermost():
@@ -144,10 +144,10 @@ class ModuleRegistry:
         inner = prefix.removeprefix("Module.")
         known.parts = [id(module) for _, _, module in parts]
         if self._watches and not any(base for _, base, _ in parts):
-            # As in the older tools, the model itself is no call of its own.
+            # As in the older tools, the model itself is not recorded as a call.
             note = f"{type(root).__name__} has no modules below it: level {self._level} has none to record"
             self._recorder.note(note)
-            # Losses and the like, which come later, are no models.
+            # Modules that are called later, such as losses, are not models.
             if self._level == "L0" and self._discovered <= 1:
                 _log.warning("%s; its API calls are recorded at levels L1 and mix", note)
         for path, base, module in parts:
@@ -163,7 +163,7 @@ class ModuleRegistry:
             self._watch_at(address)
 
     def let_go(self, *parameters: Any) -> None:
-        """Forgets parameters that are about to get others' elements, and hooks. They are looked at again."""
+        """Forgets parameters that are about to be swapped with others. They are checked again later."""
         for known in self.modules.values():
             watched = known.watched or {}
             for name, (reference, handle) in list(watched.items()):
@@ -173,7 +173,7 @@ class ModuleRegistry:
                         handle.remove()
 
     def _know(self, module: torch.nn.Module, base: str | None) -> _Known:
-        """What is known of a module. A name is kept: a model may be part of another."""
+        """The entry of a module. It keeps its name: a model may be part of another."""
         address = id(module)
         known = self.modules.get(address)
         if known is None:
@@ -202,7 +202,7 @@ class ModuleRegistry:
         if watched is None:
             return
         try:
-            # Of a module that was compiled by TorchScript it is no dictionary, but is asked like one.
+            # In a module compiled by TorchScript it is not a dictionary, but behaves like one.
             for name, parameter in module._parameters.items():
                 if parameter is None:
                     continue
@@ -218,7 +218,7 @@ class ModuleRegistry:
         with torch._C.DisableTorchFunction():
             if is_lazy(parameter) or not parameter.requires_grad or not parameter.is_leaf:
                 return
-            # One that has two names in a module has its gradient under the first.
+            # A parameter with two names in a module has its gradient under the first.
             is_twin = any(reference() is parameter for reference, _ in watched.values())
             former = watched.get(name, (None, None))[1]
             if former is not None:

@@ -1,4 +1,4 @@
-"""Hooks that are called when a parameter has its gradient, and leave nothing behind when they are removed."""
+"""Hooks that are called when a parameter gets its gradient, and that leave nothing behind when removed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-# The dictionaries of hooks that parameters have because of us, by their addresses: torch makes one with the
-# first hook of a parameter, and keeps it when the last one is gone.
+# The hook dictionaries that parameters have because of us, by their addresses: torch creates one for the
+# first hook of a parameter, and keeps it after the last hook is removed.
 _made: weakref.WeakValueDictionary[int, OrderedDict[int, Any]] = weakref.WeakValueDictionary()
 
 
 class ParameterHook:
-    """A hook on a parameter, which it does not keep alive."""
+    """A hook on a parameter; it does not keep the parameter alive."""
 
     def __init__(self, parameter: Any, hook: Callable[[torch.Tensor], None]) -> None:
         self._parameter: weakref.ref[Any] = weakref.ref(parameter)
@@ -26,7 +26,7 @@ class ParameterHook:
             _made[id(hooks)] = hooks
 
     def remove(self) -> None:
-        """Takes the hook away, and with the last one what torch has made for the first, if that was ours."""
+        """Removes the hook; with the last one also the dictionary that torch made for it, if we caused it."""
         self._handle.remove()
         parameter = self._parameter()
         if parameter is None:

@@ -1,1 +1,1 @@
-"""Noise between two runs: ``seed`` takes out what is random, ``jitter`` measures what rounding leaves."""
+"""Noise between two runs: ``seed`` removes randomness, ``jitter`` measures rounding noise."""

@@ -1,13 +1,13 @@
-"""A run whose inputs are off by one unit in the last place: what comes of it is the noise of the program.
+"""A run whose inputs are changed by one unit in the last place, to measure the noise of the program.
 
     seed ──► up or down, element by element
     begin ──► a copy of every parameter and buffer is kept; floating-point ones are moved
     outermost call of a module ──► floating-point arguments from outside are moved, in copies
     end ──► parameters and buffers are what they were, bit for bit
 
-A healthy program answers a change that small with errors of the size of rounding, so the dump shows how far
-a run may be from the golden without anything being wrong: ``ulpscope compare TARGET GOLDEN --noise DUMP``. It
-is a measurement, and what the program learns meanwhile is thrown away.
+A healthy program responds to such a small change with errors of the size of rounding. So the dump shows how
+far a run may be from the golden without a fault: ``ulpscope compare TARGET GOLDEN --noise DUMP``. It is only
+a measurement: changes to parameters during the run are discarded.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from torch.utils import _pytree as pytree
 from ulpscope._capture.lifecycle.patches import Patches
 from ulpscope._capture.modules import models
 
-# The whole numbers that have the bits of an element. A unit of an 8-bit float is a tenth of the value, and no
-# rounding error of a program that computes with it: they stay.
+# The integer types with the size of an element. One unit of an 8-bit float is a tenth of the value, more than
+# the rounding error of a program that computes with it: such tensors are not changed.
 _BITS = {
     torch.float64: torch.int64,
     torch.float32: torch.int32,
@@ -35,10 +35,10 @@ _BITS = {
 
 
 def move(values: torch.Tensor, seed: int, name: str) -> None:
-    """Has every element become its next larger or smaller neighbour, in place.
+    """Replaces every element with its next larger or smaller neighbour, in place.
 
-    Zeros stay, since a mask or a padding is no rounded number, and so do NaN and infinities. No element
-    becomes one of these: where one way leads there, the other is taken.
+    Zeros stay, since a mask or padding is not a rounded number, and so do NaN and infinities. No element
+    becomes one of these: if one direction leads there, the other is used.
     """
     if values.is_complex():
         values = torch.view_as_real(values)
@@ -53,14 +53,14 @@ def move(values: torch.Tensor, seed: int, name: str) -> None:
 def _steps(shape: torch.Size, seed: int, name: str) -> torch.Tensor:
     """1 or -1 for each element. The program's own random numbers are not touched."""
     generator = torch.Generator()
-    # On the CPU torch takes 32 bits of a seed, and forgets the others.
+    # On the CPU torch uses only 32 bits of a seed.
     generator.manual_seed(zlib.crc32(f"{seed} {name}".encode()))
     return torch.randint(0, 2, tuple(shape), generator=generator, dtype=torch.int8).mul_(2).sub_(1)
 
 
 def _is_movable(values: torch.Tensor) -> bool:
     dtype = values.dtype.to_real() if values.dtype.is_complex else values.dtype
-    # Of other kinds of tensors (sharded, quantized, not yet there) nobody knows whose memory it is.
+    # The memory of other kinds of tensors (sharded, quantized, not yet materialised) may not be theirs.
     return (
         dtype in _BITS
         and type(values) in (torch.Tensor, torch.nn.Parameter)
@@ -74,12 +74,12 @@ def _is_movable(values: torch.Tensor) -> bool:
 
 
 def _repeats_itself(values: torch.Tensor) -> bool:
-    """Whether several elements are one in memory, as in an expanded tensor: it cannot be written to."""
+    """Whether several elements share memory, as in an expanded tensor: it cannot be written to."""
     return values.layout is torch.strided and bool(torch._debug_has_internal_overlap(values) == 1)
 
 
 class Jitter:
-    """The moved inputs of one run."""
+    """The changed inputs of one run."""
 
     def __init__(self, seed: int, note: Callable[[str], None]) -> None:
         self._seed = seed
@@ -95,17 +95,17 @@ class Jitter:
         self._lock = threading.Lock()
 
     def begin(self, model: Any) -> None:
-        """Moves the parameters and buffers of a model, where they are not already."""
+        """Changes the parameters and buffers of a model, unless that is done already."""
         self._is_on = True
         self._is_noted = False
         for _, root in models.roots_of(model) if model is not None else ():
             self._take(root)
 
     def end(self) -> None:
-        """Has every parameter and buffer as it was before."""
+        """Restores every parameter and buffer."""
         self._is_on = False
         with _unseen():
-            # The other way round: of two that share memory, the first was kept before either was moved.
+            # In reverse: of two that share memory, the first was copied before either was changed.
             while self._kept:
                 self._kept.pop().put_back()
         self._roots.clear()
@@ -114,7 +114,7 @@ class Jitter:
         self._calls = 0
 
     def add_arguments(self, patches: Patches, discovers: bool) -> None:
-        """Has the arguments of outermost modules moved; with ``discovers`` the modules themselves, too."""
+        """Changes the arguments of outermost modules; with ``discovers``, the modules themselves too."""
         original = patches.standing(torch.nn.Module, "__call__")
 
         def __call__(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
@@ -133,13 +133,13 @@ class Jitter:
         patches.add(torch.nn.Module, "__call__", __call__)
 
     def _note_seed(self) -> None:
-        """Has the ledger say what this is; not before something is recorded, or an empty step would be."""
+        """Notes the seed in the ledger, but only once something is recorded: else a step would be empty."""
         if not self._is_noted:
             self._is_noted = True
             self._note(f"jitter {self._seed}: inputs differ by one unit in the last place, to measure noise")
 
     def _is_inside(self) -> bool:
-        # What is computed again for a backward pass takes what it took in its forward pass.
+        # A recomputation for a backward pass gets the same inputs as the forward pass.
         return getattr(self._depth, "is_inside", False) or torch._C._current_graph_task_id() != -1
 
     def _take(self, root: torch.nn.Module) -> None:
@@ -181,7 +181,7 @@ class Jitter:
         copies: dict[int, torch.Tensor] = {}
 
         def copied(value: Any) -> Any:
-            # What the program computed is off already, by what it was computed from.
+            # Values that the program computed already differ, since their inputs do.
             if not isinstance(value, torch.Tensor) or value.grad_fn is not None or not _is_movable(value):
                 return value
             if id(value) not in copies:
@@ -196,7 +196,7 @@ class Jitter:
 
 
 class _Kept:
-    """What a parameter or buffer was, and where it stood."""
+    """The original content and storage of a parameter or buffer."""
 
     def __init__(
         self, held: dict[str, Any], name: str, tensor: torch.Tensor | None, content: torch.Tensor | None
@@ -214,7 +214,7 @@ class _Kept:
         if data.dtype != self._content.dtype or data.shape != self._content.shape:
             self._tensor.data = self._content
         elif data.dtype in _BITS:
-            # As whole numbers, which no copy takes for NaN and makes quiet.
+            # As integers: copying floats could change a signalling NaN to a quiet one.
             bits = _BITS[data.dtype]
             data.view(bits).copy_(self._content.view(bits))
         else:
@@ -223,6 +223,6 @@ class _Kept:
 
 @contextlib.contextmanager
 def _unseen() -> Iterator[None]:
-    """Hides what is done from whoever records."""
+    """Hides these operations from all modes and recorders."""
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         yield

@@ -1,7 +1,7 @@
-"""Making two runs comparable: the same random numbers, deterministic kernels, no dropout.
+"""Makes two runs comparable: the same random numbers, deterministic kernels, no dropout.
 
-Dropout is taken out where all of its modules and functions meet, in ``torch._VF``: ``F.dropout`` itself
-stays the object it was, so a module that imported it earlier is reached too, and its calls are recorded under
+Dropout is removed in ``torch._VF``, which all of its modules and functions call. ``F.dropout`` itself stays
+the same object, so this also works for modules that imported it earlier, and its calls are recorded under
 the same name. A probability of zero returns the input as it is, and draws no random number.
 """
 
@@ -28,12 +28,12 @@ _CUBLAS_WORKSPACES = (":4096:8", ":16:8")
 
 
 class _Dropout:
-    """Whether dropout is taken out of torch; one for the process, as torch is."""
+    """Whether dropout is removed from torch; one for the process, like torch."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._removed = False
-        # Captures that have started, and not stopped.
+        # Captures that have started and not stopped.
         self._recording: weakref.WeakSet[Any] = weakref.WeakSet()
         self.unwanted = False
 
@@ -66,7 +66,7 @@ class _Dropout:
             if self._removed:
                 import torch
 
-                # torch._VF looks its functions up when asked; ours only stood in front of them.
+                # torch._VF looks up its functions on access; ours were only set in front of them.
                 for name in _DROPOUTS:
                     delattr(torch._VF, name)
                 self._removed = False
@@ -83,10 +83,10 @@ _dropout = _Dropout()
 
 
 class Seeded:
-    """What ``seed_all`` has changed and can be put back: dropout. A context manager, too."""
+    """Undoes the change of ``seed_all`` that can be undone: dropout. Also a context manager."""
 
     def restore(self) -> None:
-        """Lets dropout work again, for good. Does nothing where it does."""
+        """Enables dropout again, for good. Does nothing if it is enabled."""
         _dropout.unwanted = False
         _dropout.put_back()
 
@@ -98,13 +98,13 @@ class Seeded:
 
 
 def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> Seeded:
-    """Seeds every source of random numbers: Python, numpy where it is imported, torch on all devices.
+    """Seeds every source of random numbers: Python, numpy if imported, torch on all devices.
 
-    ``mode=True`` also asks for deterministic kernels: torch raises for an operator that has none, cuDNN is
-    off. Call it before the first operator on a device, and before processes are started.
+    ``mode=True`` also requests deterministic kernels: torch raises for an operator that has none, and cuDNN
+    is off. Call it before the first operator on a device, and before processes are started.
 
-    ``rm_dropout=True`` makes dropout return its input: that of ``nn.Dropout*`` and ``F.*dropout*``. It works
-    again while capture is stopped, and for good after ``restore()`` of what is returned. Dropout inside one
+    ``rm_dropout=True`` makes ``nn.Dropout*`` and ``F.*dropout*`` return their input. Dropout works again
+    while capture is stopped, and for good after ``restore()`` of the returned object. Dropout inside one
     kernel (attention, LSTM and GRU) is an argument of that kernel, and stays.
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
@@ -115,7 +115,7 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> 
     import torch
 
     random.seed(seed)
-    # For the processes started from here; this one has hashed already.
+    # For processes started from here; hashing is already seeded in this one.
     os.environ["PYTHONHASHSEED"] = str(seed)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(seed)
@@ -141,13 +141,13 @@ def _be_deterministic() -> None:
 
 
 def remove_dropout(capture: Any) -> None:
-    """Takes dropout out again, where ``seed_all`` was asked to: a capture starts."""
+    """Removes dropout when a capture starts, if ``seed_all`` was asked to."""
     _dropout.begin(capture)
 
 
 def restore_dropout(capture: Any) -> None:
-    """Lets dropout work as the script has it: a capture has stopped, and there is no other.
+    """Restores the script's dropout after the last capture has stopped.
 
-    A later start takes it out again.
+    A later start removes it again.
     """
     _dropout.end(capture)

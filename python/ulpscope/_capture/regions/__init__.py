@@ -1,1 +1,1 @@
-"""Regions of a program that run without capture: compiled code, and tracers that look at a model."""
+"""Regions of a program that run without capture: compiled code, and tracers that inspect a model."""

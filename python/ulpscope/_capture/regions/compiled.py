@@ -1,10 +1,10 @@
-"""Regions that torch.compile has compiled run as they would without capture: nothing is recorded inside.
+"""Regions compiled by torch.compile run as they would without capture: nothing inside is recorded.
 
-Dynamo traces whatever it meets, function modes and wrappers included, and would compile another program
-than the user's. So everything of ours is taken away at the door of a compiled region and put back behind
-it. The door is the function by which dynamo switches itself on and off for a frame; the ledger counts
-how often it was passed. A program may also start, stop or end a step within such a region: dynamo is off
-while we do what that asks for, and what is put in place there is taken away until the region is left.
+Dynamo traces everything it meets, including function modes and wrappers, and would compile a different
+program. So capture is removed before a compiled region and restored after it. The boundary is the function
+by which dynamo switches itself on and off for a frame; the ledger counts how often it was passed. A program
+may also start, stop or end a step within such a region. Dynamo is off while we do that, and anything that is
+installed there is removed until the region is left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOTE = "a compiled region was entered: what runs inside it is not seen"
 _DYNAMO = "torch._dynamo.eval_frame"
 
 
-# Not of dynamo's own module, which takes long to load, and may never be.
+# Not from dynamo's own module, which loads slowly and may never be needed.
 _set_eval_frame = torch._C._dynamo.eval_frame.set_eval_frame
 
 _Parameters = ParamSpec("_Parameters")
@@ -34,7 +34,7 @@ _Result = TypeVar("_Result")
 
 
 class _Called(threading.local):
-    """Whether this thread has called us from within a compiled region."""
+    """Whether this thread called us from within a compiled region."""
 
     from_within = False
 
@@ -43,7 +43,7 @@ _called = _Called()
 
 
 def untraced(method: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """A method of ours of which dynamo makes nothing, wherever it is called."""
+    """A method that dynamo never traces, wherever it is called."""
 
     @functools.wraps(method)
     def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
@@ -55,20 +55,20 @@ def untraced(method: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
             _called.from_within = before
             _set_eval_frame(prior)
 
-    # Not even as a part of what calls it.
+    # Not even when inlined into its caller.
     call._torchdynamo_disable = True  # type: ignore[attr-defined]
     return call
 
 
 class _Inside(threading.local):
-    """The frame by which this thread went in, and what undoes it."""
+    """The frame by which this thread entered a region, and the function that undoes the suspension."""
 
     frame: Any = None
     resume: Callable[[], None] | None = None
 
 
 class CompiledRegions:
-    """Watches the door. ``suspend`` takes capture away from a thread, and returns what puts it back."""
+    """Watches the boundary. ``suspend`` removes capture from a thread; its result restores it."""
 
     def __init__(self, suspend: Callable[[], Callable[[], None]], note: Callable[[str], None]) -> None:
         self._suspend, self._note = suspend, note
@@ -77,19 +77,19 @@ class CompiledRegions:
         self._waiting: Waiting | None = None
 
     def install(self) -> None:
-        """Watches from now on; dynamo, should it not be loaded yet, from when it is."""
+        """Starts watching; if dynamo is not loaded yet, as soon as it is."""
         self._waiting = after_import(_DYNAMO, self._add_door)
         if _called.from_within:
             self._note(_NOTE)
             self._inside.frame, self._inside.resume = _door_frame(), self._suspend()
 
     def next_step(self) -> None:
-        """A region that goes on in the next step is noted there, too."""
+        """A region that continues in the next step is noted there, too."""
         if self._inside.resume is not None:
             self._note(_NOTE)
 
     def remove(self) -> None:
-        """Watches no more."""
+        """Stops watching."""
         if self._waiting is not None:
             self._waiting.cancel()
         self._patches.remove()
@@ -114,25 +114,25 @@ class CompiledRegions:
                     self._note(_NOTE)
                     inside.frame, inside.resume = frame, self._suspend()
             elif inside.frame is frame and not callable(callback):
-                # Off again by the function that switched it on: the region is over.
+                # The function that switched it on switches it off: the region is over.
                 result = original(callback)
                 resume, inside.frame, inside.resume = inside.resume, None, None
                 resume()
                 return result
             return original(callback)
 
-        # On the way out dynamo is still on, and would compile this function.
+        # On the way out dynamo is still on and would compile this function.
         sys.modules[_DYNAMO].skip_code(set_eval_frame.__code__)
         return set_eval_frame
 
 
 def _door_frame() -> FrameType | None:
-    """The frame that switched dynamo on, and will switch it off: the outermost that did."""
+    """The outermost frame that switched dynamo on; it will switch it off."""
     found, frame = None, sys._getframe(1)
     file = sys.modules[_DYNAMO].__file__
     while frame.f_back is not None:
         frame = frame.f_back
-        # Others there switch it off for a while.
+        # Other functions there switch it off for a while.
         if frame.f_code.co_filename == file and "callback" in frame.f_code.co_freevars:
             found = frame
     return found

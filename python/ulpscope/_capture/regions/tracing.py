@@ -1,7 +1,7 @@
-"""What turns a model into a graph runs it to see what it does: not to compute, and with nobody in between.
+"""Tracers run a model to turn it into a graph, not to compute results.
 
-What ``torch.export``, ``torch.jit`` and ``torch.fx`` see must be the model alone, so capture steps aside
-for as long as they look; the ledger says so.
+``torch.export``, ``torch.jit`` and ``torch.fx`` must see the model alone, so capture is suspended while they
+trace. The ledger says so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ulpscope._capture.lifecycle.switch import Switch
 
 _NOTE = "a model was traced or exported: what runs meanwhile is not seen"
 
-# Where each is defined. Whatever else makes graphs goes by one of them.
+# Where each is defined. All other tracers call one of them.
 _TRACERS = [
     ("torch.export", "export"),
     ("torch.export", "export_for_training"),
@@ -39,7 +39,7 @@ def add_tracers(
     suspended: Callable[[], AbstractContextManager[None]],
     note: Callable[[str], None],
 ) -> None:
-    """Has capture step aside while a graph is made."""
+    """Suspends capture while a graph is made."""
     originals = [
         original
         for module, name in _TRACERS
@@ -57,7 +57,7 @@ def _aside(
     suspended: Callable[[], AbstractContextManager[None]],
     note: Callable[[str], None],
 ) -> Callable[..., Any]:
-    # It looks names up in the frame of its caller, so many frames up.
+    # It looks up names in the frame of its caller, this many frames up.
     counts_frames = "_frames_up" in inspect.signature(original).parameters
 
     @functools.wraps(original)

@@ -1,4 +1,4 @@
-"""What a run of capture needs to know: keywords, flags and config.json become one checked ``Settings``."""
+"""The settings of a run: keywords, flags and config.json become one checked ``Settings``."""
 
 from ulpscope._capture.settings.settings import Settings, SettingsError, unknown_key
 

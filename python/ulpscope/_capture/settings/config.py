@@ -1,13 +1,13 @@
-"""The config.json of the older tools, of the 1.x, 8.x and 26.x releases, as settings of ours.
+"""Reads the config.json of the older tools, releases 1.x, 8.x and 26.x, as our settings.
 
     file ──► JSON, checked for size and form ──► common keys ──┐
                                                                ├──► Settings
                     section of the task ──► its handler ───────┘
 
-A key is one of three kinds: it becomes a setting; it asks for nothing that would change what is recorded
-here, and is logged; or it asks for something that is not done here, and is an error that says what to do
-instead. A key that no release knows is an error. Sections of tasks other than the chosen one are not looked
-into, as in the older tools.
+There are three kinds of keys. The first becomes a setting. The second does not change what is recorded here,
+and is logged. The third requests something that is not supported, and is an error that says what to do
+instead. A key that no release knows is an error. Sections of tasks other than the chosen one are ignored, as
+in the older tools.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger("ulpscope.capture")
 
 MAX_CONFIG_BYTES = 1 << 20
 
-# Common keys that are settings of ours by the same name; those of the second line are ours alone.
+# Common keys that are settings by the same name; only we have those of the second line.
 _SAME = frozenset({"dump_path", "rank", "step", "level", "custom_op_namespaces"})
 _OURS = frozenset(
     {
@@ -62,7 +62,7 @@ _SELECTION = frozenset({"scope", "list", "data_mode", "slice", "request_id"})
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """The keys of one task: ``statistics.summary_mode`` and its neighbours."""
+    """The keys of one task, such as ``statistics.summary_mode``."""
 
     task: str
     keys: Mapping[str, Any]
@@ -72,7 +72,7 @@ class Section:
         return SettingsError(f"{self.task}.{key}", problem)
 
     def refuse(self, key: str, instead: str) -> None:
-        """Refuses a key that asks for something that is not done here."""
+        """Refuses a key that requests something unsupported."""
         value = self.keys.get(key)
         if _is_set(value) and not (value is False and key in _FLAGS):
             raise self.error(key, f"is set, which is not supported; {instead}")
@@ -80,7 +80,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A config.json, or the choices of a caller without one, before the task's section is looked into."""
+    """A config.json, or a caller's choices without one, before the task's section is read."""
 
     keys: Mapping[str, Any]
     path: Path | None = None
@@ -97,7 +97,7 @@ class Config:
         return value if isinstance(value, bool) else None
 
     def settings(self, **overrides: Any) -> Settings:
-        """The settings that the file asks for; ``overrides`` that are not None count instead of its own."""
+        """The settings of the file; ``overrides`` that are not None replace them."""
         overrides = {key: value for key, value in overrides.items() if value is not None}
         try:
             return self._settings(overrides)
@@ -117,7 +117,7 @@ class Config:
             supported = ", ".join(name for name, known in _TASKS.items() if known in _RECORDING)
             raise SettingsError("task", f"is {task!r}; expected one of {supported}")
         level = _first_set(overrides.get("level"), values.get("level"), "L1")
-        # The handler settles the level too: task structure needs one with modules, whoever chose another.
+        # The handler also sets the level: task structure needs one with modules, whatever was chosen.
         values |= {"task": task, "level": level} | handler(Section(task, self._section(task)), level)
         values |= {key: value for key, value in overrides.items() if key not in ("task", "level")}
         if "dump_path" not in values:
@@ -187,10 +187,10 @@ def _record_statistics(section: Section, level: str) -> dict[str, Any]:
     return values
 
 
-# By which release 1.1 sent tensors to another machine as they were recorded: whether, and then how.
+# Keys by which release 1.1 sent tensors to another machine during recording: whether, and how.
 _ONLINE = frozenset({"nfs_path", "host", "port", "tls_path", "online_run_ut_recompute"})
 
-# Keys of sections that are true or false, where false asks for nothing.
+# Boolean keys of sections, where false requests nothing.
 _FLAGS = frozenset({"online_run_ut", "online_run_ut_recompute"})
 
 
@@ -212,7 +212,7 @@ def _record_tensors(section: Section, level: str) -> dict[str, Any]:
     file_format = section.keys.get("file_format")
     if _is_set(file_format):
         if file_format in ("npy", "bin") and level != "L2":
-            # The stock config.json of 1.x has it, and its releases write .pt all the same.
+            # The default config.json of 1.x has it, although its releases write .pt.
             log.warning(
                 "config.json: tensor.file_format %s is for level L2: tensors are written as .pt", file_format
             )
@@ -260,7 +260,7 @@ _TASKS: dict[str, Handler] = {
     "exception_dump": _not_supported("it is for MindSpore; use task statistics or tensor"),
 }
 
-# Settings whose key in a task's section has another name, or the same one.
+# Settings that have a key in a task's section, under a different or the same name.
 _SPELLED = {
     "scope": "scope",
     "list": "list",
@@ -272,7 +272,7 @@ _SPELLED = {
 
 
 def _is_set(value: object) -> bool:
-    """Whether a value says anything: the older tools take null, "" and [] for "not given"."""
+    """Whether a value is given: the older tools take null, "" and [] for "not given"."""
     return value is not None and value != "" and value != [] and value != {}
 
 
@@ -284,7 +284,7 @@ def _word(keys: Mapping[str, Any], key: str, allowed: tuple[Any, ...]) -> Any:
     value = keys.get(key)
     if value is None or value == "":
         return None
-    # By type too: 1 == True.
+    # Compare types too, since 1 == True.
     if not any(type(value) is type(word) and value == word for word in allowed):
         words = ", ".join(json.dumps(word) for word in allowed)
         raise SettingsError(key, f"is {value!r}; expected one of {words}")

@@ -1,17 +1,17 @@
-"""Noticing that config.json was changed while the program runs, without asking the disk at every step."""
+"""Notices changes of config.json while the program runs, without disk access at every step."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
 
-# The older tools' intervals. While nothing is recorded, a look at the file would be all that a step costs.
+# The older tools' intervals. While nothing is recorded, the check would be the only cost of a step.
 SECONDS_WHEN_RECORDING = 0.5
 SECONDS_WHEN_OFF = 3.0
 
 
 class ConfigWatch:
-    """Tells whether a file is another than at the last look."""
+    """Tells whether a file has changed since the last check."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -19,13 +19,13 @@ class ConfigWatch:
         self._looked_at = time.monotonic()
 
     def has_changed(self, recording: bool) -> bool:
-        """Whether the file changed since it was last said to have; looks at most once an interval."""
+        """Whether the file changed since the last reported change; checks at most once per interval."""
         now = time.monotonic()
         if now - self._looked_at < (SECONDS_WHEN_RECORDING if recording else SECONDS_WHEN_OFF):
             return False
         self._looked_at = now
         signature = self._signature()
-        # A file that is gone for a moment is being replaced.
+        # A file that is briefly missing is being replaced.
         if signature is None or signature == self._seen:
             return False
         self._seen = signature

@@ -1,6 +1,6 @@
 """The keywords of ``ulpscope.capture`` with their types, for editors and type checkers.
 
-``Settings`` checks the same names at run time; a test holds the two lists against each other.
+``Settings`` checks the same names at run time; a test compares the two lists.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Size: TypeAlias = int | str | None
 
 
 class CaptureKeywords(TypedDict, total=False):
-    """What ``ulpscope.capture`` takes besides ``dump_path``, ``model``, ``level`` and ``task``."""
+    """Keywords of ``ulpscope.capture`` besides ``dump_path``, ``model``, ``level`` and ``task``."""
 
     step: Numbers
     rank: Numbers

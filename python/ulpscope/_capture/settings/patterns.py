@@ -22,7 +22,7 @@ _TOKEN = re.compile(r"\*\*\.|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", re.DOTALL)
 
 
 class Patterns:
-    """Patterns of one setting. A name matches where one of them does; those that matched are kept."""
+    """Patterns of one setting. A name matches if one of them does; matched patterns are remembered."""
 
     def __init__(self, patterns: Iterable[str], suffix: str = "") -> None:
         self._tests = [(pattern, compiled(pattern, suffix)) for pattern in patterns]
@@ -45,7 +45,7 @@ class Patterns:
         return bool(found)
 
     def unmatched(self) -> list[str]:
-        """The patterns that have matched nothing, if there was a name to match."""
+        """The patterns that have matched nothing, if there were names to match."""
         if not self.was_asked:
             return []
         return [pattern for pattern, _ in self._tests if pattern not in self._matched]
@@ -57,7 +57,7 @@ class Patterns:
 
 
 def compiled(pattern: str, suffix: str = "") -> re.Pattern[str]:
-    """The pattern as a regular expression to search for; raises ``re.error`` where it is none."""
+    """The pattern as a regular expression to search for; raises ``re.error`` if it is invalid."""
     if pattern.startswith(REGULAR_EXPRESSION):
         return re.compile(pattern.removeprefix(REGULAR_EXPRESSION))
     parts = "".join(_as_expression(token) for token in _TOKEN.findall(pattern))
@@ -66,7 +66,7 @@ def compiled(pattern: str, suffix: str = "") -> re.Pattern[str]:
 
 def _as_expression(token: str) -> str:
     if token == "**.":
-        # Also no part at all: **.mlp is every mlp, an outermost one included.
+        # Also matches no part at all: **.mlp is every mlp, including an outermost one.
         return r"(?:.*\.)?"
     if token == "**":
         return ".*"

@@ -1,13 +1,13 @@
-"""What a run of capture needs to know, checked once.
+"""The settings of a run, checked once.
 
-Three faces of capture end up here:
+Three interfaces of capture lead here:
 
     keywords of ulpscope.capture ──────┐
     config.json (config.py) ───────────┼──► Settings: one type per value, every rule kept ──► Run
     flags of ulpscope run (launch/) ───┘
 
-Whoever holds a ``Settings`` need not look at it again. Faces that call a setting by another name catch the
-``SettingsError`` and say it under that name with ``renamed``.
+A ``Settings`` is valid and needs no further checks. An interface with a different name for a setting catches
+the ``SettingsError`` and reports it under that name with ``renamed``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FILE_FORMATS: tuple[FileFormat, ...] = ("pt", "npy", "safetensors")
 LAYERS: tuple[Layers, ...] = ("all", "first", "last")
 DATA_MODES: tuple[DataMode, ...] = ("all", "forward", "backward", "input", "output")
 
-# The older tools' limit. A range such as "0-999999999" would otherwise be spelled out in memory.
+# The older tools' limit. A range such as "0-999999999" would otherwise be expanded in memory.
 MAX_STEP_OR_RANK = 1_000_000
 
 _API_NAME = re.compile(r"\w+\..+\.\d+\.(forward|backward)")
@@ -47,7 +47,7 @@ _SIZE_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used: which, what was found, what is allowed."""
+    """An invalid setting: which one, its value, and what is allowed."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(f"{key} {problem}" if key else problem)
@@ -56,12 +56,12 @@ class SettingsError(ValueError):
 
 
 def renamed(error: SettingsError, key: str) -> SettingsError:
-    """The same error about the same setting, under the name that its user gave it."""
+    """The same error, with the name by which the user knows the setting."""
     return SettingsError(key, error.problem)
 
 
 def in_file(error: SettingsError, file: str) -> SettingsError:
-    """The same error, with the file that the setting stands in."""
+    """The same error, with the file that contains the setting."""
     found = SettingsError(error.key, error.problem)
     found.args = (f"{file}: {error}",)
     return found
@@ -75,20 +75,20 @@ class Settings:
     task: Task = "statistics"
     level: Level = "L1"
     step: tuple[int, ...] = ()
-    """The steps wanted, in order; empty: all."""
+    """The selected steps, in order; empty: all."""
     rank: tuple[int, ...] = ()
-    """The ranks wanted, in order; empty: all."""
+    """The selected ranks, in order; empty: all."""
     scope: tuple[str, ...] = ()
-    """The first and the last call recorded; empty: from the beginning to the end."""
+    """The first and the last recorded call; empty: from the beginning to the end."""
     list: tuple[str, ...] = ()
-    """Recorded are calls whose name contains one of these; empty: all."""
+    """Records calls whose name contains one of these; empty: all."""
     module: tuple[str, ...] = ()
-    """Recorded is what runs in modules whose path matches one of these patterns; empty: everything."""
+    """Records calls in modules whose path matches one of these patterns; empty: everything."""
     call: tuple[str, ...] = ()
-    """Recorded are calls whose name matches one of these patterns; empty: all."""
+    """Records calls whose name matches one of these patterns; empty: all."""
     data_mode: tuple[DataMode, ...] = ("all",)
     tensor_list: tuple[str, ...] = ()
-    """With task statistics: calls whose name contains one of these have their tensors saved too."""
+    """With task statistics: also saves the tensors of calls whose name contains one of these."""
     digest: Digest | None = None
     """A digest of every tensor: "md5" is the older tools' word for CRC-32."""
     file_format: FileFormat = "pt"
@@ -96,20 +96,20 @@ class Settings:
     skip_scalars: bool = False
     skip_ints: bool = False
     layers: Layers = "all"
-    """Of repeated layers of one kind, which are recorded."""
+    """Which of several repeated layers of one kind are recorded."""
     max_bytes: int | None = None
     max_calls: int | None = None
     strict: bool = False
-    """Whether a failure to record raises instead of being noted in the ledger."""
+    """Whether a failure to record raises, instead of a note in the ledger."""
     init_step: int = 0
     jitter: int | None = None
-    """Moves the model's inputs by one unit in the last place, up or down as this seed says; None: not."""
+    """Changes the model's inputs by one unit in the last place, up or down by this seed; None: off."""
     custom_op_namespaces: tuple[str, ...] = ("_C_ascend",)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = _CHECKS[field.name](field.name, getattr(self, field.name))
-            # Frozen for everyone else: this is where a value gets its one type.
+            # The class is frozen; only here values are converted to their types.
             object.__setattr__(self, field.name, value)
         self._check_together()
 
@@ -156,7 +156,7 @@ class Settings:
 
 
 def unknown_key(key: str, known: Iterable[str], what: str) -> SettingsError:
-    """The error for a key that nobody knows, with the nearest one that somebody does."""
+    """The error for an unknown key, with the most similar known one."""
     known = sorted(known)
     near = difflib.get_close_matches(key, known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known {what}: {', '.join(known)}"
@@ -176,7 +176,7 @@ def _path(key: str, value: object) -> Path:
     text = os.fspath(value)
     if not isinstance(text, str) or not text.strip() or "\0" in text:
         raise _wrong(key, value, "the path of a folder")
-    # A script may change its working folder between two steps; the dump stays one.
+    # A script may change its working folder between steps; the dump stays in one place.
     path = Path(text).absolute()
     if path.exists() and not path.is_dir():
         raise SettingsError(
@@ -264,7 +264,7 @@ def _data_mode(key: str, value: object) -> tuple[str, ...]:
 
 
 def _numbers(key: str, value: object) -> tuple[int, ...]:
-    """Steps or ranks: 3, [0, "2", "4-6"], "0,2-4"; in order, each once."""
+    """Steps or ranks: 3, [0, "2", "4-6"], "0,2-4"; sorted, each once."""
     if value is None:
         return ()
     items: Iterable[object] = (
@@ -280,7 +280,7 @@ def _numbers(key: str, value: object) -> tuple[int, ...]:
 
 
 def _number_range(key: str, item: object, whole: object) -> tuple[int, int]:
-    """One item of several; the error shows a text as it was given, all of it."""
+    """One item of several; the error shows the whole text as the user gave it."""
     shown = whole if isinstance(whole, str) else item
     expected = f"numbers from 0 to {MAX_STEP_OR_RANK} and ranges such as '4-6'"
     if _is_int(item):

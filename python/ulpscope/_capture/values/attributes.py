@@ -1,9 +1,9 @@
 """Tensors in the attributes of objects, such as the key-value caches of language models.
 
-An object is looked into for its tensors alone: its other attributes are settings, and there may be hundreds.
-What lies in ``__dict__`` and ``__slots__`` is read there. No property, method or operator of the program is
-called, neither of values nor of keys, so looking computes, draws and loads nothing. Names are those of the
-attributes, in alphabetical order, and say nothing of addresses or of the order in which attributes were set:
+Only tensors in an object are looked for: its other attributes are settings, and there may be hundreds. Only
+``__dict__`` and ``__slots__`` are read. No property, method or operator of the program is called, neither on
+values nor on keys, so nothing is computed, drawn or loaded. Names are those of the attributes, in
+alphabetical order. They do not depend on addresses or on the order in which attributes were set:
 ``layers.0.keys``.
 """
 
@@ -26,7 +26,7 @@ import torch
 
 from ulpscope._capture.values.without_tensors import has, holds_no_tensors
 
-# Values that are looked at for the tensors of one object, and how deep they may lie within each other.
+# The largest number of values visited for one object, and the largest depth.
 _MAX_VALUES = 1 << 16
 _MAX_DEPTH = 64
 
@@ -37,20 +37,20 @@ _CUT_OFF = (
 _LISTS = (list, tuple, deque)
 _SETS = (set, frozenset)
 
-# Classes of the standard library that are made to be given attributes.
+# Classes of the standard library that are meant to be given attributes.
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
 
-# Keys of these classes, not of classes derived from them, read the same in every run.
+# Keys of exactly these classes (not subclasses) have the same text in every run.
 _KEYS = (str, int, bool, float, type(None), torch.dtype, torch.device)
 
-# Longer numbers make no readable name, and Python refuses to print the longest.
+# Longer numbers are not readable as names, and Python refuses to print the longest.
 _MAX_KEY_BITS = 128
 
 
 class _Sort(enum.Enum):
     TENSOR = enum.auto()
     NOTHING = enum.auto()
-    # An object of the standard library that holds nothing of the program's: a logger, a lock, a path.
+    # An object of the standard library without data of the program: a logger, a lock, a path.
     STANDARD = enum.auto()
     LIST = enum.auto()
     SET = enum.auto()
@@ -61,37 +61,37 @@ class _Sort(enum.Enum):
 
 @dataclass(frozen=True)
 class _Class:
-    """What is known of a class, however many values are of it."""
+    """Facts about a class, shared by all its values."""
 
     sort: _Sort
     # Its slots, with the names of their attributes.
     slots: list[tuple[str, Any]]
-    # By what the dictionary of an instance is read.
+    # Reads the dictionary of an instance.
     instance_dict: Any
-    # Ends the entry together with the class.
+    # Removes the entry together with the class.
     reference: weakref.ref[type]
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is looked for in it."""
+        """Whether it is not searched."""
         return self.sort is _Sort.NOTHING or self.sort is _Sort.STANDARD
 
 
-# By the addresses of the classes: their own hash may be code of the program.
+# By the addresses of the classes: their hash may be code of the program.
 _classes: dict[int, _Class] = {}
 
 
 class Attributes:
-    """One look into an object."""
+    """One search of an object."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
         self._left = _MAX_VALUES
-        # The objects and containers that the look is in: what refers back to one of them is there already.
+        # The objects and containers on the current path: references back to them are skipped.
         self._around: set[int] = set()
 
     def of(self, value: Any) -> dict[Any, Any] | list[Any] | None:
-        """What of an object leads to tensors; nothing where nothing does."""
+        """The parts of an object that contain tensors; None if there are none."""
         found: dict[Any, Any] | list[Any] | None = self._container(value)
         return found
 
@@ -139,7 +139,7 @@ class Attributes:
             found.append(self._value(item))
             if self._left < 0:
                 break
-        # Others stay at their places as nothing, so that a tensor is numbered as in the list.
+        # Other items become None, so that a tensor keeps its index in the list.
         return found if any(item is not None for item in found) else None
 
     def _dict(self, value: Any) -> dict[str, Any] | None:
@@ -148,20 +148,20 @@ class Attributes:
         return self._values(_named(self._affordable(dict.items(value))))
 
     def _set(self, value: Any) -> None:
-        """Tensors in a set have no order that would name them."""
+        """Tensors in a set have no order, hence no names."""
         base: Any = next(base for base in _SETS if issubclass(type(value), base))
         if not self._pay_plain(self._affordable(base.__iter__(value))):
             self.note_unknown(type(value))
 
     def _affordable(self, items: Iterable[Any]) -> list[Any]:
-        """The items that may still be looked at, and one more, which shows that there are too many.
+        """The items within the limit, and one more, which shows that there are too many.
 
-        Copied in one step, since another thread may change the container meanwhile.
+        Copied in one step, since another thread may change the container.
         """
         return list(islice(items, max(self._left, 0) + 1))
 
     def _pay_plain(self, items: list[Any]) -> bool:
-        """Counts items together if none can hold tensors, as in a vocabulary; tells whether it did."""
+        """Counts items together if none can hold tensors, as in a vocabulary; returns whether it did."""
         kinds = list(map(type, items))
         distinct = dict(zip(map(id, kinds), kinds, strict=True)).values()
         if not all(_class(kind).is_plain for kind in distinct):
@@ -170,14 +170,14 @@ class Attributes:
         return True
 
     def _pay(self, values: int) -> bool:
-        """Counts values; tells whether they may still be looked at."""
+        """Counts values; returns whether they are within the limit."""
         self._left -= values
         if self._left < 0:
             self._note(_CUT_OFF)
         return self._left >= 0
 
     def _value(self, value: Any) -> Any:
-        """A tensor, or the tensors that lie in a value; nothing where there are none."""
+        """A tensor, or the tensors in a value; None if there are none."""
         if not self._pay(1):
             return None
         known = _class(type(value))
@@ -202,7 +202,7 @@ class Attributes:
                 return self._within(value, self._object)
 
     def note_unknown(self, kind: type) -> None:
-        """Notes that an object may hold tensors which are not seen."""
+        """Notes that an object may hold tensors that were not found."""
         self._note(
             f"{kind.__module__}.{kind.__qualname__} is not looked into: tensors in it are not recorded"
         )
@@ -213,28 +213,28 @@ class Attributes:
 
 
 def _is_container(value: Any) -> bool:
-    """Whether items may lie in a value, if there are none now: those of a cache that is still empty."""
+    """Whether a value can have items, even if it is empty now, such as a new cache."""
     return issubclass(type(value), (*_LISTS, dict))
 
 
 def _computes_items(kind: type) -> bool:
-    """Whether it has items that need not lie anywhere before they are asked for."""
+    """Whether its items may be computed only on access."""
     return has(kind, "__iter__") or has(kind, "__getitem__")
 
 
 def _attributes(value: Any) -> dict[str, Any] | None:
-    """What lies in the attributes of an object; nothing where it has no place for any."""
+    """The attributes of an object; None if it cannot have any."""
     known = _class(type(value))
     if not known.slots and known.instance_dict is None:
         return None
     found: dict[str, Any] = {}
     for name, slot in known.slots:
-        # Without a value it is as if it were not there.
+        # A slot without a value is skipped.
         with contextlib.suppress(AttributeError):
             found[name] = slot.__get__(value)
     own = known.instance_dict.__get__(value) if known.instance_dict is not None else None
     if type(own) is dict:
-        # Another thread may add to it meanwhile.
+        # Another thread may add to it.
         found.update((name, held) for name, held in own.copy().items() if type(name) is str)
     return found
 
@@ -259,7 +259,7 @@ def _sort(kind: type) -> _Sort:
         return _Sort.SET
     if issubclass(kind, dict):
         return _Sort.DICT
-    # As an abstract class it would ask for the hash of the class.
+    # As an abstract class it would hash the class.
     if any(base is UserDict for base in kind.__mro__):
         return _Sort.USER_DICT
     root = str(kind.__module__).partition(".")[0]
@@ -275,7 +275,7 @@ def _layout(kind: type) -> tuple[list[tuple[str, Any]], Any]:
         if inspect.ismemberdescriptor(member) and name != "__dict__"
     ]
     of_instance = [vars(base).get("__dict__") for base in kind.__mro__]
-    # Of classes in C it may be a member; a property of the program's would run code.
+    # In C classes it may be a member; a property of the program would run code.
     dicts = [
         found
         for found in of_instance
@@ -285,7 +285,7 @@ def _layout(kind: type) -> tuple[list[tuple[str, Any]], Any]:
 
 
 def _named(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, Any]]:
-    """The items of a dictionary, each with a name of its own that is the same in every run."""
+    """The items of a dictionary, each with a unique name that is the same in every run."""
     taken: set[str] = set()
     others = 0
     for key, value in pairs:
@@ -293,7 +293,7 @@ def _named(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, Any]]:
         if name is None:
             name = f"{type(key).__name__}~{others}"
             others += 1
-        # The keys 1 and "1" read the same.
+        # The keys 1 and "1" have the same text.
         same = 0
         distinct = name
         while distinct in taken:
@@ -304,7 +304,7 @@ def _named(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, Any]]:
 
 
 def _name(key: Any) -> str | None:
-    """How a key reads, if that can be told without code of the program."""
+    """The text of a key, if it is available without code of the program."""
     kind = type(key)
     if kind is str:
         return str(key)

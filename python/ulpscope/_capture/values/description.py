@@ -1,4 +1,4 @@
-"""How an unusual argument or result reads in a dump."""
+"""Describes unusual arguments and results for a dump."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from ulpscope._capture.values.attributes import Attributes
 from ulpscope._capture.values.without_tensors import holds_no_tensors
 from ulpscope._core import Stats, recorded_statistics, stats
 
-# The ways in which a container says what it holds.
+# The methods by which a container gives its items.
 _ITERATION = ("__iter__", "__len__", "keys", "items")
 
 Described = str | dict[Any, Any] | list[Any] | None
 
 
 def describe(value: Any) -> Described | tuple[Described, list[str]]:
-    """JSON text (a ``str``), something to describe in its place, or nothing where there is nothing to say.
+    """JSON text (a ``str``), a value to describe instead, or None if there is nothing to say.
 
-    Of other objects the attributes that lead to tensors, with notes for the ledger where some may not be
-    seen. Of a value of the program's own no more is asked than what it holds: nothing that it would compute,
-    draw or load to answer.
+    For other objects: the attributes that contain tensors, with notes for the ledger if some may be missed.
+    Only stored contents of the program's own values are read: nothing is computed, drawn or loaded.
     """
     kind = type(value)
     if value is ...:
@@ -69,7 +68,7 @@ def describe(value: Any) -> Described | tuple[Described, list[str]]:
     return look.of(value), look.notes
 
 
-# Numbers and texts of classes of their own, without what these make of them.
+# Subclasses of numbers and texts, without their overrides.
 _PLAIN: dict[type, Callable[[Any], Any]] = {
     bool: bool,
     int: int.__int__,
@@ -79,7 +78,7 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 
 
 def _items(value: Any, kind: type) -> list[Any]:
-    """What lies in a list or tuple; one that has its own way to be walked through is asked."""
+    """The items of a list or tuple; uses its own iteration if it defines one."""
     base = list if issubclass(kind, list) else tuple
     if _walks_by_itself(kind, base):
         return list(value)
@@ -87,7 +86,7 @@ def _items(value: Any, kind: type) -> list[Any]:
 
 
 def _pairs(value: Any, kind: type) -> dict[Any, Any]:
-    """What lies in a dictionary; one that has its own way to be walked through is asked."""
+    """The items of a dictionary; uses its own iteration if it defines one."""
     base: type[dict[Any, Any]] = OrderedDict if issubclass(kind, OrderedDict) else dict
     if _walks_by_itself(kind, base):
         return dict(value)
@@ -99,7 +98,7 @@ def _walks_by_itself(kind: type, base: type) -> bool:
 
 
 def _fields(value: Any, kind: type) -> dict[str, Any]:
-    """The fields of a dataclass that are there; what a property would compute is not."""
+    """The stored fields of a dataclass; properties are not computed."""
     names = [field.name for field in dataclasses.fields(kind)]
     if inspect.getattr_static(kind, "__getattribute__") is not vars(object)["__getattribute__"]:
         return {name: getattr(value, name) for name in names}
@@ -116,7 +115,7 @@ def _fields(value: Any, kind: type) -> dict[str, Any]:
 
 
 def _held(value: Any) -> dict[str, Any]:
-    """The attributes of an object, as far as they are its own."""
+    """The attributes stored in an object itself."""
     held = getattr(value, "__dict__", None)
     return held if type(held) is dict else {}
 
@@ -126,7 +125,7 @@ def _typed(kind: str, value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A part of a slice: a number, or a tensor that stands for one."""
+    """A part of a slice: a number, or a tensor used as one."""
     if value is None or isinstance(value, bool | int | float):
         return value
     return str(type(value).__name__)
@@ -144,7 +143,7 @@ def _numpy(value: Any) -> str | None:
 
 
 def _numbers(array: Any) -> dict[str, Any]:
-    """The numbers of an array, measured as those of tensors are."""
+    """The statistics of an array, computed as for tensors."""
     found: Stats | None
     try:
         found = stats(array)
@@ -182,6 +181,6 @@ def _message(message: Any, tensor: torch.Tensor | None) -> dict[str, Any]:
 
 
 def _ranks_and_id(group: torch.distributed.ProcessGroup) -> tuple[list[int], str]:
-    """The ranks of a group, and the older tool's way of telling groups apart."""
+    """The ranks of a group, and its id in the form of the older tool."""
     ranks = torch.distributed.get_process_group_ranks(group)
     return ranks, f"{zlib.crc32(str(ranks).encode()):08x}"

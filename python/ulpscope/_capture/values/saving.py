@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Savings:
-    """Values that were saved in this step, and those whose gradients may still come."""
+    """Values that were saved in this step, and those with gradients still to come."""
 
     def __init__(self, recorder: Recorder, failures: Failures) -> None:
         self._recorder = recorder
@@ -24,7 +24,7 @@ class Savings:
         self._taken: dict[str, set[int]] = {}
 
     def save(self, variable: Any, name: str, with_gradients: bool) -> None:
-        """Records a value now, and the gradients of its tensors when the last of them has come."""
+        """Records a value now, and the gradients of its tensors once all have arrived."""
         number = self._number(name, 0)
         self._recorder.save_as(name, number, variable)
         if with_gradients:
@@ -36,24 +36,24 @@ class Savings:
                 self._recorder.note(f"{name} is nested too deeply: its gradients are not recorded")
                 return
             except Exception as error:
-                # A class of tensors may take no hooks.
+                # A tensor class may not support hooks.
                 gradients.remove()
                 self._failures.hold_back(f"the gradients of {name}", error)
                 return
             if gradients.expected:
-                # The number of the value, unless the user has saved something of this name, too.
+                # The number of the value, unless the user has also saved something under this name.
                 gradients.number = self._number(gradients.name, number)
                 self._waiting.append(gradients)
 
     def _number(self, name: str, first: int) -> int:
-        """The first number, from one on, that nothing of this name has in this step."""
+        """The first number, from ``first`` on, that is free for this name in this step."""
         taken = self._taken.setdefault(name, set())
         number = next(number for number in itertools.count(first) if number not in taken)
         taken.add(number)
         return number
 
     def flush(self) -> None:
-        """Ends a step: records the gradients that have come of values that wait for more."""
+        """Ends a step: records the gradients that have arrived, even if some are missing."""
         self._taken.clear()
         waiting, self._waiting = self._waiting, []
         for gradients in waiting:
@@ -62,7 +62,7 @@ class Savings:
                 self._write(gradients)
 
     def forget(self) -> None:
-        """Waits for no gradients any more, and records none."""
+        """Drops all pending gradients without recording them."""
         waiting, self._waiting = self._waiting, []
         for gradients in waiting:
             gradients.remove()
@@ -74,7 +74,7 @@ class Savings:
 
 
 class _Gradients:
-    """The gradients of the tensors in one value, in its own nesting."""
+    """The gradients of the tensors in one value, nested as in the value."""
 
     def __init__(self, name: str, done: Callable[[_Gradients], None]) -> None:
         self.name, self.number = name, 0
@@ -83,12 +83,12 @@ class _Gradients:
         self.found: dict[int, torch.Tensor] = {}
         self._done = done
         self._handles: list[Any] = []
-        # By the addresses of containers, of the value and of the tree: each is walked through once.
+        # By the addresses of containers, in the value and in the tree: each is visited once.
         self._trees: dict[int, Any] = {}
         self._collected: dict[int, Any] = {}
 
     def watch(self, value: Any, depth: int = 0) -> Any:
-        """The value with the numbers of its tensors in their place, as deep as it is recorded."""
+        """The value with its tensors replaced by numbers, to the depth that is recorded."""
         if isinstance(value, torch.Tensor):
             if not value.requires_grad:
                 return None
@@ -100,9 +100,9 @@ class _Gradients:
             return None
         if id(value) in self._trees:
             return self._trees[id(value)]
-        # Nothing, within itself.
+        # None inside itself.
         self._trees[id(value)] = None
-        # Loops, not comprehensions, which are a second frame on each level before Python 3.12.
+        # Loops, not comprehensions, which add a frame per level before Python 3.12.
         tree: Any
         if isinstance(value, dict):
             tree = {}
@@ -116,7 +116,7 @@ class _Gradients:
         return tree
 
     def collect(self, tree: Any) -> Any:
-        """The gradients in the place of the numbers."""
+        """The tree with its numbers replaced by gradients."""
         if id(tree) in self._collected:
             return self._collected[id(tree)]
         gradients: Any = None
@@ -133,7 +133,7 @@ class _Gradients:
         return gradients
 
     def remove(self) -> None:
-        """Takes the hooks away."""
+        """Removes the hooks."""
         for handle in self._handles:
             handle.remove()
 

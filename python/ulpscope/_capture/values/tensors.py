@@ -1,7 +1,7 @@
-"""Tensors whose elements do not simply lie in ordinary memory, and gradients that come in parts.
+"""Tensors whose elements are not in ordinary memory, and gradients that arrive in parts.
 
-What is computed here is seen by no mode of the program, and by no class of tensors that has memory of its
-own. A class that stands for other tensors adds them in its own way: there is no other.
+Computations here are hidden from the program's modes and from tensor classes with their own memory. Only a
+class that wraps other tensors adds them with its own code: there is no other way.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from torch.utils import _python_dispatch as dispatch
 
 from ulpscope._capture.values import transforms
 
-# Sparse tensors are filled up to be measured, unless that takes more bytes than this.
+# Sparse tensors are made dense to be measured, unless that takes more bytes than this.
 _MAX_DENSE = 1 << 28
 
-# Elements that are computed with in float64 at a time.
+# How many elements are processed in float64 at a time.
 _PIECE = 1 << 20
 
 
-# The shape of a view that has all of its base; or shape and strides of the base, and shape, strides and
-# offset of the view.
+# The shape of a view of its whole base; or shape and strides of the base, and shape, strides and offset of
+# the view.
 Part = tuple[Any, ...]
 
 
 class Unusual(NamedTuple):
-    """What the recorder asks about a tensor."""
+    """What the recorder needs to know about a tensor."""
 
     class_name: str
     extra: str
-    """Further keys as JSON, each with a comma before it."""
+    """Further JSON keys, each after a comma."""
     dtype: str
     shape: list[int]
     readable: torch.Tensor | None
@@ -41,12 +41,12 @@ class Unusual(NamedTuple):
 
 
 def describe(tensor: torch.Tensor) -> Unusual:
-    """Where the elements of a tensor can be read: in place, or in a copy; none within a captured graph."""
+    """Where the elements of a tensor can be read: in place, or in a copy; nowhere within a captured graph."""
     try:
         with torch._C.DisableTorchFunction(), torch.no_grad():
             return _describe(tensor)
     except Exception as error:
-        # A class of tensors may refuse anything; of this one there is only the name to tell.
+        # A tensor class may refuse any operation; then only its name is known.
         return Unusual(_class_name(tensor), "", "", [], None, _refused(tensor, error))
 
 
@@ -63,7 +63,7 @@ def _describe(tensor: torch.Tensor) -> Unusual:
         local, batch_dims = unwrapped
         extra = f',"batch_dims":{batch_dims}' if batch_dims else ""
     if _has_no_elements(local):
-        # Shapes are computed with it, and no numbers: two runs can differ in nothing else.
+        # It carries shapes only, no numbers: two runs can differ in nothing else.
         extra += ',"blank":true'
     dtype = str(tensor.dtype)
     shape = [int(size) for size in tensor.shape] if not tensor.is_nested else []
@@ -76,9 +76,9 @@ def _describe(tensor: torch.Tensor) -> Unusual:
 
 
 def add(parts: list[torch.Tensor]) -> torch.Tensor | None:
-    """The sum of the parts of a gradient; none within a captured graph, to which the sum would belong."""
+    """The sum of the parts of a gradient; None within a captured graph, which would include the sum."""
     if all(type(part) is torch.Tensor for part in parts):
-        # Of every module that uses an argument twice: without the detour.
+        # The common case, a module that uses an argument twice: a shorter path.
         with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
             return _sum(parts)
     with _unseen(parts) as own:
@@ -89,7 +89,7 @@ def add(parts: list[torch.Tensor]) -> torch.Tensor | None:
 def _sum(parts: list[torch.Tensor]) -> torch.Tensor | None:
     if any(_in_captured_graph(part) for part in parts):
         return None
-    # Of detached tensors nothing that is computed is part of a graph.
+    # Operations on detached tensors are not added to a graph.
     total: torch.Tensor | None = None
     for part in parts:
         total = part.detach() if total is None else torch.add(total, part.detach())
@@ -97,7 +97,7 @@ def _sum(parts: list[torch.Tensor]) -> torch.Tensor | None:
 
 
 def subtract(whole: torch.Tensor, parts: list[torch.Tensor]) -> torch.Tensor | None:
-    """A gradient without some parts of it, computed in float64: no more is lost than the sum has lost."""
+    """A gradient minus some of its parts, in float64: no more is lost than the sum has lost."""
     with _unseen([whole, *parts]) as own:
         if _in_captured_graph(whole):
             return None
@@ -105,7 +105,7 @@ def subtract(whole: torch.Tensor, parts: list[torch.Tensor]) -> torch.Tensor | N
             one.layout is not torch.strided or not _is_plain(one) or one.shape != own[0].shape for one in own
         ):
             return _less(own).to(whole.dtype)
-        # In pieces: float64 copies of the whole would take several times its memory.
+        # In pieces: float64 copies of all would take several times the memory.
         flat = [one.detach().reshape(-1) for one in own]
         rest = flat[0].new_empty(flat[0].shape)
         for start in range(0, rest.numel(), _PIECE):
@@ -114,7 +114,7 @@ def subtract(whole: torch.Tensor, parts: list[torch.Tensor]) -> torch.Tensor | N
 
 
 def _less(terms: list[torch.Tensor]) -> torch.Tensor:
-    """The first without the others."""
+    """The first minus the others."""
     rest = _widened(terms[0])
     for term in terms[1:]:
         rest = rest - _widened(term)
@@ -122,7 +122,7 @@ def _less(terms: list[torch.Tensor]) -> torch.Tensor:
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:
-    """In the widest type of its kind, which not every device has."""
+    """In the widest dtype of its kind that the device has."""
     tensor = tensor.detach()
     if tensor.device.type == "mps":
         tensor = tensor.cpu()
@@ -131,7 +131,7 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
 
 @contextlib.contextmanager
 def _unseen(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    """The tensors without their classes, where they have memory of their own, for what nobody is to see."""
+    """The tensors without their classes, if they have their own memory, for hidden computations."""
     with torch._C.DisableTorchFunction(), torch.no_grad():
         own = [one if _is_plain(one) or not _has_memory(one) else _as_plain(one) for one in tensors]
         if all(_is_plain(one) for one in own):
@@ -147,7 +147,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _in_class_of(tensor: torch.Tensor, plain: torch.Tensor) -> torch.Tensor:
-    """What was computed without its class, with it again."""
+    """A result computed without its class, converted back to the class."""
     if _is_plain(tensor) or not _is_plain(plain):
         return plain
     return plain.as_subclass(type(tensor))
@@ -158,12 +158,12 @@ def _as_plain(tensor: torch.Tensor) -> torch.Tensor:
         with torch._C._DisableTorchDispatch():
             return tensor.as_subclass(torch.Tensor)
     except RuntimeError:
-        # Torch 2.1 does not let go of a class that hears of operators.
+        # Torch 2.1 cannot convert from a class that handles operators.
         return tensor
 
 
 def part_of(view: torch.Tensor, base: torch.Tensor) -> Part:
-    """How a view lies in its base."""
+    """The part of its base that a view covers."""
     with torch._C.DisableTorchFunction():
         if view.numel() == base.numel() and view.is_contiguous() and base.is_contiguous():
             return (tuple(view.shape),)
@@ -172,7 +172,7 @@ def part_of(view: torch.Tensor, base: torch.Tensor) -> Part:
 
 
 def take_part(gradient: torch.Tensor, part: Part) -> torch.Tensor | None:
-    """Of the gradient of a base, what belongs to a view; nothing within a captured graph."""
+    """The part of a base's gradient that belongs to a view; None within a captured graph."""
     with _unseen([gradient]) as (own,):
         if _in_captured_graph(own):
             return None
@@ -187,7 +187,7 @@ def take_part(gradient: torch.Tensor, part: Part) -> torch.Tensor | None:
 
 
 def _refused(tensor: torch.Tensor, error: Exception) -> str:
-    """Why a tensor could not be read. The words of torch are of its insides, and differ from run to run."""
+    """Why a tensor could not be read. Torch's own text has internals, and differs from run to run."""
     return f"{type(tensor).__name__}: torch could not give its elements ({type(error).__name__})"
 
 
@@ -204,7 +204,7 @@ def _readable(tensor: torch.Tensor) -> tuple[torch.Tensor | None, str | None]:
     if _has_no_elements(tensor):
         return None, None
     if tensor._is_zerotensor():
-        # What stands for a tangent of zeros has no memory.
+        # A tangent of zeros has no memory.
         return torch.zeros((), dtype=tensor.dtype).expand(tensor.shape), None
     if transforms.is_wrapped(tensor):
         return None, "inside a function transform (torch.func)"
@@ -225,33 +225,33 @@ def _readable(tensor: torch.Tensor) -> tuple[torch.Tensor | None, str | None]:
     is_plain = _is_plain(tensor)
     if not is_plain and not _has_memory(tensor):
         return None, f"{type(tensor).__name__} has no memory of its own"
-    # A class, or a mode, of the program may have a hand in every operation: this one is none of theirs.
+    # Classes and modes of the program may intercept every operation, but must not see this one.
     with torch._C._DisableTorchDispatch():
         tensor = tensor if is_plain else tensor.as_subclass(torch.Tensor)
-        # Where it can be read as it is, no operation is run on it.
+        # If it can be read as it is, no operation is run on it.
         return (tensor if tensor.is_cpu else tensor.detach().cpu()), None
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:
-    """Whether the elements of a tensor are its own, and not those of others that it stands for."""
+    """Whether a tensor has its own elements, instead of wrapping other tensors."""
     try:
         address = tensor.untyped_storage().data_ptr()
     except RuntimeError:
-        # Newer releases of torch have no answer for a class that wraps other tensors.
+        # Newer releases of torch raise for a class that wraps other tensors.
         return False
     return address != 0 or tensor.numel() == 0
 
 
 def _received(tensor: Any) -> torch.Tensor:
-    """The result of a collective, waited for as whoever uses it would."""
-    # Torch before 2.2 has another method for it, which returns the tensor itself.
+    """The result of a collective, after waiting for it as any consumer does."""
+    # Torch before 2.2 has a different method, which returns the tensor itself.
     (tensor.wait if hasattr(tensor, "wait") else tensor.trigger_wait)()
     received: torch.Tensor = tensor.elem
     return received
 
 
 def _in_captured_graph(tensor: torch.Tensor) -> bool:
-    """Whether operations on a tensor are being put into a graph (CUDA's, or another device's) and not run."""
+    """Whether operations on a tensor are captured into a graph (CUDA's, or another device's) and not run."""
     kind = tensor.device.type
     if kind in ("cpu", "meta"):
         return False

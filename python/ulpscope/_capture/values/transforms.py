@@ -1,8 +1,8 @@
 """Tensors within function transforms (``torch.func``): ``vmap``, ``grad``, ``jvp``.
 
-A transform hands its function wrappers, which have no memory. Each wraps one of the level below, and the
-innermost is an ordinary tensor that holds the elements. A wrapper of ``vmap`` hides a dimension, that of the
-batch: what is read has these dimensions in front, those of the outermost ``vmap`` first.
+A transform passes wrappers without memory to its function. Each wraps one of the level below, and the
+innermost is an ordinary tensor with the elements. A wrapper of ``vmap`` hides the batch dimension. The tensor
+that is read has these dimensions in front, the outermost ``vmap``'s first.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _functorch: Any = torch._C._functorch
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
-    """Whether a tensor stands for others: those of torch.func, and of backward passes over a batch."""
+    """Whether a tensor wraps others: those of torch.func, and of batched backward passes."""
     asks = ("is_functorch_wrapped_tensor", "is_legacy_batchedtensor")
     return any(bool(getattr(_functorch, ask, _never)(tensor)) for ask in asks)
 
 
 def unwrapped(tensor: torch.Tensor) -> tuple[torch.Tensor, int] | None:
-    """The tensor that holds the elements of a wrapper, and how many dimensions of batches it has in front.
+    """The tensor with the elements of a wrapper, and how many batch dimensions it has in front.
 
-    Nothing for what is no wrapper, or one that does not tell what it wraps.
+    None for a tensor that is no wrapper, or for a wrapper that hides what it wraps.
     """
     if not getattr(_functorch, "is_functorch_wrapped_tensor", _never)(tensor):
         return None
@@ -49,7 +49,7 @@ def _unwrapped(tensor: torch.Tensor) -> tuple[torch.Tensor, int] | None:
 
 
 def disabled() -> contextlib.AbstractContextManager[Any]:
-    """No transform has a hand in what is computed within."""
+    """Disables transforms inside the block."""
     guard = getattr(torch._C, "_DisableFuncTorch", None)
     return contextlib.nullcontext() if guard is None else guard()
 

@@ -1,4 +1,4 @@
-"""Classes whose objects hold no tensors of a call, or only those of a model, which are recorded with it."""
+"""Classes whose objects hold no tensors of a call, or only a model's, which are recorded separately."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _CLASSES = (
     torch._C.DispatchKeySet,
 )
 
-# Torch's own, which stand for processes and devices.
+# Classes of torch for processes and devices.
 _MACHINERY = ("torch._C", "torch.distributed")
 
 
 def holds_no_tensors(kind: type) -> bool:
-    """Whether there is nothing to look for in objects of a class.
+    """Whether objects of a class need not be searched.
 
-    Functions and modules of a model are among these: whatever can be called is.
+    That includes everything callable: functions, and modules of a model.
     """
     if issubclass(kind, _CLASSES) or has(kind, "__call__"):
         return True
@@ -54,5 +54,5 @@ def has(kind: type, name: str) -> bool:
 
 
 def _is_message(kind: type) -> bool:
-    """Whether it is a message between processes, which holds the tensor that is sent."""
+    """Whether it is a message between processes, which holds the tensor to send."""
     return torch.distributed.is_available() and issubclass(kind, torch.distributed.P2POp)

@@ -1,4 +1,4 @@
-//! Where two long sequences surely, or at least probably, meet.
+//! Points where two long sequences surely, or probably, match.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,7 +20,7 @@ pub(super) fn in_order(a: &[u64], b: &[u64]) -> Vec<(usize, usize)> {
     ascending(pair_in_order(a, &places(b), |_| true))
 }
 
-/// Each token with those before and behind it.
+/// Each token with its neighbours.
 fn with_neighbours(tokens: &[u64]) -> Vec<u64> {
     let at = |place: Option<usize>| place.and_then(|place| tokens.get(place)).copied();
     (0..tokens.len())
@@ -61,7 +61,7 @@ fn pair_in_order(
 
 /// The longest selection of pairs, ascending in the first, that ascends in the second as well.
 fn ascending(pairs: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
-    // For each length, the pair that ends a selection of that length lowest; and for each pair, the one before it.
+    // For each length, the lowest pair that ends a selection of that length; for each pair, its predecessor.
     let mut ends: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = Vec::with_capacity(pairs.len());
     for (number, &(_, place)) in pairs.iter().enumerate() {

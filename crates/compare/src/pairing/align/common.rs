@@ -1,21 +1,21 @@
 //! The longest common subsequence of two sequences of tokens, as far as effort allows.
 //!
-//! Programs differ in few calls, so a search whose cost grows with the differences comes first. Where there are too
-//! many, the sequences are cut at runs that both have equally often, and the pieces searched. Sequences that defy
-//! both (or a budget that is spent) are paired token by token in order. Nothing here is quadratic in the length.
+//! Programs differ in few calls, so first comes a search whose cost grows with the differences. If there are too many,
+//! the sequences are cut at runs that both have equally often, and the pieces are searched. If both fail (or the budget
+//! is spent), tokens are paired in order. Nothing here is quadratic in the length.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
 use super::anchors;
 
-/// Steps of the search in all. Some seconds' worth; only sequences with little in common spend it.
+/// Steps of the search in total: some seconds. Only sequences with little in common use it up.
 pub(super) const BUDGET: u64 = 1_000_000_000;
 
-/// Differences that the search goes up to. Its memory grows with their square.
+/// The most differences that the search allows. Its memory grows with their square.
 const MAX_EDITS: usize = 2048;
 
-/// Cuts within cuts.
+/// The deepest nesting of cuts.
 const MAX_DEPTH: usize = 12;
 
 /// Appends the pairs of a common subsequence of `a[ours]` and `b[theirs]` to `found`, in order.
@@ -65,7 +65,7 @@ impl Search<'_> {
     }
 
     fn middle(&mut self, ours: &[u32], theirs: &[u32], depth: usize) {
-        // What one side lacks cannot be common, and would only make the search long.
+        // Tokens that one side lacks cannot be common, and would only slow down the search.
         let here: HashSet<u64> = ours.iter().map(|&at| self.a[at as usize]).collect();
         let there: HashSet<u64> = theirs.iter().map(|&at| self.b[at as usize]).collect();
         let ours: Vec<u32> =
@@ -146,7 +146,7 @@ impl Search<'_> {
                     for (place, &x) in step.row.iter().enumerate() {
                         reached.set(step.low + 2 * place as i64, x);
                     }
-                    // Diagonals beyond those of the step before were not there yet.
+                    // Diagonals beyond those of the step before did not exist yet.
                     reached.set(step.low - 2, UNREACHED);
                     reached.set(step.low + 2 * step.row.len() as i64, UNREACHED);
                     reached.step(diagonal, n, m)
@@ -168,7 +168,7 @@ impl Search<'_> {
 
 const UNREACHED: i32 = -1;
 
-/// What was reached with some number of differences.
+/// The points reached with some number of differences.
 struct Step {
     low: i64,
     row: Vec<i32>,
@@ -191,8 +191,8 @@ impl Reached {
         }
     }
 
-    /// Where a diagonal is entered with one more difference, and from which one: by skipping one of ours or one of
-    /// theirs, whichever gets further.
+    /// Where a diagonal is entered with one more difference, and from which one: by skipping a token of either side,
+    /// whichever gets further.
     fn step(&self, diagonal: i64, n: i64, m: i64) -> (i32, i64) {
         let skip_ours = match self.get(diagonal - 1) {
             x if x != UNREACHED && i64::from(x) < n => x + 1,

@@ -1,9 +1,9 @@
 //! Pairing by the order of calls: the longest common subsequence of two sequences of tokens.
 //!
-//! A token says what a call is: API or module, direction, shapes, the module it was made in. The first pass aligns
-//! the finest tokens; between the calls it has paired, further passes align with less and less, down to the
-//! operation behind a name. So an extra call is skipped and the two sides lock on again behind it, and where all
-//! shapes differ (another batch size) names and order still pair everything.
+//! A token describes a call: API or module, direction, shapes, its module. The first pass aligns the finest tokens;
+//! between the pairs found, further passes align coarser tokens, down to the operation. So an extra call is skipped and
+//! the two sides match again after it, and if all shapes differ (a different batch size) names and order still pair
+//! everything.
 
 mod anchors;
 mod common;
@@ -23,11 +23,11 @@ use super::links::Links;
 use super::names::{Names, SideNames};
 use super::signature::{self, Signature};
 
-/// Calls whose shapes are looked at before equal names are trusted without looking at all.
+/// Calls whose shapes are checked before equal names are trusted without any check.
 const SAMPLES: usize = 4096;
 
-/// Names where the two sides make the same calls in the same order; otherwise alignment, and then names again for
-/// calls that were only moved.
+/// By name if both sides make the same calls in the same order; otherwise alignment, then names again for calls that
+/// only moved.
 pub(super) fn auto(target: &Rank, golden: &Rank, names: &Names, links: &mut Links) {
     if same_calls(names, links) && names_hold(target, golden, &names.target) {
         for call in 0..names.target.len() {
@@ -50,7 +50,7 @@ pub(super) fn align(target: &Rank, golden: &Rank, names: &Names, links: &mut Lin
     aligned.join_backward(names, links);
 }
 
-/// Whether both sides have the same names in the same order, made in the same modules where those are known.
+/// Whether both sides have the same names in the same order, and in the same modules if these are known.
 fn same_calls(names: &Names, links: &Links) -> bool {
     let (ours, theirs) = (&names.target, &names.golden);
     ours.len() == theirs.len()
@@ -58,8 +58,8 @@ fn same_calls(names: &Names, links: &Links) -> bool {
         && (0..ours.len()).all(|call| ours.name(call) == theirs.name(call) && links.golden(call).is_none())
 }
 
-/// Whether shapes speak for the names: they agree, or they differ nearly everywhere and speak for nothing, as with
-/// another batch size. Shapes that differ here and are found elsewhere speak of calls left out and added.
+/// Whether shapes support the names: they agree, or they differ nearly everywhere and show nothing, as with a different
+/// batch size. Shapes that differ here and match elsewhere indicate omitted and added calls.
 fn names_hold(target: &Rank, golden: &Rank, names: &SideNames) -> bool {
     let stride = names.len().div_ceil(SAMPLES).max(1);
     let samples: Vec<usize> = (0..names.len()).step_by(stride).collect();
@@ -74,7 +74,7 @@ fn names_hold(target: &Rank, golden: &Rank, names: &SideNames) -> bool {
     differing.is_empty() || differing.len() * 2 > samples.len() && elsewhere * 2 < differing.len()
 }
 
-/// What an alignment has found.
+/// The result of an alignment.
 struct Aligned {
     /// Pairs of calls, in the order of both sides.
     pairs: Vec<(usize, usize)>,
@@ -86,8 +86,8 @@ struct Aligned {
 impl Aligned {
     fn of(target: &Rank, golden: &Rank, names: &Names, links: &Links) -> Aligned {
         let signatures = [signature::of_all(target), signature::of_all(golden)];
-        // A call that was running has no results, and a module then stands where it began: neither shapes nor order say
-        // anything of it.
+        // A running call has no results, and a running module is listed where it began: neither shapes nor order say
+        // anything about it.
         let ours: Vec<usize> = (0..names.target.len())
             .filter(|&call| links.golden(call).is_none() && !names.target.is_running(call))
             .collect();
@@ -112,7 +112,7 @@ impl Aligned {
                 slide::to_most_alike(&mut found, &a, &b, early, |a, b| {
                     let (a, b) = (ours[a as usize], theirs[b as usize]);
                     let same_name = names.target.name(a) == names.golden.name(b);
-                    // What was computed says more than how often an API had been called by then.
+                    // Results say more than the count of an API's calls so far.
                     2 * i64::from(signature::same_results(target, a, golden, b)) + i64::from(same_name)
                 });
             }
@@ -123,7 +123,7 @@ impl Aligned {
         aligned
     }
 
-    /// Joins all but backward calls.
+    /// Pairs all calls except backward calls.
     fn join_forward(&self, names: &Names, links: &mut Links) {
         for &(target, golden) in &self.pairs {
             if names.target.kind[target] != CallKind::Backward && !self.is_piece(names, target) {
@@ -133,19 +133,19 @@ impl Aligned {
         accumulated::join_last(names, &self.pieces, links);
     }
 
-    /// Whether a call of the target is the gradients of a module behind one of several pieces of a batch.
+    /// Whether a call of the target is the gradients of a module after one of several pieces of a batch.
     fn is_piece(&self, names: &Names, target: usize) -> bool {
         names.target.kind[target] == CallKind::ParametersGrad
             && self.pieces.contains(&names.target.key[target])
     }
 
-    /// Whether the two calls of a pair take and give the same shapes.
+    /// Whether the two calls of a pair have the same input and output shapes.
     fn is_alike(&self, &(target, golden): &(usize, usize)) -> bool {
         self.signatures[0][target] == self.signatures[1][golden]
     }
 
-    /// Joins calls that were running when a run was killed, each with its namesake: the one whose number is as far off as
-    /// those of the pairs before it.
+    /// Pairs calls that were running when a run was killed with calls of the same name: the one whose number is shifted
+    /// like those of the pairs before it.
     fn join_running(&self, names: &Names, links: &mut Links) {
         let (ours, theirs) = (&names.target, &names.golden);
         let mut shifts: HashMap<(u32, CallKind), i64> = HashMap::new();
@@ -183,8 +183,8 @@ impl Aligned {
         backward::follow(names, &suggested, links);
     }
 
-    /// Joins calls of equal names that an order of calls cannot: they changed places. A name is good for that as
-    /// long as no call of its API or module has been found shifted, and the shapes agree if shapes say anything.
+    /// Pairs calls of equal names that alignment cannot, because they changed places. A name counts as long as no call
+    /// of its API or module was found shifted, and the shapes agree if shapes say anything.
     fn join_moved(&self, names: &Names, links: &mut Links) {
         let ours = &self.signatures[0];
         let shapes_count =
@@ -210,7 +210,7 @@ impl Aligned {
     }
 }
 
-/// How much of a call its token tells, finest first.
+/// How much a token says about its call, finest first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Grain {
     /// Name, shapes, and the module it was made in.
@@ -226,8 +226,7 @@ enum Grain {
 fn token(names: &Names, side: &SideNames, call: usize, signature: Signature, grain: Grain) -> u64 {
     let (key, kind) = (side.key[call], side.kind[call]);
     let mut hasher = DefaultHasher::new();
-    // What is computed again stands where the backward pass came to it, in an order of its own: only its module tells
-    // which call it repeats.
+    // Recomputed calls follow the order of the backward pass: only their module shows which call they repeat.
     signature.is_recompute.then_some(side.parent[call]).hash(&mut hasher);
     match grain {
         Grain::Place => (key, kind, signature, side.parent[call]).hash(&mut hasher),
@@ -238,7 +237,7 @@ fn token(names: &Names, side: &SideNames, call: usize, signature: Signature, gra
     hasher.finish()
 }
 
-/// Keeps what has been found, and aligns what lies between.
+/// Keeps the pairs found, and aligns the calls between them.
 fn refine(found: &[(u32, u32)], a: &[u64], b: &[u64], budget: &mut u64) -> Vec<(u32, u32)> {
     let mut refined = Vec::with_capacity(found.len());
     let mut start = (0, 0);

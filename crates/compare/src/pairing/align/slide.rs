@@ -1,10 +1,10 @@
-//! Of several equally long alignments, the one whose calls are most alike.
+//! Of several equally long alignments, the one whose calls are most similar.
 //!
-//! Four equal calls against three: any of the four may be the extra one. Tokens cannot tell, recorded values and numbers
-//! can: the run that one side has more is slid along equal tokens to where most of them agree.
+//! With four equal calls against three, any of the four may be the extra one. Tokens cannot decide that, recorded
+//! values and numbers can: the extra run is moved along equal tokens to where most of these agree.
 
-/// Slides what only one side has. `likeness` tells how much two calls have in common beside their tokens. Of places that
-/// are as good, `early` takes the first: a run that was killed has no end that belongs to the end of the other.
+/// Moves runs that only one side has. `likeness` measures the similarity of two calls beyond their tokens. Of equally
+/// good places, `early` uses the first: the end of a killed run does not match the end of the other.
 pub(super) fn to_most_alike(
     pairs: &mut [(u32, u32)],
     a: &[u64],
@@ -39,7 +39,7 @@ pub(super) fn to_most_alike(
     }
 }
 
-/// Moves the pairs before a gap over to its other end (`up`), or those behind it back (`down`), as many as gain most.
+/// Moves pairs before a gap to its other end (`up`), or those after it back (`down`), as many as gain most.
 fn slide(
     pairs: &mut [(u32, u32)],
     behind: usize,

@@ -1,8 +1,8 @@
 //! The headings, and the types of the columns.
 //!
-//! The tool's tables are pandas': a column of statistics in which every value is a number is a column of floats, or
-//! of integers where every one is, and a single `None` makes it one of whatever each row has. So `2046` reads
-//! `2046.0` in a table where nothing is `None`, and whether it does is known only at the end of the dump.
+//! The tool's tables are pandas tables: a column of statistics with only numbers is a column of floats, or of integers
+//! if all are integers. A single `None` makes it a column of mixed values. So `2046` is shown as `2046.0` in a table
+//! without `None`, which is known only at the end of the dump.
 
 use super::item::Stat;
 use super::mode::Mode;
@@ -54,7 +54,7 @@ pub(crate) fn headings(mode: Mode, stack: bool) -> Vec<String> {
     parts.iter().copied().flatten().copied().chain(stack).chain(data).map(str::to_owned).collect()
 }
 
-/// What has been met in the columns of statistics of one side.
+/// The kinds of values in one side's columns of statistics.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Met {
     text: [bool; 4],
@@ -64,7 +64,7 @@ pub(crate) struct Met {
 }
 
 impl Met {
-    /// Takes the statistics of a row in.
+    /// Adds the statistics of a row.
     pub(crate) fn add(&mut self, stats: &[Stat<'_>; 4]) {
         for (column, stat) in stats.iter().enumerate() {
             let kind = match stat {
@@ -78,12 +78,12 @@ impl Met {
         }
     }
 
-    /// Takes in a row without statistics.
+    /// Adds a row without statistics.
     pub(crate) fn add_absent(&mut self) {
         self.text = [true; 4];
     }
 
-    /// Takes in what was met elsewhere.
+    /// Adds the kinds found elsewhere.
     fn merge(&mut self, more: &Met) {
         for column in 0..4 {
             self.text[column] |= more.text[column];
@@ -93,7 +93,7 @@ impl Met {
         }
     }
 
-    /// What was met on both sides, all in all.
+    /// The kinds on both sides, in total.
     pub(crate) fn in_all(found: impl Iterator<Item = [Met; 2]>) -> [Met; 2] {
         found.fold([Met::default(); 2], |mut all, more| {
             all.iter_mut().zip(&more).for_each(|(all, more)| all.merge(more));
@@ -101,17 +101,17 @@ impl Met {
         })
     }
 
-    /// Whether nothing more can change what the columns are.
+    /// Whether the column types cannot change any more.
     pub(crate) fn is_settled(&self) -> bool {
         self.text == [true; 4]
     }
 
-    /// Whether there are integers, which are shown as the types of their columns want it.
+    /// Whether there are integers, whose text depends on the column type.
     pub(crate) fn has_integers(&self) -> bool {
         self.integer.contains(&true)
     }
 
-    /// What the columns turn out to be.
+    /// The final column types.
     pub(crate) fn types(&self) -> [ColumnType; 4] {
         let types = std::array::from_fn(|column| {
             let number = self.integer[column] || self.float[column];
@@ -123,7 +123,7 @@ impl Met {
                 ColumnType::Integers
             }
         });
-        // Four columns of numbers are one block, and a block has one type.
+        // Four columns of numbers form one block, which has one type.
         if types.contains(&ColumnType::Floats) && !types.contains(&ColumnType::Mixed) {
             return [ColumnType::Floats; 4];
         }
@@ -131,19 +131,19 @@ impl Met {
     }
 }
 
-/// What a column of statistics holds.
+/// The type of a column of statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ColumnType {
-    /// Whatever each row has.
+    /// Mixed values, unchanged.
     Mixed,
-    /// Floats; integers have become some.
+    /// Floats; integers are converted.
     Floats,
     /// Integers.
     Integers,
 }
 
 impl ColumnType {
-    /// A statistic as this column holds it, in words where it is no number.
+    /// A statistic as this column holds it; non-numbers as text.
     pub(crate) fn hold<'a>(self, stat: Stat<'a>) -> Stat<'a> {
         match stat {
             Stat::Int(number) if self == ColumnType::Floats => Stat::Float(number as f64),

@@ -1,5 +1,5 @@
-//! An entry as the tool's table knows it: a name, a dtype, a shape, four statistics, all of them whatever Python
-//! made of the dump.
+//! An entry as in the tool's table: a name, a dtype, a shape, four statistics, all in the form that Python made of the
+//! dump.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use ulpscope_tensor::{DType, View};
 
 use crate::styles::python_text;
 
-/// Whose reading of the dump it is.
+/// The release whose rules are used to read the dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Release {
     /// 26.x.
@@ -110,8 +110,7 @@ impl<'a> Stat<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The row of an entry; none, where the tool makes none of it. Digests of what has none of its own are made
-    /// only where they are asked for.
+    /// The row of an entry; `None` if the tool has no row for it. Missing digests are computed only on request.
     pub(crate) fn of(entry: &'a Entry, release: Release, digests: bool) -> Option<Item<'a>> {
         let mut item = Item {
             name: entry.name.as_str().into(),

@@ -28,10 +28,10 @@ use side::Calls;
 /// Compares as msprobe 26.x does.
 #[derive(Clone, Debug)]
 pub struct Msprobe {
-    /// Pair rows whose names agree but for the number of the call (`-fm`).
+    /// Pair rows whose names agree except for the number of the call (`-fm`).
     pub fuzzy: bool,
-    /// Names of target's rows and of the golden rows to compare them with, whatever their dtypes (`-dm`). Goes before
-    /// everything else.
+    /// Names of target's rows and of the golden rows to compare them with, with any dtypes (`-dm`). Takes precedence
+    /// over everything else.
     pub data_mapping: Option<Vec<(String, String)>>,
     /// Other names of modules (`-cm`) or layers (`-lm`): rows are joined under these. As in the tool, dtypes do not
     /// matter with a layer mapping.

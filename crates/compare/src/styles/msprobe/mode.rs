@@ -1,4 +1,4 @@
-//! What is compared follows from what the dumps hold.
+//! What is compared depends on what the dumps hold.
 
 use rayon::prelude::*;
 use ulpscope_dump::{Content, Rank, Task};
@@ -14,14 +14,14 @@ pub(crate) enum Mode {
     Digests,
 }
 
-/// Calls looked at together in search of the first digest.
+/// Calls searched together for the first digest.
 const BATCH: usize = 64;
 
 /// Tensors without a digest after which a dump counts as one without: the tool gives one to every tensor or to none.
 const ENOUGH: usize = 1000;
 
 impl Mode {
-    /// The mode for two dumps. Where they hold different things, statistics are what both have.
+    /// The mode for two dumps. If they hold different data, both have statistics.
     pub(crate) fn of(target: &Rank, golden: &Rank) -> Mode {
         match (target.task, golden.task) {
             (Task::Tensor, Task::Tensor) => Mode::Real,
@@ -33,7 +33,7 @@ impl Mode {
     }
 }
 
-/// What to tell the user where the dumps hold different things; the tool itself would end there.
+/// Notes if the dumps hold different data; the tool itself would stop.
 pub(crate) fn fallback(target: &Rank, golden: &Rank) -> Vec<String> {
     if target.task == golden.task {
         return Vec::new();

@@ -1,10 +1,10 @@
-//! Which row of golden belongs to which of target.
+//! Pairs rows of target and golden.
 //!
 //! | way | rows belong together when |
 //! |---|---|
 //! | exact | their calls have one key and their names end alike |
 //! | mapped | golden's name is the one the mapping gives for target's |
-//! | fuzzy | their names agree but for the number of the call, and no earlier pair is crossed |
+//! | fuzzy | their names agree except for the number of the call, and no earlier pair is crossed |
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -14,12 +14,12 @@ use ulpscope_dump::{Entry, Error};
 use super::side::Calls;
 use crate::style::Side;
 
-/// What becomes of a row of target.
+/// The outcome for a row of target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It is compared with this entry of this call of golden.
     Paired(u32, u32),
-    /// It has no partner.
+    /// It has no counterpart.
     Alone,
     /// The tool loses it.
     Dropped,
@@ -89,7 +89,7 @@ pub(crate) fn mapped(
     Pairing::Rows(names.iter().map(|names| names.iter().map(fate).collect()).collect())
 }
 
-/// Tells of the lines of a data mapping that find nothing, given the names of the rows of both sides.
+/// Reports the lines of a data mapping that match nothing, given the names of the rows of both sides.
 pub(crate) fn without_effect(
     lines: &[(String, String)],
     in_target: impl Fn(&str) -> bool,
@@ -126,8 +126,8 @@ fn row_names(side: &Calls<'_>, keys: bool, problems: &mut Vec<String>) -> Vec<Ve
     read.into_iter().map(|names| names.unwrap_or_else(&mut told)).collect()
 }
 
-/// Pairs rows whose names agree but for the number of the call. Both lists are walked in step; the newest row of
-/// either side is looked for among the waiting rows of the other, and what waits in front of a pair goes without.
+/// Pairs rows whose names agree except for the number of the call. Both lists are read in step; the newest row of
+/// either side is looked up among the waiting rows of the other, and rows that waited before a pair stay unpaired.
 pub(crate) fn fuzzy(target: &Calls<'_>, golden: &Calls<'_>, problems: &mut Vec<String>) -> Pairing {
     let mut ids = HashMap::new();
     let mut flat = |names: &[Vec<String>]| -> Vec<u32> {
@@ -154,7 +154,7 @@ pub(crate) fn fuzzy(target: &Calls<'_>, golden: &Calls<'_>, problems: &mut Vec<S
     Pairing::Rows(names[0].iter().map(|names| names.iter().map(|_| fate()).collect()).collect())
 }
 
-/// The name without the number of the call: what stands before the direction loses its last part.
+/// The name without the number of the call: the part before the direction loses its last component.
 fn without_number(name: &str) -> String {
     let Some(direction) = ["forward", "backward"].into_iter().find(|word| name.contains(word)) else {
         return name.to_owned();
@@ -165,10 +165,10 @@ fn without_number(name: &str) -> String {
     format!("{head}.{direction}{behind}")
 }
 
-/// What the walk makes of a row.
+/// The outcome for a row of the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Its partner.
+    /// Its counterpart.
     Paired(usize),
     /// None.
     Alone,
@@ -176,7 +176,7 @@ enum Step {
     Dropped,
 }
 
-/// The rows of one side that wait for a partner: a stretch of the list, and where each name is in it.
+/// The rows of one side without a counterpart yet: a range of the list, and the positions of each name.
 struct Waiting<'a> {
     names: &'a [u32],
     places: HashMap<u32, VecDeque<usize>>,
@@ -189,7 +189,7 @@ impl<'a> Waiting<'a> {
         Waiting { names, places: HashMap::new(), start: 0, end: 0 }
     }
 
-    /// Lets the next row in, if there is one.
+    /// Adds the next row, if there is one.
     fn next(&mut self) {
         if let Some(&name) = self.names.get(self.end) {
             self.places.entry(name).or_default().push_back(self.end);
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(walk(&[1, 2, 3], &[1, 2, 3]), [Paired(0), Paired(1), Paired(2)]);
         assert_eq!(walk(&[1, 9, 2, 3], &[1, 2, 3]), [Paired(0), Alone, Paired(1), Paired(2)]);
         assert_eq!(walk(&[1, 2], &[1, 9, 2]), [Paired(0), Paired(2)]);
-        // Once golden has run out and nothing of it waits, the rest of target is never looked at.
+        // After golden has ended and none of it waits, the rest of target is never read.
         assert_eq!(walk(&[1, 2, 3, 4], &[1]), [Paired(0), Alone, Dropped, Dropped]);
     }
 }

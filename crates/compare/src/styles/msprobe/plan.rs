@@ -1,4 +1,4 @@
-//! The plan: a unit per call of target, whose rows are made when it is judged.
+//! The plan: one unit per call of target, whose rows are created when it is judged.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -18,15 +18,15 @@ use super::{real, verdicts};
 use crate::style::{Judged, Partnerless, Plan, Side};
 use crate::styles::python_text;
 
-/// Calls looked at together while the types of the columns are not settled.
+/// Calls examined together while the column types are not settled.
 const BATCH: usize = 256;
 
 /// The types of the columns of statistics, target's and golden's.
 type Types = [[ColumnType; 4]; 2];
 
-/// What there is to be told of planning.
+/// Messages of planning.
 pub(crate) struct Told {
-    /// What mapping files say that could not be followed.
+    /// Lines of mapping files without effect.
     pub(crate) notes: Vec<String>,
     /// What could not be read.
     pub(crate) problems: Vec<String>,
@@ -42,23 +42,23 @@ pub(crate) struct MsprobePlan<'a> {
     any_dtype: bool,
     stack: bool,
     told: Told,
-    /// Found out when they are needed first: only integers look different in columns of different types.
+    /// Computed on first use: only integers depend on the column types.
     types: OnceLock<Types>,
-    /// Entries without a partner, by unit; found while units are judged.
+    /// Unpaired entries, by unit; found while units are judged.
     lone_entries: Mutex<BTreeMap<usize, Vec<Partnerless>>>,
 }
 
-/// The rows of a call before anything is measured: each entry of target, and its partner.
+/// The rows of a call before measuring: each entry of target, and its counterpart.
 struct Partners {
     entries: Vec<Entry>,
     fates: Vec<Fate>,
     golden: HashMap<u32, Vec<Entry>>,
-    /// Whether a call could not be read: what seems to lack a partner then may have one there.
+    /// Whether a call could not be read: entries that seem unpaired may have a counterpart there.
     unread: bool,
 }
 
 impl Partners {
-    /// The partner of an entry.
+    /// The counterpart of an entry.
     fn of(&self, position: usize) -> Option<&Entry> {
         match self.fates.get(position) {
             Some(Fate::Paired(call, entry)) => self.golden.get(call)?.get(*entry as usize),
@@ -68,7 +68,7 @@ impl Partners {
 }
 
 impl<'a> MsprobePlan<'a> {
-    /// Plans; reads as much of the dumps as it takes to tell whether the types of the columns matter.
+    /// Plans; reads as much of the dumps as needed to decide whether the column types matter.
     pub(crate) fn new(
         (target, golden): (Calls<'a>, Calls<'a>),
         mode: Mode,
@@ -88,7 +88,7 @@ impl<'a> MsprobePlan<'a> {
             types: OnceLock::new(),
             lone_entries: Mutex::default(),
         };
-        // Where integers are, most dumps have some at their beginning; then all cores look for the types.
+        // Dumps with integers mostly have some at the start; then all cores find the types.
         if mode != Mode::Digests && plan.met_ahead(0).iter().any(Met::has_integers) {
             plan.types.get_or_init(|| plan.column_types(|start| plan.met_ahead(start)));
         }
@@ -102,7 +102,7 @@ impl<'a> MsprobePlan<'a> {
         if self.mode == Mode::Digests || !stats.any(|stat| matches!(stat, Stat::Int(_))) {
             return &ANY;
         }
-        // On one core: a core that waits for others here could be given rows that wait for these types in turn.
+        // On one core: a core that waits here could be given rows that wait for these types, and deadlock.
         self.types.get_or_init(|| {
             self.column_types(|start| Met::in_all(self.batch(start).map(|call| self.met_in(call))))
         })
@@ -153,7 +153,7 @@ impl<'a> MsprobePlan<'a> {
         Item::of(entry, Release::V26, self.mode == Mode::Digests)
     }
 
-    /// The partner's item, if it may be compared; otherwise why not.
+    /// The counterpart's item, if it may be compared; otherwise why not.
     fn partner_item<'e>(
         &self,
         partners: &'e Partners,
@@ -171,7 +171,7 @@ impl<'a> MsprobePlan<'a> {
         Err(format!("target is {dtype}, golden is {other}, and these are not compared"))
     }
 
-    /// The entries of a call of target with their partners; none where there are no rows for it.
+    /// The entries of a call of target with their counterparts; `None` if it has no rows.
     fn partners(&self, call: usize, problems: &mut Vec<String>) -> Option<Partners> {
         self.target.keys[call]?;
         let told_before = problems.len();
@@ -215,14 +215,14 @@ impl<'a> MsprobePlan<'a> {
         Some(Partners { entries, fates, golden, unread })
     }
 
-    /// Notes what has no partner in a call that has one.
+    /// Notes unpaired entries of a paired call.
     fn note_lone_entries(&self, call: usize, lone: Vec<Partnerless>) {
         if !lone.is_empty() {
             self.lone_entries.lock().unwrap_or_else(PoisonError::into_inner).insert(call, lone);
         }
     }
 
-    /// The entries of golden in a paired call that no row of target took.
+    /// The entries of golden in a paired call without a row of target.
     fn golden_left_in(&self, partners: &Partners) -> Vec<Partnerless> {
         let Pairing::Calls(_) = self.pairing else { return Vec::new() };
         let taken: HashSet<u32> = partners
@@ -249,7 +249,7 @@ impl<'a> MsprobePlan<'a> {
         })
     }
 
-    /// Calls and rows of golden that no row of target belongs to.
+    /// Calls and rows of golden without a row of target.
     fn golden_alone(&self) -> Vec<Partnerless> {
         let alone = |name: String, what: &str| Partnerless {
             side: Side::Golden,
@@ -355,7 +355,7 @@ impl Plan for MsprobePlan<'_> {
         if partners.unread {
             lone.clear();
         } else if whole {
-            // Said once for the call, not for each of its entries.
+            // Reported once for the call, not for each entry.
             lone.clear();
             lone.push(Partnerless {
                 side: Side::Target,

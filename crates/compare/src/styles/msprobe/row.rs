@@ -1,4 +1,4 @@
-//! A row in the making: the two entries, what was measured on them, what is thought of it.
+//! An unfinished row: the two entries, their measurements, and the verdict.
 
 use std::fmt::Write;
 
@@ -12,16 +12,16 @@ use super::statistics::{RelativeError, difference};
 use crate::style::{Row, Verdict};
 use crate::styles::python_text;
 
-/// What the tool writes where there is nothing.
+/// The tool's text for a missing value.
 pub(crate) const ABSENT: &str = "N/A";
 
-/// What stands for the name of a file where there is none.
+/// The tool's text for a missing file name.
 pub(crate) const NO_FILE: &str = "-1";
 
-/// A row in the making.
+/// An unfinished row.
 pub(crate) struct Draft<'a> {
     pub(crate) target: Item<'a>,
-    /// The partner, if there is one that may be compared.
+    /// The counterpart, if there is one that may be compared.
     pub(crate) golden: Option<Item<'a>>,
     /// The statistics of target and golden as their columns hold them.
     pub(crate) stats: [[Stat<'a>; 4]; 2],
@@ -38,7 +38,7 @@ enum Measures {
 }
 
 impl<'a> Draft<'a> {
-    /// A row of two entries, without its measures yet.
+    /// A row of two entries, not measured yet.
     pub(crate) fn new(target: Item<'a>, golden: Option<Item<'a>>, types: &[[ColumnType; 4]; 2]) -> Draft<'a> {
         let hold = |stats: [Stat<'a>; 4], types: [ColumnType; 4]| {
             let mut types = types.into_iter();
@@ -59,7 +59,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Takes the differences of the statistics.
+    /// Computes the differences of the statistics.
     pub(crate) fn compare_statistics(&mut self, types: &[[ColumnType; 4]; 2]) {
         let [target, golden] = &self.stats;
         let mut norm = RelativeError::Zero;
@@ -74,12 +74,12 @@ impl<'a> Draft<'a> {
         self.measures = Measures::Statistics { cells, norm };
     }
 
-    /// Takes in what was measured on the elements.
+    /// Adds the measurements of the elements.
     pub(crate) fn take(&mut self, measured: Measured) {
         self.measures = Measures::Real(measured);
     }
 
-    /// Whether it counts as a result: the tool looks for the word anywhere in the name.
+    /// Whether it counts as a result: the tool searches the whole name for the word.
     pub(crate) fn is_output(&self) -> bool {
         self.target.name.contains(".output.")
     }
@@ -114,13 +114,13 @@ impl<'a> Draft<'a> {
         [self.target.digest.as_deref().unwrap_or(ABSENT), golden.unwrap_or(ABSENT)]
     }
 
-    /// Notes what a rule found. The worst counts.
+    /// Adds the verdict of a rule. The worst counts.
     pub(crate) fn mark(&mut self, verdict: Verdict, message: &'static str) {
         self.verdict = self.verdict.max(verdict);
         self.messages.push(message);
     }
 
-    /// The finished row. `stack` is what its last column says, where there is that column.
+    /// The finished row. `stack` is the text of its last column, if there is that column.
     pub(crate) fn finish(self, mode: Mode, stack: Option<String>) -> Row {
         let golden = self.golden.as_ref();
         let text = |text: Option<&str>| Cell::text(text.unwrap_or(ABSENT));

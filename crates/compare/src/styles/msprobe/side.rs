@@ -1,24 +1,24 @@
-//! One side of a comparison: which of its calls have rows, under which key they are matched, and what their rows are.
+//! One side of a comparison: which of its calls have rows, their keys for matching, and their rows.
 
 use std::collections::HashMap;
 
 use super::item::Item;
 use ulpscope_dump::{CallKind, Entry, Error, Rank, Role};
 
-/// What two calls have in common that belong together: base, kind, and which call of those it is. The tool counts
-/// backward calls by their appearance, because recomputing changes their numbers.
+/// The key that two paired calls share: base, kind, and which call of those it is. The tool counts backward calls in
+/// order of appearance, because recomputation changes their numbers.
 pub(crate) type CallKey<'a> = (&'a str, CallKind, Option<u32>);
 
 /// A rank with the keys of its calls.
 pub(crate) struct Calls<'a> {
     pub(crate) rank: &'a Rank,
-    /// By number of call; none for what the tool passes over.
+    /// By number of call; `None` for calls that the tool skips.
     pub(crate) keys: Vec<Option<CallKey<'a>>>,
     saved: bool,
 }
 
 impl<'a> Calls<'a> {
-    /// Finds the keys. `renumber` says that backward calls are counted by their appearance.
+    /// Finds the keys. `renumber`: backward calls are counted in order of appearance.
     pub(crate) fn new(rank: &'a Rank, renumber: bool) -> Calls<'a> {
         let saved = rank.level.as_deref() == Some("debug");
         let mut backward: HashMap<&str, u32> = HashMap::new();
@@ -55,7 +55,7 @@ impl<'a> Calls<'a> {
     pub(crate) fn row_key(&self, call: usize, call_name: &str, row: &str) -> String {
         let renumbered = match self.keys[call] {
             Some((base, CallKind::Backward, Some(index))) => {
-                // Modules have the direction before the number, APIs behind it.
+                // Modules have the direction before the number, APIs after it.
                 if call_name.ends_with(".backward") {
                     format!("{base}.{index}.backward")
                 } else {

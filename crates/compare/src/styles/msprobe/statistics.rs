@@ -1,4 +1,4 @@
-//! Differences of statistics. Texts are compared first; what differs is told apart by kind.
+//! Differences of statistics. Texts are compared first; different texts are classified by kind.
 
 use std::borrow::Cow;
 

@@ -1,11 +1,11 @@
-//! The rules that make `pass`, `warning` or `error` of a row, looking at all rows of its call.
+//! The rules that decide `pass`, `warning` or `error` for a row, from all rows of its call.
 
 use super::item::Stat;
 use super::mode::Mode;
 use super::row::Draft;
 use crate::style::Verdict;
 
-/// Calls whose results say nothing.
+/// Calls whose results are ignored.
 const IGNORED: [&str; 9] = [
     "empty",
     "empty_like",
@@ -18,7 +18,7 @@ const IGNORED: [&str; 9] = [
     "empty_strided",
 ];
 
-/// Calls whose arguments say nothing: they are buffers to be filled.
+/// Calls whose arguments are ignored: they are buffers to be filled.
 const ARGUMENTS_IGNORED: [&str; 4] =
     ["_reduce_scatter_base", "_all_gather_base", "all_to_all_single", "batch_isend_irecv"];
 
@@ -82,7 +82,7 @@ pub(crate) fn judge(rows: &mut [Draft<'_>], mode: Mode) {
     }
 }
 
-/// Which rows are looked at: the second part of the first argument's name tells.
+/// Which rows the rules use: the second part of the first argument's name decides.
 fn regard(rows: &[Draft<'_>]) -> Regard {
     let first = rows.iter().find(|row| !row.is_output());
     match first.and_then(|row| row.target.name.split('.').nth(1)) {
@@ -136,7 +136,7 @@ fn scalars(row: &Draft<'_>) -> Option<&'static str> {
 
 fn dtypes(row: &Draft<'_>) -> Option<&'static str> {
     let golden = row.golden.as_ref()?;
-    // Concatenated projections are left alone, wherever their names come from.
+    // Concatenated projections are exempt, wherever their names come from.
     let exempt = golden.name.contains("qkv") || golden.name.contains("gate_up");
     (!exempt && row.target.dtype != golden.dtype).then_some(DTYPES)
 }
@@ -146,12 +146,12 @@ fn shapes(row: &Draft<'_>) -> Option<&'static str> {
     (row.target.shape != golden.shape).then_some(SHAPES)
 }
 
-/// The least of a measure over arguments or results; one, where there is none.
+/// The smallest measure over arguments or results; 1 if there is none.
 fn least(rows: &[Draft<'_>], outputs: bool, measure: fn(&Draft<'_>) -> Option<f64>) -> f64 {
     rows.iter().filter(|row| row.is_output() == outputs).filter_map(measure).fold(1.0, f64::min)
 }
 
-/// The largest relative error of the norm over arguments or results; zero, where there is none.
+/// The largest relative error of the norm over arguments or results; 0 if there is none.
 fn largest_norm(rows: &[Draft<'_>], outputs: bool) -> f64 {
     let shares =
         rows.iter().filter(|row| row.is_output() == outputs).filter_map(|row| row.norm_error()?.share());

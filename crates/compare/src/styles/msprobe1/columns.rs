@@ -3,7 +3,7 @@
 use crate::styles::msprobe::columns::{DATA, DIFFERENCES, DIGESTS, NAMES, REAL, STACK, STATISTICS};
 use crate::styles::msprobe::mode::Mode;
 
-/// The headings of a mode: those of 26.x without gradients and Euclidean distance, and with words of its own at the end.
+/// The headings of a mode: those of 26.x without gradients and Euclidean distance, with different last columns.
 pub(crate) fn headings(mode: Mode, stack: bool) -> Vec<String> {
     let names = &NAMES[..6];
     let parts: &[&[&str]] = match mode {

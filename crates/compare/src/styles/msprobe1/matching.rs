@@ -1,15 +1,15 @@
-//! Which calls belong together: two queues, read in step.
+//! Pairs calls: two queues, read in step.
 //!
-//! Each turn reads one call from either side and looks for a partner of the newest ones among all that wait. Once two
-//! are matched, whatever waited before them is given up. When one side waits and the other has nothing, the walk is
-//! over, and what target had not read yet is lost.
+//! Each turn reads one call from either side and looks for a match of the newest ones among all waiting calls. After a
+//! match, all calls that waited before the two are dropped. When one side waits and the other has ended, the walk ends,
+//! and the unread calls of target are lost.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use super::signature::Signature;
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Matches {
     /// By call of target, golden's.
@@ -64,7 +64,7 @@ impl<'a> Queue<'a> {
         self.read += 1;
         let Some(signature) = call else { return false };
         let like = self.by_key.entry(signature.key).or_default();
-        // What was given up comes first in the list; it goes when something is added, so that lists stay short.
+        // Dropped calls are first in the list; they are removed on each addition, so that lists stay short.
         like.drain(..like.partition_point(|&place| place < self.range.start));
         like.push(self.waiting.len());
         self.waiting.push(self.read - 1);
@@ -84,7 +84,7 @@ impl<'a> Queue<'a> {
         self.calls[*self.waiting.last()?].as_ref()
     }
 
-    /// The first waiting call that fits.
+    /// The first waiting call that matches.
     fn first_fitting(&self, wanted: &Signature) -> Option<usize> {
         let like = self.by_key.get(&wanted.key)?.iter().copied();
         like.filter(|place| self.range.contains(place))

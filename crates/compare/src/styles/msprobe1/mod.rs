@@ -25,7 +25,7 @@ use plan::Plan1;
 /// Compares as msprobe 1.1 does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Msprobe1 {
-    /// Match calls whose names agree but for the number of the call (`-f`).
+    /// Match calls whose names agree except for the number of the call (`-f`).
     pub fuzzy: bool,
     /// Names of target's rows and of the golden rows to compare them with (`-dm`); nothing else is compared then.
     pub data_mapping: Option<Vec<(String, String)>>,

@@ -29,11 +29,11 @@ pub(crate) struct Plan1<'a> {
     stack: bool,
     /// Whether the user named the pairs.
     named: bool,
-    /// Every row: the entry of target, and its partner.
+    /// Every row: the entry of target, and its counterpart.
     rows: Vec<(Place, Option<Place>)>,
     slices: Vec<Slice>,
     alone: Vec<Partnerless>,
-    /// What mapping files say that could not be followed.
+    /// Lines of mapping files without effect.
     notes: Vec<String>,
     /// What could not be read while planning.
     problems: Vec<String>,
@@ -140,9 +140,9 @@ impl<'a> Plan1<'a> {
         Plan1 { target, golden, mode, stack, named: true, rows, slices, alone, notes, problems }
     }
 
-    /// What the column of stacks says in a row.
+    /// The text of a row in the column of stacks.
     fn stack_cell(&self, place: Place, paired: bool, name: &str) -> Option<String> {
-        // The stack goes with the first argument; without a partner, with whatever comes first.
+        // The stack is in the row of the first argument; for an unpaired call, in its first row.
         let shown = self.named || (place.1 == 0 && (!paired || is_input(name)));
         self.stack.then(|| {
             let stack = shown.then(|| self.target.stack(place.0 as usize)).flatten();

@@ -1,4 +1,4 @@
-//! A row in the making: the two entries, what was measured on them, its colours.
+//! An unfinished row: the two entries, their measurements, and its colours.
 
 use ulpscope_formats::json::python_float_repr;
 use ulpscope_report::{Cell, Emphasis};
@@ -11,14 +11,14 @@ use crate::styles::msprobe::real::NAN;
 use crate::styles::msprobe::row::{ABSENT, NO_FILE};
 use crate::styles::python_text;
 
-/// What is said of a row of target that nothing was found for.
+/// The message for an unpaired row of target.
 pub(crate) const NO_BENCH: &str = "No bench data matched.";
 
 /// A difference of statistics is worth a look when it is more than this share of the larger one.
 const LARGE: f64 = 0.5;
 const LARGE_EPSILON: f64 = 1e-10;
 
-/// A row in the making.
+/// An unfinished row.
 pub(crate) struct Draft<'a> {
     pub(crate) target: Item<'a>,
     pub(crate) golden: Option<Item<'a>>,
@@ -70,7 +70,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Takes the differences of the statistics.
+    /// Computes the differences of the statistics.
     pub(crate) fn compare_statistics(&mut self) {
         self.measures = vec![Cell::text(ABSENT); 8];
         let Some(golden) = &self.golden else { return };
@@ -114,7 +114,7 @@ impl<'a> Draft<'a> {
         self.result = if self.target.digest == golden.digest { "pass" } else { "Different" };
     }
 
-    /// Takes in what was measured on the elements.
+    /// Adds the measurements of the elements.
     pub(crate) fn take(&mut self, measured: Measured) {
         self.measures = measured.cells.into();
         self.max_diff = measured.max_abs;
@@ -124,7 +124,7 @@ impl<'a> Draft<'a> {
         self.message = measured.message;
     }
 
-    /// The finished row. `stack` is what the column says, where there is that column.
+    /// The finished row. `stack` is the text of that column, if it exists.
     pub(crate) fn finish(self, mode: Mode, stack: Option<String>) -> Row {
         let golden = self.golden.as_ref();
         let none = |text: Option<&str>| Cell::text(text.unwrap_or("None"));

@@ -1,4 +1,4 @@
-//! What has to be remembered of a call to match it, and of its rows to colour them.
+//! The data of a call that is needed to match it, and of its rows to colour them.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -18,8 +18,8 @@ pub(crate) struct Signature {
     /// Of all digests, where these are compared.
     digests: u64,
     inputs: usize,
-    /// Whether the call cannot be read. It waits like any other, so that the calls behind it keep their places, and
-    /// fits none.
+    /// Whether the call cannot be read. It waits like any other, so that later calls keep their places, and matches
+    /// none.
     pub(crate) unread: bool,
     /// Of each row, the fingerprint of the call's name as colouring sees it, and whether it is an argument.
     pub(crate) rows: Vec<(u64, bool)>,
@@ -84,7 +84,7 @@ impl Signature {
         Signature { unread: true, ..Signature::default() }
     }
 
-    /// Whether two calls of one key match: the same dtypes, or some that may stand for each other.
+    /// Whether two calls of one key match: the same dtypes, or interchangeable ones.
     pub(crate) fn fits(&self, other: &Signature) -> bool {
         if self.key != other.key || self.unread || other.unread {
             return false;
@@ -122,7 +122,7 @@ fn fingerprint(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The name without the number of the call: what stands before the direction loses its last part.
+/// The name without the number of the call: the part before the direction loses its last component.
 fn without_number(name: &str) -> String {
     let Some(direction) = ["forward", "backward"].into_iter().find(|word| name.contains(word)) else {
         return name.to_owned();

@@ -1,15 +1,15 @@
 //! Which rows are coloured together.
 //!
-//! The tool means to look at the arguments and results of one call at a time. It counts rows as it goes, and counts
-//! one too many for a call that has rows of one kind only; from there on it looks at rows of neighbouring calls
-//! together. The colours of its tables come out of that.
+//! The tool intends to look at the arguments and results of one call at a time. It counts rows, and counts one too many
+//! for a call with rows of only one kind; from there on it looks at rows of neighbouring calls together. The colours of
+//! its tables depend on that.
 
 /// Rows looked at together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Slice {
     /// The first.
     pub(crate) start: usize,
-    /// The one behind the last.
+    /// One past the last.
     pub(crate) end: usize,
     /// How many at the start count as arguments.
     pub(crate) inputs: usize,
@@ -58,7 +58,7 @@ pub(crate) fn slices(rows: impl Iterator<Item = (u64, bool)>) -> Vec<Slice> {
         slice.end = slice.end.min(total);
     }
     found.retain(|slice| slice.start < slice.end);
-    // What the counting never came to has no colour.
+    // Rows that the counting did not reach have no colour.
     let mut rest = found.last().map_or(0, |slice| slice.end);
     while rest < total {
         let end = total.min(rest + PLAIN);

@@ -1,8 +1,8 @@
-//! Which rows ptdbg_ascend 6.0 paints red or yellow in its workbook.
+//! Which rows ptdbg_ascend 6.0 colours red or yellow in its workbook.
 //!
-//! A row is red by itself where the target is not finite or far off, and an output by comparison with each input of
-//! its call. With tensors the tool finds the rows of a call by their names, and miscounts as msprobe 1 does, which it
-//! became; what it goes by is kept as [`Run`]s.
+//! A row is red on its own if the target is not finite or differs much; an output also by comparison with each input of
+//! its call. With tensors the tool finds the rows of a call by their names, and miscounts like its successor msprobe 1;
+//! its groups are kept as [`Run`]s.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -36,7 +36,7 @@ impl Run {
     }
 }
 
-/// What colours go by. Nothing stands for what is no number to the tool.
+/// The numbers that decide colours. `None` if the tool does not take a value for a number.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Score {
     /// Max or min of the target is NaN or infinite.
@@ -79,7 +79,7 @@ pub(super) fn colours(scores: &[Score], inputs: usize, summary: bool) -> Vec<Emp
     colours
 }
 
-/// The colour of a row by itself.
+/// The colour of a row on its own.
 fn alone(score: &Score) -> Emphasis {
     const TOO_FAR: f64 = 1e10;
     let far = score.distance.is_some_and(|distance| distance > TOO_FAR);

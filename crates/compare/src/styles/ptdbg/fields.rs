@@ -1,4 +1,4 @@
-//! What a line of a dump says, as the table shows it.
+//! The fields of a line of a dump, as the table shows them.
 
 use ulpscope_dump::{Content, Entry, Frame};
 use ulpscope_formats::json::Json;
@@ -6,7 +6,7 @@ use ulpscope_report::Cell;
 
 use super::super::python_text;
 
-/// What there is no value for.
+/// The text for a missing value.
 pub(super) const NAN: &str = "Nan";
 
 /// The dtype, as the tool prints it.
@@ -26,7 +26,7 @@ pub(super) fn shape(entry: &Entry) -> String {
     }
 }
 
-/// Max, min, mean and norm. A plain value is its own.
+/// Max, min, mean and norm. For a scalar, all are its value.
 pub(super) fn stats(entry: &Entry) -> [Json; 4] {
     match &entry.content {
         Content::Tensor(tensor) => tensor.stats.clone(),
@@ -35,7 +35,7 @@ pub(super) fn stats(entry: &Entry) -> [Json; 4] {
     }
 }
 
-/// The digest. Plain values have none: the line has an empty list in its place.
+/// The digest. Scalars have none: the line has an empty list instead.
 pub(super) fn digest(entry: &Entry) -> &str {
     match &entry.content {
         Content::Tensor(tensor) => tensor.digest.as_deref().unwrap_or("[]"),
@@ -43,8 +43,8 @@ pub(super) fn digest(entry: &Entry) -> &str {
     }
 }
 
-/// A value in a table of 6.0. Spreadsheets have no cell for what is not finite: it is text, and a tab behind it
-/// keeps them from making a formula of `-inf`.
+/// A value in a table of 6.0. Spreadsheets have no cell type for non-finite values: these are text, with a tab at the
+/// end, so that `-inf` does not become a formula.
 pub(super) fn cell_of_6(value: &Json) -> Cell {
     match value {
         Json::Null => Cell::Missing,
@@ -65,7 +65,7 @@ pub(super) fn number_of_6(number: f64) -> Cell {
     }
 }
 
-/// What Python takes for a number: truth values are.
+/// The value if Python takes it for a number, which includes booleans.
 pub(super) fn number(value: &Json) -> Option<f64> {
     match value {
         Json::Bool(flag) => Some(f64::from(u8::from(*flag))),

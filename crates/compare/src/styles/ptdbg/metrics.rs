@@ -1,4 +1,4 @@
-//! Cosine, largest errors and shares of a pair, with ptdbg_ascend's words for what has none.
+//! Cosine, largest errors and shares of a pair, with ptdbg_ascend's texts for missing values.
 
 use ulpscope_dump::{Content, Entry, Error, Rank};
 use ulpscope_formats::json::Json;
@@ -12,7 +12,7 @@ use super::super::python_text::twelve_decimals;
 use super::Release;
 use super::fields::{NAN, number_of_6};
 
-/// No value, as nothing was found to compare with.
+/// No value, because there is no counterpart.
 pub(super) const NO_BENCH: &str = "No bench data matched.";
 
 const UNSUPPORTED: &str = "unsupported";
@@ -89,12 +89,12 @@ impl Measured {
         }
     }
 
-    /// Of an operation that has no partner.
+    /// For an operation without a counterpart.
     pub(super) fn without_partner() -> Measured {
         Measured::word(NAN, NO_BENCH)
     }
 
-    /// Of a pair one side of which cannot be read. ptdbg_ascend means to write this, and hangs.
+    /// For a pair with an unreadable side. ptdbg_ascend intends to write this, and hangs.
     fn unread(error: &Error) -> Measured {
         let file = error.file.as_deref().map(|file| file.display().to_string()).unwrap_or_default();
         let message = format!("Dump file: {file} not found.");

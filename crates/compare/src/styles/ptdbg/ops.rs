@@ -1,7 +1,7 @@
-//! Lines put together to operations, the way ptdbg_ascend does it.
+//! Groups lines into operations, as ptdbg_ascend does.
 //!
-//! An operation ends where an `output` line is followed by a line of another kind; in dumps with stacks, after the
-//! stack. So a call that recorded no output is glued to the next, and trailing inputs belong to nothing.
+//! An operation ends where an `output` line is followed by a line of a different kind; in dumps with stacks, after the
+//! stack. So a call without recorded output is merged with the next, and trailing inputs belong to nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,8 +44,8 @@ impl Kinds {
     }
 }
 
-/// One operation, as far as matching and the layout of the table need it. A call that cannot be read is one without
-/// lines: it waits in the queues, so that what follows keeps its place there, and fits nothing.
+/// One operation, as far as matching and the layout of the table need it. A call that cannot be read has no lines: it
+/// stays in the queues, so that later ones keep their places, and matches nothing.
 pub(super) struct Op {
     pub(super) start: LinePlace,
     pub(super) lines: u32,
@@ -108,7 +108,7 @@ pub(super) struct Ops {
     pub(super) unread: Vec<String>,
 }
 
-/// How lines are put together.
+/// How lines are grouped.
 #[derive(Clone, Copy)]
 pub(super) struct Grouping {
     pub(super) release: Release,

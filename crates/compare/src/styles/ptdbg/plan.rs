@@ -27,14 +27,14 @@ const NEVER_READ: &str = "ptdbg_ascend stops reading once one of the dumps has n
 const NO_END: &str = "ptdbg_ascend drops trailing lines that no output follows";
 const NO_STACK_END: &str = "ptdbg_ascend drops trailing lines that no stack follows";
 
-/// A matched pair, or a target without a partner.
+/// A matched pair, or an unpaired target.
 struct Item {
     target: u32,
     golden: Option<u32>,
     first_row: usize,
 }
 
-/// Two ranks laid side by side.
+/// The plan for two ranks.
 pub(super) struct PtdbgPlan<'a> {
     ranks: [&'a Rank; 2],
     table: Table,
@@ -94,7 +94,7 @@ impl<'a> PtdbgPlan<'a> {
             let (start, end) = (rows, rows + op.lines as usize);
             rows = end;
             if self.table != Table::Tensors6 {
-                // Statistics without a partner stay plain.
+                // Unpaired statistics are not coloured.
                 self.units.push(Slice { start, end, inputs: op.inputs as usize, seen: golden.is_some() });
             }
         }
@@ -163,7 +163,7 @@ impl<'a> PtdbgPlan<'a> {
         }
     }
 
-    /// What one side has and no row shows, or only a row without a partner.
+    /// Entries of one side that no row shows, or only an unpaired row.
     fn partnerless_on(&self, side: Side, found: &mut Vec<Partnerless>) {
         let own = &self.sides[side as usize];
         let other = &self.sides[1 - side as usize];

@@ -1,4 +1,4 @@
-//! The tables of ptdbg_ascend: columns, and the rows of a line with and without a partner.
+//! The tables of ptdbg_ascend: columns, and the rows of paired and unpaired lines.
 
 use ulpscope_dump::{Entry, Rank};
 use ulpscope_formats::json::Json;
@@ -82,7 +82,7 @@ impl Table {
         parts.iter().copied().flatten().chain(stack).map(|&name| name.to_owned()).collect()
     }
 
-    /// The row of two lines that belong together. `columns` says what pandas makes of the statistics of either side.
+    /// The row of two paired lines. `columns` says how pandas prints the statistics of either side.
     pub(super) fn matched(self, target: Side<'_>, golden: Side<'_>, columns: &[StatColumns; 2]) -> Made {
         let cells = identity(target.1, Some(golden.1));
         match self {
@@ -98,7 +98,7 @@ impl Table {
         }
     }
 
-    /// The row of a line without a partner.
+    /// The row of an unpaired line.
     pub(super) fn unmatched(self, target: &Entry, columns: &[StatColumns; 2]) -> Made {
         let mut cells = identity(target, None);
         match self {

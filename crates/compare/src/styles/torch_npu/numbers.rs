@@ -1,10 +1,10 @@
-//! Cosine, RMSE and MAPE of two vectors, as torch_npu.hooks takes them.
+//! Cosine, RMSE and MAPE of two vectors, as torch_npu.hooks computes them.
 //!
 //! The tool leaves the order of its sums to whatever BLAS is installed, so that the last digits of its results change
 //! from machine to machine. Here the order is fixed.
 //!
-//! A vector is a tensor, or a sample: a list of numbers in a line of the dump, which no kernel takes. So the sums are
-//! taken here, in one pass over elements that are read where they lie.
+//! A vector is a tensor, or a sample: a list of numbers in a line of the dump, which no kernel supports. So the sums
+//! are computed here, in one pass over the elements in place.
 
 /// Sums in lanes.
 const LANES: usize = 8;

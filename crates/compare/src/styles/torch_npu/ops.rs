@@ -1,7 +1,6 @@
-//! Lines put together to operations, the way torch_npu.hooks does it: up to and with the next line whose name says
-//! `output`.
+//! Groups lines into operations, as torch_npu.hooks does: up to and including the next line whose name says `output`.
 //!
-//! So the second output of a call is an operation of its own, and a call without outputs is part of the next.
+//! So the second output of a call is a separate operation, and a call without outputs is part of the next.
 
 use ulpscope_dump::{Content, Entry, Rank};
 
@@ -9,8 +8,8 @@ use super::super::fingerprint::Fingerprint;
 use super::super::lines::{LinePlace, Met, is_tensor, walk};
 use super::super::queues::Queued;
 
-/// One operation. A call that cannot be read is one without lines: it waits in the queues, so that what follows keeps
-/// its place there, and fits nothing.
+/// One operation. A call that cannot be read has no lines: it stays in the queues, so that later ones keep their
+/// places, and matches nothing.
 pub(super) struct Op {
     pub(super) start: LinePlace,
     pub(super) lines: u32,

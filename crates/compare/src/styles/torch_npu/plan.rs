@@ -59,7 +59,7 @@ impl<'a> HooksPlan<'a> {
         lines::read(self.ranks[side as usize], is_tensor, from, count as usize)
     }
 
-    /// What one side has and no row shows.
+    /// Entries of one side that no row shows.
     fn partnerless_on(&self, side: Side, found: &mut Vec<Partnerless>) {
         let own = &self.sides[side as usize];
         let (read, partnered): (usize, Vec<usize>) = match side {
@@ -137,7 +137,7 @@ fn row(target: (&Rank, &Entry), golden: (&Rank, &Entry), problems: &mut Vec<Stri
         Some(numbers) if numbers.passes => Verdict::Pass,
         Some(_) => Verdict::Fail,
         None if alike => Verdict::NotCompared,
-        // That nothing can be calculated is because they differ.
+        // Nothing can be calculated because they differ.
         None => Verdict::Fail,
     };
     match measured {

@@ -1,4 +1,4 @@
-//! What a call was given.
+//! The arguments of a call.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ pub(in crate::capture) struct Arguments<'a, 'py> {
 }
 
 impl Arguments<'_, '_> {
-    /// What the entry of an argument is called, which stands at a position if it was not passed by name: `input.1`,
+    /// The name of an argument's entry; `position` is used if it was not passed by name: `input.1`,
     /// `input.running_mean`.
     pub(in crate::capture) fn place_of(&self, argument: &Bound<'_, PyAny>, position: usize) -> String {
         let is_it = |found: &Bound<'_, PyAny>| found.is(argument);
@@ -28,8 +28,8 @@ impl Arguments<'_, '_> {
         }
     }
 
-    /// Whether a tensor is among them, or in a list among them, and not in one of those that were changed, nor where
-    /// results are put.
+    /// Whether a tensor is among them, or in a list among them. Changed arguments and those that receive results do not
+    /// count.
     pub(in crate::capture) fn has_unchanged(
         &self,
         tensor: &Bound<'_, PyAny>,

@@ -20,7 +20,7 @@ use crate::capture::lifecycle::writing::not_written;
 use crate::capture::recorder::Recorder;
 
 impl Recorder {
-    /// Records the arguments of a call, if it is wanted. `is_selected`: whether it is a selected module's own.
+    /// Records the arguments of a call, if it is selected. `is_selected`: it is the call of a selected module itself.
     pub(in crate::capture) fn begin_call(
         &self,
         py: Python<'_>,
@@ -40,7 +40,7 @@ impl Recorder {
         if kind == Kind::Module && why_not.is_none() && self.recording.plan.selects() {
             self.in_step(step, |state| state.wanted_modules.insert(Arc::clone(base)));
         }
-        // With what is not selected goes its backward call, which is counted as it comes. With the others it is not.
+        // The backward call of an unselected call is left out and counted when it runs; for other reasons it is not.
         let is_watched =
             self.recording.plan.watches_gradients() && why_not.is_none_or(|why| why == NOT_SELECTED);
         if is_watched && self.torch.grad_enabled(py)? {
@@ -65,7 +65,7 @@ impl Recorder {
         pushed.map(|()| begun)
     }
 
-    /// What a call is part of: the module it runs in. What is computed again for a backward call is part of that.
+    /// The parent of a call: the module it runs in; for a recomputation the backward call.
     fn parent(
         &self,
         py: Python<'_>,
@@ -91,7 +91,7 @@ impl Recorder {
         Ok(stack.and_then(|stack| stack.parent.as_deref()).map(Arc::from))
     }
 
-    /// The tensors that a call is given, of which no more is asked.
+    /// The tensor arguments of a call, without describing them.
     fn given_tensors(&self, begun: &CallInProgress, arguments: Arguments<'_, '_>) -> PyResult<Vec<Edge>> {
         let mut walk = Walk::new(self, begun.step, &begun.name, "input");
         walk.describes = false;
@@ -149,8 +149,8 @@ impl Recorder {
         self.recording.begin(begun, stack, &line).map_err(not_written)
     }
 
-    /// Records the results of a call, and places the hooks for its backward call. What the call hands on as it was
-    /// given stays the result of whoever made it.
+    /// Records the results of a call, and places the hooks for its backward call. For arguments that are returned
+    /// unchanged, the producer stays the same.
     pub(in crate::capture) fn end_call(
         &self,
         recorder: &Bound<'_, Recorder>,
@@ -177,12 +177,12 @@ impl Recorder {
         self.recording.leave_scope(&begun);
         let name = Arc::clone(&begun.name);
         let followed = caught(|| self.follow(recorder, begun, outputs, changed, hands_on));
-        // The call itself is recorded, whatever becomes of its gradients.
+        // The call itself is recorded, even if its gradients fail.
         self.guarded(py, Of::Beside(&name), followed).map(|_| ())
     }
 
-    /// Appends the results of a call to the line that ends it, and the parameters of a module; tells the tensors among the
-    /// results.
+    /// Appends the results of a call, and the parameters of a module, to the line that ends it; returns the tensors
+    /// among the results.
     fn push_outputs(
         &self,
         begun: &CallInProgress,
@@ -221,7 +221,7 @@ impl Recorder {
         Ok(outputs)
     }
 
-    /// Notes what a call has made, and places the hooks for its backward call.
+    /// Notes the tensors that a call produced, and places the hooks for its backward call.
     fn follow(
         &self,
         recorder: &Bound<'_, Recorder>,
@@ -236,7 +236,7 @@ impl Recorder {
         {
             self.modules.add_span(first..self.torch.next_sequence(py)?, &begun.name);
         }
-        // What a module returns was made by a call within it, or is nobody's at this level.
+        // A call inside the module produced its results, or their producer is unknown at this level.
         if begun.kind != Kind::Module || !self.recording.plan.sees_apis() {
             let is_blank = is_blank(&begun.name);
             let is_made = |met: &&Met| begun.made(&met.path) && !hands_on(met.tensor.bind(py));
@@ -249,7 +249,7 @@ impl Recorder {
                 }
             }
         }
-        // What a call changed and did not return has its gradient, too.
+        // A tensor that was changed and not returned has a gradient, too.
         if let Some(tensor) = changed.filter(|_| outputs.is_empty())
             && self.torch.is_plain_tensor(tensor)
         {

@@ -1,4 +1,4 @@
-//! A call that has begun: what is known of it until it ends, and longer if its backward call is to be seen.
+//! A call in progress: its state until it ends, or longer if its backward call is to be recorded.
 
 use std::ops::{Deref, DerefMut};
 
@@ -9,17 +9,16 @@ use ulpscope_capture::CallRecord;
 
 use crate::capture::describe::items::Met;
 
-/// A call that has begun: what is recorded of it, and the objects that are needed until it ends.
+/// A call in progress: its record, and the objects that are needed until it ends.
 pub(in crate::capture) struct CallInProgress {
     record: CallRecord,
-    /// Its tensors, with the place of each in the autograd graph before the call.
+    /// Its tensor arguments, with the place of each in the autograd graph before the call.
     pub(in crate::capture) inputs: Vec<Edge>,
-    /// The arguments as the caller passed them, where torch shows them otherwise, and the call may change some.
+    /// The arguments as the caller passed them, if torch shows them differently and the call may change some.
     pub(in crate::capture) passed: Option<(Py<PyTuple>, Py<PyDict>)>,
-    /// The tensor of another device that it copies without waiting for it, if it does.
+    /// The tensor of another device that it copies without waiting, if any.
     pub(in crate::capture) late_copy: Option<Py<PyAny>>,
-    /// Its tensors by their addresses, and how often each had been changed; where no more than that can tell whether the
-    /// call has changed them.
+    /// Its tensors by address, with their change counts, if only these can show whether the call changed them.
     pub(in crate::capture) versions: Vec<(usize, u64)>,
 }
 
@@ -38,12 +37,12 @@ impl DerefMut for CallInProgress {
 }
 
 impl CallInProgress {
-    /// A call of which nothing but its record is known.
+    /// A call of which only the record is known.
     pub(in crate::capture) fn new(record: CallRecord) -> CallInProgress {
         CallInProgress { record, inputs: Vec::new(), passed: None, late_copy: None, versions: Vec::new() }
     }
 
-    /// Tells which tensors it was given, and has not changed.
+    /// A predicate: the tensor is an argument that the call has not changed.
     pub(in crate::capture) fn unchanged(&mut self) -> impl Fn(&Bound<'_, PyAny>) -> bool + use<> {
         let versions = std::mem::take(&mut self.versions);
         move |tensor| {
@@ -56,16 +55,16 @@ impl CallInProgress {
 /// A tensor argument, and the node that its gradient goes to.
 pub(in crate::capture) struct Edge {
     pub(in crate::capture) tensor: Py<PyAny>,
-    /// Nothing for a leaf, and for a tensor without gradient.
+    /// `None` for a leaf, and for a tensor without gradient.
     pub(in crate::capture) node: Option<Py<PyAny>>,
-    /// Its position among what the node made.
+    /// Its position among the node's outputs.
     pub(in crate::capture) number: usize,
     pub(in crate::capture) requires_grad: bool,
-    /// For a view that must not be asked for its node: how often it was changed before the call.
+    /// For a view whose node must not be read: its change count before the call.
     pub(in crate::capture) unasked: Option<u64>,
 }
 
-/// The address of a tensor, and how often it has been changed; nothing where torch does not count that.
+/// The address and change count of a tensor; `None` if torch does not count changes.
 pub(in crate::capture) fn version(tensor: &Bound<'_, PyAny>) -> Option<(usize, u64)> {
     let version = tensor.getattr(intern!(tensor.py(), "_version")).ok()?;
     Some((tensor.as_ptr() as usize, version.extract().ok()?))
@@ -81,7 +80,7 @@ impl Edge {
         Ok(edge)
     }
 
-    /// Looks up the place.
+    /// Reads the place from torch.
     pub(in crate::capture) fn ask(&mut self, py: Python<'_>) -> PyResult<()> {
         let node = self.tensor.getattr(py, intern!(py, "grad_fn"))?;
         if !node.is_none(py) {
@@ -92,7 +91,7 @@ impl Edge {
         Ok(())
     }
 
-    /// A tensor whose place is not asked for.
+    /// A tensor without reading its place.
     pub(in crate::capture) fn without_place(met: Met) -> Edge {
         Edge { tensor: met.tensor, node: None, number: 0, requires_grad: met.requires_grad, unasked: None }
     }

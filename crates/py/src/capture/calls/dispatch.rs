@@ -1,4 +1,4 @@
-//! Calls that torch shows: of its functions, and of its operators.
+//! Calls that torch shows to modes: of its functions, and of its operators.
 
 use std::cell::Cell;
 
@@ -14,12 +14,11 @@ use crate::capture::provenance::properties::is_assignment;
 use crate::capture::recorder::{Recorder, kind_of};
 
 thread_local! {
-    /// What the next call is, for operators whose name torch does not tell.
+    /// The next call's name, for operators whose name torch does not report.
     static HINT: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
-/// Tells what the next call of torch on this thread is, where torch would call it otherwise; any other name takes back
-/// what was told.
+/// Sets the name of the next torch call on this thread, if torch reports a different one; any unknown name clears it.
 pub(in crate::capture) fn give_hint(name: &str) {
     HINT.set(match name {
         "__radd__" => Some("r+"),
@@ -28,7 +27,7 @@ pub(in crate::capture) fn give_hint(name: &str) {
     });
 }
 
-/// Runs a call, and records it if it is of interest.
+/// Runs a call, and records it if relevant.
 pub(in crate::capture) fn see_call<'py>(
     slf: &Bound<'py, Recorder>,
     func: &Bound<'py, PyAny>,
@@ -63,11 +62,11 @@ pub(in crate::capture) fn see_call<'py>(
             return see_call(slf, &original, types, arguments);
         }
     }
-    // Neither another mode nor a class of tensors is to see what is asked of the tensors here.
+    // Other modes and tensor classes must not see our queries of the tensors.
     treat(slf, &function, func, arguments, || Ok(!types.is_empty()? || recorder.torch.has_modes(py)?))
 }
 
-/// Runs an operator that torch shows to a dispatch mode, and records it if it is of interest.
+/// Runs an operator that torch shows to a dispatch mode, and records it if relevant.
 pub(in crate::capture) fn see_operator<'py>(
     slf: &Bound<'py, Recorder>,
     operator: &Bound<'py, PyAny>,
@@ -117,7 +116,7 @@ fn treat<'py>(
     recorder.guarded(py, Of::New(&function.base), began)?;
     let result = func.call(args, kwargs);
     let Some(begun) = begun else { return result };
-    // The call itself may have ended the recording, or have come back in another process.
+    // The call itself may have ended the recording, or returned in a forked process.
     if !recorder.is_collecting() {
         return result;
     }
@@ -134,7 +133,7 @@ fn treat<'py>(
                         recorder.note_effects(function, &changed, arguments, output, &begun)?;
                         Ok(changed)
                     });
-                // Whatever it did to its arguments, it has ended.
+                // The call has ended, even if its changes cannot be determined.
                 let changed = recorder.guarded(py, Of::Beside(&begun.name), changed)?.unwrap_or_default();
                 let first = changed.first().filter(|changed| changed.position == 0);
                 let first = first.map(|changed| &changed.argument);

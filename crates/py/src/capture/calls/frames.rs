@@ -1,7 +1,7 @@
 //! Where calls are made: stacks of frames, each different one described once.
 //!
-//! A stack is known by the code objects and instructions of its frames. Reading these is all that happens per call; the
-//! front turns a stack into text when it is met for the first time, or each time if there are too many to be kept.
+//! A stack is identified by the code objects and instructions of its frames. Only these are read per call. The front
+//! converts a stack to text when it is new, or each time if there are too many to keep.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -14,15 +14,15 @@ use ulpscope_capture::CallStack;
 
 use crate::capture::torch_api::Torch;
 
-/// Bytes of stacks that are kept. Recursive programs, and those that write programs, may have more: what a call is named by
-/// is then looked up each time, and where it was made is not in the dump.
+/// Bytes of stacks that are kept. Recursive programs, and programs that generate code, may have more: then the names of
+/// a call are computed each time, and its stack is not in the dump.
 const MAX_KEPT: usize = 48 << 20;
 
-/// Bytes that a stack takes beside its texts and frames, and that a frame does, roughly.
+/// Approximate bytes of a stack besides its texts and frames, and of a frame.
 const STACK_SIZE: usize = 256;
 const FRAME_SIZE: usize = size_of::<(usize, u32)>() + size_of::<Py<PyAny>>();
 
-/// What the ledger says when not all stacks are kept.
+/// The ledger's note if not all stacks are kept.
 pub(in crate::capture) const TOO_MANY: &str =
     "the program makes calls from more places than are kept: those of later calls are not in the dump";
 
@@ -31,11 +31,11 @@ type Key = Vec<(usize, u32)>;
 struct Known {
     key: Key,
     stack: Arc<CallStack>,
-    /// Keeps the addresses in the key from being given to others.
+    /// Keeps the objects alive, so that the addresses in the key are not reused.
     _codes: Vec<Py<PyAny>>,
 }
 
-/// All stacks met so far.
+/// All stacks so far.
 #[derive(Default)]
 pub(in crate::capture) struct Stacks {
     table: Mutex<Table>,
@@ -123,7 +123,7 @@ impl Stacks {
     }
 }
 
-/// Bytes that a stack takes, roughly.
+/// The approximate bytes of a stack.
 fn size_of_stack(stack: &CallStack) -> usize {
     let texts = stack.names.iter().chain(&stack.keywords).map(|text| text.len() + size_of::<String>());
     STACK_SIZE + stack.frames.len() + texts.sum::<usize>()

@@ -1,4 +1,4 @@
-//! Functions of torch: what the front says of each, and how a call of one was written.
+//! Functions of torch: the front's description of each, and how a call of one was written.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,41 +12,41 @@ use ulpscope_capture::operators::{Trait, has_trait};
 use crate::capture::calls::arguments::Arguments;
 use crate::capture::torch_api::Torch;
 
-/// Functions remembered before those that are gone are looked for.
+/// Functions remembered before dead ones are removed.
 const SWEEP: usize = 1 << 10;
 
-/// What the front says of a function.
+/// The front's description of a function.
 pub(in crate::capture) struct Function {
     pub(in crate::capture) treatment: Treatment,
     /// Its own name, without the prefix.
     name: String,
     /// `{Prefix}.{name}`.
     pub(in crate::capture) base: Arc<str>,
-    /// What it is called when an operator stands for it.
+    /// Its names when called through an operator.
     operators: Vec<(String, Arc<str>)>,
-    /// The positions of the arguments that it changes.
+    /// The positions of the arguments that it modifies.
     changes: Vec<usize>,
-    /// The parameter that must be set for it to do so; none, if it always does.
+    /// The parameter that must be set for that; empty if it always modifies them.
     changes_if: String,
-    /// Whether its result has the elements of its first argument, of which torch does not tell.
+    /// Whether its result shares the elements of its first argument without torch reporting it.
     pub(in crate::capture) gives_alias: bool,
-    /// Whether it gives its first argument other memory, and writes to none.
+    /// Whether it gives its first argument different memory, and writes to none.
     pub(in crate::capture) gives_memory: bool,
-    /// The names of its parameters, where they can be told.
+    /// The names of its parameters, if known.
     parameters: Vec<String>,
-    /// Whether it hands its arguments on in a way of its own.
+    /// Whether it is written in Python, and may pass its arguments on in a different form.
     is_in_python: bool,
     is_method: bool,
-    /// Whether it is one of torch's operators, or was registered as one: what it changes is told by its schema.
+    /// Whether it is a torch operator, or registered as one: its schema says what it modifies.
     is_operator: bool,
-    /// Whether it is the program's, and may stand in the place of one of torch's.
+    /// Whether it belongs to the program, and may replace one of torch's.
     pub(in crate::capture) is_of_program: bool,
 }
 
-/// An argument that a call has changed.
+/// An argument that a call modified.
 pub(in crate::capture) struct Changed<'py> {
     pub(in crate::capture) position: usize,
-    /// What it is called among the entries of the call: `input.0`, `input.out`.
+    /// Its name among the entries of the call: `input.0`, `input.out`.
     pub(in crate::capture) place: String,
     pub(in crate::capture) argument: Bound<'py, PyAny>,
 }
@@ -54,15 +54,15 @@ pub(in crate::capture) struct Changed<'py> {
 /// What to do with a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::capture) enum Treatment {
-    /// Let it pass: it computes nothing.
+    /// Do not record it: it computes nothing.
     Pass,
-    /// Let it pass uncounted: it is nothing by itself.
+    /// Neither record nor count it: it only runs other calls.
     Through,
-    /// Record it, and not what it calls.
+    /// Record it, but not the calls inside it.
     Record,
 }
 
-/// The functions met so far, by their addresses.
+/// The functions so far, by address.
 #[derive(Default)]
 pub(in crate::capture) struct Functions {
     known: Mutex<Known>,
@@ -74,11 +74,11 @@ struct Known {
     sweep_at: usize,
 }
 
-/// A function whose address is known.
+/// How a function is referenced.
 enum Held {
-    /// One that torch has for good; it is kept, and with it its address.
+    /// A permanent function of torch; keeping it keeps its address.
     Always(Py<PyAny>),
-    /// One that a program may make as it goes, with whatever its closure holds.
+    /// A function that a program may create at run time, with the objects of its closure.
     Weakly(Py<PyWeakrefReference>),
 }
 
@@ -89,7 +89,7 @@ impl Held {
         }
         match PyWeakrefReference::new(function) {
             Ok(reference) => Held::Weakly(reference.unbind()),
-            // Descriptors of classes that are written in C.
+            // Descriptors of classes written in C.
             Err(_) => Held::Always(function.clone().unbind()),
         }
     }
@@ -112,7 +112,7 @@ impl Held {
 }
 
 impl Functions {
-    /// What is known of a function; the front is asked when it is new.
+    /// The description of a function; the front is called if it is new.
     pub(in crate::capture) fn describe(
         &self,
         torch: &Torch,
@@ -142,8 +142,8 @@ impl Functions {
     }
 }
 
-/// What the front answers: treatment, prefix, name, operators, the arguments that are changed, and by which parameter,
-/// parameters, what kind of function it is, and whether it is the program's.
+/// The front's answer: treatment, prefix, name, operators, modified arguments, the parameter that enables that,
+/// parameters, the kind of function, and whether it belongs to the program.
 type Answer = (String, String, String, Vec<(String, String)>, Vec<usize>, String, Vec<String>, String, bool);
 
 impl Function {
@@ -176,8 +176,8 @@ impl Function {
         })
     }
 
-    /// What a call is named by: the operator that made it, should one have done so. `sum(tensors)` adds in code that is
-    /// not Python's, so that the caller neither has the operator nor mentions the function.
+    /// The name of a call: the operator, if one made the call. `sum(tensors)` adds in C code, so the caller neither has
+    /// the operator nor mentions the function.
     pub(in crate::capture) fn name_for(&self, hint: Option<&str>, stack: Option<&CallStack>) -> &Arc<str> {
         let operator = hint.or_else(|| stack.and_then(|stack| stack.operator.as_deref()));
         let found = match operator {
@@ -187,12 +187,12 @@ impl Function {
         found.map_or(&self.base, |(_, base)| base)
     }
 
-    /// Whether a call of it may change arguments.
+    /// Whether a call of it may modify arguments.
     pub(in crate::capture) fn may_change(&self) -> bool {
         !self.changes.is_empty()
     }
 
-    /// The arguments that a call has changed, and where they stand among those that were recorded.
+    /// The arguments that a call modified, and their places among the recorded ones.
     pub(in crate::capture) fn changed_by<'py>(
         &self,
         arguments: Arguments<'_, 'py>,
@@ -217,8 +217,8 @@ impl Function {
         Ok(changed)
     }
 
-    /// What is recorded as the result of a call, where that is not what it gives back: what an operator has written to is a
-    /// result, too; and a function that gives nothing back may have changed a list, as those of optimizers do.
+    /// The recorded result of a call, if it differs from the returned value: tensors that an operator wrote to are
+    /// results, too; and a function that returns nothing may have modified a list, as those of optimizers do.
     pub(in crate::capture) fn result<'py>(
         &self,
         output: &Bound<'py, PyAny>,
@@ -258,8 +258,8 @@ impl Function {
         arguments.kwargs.map_or(Ok(None), |kwargs| kwargs.get_item(name))
     }
 
-    /// The arguments as the caller passed them. A function written in Python hands its arguments on in a way of its own,
-    /// those that have defaults by name; nothing comes back where that cannot be undone.
+    /// The arguments as the caller passed them. A Python function passes its arguments on in a different form, those
+    /// with defaults by name; `None` if that cannot be undone.
     pub(in crate::capture) fn as_passed<'py>(
         &self,
         stack: &CallStack,

@@ -9,7 +9,7 @@ use crate::capture::calls::arguments::Arguments;
 use crate::capture::recorder::Recorder;
 
 impl Recorder {
-    /// The tensor of another device that a call may copy without waiting for it.
+    /// The tensor of another device that a call may copy without waiting.
     pub(in crate::capture) fn late_copy(
         &self,
         base: &str,
@@ -45,8 +45,8 @@ impl Recorder {
         Ok(!is(intern!(py, "is_cpu"))? && !is(intern!(py, "is_meta"))?)
     }
 
-    /// Waits until what was asked of a tensor's device has been done. Not while a graph is captured there: nothing is
-    /// done then, and waiting would end the capture.
+    /// Waits until a tensor's device has finished its work. Not while a graph is captured there: nothing runs then, and
+    /// waiting would end the capture.
     pub(in crate::capture) fn wait_for(&self, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = tensor.py();
         let device = tensor.getattr(intern!(py, "device"))?;

@@ -1,4 +1,4 @@
-//! Calls: what torch shows and what the wrappers begin, from the arguments to the results.
+//! Calls that torch shows and that the wrappers begin, from arguments to results.
 
 pub(super) mod arguments;
 mod call;

@@ -1,4 +1,4 @@
-//! Module calls: a call as any other, around which those within it are made.
+//! Module calls: calls that contain other calls.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::capture::lifecycle::failures::Of;
 use crate::capture::recorder::Recorder;
 
 impl Recorder {
-    /// Goes into a module; nothing when it is none of the model's, which is counted, or the model itself.
+    /// Enters a module; `None` for the model itself, and for a module outside of the model, which is counted.
     pub(in crate::capture) fn begin_module(
         &self,
         module: &Bound<'_, PyAny>,
@@ -109,12 +109,12 @@ pub(in crate::capture) fn end_module(
     recorder.guarded(py, of.borrowed(), ended).map(|_| ())
 }
 
-/// The parameters of a module, without those of the modules in it.
+/// The parameters of a module, without those of its submodules.
 fn own_parameters<'py>(module: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let py = module.py();
     let own = module.getattr(intern!(py, "_parameters"))?;
     let parameters = PyDict::new(py);
-    // Of a module that was compiled by TorchScript it is no dictionary, but is asked like one.
+    // In a module compiled by TorchScript it is not a dictionary, but behaves like one.
     for pair in own.call_method0(intern!(py, "items"))?.try_iter()? {
         let (name, parameter): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair?.extract()?;
         if !parameter.is_none() {

@@ -1,4 +1,4 @@
-//! Calls that Python has begun, and will end: it holds on to them meanwhile.
+//! Calls that Python has begun and will end.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +14,7 @@ pub(crate) struct OpenCall {
 
 #[pymethods]
 impl OpenCall {
-    /// Says which of its results the call has written to, by their places: `0`, `1.0`. The others it has only read.
+    /// Sets which of its results the call writes to, by their places: `0`, `1.0`. It only reads the others.
     fn writes(&self, places: Vec<String>) {
         if let Some(begun) = self.lock().as_mut() {
             begun.written = Some(places);
@@ -27,7 +27,7 @@ impl OpenCall {
         OpenCall { begun: Mutex::new(Some(begun)) }
     }
 
-    /// Hands it out; nothing if it has ended.
+    /// Takes the call; `None` if it has ended.
     pub(in crate::capture) fn take(&self) -> Option<CallInProgress> {
         self.lock().take()
     }

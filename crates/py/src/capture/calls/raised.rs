@@ -11,10 +11,10 @@ use crate::capture::lifecycle::failures::Of;
 use crate::capture::lifecycle::writing::not_written;
 use crate::capture::recorder::Recorder;
 
-/// What activation checkpointing of torch raises, and catches, as soon as it has computed again what was asked for.
+/// Torch's activation checkpointing raises and catches this as soon as it has recomputed what it needs.
 const END_OF_RECOMPUTATION: &str = "_StopRecomputationError";
 
-/// Whether a call was left because nothing more of it is needed: that is no error, and the call counts as recorded.
+/// Whether a call was left because no more of it is needed: not an error, and the call counts as recorded.
 fn ends_recomputation(begun: &CallInProgress, kind: &str) -> bool {
     begun.is_recompute && kind == END_OF_RECOMPUTATION
 }
@@ -39,7 +39,7 @@ impl Recorder {
         self.recording.raise(begun, kind, line, is_counted).map_err(not_written)
     }
 
-    /// Appends a line with the parameters of a module that has begun.
+    /// Appends a line with the parameters of a module in progress.
     fn push_more(
         &self,
         begun: &CallInProgress,

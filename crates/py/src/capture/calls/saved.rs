@@ -9,7 +9,7 @@ use crate::capture::lifecycle::failures::Of;
 use crate::capture::recorder::Recorder;
 
 impl Recorder {
-    /// Records a value under a name and number of the user's own.
+    /// Records a value under the user's name and a number.
     pub(in crate::capture) fn record_saved(
         &self,
         py: Python<'_>,

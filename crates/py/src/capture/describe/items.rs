@@ -1,7 +1,6 @@
 //! Arguments and results as `dump.json` describes them.
 //!
-//! Plain values and containers are written here, tensors by [`Describe`]; a value of any other kind is put to the front
-//! each time.
+//! Scalars and containers are written here, tensors by [`Describe`]; any other value is passed to the front each time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,61 +16,61 @@ use crate::capture::calls::call_in_progress::version;
 use crate::capture::describe::tensors::Describe;
 use crate::capture::recorder::Recorder;
 
-/// Containers within containers that are followed; the older tool's limit.
+/// The deepest nesting of containers; the older tool's limit.
 pub(in crate::capture) const MAX_DEPTH: usize = 400;
 
-/// Values among the arguments, or the results, of one call.
+/// The largest number of values among the arguments, or the results, of one call.
 const MAX_ITEMS: usize = 1 << 20;
 
-/// Values in containers that were met before: of two containers that hold the next two twice each, and so on, there would
-/// be no end.
+/// Values in containers that were visited before. Without a limit, two containers that hold the next two twice each,
+/// and so on, would take exponential time.
 const MAX_REPEATED: usize = 1 << 14;
 
-/// What the ledger says of a value that is not followed to its end.
-const CUT_OFF: &str = "a value that holds itself, or too much, was cut off: what is left out is null";
+/// The ledger's note for a truncated value.
+const CUT_OFF: &str = "a cyclic or oversized value was truncated; the rest is null";
 
-/// A tensor met on the way, with what else was asked of it.
+/// A tensor that the walk found, with its properties.
 pub(in crate::capture) struct Met {
     pub(in crate::capture) tensor: Py<PyAny>,
     pub(in crate::capture) requires_grad: bool,
-    /// Where it stands among the arguments or results: `0`, `1.2`, `name`.
+    /// Its path among the arguments or results: `0`, `1.2`, `name`.
     pub(in crate::capture) path: String,
-    /// Whether it was found among the attributes of an object. The older tool does not look there: gradients, which are told
-    /// by the order of the tensors, keep the numbers that they have there.
+    /// Whether it was found in an attribute of an object. The older tool does not search these. Gradients are numbered
+    /// by the order of tensors, and keep the older tool's numbers.
     pub(in crate::capture) is_attribute: bool,
 }
 
-/// One walk over the arguments or the results of a call.
+/// One walk over the arguments or results of a call.
 pub(in crate::capture) struct Walk<'a> {
     pub(in crate::capture) recorder: &'a Recorder,
     /// The step that the call belongs to.
     step: StepId,
     /// The name of the call.
     pub(in crate::capture) call: &'a str,
-    /// `input`, `output`, `kwargs`, `parameters`: what files are named by.
+    /// `input`, `output`, `kwargs`, `parameters`: used in file names.
     pub(in crate::capture) part: &'static str,
     pub(in crate::capture) path: String,
     /// Whether tensors get files.
     pub(in crate::capture) saves: bool,
-    /// Whether tensors tell who made them.
+    /// Whether the producers of tensors are written.
     pub(in crate::capture) has_sources: bool,
     pub(in crate::capture) is_recompute: bool,
-    /// Whether anything is written; if not, tensors are met all the same.
+    /// Whether anything is written; if not, tensors are still collected.
     pub(in crate::capture) describes: bool,
     pub(in crate::capture) met: Vec<Met>,
     depth: usize,
-    /// The containers that the walk is in.
+    /// The containers on the current path.
     around: Vec<usize>,
-    /// The containers that it has been in, by their addresses. Most walks meet none.
+    /// The containers visited so far, by address. Most walks have none.
     known: Option<HashSet<usize>>,
-    /// Of `around`, how many there were when one was met again that the walk had been in; nothing where none is.
+    /// The length of `around` when a container was visited again; `None` outside of such containers.
     repeats_from: Option<usize>,
     items: usize,
     repeated: usize,
     is_cut_off: bool,
-    /// Objects whose attributes the walk is among.
+    /// How many objects with attributes are on the current path.
     objects: usize,
-    /// What the front has put in the place of values: containers are known by their addresses, as long as they live.
+    /// Replacements from the front, kept alive since containers are identified by address.
     stand_ins: Vec<Py<PyAny>>,
 }
 
@@ -139,7 +138,7 @@ impl<'a> Walk<'a> {
             return self.within(item, out, |walk, out| walk.list(items.iter(), out));
         }
         if let Ok(pairs) = item.cast_exact::<PyDict>() {
-            // Another thread may change the user's dictionary while a large tensor of it is measured.
+            // Another thread may change the user's dictionary while one of its tensors is measured.
             return self.within(item, out, |walk, out| walk.object(pairs.copy()?.iter(), out));
         }
         if self.scalar(item, out)? {
@@ -194,7 +193,7 @@ impl<'a> Walk<'a> {
         self.path.push_str(part);
     }
 
-    /// Goes into a container, unless there would be no end to it.
+    /// Enters a container, unless it is cyclic or too large.
     fn within(
         &mut self,
         container: &Bound<'_, PyAny>,
@@ -251,7 +250,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A number, truth value or text; tells whether it was one.
+    /// Writes a number, boolean or text; returns whether it was one.
     fn scalar(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<bool> {
         let start = out.len();
         if let Ok(flag) = item.cast_exact::<PyBool>() {
@@ -316,7 +315,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether the call does no more than write to what stands here.
+    /// Whether the call only writes to the current argument.
     fn is_overwritten(&self) -> bool {
         match self.part {
             "input" => self.path.split('.').next() == Some("0") && overwrites_first(self.call),
@@ -325,8 +324,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A value the front has to look at: JSON text, a value to describe instead, or nothing. Of an object, its attributes
-    /// and notes.
+    /// A value for the front: it returns JSON text, a value to describe instead, or nothing. For an object, its
+    /// attributes and notes.
     fn unusual(&mut self, item: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
         let py = item.py();
         let kind = item.get_type();

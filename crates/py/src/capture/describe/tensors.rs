@@ -13,40 +13,40 @@ use ulpscope_tensor::{DType, View};
 use crate::capture::recorder::{Recorder, kind_of};
 use crate::input::Input;
 
-/// Tensors of this many bytes are measured and written without the GIL: less is over before another thread could take it.
+/// Tensors of this many bytes are measured and written without the GIL: smaller ones take less time than switching.
 pub(in crate::capture) const LONG: usize = 1 << 20;
 
-/// Tensors of this many bytes are measured by all threads.
+/// Tensors of this many bytes are measured on all threads.
 const HUGE: usize = 8 << 20;
 
-/// Bytes that an expanded tensor stands for, from which on they are not gone through one by one.
+/// Expanded tensors of this many bytes are not visited element by element.
 const ENDLESS: usize = 1 << 30;
 
-/// What the ledger says of such a tensor where digests are wanted.
+/// The ledger's note for such a tensor if digests are wanted.
 const NO_DIGEST: &str =
     "an expanded tensor that stands for more than 1 GiB has no digest: use its statistics";
 
-/// Whether a tensor stands for so many bytes, by elements that it repeats, that only its statistics can be had.
+/// Whether a tensor repeats its elements to so many bytes that only its statistics are computed.
 pub(in crate::capture) fn is_endless(view: &View<'_>) -> bool {
     view.packed_size() > ENDLESS && read_once(view).is_some()
 }
 
-/// The class of a tensor that is of no class of its own.
+/// The class of an ordinary tensor.
 const PLAIN_CLASS: &str = "torch.Tensor";
 
-/// How a tensor is described; docs/dumps.md has the keys.
+/// How a tensor is described; docs/dumps.md lists the keys.
 pub(in crate::capture) struct Describe<'a> {
     pub(in crate::capture) recorder: &'a Recorder,
-    /// The step that it is recorded in.
+    /// The step that records it.
     pub(in crate::capture) step: StepId,
-    /// The name of its file without suffix, if it is to have one.
+    /// The name of its file without suffix, if it gets one.
     pub(in crate::capture) file: Option<&'a str>,
     pub(in crate::capture) source: Option<Arc<str>>,
     pub(in crate::capture) is_recompute: bool,
 }
 
 impl Describe<'_> {
-    /// Appends the object. A tensor that cannot be read costs no more than its numbers.
+    /// Appends the object. For a tensor that cannot be read, only its numbers are missing.
     pub(in crate::capture) fn push(
         &self,
         tensor: &Bound<'_, PyAny>,
@@ -63,7 +63,7 @@ impl Describe<'_> {
         if is_over || self.recorder.recording.plan.strict || !error.is_instance_of::<PyException>(py) {
             return Err(error);
         }
-        // The words of torch are of a tensor that its reader has, and nobody who reads the ledger.
+        // Torch's text is meant for code that has the tensor, not for readers of the ledger.
         let why = match error.is_instance_of::<PyRuntimeError>(py) {
             true => format!("torch could not give its elements ({})", kind_of(error.value(py))),
             false => error.value(py).to_string(),
@@ -73,7 +73,7 @@ impl Describe<'_> {
         self.push_bare(tensor, requires_grad, false, out)
     }
 
-    /// Appends the object of memory that nothing was written to.
+    /// Appends the object of uninitialised memory.
     pub(in crate::capture) fn push_blank(
         &self,
         tensor: &Bound<'_, PyAny>,
@@ -108,7 +108,7 @@ impl Describe<'_> {
             }
             torch.meet_memoryless();
         }
-        // Another device, another layout, a class of tensors: the front knows where the elements are.
+        // A different device or layout, or a tensor class: the front knows where the elements are.
         let found = torch.front.bind(py).call_method1(intern!(py, "tensor"), (tensor,))?;
         let (class, extra, dtype, shape, readable, why): Unusual<'_> = found.extract()?;
         if let Some(input) = readable.map(|readable| Input::of(&readable)).transpose()? {
@@ -122,8 +122,8 @@ impl Describe<'_> {
         Ok(())
     }
 
-    /// Appends the object of a tensor of a class, with further keys. Its dtype is told where it is not that of the elements
-    /// that are read: those of a quantized tensor are what its numbers stand for.
+    /// Appends the object of a tensor with a class and further keys. `dtype` is given if it differs from that of the
+    /// elements that are read: those of a quantized tensor are its dequantized values.
     fn push_readable(
         &self,
         py: Python<'_>,
@@ -153,7 +153,7 @@ impl Describe<'_> {
             self.recorder.locked(|state| state.note(NO_DIGEST.to_owned()));
         }
         let file = match self.file {
-            // Torch has no such files, and says no more than that the dtype is unknown.
+            // Torch has no such files, and would only report an unknown dtype.
             Some(_) if dtype == DType::HiF8 => None,
             Some(stem) => self.recorder.save_tensor(py, self.step, stem, input)?,
             None => None,
@@ -172,7 +172,7 @@ impl Describe<'_> {
         Ok(())
     }
 
-    /// What is known of the tensor before it is looked at.
+    /// What is known of the tensor before it is read.
     fn rest(&self) -> TensorRest<'_> {
         TensorRest {
             is_recompute: self.is_recompute,
@@ -182,6 +182,6 @@ impl Describe<'_> {
     }
 }
 
-/// What the front says of an unusual tensor: its class, further keys as JSON, dtype, shape, a tensor whose elements can
-/// be read if there is one, and else why there is none.
+/// The front's answer for an unusual tensor: its class, further keys as JSON, dtype, shape, and a tensor with readable
+/// elements, or else the reason why there is none.
 type Unusual<'py> = (String, String, String, Vec<usize>, Option<Bound<'py, PyAny>>, Option<String>);

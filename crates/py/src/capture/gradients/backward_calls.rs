@@ -1,13 +1,13 @@
-//! The backward call of a call: the gradients that arrive at its results, and those it gives to its arguments.
+//! The backward call of a call: the gradients of its results, and its contributions to those of its arguments.
 //!
-//! A hook on each node of the graph that belongs to a result, or leads to an argument, sees what the node takes and what
-//! it gives. No node is added and none changed, so the order in which gradients are summed stays as it was, and an
-//! argument's gradient is this call's contribution alone. At a result that the call itself goes on to use, the two come
-//! as one sum: the call's own part is seen, and subtracted. The call is written when the last of its hooks has seen its node,
-//! or when the pass is over: the node of a result that nobody uses is passed by.
+//! A hook on each graph node that belongs to a result, or leads to an argument, reads the inputs and outputs of the
+//! node. No node is added or changed, so the order in which gradients are summed stays the same, and an argument's
+//! gradient is this call's contribution alone. If the call itself uses one of its results, both gradients arrive as one
+//! sum: the call's own part is known, and subtracted. The call is written when all of its nodes have run, or when the
+//! pass is over: the node of an unused result never runs.
 //!
-//! A graph may outlive the step it was made in. What its backward pass gives belongs to the step in which it runs, where
-//! another call may have the name already: the name says how many steps ago the call was made.
+//! A graph may outlive its step. The gradients of its backward pass belong to the step in which the pass runs. A
+//! different call may have the same name there, so the name says how many steps ago the call was made.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ use crate::capture::lifecycle::writing::not_written;
 use crate::capture::recorder::Recorder;
 
 impl Recorder {
-    /// Places hooks on the nodes that see the gradients of a call.
+    /// Places hooks on the nodes that get the gradients of a call.
     pub(in crate::capture) fn expect_gradients(
         &self,
         recorder: &Bound<'_, Recorder>,
@@ -40,7 +40,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes what has come of backward calls so far: none of them will be completed any more.
+    /// Writes all backward calls in progress: none of them will be completed any more.
     pub(in crate::capture) fn flush_gradients(&self, py: Python<'_>) -> PyResult<()> {
         self.write_started(py, self.started.take_all())
     }
@@ -75,7 +75,7 @@ impl Recorder {
     }
 }
 
-/// Sums up gradients of which not all parts have come, and will not any more.
+/// Sums gradients whose missing parts will not arrive any more.
 fn complete(recorder: &Recorder, py: Python<'_>, call: &Mutex<PendingBackward<Py<PyAny>>>) -> PyResult<()> {
     let count = lock_call(call).arguments.len();
     for argument in 0..count {
@@ -97,7 +97,7 @@ fn add<'py>(recorder: &Recorder, py: Python<'py>, parts: &[Py<PyAny>]) -> PyResu
     recorder.torch.front.bind(py).call_method1(intern!(py, "add"), (parts,))
 }
 
-/// Told by torch when a pass over a graph is over.
+/// Called by torch when a pass over a graph is over.
 #[pyclass(frozen, module = "ulpscope._core")]
 pub(in crate::capture) struct PassOver {
     recorder: Py<Recorder>,
@@ -135,7 +135,7 @@ impl GradientHook {
             return Ok(());
         }
         let (Ok(given), Ok(taken)) = (given.cast::<PyTuple>(), taken.cast::<PyTuple>()) else {
-            // Compiled autograd, to see what a backward pass does: there are no gradients yet.
+            // Compiled autograd traces the backward pass: there are no gradients yet.
             let note = "a backward pass was compiled: its gradients are not seen";
             recorder.locked(|state| state.note(note.to_owned()));
             return Ok(());
@@ -155,20 +155,20 @@ impl GradientHook {
         if is_nothing && !recorder.recording.plan.scopes_backward() {
             recorder.locked(State::give_back_place);
         }
-        // What has arrived of it is still recorded.
+        // The gradients that have arrived are still recorded.
         let of = if is_nothing { Of::New(&name) } else { Of::Beside(&name) };
         recorder.guarded(py, of, seen).map(|_| ())
     }
 }
 
 impl GradientHook {
-    /// Something to know its call by, if no backward pass has come by there and one would be recorded.
+    /// The identity of its call, if no backward pass has run there and one would be recorded.
     pub(in crate::capture) fn untouched_call(&self) -> Option<usize> {
         let call = lock_call(&self.call);
         (call.is_untouched() && call.left_out.is_none()).then_some(Arc::as_ptr(&self.call) as usize)
     }
 
-    /// Why what comes here is only counted, if it is. What has begun to be recorded is recorded as far as it goes.
+    /// Why the call is only counted, if it is. A call that is partly recorded is recorded further.
     fn why_left_out(&self, recorder: &Recorder) -> Option<&'static str> {
         let (why, is_met) = {
             let call = lock_call(&self.call);
@@ -177,7 +177,7 @@ impl GradientHook {
         why.or_else(|| if is_met { None } else { recorder.recording.over_limit() })
     }
 
-    /// Lets a node pass by. It is counted once for each pass over the call, however many hooks it has.
+    /// A node runs without being recorded. It is counted once per pass over the call, however many hooks it has.
     fn pass_by(&self, recorder: &Recorder, why: &'static str) {
         if lock_call(&self.call).pass_by(self.index) {
             recorder.recording.leave_out(why);
@@ -190,7 +190,7 @@ impl GradientHook {
         given: &Bound<'_, PyTuple>,
         taken: &Bound<'_, PyTuple>,
     ) -> PyResult<()> {
-        // The node was seen before in what was taken for one pass: the graph is being walked again.
+        // The node has already run in this pass, so this is another pass over the graph.
         let is_again = lock_call(&self.call).fired[self.index];
         if is_again {
             complete(recorder, given.py(), &self.call)?;
@@ -237,7 +237,7 @@ impl GradientHook {
         Ok(())
     }
 
-    /// Has what comes of the call written when the pass is over, at the latest.
+    /// Writes the call at the end of the pass at the latest.
     fn wait_for_the_end(&self, recorder: &Recorder, py: Python<'_>) -> PyResult<()> {
         let task = recorder.torch.graph_task(py)?;
         if recorder.started.keep(task, Arc::clone(&self.call)) && task >= 0 {
@@ -247,7 +247,7 @@ impl GradientHook {
         Ok(())
     }
 
-    /// Of a gradient at a result, what arrives from outside the call: without what the call itself gives there.
+    /// The part of a result's gradient from outside the call: without the call's own part.
     fn outside_part<'py>(
         &self,
         recorder: &Recorder,
@@ -263,7 +263,7 @@ impl GradientHook {
         recorder.torch.front.bind(py).call_method1(intern!(py, "subtract"), (gradient, within))
     }
 
-    /// Takes a part of a gradient in; the sum, once all parts are there.
+    /// Adds a part of a gradient; returns the sum once all parts are there.
     fn sum<'py>(
         &self,
         recorder: &Recorder,
@@ -284,7 +284,7 @@ impl GradientHook {
     }
 }
 
-/// A gradient as JSON; nothing where there is none.
+/// A gradient as JSON; `None` if there is none.
 fn describe(
     recorder: &Recorder,
     gradient: Bound<'_, PyAny>,

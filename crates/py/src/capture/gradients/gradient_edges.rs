@@ -1,11 +1,11 @@
 //! The places of a call's arguments in the autograd graph, looked up before the call.
 //!
-//! A view whose base was changed since it was made has no node of its own until somebody asks for it, and the node
-//! then takes its place in torch's order: asked here, it would come before nodes that the call makes first, and
-//! gradients would be summed in another order. Torch counts changes, and does not tell at which of them a view's
-//! node was made. So a view is asked if nothing was changed at all, if it is known to have been asked since, or if the
-//! call can come to its base by no other way: then it makes no difference when its node is made. The others are asked
-//! after the call, if they were asked within it, or if the graph leads through a view to their base.
+//! A view whose base was changed after the view was made has no node until its node is read. Reading creates the node
+//! and gives it its place in torch's order. If we read it here, it would come before nodes that the call creates first,
+//! and gradients would be summed in a different order. Torch counts changes, but does not report at which of them a
+//! view's node was created. So the node of a view is read if nothing was changed, if it is known to have been read
+//! since, or if the call has no other way to its base: then the time does not matter. The others are read after the
+//! call, if they were read within it, or if the graph leads through a view to their base.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -16,7 +16,7 @@ use crate::capture::gradients::graph::Graph;
 use crate::capture::recorder::Recorder;
 
 impl Recorder {
-    /// The places of tensors that a call is given.
+    /// The places of a call's tensor arguments.
     pub(in crate::capture) fn places(
         &self,
         py: Python<'_>,
@@ -24,7 +24,7 @@ impl Recorder {
         met: Vec<Met>,
     ) -> PyResult<Vec<Edge>> {
         let mut stale = Vec::new();
-        // What leads to a base through these is older than the call.
+        // Paths to a base through these are older than the call.
         let mut has_node = Vec::new();
         for (argument, met) in met.iter().enumerate().filter(|(_, met)| met.requires_grad) {
             let tensor = met.tensor.bind(py);
@@ -56,7 +56,7 @@ impl Recorder {
         Ok(edges)
     }
 
-    /// Looks up the places that were left out before the call, where a call within it has asked for them.
+    /// Reads the places that were skipped before the call, if a call within it has read them.
     pub(in crate::capture) fn look_again(&self, py: Python<'_>, begun: &mut CallInProgress) -> PyResult<()> {
         for edge in &mut begun.inputs {
             let Some(before) = edge.unasked else { continue };
@@ -68,7 +68,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Looks up the places of views that the graph of a call leads to: it has asked for them itself. Tells whether
+    /// Reads the places of views that the graph of a call leads to: the call has read them itself. Returns whether
     /// there were any.
     pub(in crate::capture) fn look_where_used(
         &self,
@@ -92,9 +92,9 @@ impl Recorder {
         Ok(!used.is_empty())
     }
 
-    /// Notes that there are views whose place could not be asked for.
+    /// Notes that there are views whose place could not be read.
     pub(in crate::capture) fn note_unasked(&self, begun: &CallInProgress) {
-        // Without its number, lest there be a note for each call.
+        // Without its number, so that there is one note for all calls of the function.
         let note = format!(
             "{} was given a view of a tensor that may have been changed since: to ask for its place in the graph \
              would change the order of sums, so its gradient is not recorded separately",
@@ -103,8 +103,8 @@ impl Recorder {
         self.locked(|state| state.note(note));
     }
 
-    /// Notes that a view among a call's results has its node: as the call has made it, or has changed it in place as an
-    /// argument. Where it only hands it on, that is as it was.
+    /// Notes that a view among a call's results has its node: the call created it, or changed it in place as an
+    /// argument. If the call only returns it, nothing changes.
     pub(in crate::capture) fn note_view(
         &self,
         begun: &CallInProgress,
@@ -123,7 +123,7 @@ impl Recorder {
     }
 }
 
-/// How often a view and its base were changed; nothing for what is no view, or was not changed.
+/// How often a view and its base were changed; `None` if it is not a view or was not changed.
 fn changes(tensor: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     let py = tensor.py();
     let changes: u64 = tensor.getattr(intern!(py, "_version"))?.extract()?;
@@ -149,7 +149,7 @@ fn has_relative<'a, 'py: 'a>(
 }
 
 impl Edge {
-    /// The place of a view's base, which has its node whatever was changed.
+    /// The place of a view's base, which has its node in any case.
     fn of_base(view: &Bound<'_, PyAny>) -> PyResult<Edge> {
         let base = view.getattr(intern!(view.py(), "_base"))?.unbind();
         Edge::of(
@@ -160,7 +160,7 @@ impl Edge {
 }
 
 impl Graph<'_> {
-    /// Whether a node of the call's leads to the place of a base: by itself, or by a node of a view in between.
+    /// Whether a node of the call leads to the place of a base: directly, or through the node of a view.
     fn leads_to(&self, base: &Edge) -> PyResult<bool> {
         let Some(place) = &base.node else { return Ok(false) };
         let next_of = |node: &Bound<'_, PyAny>| -> PyResult<Vec<(Py<PyAny>, usize)>> {

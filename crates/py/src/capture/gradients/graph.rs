@@ -1,7 +1,7 @@
-//! What a call has put into the autograd graph.
+//! The nodes that a call added to the autograd graph.
 //!
-//! Right after a call the graph is walked from its results back to its arguments: the nodes between are the call's. A node
-//! is told from others by its number, which torch gives in order on each thread.
+//! Right after a call the graph is walked from its results back to its arguments: the nodes between belong to the call.
+//! Nodes are identified by their number, which torch assigns in order on each thread.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,27 +18,27 @@ use crate::capture::recorder::Recorder;
 /// Nodes followed between the results of one call and its arguments.
 const MAX_NODES: usize = 1 << 20;
 
-/// The number of nodes that count with no thread's: those of functions that have no derivative, and raise when a backward
-/// pass comes by.
+/// The number of nodes outside of every thread's numbering: those of functions without derivative, which raise in a
+/// backward pass.
 const UNNUMBERED: u64 = u64::MAX;
 
-/// A node of the graph, and which gradients it sees.
+/// A node of the graph, and the gradients that pass through it.
 pub(in crate::capture) struct Watched<'py> {
     pub(in crate::capture) node: Bound<'py, PyAny>,
-    /// Gradients it takes, and the results they belong to.
+    /// Its input gradients, and the results they belong to.
     pub(in crate::capture) taken: Vec<Share>,
-    /// Gradients it gives, and the arguments they go to.
+    /// Its output gradients, and the arguments they go to.
     pub(in crate::capture) given: Vec<Share>,
-    /// Gradients it gives, and the results of this very call they go to.
+    /// Its output gradients that go to results of the same call.
     pub(in crate::capture) within: Vec<Share>,
 }
 
-/// One gradient among those that a node takes or gives.
+/// One input or output gradient of a node.
 pub(in crate::capture) struct Share {
     pub(in crate::capture) position: usize,
     /// The result or argument it belongs to.
     pub(in crate::capture) owner: usize,
-    /// How that lies in the tensor whose gradient it is, if it is a view of it.
+    /// Its part of the tensor whose gradient it is, if it is a view.
     pub(in crate::capture) part: Option<Py<PyAny>>,
 }
 
@@ -47,25 +47,25 @@ struct Maker<'py> {
     node: Bound<'py, PyAny>,
     position: usize,
     part: Option<Py<PyAny>>,
-    /// The argument that the call changed in place, if that is a view: the node gives its gradient first.
+    /// The argument that the call changed in place, if it is a view: the node outputs its gradient first.
     changed: Option<usize>,
 }
 
-/// The place of a result in the graph, where the call may itself have gone on to use it: what its own nodes give there
-/// does not arrive from outside.
+/// The place of a result in the graph, if the call may have used the result itself: gradients from its own nodes do not
+/// arrive from outside.
 struct Landing<'py> {
     result: usize,
     node: Bound<'py, PyAny>,
     position: usize,
-    /// For a view whose gradient is looked for at its base: the place of that.
+    /// For a view whose gradient is read at its base: the place of the base.
     base: Option<(usize, usize)>,
-    /// Whether the call uses the base in another way.
+    /// Whether the call uses the base in a different way.
     is_base_used: bool,
-    /// The nodes of the call that give a gradient here, and its position among what they give.
+    /// The nodes of the call with a gradient for this place, and its position among their outputs.
     users: Vec<(usize, usize)>,
 }
 
-/// The numbers of the nodes that a call has made on its own thread, and what else was met.
+/// The numbers of the nodes that a call created on its thread, and which other nodes were found.
 struct Own {
     numbers: Range<u64>,
     met_lower: bool,
@@ -77,22 +77,22 @@ impl Own {
         Own { numbers, met_lower: false, met_higher: false }
     }
 
-    /// Whether a node of this number is taken for one of the call.
+    /// Whether a node with this number counts as one of the call.
     fn has(&mut self, number: u64) -> bool {
         self.met_lower |= number < self.numbers.start;
         self.met_higher |= number >= self.numbers.end && number != UNNUMBERED;
         self.numbers.contains(&number)
     }
 
-    /// Whether nodes were met that another thread may have made: this one has not come to the higher numbers yet, and
-    /// lower ones are older if there is no other thread.
+    /// Whether nodes were found that another thread may have created: this thread has not reached higher numbers yet,
+    /// and lower ones are older only if there is no other thread.
     fn met_strangers(&self, threads: &CallingThreads) -> bool {
         self.met_higher || self.met_lower && threads.are_several()
     }
 }
 
 impl Recorder {
-    /// Places hooks on what a call has put into the graph.
+    /// Places hooks on the nodes that a call added to the graph.
     pub(in crate::capture) fn watch_gradients(
         &self,
         recorder: &Bound<'_, Recorder>,
@@ -106,10 +106,10 @@ impl Recorder {
             self.look_again(py, &mut begun)?;
         }
         let mut graph = Graph { nodes: Vec::new(), by_address: HashMap::new() };
-        // For each argument, how many nodes give a part of its gradient.
+        // For each argument, how many nodes contribute to its gradient.
         let mut arguments = vec![0; begun.inputs.len()];
         let mut landings = Vec::new();
-        // A result leads to another of the same call, or is not used in it.
+        // With one result only, no result leads to another of the same call.
         let is_alone = outputs.iter().filter(|met| met.requires_grad).count() < 2;
         for (result, met) in outputs.iter().enumerate() {
             let Some(maker) = self.maker_of(py, met, &begun, is_alone, &mut own)? else { continue };
@@ -164,7 +164,7 @@ impl Recorder {
         if own.met_strangers(&self.threads) && !begun.inputs.iter().zip(&arguments).all(is_given) {
             self.note_strangers(&begun);
         }
-        // Twins that one node leads to have a part each.
+        // Repeated arguments that one node leads to have separate parts.
         let is_left = |(input, parts): (&Edge, &usize)| *parts == 0 && input.requires_grad;
         let may_share = arguments.iter().any(|&parts| parts > 1)
             || arguments.len() > 1 && begun.inputs.iter().zip(&arguments).any(is_left);
@@ -183,11 +183,11 @@ impl Recorder {
         self.expect_gradients(recorder, pending, graph.nodes)
     }
 
-    /// The node at which the gradient of a result arrives; none where the call only hands on what it was given.
+    /// The node at which the gradient of a result arrives; `None` if the call only returns an argument.
     ///
-    /// A view's gradient is looked for at its base, if the call made that, too: were the view changed in place later,
-    /// its own node would be passed by. And a view that was changed in place by this very call gets its node when it is
-    /// next asked for; asking here would put the node elsewhere in the order of the graph. Its base has one already.
+    /// The gradient of a view is read at its base, if the call also created the base: if the view is changed in place
+    /// later, its own node never runs. A view that this call changed in place gets its node when the node is next read;
+    /// reading it here would change the order of the graph. Its base already has one.
     fn maker_of<'py>(
         &self,
         py: Python<'py>,
@@ -212,7 +212,7 @@ impl Recorder {
             return maker(tensor);
         }
         let changed = begun.inputs.iter().position(|input| input.tensor.is(tensor));
-        // Of several that are changed in place, the next one may be a view of the same.
+        // If several are changed in place, the next one may be a view of the same tensor.
         if is_alone || changed.is_none() {
             self.note_view(begun, tensor, changed)?;
         }
@@ -228,9 +228,9 @@ impl Recorder {
     }
 
     /// Notes that gradients of a call's arguments may be missing, because its graph leads to nodes that another thread
-    /// may have made for it.
+    /// may have created for it.
     fn note_strangers(&self, begun: &CallInProgress) {
-        // Without its number, lest there be a note for each call.
+        // Without its number, so that there is one note for all calls of the function.
         let note = format!(
             "{} led to parts of the graph that another thread has made, or may have: torch numbers nodes thread by \
              thread, and gradients of its arguments may be missing",
@@ -239,8 +239,8 @@ impl Recorder {
         self.locked(|state| state.note(note));
     }
 
-    /// The argument whose gradient goes to a node, if one's does. Of several with the same place in the graph, the
-    /// first that this node has not given anything yet.
+    /// The argument whose gradient goes to a node, if any. Of several with the same place, the first without a gradient
+    /// from this node.
     fn argument_at(
         &self,
         node: &Bound<'_, PyAny>,
@@ -272,7 +272,7 @@ impl Recorder {
 }
 
 impl<'py> Maker<'py> {
-    /// Where a result is in the graph. The node of a view that was changed in place is not asked for; see `maker_of`.
+    /// Where a result is in the graph. The node of a view that was changed in place is not read; see `maker_of`.
     fn landing(
         &self,
         tensor: &Bound<'py, PyAny>,
@@ -305,7 +305,7 @@ impl<'py> Maker<'py> {
 }
 
 impl Landing<'_> {
-    /// Looks at an edge of the graph, from the node and position `from`.
+    /// Visits an edge of the graph, from the node and position `from`.
     fn meet(&mut self, graph: &Graph<'_>, node: &Bound<'_, PyAny>, number: usize, from: (usize, usize)) {
         if self.position == number && self.node.is(node) {
             self.users.push(from);
@@ -326,7 +326,7 @@ pub(in crate::capture) fn sequence_of(node: &Bound<'_, PyAny>) -> PyResult<u64> 
 }
 
 impl Share {
-    /// The gradient, of all that a node takes or gives.
+    /// This gradient among all inputs or outputs of a node.
     pub(in crate::capture) fn of<'py>(
         &self,
         recorder: &Recorder,
@@ -343,17 +343,17 @@ impl Share {
     }
 }
 
-/// Nodes that are looked for one by one; with more of them, by their addresses.
+/// Up to this many nodes are searched one by one; more of them by address.
 const FEW: usize = 16;
 
-/// The nodes found so far; each is kept, so that its address stays its own.
+/// The nodes found so far, kept alive so that addresses are not reused.
 pub(in crate::capture) struct Graph<'py> {
     pub(in crate::capture) nodes: Vec<Watched<'py>>,
     by_address: HashMap<usize, usize>,
 }
 
 impl<'py> Graph<'py> {
-    /// Where a node is among them.
+    /// The index of a node.
     pub(in crate::capture) fn find(&self, node: &Bound<'_, PyAny>) -> Option<usize> {
         self.nodes.iter().position(|watched| watched.node.is(node))
     }
@@ -379,8 +379,8 @@ impl<'py> Graph<'py> {
         number
     }
 
-    /// Has the gradients noted that the call gives to a result of its own. Those of a view do not come to its base
-    /// alone: its gradient is then taken where it is.
+    /// Notes the gradients that the call adds to its own results. If the call uses a view, the view's gradient is not
+    /// at its base alone: it is then read at the view.
     fn place(&mut self, landing: Landing<'py>) {
         let Landing { result: owner, node, position, base, is_base_used, users } = landing;
         if let Some((base, _)) = base.filter(|_| is_base_used || !users.is_empty()) {

@@ -1,4 +1,4 @@
-//! Backward calls: the nodes that a call put into the autograd graph, the hooks on them, and what they see.
+//! Backward calls: the nodes that a call added to the autograd graph, the hooks on them, and the gradients they read.
 
 pub(super) mod backward_calls;
 mod gradient_edges;

@@ -1,4 +1,4 @@
-//! Hooks in the autograd graph: put there, and kept to be taken away.
+//! Hooks in the autograd graph, and their removal.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,14 +10,14 @@ use pyo3::types::PyDict;
 use crate::capture::gradients::backward_calls::GradientHook;
 use crate::capture::python_objects::{call_with, is_held_alone, untrack};
 
-/// Hooks kept before those of graphs that are gone are looked for.
+/// Hooks kept before those of freed graphs are removed.
 const SWEEP: usize = 1 << 14;
 
-/// The key of a hook of ours in a node's dictionary. Torch counts those of others from zero.
+/// The key of our hook in a node's dictionary. Torch counts other hooks from zero.
 const KEY: i32 = -1;
 
-/// Stands in for torch's own way to put a hook into the dictionary of a node, which is written in Python: with the handle that
-/// it makes it takes a tenth of the time that capture takes.
+/// Replaces torch's Python function that puts a hook into the dictionary of a node: with the handle that it creates, it
+/// takes a tenth of the time of capture.
 #[pyclass(frozen, module = "ulpscope._core")]
 pub(crate) struct HookPlacer {
     standing: Py<PyAny>,
@@ -27,15 +27,15 @@ pub(crate) struct HookPlacer {
 
 #[pymethods]
 impl HookPlacer {
-    /// `standing` is what does so for all other hooks.
+    /// `standing` is the function for all other hooks.
     #[new]
     fn new(py: Python<'_>, standing: Py<PyAny>) -> PyResult<HookPlacer> {
         let new_dictionary = py.import("collections")?.getattr("OrderedDict")?.unbind();
         Ok(HookPlacer { standing, new_dictionary, key: KEY.into_pyobject(py)?.into_any().unbind() })
     }
 
-    /// Puts a hook into the dictionary of a node, or into a new one; tells the dictionary, and what takes the hook away: for
-    /// one of ours the dictionary itself.
+    /// Puts a hook into the dictionary of a node, or into a new one. Returns the dictionary and the object that removes
+    /// the hook: for our hooks the dictionary itself.
     fn place<'py>(
         &self,
         hooks: &Bound<'py, PyAny>,
@@ -51,9 +51,9 @@ impl HookPlacer {
     }
 }
 
-/// What takes a hook away.
+/// Removes a hook.
 enum Handle {
-    /// The dictionary of its node: the node holds it, too, as long as it is there.
+    /// The dictionary of its node, which also holds it while the node is alive.
     Own(Py<PyDict>),
     /// One of torch's.
     Foreign(Py<PyAny>),
@@ -67,7 +67,7 @@ impl Handle {
         }
     }
 
-    /// Whether the graph is gone. A handle that does not answer is taken for one of a graph that lives.
+    /// Whether the graph was freed. A handle that does not answer counts as alive.
     fn is_dead(&self, py: Python<'_>) -> bool {
         match self {
             Handle::Own(hooks) => is_held_alone(hooks, py),
@@ -91,7 +91,7 @@ impl Handle {
 
     fn remove(&self, py: Python<'_>) -> PyResult<()> {
         match self {
-            // By a method of the class, which is not quite a plain dictionary. The program may have cleared it.
+            // By a method of the class, which is not exactly a dictionary. The program may have cleared it.
             Handle::Own(hooks) => {
                 hooks.bind(py).call_method1(intern!(py, "pop"), (KEY, py.None())).map(|_| ())
             }
@@ -137,7 +137,7 @@ impl Hooks {
         Ok(())
     }
 
-    /// Lets go of the hooks of graphs that are gone.
+    /// Drops the hooks of freed graphs.
     pub(in crate::capture) fn drop_dead(&self, py: Python<'_>) {
         let mut handles = std::mem::take(&mut self.lock().handles);
         handles.retain(|handle| !handle.is_dead(py));
@@ -146,7 +146,7 @@ impl Hooks {
         kept.sweep_at = kept.handles.len() * 2;
     }
 
-    /// How many calls have a graph that lives, and that no backward pass has come by.
+    /// How many calls have a living graph that no backward pass has visited.
     pub(in crate::capture) fn count_untouched(&self, py: Python<'_>) -> usize {
         self.drop_dead(py);
         let handles: Vec<Handle> = self.lock().handles.iter().map(|handle| handle.clone_ref(py)).collect();
@@ -156,7 +156,7 @@ impl Hooks {
         untouched.collect::<HashSet<usize>>().len()
     }
 
-    /// Takes all hooks away; the first error, if any, when all have been tried.
+    /// Removes all hooks; returns the first error after all were tried.
     pub(in crate::capture) fn remove(&self, py: Python<'_>) -> PyResult<()> {
         let handles = std::mem::take(&mut self.lock().handles);
         let mut result = Ok(());

@@ -1,4 +1,4 @@
-//! Gradients of parameters: one call for a module, which grows as they are accumulated.
+//! Gradients of parameters: one call per module, which grows as they are accumulated.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -9,11 +9,11 @@ use crate::capture::describe::tensors::Describe;
 use crate::capture::lifecycle::failures::Of;
 use crate::capture::recorder::Recorder;
 
-/// What the ledger says of a gradient whose call has others, and for which there was no room.
+/// The ledger's note for a gradient without room whose call has other gradients.
 const AFTER_LIMIT: &str = "a parameter's gradient that came after max_bytes was reached";
 
 impl Recorder {
-    /// Records the gradient of a parameter, the `number`th of it in this step.
+    /// Records the gradient of a parameter, its `number`th in this step.
     pub(in crate::capture) fn record_parameter_gradient(
         &self,
         py: Python<'_>,
@@ -29,7 +29,7 @@ impl Recorder {
             return Ok(());
         }
         let call = format!("{base}.parameters_grad.{number}");
-        // Gradients of parameters go with the calls of their module.
+        // Gradients of parameters are selected with the calls of their module.
         let is_wanted = !self.recording.plan.selects()
             || self.locked(|state| state.wanted_modules.contains(base))
             || !self.recording.plan.has_scope() && self.recording.plan.has_listed(&call);
@@ -42,12 +42,12 @@ impl Recorder {
             let why_not = match (is_wanted, is_first) {
                 (false, _) => Some(NOT_SELECTED),
                 (true, true) => state.take_place(),
-                // The call is there: this is no further one.
+                // The call exists: this is not a new one.
                 (true, false) => state.is_out_of_room().then_some(OVER_BYTES),
             };
             match why_not {
                 Some(why) if is_first => state.leave_out_growing(&call, why),
-                // The call is there, with other gradients than this one.
+                // The call exists, with other gradients.
                 Some(_) if is_wanted => state.ledger.unread(AFTER_LIMIT.to_owned()),
                 _ => {}
             }

@@ -1,11 +1,11 @@
-//! Arguments of one call that are one and the same tensor: which part of its gradient is whose.
+//! Arguments of one call that are the same tensor: which part of its gradient belongs to which.
 //!
-//! The graph knows no arguments, only the place that their gradients go to, which twins have in common. A node that
-//! leads there once for each of them has the edges in the order of its operands, and they are told apart. Where several
-//! nodes lead there, they belong to what the function is made of, which may take its arguments in any order (`einsum`
-//! swaps its operands as it likes) or several times: the first twin then has the sum of all, and says so. So it does where
-//! fewer edges lead there than there are twins: the function has used one of them for all, as attention projects a key
-//! that is its value, too, once.
+//! The graph has no arguments, only the place that their gradients go to, and repeated arguments share one place. If
+//! one node leads there once for each of them, its edges are in the order of its operands and identify them. If several
+//! nodes lead there, they are parts of the function, which may use its arguments in any order (`einsum` swaps its
+//! operands) or several times: then the first argument gets the sum of all, and says so. The same applies if fewer
+//! edges lead there than there are arguments: the function used one of them for all, as attention projects a key that
+//! is also its value only once.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -18,8 +18,8 @@ use crate::capture::gradients::graph::Graph;
 use crate::capture::recorder::Recorder;
 
 impl Recorder {
-    /// Gives each of several arguments that are one tensor its own part of the gradient. Tells those for which that cannot
-    /// be done, and has the ledger note it.
+    /// Separates the gradient parts of arguments that are one tensor. Returns those for which that is impossible, and
+    /// notes it in the ledger.
     pub(in crate::capture) fn tell_apart(
         &self,
         begun: &CallInProgress,
@@ -63,7 +63,7 @@ impl Recorder {
             shared.push((*first, others.to_vec()));
         }
         if !shared.is_empty() {
-            // Without its number, lest there be a note for each call.
+            // Without its number, so that there is one note for all calls of the function.
             let note = format!(
                 "{} was given one tensor for several arguments: the gradient of all is at the first of them",
                 begun.base()
@@ -75,7 +75,7 @@ impl Recorder {
 }
 
 impl Edge {
-    /// Whether the gradients of both go to one place.
+    /// Whether both gradients go to the same place.
     fn is_same(&self, other: &Edge) -> bool {
         self.requires_grad
             && other.requires_grad
@@ -88,12 +88,11 @@ impl Edge {
 }
 
 impl Graph<'_> {
-    /// What is given to any of these arguments, as nodes and shares of theirs: in the order of operands, those of
-    /// operands first.
+    /// The gradients for any of these arguments, as nodes and their shares: in the order of operands, depth first.
     fn edges_to(&self, arguments: &[usize]) -> PyResult<Vec<(usize, usize)>> {
         let mut found = Vec::new();
         let mut is_met = vec![false; self.nodes.len()];
-        // From the last to the first, so that the first is looked at first.
+        // In reverse, so that the first is visited first.
         let mut waiting: Vec<Step> = (0..self.nodes.len())
             .rev()
             .filter(|&node| !self.nodes[node].taken.is_empty())
@@ -132,7 +131,7 @@ impl Graph<'_> {
     }
 }
 
-/// What is looked at next on the way through a graph.
+/// The next item of the walk through a graph.
 enum Step {
     Node(usize),
     Share(usize, usize),

@@ -1,4 +1,4 @@
-//! What becomes of an error in recording: it is counted and told once, and the run goes on.
+//! Recording errors are counted and reported once, and the run continues.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,15 +12,15 @@ use pyo3::prelude::*;
 use crate::capture::calls::call_in_progress::CallInProgress;
 use crate::capture::recorder::{Recorder, kind_of};
 
-/// Different failures told to the user; the ledger counts all.
+/// Different failures reported to the user; the ledger counts all.
 const MAX_TOLD: usize = 100;
 
-/// What an error is about.
+/// The subject of an error.
 #[derive(Clone, Copy)]
 pub(in crate::capture) enum Of<'a> {
-    /// Something that is not counted as seen yet.
+    /// Something that is not counted yet.
     Unmet(&'a str),
-    /// A call that counts as seen, and as nothing else yet.
+    /// A call that is counted as seen, without an outcome yet.
     New(&'a str),
     /// A call that counts as recorded.
     Recorded(&'a str),
@@ -28,7 +28,7 @@ pub(in crate::capture) enum Of<'a> {
     Beside(&'a str),
 }
 
-/// The same, of a call that is handed on.
+/// The same, owned.
 pub(in crate::capture) struct OfCall {
     name: Arc<str>,
     is_recorded: bool,
@@ -41,19 +41,19 @@ impl OfCall {
 }
 
 impl CallInProgress {
-    /// What an error at the end of the call is about.
+    /// The subject of an error at the end of the call.
     pub(in crate::capture) fn of(&self) -> OfCall {
         OfCall { name: Arc::clone(&self.name), is_recorded: self.is_recorded() }
     }
 }
 
-/// Runs something of ours: a panic becomes an error like any other. (State is behind locks that a panic leaves as it
-/// found it, or a line short.)
+/// Runs our own code: a panic becomes an error like any other. (State is under locks, which a panic leaves unchanged or
+/// with one line missing.)
 pub(in crate::capture) fn caught<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     without_panic(body).unwrap_or_else(|mistake| Err(PyRuntimeError::new_err(mistake)))
 }
 
-/// Runs something of ours; what is said of it where it panics.
+/// Runs our own code; returns the message if it panics.
 fn without_panic<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(body))
         .map_err(|panic| format!("a mistake in Ulpscope itself, please report it: {}", words_of(&*panic)))
@@ -65,7 +65,7 @@ fn words_of(panic: &(dyn Any + Send)) -> &str {
 }
 
 impl Recorder {
-    /// Holds back an error in recording; unless the user wants to hear of it, or it is none of ours.
+    /// Suppresses a recording error, unless the user wants errors raised, or it is not ours.
     pub(in crate::capture) fn guarded<T>(
         &self,
         py: Python<'_>,
@@ -110,7 +110,7 @@ impl Recorder {
         Ok(None)
     }
 
-    /// Tells the user something that he has not been told yet.
+    /// Reports a message to the user, once.
     pub(in crate::capture) fn warn_once(&self, py: Python<'_>, message: String) -> PyResult<()> {
         if self.is_new(message.clone()) { self.warn(py, message) } else { Ok(()) }
     }
@@ -119,7 +119,7 @@ impl Recorder {
         self.torch.front.bind(py).call_method1(intern!(py, "warn"), (message,)).map(|_| ())
     }
 
-    /// Whether the user has not been told yet: of one function that fails again and again, once.
+    /// Whether this was not reported yet: a function that fails repeatedly is reported once.
     fn is_news(&self, text: &str) -> bool {
         self.is_new(text.chars().filter(|character| !character.is_ascii_digit()).collect())
     }

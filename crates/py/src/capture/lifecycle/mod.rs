@@ -1,4 +1,4 @@
-//! From step to step: settings, switching on and off, writing, and what becomes of errors.
+//! Steps, settings, start and stop, writing, and error handling.
 
 pub(super) mod failures;
 pub(super) mod settings;

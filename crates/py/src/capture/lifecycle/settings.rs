@@ -4,7 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use ulpscope_capture::{NameTest, Plan, Settings};
 
-/// The plan that settings of Python ask for.
+/// The plan from Python settings.
 pub(in crate::capture) fn plan_of(
     settings: &Bound<'_, PyAny>,
     wants_call: &Bound<'_, PyAny>,
@@ -31,7 +31,7 @@ pub(in crate::capture) fn plan_of(
     Ok(if wants_call.is_none() { plan } else { plan.with_call_test(name_test(wants_call)) })
 }
 
-/// The test of names that the front has made of patterns. A call of which it cannot be told is recorded.
+/// The front's test of names, made from patterns. If the test fails, the call is recorded.
 fn name_test(test: &Bound<'_, PyAny>) -> NameTest {
     let test = test.clone().unbind();
     NameTest::new(move |name| {

@@ -1,7 +1,7 @@
-//! Switching on and off, and from step to step.
+//! Start, stop, and the change of steps.
 //!
-//! Other threads may record all the while. A step ends under one lock, by which its state is taken away and the next
-//! one's put in its place; its dump is made afterwards, of what nobody can add to any more.
+//! Other threads may record at the same time. A step ends under one lock: its state is taken out and replaced with the
+//! next one's. Its dump is made afterwards, when no thread can add to it any more.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::capture::lifecycle::failures::{Of, caught};
 use crate::capture::recorder::Recorder;
 
 impl Recorder {
-    /// Takes gradients and saved values from now on, for a folder; and calls, if they are wanted.
+    /// Starts recording gradients and saved values to a folder; calls too, if wanted.
     pub(in crate::capture) fn switch_on(&self, folder: PathBuf, with_calls: bool) {
         let goes_on = self.locked(|state| {
             state.aim(folder);
@@ -28,13 +28,12 @@ impl Recorder {
         self.is_collecting.store(goes_on, Ordering::Relaxed);
     }
 
-    /// Takes no further calls.
+    /// Stops recording calls.
     pub(in crate::capture) fn switch_off_calls(&self) {
         self.is_on.store(false, Ordering::Relaxed);
     }
 
-    /// Takes nothing more, takes every hook away, and makes the dump of what there is. Everything is tried; the first
-    /// error is told.
+    /// Stops recording, removes every hook, and makes the dump. Everything is tried; returns the first error.
     pub(in crate::capture) fn switch_off(&self, py: Python<'_>) -> PyResult<()> {
         if !self.is_own_process() {
             return Ok(());
@@ -56,7 +55,7 @@ impl Recorder {
         removed.and(flushed).and(finished)
     }
 
-    /// Ends a step, and goes on to the next, which is recorded in a folder if it is wanted.
+    /// Ends a step and starts the next, which has a folder if it is selected.
     pub(in crate::capture) fn end_step(
         &self,
         py: Python<'_>,
@@ -93,7 +92,7 @@ impl Recorder {
         let finished = self.make_dump(py, settled, true);
         let ended = over.ended.clone();
         if let Err(error) = &finished {
-            // The disk may have no room for that, either: the error is told in any case.
+            // The disk may have no room for that either; the error is reported in any case.
             let _ = over.give_up(&self.recording.plan, error.value(py));
         }
         let (_, written) = over.so_far();
@@ -108,7 +107,7 @@ impl Recorder {
         flushed.and(self.guarded(py, Of::Beside("the dump"), finished).map(|_| ())).and(told)
     }
 
-    /// What is to be said of calls whose backward call may still come, when nothing is recorded any more.
+    /// The note about calls whose backward call may still come after recording has ended.
     fn unseen_backwards(&self, py: Python<'_>) -> Option<String> {
         match self.hooks.count_untouched(py) {
             0 => None,
@@ -119,21 +118,21 @@ impl Recorder {
         }
     }
 
-    /// Says that the rank has another folder.
+    /// Changes the folder of the rank.
     pub(in crate::capture) fn move_folder(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
         let moved = self.locked(|state| state.move_to(folder));
         let moved = moved.map_err(|error| PyOSError::new_err(error.to_string()));
         self.guarded(py, Of::Beside("the folder of the rank"), moved).map(|_| ())
     }
 
-    /// Adds a note to the ledger of a step that is over.
+    /// Adds a note to the ledger of a finished step.
     pub(in crate::capture) fn add_note(&self, py: Python<'_>, folder: &Path, text: &str) -> PyResult<()> {
         let added = journal::add_note(folder, text).map_err(|error| PyOSError::new_err(error.to_string()));
         self.guarded(py, Of::Beside("a note"), added).map(|_| ())
     }
 
-    /// Makes the dump of what is in the journal of a step that was settled. The journal is removed, if the step is over,
-    /// once the dump has all of it.
+    /// Makes the dump from the journal of a settled step. If the step is over, the journal is removed once the dump has
+    /// all of it.
     fn make_dump(
         &self,
         py: Python<'_>,

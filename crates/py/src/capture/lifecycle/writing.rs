@@ -1,4 +1,4 @@
-//! Lines and tensor files on their way to the disk: of the step that takes them, and within what is allowed.
+//! Writes lines and tensor files, for the current step and within the limits.
 
 use std::io;
 
@@ -12,14 +12,13 @@ use crate::capture::describe::tensors::{LONG, is_endless};
 use crate::capture::recorder::Recorder;
 use crate::input::Input;
 
-/// What could not be written, as an error of Python.
+/// A write error as a Python error.
 pub(in crate::capture) fn not_written(error: io::Error) -> PyErr {
     PyOSError::new_err(error.to_string())
 }
 
 impl Recorder {
-    /// Appends to the journal of a step, if that is not over, and there is room. What cannot be written ends the
-    /// recording.
+    /// Appends to the journal of a step, if the step is not over and there is room. A write error ends the recording.
     pub(in crate::capture) fn append<T>(
         &self,
         step: StepId,
@@ -28,8 +27,8 @@ impl Recorder {
         self.recording.append(step, with).map_err(not_written)
     }
 
-    /// Makes the file of a tensor, or a link to that of an equal one, and tells its name; nothing if the step is over, or
-    /// there is no room for it, which is counted.
+    /// Writes the file of a tensor, or a link to that of an equal one, and returns its name; `None` if the step is
+    /// over, or if there is no room, which is counted.
     pub(in crate::capture) fn save_tensor(
         &self,
         py: Python<'_>,
@@ -39,7 +38,7 @@ impl Recorder {
     ) -> PyResult<Option<String>> {
         let (is_long, is_endless) = input.looked_at(|view| (view.packed_size() >= LONG, is_endless(view)))?;
         if is_endless && self.recording.plan.format != Format::Pt {
-            // The others have no strides: the file would hold every repetition.
+            // Other formats have no strides: the file would hold every repetition.
             let why = "an expanded tensor that stands for more than 1 GiB (use file_format pt)";
             self.locked(|state| state.ledger.unread(why.to_owned()));
             return Ok(None);
@@ -60,7 +59,7 @@ impl Recorder {
                 Ok(state.save(stem, fingerprint, &tensor))
             })
         };
-        // Nothing of Python is asked for while the state is locked, so that it is unlocked before the GIL is taken again.
+        // No Python code runs while the state is locked, so that it is unlocked before the GIL is taken again.
         let saved = if is_long { py.detach(save)? } else { save()? };
         match saved {
             Written::Done(saved) => saved.map(Some).map_err(|error| PyOSError::new_err(error.to_string())),

@@ -1,4 +1,4 @@
-//! What a call has done to tensors that were there before it: which it has written to, and whose elements its result has.
+//! Effects of a call on existing tensors: which it wrote to, and whose elements its result shares.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::capture::recorder::Recorder;
 const MAX_ALIASES: usize = 8;
 
 impl Recorder {
-    /// Notes what a function has done to its arguments: which it has changed, and whose elements its result has.
+    /// Notes the effects of a function on its arguments: which it changed, and whose elements its result shares.
     pub(in crate::capture) fn note_effects(
         &self,
         function: &Function,
@@ -58,8 +58,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Notes what a call has written in place, if it has said so, as collectives do: others may show parts of it, as
-    /// gradients do of a bucket.
+    /// Notes what a call has written in place, if it declared that, as collectives do: other tensors may show parts of
+    /// it, as gradients do of a bucket.
     pub(in crate::capture) fn note_in_place(
         &self,
         begun: &CallInProgress,
@@ -72,7 +72,7 @@ impl Recorder {
         self.guarded(output.py(), Of::Beside(&begun.name), noted).map(|_| ())
     }
 
-    /// Notes that a call has written its results to tensors that were there: to one, or to several in order.
+    /// Notes that a call has written its results to existing tensors: to one, or to several in order.
     fn note_written(&self, place: &Bound<'_, PyAny>, begun: &CallInProgress) -> PyResult<()> {
         if self.torch.is_tensor(place)? {
             return self.note_written_at("0", place, begun);
@@ -93,7 +93,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// The same of the tensor at a place among the results, if the call has written to that.
+    /// The same for the tensor at a place among the results, if the call wrote to it.
     fn note_written_at(
         &self,
         place: &str,
@@ -106,8 +106,7 @@ impl Recorder {
         }
     }
 
-    /// Notes that a tensor has the elements of another, or of what that is a view or an alias of: the other may be gone
-    /// soon.
+    /// Notes that a tensor shares the elements of another, or of that one's base or owner: the other may be freed soon.
     pub(in crate::capture) fn note_alias<'py>(
         &self,
         tensor: &Bound<'py, PyAny>,
@@ -122,7 +121,7 @@ impl Recorder {
         self.flow.note_alias(&self.tensor(tensor), &self.tensor(&owner))
     }
 
-    /// With a tensor those are changed that it is a view or an alias of.
+    /// Notes a change of a tensor, and of the tensors that it is a view or an alias of.
     fn note_changed_tensor(&self, tensor: &Bound<'_, PyAny>, step: StepId, source: String) -> PyResult<()> {
         let source: Arc<str> = source.into();
         let change = self.flow.add_change(step, &self.tensor(tensor), Arc::clone(&source));

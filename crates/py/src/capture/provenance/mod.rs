@@ -1,5 +1,5 @@
-//! Where tensors come from: what calls and properties do to tensors that were there before them, and how torch's objects
-//! are asked what [`ulpscope_capture::Flow`] has to know of them.
+//! Where tensors come from: effects of calls and properties on existing tensors, and the queries of torch objects that
+//! [`ulpscope_capture::Flow`] needs.
 
 mod effects;
 pub(super) mod properties;

@@ -1,4 +1,4 @@
-//! Properties of tensors that a program reads and sets: no calls, but a tensor may come of them, or get other elements.
+//! Properties of tensors that a program reads and sets: not calls, but they may return a tensor or replace elements.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use crate::capture::lifecycle::failures::Of;
 use crate::capture::recorder::Recorder;
 
-/// Whether a property is given a value: `descriptor.__set__` and `descriptor.__get__` are of one type.
+/// Whether a property is set: `descriptor.__set__` and `descriptor.__get__` are of one type.
 pub(in crate::capture) fn is_assignment(access: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>) -> bool {
     args.len() > 1 && is_called(access, "__set__")
 }
 
-/// Whether a function, or a property, has a name.
+/// Whether a function or property has a name.
 fn is_called(object: &Bound<'_, PyAny>, name: &str) -> bool {
     let found = object.getattr(intern!(object.py(), "__name__"));
     found.is_ok_and(|found| found.cast::<PyString>().is_ok_and(|found| found == name))
 }
 
 impl Recorder {
-    /// A property that gives a tensor gives another view of the one it is asked of.
+    /// Reads a property. A tensor that it returns is another view of the same tensor.
     pub(in crate::capture) fn read_property<'py>(
         &self,
         get: &Bound<'py, PyAny>,
@@ -36,7 +36,7 @@ impl Recorder {
         Ok(result)
     }
 
-    /// A tensor whose elements are replaced has them from where the others come from. No call of its own: it is counted.
+    /// Sets a property. Replaced elements have the producer of the new ones. It is counted, but not recorded as a call.
     pub(in crate::capture) fn assign_property<'py>(
         &self,
         set: &Bound<'py, PyAny>,

@@ -1,4 +1,4 @@
-//! A tensor of torch, as the flow of data sees it.
+//! A torch tensor as [`ulpscope_capture::Flow`] uses it.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -8,19 +8,19 @@ use ulpscope_tensor::Region;
 use crate::capture::recorder::Recorder;
 use crate::capture::torch_api::Torch;
 
-/// A tensor, and how to ask torch about it.
+/// A tensor, and the access to torch.
 pub(in crate::capture) struct TorchTensor<'a, 'py> {
     torch: &'a Torch,
     object: Bound<'py, PyAny>,
 }
 
 impl Recorder {
-    /// A tensor, as the flow of data sees it.
+    /// A tensor for the flow of data.
     pub(in crate::capture) fn tensor<'a, 'py>(&'a self, object: &Bound<'py, PyAny>) -> TorchTensor<'a, 'py> {
         TorchTensor { torch: &self.torch, object: object.clone() }
     }
 
-    /// The tensor whose elements a tensor has, if it is known as an alias.
+    /// The owner of a tensor's elements, if it is known as an alias.
     pub(in crate::capture) fn owner_of<'py>(&self, tensor: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         self.flow.owner_of(&self.tensor(tensor)).map(|owner| owner.object)
     }

@@ -1,4 +1,4 @@
-//! How an error came in, in Chinese: one sentence for each cause.
+//! How an error was introduced, in Chinese: one sentence for each cause.
 
 use ulpscope_compare::FindingCause;
 use ulpscope_dump::parse_key;

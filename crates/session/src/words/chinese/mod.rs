@@ -383,7 +383,7 @@ fn said(statement: &Statement) -> String {
     }
 }
 
-/// The word for what a dump calls a source.
+/// The word for a dump's kind of source.
 fn source_word(kind: &str) -> &str {
     match kind {
         "parameter" => "参数",
