@@ -86,7 +86,10 @@ def test_messages_of_the_package_are_in_plain_words() -> None:
     assert not bad, "\n".join(bad)
 
 
-COMMANDS = ["", "compare", "convert", "diff", "explain", "ls", "merge", "run", "show", "stats"]
+COMMANDS = [
+    "",
+    *["compare", "completions", "convert", "diff", "explain", "ls", "man", "merge", "run", "show", "stats"],
+]
 
 
 def helped(command: str) -> str:
