@@ -9,6 +9,7 @@ everything after the last step are not.
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from ulpscope._capture.settings import Settings
 if TYPE_CHECKING:
     from ulpscope._capture.settings.keywords import CaptureKeywords
     from ulpscope._capture.settings.settings import Level, Task
+
+_log = logging.getLogger("ulpscope")
 
 
 class TrainingCapture:
@@ -40,6 +43,10 @@ class TrainingCapture:
         self.close()
         settings: CaptureKeywords = {"init_step": step, **self._settings}
         self._capture = ulpscope.capture(self._dump_path, model, self._level, self._task, **settings)
+        if self._capture.steps_done:
+            _log.warning(
+                "nothing is recorded: training begins at step %d, after the last selected step", step
+            )
 
     def resume(self) -> None:
         """A step, or a part of one, begins."""

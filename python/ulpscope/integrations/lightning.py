@@ -68,3 +68,7 @@ class CaptureCallback(Callback):
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Ends the capture with what was recorded so far."""
         self._training.close()
+
+    def close(self) -> None:
+        """Ends the capture; call it if training ended with an error that the program catches."""
+        self._training.close()

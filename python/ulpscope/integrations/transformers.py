@@ -53,3 +53,7 @@ class CaptureCallback(TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Ends the capture."""
         self._training.close()
+
+    def close(self) -> None:
+        """Ends the capture; call it if training ended with an error that the program catches."""
+        self._training.close()

@@ -143,6 +143,13 @@ def test_a_script_that_fails_fails(tmp_path: Path, temporary: Path) -> None:
     assert list(temporary.glob("ulpscope*")) == []
 
 
+def test_a_step_that_never_ran_is_no_estimate(tmp_path: Path) -> None:
+    ran = dry_run(tmp_path, "--dry-run", "--step", "100")
+    assert ran.returncode == 2, ran.stdout
+    assert "step 100 was not reached, so there is nothing to estimate from" in ran.stderr
+    assert "nothing was written" not in ran.stdout
+
+
 def test_json_is_for_dry_runs(tmp_path: Path) -> None:
     ran = dry_run(tmp_path, "--json")
     assert ran.returncode == 2

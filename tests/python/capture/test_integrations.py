@@ -228,6 +228,20 @@ def test_an_error_that_ends_the_program_ends_a_step(tmp_path: Path) -> None:
     assert steps_in(tmp_path / "dump") == ["step0", "step1", "step2", "step3"]
 
 
+def test_a_training_that_begins_after_the_last_selected_step_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It goes on from a checkpoint."""
+    from types import SimpleNamespace
+
+    from ulpscope.integrations.transformers import CaptureCallback
+
+    callback = CaptureCallback(tmp_path / "dump", step="0-2")
+    callback.on_train_begin(None, SimpleNamespace(global_step=100), None, model=Regression())
+    assert "nothing is recorded: training begins at step 100, after the last selected step" in caplog.text
+    callback.close()
+
+
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
@@ -237,6 +251,7 @@ def test_an_error_that_ends_the_program_ends_a_step(tmp_path: Path) -> None:
         ),
         ({"ULPSCOPE_LEVEL": "L3"}, "level is 'L3'"),
         ({"ULPSCOPE_STRICT": "maybe"}, "ULPSCOPE_STRICT is 'maybe'; expected one of 1, true, 0, false"),
+        ({"ULPSCOPE_MAX_CALLS": "many"}, "max-calls is 'many'"),
     ],
 )
 def test_a_wrong_variable_ends_the_program_at_once(
@@ -250,7 +265,8 @@ def test_a_wrong_variable_ends_the_program_at_once(
 
 def test_without_torch_nothing_is_left(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("import ulpscope.auto\nprint(ulpscope.auto.is_recording)\n")
-    environment = {**os.environ, "ULPSCOPE_DUMP": "dump"}
+    # Variables with other uses are no settings.
+    environment = {**os.environ, "ULPSCOPE_DUMP": "dump", "ULPSCOPE_LANG": "zh", "ULPSCOPE_TEST_ALL": "1"}
     command = [sys.executable, "plain.py"]
     ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (0, "True\n")

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from ulpscope._capture.launch import flags
 from ulpscope._capture.launch.program import Program
 from ulpscope._capture.launch.recording import Recording
-from ulpscope._capture.lifecycle.estimate import Estimation
+from ulpscope._capture.lifecycle.estimate import Estimation, NothingMeasuredError
 from ulpscope._capture.settings import SettingsError
 
 
@@ -47,7 +47,11 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     recording.of(program)
     if estimation is not None:
-        estimate = estimation.finish()
+        try:
+            estimate = estimation.finish()
+        except NothingMeasuredError as error:
+            print(f"ulpscope run: error: {error}", file=sys.stderr)
+            return 2
         print(estimate.to_json() if as_json else f"ulpscope: nothing was written; {estimate}")
     return 0
 

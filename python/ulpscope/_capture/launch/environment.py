@@ -16,6 +16,9 @@ from ulpscope._capture.settings import Settings, SettingsError, unknown_key
 PREFIX = "ULPSCOPE_"
 SWITCH = "ULPSCOPE_DUMP"
 
+# Variables with other uses: the language of explanations, and switches of tests and benchmarks.
+_OTHER_VARIABLES = ("ULPSCOPE_LANG", "ULPSCOPE_TEST_", "ULPSCOPE_BENCH_")
+
 # Flags that make sense only for the command.
 _WITHOUT_VARIABLE = {"--help", "--dry-run", "--json", "--dump-path"}
 
@@ -43,7 +46,9 @@ def settings_of(environment: Mapping[str, str]) -> Settings:
                 known[variable] = flag
                 switches |= {variable} if action.nargs == 0 else set()
     words = []
-    for variable in sorted(name for name in environment if name.startswith(PREFIX)):
+    for variable in sorted(environment):
+        if not variable.startswith(PREFIX) or variable.startswith(_OTHER_VARIABLES):
+            continue
         if variable not in known:
             raise unknown_key(variable, known, "variables")
         value = environment[variable]

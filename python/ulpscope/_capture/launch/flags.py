@@ -46,6 +46,11 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
+def _number(text: str) -> int | str:
+    """A number; other text as it is, which the settings refuse by name."""
+    return int(text) if text.lstrip("-").isdecimal() else text
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="ulpscope run",
@@ -93,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     add("--format", metavar="F", dest="file_format", help="of saved tensors: pt (default), npy, safetensors")
     add("--no-stacks", action="store_false", default=None, dest="stacks", help="do not note the source lines")
     add("--max-bytes", metavar="SIZE", help="stop recording at this size, as in 500M or 10G")
-    add("--max-calls", metavar="N", type=int, help="stop recording after this many calls")
+    add("--max-calls", metavar="N", type=_number, help="stop recording after this many calls")
     add = made.add_argument_group("other").add_argument
     add(
         "--dry-run",
@@ -104,7 +109,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--jitter",
         metavar="SEED",
-        type=int,
+        type=_number,
         help="measure noise: move parameters, buffers and inputs by one unit in the last place; "
         "what the script learns meanwhile is thrown away",
     )

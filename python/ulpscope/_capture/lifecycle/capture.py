@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ulpscope._capture.lifecycle.estimate import Estimate, Estimation
+from ulpscope._capture.lifecycle.estimate import Estimate, Estimation, NothingMeasuredError
 from ulpscope._capture.lifecycle.run import Run
 from ulpscope._capture.regions.compiled import untraced
 
@@ -110,4 +111,8 @@ class Capture:
         """Ends the capture: the dump is complete, and torch is restored."""
         self._run.close()
         if self._estimation is not None and self._estimate is None and self._process == os.getpid():
-            self._estimate = self._estimation.finish()
+            try:
+                self._estimate = self._estimation.finish()
+            except NothingMeasuredError as error:
+                # The program goes on: an estimate is no part of it.
+                logging.getLogger("ulpscope").warning("%s", error)

@@ -51,6 +51,10 @@ class Estimate:
         return json.dumps(dataclasses.asdict(self))
 
 
+class NothingMeasuredError(RuntimeError):
+    """The step that was to be measured did not run."""
+
+
 class Estimation:
     """One step recorded to measure its size."""
 
@@ -60,7 +64,7 @@ class Estimation:
         self._delete = weakref.finalize(self, _delete, self._folder, os.getpid())
         self._file_overhead: int | None = None
         self._saves_some = wanted.task == "tensor" or bool(wanted.tensor_list)
-        self.step = min(wanted.step, default=wanted.init_step)
+        self.step = min((step for step in wanted.step if step >= wanted.init_step), default=wanted.init_step)
         self.settings = dataclasses.replace(
             wanted,
             dump_path=self._folder,
@@ -82,7 +86,12 @@ class Estimation:
 
     def _measure(self) -> Estimate:
         calls = tensors = files = size = 0
-        for ledger in sorted(self._folder.glob("*/*/ledger.json")):
+        ledgers = sorted(self._folder.glob("*/*/ledger.json"))
+        if not ledgers:
+            raise NothingMeasuredError(
+                f"step {self.step} was not reached, so there is nothing to estimate from"
+            )
+        for ledger in ledgers:
             calls += json.loads(ledger.read_text())["recorded"]
             documents = [file for file in ledger.parent.iterdir() if file.is_file()]
             saved = list(self._saved(json.loads((ledger.parent / "dump.json").read_text())["data"]))
