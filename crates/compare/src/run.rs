@@ -266,6 +266,7 @@ pub fn compare_ranks_knowing(
     if outcome.divergence_count == 0 {
         outcome.unexplained = plan.unexplained();
         outcome.are_final_results_bounded = plan.are_final_results_bounded();
+        outcome.undecided += plan.unjudged_final_results();
     }
     outcome.levels = [target.level.clone(), golden.level.clone()];
     outcome.partnerless.extend(plan.partnerless());

@@ -68,6 +68,11 @@ pub trait Plan: Sync {
         false
     }
 
+    /// Final results that differ and were not judged, because inputs of the run differ. Asked after [`Plan::settle`].
+    fn unjudged_final_results(&self) -> u64 {
+        0
+    }
+
     /// What has no counterpart, on either side, in addition to [`Judged::partnerless`].
     fn partnerless(&self) -> Vec<Partnerless> {
         Vec::new()

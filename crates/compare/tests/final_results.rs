@@ -38,7 +38,7 @@ fn call(name: &str, inputs: &[String], output: &str) -> String {
 }
 
 /// `linear`, then attention in a way of its own with a mask that is a buffer, then `linear`.
-fn run(folder: &Path, attention: &str, mask: &str, size: f64) -> Rank {
+fn run(folder: &Path, attention: &str, (mask, source): (&str, &str), size: f64) -> Rank {
     let (first, last) = ("Functional.linear.0.forward", "Functional.linear.1.forward");
     let of = |call: &str, size: f64| tensor(size, "8,8", &format!("{call}.output.0"));
     let weight = |name: &str| tensor(3.0, "8,8", &format!("parameter:{name}"));
@@ -46,7 +46,7 @@ fn run(folder: &Path, attention: &str, mask: &str, size: f64) -> Rank {
         call(first, &[tensor(8.0, "8,8", "outside"), weight("a")], &of(first, 9.0)),
         call(
             "Torch.relu.0.forward",
-            &[tensor(2.0, mask, "buffer:causal_mask")],
+            &[tensor(2.0, mask, source)],
             &tensor(2.0, mask, "Torch.relu.0.forward.output.0"),
         ),
         call(
@@ -63,10 +63,18 @@ fn run(folder: &Path, attention: &str, mask: &str, size: f64) -> Rank {
 }
 
 fn compared(mask: &str, size: f64) -> (Agreement, RankOutcome, Rows) {
+    compared_by_source(mask, "buffer:causal_mask", size)
+}
+
+fn compared_by_source(mask: &str, source: &str, size: f64) -> (Agreement, RankOutcome, Rows) {
     let scratch = TempDir::new().unwrap();
-    let target = run(&scratch.path().join("t"), "Torch.bmm.0.forward", mask, size);
-    let golden =
-        run(&scratch.path().join("g"), "Functional.scaled_dot_product_attention.0.forward", "4,4", 9.0);
+    let target = run(&scratch.path().join("t"), "Torch.bmm.0.forward", (mask, source), size);
+    let golden = run(
+        &scratch.path().join("g"),
+        "Functional.scaled_dot_product_attention.0.forward",
+        ("4,4", source),
+        9.0,
+    );
     let mut rows = Rows::default();
     let outcome = compare_ranks(&Native::default(), &target, &golden, &mut rows, &NoProgress).unwrap();
     let result = RankResult {
@@ -102,4 +110,14 @@ fn where_its_inputs_agree_the_attention_is_to_blame() {
 fn results_within_rounding_are_not_unexplained() {
     let (verdict, outcome, _) = compared("4,4", 9.000_001);
     assert!(outcome.unexplained.is_none(), "{verdict:?}");
+}
+
+/// Batches that are cut in different ways: nothing can be said of results that differ, and nothing is said to agree.
+#[test]
+fn a_final_result_of_different_inputs_is_not_judged() {
+    let (verdict, outcome, _) = compared_by_source("6,6", "outside", 12.0);
+    assert_eq!(verdict, Agreement::Undecided { rows: 1, judged: true }, "{:?}", outcome.divergences);
+    assert_eq!((verdict.answer().word(), verdict.exit_code()), ("inconclusive", 2));
+    let note = "the final result Functional.linear.1.forward.output.0 differs and was not judged";
+    assert!(outcome.notes.iter().any(|said| said.contains(note)), "{:?}", outcome.notes);
 }

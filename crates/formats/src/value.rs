@@ -48,6 +48,21 @@ impl Value {
         }
     }
 
+    /// Whether it is a container, or a value that is neither a tensor nor unread.
+    pub(crate) fn is_plain(&self) -> bool {
+        !matches!(self, Value::Tensor(_) | Value::Unread(_))
+    }
+
+    /// Whether it, or anything in it, passes a test. Depth is limited by the readers.
+    pub(crate) fn holds(&self, test: &dyn Fn(&Value) -> bool) -> bool {
+        test(self)
+            || match self {
+                Value::List(items) | Value::Tuple(items) => items.iter().any(|item| item.holds(test)),
+                Value::Dict(pairs) => pairs.iter().any(|(_, value)| value.holds(test)),
+                _ => false,
+            }
+    }
+
     /// Every tensor in the tree with its dotted path (`model.layers.0.weight`), in file order. The path of a bare
     /// tensor is empty.
     pub fn tensors(&self) -> Vec<(String, &Tensor)> {

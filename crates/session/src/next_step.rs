@@ -99,6 +99,12 @@ fn towards<S>(compared: &Compared<S>, result: &FinalResult) -> Vec<Instruction> 
     steps
 }
 
+/// A name from a file as a Python string: it may contain anything, and people run what is printed. Python reads the
+/// strings of JSON.
+fn python_text(name: &str) -> String {
+    serde_json::Value::from(name).to_string()
+}
+
 /// The levels of the two sides, if they differ.
 pub(super) fn other_levels<S>(compared: &Compared<S>) -> Option<[&str; 2]> {
     compared.outcomes().find_map(|outcome| match &outcome.levels {
@@ -141,15 +147,15 @@ fn check_origin(first: &Divergence, files: Option<(&Path, &Path)>) -> Vec<Instru
     steps.extend(match origin::named(first) {
         Some(("parameter", name)) => [
             Instruction::CheckCheckpoint { is_buffer: false },
-            python(format!("print(model.get_parameter(\"{name}\").double().norm())")),
+            python(format!("print(model.get_parameter({}).double().norm())", python_text(name))),
         ],
         Some(("buffer", name)) => [
             Instruction::CheckCheckpoint { is_buffer: true },
-            python(format!("print(model.get_buffer(\"{name}\").double().norm())")),
+            python(format!("print(model.get_buffer({}).double().norm())", python_text(name))),
         ],
         Some((_, name)) => [
             Instruction::CheckGradientHandling,
-            python(format!("print(model.get_parameter(\"{name}\").grad)")),
+            python(format!("print(model.get_parameter({}).grad)", python_text(name))),
         ],
         None => [Instruction::CheckBatchAndSeed, python("ulpscope.seed_all(seed=1234)".to_owned())],
     });
@@ -218,7 +224,8 @@ fn dump_tensors<S>(rank: &RankResult<S>, first: &Divergence) -> Vec<Instruction>
     let step_setting = rank.step.map(|step| format!(", step={step}")).unwrap_or_default();
     let listed = format!("{} --list {}", step(rank), quoted(Path::new(&part)));
     let python = format!(
-        "ulpscope.capture(\"NEW_DUMP\", model=model, level=\"mix\", task=\"tensor\"{step_setting}, list=[\"{part}\"])"
+        "ulpscope.capture(\"NEW_DUMP\", model=model, level=\"mix\", task=\"tensor\"{step_setting}, list=[{}])",
+        python_text(&part)
     );
     vec![
         Instruction::DumpTensorsHere,

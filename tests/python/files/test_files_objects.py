@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import decimal
+import os
+import subprocess
+import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +47,13 @@ def full(number: float) -> torch.Tensor:
     return torch.full((3,), number)
 
 
+def with_scale(number: float) -> nn.Parameter:
+    """A quantized weight, say, whose scale is an attribute."""
+    parameter = nn.Parameter(torch.ones(3))
+    parameter.scale = full(number)  # type: ignore[attr-defined]
+    return parameter
+
+
 OBJECTS: dict[str, Callable[[float], Any]] = {
     "module": linear,
     "parameters": lambda number: nn.ParameterList([full(number)]),
@@ -60,6 +70,8 @@ OBJECTS: dict[str, Callable[[float], Any]] = {
     "decimal": lambda number: decimal.Decimal(int(number)),
     "masked array": lambda number: np.ma.array([1.0, number]),
     "linked": Linked,
+    "parameter with a tensor": with_scale,
+    "list of a kind": lambda number: torch.Size([int(number), 3]),
     "slots": Slotted,
 }
 
@@ -83,6 +95,30 @@ def test_a_saved_module_is_read_by_its_attributes(tmp_path: Path) -> None:
     linear, norm = read["_modules"]["0"], read["_modules"]["1"]
     assert torch.equal(torch.as_tensor(linear["_parameters"]["weight"]), module[0].weight.detach())
     assert torch.equal(torch.as_tensor(norm["_buffers"]["running_var"]), torch.ones(3))
+
+
+def test_plain_attributes_leave_a_parameter_a_tensor(tmp_path: Path) -> None:
+    parameter = nn.Parameter(torch.ones(3))
+    parameter.is_shared = True  # type: ignore[attr-defined]
+    torch.save({"w": parameter}, tmp_path / "parameter.pt")
+    assert torch.equal(torch.as_tensor(ulpscope.load(tmp_path / "parameter.pt")["w"]), torch.ones(3))
+
+
+def test_a_set_has_no_order(tmp_path: Path) -> None:
+    """Python orders it by hashes that are random for each process."""
+    program = "import sys, torch; torch.save({'names': {f'name{at}' for at in range(20)}}, sys.argv[1])"
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", program, str(tmp_path / f"{seed}.pt")]
+        subprocess.run(command, env=environment, check=True)
+    compared = ulpscope.compare(tmp_path / "1.pt", tmp_path / "2.pt")
+    assert compared.ok, compared.reason
+
+
+def test_text_is_not_bytes(tmp_path: Path) -> None:
+    torch.save({"w": torch.ones(3), "x": b"abc"}, tmp_path / "bytes.pt")
+    torch.save({"w": torch.ones(3), "x": "616263"}, tmp_path / "text.pt")
+    assert not ulpscope.compare(tmp_path / "bytes.pt", tmp_path / "text.pt").ok
 
 
 def test_an_object_that_is_part_of_itself(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ impl Stats {
         }
         if is_empty && errors.is_empty() {
             let paths: Vec<String> = self.paths.iter().map(|path| path.display().to_string()).collect();
-            errors.push(format!("{}: nothing is in there", paths.join(", ")));
+            errors.push(format!("{}: no tensors and no values", paths.join(", ")));
         }
         report.finish(&notes, &errors, output)?;
         output.notes_and_errors(&notes, &errors);

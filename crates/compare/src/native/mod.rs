@@ -250,6 +250,10 @@ impl Plan for NativePlan<'_> {
         })
     }
 
+    fn unjudged_final_results(&self) -> u64 {
+        self.hindsight.get().map_or(0, |known| known.guarded.unbounded.len() as u64)
+    }
+
     fn are_final_results_bounded(&self) -> bool {
         self.hindsight.get().is_some_and(|known| known.guarded.is_complete)
     }

@@ -9,6 +9,7 @@
 //! | `__class__` | the name of the class |
 //! | `__args__` | the arguments of the constructor, if any |
 //! | `__items__`, `__pairs__` | items to append to the object, and to set in it by key |
+//! | `__tensor__` | the tensor itself, of a tensor with tensors among its attributes |
 //! | any other | an attribute |
 //! | `__state__` | the argument of `__setstate__`, if it is not a dictionary |
 
@@ -58,6 +59,24 @@ impl Objects<'_> {
             self.attributes(state, &mut parts)?;
         }
         Ok(parts)
+    }
+
+    /// A tensor with its attributes, as a dictionary with the tensor under `__tensor__`; the tensor alone if no attribute
+    /// contains a tensor.
+    pub(super) fn with_attributes(
+        &mut self,
+        id: Id,
+        tensor: Value,
+        state: Option<Id>,
+    ) -> Result<Value, Error> {
+        let Some(state) = state.filter(|_| !self.inside.contains(&id)) else { return Ok(tensor) };
+        self.inside.push(id);
+        let mut parts = vec![(key("__tensor__"), tensor)];
+        let read = self.attributes(state, &mut parts);
+        self.inside.pop();
+        read?;
+        let has_tensors = parts[1..].iter().any(|(_, value)| value.holds(&|part| !part.is_plain()));
+        Ok(if has_tensors { Value::Dict(parts) } else { parts.swap_remove(0).1 })
     }
 
     fn attributes(&mut self, state: Id, parts: &mut Vec<(Value, Value)>) -> Result<(), Error> {

@@ -186,8 +186,10 @@ impl<'a> Objects<'a> {
                 self.charge_bytes(bytes.len())?;
                 Value::Bytes(bytes.to_vec())
             }
-            Node::List(items) | Node::Set(items) => Value::List(self.values(items)?),
-            Node::Tuple(items) | Node::FrozenSet(items) => Value::Tuple(self.values(items)?),
+            Node::List(items) => Value::List(self.values(items)?),
+            Node::Tuple(items) => Value::Tuple(self.values(items)?),
+            Node::Set(items) => Value::List(in_order(self.values(items)?)),
+            Node::FrozenSet(items) => Value::Tuple(in_order(self.values(items)?)),
             Node::Dict(pairs) => Value::Dict(self.pairs(pairs)?),
             Node::Global(global) => match self.dtype(id) {
                 Some(dtype) => Value::Str(format!("torch.{dtype}")),
@@ -260,12 +262,19 @@ impl<'a> Objects<'a> {
                 | "_rebuild_parameter_with_state"
                 | "_rebuild_device_tensor_from_cpu_tensor",
             ) => match arg(0) {
-                Some(tensor) => self.value(tensor),
+                Some(tensor) => {
+                    let tensor = self.value(tensor)?;
+                    let state = arg(3).filter(|_| name == "_rebuild_parameter_with_state");
+                    self.with_attributes(id, tensor, state)
+                }
                 None => Err(pickle.unexpected(args, "the tensor of a parameter")),
             },
             ("torch._tensor", "_rebuild_from_type_v2" | "_rebuild_from_type") => match (arg(0), arg(2)) {
                 // The inner constructor may be this one again: count it as nesting.
-                (Some(function), Some(args)) => self.nested_call(id, function, args, filled),
+                (Some(function), Some(args)) => {
+                    let tensor = self.nested_call(id, function, args, filled)?;
+                    self.with_attributes(id, tensor, arg(3))
+                }
                 _ => Err(pickle.unexpected(args, "(function, type, arguments, state)")),
             },
             ("torch._utils", "_rebuild_sparse_tensor") => {
@@ -309,6 +318,7 @@ impl<'a> Objects<'a> {
                     Some(Node::List(items) | Node::Tuple(items) | Node::Set(items)) => self.values(items)?,
                     _ => Vec::new(),
                 };
+                let items = in_order(items);
                 Ok(if name == "set" { Value::List(items) } else { Value::Tuple(items) })
             }
             ("builtins", "complex" | "slice" | "range" | "xrange") => {
@@ -328,7 +338,9 @@ impl<'a> Objects<'a> {
                     return Err(pickle.unexpected(args, "a class"));
                 };
                 // An object without other base classes is created by `_reconstructor(class, object, None)`.
-                let rest = if name == "_reconstructor" { &[] } else { rest };
+                let is_plain = name == "_reconstructor"
+                    && rest.first().is_some_and(|&base| pickle.global(base) == Some(("builtins", "object")));
+                let rest = if is_plain { &[] } else { rest };
                 self.instance(id, &pickle.describe(class), rest, filled)
             }
             _ => {
@@ -409,4 +421,16 @@ impl<'a> Objects<'a> {
             _ => self.pickle.describe(id),
         }
     }
+}
+
+/// The items of a set in an order that does not depend on the process that wrote them: Python orders texts by a hash
+/// that is random for each process.
+fn in_order(mut items: Vec<Value>) -> Vec<Value> {
+    let is_plain = |item: &Value| {
+        matches!(item, Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Str(_))
+    };
+    if items.iter().all(is_plain) {
+        items.sort_by_cached_key(|item| format!("{item:?}"));
+    }
+    items
 }
