@@ -1,7 +1,8 @@
-//! The statistics that capture records: the only list of their keys.
+//! The statistics that capture records, and their keys.
 //!
-//! All code that writes, reads or shows recorded statistics uses [`RECORDED`]. To add a statistic, add a row at its
-//! end and, if it is not measured yet, a field of [`Stats`].
+//! The journal, the reader of dumps and what shows them use [`RECORDED`]. To add a statistic, add a row at its end and,
+//! if it is not measured yet, a field of [`Stats`]. The four summaries, which come first, are msprobe's: the readers of
+//! that tool's files in `formats` have their keys, too.
 
 use ulpscope_tensor::Scalar;
 

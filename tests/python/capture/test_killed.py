@@ -174,7 +174,7 @@ def test_killed_at_fifty_moments(server: Server, whole: Whole, tmp_path: Path) -
 
 def test_killed_after_every_line(server: Server, whole: Whole, tmp_path: Path) -> None:
     """What each line of a journal leaves behind: moments that last too short to be met by chance."""
-    journal = longest_journal(server, whole, tmp_path)
+    journal = journal_of_a_killed_run(server, whole, tmp_path)
     step = int(journal.parent.parent.name.removeprefix("step"))
     lines = journal.read_bytes().rstrip(b"\0").splitlines(keepends=True)
     assert any(b'"Tensor.item.0.forward","id"' in line for line in lines), "a call that returns a number"
@@ -188,7 +188,7 @@ def test_killed_after_every_line(server: Server, whole: Whole, tmp_path: Path) -
         assert summary["not_compared"] == is_inside_item, (lines[count - 1], summary)
 
 
-def longest_journal(server: Server, whole: Whole, tmp_path: Path) -> Path:
+def journal_of_a_killed_run(server: Server, whole: Whole, tmp_path: Path) -> Path:
     """The journal of a run that was killed late in a step; the folders of its other steps are gone."""
     for number in range(200):
         folder = tmp_path / str(number)

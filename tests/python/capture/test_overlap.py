@@ -36,7 +36,10 @@ class TestInOneProcess:
         first = ulpscope.capture(tmp_path / "first", model, level)
         second = ulpscope.capture(tmp_path / "second" / "deeper", model, level)
         first.start()
-        with pytest.raises(RuntimeError, match="one capture at a time") as refused:
+        with pytest.raises(
+            RuntimeError,
+            match=r"only one capture can record at a time: call stop\(\) or close\(\) on the first",
+        ) as refused:
             second.start()
         assert str(tmp_path / "first") in str(refused.value)
         assert not (tmp_path / "second").exists()

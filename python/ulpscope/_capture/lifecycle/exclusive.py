@@ -46,8 +46,8 @@ def check(recording: Recording) -> None:
     with _lock:
         if _started and recording not in _started and not _started[-1].gives_way:
             raise RuntimeError(
-                f"a capture into {str(_started[-1].dump_path)!r} is recording, "
-                "and there is one capture at a time; stop() or close() that one before another is started"
+                f"a capture into {str(_started[-1].dump_path)!r} is recording; "
+                "only one capture can record at a time: call stop() or close() on the first"
             )
 
 

@@ -79,7 +79,7 @@ class Run:
             models.roots_of(model)
         self._model = model
         self._selection = Selection(settings)
-        self._told_unmatched: set[str] = set()
+        self._reported_unmatched: set[str] = set()
         self._recorder = Recorder(_Front(self._selection), settings)
         self._jitter = None if settings.jitter is None else Jitter(settings.jitter, self._recorder.note)
         self._installation = Installation(
@@ -106,7 +106,7 @@ class Run:
         self._closes_at_exit = False
         # A forked child has a copy of the run, and must not touch the parent's files.
         self._process = os.getpid()
-        self._has_told_fork = False
+        self._has_reported_fork = False
 
     def __enter__(self) -> Run:
         self._installation.enter_block()
@@ -318,8 +318,8 @@ class Run:
         """Whether this is a forked child's copy of the run, which records nothing; logs that once."""
         if self._process == os.getpid():
             return False
-        if not self._has_told_fork:
-            self._has_told_fork = True
+        if not self._has_reported_fork:
+            self._has_reported_fork = True
             _log.warning(
                 "process %d was forked from process %d, whose capture into %s this is: "
                 "nothing is recorded here; make a capture in the process itself",
@@ -345,8 +345,8 @@ class Run:
         """Notes patterns that matched nothing in this step; logs each once."""
         for note in self._selection.take_notes() if self._aimed_at is not None else ():
             self._recorder.note(note)
-            if note not in self._told_unmatched:
-                self._told_unmatched.add(note)
+            if note not in self._reported_unmatched:
+                self._reported_unmatched.add(note)
                 _log.warning("%s", note)
 
     def _tell_of_earlier_steps(self) -> None:

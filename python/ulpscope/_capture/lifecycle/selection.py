@@ -14,7 +14,7 @@ class Selection:
     def __init__(self, settings: Settings) -> None:
         self.modules = Patterns(settings.module)
         self._calls = Patterns.of_calls(settings.call)
-        self._has_told_modules = False
+        self._has_reported_modules = False
 
     @property
     def wants_call(self) -> Callable[[str], bool] | None:
@@ -26,8 +26,8 @@ class Selection:
         notes = [f"call: {pattern!r} matches no call of this step" for pattern in self._calls.unmatched()]
         self._calls.forget()
         # Modules are named once, and keep their names in later steps.
-        if self.modules.was_asked and not self._has_told_modules:
-            self._has_told_modules = True
+        if self.modules.was_asked and not self._has_reported_modules:
+            self._has_reported_modules = True
             notes += [
                 f"module: {pattern!r} matches no module of the model: nothing is recorded for it"
                 for pattern in self.modules.unmatched()
