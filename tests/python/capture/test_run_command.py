@@ -317,7 +317,7 @@ def test_torch_keeps_its_loader(tmp_path: Path) -> None:
         (["--format", "bin", "--", "train.py"], "--format is 'bin'; expected one of pt, npy, safetensors"),
         (["--data-mode", "in", "train.py"], "--data-mode is ['in']; expected words out of"),
         (["--task", "free_benchmark", "train.py"], "--task is 'free_benchmark', which is not supported"),
-        (["--max-calls", "many", "train.py"], "argument --max-calls: invalid int value: 'many'"),
+        (["--max-calls", "many", "train.py"], "--max-calls is 'many'; expected a number above 0"),
         (["--frobnicate", "train.py"], "unknown option --frobnicate; ulpscope run --help lists the options"),
         (["--lvl", "L1", "--", "train.py"], "unknown option --lvl; did you mean --level?"),
         (["--steps=1", "--", "train.py"], "unknown option --steps; did you mean --step?"),

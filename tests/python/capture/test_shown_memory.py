@@ -143,21 +143,22 @@ def test_a_parameter_that_lies_in_a_buffer_is_changed_with_it(tmp_path):
 
 def test_memory_that_is_taken_again_has_a_new_history(tmp_path):
     places = set()
+    taken = []
 
     def program():
-        for _ in range(8):
-            y = made()
+        # Which memory the allocator gives is its own affair, so the program asks until it is memory that was used.
+        while not any(taken) and len(taken) < 200:
+            y = torch.arange(float(1 << 16)) * 1
             places.add(y.data_ptr())
             y[:4].mul_(2)
             del y
-            unseen = torch.from_dlpack(torch.ones(16).numpy())
+            unseen = torch.from_dlpack(torch.ones(1 << 16).numpy())
             taken.append(unseen.data_ptr() in places)
             unseen.sin()
 
-    taken = []
     captured = capture_of(tmp_path, program)
     assert any(taken)
-    found = {source(captured, f"Tensor.sin.{number}.forward") for number in range(8)}
+    found = {source(captured, f"Tensor.sin.{number}.forward") for number in range(len(taken))}
     assert not [one for one in found if "mul_" in one]
 
 
