@@ -78,6 +78,14 @@ def test_every_how_to_page_is_in_the_readme() -> None:
     assert set(re.findall(r"\(docs/how-to/(\w+)\.md\)", README)) == {page.stem for page in HOW_TO}
 
 
+def test_the_chinese_first_page_has_the_same_code() -> None:
+    def blocks(text: str) -> list[str]:
+        return re.findall(r"^```\w+\n.*?^```$", text, re.MULTILINE | re.DOTALL)
+
+    first_part = README.split("## What it finds")[0]
+    assert blocks((ROOT / "docs" / "zh" / "README.md").read_text()) == blocks(first_part)
+
+
 def test_the_readme_is_short_and_about_now() -> None:
     assert len(README.splitlines()) <= 150
     assert not re.search(r"\brevision\b|\bgoal\b|\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b", README)
