@@ -23,6 +23,7 @@ __all__ = [
     "diff",
     "digest",
     "read_file",
+    "recorded_formats",
     "recorded_statistics",
     "restore",
     "run_command",
@@ -114,6 +115,8 @@ class Comparison:
         """Writes the rows as .csv."""
     def to_xlsx(self, path: _Path) -> None:
         """Writes the rows as a workbook."""
+    def save(self, path: _Path) -> None:
+        """Writes the rows in the format that ``path`` ends in, such as .csv or .xlsx."""
     def to_json(self, path: _Path | None = None) -> str:
         """Returns everything, including rows, as JSON text; also writes it to ``path`` if given."""
     def to_pandas(self) -> Any:
@@ -396,6 +399,7 @@ def stats(x: Any) -> Stats:
     A dictionary, or a file with several tensors, gives a dictionary of ``Stats`` by name.
     """
 
+def recorded_formats() -> list[str]: ...
 def recorded_statistics(stats: Stats | None) -> dict[str, Any]: ...
 @overload
 def diff(

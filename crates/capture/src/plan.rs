@@ -61,13 +61,13 @@ impl Default for Settings {
 #[error("{setting}: expected {expected}, found {found}")]
 pub struct UnknownSetting {
     setting: &'static str,
-    expected: &'static str,
+    expected: String,
     found: String,
 }
 
 impl UnknownSetting {
-    fn new(setting: &'static str, found: &str, expected: &'static str) -> UnknownSetting {
-        UnknownSetting { setting, expected, found: found.to_owned() }
+    fn new(setting: &'static str, found: &str, expected: &str) -> UnknownSetting {
+        UnknownSetting { setting, expected: expected.to_owned(), found: found.to_owned() }
     }
 }
 
@@ -147,12 +147,11 @@ impl Plan {
             Some("xxh3") => Some(DigestKind::Xxh3),
             Some(other) => return Err(UnknownSetting::new("digest", other, "md5, xxh3")),
         };
-        let format = match settings.file_format.as_str() {
-            "pt" => Format::Pt,
-            "npy" => Format::Npy,
-            "safetensors" => Format::Safetensors,
-            other => return Err(UnknownSetting::new("file_format", other, "pt, npy, safetensors")),
-        };
+        let asked = settings.file_format.as_str();
+        let format = Format::recorded().find(|format| format.extension() == asked).ok_or_else(|| {
+            let names: Vec<&str> = Format::recorded().map(Format::extension).collect();
+            UnknownSetting::new("file_format", asked, &names.join(", "))
+        })?;
         let scope = match settings.scope.as_slice() {
             [] => None,
             [first, last] => Some((first.clone(), last.clone())),

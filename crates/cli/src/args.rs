@@ -7,15 +7,29 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ulpscope_report::ColourChoice;
+use ulpscope_formats::file::Format;
 use ulpscope_report::fields::{self, Field};
+use ulpscope_report::{ColourChoice, SheetFormat};
 use ulpscope_session::Language;
 
 pub(crate) use compare::{CompareArgs, OutputFormat, spell_out};
 pub(crate) use dumps::{DumpArgs, LsArgs, ShowArgs};
 
 use crate::output::Look;
+
+const ABOUT: &str =
+    "Compares two dumps of a model, looks into them, and measures, compares and converts tensor files";
+
+fn long_about() -> String {
+    let files = Format::general_extensions(", ");
+    format!(
+        "{ABOUT}.\n\nReads {files}, the JSON-lines .pkl of ptdbg_ascend and torch_npu.hooks, msprobe's dump.json, \
+         stack.json and construct.json, and ACL dump files. A file's content decides what it is, not its name. Nothing \
+         in a file is ever executed."
+    )
+}
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -25,12 +39,15 @@ Exit codes:
 Of several, a result that could not be written counts first, then a difference.";
 
 /// Compares two dumps of a model, looks into them, and measures, compares and converts tensor files.
-///
-/// Reads .npy, .npz, .pt, .safetensors, the JSON-lines .pkl of ptdbg_ascend and torch_npu.hooks, msprobe's
-/// dump.json, stack.json and construct.json, and ACL dump files. A file's content decides what it is, not its
-/// name. Nothing in a file is ever executed.
 #[derive(Debug, Parser)]
-#[command(name = "ulpscope", version, after_help = EXIT_CODES, arg_required_else_help = true)]
+#[command(
+    name = "ulpscope",
+    version,
+    about = ABOUT,
+    long_about = long_about(),
+    after_help = EXIT_CODES,
+    arg_required_else_help = true
+)]
 pub(crate) struct Low {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -281,8 +298,11 @@ pub(crate) struct ConvertArgs {
 #[derive(Debug, Args)]
 #[command(after_help = MERGE_EXAMPLES)]
 pub(crate) struct MergeArgs {
-    /// .csv or .xlsx files, or folders with compare_result files
-    #[arg(required = true, value_name = "RESULT")]
+    #[arg(
+        required = true,
+        value_name = "RESULT",
+        help = format!("{} files, or folders with compare_result files", SheetFormat::extensions())
+    )]
     pub(crate) results: Vec<PathBuf>,
 
     /// Only rows whose name contains TEXT; may be given several times
@@ -297,8 +317,15 @@ pub(crate) struct MergeArgs {
     #[arg(long, value_name = "COLUMN")]
     pub(crate) metric: Vec<String>,
 
-    /// Write the sheet into FILE, which ends in .csv or .xlsx [default: show it]
-    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FILE",
+        help = format!(
+            "Write the sheet into FILE, which ends in {} [default: show it]",
+            SheetFormat::extensions()
+        )
+    )]
     pub(crate) output: Option<PathBuf>,
 
     /// Print one JSON object
@@ -306,23 +333,28 @@ pub(crate) struct MergeArgs {
     pub(crate) json: bool,
 }
 
-/// The available formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FormatName {
-    /// NumPy array: one tensor
-    Npy,
-    /// Zip of NumPy arrays
-    Npz,
-    /// PyTorch, loadable with weights_only=True
-    Pt,
-    /// safetensors
-    Safetensors,
-    /// ACL dump file
-    Acl,
-    /// JSON lines: tensors as torch_npu.hooks writes them, records as ptdbg_ascend does
-    Pkl,
-    /// msprobe's dump.json and stack.json: records only
-    Json,
+/// A format that `--to` names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FormatName(pub(crate) Format);
+
+const FORMAT_NAMES: [FormatName; Format::ALL.len()] = {
+    let mut all = [FormatName(Format::ALL[0]); Format::ALL.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = FormatName(Format::ALL[at]);
+        at += 1;
+    }
+    all
+};
+
+impl ValueEnum for FormatName {
+    fn value_variants<'a>() -> &'a [FormatName] {
+        &FORMAT_NAMES
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.extension()).help(self.0.about()))
+    }
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {

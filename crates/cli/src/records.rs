@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ulpscope_formats::file::{self, Format};
+use ulpscope_formats::file::{self, Format, Records};
 use ulpscope_formats::records::{PklStyle, Report, ToMsprobe, msprobe_to_pkl, pkl_to_msprobe};
 use ulpscope_formats::{Access, Bytes, Error};
 
 /// The files that a conversion of records writes: the target and, for a dump, its stacks.
-pub(crate) fn outputs(from: Format, to: Format, target: &Path) -> Vec<PathBuf> {
-    match (from, to) {
-        (Format::PklLines, Format::Msprobe) => vec![target.to_owned(), stacks_beside(target)],
-        _ => vec![target.to_owned()],
+pub(crate) fn outputs(to: Records, target: &Path) -> Vec<PathBuf> {
+    match to {
+        Records::Msprobe => vec![target.to_owned(), stacks_beside(target)],
+        Records::PklLines => vec![target.to_owned()],
     }
 }
 
@@ -19,24 +19,25 @@ pub(crate) fn outputs(from: Format, to: Format, target: &Path) -> Vec<PathBuf> {
 pub(crate) fn convert(
     source: &Path,
     bytes: &Bytes,
-    to: Format,
+    to: Records,
     target: &Path,
 ) -> Result<(Vec<String>, Vec<String>), Error> {
     let mut report = Report::default();
-    if to == Format::Msprobe {
-        file::write_with(target, |dump| {
+    match to {
+        Records::Msprobe => file::write_with(target, |dump| {
             file::write_with(&stacks_beside(target), |stacks| {
                 report = bytes.reading(|| pkl_to_msprobe(bytes, &ToMsprobe::default(), dump, stacks))?;
                 Ok(())
             })
-        })?;
-    } else {
-        let stacks = stacks_beside(source);
-        let stacks = if stacks.is_file() { Some(Bytes::map(&stacks, Access::ReadOnly)?) } else { None };
-        file::write_with(target, |lines| {
-            report = bytes.reading(|| msprobe_to_pkl(bytes, stacks.as_ref(), PklStyle::Ptdbg6, lines))?;
-            stacks.as_ref().map_or(Ok(()), Bytes::check)
-        })?;
+        })?,
+        Records::PklLines => {
+            let stacks = stacks_beside(source);
+            let stacks = if stacks.is_file() { Some(Bytes::map(&stacks, Access::ReadOnly)?) } else { None };
+            file::write_with(target, |lines| {
+                report = bytes.reading(|| msprobe_to_pkl(bytes, stacks.as_ref(), PklStyle::Ptdbg6, lines))?;
+                stacks.as_ref().map_or(Ok(()), Bytes::check)
+            })?;
+        }
     }
     Ok(told(source, report))
 }

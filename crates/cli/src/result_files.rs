@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use ulpscope_formats::natural;
+use ulpscope_report::SheetFormat;
 
 use crate::walk::{leads_out, stays_within};
 
@@ -31,11 +32,12 @@ pub(crate) fn named(results: &[PathBuf], all: bool, notes: &mut Vec<String>) -> 
         })
     });
     files.dedup();
-    // A comparison writes the same rows in both formats.
+    // A comparison writes the same rows in every format; the first one is read.
     let sheets: HashSet<PathBuf> = files.iter().cloned().collect();
     files.retain(|file| {
-        file.extension().is_none_or(|suffix| suffix != "xlsx")
-            || !sheets.contains(&file.with_extension("csv"))
+        let found = SheetFormat::of_extension(file);
+        let mut preferred = SheetFormat::ALL.into_iter().take_while(|format| Some(*format) != found);
+        found.is_none() || !preferred.any(|format| sheets.contains(&file.with_extension(format.name())))
     });
     Ok(files)
 }
@@ -45,8 +47,7 @@ fn files_in(folder: &Path, all: bool, notes: &mut Vec<String>) -> anyhow::Result
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry.with_context(|| folder.display().to_string())?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let sheet = path.extension().is_some_and(|suffix| suffix == "csv" || suffix == "xlsx");
-        if !name.starts_with(RESULT) || !sheet {
+        if !name.starts_with(RESULT) || SheetFormat::of_extension(&path).is_none() {
             continue;
         }
         if stays_within(folder, &path).with_context(|| path.display().to_string())? {
@@ -56,7 +57,8 @@ fn files_in(folder: &Path, all: bool, notes: &mut Vec<String>) -> anyhow::Result
         }
     }
     if files.is_empty() {
-        bail!("{}: expected {RESULT}*.csv or .xlsx in the folder, found none", folder.display());
+        let extensions = SheetFormat::extensions();
+        bail!("{}: expected {RESULT}*{extensions} in the folder, found none", folder.display());
     }
     let found = files.len();
     if !all {

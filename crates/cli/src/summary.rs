@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ulpscope_formats::file::Format;
+use ulpscope_formats::file::{Format, Records};
 use ulpscope_formats::msprobe::{ConstructJson, DumpJson, Item, StackJson};
 use ulpscope_formats::pkl_lines::{self, Kind, Line, Lines};
 use ulpscope_formats::{Bytes, Error};
@@ -16,10 +16,10 @@ pub(crate) struct Summary {
 
 /// The summary of a file of records; `None` if the file holds tensors.
 pub(crate) fn summary(path: &Path, format: Format, bytes: &Bytes) -> Result<Option<Summary>, Error> {
-    match format {
-        Format::PklLines => Ok(of_lines(path, bytes)),
-        Format::Msprobe => of_json(path, bytes).map(Some),
-        _ => Ok(None),
+    match format.records() {
+        Some(Records::PklLines) => Ok(of_lines(path, bytes)),
+        Some(Records::Msprobe) => of_json(path, bytes).map(Some),
+        None => Ok(None),
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ulpscope_formats::file::Format;
+use ulpscope_formats::file::{Format, Holds, Records};
 use ulpscope_formats::{Error, Fault};
 
 use crate::records;
@@ -69,12 +69,12 @@ impl Taken {
         let files = [short(found, format), with_suffix(&found.relative, extension)].into_iter();
         let file = self.first_free(
             files.chain(numbered(&found.relative).map(|name| with_suffix(&name, extension))),
-            |file| match format {
-                Format::Msprobe => records::stacks_of(&found.relative, file),
-                _ => None,
+            |file| match format.records() {
+                Some(Records::Msprobe) => records::stacks_of(&found.relative, file),
+                Some(Records::PklLines) | None => None,
             },
         );
-        let folder = if format == Format::Npy {
+        let folder = if format.holds() == Holds::OneTensor {
             let folders = [without_extension(&file, format), found.relative.clone()].into_iter();
             self.first_free(folders.chain(numbered(&found.relative)), |_| None)
         } else {

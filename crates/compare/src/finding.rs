@@ -1,5 +1,13 @@
 //! A finding: how a call introduced an error, with the numbers that show it. [`crate::words`] converts it to text for
 //! rows; explanations convert it to sentences.
+//!
+//! ```text
+//! detector ──► DetectedCause ──► FindingCause ──► text of a row (here), sentence in each language
+//!                  CauseDetails ──┘        └──► CauseTraits: all that explanations ask besides
+//! ```
+//!
+//! Everything that is known of a cause is in this file, in `match`es without wildcards, except for its sentences and
+//! its detector.
 
 use serde::{Deserialize, Serialize};
 
@@ -121,9 +129,152 @@ impl FindingCause {
         }
     }
 
+    /// What explanations have to know of it besides its sentence.
+    pub fn traits(&self) -> CauseTraits<'_> {
+        let plain =
+            CauseTraits { shows_in: ShowsIn::Results, only_side: None, remark: None, is_excess: false };
+        match self {
+            FindingCause::Made | FindingCause::Arguments(_) => CauseTraits { is_excess: true, ..plain },
+            FindingCause::Sum => {
+                CauseTraits { is_excess: true, remark: Some(CauseRemark::GradientLeftOver), ..plain }
+            }
+            FindingCause::ArgumentsInBackward(_) | FindingCause::Cut(_) => {
+                CauseTraits { shows_in: ShowsIn::Gradients, ..plain }
+            }
+            FindingCause::Origin => CauseTraits { shows_in: ShowsIn::Origin, ..plain },
+            FindingCause::Draw => CauseTraits { shows_in: ShowsIn::RandomNumbers, ..plain },
+            FindingCause::Between => CauseTraits { remark: Some(CauseRemark::ChangedUnrecorded), ..plain },
+            FindingCause::Lone(side) => {
+                CauseTraits { only_side: Some(*side), remark: Some(CauseRemark::ResultsDiffer), ..plain }
+            }
+            FindingCause::Left(side, what) => CauseTraits {
+                only_side: Some(*side),
+                remark: Some(CauseRemark::LeftDiffering(what)),
+                ..plain
+            },
+            FindingCause::Wiring
+            | FindingCause::Cast
+            | FindingCause::Shape
+            | FindingCause::GivenShape
+            | FindingCause::NonFinite
+            | FindingCause::BothNonFinite
+            | FindingCause::Rule => plain,
+        }
+    }
+}
+
+/// What explanations have to know of a cause besides its sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CauseTraits<'a> {
+    /// Where the error shows.
+    pub shows_in: ShowsIn,
+    /// The only side that makes the call.
+    pub only_side: Option<Side>,
+    /// What is added to the sentence.
+    pub remark: Option<CauseRemark<'a>>,
     /// Whether the error at the entry is compared with what rounding and the inputs allow.
-    pub(crate) fn is_an_excess(&self) -> bool {
-        matches!(self, FindingCause::Made | FindingCause::Sum | FindingCause::Arguments(_))
+    pub(crate) is_excess: bool,
+}
+
+/// Where the error of a cause shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShowsIn {
+    /// In the results of the call, or in what is computed from them.
+    Results,
+    /// In gradients alone.
+    Gradients,
+    /// In a tensor that no call produced.
+    Origin,
+    /// In random numbers. Their distance says nothing.
+    RandomNumbers,
+}
+
+/// What is added to the sentence of a cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CauseRemark<'a> {
+    /// Something that was not recorded changed the tensor.
+    ChangedUnrecorded,
+    /// What else may be in a sum of gradients.
+    GradientLeftOver,
+    /// What is computed from the call differs.
+    ResultsDiffer,
+    /// What the step leaves in this parameter or gradient differs.
+    LeftDiffering(&'a str),
+}
+
+/// What a detector says of a call that introduced an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DetectedCause {
+    /// The arguments do not explain the result.
+    Made,
+    /// A scalar argument differs.
+    Argument,
+    /// An argument from outside differs.
+    Origin,
+    /// An argument is not what its producer returned.
+    Between,
+    /// Only one side makes the call, and what is computed from it differs.
+    Lone,
+    /// Only one side makes the call, and what the step leaves in a parameter differs.
+    Left,
+    /// The two sides get an argument from different calls.
+    Wiring,
+    /// It computes in a coarser dtype on one side, where the run does not.
+    Cast,
+    /// Results have a different shape.
+    Shape,
+    /// NaN or infinite on one side.
+    NonFinite,
+    /// NaN or infinite on both sides.
+    BothBroken,
+    /// Random numbers differ.
+    Draw,
+    /// No gradient flows on one side.
+    Cut,
+    /// A scalar argument differs, and only gradients show it.
+    ArgumentInBackward,
+}
+
+/// What the rows of a call show, for causes that need it.
+#[derive(Debug)]
+pub(crate) struct CauseDetails {
+    /// Whether the call is a sum of gradients.
+    pub(crate) is_gradient_sum: bool,
+    /// The scalar arguments that differ; `None` if none does.
+    pub(crate) arguments: Option<Vec<ArgumentDifference>>,
+    /// The side on which no gradient flows.
+    pub(crate) cut_side: Side,
+    /// The side of a call that the other lacks.
+    pub(crate) lone_side: Side,
+    /// The parameter or gradient that the step leaves differing.
+    pub(crate) left: String,
+    /// Whether an input has a different shape.
+    pub(crate) input_shape_differs: bool,
+}
+
+impl DetectedCause {
+    /// The cause with its details.
+    pub(crate) fn complete(self, details: CauseDetails) -> FindingCause {
+        match self {
+            DetectedCause::Made if details.is_gradient_sum => FindingCause::Sum,
+            DetectedCause::Made => FindingCause::Made,
+            DetectedCause::Argument => details.arguments.map_or(FindingCause::Made, FindingCause::Arguments),
+            DetectedCause::ArgumentInBackward => {
+                details.arguments.map_or(FindingCause::Made, FindingCause::ArgumentsInBackward)
+            }
+            DetectedCause::Cut => FindingCause::Cut(details.cut_side),
+            DetectedCause::Origin => FindingCause::Origin,
+            DetectedCause::Cast => FindingCause::Cast,
+            DetectedCause::Draw => FindingCause::Draw,
+            DetectedCause::Between => FindingCause::Between,
+            DetectedCause::Lone => FindingCause::Lone(details.lone_side),
+            DetectedCause::Left => FindingCause::Left(details.lone_side, details.left),
+            DetectedCause::Wiring => FindingCause::Wiring,
+            DetectedCause::Shape if details.input_shape_differs => FindingCause::GivenShape,
+            DetectedCause::Shape => FindingCause::Shape,
+            DetectedCause::NonFinite => FindingCause::NonFinite,
+            DetectedCause::BothBroken => FindingCause::BothNonFinite,
+        }
     }
 }
 

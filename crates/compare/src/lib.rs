@@ -38,7 +38,9 @@ pub use agreement::{Agreement, Answer, Surroundings, agreement};
 pub use divergence_entry::DivergenceEntry;
 pub use fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain, Statistics};
 pub use final_result::{FinalResult, UnexplainedStep};
-pub use finding::{Finding, FindingCause, FindingKind, Measure, Part, Precision};
+pub use finding::{
+    CauseRemark, CauseTraits, Finding, FindingCause, FindingKind, Measure, Part, Precision, ShowsIn,
+};
 pub use job::{Outputs, RankPair, RankPairs, RankResult, compare_dumps, pair_ranks};
 pub use mapping::Mapping;
 pub use native::{COLUMNS, Native, ONLY_STATISTICS, Observed};

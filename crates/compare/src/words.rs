@@ -197,7 +197,7 @@ pub(crate) fn evidence(finding: &Finding) -> String {
     let seen = finding.seen.as_ref().map(fact);
     let cause = Some(finding.cause.evidence()).filter(|cause| !cause.is_empty());
     let begin: Vec<String> = cause.into_iter().chain(seen).collect();
-    let measure = finding.measure.as_ref().filter(|_| finding.cause.is_an_excess());
+    let measure = finding.measure.as_ref().filter(|_| finding.cause.traits().is_excess);
     let like = finding
         .looks_like
         .map(|precision| format!("as much as if it were computed in {}", precision.words()));

@@ -48,7 +48,7 @@ pub(crate) fn open_folder(folder: &Path, files: &[TensorFile]) -> Result<Rank, E
     let mut contents = Contents::of(folder);
     for file in files {
         // An array file contains one tensor: its header is read on request.
-        if file.path.extension().is_some_and(|extension| extension == "npy") {
+        if file.path.extension().is_some_and(|extension| extension == Format::Npy.extension()) {
             contents.take_lone(file.clone());
             continue;
         }
@@ -72,7 +72,7 @@ pub(crate) fn open_folder(folder: &Path, files: &[TensorFile]) -> Result<Rank, E
 /// Everything in a file, with its dotted path.
 fn read(path: &Path) -> Result<Vec<(String, Value)>, Error> {
     let opened = file::read(path, Access::ReadOnly)?;
-    if matches!(opened.format, Format::Msprobe | Format::PklLines) {
+    if opened.format.records().is_some() {
         let why = "is a dump among tensor files: name it on its own".to_owned();
         return Err(Error::whole(Fault::Unsupported(why)).in_file(path));
     }

@@ -15,7 +15,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ulpscope_formats::file::Format;
+use ulpscope_formats::file::{Format, Records};
 use ulpscope_formats::{Access, Bytes, Error, Fault};
 
 use crate::async_npy;
@@ -182,10 +182,10 @@ fn of_file(path: &Path) -> Result<Opening, Error> {
             return Ok(Opening::Journal(path.to_owned()));
         }
         let format = Format::detect(path, &bytes).map_err(|error| error.in_file(path))?;
-        Ok(match format {
-            Format::Msprobe => Opening::Msprobe(vec![path.to_owned()]),
-            Format::PklLines => Opening::Pkl(vec![path.to_owned()]),
-            _ => Opening::File(path.to_owned()),
+        Ok(match format.records() {
+            Some(Records::Msprobe) => Opening::Msprobe(vec![path.to_owned()]),
+            Some(Records::PklLines) => Opening::Pkl(vec![path.to_owned()]),
+            None => Opening::File(path.to_owned()),
         })
     })
 }
@@ -349,8 +349,11 @@ fn nothing_in(folder: &Path, problems: &Problems) -> Error {
     if let Some(problem) = problems.listed().first() {
         found.push_str(&format!("; {problem}"));
     }
-    let expected = "a dump (dump.json, debug.json or journal.jsonl, a .pkl of JSON lines, folders step{N}, rank{N} or proc{pid}, \
-                    or files .npy, .npz, .pt, .safetensors)";
+    let files = Format::general_extensions(", ");
+    let expected = format!(
+        "a dump (dump.json, debug.json or journal.jsonl, a .pkl of JSON lines, folders step{{N}}, rank{{N}} or \
+         proc{{pid}}, or files {files})"
+    );
     Error::whole(Fault::malformed(expected, found)).in_file(folder)
 }
 

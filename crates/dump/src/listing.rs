@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use ulpscope_formats::file::open_regular;
+use ulpscope_formats::file::{Format, open_regular};
 use ulpscope_formats::{Error, natural};
 
 use crate::find::{Opening, digits};
@@ -19,10 +19,6 @@ const SPACE_LOOKED_AT: usize = 64;
 
 /// The records of msprobe and Ulpscope.
 pub(crate) const RECORDS: [&str; 2] = ["dump.json", "debug.json"];
-
-/// Extensions of tensor files and checkpoints.
-const TENSOR_EXTENSIONS: [&str; 10] =
-    ["npy", "npz", "pt", "pth", "ckpt", "safetensors", "bin", "acl", "pkl", "pickle"];
 
 /// Digits of the time in microseconds at the end of an ACL dump's file name.
 const ACL_TIME_DIGITS: usize = 16;
@@ -175,7 +171,7 @@ pub(crate) fn tensor_files(
 /// Whether a name is that of a tensor file.
 pub(crate) fn is_tensor_file(name: &str) -> bool {
     let Some((_, extension)) = name.rsplit_once('.') else { return false };
-    TENSOR_EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str()) || ends_in_time(name)
+    Format::may_hold_tensors(extension) || ends_in_time(name)
 }
 
 /// Whether a name ends with a time, as those of ACL dump files do.

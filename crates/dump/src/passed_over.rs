@@ -174,5 +174,5 @@ fn is_text(bytes: &[u8]) -> bool {
 pub(crate) fn holds_tensors(path: &Path) -> bool {
     let Ok(bytes) = Bytes::map(path, Access::ReadOnly) else { return false };
     let format = Format::detect(path, &bytes);
-    format.is_ok_and(|format| !matches!(format, Format::Msprobe | Format::PklLines))
+    format.is_ok_and(|format| format.records().is_none())
 }

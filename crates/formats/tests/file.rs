@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use ulpscope_formats::file::{self, Format};
+use ulpscope_formats::file::{self, Format, Holds};
 use ulpscope_formats::{Access, Error, Fault, Tensor, Value};
 use ulpscope_tensor::DType;
 
@@ -172,4 +172,48 @@ fn a_nameless_file_is_read_and_then_gone() {
     assert_eq!(*bytes, *b"text");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     assert!(file::nameless(&folder.path().join("none")).is_err());
+}
+
+/// What users read of the formats: changing a row changes these, and a new format appears in them.
+#[test]
+fn lists_of_formats_come_from_their_rows() {
+    let names: Vec<&str> = Format::ALL.into_iter().map(Format::extension).collect();
+    assert_eq!(names, ["npy", "npz", "pt", "safetensors", "acl", "pkl", "json"]);
+    assert_eq!(Format::general_extensions(" or "), ".npy, .npz, .pt or .safetensors");
+    let recorded: Vec<&str> = Format::recorded().map(Format::extension).collect();
+    assert_eq!(recorded, ["pt", "npy", "safetensors"]);
+    for name in ["npy", "npz", "pt", "pth", "ckpt", "safetensors", "bin", "acl", "pkl", "pickle", "NPY"] {
+        assert!(Format::may_hold_tensors(name), "{name}");
+    }
+    for name in ["json", "txt", "csv", ""] {
+        assert!(!Format::may_hold_tensors(name), "{name}");
+    }
+}
+
+/// No format is accepted and then not written, read or found by its name.
+#[test]
+fn every_format_of_tensors_is_written_and_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    for format in Format::ALL.into_iter().filter(|format| format.holds() != Holds::NoTensors) {
+        let path = folder.path().join("one").with_extension(format.extension());
+        assert_eq!(Format::of_extension(&path), Some(format));
+        let written = tensor(DType::F32, 5);
+        file::write(&path, format, &Value::Tensor(written.clone())).unwrap();
+        let opened = file::read(&path, Access::ReadOnly).unwrap();
+        assert_eq!(opened.format, format);
+        let [(_, dtype, shape, bytes)] = &content(&opened.value)[..] else { panic!("{format:?}") };
+        let expected = (DType::F32, vec![5], written.view().to_packed().into_owned());
+        assert_eq!((*dtype, shape.clone(), bytes.clone()), expected, "{format:?}");
+    }
+}
+
+/// The path of a single tensor needs no container around it.
+#[test]
+fn a_recorded_format_holds_a_tensor_alone() {
+    for format in Format::recorded() {
+        let alone = Value::Tensor(tensor(DType::F32, 1));
+        assert!(file::left_out(format, &alone).is_empty(), "{format:?}");
+        assert_ne!(format.holds(), Holds::NoTensors, "{format:?}");
+        assert!(format.records().is_none(), "{format:?}");
+    }
 }

@@ -4,15 +4,13 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyImportError, PyOSError};
+use pyo3::exceptions::{PyImportError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
 use serde_json::Value as Json;
 use ulpscope_formats::file::Unfinished;
-use ulpscope_report::csv::CsvWriter;
-use ulpscope_report::xlsx::XlsxWriter;
-use ulpscope_report::{Cell, Emphasis, Record, Row, Table, Terminal, escape, json};
+use ulpscope_report::{Cell, Emphasis, Record, Row, SheetFormat, Table, Terminal, escape, json};
 use ulpscope_session::result_json::{RankExtras, document};
 use ulpscope_session::{Compared, MemorySink};
 use ulpscope_tensor::Scalar;
@@ -280,20 +278,22 @@ impl Comparison {
 
     /// Writes the rows as .csv.
     fn to_csv(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        self.write(py, &path, |unfinished| {
-            let mut writer = CsvWriter::new(unfinished.file(), &self.columns())?;
-            self.each_row(|row| writer.row(row))?;
-            writer.finish().map(drop)
-        })
+        self.write_sheet(py, &path, SheetFormat::Csv)
     }
 
     /// Writes the rows as a workbook.
     fn to_xlsx(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        self.write(py, &path, |unfinished| {
-            let mut writer = XlsxWriter::new(unfinished.file(), &self.columns())?;
-            self.each_row(|row| writer.row(row))?;
-            writer.finish().map(drop)
-        })
+        self.write_sheet(py, &path, SheetFormat::Xlsx)
+    }
+
+    /// Writes the rows in the format that the path ends in, such as .csv or .xlsx.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let Some(format) = SheetFormat::of_extension(&path) else {
+            let expected = SheetFormat::extensions();
+            let message = format!("{}: expected a name that ends in {expected}", path.display());
+            return Err(PyValueError::new_err(shown(message)));
+        };
+        self.write_sheet(py, &path, format)
     }
 
     /// Everything, including rows, as JSON text; also written to path if given.
@@ -416,6 +416,14 @@ impl Comparison {
             }
         }
         Ok(())
+    }
+
+    fn write_sheet(&self, py: Python<'_>, path: &Path, format: SheetFormat) -> PyResult<()> {
+        self.write(py, path, |unfinished| {
+            let mut writer = format.open(unfinished.file(), &self.columns())?;
+            self.each_row(|row| writer.row(row))?;
+            writer.finish()
+        })
     }
 
     fn write(

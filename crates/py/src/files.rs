@@ -248,7 +248,7 @@ fn to_object(py: Python<'_>, value: &Value, convert: Option<&Bound<'_, PyAny>>) 
 pub(crate) fn write_file(py: Python<'_>, path: PathBuf, x: &Bound<'_, PyAny>) -> PyResult<()> {
     let Some(format) = Format::of_extension(&path) else {
         let found = path.display();
-        let expected = ".npy, .npz, .pt or .safetensors";
+        let expected = Format::general_extensions(" or ");
         let message = format!("{found}: the suffix names no format; expected {expected}");
         return Err(PyValueError::new_err(shown(message)));
     };
@@ -270,6 +270,12 @@ pub(crate) fn write_file(py: Python<'_>, path: PathBuf, x: &Bound<'_, PyAny>) ->
         py.detach(|| write(&Stop::default()))
     };
     written.map_err(to_python)
+}
+
+/// The formats in which capture saves tensors, the default first.
+#[pyfunction]
+pub(crate) fn recorded_formats() -> Vec<&'static str> {
+    Format::recorded().map(Format::extension).collect()
 }
 
 /// The position in the saved value, for messages.

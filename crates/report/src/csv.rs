@@ -22,7 +22,7 @@ use ulpscope_tensor::push_python_float;
 use crate::escape;
 use crate::sheet::formula::disarm;
 use crate::sheet::value::{Value, flag};
-use crate::sheet::wrong_width;
+use crate::sheet::{SheetWriter, wrong_width};
 use crate::table::Row;
 
 /// Writes a sheet; memory does not grow with its rows.
@@ -74,5 +74,15 @@ impl<W: Write> CsvWriter<W> {
             let error = error.error();
             io::Error::new(error.kind(), error.to_string())
         })
+    }
+}
+
+impl<W: Write + Send> SheetWriter for CsvWriter<W> {
+    fn row(&mut self, row: &Row) -> io::Result<()> {
+        CsvWriter::row(self, row)
+    }
+
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        CsvWriter::finish(*self).map(drop)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A caller describes a result once, as a [`Record`] (named values) or a [`Table`] (rows of cells), and this crate
 //! shows it: as text for a terminal or a pipe, as JSON for a program, as HTML for a notebook. If there are too many
-//! rows for memory, they are written one by one into a result sheet ([`csv`], [`xlsx`]). [`sheet`] reads such
+//! rows for memory, they are written one by one into a result sheet ([`SheetFormat`]). [`sheet`] reads such
 //! sheets again. The crate does not depend on what was measured. It only defines the names of the results' fields
 //! ([`fields`]), so that every interface of the program uses the same ones.
 //!
@@ -35,5 +35,6 @@ pub use number::{
     format_apart, format_digits, format_number, format_number_up, format_short, format_shortest,
     format_shortest_f32,
 };
+pub use sheet::{SheetFormat, SheetWriter};
 pub use table::{Align, Column, Emphasis, Row, Table};
 pub use terminal::Terminal;

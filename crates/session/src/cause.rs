@@ -1,6 +1,6 @@
 //! What broke: the cause, without the size of the error.
 
-use ulpscope_compare::{Divergence, FindingCause, LoneCall, RankOutcome, Side};
+use ulpscope_compare::{CauseRemark, Divergence, FindingCause, LoneCall, RankOutcome, ShowsIn, Side};
 
 use crate::statement::{Cause, Producer, Statement, pair};
 use crate::{origin, other_divergences};
@@ -9,23 +9,22 @@ use crate::{origin, other_divergences};
 pub(super) fn statements(step: Option<u64>, outcome: &RankOutcome, first: &Divergence) -> Vec<Statement> {
     let mut said = vec![statement(first)];
     let mut is_counted = false;
-    // Additions for some causes. The cause itself has a sentence in every language.
-    match &first.finding.cause {
-        FindingCause::Between => said.push(Statement::ChangedUnrecorded),
-        FindingCause::Sum => said.push(Statement::GradientLeftOver),
-        FindingCause::Lone(_) => said.push(Statement::ResultsDiffer),
-        FindingCause::Left(_, what) => said.push(Statement::LeftDiffering { what: what.clone() }),
-        FindingCause::Origin => {
-            let counted = counted(outcome, first);
-            is_counted = counted.is_some();
-            said.extend(counted);
-            // Two tensor files have no calls; nothing to add.
-            if !first.call.is_empty() {
-                let history = origin::history(step, outcome, first);
-                said.push(Statement::OriginHistory { history, call: first.call.clone() });
-            }
+    let traits = first.finding.cause.traits();
+    said.extend(traits.remark.map(|remark| match remark {
+        CauseRemark::ChangedUnrecorded => Statement::ChangedUnrecorded,
+        CauseRemark::GradientLeftOver => Statement::GradientLeftOver,
+        CauseRemark::ResultsDiffer => Statement::ResultsDiffer,
+        CauseRemark::LeftDiffering(what) => Statement::LeftDiffering { what: what.to_owned() },
+    }));
+    if traits.shows_in == ShowsIn::Origin {
+        let counted = counted(outcome, first);
+        is_counted = counted.is_some();
+        said.extend(counted);
+        // Two tensor files have no calls; nothing to add.
+        if !first.call.is_empty() {
+            let history = origin::history(step, outcome, first);
+            said.push(Statement::OriginHistory { history, call: first.call.clone() });
         }
-        _ => {}
     }
     if let Some(LoneCall { name, side }) = first.lone_before.as_ref().filter(|_| instead(first).is_none()) {
         said.push(Statement::JustBefore { call: name.clone(), side: *side });

@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 use ulpscope_compare::{
-    Agreement, Answer, Class, Divergence, FinalResult, FindingCause, Part, RankOutcome, RankResult,
+    Agreement, Answer, Class, Divergence, FinalResult, Part, RankOutcome, RankResult, ShowsIn,
 };
 use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_report::escape;
@@ -198,9 +198,10 @@ fn size(first: &Divergence) -> Vec<Statement> {
     let finding = &first.finding;
     let mut said: Vec<Statement> = finding.seen.clone().map(Statement::Measured).into_iter().collect();
     said.extend(finding.looks_like.map(Statement::LooksLike));
-    let Some(measure) = finding.measure.filter(|_| finding.cause != FindingCause::Draw) else { return said };
+    let shows_in = finding.cause.traits().shows_in;
+    let Some(measure) = finding.measure.filter(|_| shows_in != ShowsIn::RandomNumbers) else { return said };
     let floor = measure.floor;
-    if finding.cause == FindingCause::Origin {
+    if shows_in == ShowsIn::Origin {
         if floor > 0.0 {
             said.push(Statement::OriginsTypically { floor });
         }
@@ -208,11 +209,14 @@ fn size(first: &Divergence) -> Vec<Statement> {
     }
     let distance = measure.distance.unwrap_or(measure.error);
     if floor > 0.0 {
-        let of = match finding.cause {
-            _ if measure.distance.is_some() => Measured::Elements,
-            FindingCause::Cut(_) | FindingCause::ArgumentsInBackward(_) => Measured::Gradients,
-            _ if measure.is_behind => Measured::Results,
-            _ => Measured::Statistics,
+        let of = if measure.distance.is_some() {
+            Measured::Elements
+        } else if shows_in == ShowsIn::Gradients {
+            Measured::Gradients
+        } else if measure.is_behind {
+            Measured::Results
+        } else {
+            Measured::Statistics
         };
         said.push(Statement::Excess { of, distance, floor });
     }

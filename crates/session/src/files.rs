@@ -1,15 +1,12 @@
 //! Result sheets in a folder: one name per pair of ranks; a sheet is complete or absent.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use ulpscope_compare::{Outputs, RankPair, Row, Sink, Verdict};
 use ulpscope_dump::AFTER_LAST_STEP;
 use ulpscope_formats::file::Unfinished;
-use ulpscope_report::Row as SheetRow;
-use ulpscope_report::csv::CsvWriter;
-use ulpscope_report::xlsx::XlsxWriter;
+use ulpscope_report::{Row as SheetRow, SheetFormat, SheetWriter};
 
 use crate::style_name::StyleName;
 use crate::timestamp;
@@ -24,15 +21,14 @@ pub struct FileOutputs {
     folder: Option<PathBuf>,
     timestamp: String,
     style: StyleName,
-    csv: bool,
-    xlsx: bool,
+    formats: Vec<SheetFormat>,
 }
 
 /// The unfinished sheets of one pair of ranks. A sheet that cannot be written does not end the comparison: the error is
 /// reported when it is finished.
 pub struct FileSink {
-    csv: Sheet<CsvWriter<File>>,
-    xlsx: Sheet<XlsxWriter<File>>,
+    /// One for each requested format.
+    sheets: Vec<Sheet>,
     /// The headings.
     pub(crate) columns: Vec<String>,
     /// The first differing rows.
@@ -40,28 +36,22 @@ pub struct FileSink {
 }
 
 /// One sheet.
-enum Sheet<W> {
-    /// Not requested, or finished.
-    None,
-    /// Requested; the headings are not known yet.
-    Wanted(PathBuf),
+enum Sheet {
+    /// The headings are not known yet.
+    Wanted(PathBuf, SheetFormat),
     /// Being written.
-    Open(PathBuf, Unfinished, W),
+    Open(PathBuf, Unfinished, Box<dyn SheetWriter>),
     /// Could not be written.
     Failed(io::Error),
 }
 
-impl<W> Sheet<W> {
-    fn at(path: Option<PathBuf>) -> Sheet<W> {
-        path.map_or(Sheet::None, Sheet::Wanted)
-    }
-
-    fn open(&mut self, writer: impl FnOnce(File) -> io::Result<W>) {
-        let Sheet::Wanted(path) = self else { return };
-        let path = std::mem::take(path);
+impl Sheet {
+    fn open(&mut self, columns: &[String]) {
+        let Sheet::Wanted(path, format) = self else { return };
+        let (path, format) = (std::mem::take(path), *format);
         let create = || {
             let unfinished = Unfinished::create(&path)?;
-            let writer = writer(unfinished.file().try_clone()?)?;
+            let writer = format.open(unfinished.file().try_clone()?, columns)?;
             Ok((unfinished, writer))
         };
         *self = match create() {
@@ -70,21 +60,21 @@ impl<W> Sheet<W> {
         };
     }
 
-    fn write(&mut self, write: impl FnOnce(&mut W) -> io::Result<()>) {
+    fn row(&mut self, row: &SheetRow) {
         if let Sheet::Open(path, _, writer) = self
-            && let Err(error) = write(writer)
+            && let Err(error) = writer.row(row)
         {
             *self = Sheet::Failed(named(path, error));
         }
     }
 
-    /// Gives the sheet its final name, and returns it.
-    fn finish(&mut self, finish: impl FnOnce(W) -> io::Result<()>) -> io::Result<Option<PathBuf>> {
-        match std::mem::replace(self, Sheet::None) {
-            Sheet::None | Sheet::Wanted(_) => Ok(None),
+    /// Gives the sheet its final name, and returns it. A sheet that got no headings is not written.
+    fn finish(self) -> io::Result<Option<PathBuf>> {
+        match self {
+            Sheet::Wanted(..) => Ok(None),
             Sheet::Failed(error) => Err(error),
             Sheet::Open(path, unfinished, writer) => {
-                let finished = finish(writer).and_then(|()| unfinished.finish_beside());
+                let finished = writer.finish().and_then(|()| unfinished.finish_beside());
                 finished.map(Some).map_err(|error| named(&path, error))
             }
         }
@@ -92,10 +82,10 @@ impl<W> Sheet<W> {
 }
 
 impl FileOutputs {
-    /// Sheets named after the current time. Without a folder, none.
-    pub fn new(folder: Option<PathBuf>, style: StyleName, csv: bool, xlsx: bool) -> FileOutputs {
+    /// Sheets in these formats, named after the current time. Without a folder, none.
+    pub fn new(folder: Option<PathBuf>, style: StyleName, formats: Vec<SheetFormat>) -> FileOutputs {
         let timestamp = timestamp::now(folder.as_deref());
-        FileOutputs { folder, timestamp, style, csv, xlsx }
+        FileOutputs { folder, timestamp, style, formats }
     }
 
     pub(crate) fn folder(&self) -> Option<&Path> {
@@ -130,21 +120,20 @@ impl Outputs for FileOutputs {
 
     fn open(&self, pair: &RankPair<'_>) -> io::Result<FileSink> {
         let stem = self.stem(pair);
-        let sheet = |suffix: &str| self.folder.as_ref().map(|folder| folder.join(format!("{stem}.{suffix}")));
-        Ok(FileSink {
-            csv: Sheet::at(sheet("csv").filter(|_| self.csv)),
-            xlsx: Sheet::at(sheet("xlsx").filter(|_| self.xlsx)),
-            columns: Vec::new(),
-            kept: Vec::new(),
-        })
+        let sheets = self.folder.iter().flat_map(|folder| {
+            let wanted = |format: &SheetFormat| {
+                Sheet::Wanted(folder.join(format!("{stem}.{}", format.name())), *format)
+            };
+            self.formats.iter().map(wanted)
+        });
+        Ok(FileSink { sheets: sheets.collect(), columns: Vec::new(), kept: Vec::new() })
     }
 }
 
 impl Sink for FileSink {
     fn columns(&mut self, columns: &[String]) -> io::Result<()> {
         self.columns = columns.to_vec();
-        self.csv.open(|file| CsvWriter::new(file, columns));
-        self.xlsx.open(|file| XlsxWriter::new(file, columns));
+        self.sheets.iter_mut().for_each(|sheet| sheet.open(columns));
         Ok(())
     }
 
@@ -153,8 +142,7 @@ impl Sink for FileSink {
             self.kept.push(row.clone());
         }
         let row = SheetRow { cells: row.cells, emphasis: row.emphasis };
-        self.csv.write(|csv| csv.row(&row));
-        self.xlsx.write(|xlsx| xlsx.row(&row));
+        self.sheets.iter_mut().for_each(|sheet| sheet.row(&row));
         Ok(())
     }
 }
@@ -162,13 +150,9 @@ impl Sink for FileSink {
 impl FileSink {
     /// Gives the sheets their final names; returns these, and the write errors.
     pub(crate) fn finish(&mut self) -> (Vec<PathBuf>, Vec<io::Error>) {
-        let finished = [
-            self.csv.finish(|writer| writer.finish().map(drop)),
-            self.xlsx.finish(|writer| writer.finish().map(drop)),
-        ];
         let (mut written, mut failures) = (Vec::new(), Vec::new());
-        for sheet in finished {
-            match sheet {
+        for sheet in self.sheets.drain(..) {
+            match sheet.finish() {
                 Ok(path) => written.extend(path),
                 Err(error) => failures.push(error),
             }

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use ulpscope_compare::{
-    Agreement, Divergence, FinalResult, FindingCause, FindingKind, Precision, RankResult, Side,
+    Agreement, Divergence, FinalResult, FindingCause, FindingKind, Precision, RankResult, ShowsIn, Side,
 };
 use ulpscope_dump::{CallKind, parse_key};
 
@@ -140,7 +140,8 @@ fn trained<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) 
 
 fn check_origin(first: &Divergence, files: Option<(&Path, &Path)>) -> Vec<Instruction> {
     let mut steps = Vec::new();
-    if let Some((target, golden)) = files.filter(|_| first.finding.cause != FindingCause::Draw) {
+    let traits = first.finding.cause.traits();
+    if let Some((target, golden)) = files.filter(|_| traits.shows_in != ShowsIn::RandomNumbers) {
         steps.extend([Instruction::SeeElements, diff(target, golden)]);
     }
     let python = |line: String| Instruction::Run(line);
@@ -172,11 +173,8 @@ fn program<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) 
             show_call(compared, rank, &before.name, before.side),
         ];
     }
-    let lone = match first.finding.cause {
-        FindingCause::Lone(side) | FindingCause::Left(side, _) => Some(side),
-        FindingCause::Cut(_) if first.golden_call.is_none() => Some(Side::Target),
-        _ => None,
-    };
+    let is_cut_alone = matches!(first.finding.cause, FindingCause::Cut(_)) && first.golden_call.is_none();
+    let lone = first.finding.cause.traits().only_side.or(is_cut_alone.then_some(Side::Target));
     if let Some(side) = lone {
         return vec![Instruction::CheckCallOf(side), show(compared, rank, first, side)];
     }

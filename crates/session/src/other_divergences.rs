@@ -1,6 +1,6 @@
 //! The divergences after the first, briefly: those of the same kind and cause are grouped and counted.
 
-use ulpscope_compare::{Divergence, FindingCause, FindingKind, RankOutcome, RankResult};
+use ulpscope_compare::{Divergence, FindingCause, FindingKind, RankOutcome, RankResult, ShowsIn};
 use ulpscope_dump::{CallKind, parse_key};
 
 use crate::statement::{Likewise, Reason, Statement};
@@ -15,7 +15,8 @@ type Alike<'a> = (&'a str, CallKind, FindingKind, &'a FindingCause);
 fn alike(one: &Divergence) -> Alike<'_> {
     let (base, _, kind) = parse_key(&one.call);
     // Parameter gradients belong to one module each; so do differing weights.
-    let is_one_thing = kind == CallKind::ParametersGrad || one.finding.cause == FindingCause::Origin;
+    let is_origin = one.finding.cause.traits().shows_in == ShowsIn::Origin;
+    let is_one_thing = kind == CallKind::ParametersGrad || is_origin;
     (if is_one_thing { "" } else { base }, kind, one.finding.kind, &one.finding.cause)
 }
 
@@ -26,9 +27,11 @@ pub(super) fn likewise(outcome: &RankOutcome, first: &Divergence) -> Option<Like
 }
 
 fn more(first: &Divergence, count: u64) -> Option<Likewise> {
-    (count > 0).then(|| match first.finding.cause {
-        FindingCause::Origin => Likewise::Origins(count),
-        _ => Likewise::Calls { call: first.call.clone(), count },
+    (count > 0).then(|| match first.finding.cause.traits().shows_in {
+        ShowsIn::Origin => Likewise::Origins(count),
+        ShowsIn::Results | ShowsIn::Gradients | ShowsIn::RandomNumbers => {
+            Likewise::Calls { call: first.call.clone(), count }
+        }
     })
 }
 
@@ -100,12 +103,12 @@ fn other_ranks<S>(compared: &Compared<S>, rank: &RankResult<S>) -> Vec<Statement
 }
 
 fn reason(one: &Divergence) -> Reason {
-    match (&one.finding.cause, &one.finding.seen) {
-        (FindingCause::Arguments(arguments), _) => Reason::CalledWith(arguments.clone()),
-        (FindingCause::Lone(side) | FindingCause::Left(side, _), _) => {
-            Reason::OnlyIn { side: *side, instead: cause::instead(one).map(str::to_owned) }
-        }
-        (_, Some(seen)) => Reason::Seen(seen.clone()),
-        (_, None) => Reason::Said(Box::new(cause::statement(one))),
+    if let FindingCause::Arguments(arguments) = &one.finding.cause {
+        return Reason::CalledWith(arguments.clone());
+    }
+    match (one.finding.cause.traits().only_side, &one.finding.seen) {
+        (Some(side), _) => Reason::OnlyIn { side, instead: cause::instead(one).map(str::to_owned) },
+        (None, Some(seen)) => Reason::Seen(seen.clone()),
+        (None, None) => Reason::Said(Box::new(cause::statement(one))),
     }
 }

@@ -94,6 +94,11 @@ class TestOutputs:
         result = ulpscope.compare(*pair)
         result.to_csv(tmp_path / "rows.csv")
         result.to_xlsx(tmp_path / "rows.xlsx")
+        for name in ("rows.csv", "rows.xlsx"):
+            result.save(tmp_path / f"saved_{name}")
+            assert (tmp_path / f"saved_{name}").read_bytes() == (tmp_path / name).read_bytes()
+        with pytest.raises(ValueError, match=r"rows\.txt: expected a name that ends in \.csv or \.xlsx"):
+            result.save(tmp_path / "rows.txt")
         with (tmp_path / "rows.csv").open(newline="") as file:
             from_csv = list(csv.DictReader(file))
         sheet = openpyxl.load_workbook(tmp_path / "rows.xlsx").active

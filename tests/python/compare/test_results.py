@@ -57,7 +57,7 @@ RESULTS: dict[str, Callable[[tuple[Path, Path]], Any]] = {
 def fields(result: Any) -> dict[str, str]:
     """All that a result shows, as text: a NaN equals itself there."""
     shown = {name: getattr(result, name) for name in dir(type(result)) if not name.startswith("_")}
-    skipped = ("to_csv", "to_xlsx", "to_pandas")
+    skipped = ("to_csv", "to_xlsx", "to_pandas", "save")
     return {
         name: repr(value() if callable(value) else value)
         for name, value in shown.items()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -130,6 +130,13 @@ def test_typed_keywords_are_the_settings() -> None:
     named_in_capture = {"dump_path", "level", "task"}
     settings = {field.name for field in dataclasses.fields(Settings)} - named_in_capture
     assert set(CaptureKeywords.__annotations__) == settings
+
+
+def test_typed_file_formats_are_those_of_the_core() -> None:
+    names = get_args(get_type_hints(CaptureKeywords)["file_format"])
+    with pytest.raises(ValueError, match="file_format") as refused:
+        ulpscope.capture("d", file_format="onnx")  # type: ignore[arg-type]
+    assert str(refused.value).endswith(f"expected one of {', '.join(names)}")
 
 
 WRONG = {

@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use ulpscope_compare::Matching;
-
+use ulpscope_report::SheetFormat;
 use ulpscope_session::{Language, NumberRanges, StyleName};
 
 /// msprobe's short flags with several letters, which our parser does not support, and their long names.
@@ -143,15 +144,39 @@ pub(crate) struct CompareArgs {
     pub(crate) print_log: bool,
 }
 
-/// The available files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// What `--format` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputFormat {
-    /// compare_result_{timestamp}.csv
-    Csv,
-    /// The same as a workbook, with colours
-    Xlsx,
-    /// No sheet: result.json alone, which is always written
+    /// A sheet.
+    Sheet(SheetFormat),
+    /// No sheet: `result.json` alone, which is always written.
     Json,
+}
+
+/// Every sheet, and `json` at the end.
+const OUTPUT_FORMATS: [OutputFormat; SheetFormat::ALL.len() + 1] = {
+    let mut all = [OutputFormat::Json; SheetFormat::ALL.len() + 1];
+    let mut at = 0;
+    while at < SheetFormat::ALL.len() {
+        all[at] = OutputFormat::Sheet(SheetFormat::ALL[at]);
+        at += 1;
+    }
+    all
+};
+
+impl ValueEnum for OutputFormat {
+    fn value_variants<'a>() -> &'a [OutputFormat] {
+        &OUTPUT_FORMATS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            OutputFormat::Sheet(format) => PossibleValue::new(format.name()).help(format.about()),
+            OutputFormat::Json => {
+                PossibleValue::new("json").help("No sheet: result.json alone, which is always written")
+            }
+        })
+    }
 }
 
 const EXAMPLES: &str = "\

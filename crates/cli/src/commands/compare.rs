@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Context;
 use ulpscope_compare::{Agreement, Matching};
 use ulpscope_dump::{Problems, Select};
+use ulpscope_report::SheetFormat;
 use ulpscope_session::{
     Compared, FileOutputs, FileSink, MappingFiles, NumberRanges, Request, StyleName, execute, rank_label,
     summary, write,
@@ -25,7 +26,7 @@ const MSPROBE_OUTPUT: &str = "output";
 pub(crate) struct Compare {
     request: Request,
     output: Option<PathBuf>,
-    formats: Vec<OutputFormat>,
+    formats: Vec<SheetFormat>,
     diff_analyze: bool,
     json: bool,
     notes: Vec<String>,
@@ -48,12 +49,7 @@ impl TryFrom<CompareArgs> for Compare {
             }
         });
         let asked_for_files = args.xlsx || !args.format.is_empty();
-        let mut formats = args.format;
-        if formats.is_empty() {
-            formats = vec![if args.xlsx { OutputFormat::Xlsx } else { OutputFormat::Csv }];
-        } else if args.xlsx && !formats.contains(&OutputFormat::Xlsx) {
-            formats.push(OutputFormat::Xlsx);
-        }
+        let formats = sheets(&args.format, args.xlsx);
         let output = args.output.or_else(|| as_msprobe.then(|| PathBuf::from(MSPROBE_OUTPUT)));
         if output.is_none() && (asked_for_files || args.diff_analyze) {
             notes.push("nothing is written without -o DIR".to_owned());
@@ -92,13 +88,7 @@ impl Compare {
             fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
-        let has = |format| self.formats.contains(&format);
-        let outputs = FileOutputs::new(
-            self.output.clone(),
-            self.request.style,
-            has(OutputFormat::Csv),
-            has(OutputFormat::Xlsx),
-        );
+        let outputs = FileOutputs::new(self.output.clone(), self.request.style, self.formats.clone());
         let progress = CallProgress { bar: Progress::of_calls("comparing"), bytes: AtomicU64::new(0) };
         let mut compared = execute(self.request.clone(), &outputs, &progress)?;
         drop(progress);
@@ -134,6 +124,16 @@ impl Compare {
         errors.extend_from_slice(failures);
         output.notes_and_errors(&notes, &errors);
     }
+}
+
+/// The requested sheets, in the order in which they are written: csv, unless something else was requested.
+fn sheets(requested: &[OutputFormat], xlsx: bool) -> Vec<SheetFormat> {
+    let is_requested = |format: &SheetFormat| {
+        requested.contains(&OutputFormat::Sheet(*format))
+            || *format == SheetFormat::Xlsx && xlsx
+            || *format == SheetFormat::Csv && requested.is_empty() && !xlsx
+    };
+    SheetFormat::ALL.into_iter().filter(is_requested).collect()
 }
 
 /// What could not be read, and how many more.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use rayon::prelude::*;
 use serde_json::json;
-use ulpscope_formats::file::{self, Format};
+use ulpscope_formats::file::{self, Format, Holds, Records};
 use ulpscope_formats::{Bytes, Error, Tensor, Value};
 
 use crate::args::{ConvertArgs, FormatName};
@@ -42,15 +42,7 @@ impl TryFrom<ConvertArgs> for Convert {
     type Error = anyhow::Error;
 
     fn try_from(args: ConvertArgs) -> anyhow::Result<Convert> {
-        let asked = args.to.map(|name| match name {
-            FormatName::Npy => Format::Npy,
-            FormatName::Npz => Format::Npz,
-            FormatName::Pt => Format::Pt,
-            FormatName::Safetensors => Format::Safetensors,
-            FormatName::Acl => Format::Acl,
-            FormatName::Pkl => Format::PklLines,
-            FormatName::Json => Format::Msprobe,
-        });
+        let asked = args.to.map(|FormatName(format)| format);
         let destination = if args.src.is_dir() || args.dst.is_dir() {
             Destination::Folder(args.dst)
         } else {
@@ -147,16 +139,14 @@ impl Convert {
 
     fn convert(&self, found: &Found, target: &Target, root: Option<&Path>) -> Result<Converted, Error> {
         let (format, bytes) = open(&found.path)?;
-        match (format, self.format) {
-            (Format::PklLines, Format::Msprobe) | (Format::Msprobe, Format::PklLines) => {
-                self.convert_records(found, format, &bytes, &target.file, root)
-            }
-            (Format::PklLines, Format::PklLines) | (Format::Msprobe, Format::Msprobe) => {
+        match (format.records(), self.format.records()) {
+            (Some(from), Some(to)) if from == to => {
                 make_room(&target.file, root, self.force)?;
                 records::copy(&bytes, &target.file)?;
                 Ok(Converted { written: vec![target.file.clone()], ..Converted::default() })
             }
-            _ => {
+            (Some(_), Some(to)) => self.convert_records(found, &bytes, to, &target.file, root),
+            (None, _) | (_, None) => {
                 let source = bytes
                     .reading(|| Source::decode(&found.path, format, &bytes))
                     .map_err(|error| error.in_file(&found.path))?;
@@ -168,19 +158,19 @@ impl Convert {
     fn convert_records(
         &self,
         found: &Found,
-        format: Format,
         bytes: &Bytes,
+        to: Records,
         target: &Path,
         root: Option<&Path>,
     ) -> Result<Converted, Error> {
         if records::goes_with_a_dump(&found.path) {
             return Ok(Converted::nothing("goes with its dump, and not alone"));
         }
-        let written = records::outputs(format, self.format, target);
+        let written = records::outputs(to, target);
         for path in &written {
             make_room(path, root, self.force)?;
         }
-        let (notes, errors) = records::convert(&found.path, bytes, self.format, target)?;
+        let (notes, errors) = records::convert(&found.path, bytes, to, target)?;
         Ok(Converted { written, notes, errors, nothing: None })
     }
 
@@ -205,18 +195,19 @@ impl Convert {
             converted.nothing = Some("holds no tensors".to_owned());
             return Ok(converted);
         }
-        if self.format == Format::Msprobe {
+        if self.format.holds() == Holds::NoTensors {
             converted.nothing = Some("holds tensors, not records".to_owned());
             return Ok(converted);
         }
         let value = self.fitting(value, found, &mut converted.notes);
         let tensors = value.tensors();
-        if self.format == Format::Npy && tensors.len() > 1 {
+        if self.format.holds() == Holds::OneTensor && tensors.len() > 1 {
             // One file cannot hold them: use a folder.
             let mut names = PlainNames::default();
             for (name, tensor) in tensors {
                 let mut file = names.give(&name);
-                file.push(".npy");
+                file.push(".");
+                file.push(self.format.extension());
                 let path = target.folder.join(file);
                 match self.write(&path, &Value::Tensor(tensor.clone()), root) {
                     Ok(()) => converted.written.push(path),
@@ -267,9 +258,7 @@ impl Convert {
             };
             notes.push(format!("{}: left out {what}: {}", found.path.display(), left_out.join(", ")));
         }
-        // These two hold more than named tensors.
-        let keeps_more = matches!(self.format, Format::Pt | Format::Safetensors);
-        if keeps_more || matches!(value, Value::Tensor(_)) {
+        if self.format.holds() == Holds::Values || matches!(value, Value::Tensor(_)) {
             return value;
         }
         let named = |(name, tensor): (String, &Tensor)| (Value::Str(name), Value::Tensor(tensor.clone()));

@@ -13,10 +13,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 use ulpscope_formats::file::Unfinished;
-use ulpscope_report::csv::CsvWriter;
 use ulpscope_report::sheet::{self, Sheet, SheetRow};
-use ulpscope_report::xlsx::XlsxWriter;
-use ulpscope_report::{Align, Cell, Emphasis, Row, Table};
+use ulpscope_report::{Align, Cell, Emphasis, Row, SheetFormat, Table};
 use ulpscope_tensor::python_float_repr;
 
 use crate::args::MergeArgs;
@@ -347,22 +345,12 @@ fn read(path: &Path) -> anyhow::Result<Sheet> {
 
 fn write(path: &Path, merged: &Merged<'_>) -> anyhow::Result<()> {
     let columns: Vec<&str> = merged.columns().into_iter().map(|(name, _)| name).collect();
-    let unfinished = match path.extension().and_then(|suffix| suffix.to_str()) {
-        Some("csv") => {
-            let unfinished = Unfinished::create(path)?;
-            let mut writer = CsvWriter::new(unfinished.file(), &columns)?;
-            merged.rows().try_for_each(|row| writer.row(&row))?;
-            writer.finish()?;
-            unfinished
-        }
-        Some("xlsx") => {
-            let unfinished = Unfinished::create(path)?;
-            let mut writer = XlsxWriter::new(unfinished.file(), &columns)?;
-            merged.rows().try_for_each(|row| writer.row(&row))?;
-            writer.finish()?;
-            unfinished
-        }
-        _ => bail!("expected a name that ends in .csv or .xlsx"),
+    let Some(format) = SheetFormat::of_extension(path) else {
+        bail!("expected a name that ends in {}", SheetFormat::extensions());
     };
+    let unfinished = Unfinished::create(path)?;
+    let mut writer = format.open(unfinished.file(), &columns)?;
+    merged.rows().try_for_each(|row| writer.row(&row))?;
+    writer.finish()?;
     Ok(unfinished.finish()?)
 }

@@ -1,6 +1,7 @@
 //! What was concluded of a call, and how an error came in.
 
 use super::expect::Apart;
+pub(super) use crate::finding::DetectedCause as Cause;
 use crate::verdict::Class;
 
 /// What was concluded of a unit.
@@ -22,39 +23,6 @@ pub(crate) struct Conclusion {
     pub(super) taken: f64,
     /// The first unit with a cause that this one's error comes from.
     pub(super) from: Option<usize>,
-}
-
-/// How an error came in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// The result is not what the arguments explain.
-    Made,
-    /// A plain argument is another.
-    Argument,
-    /// An argument from outside is another.
-    Origin,
-    /// An argument is not what its maker gave.
-    Between,
-    /// One side has this call, the other not, and what follows is another.
-    Lone,
-    /// One side has this call, the other not, and what the step leaves in a parameter is another.
-    Left,
-    /// The two take their argument from different calls.
-    Wiring,
-    /// It computes in a coarser dtype on one side, where the run does not.
-    Cast,
-    /// Results have another shape.
-    Shape,
-    /// NaN or infinite on one side.
-    NonFinite,
-    /// NaN or infinite on both sides.
-    BothBroken,
-    /// Random numbers are other ones.
-    Draw,
-    /// On one side no gradient passes.
-    Cut,
-    /// A plain argument is another, which shows in gradients alone.
-    ArgumentInBackward,
 }
 
 impl Conclusion {

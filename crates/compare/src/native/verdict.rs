@@ -14,7 +14,7 @@ use super::noise::Heard;
 use super::observed::{Observed, Seeing, Seen, Source};
 use super::rounding::{ACCUMULATOR, looks_like};
 use crate::fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain};
-use crate::finding::{Finding, FindingCause, FindingKind, Measure, Part, Precision};
+use crate::finding::{CauseDetails, Finding, FindingCause, FindingKind, Measure, Part, Precision};
 use crate::origins::TakenOrigin;
 use crate::style::{Judged, Row, Side, Verdict};
 use crate::verdict::Class;
@@ -188,7 +188,7 @@ impl Settling<'_> {
         let conclusion = self.conclusion;
         let shown = judged.rows.get(row);
         let entry = shown.and_then(columns::name).map_or_else(|| self.name.clone(), str::to_owned);
-        let cause = self.cause(cause, judged);
+        let cause = cause.complete(self.cause_details(judged));
         // Nothing was measured on a call that one side lacks, and of an argument the cause tells.
         let is_argument = matches!(cause, FindingCause::Arguments(_) | FindingCause::ArgumentsInBackward(_));
         let is_told = self.observed.is_lone() || is_argument && conclusion.is_of_taker;
@@ -211,7 +211,11 @@ impl Settling<'_> {
                 Class::OriginDiffers => FindingKind::OriginDiffers,
                 Class::NonFiniteBornHere => FindingKind::NonFiniteBornHere,
                 Class::DifferentProgram => FindingKind::DifferentProgram,
-                _ => FindingKind::DivergedHere,
+                Class::DivergedHere
+                | Class::Equal
+                | Class::Noise
+                | Class::Inherited
+                | Class::NotComparable => FindingKind::DivergedHere,
             },
             cause,
             entry,
@@ -240,29 +244,14 @@ impl Settling<'_> {
         if extent.is_some_and(|extent| !extent.by_elements) { 0.8 } else { 1.0 }
     }
 
-    fn cause(&self, cause: Cause, judged: &Judged) -> FindingCause {
-        match cause {
-            Cause::Made if self.observed.kind == CallKind::ParametersGrad => FindingCause::Sum,
-            Cause::Made => FindingCause::Made,
-            Cause::Argument => {
-                self.other_arguments(judged).map_or(FindingCause::Made, FindingCause::Arguments)
-            }
-            Cause::ArgumentInBackward => {
-                let arguments = self.other_arguments(judged);
-                arguments.map_or(FindingCause::Made, FindingCause::ArgumentsInBackward)
-            }
-            Cause::Cut => FindingCause::Cut(self.cut_side()),
-            Cause::Origin => FindingCause::Origin,
-            Cause::Cast => FindingCause::Cast,
-            Cause::Draw => FindingCause::Draw,
-            Cause::Between => FindingCause::Between,
-            Cause::Lone => FindingCause::Lone(self.lone_side()),
-            Cause::Left => FindingCause::Left(self.lone_side(), self.left.unwrap_or("parameter").to_owned()),
-            Cause::Wiring => FindingCause::Wiring,
-            Cause::Shape if self.works_on_unlike() => FindingCause::GivenShape,
-            Cause::Shape => FindingCause::Shape,
-            Cause::NonFinite => FindingCause::NonFinite,
-            Cause::BothBroken => FindingCause::BothNonFinite,
+    fn cause_details(&self, judged: &Judged) -> CauseDetails {
+        CauseDetails {
+            is_gradient_sum: self.observed.kind == CallKind::ParametersGrad,
+            arguments: self.other_arguments(judged),
+            cut_side: self.cut_side(),
+            lone_side: self.lone_side(),
+            left: self.left.unwrap_or("parameter").to_owned(),
+            input_shape_differs: self.works_on_unlike(),
         }
     }
 

@@ -51,7 +51,6 @@ pub struct TensorFiles {
     /// Made with the first file.
     folder: Option<Folder>,
     format: Format,
-    suffix: &'static str,
     known: HashMap<Fingerprint, Box<str>>,
     written: u64,
     /// A buffer for parts of files, reused.
@@ -71,16 +70,10 @@ pub struct Fingerprint {
 impl TensorFiles {
     /// Files of one format in `dump_tensor_data/` of a rank's folder. The first file creates that folder.
     pub fn new(rank_folder: &Path, format: Format) -> TensorFiles {
-        let suffix = match format {
-            Format::Npy => "npy",
-            Format::Safetensors => "safetensors",
-            _ => "pt",
-        };
         TensorFiles {
             path: rank_folder.join(DATA_FOLDER),
             folder: None,
             format,
-            suffix,
             known: HashMap::new(),
             written: 0,
             waiting: Vec::new(),
@@ -141,13 +134,13 @@ impl TensorFiles {
         stem: &str,
         mut make: impl FnMut(&str) -> Result<(), Error>,
     ) -> Result<String, Error> {
-        let mut name = [stem, ".", self.suffix].concat();
+        let mut name = [stem, ".", self.format.extension()].concat();
         for again in 2.. {
             match make(&name) {
                 Ok(()) => break,
                 // Another entry has this name, like keys 1 and "1" of a dictionary.
                 Err(error) if is_taken(&error) && again <= MAX_NAMESAKES => {
-                    name = format!("{stem}~{again}.{}", self.suffix);
+                    name = format!("{stem}~{again}.{}", self.format.extension());
                 }
                 Err(error) => return Err(error.in_file(&self.path.join(&name))),
             }

@@ -1,165 +1,193 @@
-//! Detects the format of a file: by its first bytes, and by its name where they are not enough.
+//! The file formats: one row for each, with its names and what its files hold, and its reader and writer.
+//!
+//! Flags, messages and the formats that capture records are derived from these rows. A new format is a row of the list
+//! and an arm in [`decode`], [`encode`] and [`left_out`]; if its files have no first bytes of their own, it is also
+//! distinguished in `detect`.
 
 use std::fmt;
+use std::io::Write;
 use std::path::Path;
 
+use super::records as record_files;
+use crate::acl::{self, DumpFile};
+use crate::bytes::Bytes;
 use crate::error::{Error, Fault};
+use crate::value::Value;
+use crate::{npy, npz, pt, safetensors};
 
-/// The formats this crate reads and writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// NumPy array.
-    Npy,
-    /// Zip of NumPy arrays.
-    Npz,
-    /// PyTorch, zip or legacy.
-    Pt,
-    /// safetensors.
-    Safetensors,
-    /// JSON lines of ptdbg_ascend and torch_npu.hooks, named `.pkl` although they are not pickles.
-    PklLines,
-    /// One of msprobe's JSON files.
-    Msprobe,
-    /// ACL dump file, protobuf or nano header.
-    Acl,
+/// The name that numpy gives to an array without a name.
+const LONE_ARRAY: &str = "arr_0";
+
+/// The format in which capture saves tensors unless the user chooses another.
+const RECORDED_BY_DEFAULT: Format = Format::Pt;
+
+/// What is known of a format.
+pub(super) struct FormatRow {
+    /// The usual name, with its article.
+    name: &'static str,
+    /// What `--help` says of it.
+    about: &'static str,
+    /// The extensions of its files. The first is used for writing, and names the format on the command line.
+    extensions: &'static [&'static str],
+    /// Extensions that its files also have, and files of other formats, too.
+    shared_extensions: &'static [&'static str],
+    /// The bytes with which its files begin; `None` if files of other formats begin with them, too.
+    pub(super) start: Option<&'static [u8]>,
+    holds: Holds,
+    records: Option<Records>,
+    /// Whether programs of all kinds use it. The others are the files of one tool.
+    is_general: bool,
+    /// Whether capture saves tensors in it.
+    is_recorded: bool,
 }
 
-/// Bytes that an error shows of a file of unknown format.
-const SHOWN_BYTES: usize = 8;
+/// What the files of a format can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Holds {
+    /// One tensor.
+    OneTensor,
+    /// Tensors with names.
+    NamedTensors,
+    /// Tensors, and values around them.
+    Values,
+    /// No tensors.
+    NoTensors,
+}
 
-/// How the stems of msprobe's files end.
-const MSPROBE_NAMES: [&str; 4] = ["dump", "debug", "stack", "construct"];
+/// The formats of the records of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Records {
+    /// [`Format::PklLines`]. If the lines contain every element, they are tensors.
+    PklLines,
+    /// [`Format::Msprobe`].
+    Msprobe,
+}
 
-/// A key that only msprobe's dumps have, and how near the start it must be.
-const DUMP_KEY: &[u8] = b"\"dump_data_dir\"";
-const LOOKED_AT: usize = 1024;
+/// Makes the enum and the table of its rows, so that neither can lack what the other has.
+macro_rules! formats {
+    ($($(#[$doc:meta])+ $format:ident: $row:expr;)+) => {
+        /// The formats this crate reads and writes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Format {
+            $($(#[$doc])+ $format,)+
+        }
 
-/// Digits of the time in microseconds at the end of an ACL dump's file name.
-const ACL_TIME_DIGITS: usize = 16;
+        impl Format {
+            /// Every format.
+            pub const ALL: [Format; COUNT] = [$(Format::$format),+];
+        }
+
+        const COUNT: usize = [$(stringify!($format)),+].len();
+
+        /// In the order of the enum.
+        static ROWS: [FormatRow; COUNT] = [$($row),+];
+    };
+}
+
+formats! {
+    /// NumPy array.
+    Npy: FormatRow {
+        name: "a .npy file", about: "NumPy array: one tensor", extensions: &["npy"], shared_extensions: &[],
+        start: Some(b"\x93NUMPY"), holds: Holds::OneTensor, records: None, is_general: true, is_recorded: true,
+    };
+    /// Zip of NumPy arrays.
+    Npz: FormatRow {
+        name: "a .npz file", about: "Zip of NumPy arrays", extensions: &["npz"], shared_extensions: &[],
+        start: None, holds: Holds::NamedTensors, records: None, is_general: true, is_recorded: false,
+    };
+    /// PyTorch, zip or legacy.
+    Pt: FormatRow {
+        name: "a PyTorch file", about: "PyTorch, loadable with weights_only=True",
+        extensions: &["pt", "pth", "ckpt"], shared_extensions: &["bin", "pickle"],
+        start: None, holds: Holds::Values, records: None, is_general: true, is_recorded: true,
+    };
+    /// safetensors.
+    Safetensors: FormatRow {
+        name: "a .safetensors file", about: "safetensors", extensions: &["safetensors"], shared_extensions: &[],
+        start: None, holds: Holds::Values, records: None, is_general: true, is_recorded: true,
+    };
+    /// ACL dump file, protobuf or nano header.
+    Acl: FormatRow {
+        name: "an ACL dump file", about: "ACL dump file", extensions: &["acl"], shared_extensions: &[],
+        start: None, holds: Holds::NamedTensors, records: None, is_general: false, is_recorded: false,
+    };
+    /// JSON lines of ptdbg_ascend and torch_npu.hooks, named `.pkl` although they are not pickles.
+    PklLines: FormatRow {
+        name: "a JSON-lines .pkl file",
+        about: "JSON lines: tensors as torch_npu.hooks writes them, records as ptdbg_ascend does",
+        extensions: &["pkl"], shared_extensions: &[],
+        start: None, holds: Holds::NamedTensors, records: Some(Records::PklLines), is_general: false,
+        is_recorded: false,
+    };
+    /// One of msprobe's JSON files.
+    Msprobe: FormatRow {
+        name: "a msprobe JSON file", about: "msprobe's dump.json and stack.json: records only",
+        extensions: &["json"], shared_extensions: &[],
+        start: None, holds: Holds::NoTensors, records: Some(Records::Msprobe), is_general: false,
+        is_recorded: false,
+    };
+}
 
 impl Format {
-    /// The usual name, with its article.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Format::Npy => "a .npy file",
-            Format::Npz => "a .npz file",
-            Format::Pt => "a PyTorch file",
-            Format::Safetensors => "a .safetensors file",
-            Format::PklLines => "a JSON-lines .pkl file",
-            Format::Msprobe => "a msprobe JSON file",
-            Format::Acl => "an ACL dump file",
-        }
+    pub(super) fn row(self) -> &'static FormatRow {
+        &ROWS[self as usize]
     }
 
-    /// The file extension for writing.
-    pub const fn extension(self) -> &'static str {
-        match self {
-            Format::Npy => "npy",
-            Format::Npz => "npz",
-            Format::Pt => "pt",
-            Format::Safetensors => "safetensors",
-            Format::PklLines => "pkl",
-            Format::Msprobe => "json",
-            Format::Acl => "acl",
-        }
+    /// The usual name, with its article.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// What it is, in a few words.
+    pub fn about(self) -> &'static str {
+        self.row().about
+    }
+
+    /// The file extension for writing, which also names the format on the command line.
+    pub fn extension(self) -> &'static str {
+        self.row().extensions[0]
+    }
+
+    /// What its files can hold.
+    pub fn holds(self) -> Holds {
+        self.row().holds
+    }
+
+    /// Which records of a run it is, if it is one of them.
+    pub fn records(self) -> Option<Records> {
+        self.row().records
     }
 
     /// The format of an extension.
     pub fn of_extension(path: &Path) -> Option<Format> {
         let extension = path.extension()?.to_str()?.to_ascii_lowercase();
-        Some(match extension.as_str() {
-            "npy" => Format::Npy,
-            "npz" => Format::Npz,
-            "pt" | "pth" | "ckpt" => Format::Pt,
-            "safetensors" => Format::Safetensors,
-            "pkl" => Format::PklLines,
-            "json" => Format::Msprobe,
-            "acl" => Format::Acl,
-            _ => return None,
+        Format::ALL.into_iter().find(|format| format.row().extensions.contains(&extension.as_str()))
+    }
+
+    /// Whether files with this extension may hold tensors.
+    pub fn may_hold_tensors(extension: &str) -> bool {
+        let extension = extension.to_ascii_lowercase();
+        Format::ALL.iter().filter(|format| format.holds() != Holds::NoTensors).any(|format| {
+            let row = format.row();
+            row.extensions.iter().chain(row.shared_extensions).any(|own| *own == extension)
         })
     }
 
-    /// The format of a whole file name: not every `.json` is msprobe's, and the name of an ACL dump ends with a time.
-    fn of_name(path: &Path) -> Option<Format> {
-        match Format::of_extension(path) {
-            Some(Format::Msprobe) => {
-                let stem = path.file_stem()?.to_str()?;
-                MSPROBE_NAMES.iter().any(|name| stem.ends_with(name)).then_some(Format::Msprobe)
-            }
-            Some(format) => Some(format),
-            None => {
-                let time = path.extension()?.to_str()?;
-                let digits = time.bytes().all(|byte| byte.is_ascii_digit());
-                (digits && time.len() == ACL_TIME_DIGITS).then_some(Format::Acl)
-            }
+    /// The extensions of the formats that programs of all kinds use, for messages: `.npy, .npz`, and before the last one
+    /// of them `before_last`.
+    pub fn general_extensions(before_last: &str) -> String {
+        let general = Format::ALL.into_iter().filter(|format| format.row().is_general);
+        let names: Vec<String> = general.map(|format| format!(".{}", format.extension())).collect();
+        match names.as_slice() {
+            [others @ .., last] if !others.is_empty() => format!("{}{before_last}{last}", others.join(", ")),
+            names => names.concat(),
         }
     }
 
-    /// The format of the first bytes. `path` decides only between formats that begin alike.
-    fn of_content(path: &Path, bytes: &[u8]) -> Option<Format> {
-        if bytes.starts_with(b"\x93NUMPY") {
-            return Some(Format::Npy);
-        }
-        if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
-            return of_zip(path, bytes);
-        }
-        // Both begin with a 64-bit length. Its upper bytes are zero in every possible file, which is never so in a
-        // pickle or a text.
-        if let Some((length, rest)) = bytes.split_first_chunk::<8>()
-            && u64::from_le_bytes(*length) <= rest.len() as u64
-        {
-            if rest.starts_with(b"{") {
-                return Some(Format::Safetensors);
-            }
-            // The first field of the protobuf header is the version, a text. A nano header has a magic number.
-            if rest.starts_with(b"\x0a") || rest.starts_with(&[0x5a; 4]) {
-                return Some(Format::Acl);
-            }
-        }
-        if let [0x80, 2..=5, ..] = bytes {
-            return Some(Format::Pt);
-        }
-        let text = bytes.trim_ascii_start();
-        match text.first()? {
-            // A `.json` file with a list at the top is of no format that we read.
-            b'[' => (Format::of_extension(path) != Some(Format::Msprobe)).then_some(Format::PklLines),
-            // Whatever its name, a dump says near the start where its tensors are.
-            b'{' => {
-                let top = &text[..text.len().min(LOOKED_AT)];
-                top.windows(DUMP_KEY.len()).any(|window| window == DUMP_KEY).then_some(Format::Msprobe)
-            }
-            _ => None,
-        }
-    }
-
-    /// The format of a file: by its content, or by its name if the content is not conclusive.
-    pub fn detect(path: &Path, bytes: &[u8]) -> Result<Format, Error> {
-        // If the name promises a format, its reader is used and says what is wrong with the file.
-        Format::of_content(path, bytes).or_else(|| Format::of_name(path)).ok_or_else(|| {
-            let found = if bytes.is_empty() {
-                "nothing: it is empty".to_owned()
-            } else {
-                bytes[..bytes.len().min(SHOWN_BYTES)].escape_ascii().to_string()
-            };
-            Error::whole(Fault::UnknownFormat { found })
-        })
-    }
-}
-
-/// A `.npz` contains arrays; an archive of torch begins with its pickle. Only the name of the first entry is checked:
-/// the chosen reader checks the rest. The name of the file decides for other archives.
-fn of_zip(path: &Path, bytes: &[u8]) -> Option<Format> {
-    const NAME_LENGTH_AT: usize = 26;
-    const NAME_AT: usize = 30;
-    let name_length = bytes.get(NAME_LENGTH_AT..NAME_LENGTH_AT + 2);
-    let name = name_length.and_then(|length| {
-        let length = usize::from(length[0]) | usize::from(length[1]) << 8;
-        bytes.get(NAME_AT..NAME_AT + length)
-    });
-    match name {
-        Some(name) if name.ends_with(b".npy") => Some(Format::Npz),
-        Some(name) if name.ends_with(b"/data.pkl") => Some(Format::Pt),
-        _ => Format::of_extension(path).filter(|format| matches!(format, Format::Npz | Format::Pt)),
+    /// The formats in which capture saves tensors, the default first.
+    pub fn recorded() -> impl Iterator<Item = Format> {
+        let others = |format: &Format| format.row().is_recorded && *format != RECORDED_BY_DEFAULT;
+        std::iter::once(RECORDED_BY_DEFAULT).chain(Format::ALL.into_iter().filter(others))
     }
 }
 
@@ -167,4 +195,59 @@ impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// Reads bytes of a known format.
+pub fn decode(format: Format, bytes: &Bytes) -> Result<Value, Error> {
+    match format {
+        Format::Npy => npy::read(bytes).map(Value::Tensor),
+        Format::Npz => npz::read(bytes),
+        Format::Pt => pt::read(bytes),
+        Format::Safetensors => safetensors::read(bytes),
+        Format::PklLines => record_files::read_lines(bytes),
+        Format::Msprobe => record_files::read_json(bytes),
+        Format::Acl => acl::read(bytes).map(|dump| dump.to_value()),
+    }
+}
+
+/// Writes a value in a format. `name` is the operator's name in an ACL dump.
+pub fn encode(format: Format, value: &Value, name: &str, out: &mut dyn Write) -> Result<(), Error> {
+    match format {
+        Format::Npy => match value.tensors().as_slice() {
+            [(_, tensor)] => npy::write(&tensor.view(), out),
+            tensors => {
+                let found = tensors.len();
+                let message = format!("{format} holds one tensor, and there are {found}");
+                Err(Error::whole(Fault::Unsupported(message)))
+            }
+        },
+        Format::Npz if matches!(value, Value::Tensor(_)) => {
+            npz::write(&Value::Dict(vec![(Value::Str(LONE_ARRAY.to_owned()), value.clone())]), out)
+        }
+        Format::Npz => npz::write(value, out),
+        Format::Pt => pt::write(value, out),
+        Format::Safetensors => safetensors::write(value, out),
+        Format::PklLines => record_files::write_lines(value, out),
+        Format::Msprobe => record_files::write_json(value, out),
+        Format::Acl => acl::write(&DumpFile::from_value(value, name)?, out),
+    }
+}
+
+/// The dotted paths of everything in a value that [`encode`] would silently leave out: a tensor format cannot hold
+/// the plain values around the tensors. Values for which the write fails are not among them.
+pub fn left_out(format: Format, value: &Value) -> Vec<String> {
+    match format {
+        Format::Pt | Format::Msprobe => return Vec::new(),
+        Format::Safetensors => return safetensors::left_out(value),
+        // Without tensors the value is a list of records, which is written completely.
+        Format::PklLines if value.tensors().is_empty() => return Vec::new(),
+        Format::Npy | Format::Npz | Format::Acl | Format::PklLines => {}
+    }
+    let mut paths = Vec::new();
+    value.visit(&mut |path, part| {
+        if !matches!(part, Value::Tensor(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_)) {
+            paths.push(path.to_owned());
+        }
+    });
+    paths
 }

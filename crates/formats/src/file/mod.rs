@@ -1,5 +1,6 @@
 //! Reads and writes a file by its path, and detects its format.
 
+mod detect;
 mod format;
 mod records;
 mod regular;
@@ -8,19 +9,14 @@ mod unfinished;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use crate::acl::{self, DumpFile};
 use crate::bytes::{Access, Bytes};
-use crate::error::{Error, Fault};
+use crate::error::Error;
 use crate::value::Value;
-use crate::{npy, npz, pt, safetensors};
 
-pub use format::Format;
+pub use format::{Format, Holds, Records, decode, encode, left_out};
 pub use regular::open_regular;
 pub(crate) use regular::regular_metadata;
 pub use unfinished::{Unfinished, nameless};
-
-/// The name that numpy gives to an array without a name.
-const LONE_ARRAY: &str = "arr_0";
 
 /// A file that was read.
 #[derive(Debug)]
@@ -39,61 +35,6 @@ pub fn read(path: &Path, access: Access) -> Result<Opened, Error> {
         Ok(Opened { format, value: decode(format, &bytes)? })
     };
     bytes.reading(read).map_err(|error: Error| error.in_file(path))
-}
-
-/// Reads bytes of a known format.
-pub fn decode(format: Format, bytes: &Bytes) -> Result<Value, Error> {
-    match format {
-        Format::Npy => npy::read(bytes).map(Value::Tensor),
-        Format::Npz => npz::read(bytes),
-        Format::Pt => pt::read(bytes),
-        Format::Safetensors => safetensors::read(bytes),
-        Format::PklLines => records::read_lines(bytes),
-        Format::Msprobe => records::read_json(bytes),
-        Format::Acl => acl::read(bytes).map(|dump| dump.to_value()),
-    }
-}
-
-/// Writes a value in a format. `name` is the operator's name in an ACL dump.
-pub fn encode(format: Format, value: &Value, name: &str, out: &mut dyn Write) -> Result<(), Error> {
-    match format {
-        Format::Npy => match value.tensors().as_slice() {
-            [(_, tensor)] => npy::write(&tensor.view(), out),
-            tensors => {
-                let found = tensors.len();
-                let message = format!("{format} holds one tensor, and there are {found}");
-                Err(Error::whole(Fault::Unsupported(message)))
-            }
-        },
-        Format::Npz if matches!(value, Value::Tensor(_)) => {
-            npz::write(&Value::Dict(vec![(Value::Str(LONE_ARRAY.to_owned()), value.clone())]), out)
-        }
-        Format::Npz => npz::write(value, out),
-        Format::Pt => pt::write(value, out),
-        Format::Safetensors => safetensors::write(value, out),
-        Format::PklLines => records::write_lines(value, out),
-        Format::Msprobe => records::write_json(value, out),
-        Format::Acl => acl::write(&DumpFile::from_value(value, name)?, out),
-    }
-}
-
-/// The dotted paths of everything in a value that [`write`] would silently leave out: a tensor format cannot hold
-/// the plain values around the tensors. Values for which the write fails are not among them.
-pub fn left_out(format: Format, value: &Value) -> Vec<String> {
-    match format {
-        Format::Pt | Format::Msprobe => return Vec::new(),
-        Format::Safetensors => return safetensors::left_out(value),
-        // Without tensors the value is a list of records, which is written completely.
-        Format::PklLines if value.tensors().is_empty() => return Vec::new(),
-        Format::Npy | Format::Npz | Format::Acl | Format::PklLines => {}
-    }
-    let mut paths = Vec::new();
-    value.visit(&mut |path, part| {
-        if !matches!(part, Value::Tensor(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_)) {
-            paths.push(path.to_owned());
-        }
-    });
-    paths
 }
 
 /// Writes a file that is complete or absent. An existing file is replaced atomically.

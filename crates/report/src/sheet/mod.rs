@@ -1,4 +1,4 @@
-//! Reads result sheets: ours, and those of the older tools.
+//! Result sheets: their [formats](SheetFormat), and how they are read, ours and those of the older tools.
 //!
 //! A sheet is a header and rows of text. A number is returned as written in the file (`.csv`) or as Python would
 //! print it (`.xlsx`), a boolean as `True` or `False`, a missing value as an empty text. A row without any value is
@@ -17,6 +17,7 @@
 mod builder;
 mod csv_reader;
 mod error;
+mod format;
 pub(crate) mod formula;
 mod row;
 pub(crate) mod value;
@@ -29,6 +30,7 @@ use std::io::{self, Read, Seek};
 use std::path::Path;
 
 pub use error::SheetError;
+pub use format::{SheetFormat, SheetWriter};
 pub use row::SheetRow;
 
 use builder::Builder;
@@ -52,9 +54,6 @@ const MEMORY_PER_BYTE: u64 = 16;
 /// Bytes of memory that every sheet may use.
 const LEAST_MEMORY: u64 = 64 << 20;
 
-/// The first bytes of a workbook: it is a zip archive.
-const ZIP: &[u8] = b"PK\x03\x04";
-
 /// The first bytes of workbooks of the nineties.
 const OLE: &[u8] = &[0xd0, 0xcf, 0x11, 0xe0];
 
@@ -67,27 +66,25 @@ pub struct Sheet {
     pub rows: Vec<SheetRow>,
 }
 
-/// Reads a `.csv` or `.xlsx` file. Its content decides which it is.
+/// Reads a sheet of any [format](SheetFormat). Its content decides which it is.
 pub fn read(path: &Path) -> Result<Sheet, SheetError> {
     let lost = |cause| SheetError::Io { path: path.to_owned(), cause };
     let at = At { path, place: "the file" };
+    let expected = || format!("a {} file", SheetFormat::extensions());
     let metadata = std::fs::metadata(path).map_err(lost)?;
     if !metadata.is_file() {
-        return Err(at.malformed("a .csv or .xlsx file", "something that is not a file"));
+        return Err(at.malformed(expected(), "something that is not a file"));
     }
     at.within("bytes", MAX_BYTES, metadata.len())?;
     let mut file = File::open(path).map_err(lost)?;
     let mut start = Vec::new();
-    file.by_ref().take(4).read_to_end(&mut start).map_err(lost)?;
+    file.by_ref().take(SheetFormat::START_BYTES).read_to_end(&mut start).map_err(lost)?;
     file.rewind().map_err(lost)?;
     let mut builder = Builder::within(metadata.len() * MEMORY_PER_BYTE + LEAST_MEMORY);
-    if start == ZIP {
-        xlsx_reader::read(at, file, &mut builder)?;
-    } else if start == OLE {
-        return Err(at.malformed("a .csv or .xlsx file", "a .xls workbook; save it as .xlsx"));
-    } else {
-        csv_reader::read(at, file, &mut builder)?;
+    if start == OLE {
+        return Err(at.malformed(expected(), "a .xls workbook; save it as .xlsx"));
     }
+    SheetFormat::detect(path, &start).read(at, file, &mut builder)?;
     builder.finish(at)
 }
 

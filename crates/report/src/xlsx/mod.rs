@@ -24,7 +24,7 @@ use std::io::{self, Write};
 
 use crate::escape;
 use crate::sheet::value::Value;
-use crate::sheet::wrong_width;
+use crate::sheet::{SheetWriter, wrong_width};
 use crate::table::{Emphasis, Row};
 
 use archive::{Archive, MAX_PART};
@@ -256,6 +256,16 @@ impl<W: Write> XlsxWriter<W> {
 
     fn filtered(&self, row: u32) -> Option<Range> {
         self.letters.last().map(|column| Range { column: column.clone(), row })
+    }
+}
+
+impl<W: Write + Send> SheetWriter for XlsxWriter<W> {
+    fn row(&mut self, row: &Row) -> io::Result<()> {
+        XlsxWriter::row(self, row)
+    }
+
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        XlsxWriter::finish(*self).map(drop)
     }
 }
 

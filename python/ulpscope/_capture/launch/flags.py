@@ -7,7 +7,7 @@ from typing import Any
 
 from ulpscope._capture.settings import Settings, SettingsError
 from ulpscope._capture.settings.config import Config
-from ulpscope._capture.settings.settings import renamed
+from ulpscope._capture.settings.settings import FILE_FORMATS, renamed
 
 _DESCRIPTION = """\
 Runs a Python script and records what each call of torch in it takes and gives.
@@ -95,7 +95,9 @@ def parser() -> argparse.ArgumentParser:
         type=_words,
         help="with task statistics: save the tensors of these calls",
     )
-    add("--format", metavar="F", dest="file_format", help="of saved tensors: pt (default), npy, safetensors")
+    default, *others = FILE_FORMATS
+    formats = ", ".join([f"{default} (default)", *others])
+    add("--format", metavar="F", dest="file_format", help=f"of saved tensors: {formats}")
     add("--no-stacks", action="store_false", default=None, dest="stacks", help="do not note the source lines")
     add("--max-bytes", metavar="SIZE", help="stop recording at this size, as in 500M or 10G")
     add("--max-calls", metavar="N", type=_number, help="stop recording after this many calls")

@@ -120,7 +120,7 @@ class Estimation:
             # Archives contain their file name several times.
             file = self._folder / f"Functional.linear.0.forward.input.0.{self._wanted.file_format}"
             one = torch.zeros(1, 1, dtype=torch.uint8, device="cpu")
-            _core.write_file(file, {"data": one} if file.suffix == ".safetensors" else one)
+            _core.write_file(file, one)
             self._file_overhead = file.stat().st_size - 1
         return self._file_overhead
 

@@ -1,10 +1,10 @@
-"""One run under capture: when it records, and where it writes.
+"""One run under capture: when it records.
 
 start, stop, step ──► is this step of this rank selected? ──► Installation.install ──► Recorder ──► journal
                                                           └──► Installation.remove
 
 From start to stop no other run records (``exclusive.py``). The run owns its folders until it is closed
-(``folders.py``).
+(``destination.py``).
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import logging
-import os
-import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ulpscope._capture.calls import originals, stacks
-from ulpscope._capture.calls.functions import Functions
-from ulpscope._capture.lifecycle import exclusive, folders, ranks
+from ulpscope._capture.lifecycle import exclusive, folders, forks
+from ulpscope._capture.lifecycle.destination import Destination
 from ulpscope._capture.lifecycle.failures import Failures
+from ulpscope._capture.lifecycle.forks import Owner
+from ulpscope._capture.lifecycle.front import Front
 from ulpscope._capture.lifecycle.installation import CustomApis, Installation
 from ulpscope._capture.lifecycle.selection import Selection
 from ulpscope._capture.modules import models
@@ -29,43 +28,10 @@ from ulpscope._capture.noise import seed
 from ulpscope._capture.noise.jitter import Jitter
 from ulpscope._capture.regions.compiled import untraced
 from ulpscope._capture.settings import Settings
-from ulpscope._capture.values import description, tensors
 from ulpscope._capture.values.saving import Savings
 from ulpscope._core import Recorder
 
 _log = logging.getLogger("ulpscope")
-
-# How many steps of an earlier capture a message names.
-_MAX_SHOWN = 8
-
-
-# Runs that have started and not stopped.
-_started: weakref.WeakSet[Run] = weakref.WeakSet()
-
-
-def _note_fork() -> None:
-    for run in list(_started):
-        run.note_fork()
-
-
-os.register_at_fork(after_in_parent=_note_fork)
-
-
-class _Front:
-    """The recorder's queries to Python: once per function and stack, each time for unusual values."""
-
-    def __init__(self, selection: Selection) -> None:
-        self.wants_call = selection.wants_call
-        self.function = Functions().describe
-        self.original = originals.original
-        self.stack = stacks.describe
-        self.value = description.describe
-        self.tensor = tensors.describe
-        self.add = tensors.add
-        self.subtract = tensors.subtract
-        self.part_of = tensors.part_of
-        self.take_part = tensors.take_part
-        self.warn = _log.warning
 
 
 class Run:
@@ -80,7 +46,7 @@ class Run:
         self._model = model
         self._selection = Selection(settings)
         self._reported_unmatched: set[str] = set()
-        self._recorder = Recorder(_Front(self._selection), settings)
+        self._recorder = Recorder(Front(self._selection), settings)
         self._jitter = None if settings.jitter is None else Jitter(settings.jitter, self._recorder.note)
         self._installation = Installation(
             settings, self._selection, self._recorder, self._joined_group, self._jitter
@@ -89,13 +55,10 @@ class Run:
         self._savings = Savings(self._recorder, self._failures)
         self._custom: CustomApis = {}
         self._step = settings.init_step
-        # Kept when the process leaves its group: all its steps stay in one rank's folders.
-        self._rank: int | None = None
+        self._destination = Destination(settings)
         # The folder of the current step.
         self._aimed_at: Path | None = None
-        self._lock: folders.FolderLock | None = None
-        # Earlier steps, and where the last step was recorded.
-        self._earlier: folders.EarlierSteps | None = None
+        # Where the last step was recorded.
         self._last_folder: Path | None = None
         # Why a started run does not record: another capture has precedence.
         self._aside: str | None = None
@@ -104,9 +67,7 @@ class Run:
         self._has_ended_forward = False
         self._closed = False
         self._closes_at_exit = False
-        # A forked child has a copy of the run, and must not touch the parent's files.
-        self._process = os.getpid()
-        self._has_reported_fork = False
+        self._owner = Owner(settings.dump_path)
 
     def __enter__(self) -> Run:
         self._installation.enter_block()
@@ -127,7 +88,7 @@ class Run:
     def start(self, model: Any = None) -> None:
         """Starts recording. Without a model, levels L0 and mix use the first module that is called."""
         self._check_open()
-        if self._is_forked():
+        if self._owner.is_elsewhere():
             return
         if model is not None:
             models.roots_of(model)
@@ -137,10 +98,10 @@ class Run:
             exclusive.check(self)
         # Report an unwritable place now, not in the middle of a run.
         made = folders.make(self._settings.dump_path)
-        had_folders = self._lock is not None
+        had_folders = self._destination.is_taken
         try:
-            if self._is_wanted_rank():
-                self._take_folders()
+            if self._destination.is_wanted_rank():
+                self._destination.take()
             if takes_turn:
                 exclusive.begin(self)
             if model is not None:
@@ -157,7 +118,7 @@ class Run:
             atexit.register(self.close)
             self._closes_at_exit = True
         self._started = True
-        _started.add(self)
+        forks.started.add(self)
         self._has_ended_forward = False
         if not self.steps_done:
             seed.remove_dropout(self)
@@ -170,16 +131,16 @@ class Run:
         finally:
             self._aimed_at = None
             self._recorder.withdraw()
-            self._release_folders()
+            self._destination.release()
             folders.remove_empty(made)
 
     @untraced
     def stop(self) -> None:
         """Stops recording until the next ``start``. The calls recorded so far are in the dump."""
         self._started = False
-        _started.discard(self)
+        forks.started.discard(self)
         self._aside = None
-        if self._process != os.getpid():
+        if not self._owner.is_here:
             return
         try:
             seed.restore_dropout(self)
@@ -212,12 +173,12 @@ class Run:
 
     def note_fork(self) -> None:
         """Notes in the ledger that a forked process is not recorded."""
-        if self._process == os.getpid() and self._aimed_at is not None:
+        if self._owner.is_here and self._aimed_at is not None:
             self._recorder.note("a process was forked: what it calls is not recorded")
 
     def holds(self, dump_path: Path, rank_folder: str) -> bool:
         """Whether this run writes to these folders."""
-        return self._lock is not None and self._lock.is_same_as(dump_path, rank_folder)
+        return self._destination.holds(dump_path, rank_folder)
 
     @untraced
     def end_forward(self) -> None:
@@ -228,7 +189,7 @@ class Run:
     @untraced
     def step(self) -> None:
         """Ends a step: its dump is complete, and call numbers start at 0 again."""
-        if self._closed or self._process != os.getpid():
+        if self._closed or not self._owner.is_here:
             return
         self._savings.flush()
         self._note_unmatched()
@@ -252,14 +213,9 @@ class Run:
         They go to a separate folder after all steps. Before the end of the first step all calls belong to it.
         """
         is_first = self._step == self._settings.init_step
-        if (
-            self._aimed_at is None
-            or is_first
-            or self._installation.has_backward
-            or self._process != os.getpid()
-        ):
+        if self._aimed_at is None or is_first or self._installation.has_backward or not self._owner.is_here:
             return
-        self._aimed_at = self._settings.dump_path / folders.AFTER_LAST_STEP / self._aimed_at.name
+        self._aimed_at = self._destination.after_last_step(self._aimed_at)
         self._recorder.move_to(self._aimed_at)
 
     def set_init_step(self, step: int) -> None:
@@ -272,11 +228,11 @@ class Run:
         if not isinstance(name, str) or not name:
             raise ValueError(f"name: expected a text, found {name!r}")
         self._check_open()
-        if self._is_forked():
+        if self._owner.is_elsewhere():
             return
         self._follow_rank()
         if self._is_wanted():
-            self._take_folders()
+            self._destination.take()
             self._aim()
             self._savings.save(variable, name, save_backward)
 
@@ -298,7 +254,7 @@ class Run:
     @untraced
     def close(self) -> None:
         """Ends the capture: the dump is complete, and torch is restored."""
-        if self._closed or self._process != os.getpid():
+        if self._closed or not self._owner.is_here:
             return
         self._closed = True
         atexit.unregister(self.close)
@@ -314,21 +270,6 @@ class Run:
                 finally:
                     self._end_jitter()
 
-    def _is_forked(self) -> bool:
-        """Whether this is a forked child's copy of the run, which records nothing; logs that once."""
-        if self._process == os.getpid():
-            return False
-        if not self._has_reported_fork:
-            self._has_reported_fork = True
-            _log.warning(
-                "process %d was forked from process %d, whose capture into %s this is: "
-                "nothing is recorded here; make a capture in the process itself",
-                os.getpid(),
-                self._process,
-                self._settings.dump_path,
-            )
-        return True
-
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("this capture is closed; make another with ulpscope.capture(...)")
@@ -337,9 +278,9 @@ class Run:
         try:
             self._note_unmatched()
             self._recorder.next_step(False, None)
-            self._tell_of_earlier_steps()
+            self._destination.report_earlier_steps(self._recorder, (self._aimed_at, self._last_folder))
         finally:
-            self._release_folders()
+            self._destination.release()
 
     def _note_unmatched(self) -> None:
         """Notes patterns that matched nothing in this step; logs each once."""
@@ -349,71 +290,17 @@ class Run:
                 self._reported_unmatched.add(note)
                 _log.warning("%s", note)
 
-    def _tell_of_earlier_steps(self) -> None:
-        """Names the steps of an earlier capture that were not replaced: they look like this run's."""
-        left = self._earlier.left() if self._earlier is not None else []
-        if not left:
-            return
-        place = self._settings.dump_path
-        text = f"{_in_words(left)} in {place}: recorded by an earlier capture, not by this one"
-        _log.warning("%s. compare reads all of them as one run: delete them, or use a new folder", text)
-        for folder in (self._aimed_at, self._last_folder):
-            if folder and folder.parent.name not in left and (folder / "ledger.json").exists():
-                self._recorder.note_in(folder, text)
-                break
-
-    def _release_folders(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
-
     def _is_wanted(self, step: int | None = None) -> bool:
         step = self._step if step is None else step
-        return (not self._settings.step or step in self._settings.step) and self._is_wanted_rank()
-
-    def _is_wanted_rank(self) -> bool:
-        """Whether this rank is selected; True while it is unknown."""
-        rank = self._known_rank()
-        return not self._settings.rank or rank is None or rank in self._settings.rank
-
-    def _known_rank(self) -> int | None:
-        rank = ranks.current_rank()
-        if rank is not None:
-            self._rank = rank
-        return self._rank
-
-    def _folder(self, step: int | None = None) -> Path:
-        step = self._step if step is None else step
-        return self._settings.dump_path / f"step{step}" / ranks.folder_name(self._known_rank())
+        return (not self._settings.step or step in self._settings.step) and self._destination.is_wanted_rank()
 
     def _next_folder(self) -> Path | None:
         """The folder of the next step; None if the step is not selected."""
         following = self._step + 1
-        return self._folder(following) if self._started and self._is_wanted(following) else None
-
-    def _take_folders(self) -> None:
-        """Locks the folders of this rank; raises if another capture writes to them."""
-        rank_folder = ranks.folder_name(self._known_rank())
-        if self._lock is None or self._lock.rank_folder != rank_folder:
-            folders.make(self._settings.dump_path)
-            exclusive.make_room(self._settings.dump_path, rank_folder)
-            former, self._lock = self._lock, folders.FolderLock(self._settings.dump_path, rank_folder)
-            if former is not None:
-                former.release()
-            self._find_earlier_steps(rank_folder)
-
-    def _find_earlier_steps(self, rank_folder: str) -> None:
-        self._earlier = folders.EarlierSteps(self._settings.dump_path, rank_folder)
-        if found := self._earlier.left():
-            _log.warning(
-                "%s already has %s of an earlier capture. Steps that are recorded now replace them, "
-                "the others stay: use a new folder for each run",
-                self._settings.dump_path,
-                _in_words(found),
-            )
+        return self._destination.folder(following) if self._started and self._is_wanted(following) else None
 
     def _joined_group(self) -> None:
-        if self._process != os.getpid():
+        if not self._owner.is_here:
             return
         try:
             self._follow_rank()
@@ -428,12 +315,12 @@ class Run:
         """Continues the current step under the rank that is known now."""
         if self._aimed_at is None:
             return
-        if not self._is_wanted_rank():
+        if not self._destination.is_wanted_rank():
             self._discard_step(self._aimed_at)
             return
-        folder = self._folder()
+        folder = self._destination.folder(self._step)
         if folder != self._aimed_at:
-            self._take_folders()
+            self._destination.take()
             self._recorder.move_to(folder)
             self._aimed_at = folder
 
@@ -449,7 +336,7 @@ class Run:
 
     def _aim(self) -> None:
         """Points the recorder at this step; its calls are recorded only if selected."""
-        self._aimed_at = self._folder()
+        self._aimed_at = self._destination.folder(self._step)
         if self._started and not self._has_ended_forward:
             self._recorder.start(self._aimed_at)
         else:
@@ -457,7 +344,7 @@ class Run:
 
     def _update(self) -> None:
         """Installs or removes everything, as this step requires."""
-        if self._process != os.getpid():
+        if not self._owner.is_here:
             return
         wanted = self._started and self._is_wanted()
         if wanted and self._aside is None:
@@ -471,7 +358,7 @@ class Run:
                     self._installation.remove()
                 if wanted and self._aside is not None:
                     # A step without any other record says why, too.
-                    self._aimed_at = self._folder()
+                    self._aimed_at = self._destination.folder(self._step)
                     self._recorder.collect(self._aimed_at)
                     self._recorder.note(self._aside)
             finally:
@@ -497,7 +384,7 @@ class Run:
     def _end_early(self) -> None:
         """Ends recording: installation failed."""
         self._started = False
-        _started.discard(self)
+        forks.started.discard(self)
         seed.restore_dropout(self)
         self._recorder.stop()
         exclusive.end(self)
@@ -511,9 +398,3 @@ class Run:
         if self._installation.installed:
             self._installation.remove()
             self._update()
-
-
-def _in_words(names: list[str]) -> str:
-    """The first of many names."""
-    shown = ", ".join(names[:_MAX_SHOWN])
-    return shown if len(names) <= _MAX_SHOWN else f"{shown} and {len(names) - _MAX_SHOWN} more"

@@ -20,7 +20,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ulpscope._capture.settings.settings import Settings, SettingsError, in_file, renamed, unknown_key
+from ulpscope._capture.settings.settings import (
+    FILE_FORMATS,
+    Settings,
+    SettingsError,
+    in_file,
+    renamed,
+    unknown_key,
+)
 
 log = logging.getLogger("ulpscope.capture")
 
@@ -217,7 +224,9 @@ def _record_tensors(section: Section, level: str) -> dict[str, Any]:
                 "config.json: tensor.file_format %s is for level L2: tensors are written as .pt", file_format
             )
         elif file_format == "bin":
-            raise section.error("file_format", "is 'bin', which is not supported; use npy, pt or safetensors")
+            *others, last = sorted(FILE_FORMATS)
+            supported = f"{', '.join(others)} or {last}"
+            raise section.error("file_format", f"is 'bin', which is not supported; use {supported}")
         else:
             values["file_format"] = file_format
     return values

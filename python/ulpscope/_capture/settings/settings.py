@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeGuard
 
 from ulpscope._capture.noise.seed import MAX_SEED
 from ulpscope._capture.settings import patterns
+from ulpscope._core import recorded_formats
 
 Task = Literal["statistics", "tensor", "structure"]
 Level = Literal["L0", "L1", "mix", "L2", "debug"]
@@ -33,7 +34,8 @@ DataMode = Literal["all", "forward", "backward", "input", "output"]
 TASKS: tuple[Task, ...] = ("statistics", "tensor", "structure")
 LEVELS: tuple[Level, ...] = ("L0", "L1", "mix", "L2", "debug")
 DIGESTS: tuple[Digest, ...] = ("md5", "xxh3")
-FILE_FORMATS: tuple[FileFormat, ...] = ("pt", "npy", "safetensors")
+# The formats that the core writes, the default first. FileFormat names them for type checkers.
+FILE_FORMATS = tuple(recorded_formats())
 LAYERS: tuple[Layers, ...] = ("all", "first", "last")
 DATA_MODES: tuple[DataMode, ...] = ("all", "forward", "backward", "input", "output")
 

@@ -1,0 +1,29 @@
+"""What the recorder asks of Python."""
+
+from __future__ import annotations
+
+import logging
+
+from ulpscope._capture.calls import originals, stacks
+from ulpscope._capture.calls.functions import Functions
+from ulpscope._capture.lifecycle.selection import Selection
+from ulpscope._capture.values import description, tensors
+
+_log = logging.getLogger("ulpscope")
+
+
+class Front:
+    """The recorder's queries to Python: once per function and stack, each time for unusual values."""
+
+    def __init__(self, selection: Selection) -> None:
+        self.wants_call = selection.wants_call
+        self.function = Functions().describe
+        self.original = originals.original
+        self.stack = stacks.describe
+        self.value = description.describe
+        self.tensor = tensors.describe
+        self.add = tensors.add
+        self.subtract = tensors.subtract
+        self.part_of = tensors.part_of
+        self.take_part = tensors.take_part
+        self.warn = _log.warning
