@@ -105,7 +105,9 @@ pub struct Plan {
 }
 
 /// Decides whether a name is selected. It may run code of the front, so no lock may be held during the call.
-pub struct NameTest(Box<dyn Fn(&str) -> Result<bool, Interruption> + Send + Sync>);
+pub struct NameTest(Box<Test>);
+
+type Test = dyn Fn(&str) -> Result<bool, Interruption> + Send + Sync;
 
 /// An error of the front that must reach the program, whatever became of the call: the user pressed Ctrl-C, say.
 pub type Interruption = Box<dyn error::Error + Send + Sync>;
