@@ -18,8 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ulpscope_compare::{
-    Judged, Native, NoProgress, Observed, Partnerless, Plan, Progress, RankOutcome, Row, Sink, Style,
-    compare_ranks,
+    Conclusions, Judged, Native, NoProgress, Plan, RankOutcome, Row, Sink, Style, compare_ranks,
 };
 use ulpscope_dump::{Dump, Error, Rank, Select};
 use ulpscope_report::Row as SheetRow;
@@ -81,41 +80,26 @@ impl Plan for TimedPlan<'_> {
         self.plan.judge(unit)
     }
 
-    fn measure_noise(&self, noise: &Rank, progress: &dyn Progress) -> Result<(), Error> {
-        self.plan.measure_noise(noise, progress)
-    }
-
-    fn place_at_step(&self, step: u64) {
-        self.plan.place_at_step(step);
-    }
-
     fn has_hindsight(&self) -> bool {
         self.plan.has_hindsight()
     }
 
-    fn conclude(&self, observed: Vec<Observed>) {
+    fn conclude<'p>(self: Box<Self>) -> Conclusions<'p>
+    where
+        Self: 'p,
+    {
+        let TimedPlan { plan, clock } = *self;
         let start = Instant::now();
-        self.plan.conclude(observed);
-        let _ = self.clock.judged.set(start);
-        let _ = self.clock.conclude.set(start.elapsed());
-    }
-
-    fn settle(&self, unit: usize, judged: &mut Judged) {
-        let start = Instant::now();
-        self.plan.settle(unit, judged);
-        self.clock.settle_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    fn partnerless(&self) -> Vec<Partnerless> {
-        self.plan.partnerless()
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.plan.notes()
-    }
-
-    fn problems(&self) -> Vec<String> {
-        self.plan.problems()
+        let conclusions = plan.conclude();
+        let _ = clock.judged.set(start);
+        let _ = clock.conclude.set(start.elapsed());
+        let settle = conclusions.settle;
+        let timed = move |unit, judged: &mut Judged| {
+            let start = Instant::now();
+            settle(unit, judged);
+            clock.settle_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        };
+        Conclusions { settle: Box::new(timed), ..conclusions }
     }
 }
 

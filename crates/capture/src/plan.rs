@@ -1,6 +1,7 @@
 //! What is recorded: the settings of a run, as the recorder needs them.
 
 use std::collections::HashSet;
+use std::error;
 use std::fmt;
 
 use thiserror::Error;
@@ -104,11 +105,16 @@ pub struct Plan {
 }
 
 /// Decides whether a name is selected. It may run code of the front, so no lock may be held during the call.
-pub struct NameTest(Box<dyn Fn(&str) -> bool + Send + Sync>);
+pub struct NameTest(Box<Test>);
+
+type Test = dyn Fn(&str) -> Result<bool, Interruption> + Send + Sync;
+
+/// An error of the front that must reach the program, whatever became of the call: the user pressed Ctrl-C, say.
+pub type Interruption = Box<dyn error::Error + Send + Sync>;
 
 impl NameTest {
     /// Wraps a function.
-    pub fn new(test: impl Fn(&str) -> bool + Send + Sync + 'static) -> NameTest {
+    pub fn new(test: impl Fn(&str) -> Result<bool, Interruption> + Send + Sync + 'static) -> NameTest {
         NameTest(Box::new(test))
     }
 }
@@ -318,8 +324,12 @@ impl Plan {
 
     /// Whether a forward call is selected by its name and its modules: `is_inside` says whether one of these is
     /// selected.
-    pub fn is_selected(&self, name: &str, is_inside: bool) -> bool {
-        (is_inside || !self.in_modules) && self.call.as_ref().is_none_or(|test| (test.0)(name))
+    pub fn is_selected(&self, name: &str, is_inside: bool) -> Result<bool, Interruption> {
+        match &self.call {
+            _ if self.in_modules && !is_inside => Ok(false),
+            Some(test) => (test.0)(name),
+            None => Ok(true),
+        }
     }
 
     /// Whether calls are selected by their names or modules.

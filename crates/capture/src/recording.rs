@@ -13,7 +13,7 @@ use crate::ledger::{IN_REPEATED, NOT_SELECTED, OVER_BYTES, RESULTS_OVER_BYTES};
 use crate::limits::is_no_room;
 use crate::modules::ModuleLevel;
 use crate::pending_backward::FinishedBackward;
-use crate::plan::Plan;
+use crate::plan::{Interruption, Plan};
 use crate::stack::CallStack;
 use crate::state::{State, StepId, Written};
 
@@ -91,7 +91,7 @@ impl Recording {
         call: &CallRecord,
         is_selected: bool,
         around: Option<&ModuleLevel>,
-    ) -> Option<&'static str> {
+    ) -> Result<Option<&'static str>, Interruption> {
         let plan = &self.plan;
         let name = &call.name;
         let in_scope = !plan.has_scope()
@@ -100,17 +100,17 @@ impl Recording {
             self.in_step(call.step, |state| plan.match_list(name, &mut state.listed));
         }
         if around.is_some_and(|level| level.is_muted) {
-            return Some(IN_REPEATED);
+            return Ok(Some(IN_REPEATED));
         }
         let is_listed = plan.is_listed(name) || around.is_some_and(|level| level.is_listed);
         let in_scope = in_scope || plan.scopes_backward();
-        if !is_listed || !in_scope || !plan.is_selected(name, is_selected) {
-            return Some(NOT_SELECTED);
+        if !is_listed || !in_scope || !plan.is_selected(name, is_selected)? {
+            return Ok(Some(NOT_SELECTED));
         }
-        match plan.records_forward() && !plan.limits.is_none() {
+        Ok(match plan.records_forward() && !plan.limits.is_none() {
             true => self.in_step(call.step, State::take_place).flatten(),
             false => self.over_limit(),
-        }
+        })
     }
 
     /// Writes the start of a call with its sections, and numbers it.

@@ -32,7 +32,7 @@ impl Program {
         let mut call = self.recording.meet_call(&Arc::from(base), kind);
         call.parent = around.map(|level| Arc::clone(&level.name));
         let is_selected = around.is_some_and(|level| level.is_selected);
-        call.left_out = self.recording.why_not(&call, is_selected, around);
+        call.left_out = self.recording.why_not(&call, is_selected, around).unwrap();
         match call.left_out {
             Some(why) => self.recording.locked(|state| state.ledger.skip(why)),
             None => self.recording.begin(&mut call, None, b"{\"input_args\":[null]}").unwrap(),
@@ -103,9 +103,13 @@ fn calls_are_selected_by_the_modules_they_run_in_and_by_their_names() {
     assert_eq!(count(&ledger.skipped, NOT_SELECTED), 2);
 
     let plan = Plan::new(Settings::default()).unwrap();
-    let plan = plan.with_call_test(NameTest::new(|name| name.contains("relu")));
-    assert!(plan.selects() && plan.is_selected("Torch.relu.0.forward", false));
-    assert!(!plan.is_selected("Torch.add.0.forward", true));
+    let plan = plan.with_call_test(NameTest::new(|name| match name {
+        "Torch.mul.0.forward" => Err("Ctrl-C".into()),
+        name => Ok(name.contains("relu")),
+    }));
+    assert!(plan.selects() && plan.is_selected("Torch.relu.0.forward", false).unwrap());
+    assert!(!plan.is_selected("Torch.add.0.forward", true).unwrap());
+    assert_eq!(plan.is_selected("Torch.mul.0.forward", true).unwrap_err().to_string(), "Ctrl-C");
 }
 
 #[test]

@@ -29,18 +29,16 @@ pub(crate) fn write_text(view: &View<'_>, out: &mut dyn Write) -> io::Result<()>
 }
 
 fn write_scalar(dtype: DType, scalar: Scalar, out: &mut dyn Write) -> io::Result<()> {
-    let number = |value: f64, single: bool| {
-        // Exact: the value was widened from a binary32 or less.
-        if single { format_shortest_f32(value as f32) } else { format_shortest(value) }
-    };
+    let is_single = dtype.significant_bits() <= f32::MANTISSA_DIGITS;
+    let number =
+        |value: f64| if is_single { format_shortest_f32(value as f32) } else { format_shortest(value) };
     match scalar {
-        Scalar::Float(value) => out.write_all(number(value, dtype != DType::F64).as_bytes()),
+        Scalar::Float(value) => out.write_all(number(value).as_bytes()),
         Scalar::Int(value) => write!(out, "{value}"),
         Scalar::Bool(value) => out.write_all(if value { b"True" } else { b"False" }),
         Scalar::Complex(re, im) => {
-            let single = dtype == DType::C64;
             let sign = if im.is_sign_negative() { "" } else { "+" };
-            write!(out, "{}{sign}{}j", number(re, single), number(im, single))
+            write!(out, "{}{sign}{}j", number(re), number(im))
         }
     }
 }

@@ -5,8 +5,8 @@ use std::io;
 use rayon::prelude::*;
 use ulpscope_dump::{AFTER_LAST_STEP, Dump, RankPlace, Step};
 
-use crate::run::{CompareError, Known, Progress, RankOutcome, Sink, compare_ranks_knowing};
-use crate::style::{Side, Style};
+use crate::run::{CompareError, Progress, RankOutcome, Sink, compare_ranks_knowing};
+use crate::style::{Known, Side, Style};
 
 /// A rank of the target and the rank of the golden that it is compared with.
 #[derive(Clone, Debug)]

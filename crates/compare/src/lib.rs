@@ -43,15 +43,15 @@ pub use finding::{
 };
 pub use job::{Outputs, RankPair, RankPairs, RankResult, compare_dumps, pair_ranks};
 pub use mapping::Mapping;
-pub use native::{COLUMNS, Native, ONLY_STATISTICS, Observed};
+pub use native::{COLUMNS, Native, ONLY_STATISTICS};
 pub use origins::{OriginCounts, Share};
 pub use pairing::{
     CallPair, EntryHow, EntryPair, EntryReason, EntryUnit, How, Matching, PairCounts, PairOptions, Pairing,
     Reason, Unit, UnknownMatching, pair, pair_entries,
 };
 pub use run::{
-    CompareError, Counts, FailingCall, Known, NoProgress, Paired, Progress, RankOutcome, Sink, compare_ranks,
+    CompareError, Counts, FailingCall, NoProgress, Paired, Progress, RankOutcome, Sink, compare_ranks,
     compare_ranks_knowing,
 };
-pub use style::{Judged, Partnerless, Plan, Row, Side, Style, Verdict};
+pub use style::{Conclusions, Judged, Known, Partnerless, Plan, Row, Settle, Side, Style, Verdict};
 pub use verdict::{Class, ClassCounts, Divergence, LoneCall};

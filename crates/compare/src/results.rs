@@ -156,8 +156,9 @@ pub fn first_values(view: &View<'_>, limit: usize) -> Cell {
 /// One element, exactly.
 pub fn of_scalar(dtype: DType, scalar: Scalar) -> Cell {
     match scalar {
-        // Exact: every dtype except float64 was widened from 32 bits or fewer.
-        Scalar::Float(value) if dtype != DType::F64 => Cell::ExactSingle(value as f32),
+        Scalar::Float(value) if dtype.significant_bits() <= f32::MANTISSA_DIGITS => {
+            Cell::ExactSingle(value as f32)
+        }
         Scalar::Float(value) => Cell::Exact(value),
         Scalar::Int(value) => Cell::Int(value),
         Scalar::Bool(value) => Cell::Flag(value),

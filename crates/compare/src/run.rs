@@ -12,11 +12,10 @@ use crate::divergence_entry::DivergenceEntry;
 use crate::final_result::FinalResult;
 use crate::finding::{Finding, FindingCause, FindingKind};
 use crate::ledgers;
-use crate::native::Observed;
 use crate::origins::{OriginCounts, TakenOrigins};
 use crate::row_spool::RowSpool;
 use crate::stack::own_line;
-use crate::style::{Judged, Partnerless, Plan, Row, Side, Style, Verdict};
+use crate::style::{Conclusions, Judged, Known, Partnerless, Row, Side, Style, Verdict};
 use crate::verdict::{ClassCounts, Divergence, LoneCall};
 
 /// Units measured before their rows are passed on: enough to keep all cores busy, few enough for memory.
@@ -30,7 +29,7 @@ const MAX_DIVERGENCES: usize = 1_000;
 
 /// Receives the rows of a comparison, in order.
 pub trait Sink {
-    /// The headings; called once, first.
+    /// The headings, before any row.
     fn columns(&mut self, columns: &[String]) -> io::Result<()>;
 
     /// The next row.
@@ -204,16 +203,7 @@ pub fn compare_ranks(
     compare_ranks_knowing(style, target, golden, Known::default(), sink, progress)
 }
 
-/// What is known besides two ranks.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Known<'a> {
-    /// A second run of the golden, which shows how large noise is.
-    pub noise: Option<&'a Rank>,
-    /// The number of the step.
-    pub step: Option<u64>,
-}
-
-/// The same, with a second golden run that shows how much healthy runs differ.
+/// The same, with what is known besides the two ranks.
 pub fn compare_ranks_knowing(
     style: &dyn Style,
     target: &Rank,
@@ -222,13 +212,7 @@ pub fn compare_ranks_knowing(
     sink: &mut (dyn Sink + Send),
     progress: &dyn Progress,
 ) -> Result<RankOutcome, CompareError> {
-    let plan = style.plan(target, golden)?;
-    if let Some(noise) = known.noise {
-        plan.measure_noise(noise, progress)?;
-    }
-    if let Some(step) = known.step {
-        plan.place_at_step(step);
-    }
+    let plan = style.plan_knowing(target, golden, known, progress)?;
     sink.columns(&plan.columns())?;
     let units = plan.units();
     progress.start(units as u64);
@@ -243,7 +227,7 @@ pub fn compare_ranks_knowing(
         judged
     };
     let mut record = Record {
-        plan: plan.as_ref(),
+        has_hindsight: plan.has_hindsight(),
         ranks: (target, golden),
         sink,
         outcome: RankOutcome::default(),
@@ -251,26 +235,29 @@ pub fn compare_ranks_knowing(
         lone_before: None,
         origins: TakenOrigins::default(),
     };
-    if plan.has_hindsight() {
+    let conclusions = if plan.has_hindsight() {
         let mut waiting = Waiting::default();
         in_batches(units, stop, judge, |judged| waiting.take(judged))?;
-        waiting.conclude(&mut record)?;
+        let conclusions = plan.conclude();
+        waiting.settle(&conclusions, &mut record)?;
+        conclusions
     } else {
         in_batches(units, stop, judge, |judged| record.take(judged))?;
-    }
+        plan.conclude()
+    };
     let Record { mut outcome, advised, origins, .. } = record;
     let mut found = outcome.divergences.iter().map(|one| &one.finding);
     if found.any(|one| one.cause == FindingCause::Origin) {
         outcome.origins = Some(origins.count(target));
     }
     if outcome.divergence_count == 0 {
-        outcome.unexplained = plan.unexplained();
-        outcome.are_final_results_bounded = plan.are_final_results_bounded();
-        outcome.undecided += plan.unjudged_final_results();
+        outcome.unexplained = conclusions.unexplained;
+        outcome.are_final_results_bounded = conclusions.are_final_results_bounded;
+        outcome.undecided += conclusions.unjudged_final_results;
     }
     outcome.levels = [target.level.clone(), golden.level.clone()];
-    outcome.partnerless.extend(plan.partnerless());
-    outcome.notes = plan.notes();
+    outcome.partnerless.extend(conclusions.partnerless);
+    outcome.notes = conclusions.notes;
     outcome.notes.extend(ledgers::notes(target, golden));
     let ended = [target.notes(), golden.notes()].concat();
     let is_cut = |rank: &Rank| rank.ledger().is_some_and(|ledger| ledger.is_cut());
@@ -279,7 +266,7 @@ pub fn compare_ranks_knowing(
     let is_one_limited = is_limited(target) != is_limited(golden);
     outcome.is_cut = !ended.is_empty() || is_cut(target) || is_cut(golden) || is_one_limited;
     outcome.notes.extend(ended);
-    plan.problems().into_iter().for_each(|problem| outcome.problems.note(problem));
+    conclusions.problems.into_iter().for_each(|problem| outcome.problems.note(problem));
     outcome.problems.extend(target.problems());
     outcome.problems.extend(golden.problems());
     explain_damage(&mut outcome.partnerless, target, golden);
@@ -316,26 +303,23 @@ fn in_batches(
 struct Waiting {
     rows: RowSpool,
     units: Vec<Judged>,
-    observed: Vec<Observed>,
     problems: Problems,
 }
 
 impl Waiting {
     fn take(&mut self, mut unit: Judged) -> io::Result<()> {
         self.rows.push(&std::mem::take(&mut unit.rows))?;
-        self.observed.extend(unit.observed.take());
         std::mem::take(&mut unit.problems).into_iter().for_each(|problem| self.problems.note(problem));
         self.units.push(unit);
         Ok(())
     }
 
-    fn conclude(self, record: &mut Record<'_>) -> io::Result<()> {
+    fn settle(self, conclusions: &Conclusions<'_>, record: &mut Record<'_>) -> io::Result<()> {
         record.outcome.problems.extend(self.problems);
-        record.plan.conclude(self.observed);
         let mut rows = self.rows.read_back()?;
         for (number, mut unit) in self.units.into_iter().enumerate() {
             unit.rows = rows.next_unit()?;
-            record.plan.settle(number, &mut unit);
+            (conclusions.settle)(number, &mut unit);
             record.take(unit)?;
         }
         Ok(())
@@ -344,7 +328,8 @@ impl Waiting {
 
 /// The results so far, and the sink for rows.
 struct Record<'a> {
-    plan: &'a dyn Plan,
+    /// Whether the style judges calls: then failing rows are no divergences.
+    has_hindsight: bool,
     ranks: (&'a Rank, &'a Rank),
     sink: &'a mut (dyn Sink + Send),
     outcome: RankOutcome,
@@ -395,7 +380,6 @@ impl Record<'_> {
         let name = if is_lone { call_name(&unit, target, golden) } else { None };
         let here = name.map(|name| LoneCall { name, side });
         let lone_before = std::mem::replace(&mut self.lone_before, here);
-        let has_hindsight = self.plan.has_hindsight();
         if let Some(finding) = &unit.finding {
             self.advised.get_or_insert_with(|| (before + 2 + finding.row as u64, finding.entry.clone()));
             outcome.divergence_count += 1;
@@ -407,7 +391,7 @@ impl Record<'_> {
             }
         }
         let Some((line, row_name)) = first_failing else { return Ok(()) };
-        if !has_hindsight {
+        if !self.has_hindsight {
             self.advised.get_or_insert_with(|| (line, row_name.clone()));
             outcome.divergence_count += 1;
             if outcome.divergences.is_empty() {

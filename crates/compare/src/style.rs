@@ -8,7 +8,6 @@ use ulpscope_report::{Cell, Emphasis};
 use crate::fact::Fact;
 use crate::final_result::FinalResult;
 use crate::finding::Finding;
-use crate::native::Observed;
 use crate::origins::TakenOrigin;
 use crate::run::Progress;
 use crate::verdict::Class;
@@ -21,10 +20,34 @@ pub trait Style: Sync {
     /// Decides what is compared with what. Reads names, and as much of the entries as pairing needs.
     fn plan<'a>(&'a self, target: &'a Rank, golden: &'a Rank) -> Result<Box<dyn Plan + 'a>, Error>;
 
+    /// The same, with what is known besides the two ranks. The rules of the older tools do not support noise, and do
+    /// not depend on the step.
+    fn plan_knowing<'a>(
+        &'a self,
+        target: &'a Rank,
+        golden: &'a Rank,
+        known: Known<'_>,
+        _progress: &dyn Progress,
+    ) -> Result<Box<dyn Plan + 'a>, Error> {
+        match known.noise {
+            Some(_) => Err(Error::whole(Fault::Unsupported(NO_NOISE.to_owned()))),
+            None => self.plan(target, golden),
+        }
+    }
+
     /// The text for `advisor_{timestamp}.txt` about the first failing row, given its line in the csv (the header is
     /// line 1) and the name in its first column; `first_failing` is `None` if no row fails. Returns `None` for styles
     /// without advice.
     fn advice(&self, first_failing: Option<(u64, &str)>) -> Option<String>;
+}
+
+/// What is known besides two ranks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known<'a> {
+    /// A second run of the golden, which shows how large noise is: differences between healthy runs are no findings.
+    pub noise: Option<&'a Rank>,
+    /// The number of the step.
+    pub step: Option<u64>,
 }
 
 /// What is compared with what, in the order of the rows.
@@ -35,42 +58,12 @@ pub trait Plan: Sync {
     /// How many units there are: calls, or other groups of the style.
     fn units(&self) -> usize;
 
-    /// Measures and judges a unit. Called on any thread, in any order, once.
+    /// Measures and judges a unit, on any thread and in any order. A unit that is judged again gives the same.
     fn judge(&self, unit: usize) -> Judged;
 
-    /// Measures a second golden run, so that differences between healthy runs are no findings. Called once, before
-    /// [`Plan::conclude`]. The rules of the older tools do not support it.
-    fn measure_noise(&self, _noise: &Rank, _progress: &dyn Progress) -> Result<(), Error> {
-        Err(Error::whole(Fault::Unsupported(NO_NOISE.to_owned())))
-    }
-
-    /// Called before anything is judged, with the number of the step, if it has one.
-    fn place_at_step(&self, _step: u64) {}
-
-    /// Whether rows are kept until all units are known: see [`Plan::conclude`].
+    /// Whether rows are kept until all units are known, because [`Conclusions::settle`] changes them.
     fn has_hindsight(&self) -> bool {
         false
-    }
-
-    /// Gets [`Judged::observed`] of every unit, in order, after all were judged.
-    fn conclude(&self, _observed: Vec<Observed>) {}
-
-    /// Called for every unit in order, after [`Plan::conclude`], to apply what follows from other units.
-    fn settle(&self, _unit: usize, _judged: &mut Judged) {}
-
-    /// The final result that differs most, if by more than accumulated rounding allows. Called after [`Plan::settle`].
-    fn unexplained(&self) -> Option<FinalResult> {
-        None
-    }
-
-    /// Whether every final result was compared with what accumulated rounding allows. Called after [`Plan::settle`].
-    fn are_final_results_bounded(&self) -> bool {
-        false
-    }
-
-    /// Final results that differ and were not judged, because inputs of the run differ. Asked after [`Plan::settle`].
-    fn unjudged_final_results(&self) -> u64 {
-        0
     }
 
     /// What has no counterpart, on either side, in addition to [`Judged::partnerless`].
@@ -86,6 +79,54 @@ pub trait Plan: Sync {
     /// Read errors of planning, as text, with file and place.
     fn problems(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Ends judging: what follows from all units together.
+    fn conclude<'p>(self: Box<Self>) -> Conclusions<'p>
+    where
+        Self: 'p,
+    {
+        Conclusions {
+            partnerless: self.partnerless(),
+            notes: self.notes(),
+            problems: self.problems(),
+            ..Conclusions::default()
+        }
+    }
+}
+
+/// Applies what follows from other units to the unit of this number.
+pub type Settle<'p> = Box<dyn Fn(usize, &mut Judged) + 'p>;
+
+/// What follows from all units together.
+pub struct Conclusions<'p> {
+    /// Applies to a unit what follows from other units.
+    pub settle: Settle<'p>,
+    /// The final result that differs most, if by more than accumulated rounding allows.
+    pub unexplained: Option<FinalResult>,
+    /// Whether every final result was compared with what accumulated rounding allows.
+    pub are_final_results_bounded: bool,
+    /// Final results that differ and were not judged, because inputs of the run differ.
+    pub unjudged_final_results: u64,
+    /// What has no counterpart, on either side, in addition to [`Judged::partnerless`].
+    pub partnerless: Vec<Partnerless>,
+    /// Notes on how it was done.
+    pub notes: Vec<String>,
+    /// Read errors of planning, as text, with file and place.
+    pub problems: Vec<String>,
+}
+
+impl Default for Conclusions<'_> {
+    fn default() -> Self {
+        Conclusions {
+            settle: Box::new(|_, _| {}),
+            unexplained: None,
+            are_final_results_bounded: false,
+            unjudged_final_results: 0,
+            partnerless: Vec::new(),
+            notes: Vec::new(),
+            problems: Vec::new(),
+        }
     }
 }
 
@@ -141,8 +182,6 @@ pub struct Judged {
     pub bytes: u64,
     /// Read errors, as text, with file and place.
     pub problems: Vec<String>,
-    /// What the style needs of the unit in [`Plan::conclude`].
-    pub(crate) observed: Option<Observed>,
     /// The class of the call, for styles that judge calls.
     pub class: Option<Class>,
     /// How the call introduced an error, for styles that judge calls.

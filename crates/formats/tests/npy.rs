@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use ulpscope_formats::{Bytes, Tensor, npy};
-use ulpscope_tensor::{DType, Scalar, View};
+use ulpscope_tensor::{DType, Encoding, Scalar, View};
 
 const NUMPY_CODES: [(&str, DType); 14] = [
     ("f2", DType::F16),
@@ -119,7 +119,7 @@ fn bfloat16_and_the_8_bit_floats() {
         assert_holds(name, &read(name), DType::BF16, &[2, 3]);
     }
     assert_holds("float8_e5m2", &read("float8_e5m2"), DType::F8E5M2, &[2, 3]);
-    for dtype in DType::ALL.into_iter().filter(|dtype| dtype.float8_table().is_some()) {
+    for dtype in DType::ALL.into_iter().filter(|dtype| matches!(dtype.encoding(), Encoding::Float8(_))) {
         let tensor = read(&format!("{dtype}_named"));
         assert_eq!((tensor.dtype(), tensor.shape()), (dtype, [256].as_slice()));
         let codes: Vec<u8> = (0..=255).collect();
@@ -140,7 +140,7 @@ fn writing_what_was_read_gives_numpys_bytes() {
     names.extend(
         DType::ALL
             .into_iter()
-            .filter(|dtype| dtype.float8_table().is_some())
+            .filter(|dtype| matches!(dtype.encoding(), Encoding::Float8(_)))
             .map(|dtype| format!("{dtype}_named")),
     );
     let others = [

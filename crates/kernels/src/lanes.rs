@@ -1,6 +1,8 @@
-//! Sixteen elements at a time: decodes bytes of each dtype into lanes, and folds lanes in a fixed order.
+//! Sixteen elements at a time: decodes bytes of each encoding into lanes, and folds lanes in a fixed order.
 
-use ulpscope_tensor::{DType, Scalar, Table};
+use ulpscope_tensor::{DType, Encoding, NumberKind, Scalar, Table};
+
+use crate::compare::ulp::{UlpDistance, f64_rank, float8_ranks, ranked, short_distances};
 
 /// Elements processed together. It is part of the definition of every sum: do not change it lightly.
 pub(crate) const LANES: usize = 16;
@@ -57,12 +59,12 @@ macro_rules! float_lane {
             #[inline(always)]
             fn is_finite(self) -> bool { self.is_finite() }
             fn to_scalar(self, dtype: DType) -> Scalar {
-                match dtype {
-                    DType::Bool => Scalar::Bool(self != 0.0),
-                    _ if dtype.is_integer() => Scalar::Int(self as i128),
+                match dtype.encoding().kind() {
+                    NumberKind::Bool => Scalar::Bool(self != 0.0),
+                    NumberKind::Signed | NumberKind::Unsigned => Scalar::Int(self as i128),
                     // Adding zero turns -0.0 into zero: which of the two an extremum meets first
                     // depends on lanes, and must not be visible.
-                    _ => Scalar::Float(f64::from(self) + 0.0),
+                    NumberKind::Float | NumberKind::Complex => Scalar::Float(f64::from(self) + 0.0),
                 }
             }
         }
@@ -96,7 +98,7 @@ macro_rules! integer_lane {
 float_lane!(f32 exact squares: true, f64 exact squares: false);
 integer_lane!(i64 i64::saturating_abs, u64 std::convert::identity);
 
-/// How bytes of one dtype are decoded into lanes.
+/// How bytes of one encoding are decoded into lanes.
 pub(crate) trait Source: Copy + Sync {
     type Value: Lane;
     /// Bytes per element.
@@ -105,6 +107,9 @@ pub(crate) trait Source: Copy + Sync {
     fn one(self, bytes: &[u8]) -> Self::Value;
     /// The smallest magnitude that is not subnormal; zero if the dtype has no subnormals.
     fn min_normal(self) -> Self::Value;
+    /// The distances of two packed blocks in units in the last place; pairs that are not finite on both sides are left
+    /// out.
+    fn ulp_distance(self, target: &[u8], golden: &[u8]) -> UlpDistance;
 
     /// Sixteen elements from exactly `LANES * SIZE` bytes.
     fn load(self, bytes: &[u8]) -> [Self::Value; LANES];
@@ -126,8 +131,24 @@ fn group<const SIZE: usize>(bytes: &[u8]) -> &[[u8; SIZE]; LANES] {
     bytes.as_chunks().0.try_into().expect("LANES elements")
 }
 
-macro_rules! source {
-    ($($(#[$doc:meta])* $name:ident: $size:literal bytes -> $value:ident, normal from $normal:expr, |$array:ident| $decode:expr;)*) => {$(
+/// Work that is written once for all encodings.
+pub(crate) trait ForSource {
+    type Output;
+    fn run<S: Source>(self, source: S) -> Self::Output;
+}
+
+/// Makes the sources and the choice among them, so that an encoding without a source does not compile.
+macro_rules! sources {
+    ($($(#[$doc:meta])* $name:ident: $size:literal bytes -> $value:ident, normal from $normal:expr, ulp |$target:pat_param, $golden:pat_param| $ulp:expr, |$array:ident| $decode:expr;)*) => {
+    /// Does some work with the source of a dtype.
+    #[inline(always)]
+    pub(crate) fn with_source<W: ForSource>(dtype: DType, work: W) -> W::Output {
+        match dtype.encoding() {
+            $(Encoding::$name => work.run($name),)*
+            Encoding::Float8(float) => work.run(Float8::of(dtype, float)),
+        }
+    }
+    $(
         $(#[$doc])*
         #[derive(Clone, Copy)]
         pub(crate) struct $name;
@@ -145,31 +166,48 @@ macro_rules! source {
             }
             #[inline(always)]
             fn min_normal(self) -> $value { $normal }
+            #[inline(always)]
+            fn ulp_distance(self, $target: &[u8], $golden: &[u8]) -> UlpDistance { $ulp }
         }
     )*};
 }
 
-source! {
-    F32: 4 bytes -> f32, normal from f32::MIN_POSITIVE, |b| f32::from_le_bytes(b);
-    F64: 8 bytes -> f64, normal from f64::MIN_POSITIVE, |b| f64::from_le_bytes(b);
-    BF16: 2 bytes -> f32, normal from f32::MIN_POSITIVE, |b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16);
-    F16: 2 bytes -> f32, normal from 6.103_515_6e-5, |b| widen_f16(u16::from_le_bytes(b));
-    I8: 1 bytes -> f32, normal from 0.0, |b| f32::from(b[0] as i8);
-    U8: 1 bytes -> f32, normal from 0.0, |b| f32::from(b[0]);
-    Bool: 1 bytes -> f32, normal from 0.0, |b| f32::from(u8::from(b[0] != 0));
-    I16: 2 bytes -> f32, normal from 0.0, |b| f32::from(i16::from_le_bytes(b));
-    U16: 2 bytes -> f32, normal from 0.0, |b| f32::from(u16::from_le_bytes(b));
-    I32: 4 bytes -> f64, normal from 0.0, |b| f64::from(i32::from_le_bytes(b));
-    U32: 4 bytes -> f64, normal from 0.0, |b| f64::from(u32::from_le_bytes(b));
-    I64: 8 bytes -> i64, normal from 0, |b| i64::from_le_bytes(b);
-    U64: 8 bytes -> u64, normal from 0, |b| u64::from_le_bytes(b);
-    /// The modulus.
-    C64: 8 bytes -> f64, normal from f64::from(f32::MIN_POSITIVE), |b| {
+sources! {
+    // The lean loop measures the distances of f32.
+    F32: 4 bytes -> f32, normal from f32::MIN_POSITIVE, ulp |_, _| UlpDistance::default(),
+        |b| f32::from_le_bytes(b);
+    F64: 8 bytes -> f64, normal from f64::MIN_POSITIVE, ulp |t, g| ranked(t, g, f64_rank),
+        |b| f64::from_le_bytes(b);
+    BF16: 2 bytes -> f32, normal from f32::MIN_POSITIVE, ulp |t, g| short_distances(t, g, 0x7f80),
+        |b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16);
+    F16: 2 bytes -> f32, normal from 6.103_515_6e-5, ulp |t, g| short_distances(t, g, 0x7c00),
+        |b| widen_f16(u16::from_le_bytes(b));
+    I8: 1 bytes -> f32, normal from 0.0, ulp |t, g| ranked(t, g, |e| (i8::from_le_bytes(e).into(), true)),
+        |b| f32::from(b[0] as i8);
+    U8: 1 bytes -> f32, normal from 0.0, ulp |t, g| ranked(t, g, |e| (u8::from_le_bytes(e).into(), true)),
+        |b| f32::from(b[0]);
+    Bool: 1 bytes -> f32, normal from 0.0, ulp |t, g| ranked(t, g, |[byte]| ((byte != 0).into(), true)),
+        |b| f32::from(u8::from(b[0] != 0));
+    I16: 2 bytes -> f32, normal from 0.0, ulp |t, g| ranked(t, g, |e| (i16::from_le_bytes(e).into(), true)),
+        |b| f32::from(i16::from_le_bytes(b));
+    U16: 2 bytes -> f32, normal from 0.0, ulp |t, g| ranked(t, g, |e| (u16::from_le_bytes(e).into(), true)),
+        |b| f32::from(u16::from_le_bytes(b));
+    I32: 4 bytes -> f64, normal from 0.0, ulp |t, g| ranked(t, g, |e| (i32::from_le_bytes(e).into(), true)),
+        |b| f64::from(i32::from_le_bytes(b));
+    U32: 4 bytes -> f64, normal from 0.0, ulp |t, g| ranked(t, g, |e| (u32::from_le_bytes(e).into(), true)),
+        |b| f64::from(u32::from_le_bytes(b));
+    I64: 8 bytes -> i64, normal from 0, ulp |t, g| ranked(t, g, |e| (i64::from_le_bytes(e), true)),
+        |b| i64::from_le_bytes(b);
+    // Shifting both by 2^63 keeps the distance and makes them signed.
+    U64: 8 bytes -> u64, normal from 0, ulp |t, g| ranked(t, g, |e| ((u64::from_le_bytes(e) ^ (1 << 63)) as i64, true)),
+        |b| u64::from_le_bytes(b);
+    /// The modulus. Complex numbers have no order and hence no distance.
+    C64: 8 bytes -> f64, normal from f64::from(f32::MIN_POSITIVE), ulp |_, _| UlpDistance::default(), |b| {
         let [r0, r1, r2, r3, i0, i1, i2, i3] = b;
         modulus(f32::from_le_bytes([r0, r1, r2, r3]).into(), f32::from_le_bytes([i0, i1, i2, i3]).into())
     };
     /// The modulus.
-    C128: 16 bytes -> f64, normal from f64::MIN_POSITIVE, |b| {
+    C128: 16 bytes -> f64, normal from f64::MIN_POSITIVE, ulp |_, _| UlpDistance::default(), |b| {
         let (re, im) = b.split_at(8);
         let part = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().expect("8 bytes"));
         modulus(part(re), part(im))
@@ -179,15 +217,15 @@ source! {
 /// An 8-bit float, decoded by its table.
 #[derive(Clone, Copy)]
 pub(crate) struct Float8 {
+    dtype: DType,
     table: &'static Table,
     min_normal: f32,
 }
 
 impl Float8 {
-    pub(crate) fn new(dtype: DType) -> Option<Float8> {
-        let row = dtype.float8()?;
-        let min_normal = row.min_normal_exponent.map_or(0.0, |exponent| 2f32.powi(exponent));
-        Some(Float8 { table: row.table, min_normal })
+    fn of(dtype: DType, float: &'static ulpscope_tensor::Float8) -> Float8 {
+        let min_normal = float.min_normal_exponent.map_or(0.0, |exponent| 2f32.powi(exponent));
+        Float8 { dtype, table: &float.table, min_normal }
     }
 }
 
@@ -208,6 +246,11 @@ impl Source for Float8 {
     #[inline(always)]
     fn min_normal(self) -> f32 {
         self.min_normal
+    }
+    #[inline(always)]
+    fn ulp_distance(self, target: &[u8], golden: &[u8]) -> UlpDistance {
+        let ranks = float8_ranks(self.dtype, self.table);
+        ranked(target, golden, |[code]| ranks[usize::from(code)])
     }
 }
 

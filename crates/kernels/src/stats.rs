@@ -4,7 +4,9 @@ use ulpscope_tensor::{DType, Scalar, View};
 
 use crate::blocks::{BLOCK, Threads, over_spans};
 use crate::float_env::DefaultFloatEnv;
-use crate::lanes::{self, Float8, LANES, Lane, Source, count, each_lane, fold, larger, smaller, sum};
+use crate::lanes::{
+    ForSource, LANES, Lane, Source, count, each_lane, fold, larger, smaller, sum, with_source,
+};
 use crate::level::{Kernel, Level, add_exact_product};
 
 /// The results of one pass over a tensor. For complex tensors everything is about the modulus.
@@ -62,29 +64,7 @@ pub fn stats_at(level: Level, view: &View<'_>, threads: Threads) -> Stats {
     let once = read_once(view);
     let (view, repeats) = once.as_ref().map_or((view, 1), |(once, repeats)| (once, *repeats));
     let pass = Pass { level, view, repeats, threads };
-    match view.dtype() {
-        DType::F64 => pass.run(lanes::F64),
-        DType::F32 => pass.run(lanes::F32),
-        DType::F16 => pass.run(lanes::F16),
-        DType::BF16 => pass.run(lanes::BF16),
-        DType::I8 => pass.run(lanes::I8),
-        DType::I16 => pass.run(lanes::I16),
-        DType::I32 => pass.run(lanes::I32),
-        DType::I64 => pass.run(lanes::I64),
-        DType::U8 => pass.run(lanes::U8),
-        DType::U16 => pass.run(lanes::U16),
-        DType::U32 => pass.run(lanes::U32),
-        DType::U64 => pass.run(lanes::U64),
-        DType::Bool => pass.run(lanes::Bool),
-        DType::C64 => pass.run(lanes::C64),
-        DType::C128 => pass.run(lanes::C128),
-        DType::F8E4M3FN
-        | DType::F8E5M2
-        | DType::F8E4M3FNUZ
-        | DType::F8E5M2FNUZ
-        | DType::F8E8M0
-        | DType::HiF8 => pass.run(Float8::new(view.dtype()).expect("an 8-bit float")),
-    }
+    with_source(view.dtype(), pass)
 }
 
 struct Pass<'a, 'v> {
@@ -114,7 +94,9 @@ struct Odd {
     subnormals: u64,
 }
 
-impl Pass<'_, '_> {
+impl ForSource for Pass<'_, '_> {
+    type Output = Stats;
+
     fn run<S: Source>(self, source: S) -> Stats {
         let view = self.view;
         let total = over_spans(

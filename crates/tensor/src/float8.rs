@@ -3,8 +3,57 @@
 //! The tables are computed from each format's definition at compile time, so that this file contains the definition
 //! and not 1536 literals.
 
+use crate::encoding::FloatLimits;
+
 /// One binary32 per code.
 pub type Table = [f32; 256];
+
+/// An 8-bit float.
+#[derive(Debug)]
+pub struct Float8 {
+    /// The value of each code.
+    pub table: Table,
+    /// The power of two from which on numbers have their full mantissa; `None` where all of them have.
+    pub min_normal_exponent: Option<i32>,
+    pub(crate) limits: FloatLimits,
+}
+
+impl Float8 {
+    const fn new(table: Table, min_normal_exponent: Option<i32>) -> Float8 {
+        let (mut max, mut min_positive, mut after_one) = (0.0, f32::INFINITY, f32::INFINITY);
+        let mut code = 0;
+        while code < table.len() {
+            let value = table[code];
+            if value.is_finite() && value > max {
+                max = value;
+            }
+            if value > 0.0 && value < min_positive {
+                min_positive = value;
+            }
+            if value > 1.0 && value < after_one {
+                after_one = value;
+            }
+            code += 1;
+        }
+        let (mut step, mut mantissa_bits) = (after_one - 1.0, 0);
+        while step < 1.0 {
+            step *= 2.0;
+            mantissa_bits += 1;
+        }
+        let limits = FloatLimits { mantissa_bits, max: max as f64, min_positive: min_positive as f64 };
+        Float8 { table, min_normal_exponent, limits }
+    }
+
+    /// The code of a value that the format represents exactly; that of the same sign, where zero has two.
+    pub(crate) fn code_of(&self, value: f64) -> Option<u8> {
+        let is_same = |decoded: f32| value == f64::from(decoded) || (value.is_nan() && decoded.is_nan());
+        let same_sign =
+            |decoded: f32| is_same(decoded) && decoded.is_sign_negative() == value.is_sign_negative();
+        let code = self.table.iter().position(|&decoded| same_sign(decoded));
+        let code = code.or_else(|| self.table.iter().position(|&decoded| is_same(decoded)));
+        code.and_then(|code| u8::try_from(code).ok())
+    }
+}
 
 /// `2^exponent` for an exponent within the range of binary32, normal or subnormal.
 const fn power_of_two(exponent: i32) -> f32 {
@@ -105,9 +154,12 @@ const fn hif8() -> Table {
     table
 }
 
-pub(crate) static E4M3FN: Table = sign_exponent_mantissa(4, 7, Specials::NanAtAllOnes);
-pub(crate) static E5M2: Table = sign_exponent_mantissa(5, 15, Specials::Ieee);
-pub(crate) static E4M3FNUZ: Table = sign_exponent_mantissa(4, 8, Specials::NanAtNegativeZero);
-pub(crate) static E5M2FNUZ: Table = sign_exponent_mantissa(5, 16, Specials::NanAtNegativeZero);
-pub(crate) static E8M0: Table = e8m0();
-pub(crate) static HIF8: Table = hif8();
+pub(crate) static E4M3FN: Float8 =
+    Float8::new(sign_exponent_mantissa(4, 7, Specials::NanAtAllOnes), Some(-6));
+pub(crate) static E5M2: Float8 = Float8::new(sign_exponent_mantissa(5, 15, Specials::Ieee), Some(-14));
+pub(crate) static E4M3FNUZ: Float8 =
+    Float8::new(sign_exponent_mantissa(4, 8, Specials::NanAtNegativeZero), Some(-7));
+pub(crate) static E5M2FNUZ: Float8 =
+    Float8::new(sign_exponent_mantissa(5, 16, Specials::NanAtNegativeZero), Some(-15));
+pub(crate) static E8M0: Float8 = Float8::new(e8m0(), None);
+pub(crate) static HIF8: Float8 = Float8::new(hif8(), Some(-15));

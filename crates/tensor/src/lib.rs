@@ -5,14 +5,16 @@
 //! within those bytes. There is no I/O here and there are no threads.
 
 mod dtype;
+mod encoding;
 mod float8;
 mod python_float;
 mod region;
 mod scalar;
 mod view;
 
-pub use dtype::{DType, Float8Row};
-pub use float8::Table;
+pub use dtype::{AclType, DType, UnknownDType};
+pub use encoding::{Encoding, FloatLimits, NumberKind};
+pub use float8::{Float8, Table};
 pub use python_float::{push_python_float, python_float_repr};
 pub use region::Region;
 pub use scalar::Scalar;

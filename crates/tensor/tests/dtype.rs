@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use ulpscope_tensor::DType;
+use ulpscope_tensor::{DType, Encoding, Scalar};
 
 #[test]
 fn every_name_and_code_leads_back_to_its_dtype() {
@@ -18,10 +18,67 @@ fn every_name_and_code_leads_back_to_its_dtype() {
         if let Some(class) = dtype.storage_class() {
             assert_eq!(DType::from_storage_class(class), Some(dtype));
         }
-        assert_eq!(dtype.float8_table().is_some(), dtype.is_float() && dtype.size() == 1);
+        assert_eq!(dtype.is_in_torch(), dtype != DType::HiF8);
     }
     let names: Vec<_> = DType::ALL.into_iter().filter_map(DType::safetensors_name).collect();
     assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
+    let types: Vec<_> = DType::ALL.into_iter().filter_map(DType::acl_type).collect();
+    let unique = |values: Vec<String>| assert_eq!(values.iter().collect::<HashSet<_>>().len(), types.len());
+    unique(types.iter().map(|acl| acl.header.to_string()).collect());
+    unique(types.iter().map(|acl| acl.runtime.to_string()).collect());
+    unique(types.iter().map(|acl| acl.name.to_owned()).collect());
+}
+
+#[test]
+fn precision_and_range_are_those_of_the_elements() {
+    for dtype in DType::ALL {
+        let Some(limits) = dtype.float_limits() else {
+            assert!(!dtype.is_float() && !dtype.is_complex(), "{dtype}");
+            continue;
+        };
+        let step = 2f64.powi(-(limits.mantissa_bits as i32));
+        if dtype.is_complex() {
+            continue;
+        }
+        let is_exact = |value: f64| Scalar::Float(value).write_exact(dtype, &mut Vec::new());
+        for exact in [1.0, 1.0 + step, limits.max, limits.min_positive] {
+            assert!(is_exact(exact), "{dtype} {exact:e}");
+        }
+        assert!(limits.mantissa_bits == 52 || !is_exact(1.0 + step / 2.0), "{dtype}");
+        assert!(!is_exact(limits.min_positive / 2.0) || limits.min_positive / 2.0 == 0.0, "{dtype}");
+        assert!(!is_exact(limits.max * (1.0 + step)) || limits.mantissa_bits == 52, "{dtype}");
+    }
+    let [f16, e4m3] = [DType::F16, DType::F8E4M3FN].map(|dtype| dtype.float_limits().unwrap());
+    assert_eq!((f16.mantissa_bits, f16.max, f16.min_positive), (10, 65504.0, 2f64.powi(-24)));
+    assert_eq!((e4m3.mantissa_bits, e4m3.max, e4m3.min_positive), (3, 448.0, 2f64.powi(-9)));
+    let digits = [DType::F64, DType::BF16, DType::I16, DType::U64, DType::Bool, DType::C64, DType::HiF8];
+    assert_eq!(digits.map(DType::significant_bits), [53, 8, 16, 64, 1, 24, 4]);
+}
+
+#[test]
+fn what_is_written_exactly_is_read_back() {
+    let values =
+        [0.0, -0.0, 1.0, -1.0, 127.0, 255.0, 256.0, 0.5, 448.0, 65504.0, 1e300, f64::NAN, f64::INFINITY];
+    for dtype in DType::ALL {
+        let mut written = 0;
+        for value in values {
+            let mut bytes = Vec::new();
+            let is_exact = Scalar::Float(value).write_exact(dtype, &mut bytes);
+            assert_eq!(bytes.len(), if is_exact { dtype.size() } else { 0 }, "{dtype} {value}");
+            if is_exact {
+                let back = Scalar::read(dtype, &bytes).to_f64();
+                assert!(back == value || back.is_nan() && value.is_nan(), "{dtype} {value} became {back}");
+                written += 1;
+            }
+        }
+        assert_eq!(written == 0, dtype.is_complex(), "{dtype}");
+    }
+    let mut bytes = Vec::new();
+    assert!(Scalar::Int(i128::from(i64::MAX)).write_exact(DType::I64, &mut bytes));
+    assert_eq!(bytes, i64::MAX.to_le_bytes());
+    assert!(!Scalar::Int(i128::from(i64::MAX)).write_exact(DType::F64, &mut bytes));
+    assert!(!Scalar::Float(9_223_372_036_854_775_808.0).write_exact(DType::I64, &mut bytes));
+    assert!(!Scalar::Int(2).write_exact(DType::Bool, &mut bytes));
 }
 
 #[test]
@@ -58,7 +115,7 @@ fn dlpack_tells_dtypes_by_kind_and_bits() {
 #[test]
 fn an_eight_bit_float_has_its_full_mantissa_from_its_smallest_normal_number_on() {
     for dtype in DType::ALL {
-        let Some(row) = dtype.float8() else { continue };
+        let Encoding::Float8(row) = dtype.encoding() else { continue };
         let Some(exponent) = row.min_normal_exponent else {
             // Powers of two alone: none of them is subnormal.
             assert_eq!(dtype, DType::F8E8M0);

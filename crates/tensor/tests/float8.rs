@@ -1,10 +1,13 @@
 //! Special values of the 8-bit float tables. `tests/python` compares all 256 codes with torch and the reference
 //! tables.
 
-use ulpscope_tensor::DType;
+use ulpscope_tensor::{DType, Encoding};
 
 fn value(dtype: DType, code: usize) -> f32 {
-    dtype.float8_table().expect("an 8-bit float")[code]
+    match dtype.encoding() {
+        Encoding::Float8(float) => float.table[code],
+        other => panic!("{dtype} is no 8-bit float: {other:?}"),
+    }
 }
 
 #[test]

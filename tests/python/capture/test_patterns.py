@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +210,20 @@ def test_the_program_computes_the_same(tmp_path: Path) -> None:
         return json.dumps([ulpscope.digest(parameter.detach()) for parameter in model.parameters()])
 
     assert trained(tmp_path) == trained(None)
+
+
+def test_ctrl_c_while_a_pattern_is_matched_ends_the_program(tmp_path: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    values = torch.ones(2)
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        # Three ways to match each character, and no match at the end: it takes hours.
+        with ulpscope.capture(tmp_path / "dump", call=[r"re:(?:\w|\S|[^ ])*Z"]):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(KeyboardInterrupt):
+                torch.relu(values)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)

@@ -169,12 +169,7 @@ fn nan(entry: &TensorEntry, numbers: &Numbers) -> bool {
     }
 }
 
-/// The smallest number above zero, about.
+/// The smallest number above zero, or what float32 keeps to its full precision, if that is larger.
 fn smallest(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => 6e-8,
-        DType::F8E4M3FN | DType::F8E4M3FNUZ => 2e-3,
-        DType::F8E5M2 | DType::F8E5M2FNUZ | DType::HiF8 => 2e-5,
-        _ => 1e-38,
-    }
+    dtype.float_limits().map_or(0.0, |limits| limits.min_positive).max(1e-38)
 }

@@ -5,6 +5,8 @@
 //! is to keep two thirds of the digits: `eps^(2/3)`, some two hundred roundings in float32, a handful in bfloat16.
 //! The coarser dtype of a pair sets the limit.
 
+use std::sync::LazyLock;
+
 use ulpscope_tensor::DType;
 
 /// Single elements of ordinary noise lie within some five standard deviations; this leaves room for uneven ones.
@@ -15,19 +17,17 @@ pub(super) fn limit(target: DType, golden: DType) -> f64 {
     of_dtype(target).max(of_dtype(golden))
 }
 
-/// `eps^(2/3)`, as constants: the system's power function has another last bit on another machine. Integers and
-/// truth values are exact: they are equal or they are not.
+/// `eps^(2/3)`, rounded to two digits. Integers and truth values are exact: they are equal or they are not.
 fn of_dtype(dtype: DType) -> f64 {
-    match dtype {
-        DType::F64 | DType::C128 => 3.7e-11,
-        DType::F32 | DType::C64 => 2.4e-5,
-        DType::F16 => 9.8e-3,
-        DType::BF16 => 3.9e-2,
-        DType::F8E5M2 | DType::F8E5M2FNUZ => 0.4,
-        DType::F8E8M0 => 1.0,
-        dtype if dtype.is_float() => 0.25,
-        _ => 0.0,
-    }
+    static LIMITS: LazyLock<[f64; DType::ALL.len()]> = LazyLock::new(|| {
+        DType::ALL.map(|dtype| {
+            let Some(limits) = dtype.float_limits() else { return 0.0 };
+            // Not the system's power function: its last bit differs from machine to machine.
+            let kept = libm::exp2(-2.0 / 3.0 * f64::from(limits.mantissa_bits));
+            format!("{kept:.1e}").parse().unwrap_or(kept)
+        })
+    });
+    LIMITS[dtype as usize]
 }
 
 #[cfg(test)]
@@ -49,6 +49,8 @@ mod tests {
             let kept = libm::exp2(-2.0 / 3.0 * f64::from(bits));
             assert!((limit(dtype, dtype) / kept - 1.0).abs() < 0.02, "{dtype:?}: {kept}");
         }
+        let all = [DType::C128, DType::C64, DType::F16, DType::BF16, DType::F8E5M2FNUZ, DType::HiF8];
+        assert_eq!(all.map(|dtype| limit(dtype, dtype)), [3.7e-11, 2.4e-5, 9.8e-3, 3.9e-2, 0.4, 0.25]);
     }
 
     #[test]

@@ -52,7 +52,7 @@ use crate::pairing::{
     CallPair, EntryHow, EntryPair, EntryUnit, PairOptions, Pairing, Unit, pair, pair_entries,
 };
 use crate::run::Progress;
-use crate::style::{Judged, Partnerless, Plan, Side, Style, Verdict};
+use crate::style::{Conclusions, Judged, Known, Partnerless, Plan, Side, Style, Verdict};
 use crate::verdict::Class;
 use blame::Origins;
 pub use columns::COLUMNS;
@@ -64,8 +64,7 @@ use flow::{Calls, Flow};
 use kept::{Kept, Trained};
 use measure::measure;
 use noise::{Floor, Noise};
-pub use observed::Observed;
-use observed::{Seen, Source};
+use observed::{Observed, Seen, Source};
 use routes::Routes;
 use values::plain;
 
@@ -82,16 +81,19 @@ pub struct Native {
 
 impl Style for Native {
     fn plan<'a>(&'a self, target: &'a Rank, golden: &'a Rank) -> Result<Box<dyn Plan + 'a>, Error> {
-        let pairing = pair(target, golden, &self.pairing);
-        Ok(Box::new(NativePlan {
-            target: Calls::of(target),
-            golden: Calls::of(golden),
-            pairing,
-            options: &self.pairing,
-            floor: OnceLock::new(),
-            step: OnceLock::new(),
-            hindsight: OnceLock::new(),
-        }))
+        Ok(Box::new(NativePlan::of(&self.pairing, target, golden)))
+    }
+
+    fn plan_knowing<'a>(
+        &'a self,
+        target: &'a Rank,
+        golden: &'a Rank,
+        known: Known<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Box<dyn Plan + 'a>, Error> {
+        let plan = NativePlan::of(&self.pairing, target, golden);
+        let floor = known.noise.map(|noise| Floor::measure(noise, golden, self.pairing.matching, progress));
+        Ok(Box::new(NativePlan { floor, step: known.step, ..plan }))
     }
 
     fn advice(&self, first_failing: Option<(u64, &str)>) -> Option<String> {
@@ -105,9 +107,10 @@ struct NativePlan<'a> {
     pairing: Pairing,
     options: &'a PairOptions,
     /// What a second golden run tells, where there is one.
-    floor: OnceLock<Floor>,
-    step: OnceLock<u64>,
-    hindsight: OnceLock<Hindsight>,
+    floor: Option<Floor>,
+    step: Option<u64>,
+    /// What was observed of each unit that was judged.
+    observed: Vec<OnceLock<Observed>>,
 }
 
 /// What is known once all units are.
@@ -139,34 +142,56 @@ impl Plan for NativePlan<'_> {
     }
 
     fn judge(&self, unit: usize) -> Judged {
-        match &self.pairing.units[unit] {
-            Unit::Pair(pair) => self.judge_pair(pair),
-            Unit::TargetOnly { call, reason } => self.judge_lone(Side::Target, *call, &reason.to_string()),
-            Unit::GoldenOnly { call, reason } => self.judge_lone(Side::Golden, *call, &reason.to_string()),
-        }
-    }
-
-    fn place_at_step(&self, step: u64) {
-        // Called once, by whoever runs the plan.
-        let _ = self.step.set(step);
+        let (judged, observed) = self.judge_unit(unit);
+        self.observed[unit].get_or_init(|| observed);
+        judged
     }
 
     fn has_hindsight(&self) -> bool {
         true
     }
 
-    fn measure_noise(&self, noise: &Rank, progress: &dyn Progress) -> Result<(), Error> {
-        let floor = Floor::measure(noise, self.golden.rank, self.options.matching, progress);
-        // Called once, by whoever runs the plan.
-        let _ = self.floor.set(floor);
-        Ok(())
+    fn conclude<'p>(mut self: Box<Self>) -> Conclusions<'p>
+    where
+        Self: 'p,
+    {
+        let known = self.hindsight();
+        Conclusions {
+            unexplained: self.unexplained(&known),
+            are_final_results_bounded: known.guarded.is_complete,
+            unjudged_final_results: known.guarded.unbounded.len() as u64,
+            partnerless: Vec::new(),
+            notes: self.notes(&known),
+            problems: self.floor.as_ref().map(Floor::problems).unwrap_or_default(),
+            settle: Box::new(move |unit, judged| self.settle(&known, unit, judged)),
+        }
+    }
+}
+
+impl<'a> NativePlan<'a> {
+    fn of(options: &'a PairOptions, target: &'a Rank, golden: &'a Rank) -> NativePlan<'a> {
+        let pairing = pair(target, golden, options);
+        NativePlan {
+            target: Calls::of(target),
+            golden: Calls::of(golden),
+            observed: pairing.units.iter().map(|_| OnceLock::new()).collect(),
+            pairing,
+            options,
+            floor: None,
+            step: None,
+        }
     }
 
-    fn conclude(&self, mut observed: Vec<Observed>) {
+    /// Concludes from what was observed of all units.
+    fn hindsight(&mut self) -> Hindsight {
+        let observed = std::mem::take(&mut self.observed).into_iter().enumerate();
+        let mut observed: Vec<Observed> = observed
+            .map(|(unit, seen)| seen.into_inner().unwrap_or_else(|| self.judge_unit(unit).1))
+            .collect();
         let flow = Flow::of(&mut observed, (&self.target, &self.golden));
-        let noise = self.floor.get().map_or_else(Noise::default, |floor| floor.of_units(&observed));
-        let trained = self.step.get().filter(|&&step| step > 0);
-        let trained = trained.map(|&step| Trained::of(step, &observed, &self.target));
+        let noise = self.floor.as_ref().map_or_else(Noise::default, |floor| floor.of_units(&observed));
+        let trained = self.step.filter(|&step| step > 0);
+        let trained = trained.map(|step| Trained::of(step, &observed, &self.target));
         let kept = Kept::of(&observed, &flow, [&self.target, &self.golden]);
         let (conclusions, routes, origins) = conclude(&observed, (&flow, &kept), &noise, trained);
         let is_blamed = conclusions.iter().any(|conclusion| conclusion.cause.is_some());
@@ -176,8 +201,7 @@ impl Plan for NativePlan<'_> {
         for from in inherited.filter_map(|conclusion| conclusion.from) {
             downstream[from] += 1;
         }
-        // Called once, by whoever runs the plan.
-        let _ = self.hindsight.set(Hindsight {
+        Hindsight {
             joined: flow.joined(&observed, &kept),
             kept,
             in_backward: flow.inside_backward.into_values().flatten().collect(),
@@ -187,11 +211,11 @@ impl Plan for NativePlan<'_> {
             routes,
             origins,
             guarded,
-        });
+        }
     }
 
-    fn settle(&self, unit: usize, judged: &mut Judged) {
-        let Some(known) = self.hindsight.get() else { return };
+    /// Applies to a unit what follows from other units.
+    fn settle(&self, known: &Hindsight, unit: usize, judged: &mut Judged) {
         let conclusion = &known.conclusions[unit];
         let from = conclusion.from.map(|from| self.name(&known.observed[from]));
         let observed = &known.observed[unit];
@@ -225,8 +249,8 @@ impl Plan for NativePlan<'_> {
         }
     }
 
-    fn unexplained(&self) -> Option<FinalResult> {
-        let known = self.hindsight.get()?;
+    /// The final result that differs most, if by more than accumulated rounding allows.
+    fn unexplained(&self, known: &Hindsight) -> Option<FinalResult> {
         let Unexplained { unit, entry, error, allowed, step } = known.guarded.unexplained.as_ref()?;
         let observed = &known.observed[*unit];
         let step = step.map(|step| {
@@ -250,20 +274,11 @@ impl Plan for NativePlan<'_> {
         })
     }
 
-    fn unjudged_final_results(&self) -> u64 {
-        self.hindsight.get().map_or(0, |known| known.guarded.unbounded.len() as u64)
-    }
-
-    fn are_final_results_bounded(&self) -> bool {
-        self.hindsight.get().is_some_and(|known| known.guarded.is_complete)
-    }
-
-    fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> =
-            self.hindsight.get().and_then(|known| self.unbounded(known)).into_iter().collect();
+    fn notes(&self, known: &Hindsight) -> Vec<String> {
+        let mut notes: Vec<String> = self.unbounded(known).into_iter().collect();
         notes.extend(self.pairing.notes.iter().cloned());
-        notes.extend(self.floor.get().into_iter().flat_map(|floor| floor.notes.iter().cloned()));
-        notes.extend(self.hindsight.get().into_iter().flat_map(|known| remarks::remarks(self, known)));
+        notes.extend(self.floor.iter().flat_map(|floor| floor.notes.iter().cloned()));
+        notes.extend(remarks::remarks(self, known));
         notes.extend(match (self.target.rank.task, self.golden.rank.task) {
             (Task::Tensor, Task::Tensor) => None,
             (Task::Structure, _) | (_, Task::Structure) => {
@@ -275,12 +290,15 @@ impl Plan for NativePlan<'_> {
         notes
     }
 
-    fn problems(&self) -> Vec<String> {
-        self.floor.get().map(Floor::problems).unwrap_or_default()
+    /// Judges a unit, and keeps what was observed of it.
+    fn judge_unit(&self, unit: usize) -> (Judged, Observed) {
+        match &self.pairing.units[unit] {
+            Unit::Pair(pair) => self.judge_pair(pair),
+            Unit::TargetOnly { call, reason } => self.judge_lone(Side::Target, *call, &reason.to_string()),
+            Unit::GoldenOnly { call, reason } => self.judge_lone(Side::Golden, *call, &reason.to_string()),
+        }
     }
-}
 
-impl NativePlan<'_> {
     /// Final results that differ and were not judged, in words.
     fn unbounded(&self, known: &Hindsight) -> Option<String> {
         let (unit, entry) = *known.guarded.unbounded.first()?;
@@ -296,7 +314,7 @@ impl NativePlan<'_> {
         })
     }
 
-    fn judge_pair(&self, pair: &CallPair) -> Judged {
+    fn judge_pair(&self, pair: &CallPair) -> (Judged, Observed) {
         let (target, golden) = (self.target.rank, self.golden.rank);
         let mut judged = Judged { target: Some(pair.target), golden: Some(pair.golden), ..Judged::default() };
         let mut observed = Observed {
@@ -336,8 +354,7 @@ impl NativePlan<'_> {
                 judged.rows.push(line.row("not compared", Some(Fact::Unread), Verdict::NotCompared));
             }
         }
-        judged.observed = Some(observed);
-        judged
+        (judged, observed)
     }
 
     /// The row of an entry, and what is kept of it.
@@ -386,7 +403,7 @@ impl NativePlan<'_> {
         (module, stack.and_then(|stack| crate::stack::own_line(&stack)))
     }
 
-    fn judge_lone(&self, side: Side, call: usize, reason: &str) -> Judged {
+    fn judge_lone(&self, side: Side, call: usize, reason: &str) -> (Judged, Observed) {
         let calls = match side {
             Side::Target => &self.target,
             Side::Golden => &self.golden,
@@ -413,15 +430,15 @@ impl NativePlan<'_> {
         let mut seen: Vec<Seen> =
             entries.iter().map(|entry| Seen::lone(0, side, entry, source(calls, entry))).collect();
         observed::number_arguments(&mut seen);
-        judged.observed = Some(Observed {
+        let observed = Observed {
             target: judged.target,
             golden: judged.golden,
             kind: rank.calls()[call].kind,
             adds_nothing: observed::adds_nothing(&entries, calls.operation(call)),
             is_unread: false,
             entries: seen,
-        });
-        judged
+        };
+        (judged, observed)
     }
 
     /// The name of an entry in the target; that of its call, where it has none.

@@ -14,17 +14,7 @@ pub(super) const ACCUMULATOR: f64 = 1.0 / 16_777_216.0;
 
 /// Half a unit in the last place of 1. Integers and truth values are exact.
 pub(super) fn unit_roundoff(dtype: DType) -> f64 {
-    match dtype {
-        DType::F64 | DType::C128 => f64::EPSILON / 2.0,
-        DType::F32 | DType::C64 => ACCUMULATOR,
-        DType::F16 => 1.0 / 2048.0,
-        DType::BF16 => 1.0 / 256.0,
-        DType::F8E5M2 | DType::F8E5M2FNUZ => 1.0 / 8.0,
-        // Powers of two.
-        DType::F8E8M0 => 1.0 / 2.0,
-        dtype if dtype.is_float() => 1.0 / 16.0,
-        _ => 0.0,
-    }
+    dtype.float_limits().map_or(0.0, |limits| 0.5 / (1u64 << limits.mantissa_bits) as f64)
 }
 
 /// The relative error of a result of `unit`, summed up from `terms`.
@@ -78,6 +68,10 @@ mod tests {
             assert!((0.9..=1.0).contains(&share), "{dtype:?}: {share}");
         }
         assert_eq!(unit_roundoff(DType::I32), 0.0);
+        assert_eq!(unit_roundoff(DType::C64), ACCUMULATOR);
+        assert_eq!(unit_roundoff(DType::F64), f64::EPSILON / 2.0);
+        // Powers of two.
+        assert_eq!(unit_roundoff(DType::F8E8M0), 0.5);
     }
 
     /// The error of sums in float32, one term after the other, in the mean square of many and how often it is larger than

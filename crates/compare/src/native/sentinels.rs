@@ -57,11 +57,5 @@ fn extreme(tensor: &Tensor, recorded: &Numbers, comparison: &Comparison) -> Opti
 }
 
 fn largest_finite(dtype: DType) -> Option<f64> {
-    match dtype {
-        DType::F64 => Some(f64::MAX),
-        DType::F32 => Some(f64::from(f32::MAX)),
-        DType::F16 => Some(half::f16::MAX.to_f64()),
-        DType::BF16 => Some(half::bf16::MAX.to_f64()),
-        _ => None,
-    }
+    dtype.float_limits().filter(|_| dtype.is_float()).map(|limits| limits.max)
 }

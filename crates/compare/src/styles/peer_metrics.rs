@@ -6,7 +6,7 @@
 
 use ulpscope_formats::Tensor;
 use ulpscope_kernels::{PeerArithmetic, Reading, peer_errors};
-use ulpscope_tensor::{DType, Scalar, View};
+use ulpscope_tensor::{DType, NumberKind, Scalar, View};
 
 use super::widths::Width;
 use crate::reading;
@@ -74,7 +74,7 @@ pub(crate) fn measure_scalars(
 fn wrapping_distance(target: i128, golden: i128, dtype: DType) -> f64 {
     let bits = dtype.size() as u32 * 8;
     let wrapped = (target - golden).rem_euclid(1 << bits);
-    let signed = matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
+    let signed = dtype.encoding().kind() == NumberKind::Signed;
     let value = if signed && wrapped >= 1 << (bits - 1) { wrapped - (1 << bits) } else { wrapped };
     value.unsigned_abs() as f64
 }

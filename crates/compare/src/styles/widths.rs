@@ -3,7 +3,7 @@
 use half::f16;
 use ulpscope_tensor::DType;
 
-/// What an element is once NumPy has it. Narrower floats come as binary32, anything else as binary64.
+/// What an element is once NumPy has it. Floats that NumPy lacks come as binary32, anything else as binary64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Width {
     /// binary16.
@@ -17,11 +17,11 @@ pub(crate) enum Width {
 impl Width {
     /// The width of a dtype's elements.
     pub(crate) fn of(dtype: DType) -> Width {
-        match dtype {
-            DType::F16 => Width::Half,
-            DType::F64 => Width::Double,
-            dtype if dtype.is_float() => Width::Single,
-            _ => Width::Double,
+        match dtype.numpy_code() {
+            _ if !dtype.is_float() => Width::Double,
+            Some(_) if dtype.size() == 2 => Width::Half,
+            Some(_) if dtype.size() == 8 => Width::Double,
+            Some(_) | None => Width::Single,
         }
     }
 

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use ulpscope_tensor::DType;
+use ulpscope_tensor::{AclType, DType};
 
-use Meaning::{Elements, Unread};
+use Meaning::{ReadAs, Unread};
 
 /// The data type of a tensor. A number without a known name is kept as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -12,76 +12,55 @@ pub struct DataType(Number);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Number {
-    /// A row of the table below, by index.
+    /// The type of a dtype.
+    Measured(DType),
+    /// A type without a dtype of its own: a row of the table below, by index.
     Row(u8),
-    /// A number that is not in the table, in the numbering of its file.
+    /// A number without a known type, in the numbering of its file.
     Other(i32),
 }
 
 struct Row {
-    /// In a protobuf header.
-    header: i32,
-    /// In the runtime, and so in a nano header.
-    runtime: i32,
-    name: &'static str,
+    acl: AclType,
     meaning: Meaning,
 }
 
 enum Meaning {
-    /// A dtype that Ulpscope measures.
-    Elements(DType),
-    /// A type that it does not measure, with a description.
+    /// Read as the elements of a dtype that has a type of its own.
+    ReadAs(DType),
+    /// A type that is not measured, with a description.
     Unread(&'static str),
 }
 
 const fn row(header: i32, runtime: i32, name: &'static str, meaning: Meaning) -> Row {
-    Row { header, runtime, name, meaning }
+    Row { acl: AclType { header, runtime, name }, meaning }
 }
 
 const PAIRED: &str = "a pair of numbers in one element";
 const QUANTISED: &str = "quantised integers without their scale";
 const PACKED: &str = "several elements to a byte";
 
-/// Every known type. The first row applies when a header names no type: like the older tools, we read the bytes as
-/// signed.
-const TABLE: [Row; 41] = [
-    row(0, 28, "UNDEFINED", Elements(DType::I8)),
-    row(1, 0, "FLOAT", Elements(DType::F32)),
-    row(2, 1, "FLOAT16", Elements(DType::F16)),
-    row(3, 2, "INT8", Elements(DType::I8)),
-    row(4, 4, "UINT8", Elements(DType::U8)),
-    row(5, 6, "INT16", Elements(DType::I16)),
-    row(6, 7, "UINT16", Elements(DType::U16)),
-    row(7, 3, "INT32", Elements(DType::I32)),
-    row(8, 9, "INT64", Elements(DType::I64)),
-    row(9, 8, "UINT32", Elements(DType::U32)),
-    row(10, 10, "UINT64", Elements(DType::U64)),
-    row(11, 12, "BOOL", Elements(DType::Bool)),
-    row(12, 11, "DOUBLE", Elements(DType::F64)),
+/// The known types that are no dtype's own ([`DType::acl_type`]). The first row applies when a header names no type:
+/// like the older tools, we read the bytes as signed.
+const TABLE: [Row; 22] = [
+    row(0, 28, "UNDEFINED", ReadAs(DType::I8)),
     row(13, 13, "STRING", Unread("text")),
     row(14, 14, "DUAL_SUB_INT8", Unread(PAIRED)),
     row(15, 15, "DUAL_SUB_UINT8", Unread(PAIRED)),
-    row(16, 16, "COMPLEX64", Elements(DType::C64)),
-    row(17, 17, "COMPLEX128", Elements(DType::C128)),
     row(18, 18, "QINT8", Unread(QUANTISED)),
     row(19, 19, "QINT16", Unread(QUANTISED)),
     row(20, 20, "QINT32", Unread(QUANTISED)),
     row(21, 21, "QUINT8", Unread(QUANTISED)),
     row(22, 22, "QUINT16", Unread(QUANTISED)),
-    row(23, 23, "RESOURCE", Elements(DType::I64)),
+    row(23, 23, "RESOURCE", ReadAs(DType::I64)),
     row(24, 24, "STRING_REF", Unread("references to text")),
     row(25, 25, "DUAL", Unread(PAIRED)),
     row(26, 26, "VARIANT", Unread("a type known only at run time")),
-    row(27, 27, "BF16", Elements(DType::BF16)),
     row(28, 29, "INT4", Unread(PACKED)),
     row(29, 30, "UINT1", Unread(PACKED)),
     row(30, 31, "INT2", Unread(PACKED)),
     row(31, 32, "UINT2", Unread(PACKED)),
     row(32, 33, "COMPLEX32", Unread("two float16 to an element")),
-    row(33, 34, "HIFLOAT8", Elements(DType::HiF8)),
-    row(34, 35, "FLOAT8_E5M2", Elements(DType::F8E5M2)),
-    row(35, 36, "FLOAT8_E4M3FN", Elements(DType::F8E4M3FN)),
-    row(36, 37, "FLOAT8_E8M0", Elements(DType::F8E8M0)),
     row(37, 38, "FLOAT6_E3M2", Unread(PACKED)),
     row(38, 39, "FLOAT6_E2M3", Unread(PACKED)),
     row(39, 40, "FLOAT4_E2M1", Unread(PACKED)),
@@ -91,41 +70,43 @@ const TABLE: [Row; 41] = [
 impl DataType {
     /// The type of a protobuf header's number.
     pub fn from_header(number: i32) -> DataType {
-        DataType::find(|row| row.header == number).unwrap_or(DataType(Number::Other(number)))
+        DataType::find(|acl| acl.header == number).unwrap_or(DataType(Number::Other(number)))
     }
 
     /// The type of a runtime number, which nano headers use.
     pub fn from_runtime(number: i32) -> DataType {
-        DataType::find(|row| row.runtime == number).unwrap_or(DataType(Number::Other(number)))
+        DataType::find(|acl| acl.runtime == number).unwrap_or(DataType(Number::Other(number)))
     }
 
     /// The type that stores a dtype, where there is one.
     pub fn of(dtype: DType) -> Option<DataType> {
-        // Two rows are read as the dtype of a different row. Tensors of that dtype must not be written as those rows.
-        let stores = |row: &Row| matches!(row.meaning, Elements(found) if found == dtype);
-        DataType::find(|row| stores(row) && !matches!(row.name, "UNDEFINED" | "RESOURCE"))
+        dtype.acl_type().map(|_| DataType(Number::Measured(dtype)))
     }
 
-    fn find(wanted: impl FnMut(&Row) -> bool) -> Option<DataType> {
+    fn find(is_it: impl Fn(AclType) -> bool) -> Option<DataType> {
+        let measured = DType::ALL.into_iter().find(|dtype| dtype.acl_type().is_some_and(&is_it));
         // The table has fewer rows than a byte has values.
-        TABLE.iter().position(wanted).map(|index| DataType(Number::Row(index as u8)))
+        let row = || TABLE.iter().position(|row| is_it(row.acl)).map(|index| Number::Row(index as u8));
+        measured.map(Number::Measured).or_else(row).map(DataType)
     }
 
-    fn row(self) -> Result<&'static Row, i32> {
+    /// Numbers and name, or the number without a known type.
+    fn acl(self) -> Result<AclType, i32> {
         match self.0 {
-            Number::Row(index) => Ok(&TABLE[usize::from(index)]),
+            Number::Measured(dtype) => Ok(dtype.acl_type().expect("made from a dtype that has one")),
+            Number::Row(index) => Ok(TABLE[usize::from(index)].acl),
             Number::Other(number) => Err(number),
         }
     }
 
     /// Its number in a protobuf header.
     pub fn header_number(self) -> i32 {
-        self.row().map_or_else(|number| number, |row| row.header)
+        self.acl().map_or_else(|number| number, |acl| acl.header)
     }
 
     /// Its number in the runtime, and so in a nano header.
     pub fn runtime_number(self) -> i32 {
-        self.row().map_or_else(|number| number, |row| row.runtime)
+        self.acl().map_or_else(|number| number, |acl| acl.runtime)
     }
 
     /// Whether the header leaves the type undefined.
@@ -135,10 +116,13 @@ impl DataType {
 
     /// The dtype that is measured, or a description of a type that is not.
     pub fn elements(self) -> Result<DType, &'static str> {
-        match self.row().map(|row| &row.meaning) {
-            Ok(Elements(dtype)) => Ok(*dtype),
-            Ok(Unread(what)) => Err(what),
-            Err(_) => Err("a type this version does not know"),
+        match self.0 {
+            Number::Measured(dtype) => Ok(dtype),
+            Number::Row(index) => match TABLE[usize::from(index)].meaning {
+                ReadAs(dtype) => Ok(dtype),
+                Unread(what) => Err(what),
+            },
+            Number::Other(_) => Err("a type this version does not know"),
         }
     }
 }
@@ -152,8 +136,8 @@ impl Default for DataType {
 
 impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.row() {
-            Ok(row) => f.pad(row.name),
+        match self.acl() {
+            Ok(acl) => f.pad(acl.name),
             Err(number) => write!(f, "number {number}"),
         }
     }
@@ -162,5 +146,30 @@ impl fmt::Display for DataType {
 impl fmt::Debug for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_one_type_and_every_dtype_reads_back() {
+        let of_dtypes = DType::ALL.into_iter().filter_map(DType::acl_type);
+        let all: Vec<AclType> = of_dtypes.chain(TABLE.iter().map(|row| row.acl)).collect();
+        let sorted = |number: fn(&AclType) -> i32| {
+            let mut numbers: Vec<i32> = all.iter().map(number).collect();
+            numbers.sort_unstable();
+            numbers
+        };
+        assert_eq!(sorted(|acl| acl.header), Vec::from_iter(0..=40));
+        // The runtime has no type with number 5.
+        assert_eq!(sorted(|acl| acl.runtime), Vec::from_iter((0..=41).filter(|number| *number != 5)));
+        for dtype in DType::ALL {
+            let Some(stored) = DataType::of(dtype) else { continue };
+            assert_eq!(stored.elements(), Ok(dtype));
+            assert_eq!(DataType::from_header(stored.header_number()), stored);
+            assert_eq!(DataType::from_runtime(stored.runtime_number()), stored);
+        }
     }
 }

@@ -148,9 +148,13 @@ fn split(code: &str) -> Option<(char, char, usize)> {
 
 /// The `descr` of a dtype, as a Python literal.
 pub(super) fn of(dtype: DType) -> String {
-    match (dtype.numpy_code(), dtype) {
+    if dtype == DType::BF16 {
+        // As NumPy writes the bfloat16 of ml_dtypes.
+        return "'<V2'".into();
+    }
+    match (dtype.numpy_code(), dtype.bits_dtype().and_then(DType::numpy_code)) {
         (Some(code), _) => format!("'{code}'"),
-        (None, DType::BF16) => "'<V2'".into(),
-        (None, _) => format!("[('{dtype}', '|u1')]"),
+        (None, Some(bits)) => format!("[('{dtype}', '{bits}')]"),
+        (None, None) => format!("[('{dtype}', '|V{}')]", dtype.size()),
     }
 }

@@ -1,6 +1,6 @@
 //! The forms of a line.
 
-use ulpscope_tensor::DType;
+use ulpscope_tensor::{DType, Scalar};
 
 use crate::json::Json;
 
@@ -127,6 +127,14 @@ impl Values {
                 Json::Bool(flag) => Some(f64::from(u8::from(*flag))),
                 value => value.as_f64(),
             },
+        }
+    }
+
+    /// The number at `index` exactly; nothing if it is not a number or out of range.
+    pub fn scalar(&self, index: usize) -> Option<Scalar> {
+        match self {
+            Values::Ints(values) => values.get(index).map(|&value| Scalar::Int(value.into())),
+            Values::Floats(_) | Values::Mixed(_) => self.number(index).map(Scalar::Float),
         }
     }
 

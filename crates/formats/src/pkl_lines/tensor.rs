@@ -1,6 +1,5 @@
 //! Tensors from lines that contain every element.
 
-use half::{bf16, f16};
 use ulpscope_tensor::{DType, element_count};
 
 use super::kind::{Kind, kind};
@@ -103,80 +102,9 @@ pub fn tensor_of(values: &Values, dtype: &str, shape: &[u64]) -> Result<Tensor, 
     Err(Fault::malformed("numbers", "a value that is not a number or not exact in any float type"))
 }
 
-/// A number as a double, unless that changes its value.
-fn exact_number(values: &Values, index: usize) -> Option<f64> {
-    let number = values.number(index)?;
-    match values {
-        Values::Ints(ints) if number as i128 != i128::from(ints[index]) => None,
-        _ => Some(number),
-    }
-}
-
 /// The elements in a dtype, if it represents each of them exactly.
 fn pack(values: &Values, dtype: DType) -> Option<Vec<u8>> {
-    fn all<const N: usize>(values: &Values, encode: impl Fn(f64) -> Option<[u8; N]>) -> Option<Vec<u8>> {
-        let mut packed = Vec::with_capacity(values.len().checked_mul(N)?);
-        for index in 0..values.len() {
-            packed.extend_from_slice(&encode(exact_number(values, index)?)?);
-        }
-        Some(packed)
-    }
-    /// An integer is exact if it survives the round trip.
-    macro_rules! integer {
-        ($int:ty) => {
-            match values {
-                Values::Ints(ints) => {
-                    let mut packed = Vec::with_capacity(ints.len().checked_mul(size_of::<$int>())?);
-                    for &value in ints {
-                        packed.extend_from_slice(&<$int>::try_from(value).ok()?.to_le_bytes());
-                    }
-                    Some(packed)
-                }
-                _ => all(values, |value| {
-                    let cast = value as $int;
-                    // Compared as integers: the largest integer, as a double, is one beyond the range.
-                    (cast as f64 == value && cast as i128 == value as i128).then(|| cast.to_le_bytes())
-                }),
-            }
-        };
-    }
-    let same = |value: f64, back: f64| value == back || (value.is_nan() && back.is_nan());
-    match dtype {
-        DType::F64 => all(values, |value| Some(value.to_le_bytes())),
-        DType::F32 => {
-            all(values, |value| same(value, (value as f32).into()).then(|| (value as f32).to_le_bytes()))
-        }
-        DType::F16 => all(values, |value| {
-            let cast = f16::from_f64(value);
-            same(value, cast.to_f64()).then(|| cast.to_le_bytes())
-        }),
-        DType::BF16 => all(values, |value| {
-            let cast = bf16::from_f64(value);
-            same(value, cast.to_f64()).then(|| cast.to_le_bytes())
-        }),
-        DType::I8 => integer!(i8),
-        DType::I16 => integer!(i16),
-        DType::I32 => integer!(i32),
-        DType::I64 => integer!(i64),
-        DType::U8 => integer!(u8),
-        DType::U16 => integer!(u16),
-        DType::U32 => integer!(u32),
-        DType::U64 => integer!(u64),
-        DType::Bool => all(values, |value| match value {
-            0.0 => Some([0]),
-            1.0 => Some([1]),
-            _ => None,
-        }),
-        _ => match dtype.float8_table() {
-            Some(table) => all(values, |value| {
-                let code = table.iter().position(|&decoded| {
-                    same(value, decoded.into()) && decoded.is_sign_negative() == value.is_sign_negative()
-                });
-                code.or_else(|| table.iter().position(|&decoded| same(value, decoded.into())))
-                    .and_then(|code| u8::try_from(code).ok())
-                    .map(|code| [code])
-            }),
-            None => None,
-        },
-    }
+    let mut packed = Vec::with_capacity(values.len().checked_mul(dtype.size())?);
+    let is_exact = |index| values.scalar(index).is_some_and(|value| value.write_exact(dtype, &mut packed));
+    (0..values.len()).all(is_exact).then_some(packed)
 }

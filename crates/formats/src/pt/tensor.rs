@@ -105,7 +105,7 @@ impl Objects<'_> {
     pub(super) fn dtype(&self, id: Id) -> Option<DType> {
         match self.pickle.global(id) {
             Some(("torch", name)) => {
-                name.parse().ok().filter(|dtype: &DType| dtype.name() == name && *dtype != DType::HiF8)
+                name.parse().ok().filter(|dtype: &DType| dtype.name() == name && dtype.is_in_torch())
             }
             _ => None,
         }
@@ -153,8 +153,8 @@ impl Objects<'_> {
                 self.pickle.text(key) == Some(name) && matches!(self.pickle.node(value), Node::Bool(true))
             })
         };
-        let has_sign =
-            dtype.is_complex() || matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
+        // Torch negates no 8-bit float.
+        let has_sign = dtype.is_complex() || dtype.is_float() && dtype.size() > 1;
         match (is_set("conj") && dtype.is_complex(), is_set("neg")) {
             (false, false) => Ok(Flip::Nothing),
             (_, true) if !has_sign => {

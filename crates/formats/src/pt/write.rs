@@ -95,8 +95,9 @@ impl<'a> Layout<'a> {
         let tensors = value.tensors();
         let mut spans: HashMap<Memory, Span<'a>> = HashMap::new();
         for (path, tensor) in &tensors {
-            if tensor.dtype() == DType::HiF8 {
-                let reason = "torch has no hifloat8; write .npy or .safetensors, or cast it first".to_owned();
+            if !tensor.dtype().is_in_torch() {
+                let reason =
+                    format!("torch has no {}; write .npy or .safetensors, or cast it first", tensor.dtype());
                 return Err(Error::whole(Fault::Unsupported(reason)).in_part(path));
             }
             if let Some((start, end)) = extent(tensor) {

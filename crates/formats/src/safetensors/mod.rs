@@ -37,9 +37,18 @@ const DTYPE_KEY: &str = "ulpscope.dtype.";
 /// The name of a single tensor without a name.
 const LONE_TENSOR: &str = "tensor";
 
-/// How a dtype without a name is stored: the name used instead, and the dimension added at the end.
+/// How a dtype without a name is stored: the name used instead, and the dimension added at the end. Complex numbers
+/// are stored as their parts, others as integers of as many bits or, if there are none, as bytes.
 fn stand_in(dtype: DType) -> (&'static str, Option<usize>) {
-    if dtype == DType::C128 { ("F64", Some(2)) } else { ("U8", None) }
+    let is_part = |part: &DType| part.is_float() && part.size() * 2 == dtype.size();
+    let parts = || DType::ALL.into_iter().filter(is_part).find_map(DType::safetensors_name);
+    match dtype.is_complex().then(parts).flatten() {
+        Some(part) => (part, Some(2)),
+        None => match dtype.bits_dtype().and_then(DType::safetensors_name) {
+            Some(bits) => (bits, None),
+            None => ("U8", Some(dtype.size())),
+        },
+    }
 }
 
 /// The metadata of a value: its top-level `__metadata__`, if that maps text to text.

@@ -127,11 +127,11 @@ fn value_of(info: &Info, piece: Bytes) -> Result<Value, Fault> {
 
 /// The tensor with the type that its metadata entry names.
 fn restore(stored: &Tensor, mark: &str) -> Result<Tensor, Fault> {
-    let dtype =
-        DType::ALL.into_iter().find(|dtype| dtype.name() == mark && dtype.safetensors_name().is_none());
-    let Some(dtype) = dtype else {
+    let unnamed = DType::ALL.into_iter().filter(|dtype| dtype.safetensors_name().is_none());
+    let Some(dtype) = unnamed.clone().find(|dtype| dtype.name() == mark) else {
+        let names = unnamed.map(DType::name).collect::<Vec<_>>().join(" or ");
         return Err(Fault::malformed(
-            format!("hifloat8 or complex128 in its metadata entry {DTYPE_KEY}…"),
+            format!("{names} in its metadata entry {DTYPE_KEY}…"),
             format!("{:?}", shortened(mark)),
         ));
     };

@@ -18,7 +18,7 @@ mod narrow;
 mod pair;
 mod peer;
 mod rest;
-mod ulp;
+pub(crate) mod ulp;
 
 use ulpscope_tensor::View;
 

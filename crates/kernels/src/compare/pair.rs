@@ -11,7 +11,7 @@ use ulpscope_tensor::{DType, Scalar};
 
 use super::exponents::Exponents;
 use crate::blocks::BLOCK;
-use crate::lanes::{self, Float8, LANES, Lane, Source, each_pair, modulus, prefetch};
+use crate::lanes::{ForSource, LANES, Lane, Source, each_pair, modulus, prefetch, with_source};
 use crate::level::{Kernel, Level};
 
 /// The loop for a pair of dtypes.
@@ -41,23 +41,19 @@ impl Form {
             (DType::F16, DType::F16) => Form::F16,
             (DType::F64, DType::F64) => Form::F64,
             _ if target.is_complex() || golden.is_complex() => Form::Quad,
-            _ if is_64_bit(target) || is_64_bit(golden) => Form::Quad,
+            _ if !is_exact_in_f64(target) || !is_exact_in_f64(golden) => Form::Quad,
             (DType::F32, other) | (other, DType::F32) if is_exact_in_f32(other) => Form::Narrow,
             _ => Form::Wide,
         }
     }
 }
 
-fn is_64_bit(dtype: DType) -> bool {
-    matches!(dtype, DType::I64 | DType::U64)
+fn is_exact_in_f64(dtype: DType) -> bool {
+    dtype.significant_bits() <= f64::MANTISSA_DIGITS
 }
 
 fn is_exact_in_f32(dtype: DType) -> bool {
-    match dtype {
-        DType::F32 | DType::BF16 | DType::F16 => true,
-        DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::Bool => true,
-        _ => dtype.float8_table().is_some(),
-    }
+    dtype.significant_bits() <= f32::MANTISSA_DIGITS
 }
 
 /// Value, value, absolute difference and product of a pair; for complex numbers moduli and the real inner product.
@@ -186,26 +182,22 @@ impl Width for f64 {
 /// Decodes a packed block to f32 or f64, little-endian, into `out`.
 pub(super) fn decode<T: Width>(level: Level, (dtype, block): (DType, &[u8]), out: &mut Vec<u8>) {
     out.resize(block.len() / dtype.size() * T::SIZE, 0);
-    macro_rules! from {
-        ($source:expr) => {
-            level.run(Decode { source: $source, block, out, width: PhantomData::<T> })
-        };
-    }
-    match dtype {
-        DType::F64 => from!(lanes::F64),
-        DType::F32 => from!(lanes::F32),
-        DType::F16 => from!(lanes::F16),
-        DType::BF16 => from!(lanes::BF16),
-        DType::I8 => from!(lanes::I8),
-        DType::I16 => from!(lanes::I16),
-        DType::I32 => from!(lanes::I32),
-        DType::I64 => from!(lanes::I64),
-        DType::U8 => from!(lanes::U8),
-        DType::U16 => from!(lanes::U16),
-        DType::U32 => from!(lanes::U32),
-        DType::U64 => from!(lanes::U64),
-        DType::Bool => from!(lanes::Bool),
-        _ => from!(Float8::new(dtype).expect("complex pairs are quads")),
+    with_source(dtype, DecodeBlock { level, block, out, width: PhantomData::<T> });
+}
+
+struct DecodeBlock<'a, T> {
+    level: Level,
+    block: &'a [u8],
+    out: &'a mut [u8],
+    width: PhantomData<T>,
+}
+
+impl<T: Width> ForSource for DecodeBlock<'_, T> {
+    type Output = ();
+
+    fn run<S: Source>(self, source: S) {
+        let DecodeBlock { level, block, out, width } = self;
+        level.run(Decode { source, block, out, width });
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::OnceLock;
 use ulpscope_tensor::{DType, Table};
 
 use crate::blocks::BLOCK;
-use crate::lanes::{LANES, fold, larger, smaller};
+use crate::lanes::{ForSource, LANES, Source, fold, larger, smaller, with_source};
 use crate::level::Kernel;
 
 /// Largest and summed distance over a range of pairs. The sum is an integer, so its order does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct UlpDistance {
+pub(crate) struct UlpDistance {
     pub(super) max: u64,
     pub(super) sum: u128,
 }
@@ -23,7 +23,6 @@ impl UlpDistance {
 }
 
 /// The distances of two packed blocks of one dtype; pairs that are not finite on both sides are left out.
-/// Complex numbers have no order and hence no distance.
 pub(super) struct Distances<'a> {
     pub(super) dtype: DType,
     pub(super) target: &'a [u8],
@@ -45,7 +44,7 @@ const SHORT_LANES: usize = 32;
 
 /// The distances of a block of 16-bit IEEE floats, in lanes of the same width.
 #[inline(always)]
-fn short_distances(target: &[u8], golden: &[u8], infinity: u16) -> UlpDistance {
+pub(crate) fn short_distances(target: &[u8], golden: &[u8], infinity: u16) -> UlpDistance {
     const MAGNITUDE: u16 = u16::MAX >> 1;
     // One half of a distance per group, summed in lanes of 16 bits.
     const { assert!(BLOCK / SHORT_LANES < 256) }
@@ -81,54 +80,44 @@ impl Kernel for Distances<'_> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> UlpDistance {
-        let Distances { dtype, target, golden } = self;
-        match dtype {
-            DType::F64 => distances(target, golden, |element| {
-                // Sign and magnitude become a signed integer in which neighbours differ by one, and both zeros
-                // are zero.
-                let bits = u64::from_le_bytes(element);
-                let magnitude = (bits & (u64::MAX >> 1)) as i64;
-                (if bits >> 63 != 0 { -magnitude } else { magnitude }, magnitude < 0x7ff0_0000_0000_0000)
-            }),
-            // The lean loop measures these.
-            DType::F32 => UlpDistance::default(),
-            DType::F16 => short_distances(target, golden, 0x7c00),
-            DType::BF16 => short_distances(target, golden, 0x7f80),
-            DType::I8 => distances(target, golden, |e| (i8::from_le_bytes(e).into(), true)),
-            DType::I16 => distances(target, golden, |e| (i16::from_le_bytes(e).into(), true)),
-            DType::I32 => distances(target, golden, |e| (i32::from_le_bytes(e).into(), true)),
-            DType::I64 => distances(target, golden, |e| (i64::from_le_bytes(e), true)),
-            DType::U8 => distances(target, golden, |e| (u8::from_le_bytes(e).into(), true)),
-            DType::U16 => distances(target, golden, |e| (u16::from_le_bytes(e).into(), true)),
-            DType::U32 => distances(target, golden, |e| (u32::from_le_bytes(e).into(), true)),
-            // Shifting both by 2^63 keeps the distance and makes them signed.
-            DType::U64 => distances(target, golden, |e| ((u64::from_le_bytes(e) ^ (1 << 63)) as i64, true)),
-            DType::Bool => distances(target, golden, |[byte]| ((byte != 0).into(), true)),
-            DType::C64 | DType::C128 => UlpDistance::default(),
-            DType::F8E4M3FN
-            | DType::F8E5M2
-            | DType::F8E4M3FNUZ
-            | DType::F8E5M2FNUZ
-            | DType::F8E8M0
-            | DType::HiF8 => {
-                let ranks = float8_ranks(dtype);
-                distances(target, golden, |[code]| ranks[usize::from(code)])
-            }
-        }
+        with_source(self.dtype, self)
     }
 }
 
-/// The rank of a value in its dtype, and whether the value is finite.
-type Key = (i64, bool);
+impl ForSource for Distances<'_> {
+    type Output = UlpDistance;
 
+    #[inline(always)]
+    fn run<S: Source>(self, source: S) -> UlpDistance {
+        source.ulp_distance(self.target, self.golden)
+    }
+}
+
+/// The rank of an f64, and whether it is finite: sign and magnitude become a signed integer in which neighbours differ
+/// by one, and both zeros are zero.
 #[inline(always)]
-fn distances<const N: usize>(target: &[u8], golden: &[u8], key: impl Fn([u8; N]) -> Key) -> UlpDistance {
+pub(crate) fn f64_rank(element: [u8; 8]) -> Rank {
+    let bits = u64::from_le_bytes(element);
+    let magnitude = (bits & (u64::MAX >> 1)) as i64;
+    (if bits >> 63 != 0 { -magnitude } else { magnitude }, magnitude < 0x7ff0_0000_0000_0000)
+}
+
+/// The rank of a value in its dtype, and whether the value is finite.
+pub(crate) type Rank = (i64, bool);
+
+/// The distances of two packed blocks, by the ranks of their elements.
+#[inline(always)]
+pub(crate) fn ranked<const N: usize>(
+    target: &[u8],
+    golden: &[u8],
+    rank: impl Fn([u8; N]) -> Rank,
+) -> UlpDistance {
     let mut max = [0u64; LANES];
     // In two halves, because distances of 64-bit values fill a lane on their own.
     let mut low = [0u64; LANES];
     let mut high = [0u64; LANES];
     let mut step = |lane: usize, a: [u8; N], b: [u8; N]| {
-        let ((a, a_finite), (b, b_finite)) = (key(a), key(b));
+        let ((a, a_finite), (b, b_finite)) = (rank(a), rank(b));
         let apart = if a_finite & b_finite { a.abs_diff(b) } else { 0 };
         max[lane] = larger(max[lane], apart);
         low[lane] += apart & u64::from(u32::MAX);
@@ -151,16 +140,15 @@ fn distances<const N: usize>(target: &[u8], golden: &[u8], key: impl Fn([u8; N])
     }
 }
 
-type Ranks = [Key; 256];
+type Ranks = [Rank; 256];
 
-/// The rank of each code's value among the finite values of its dtype.
-fn float8_ranks(dtype: DType) -> &'static Ranks {
+/// The rank of each code's value among the finite values of an 8-bit float.
+pub(crate) fn float8_ranks(dtype: DType, table: &Table) -> &'static Ranks {
     static RANKS: [OnceLock<Ranks>; DType::ALL.len()] = [const { OnceLock::new() }; DType::ALL.len()];
-    RANKS[dtype as usize].get_or_init(|| rank(dtype))
+    RANKS[dtype as usize].get_or_init(|| ranks_in(table))
 }
 
-fn rank(dtype: DType) -> Ranks {
-    let table: &Table = dtype.float8_table().expect("an 8-bit float");
+fn ranks_in(table: &Table) -> Ranks {
     let mut values: Vec<f32> = table.iter().copied().filter(|value| value.is_finite()).collect();
     values.sort_by(f32::total_cmp);
     values.dedup_by(|a, b| a == b);

@@ -127,14 +127,14 @@ struct Stored {
 
 impl Stored {
     fn of(dtype: DType) -> Stored {
-        let kept = |float| Stored { float, converted: false };
-        match dtype {
-            DType::F16 => kept(Float::F16),
-            DType::F32 | DType::BF16 => kept(Float::F32),
-            DType::F64 => kept(Float::F64),
-            _ if dtype.float8_table().is_some() => kept(Float::F32),
-            _ => Stored { float: Float::F64, converted: true },
-        }
+        let float = match dtype.numpy_code() {
+            _ if !dtype.is_float() => return Stored { float: Float::F64, converted: true },
+            Some(_) if dtype.size() == 2 => Float::F16,
+            Some(_) if dtype.size() == 8 => Float::F64,
+            // Floats that NumPy lacks are stored as binary32.
+            Some(_) | None => Float::F32,
+        };
+        Stored { float, converted: false }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::capture::calls::frames::TOO_MANY;
 use crate::capture::describe::items::{Met, Walk};
 use crate::capture::gradients::graph::sequence_of;
 use crate::capture::lifecycle::failures::{Of, caught};
+use crate::capture::lifecycle::settings::raised_by_test;
 use crate::capture::lifecycle::writing::not_written;
 use crate::capture::recorder::Recorder;
 
@@ -36,7 +37,7 @@ impl Recorder {
         begun.is_recompute = stack.is_some_and(|stack| stack.is_checkpoint) && self.torch.in_backward(py)?;
         begun.parent = self.parent(py, stack, around.as_ref(), begun.is_recompute)?;
         let is_selected = is_selected || around.as_ref().is_some_and(|level| level.is_selected);
-        let why_not = self.recording.why_not(&begun, is_selected, around.as_ref());
+        let why_not = self.recording.why_not(&begun, is_selected, around.as_ref()).map_err(raised_by_test)?;
         if kind == Kind::Module && why_not.is_none() && self.recording.plan.selects() {
             self.in_step(step, |state| state.wanted_modules.insert(Arc::clone(base)));
         }

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use ulpscope_capture::StepId;
 use ulpscope_dump::journal::encode::{TensorHead, TensorRest};
 use ulpscope_kernels::{Threads, digest, read_once, stats};
-use ulpscope_tensor::{DType, View};
+use ulpscope_tensor::View;
 
 use crate::capture::recorder::{Recorder, kind_of};
 use crate::input::Input;
@@ -154,7 +154,7 @@ impl Describe<'_> {
         }
         let file = match self.file {
             // Torch has no such files, and would only report an unknown dtype.
-            Some(_) if dtype == DType::HiF8 => None,
+            Some(_) if !dtype.is_in_torch() => None,
             Some(stem) => self.recorder.save_tensor(py, self.step, stem, input)?,
             None => None,
         };

@@ -1,8 +1,8 @@
 //! The settings of a run, as the front has checked them.
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use ulpscope_capture::{NameTest, Plan, Settings};
+use ulpscope_capture::{Interruption, NameTest, Plan, Settings};
 
 /// The plan from Python settings.
 pub(in crate::capture) fn plan_of(
@@ -31,12 +31,23 @@ pub(in crate::capture) fn plan_of(
     Ok(if wants_call.is_none() { plan } else { plan.with_call_test(name_test(wants_call)) })
 }
 
-/// The front's test of names, made from patterns. If the test fails, the call is recorded.
+/// The front's test of names, made from patterns. If the test fails, the call is recorded. What is no `Exception`
+/// (`KeyboardInterrupt`, `SystemExit`) must end the program.
 fn name_test(test: &Bound<'_, PyAny>) -> NameTest {
     let test = test.clone().unbind();
     NameTest::new(move |name| {
-        Python::attach(|py| {
-            test.bind(py).call1((name,)).and_then(|answer| answer.is_truthy()).unwrap_or(true)
+        Python::attach(|py| match test.bind(py).call1((name,)).and_then(|answer| answer.is_truthy()) {
+            Ok(is_selected) => Ok(is_selected),
+            Err(error) if error.is_instance_of::<PyException>(py) => Ok(true),
+            Err(error) => Err(error.into()),
         })
     })
+}
+
+/// What the test of a name raised, to be raised in the program.
+pub(in crate::capture) fn raised_by_test(interruption: Interruption) -> PyErr {
+    match interruption.downcast::<PyErr>() {
+        Ok(error) => *error,
+        Err(other) => PyRuntimeError::new_err(other.to_string()),
+    }
 }
