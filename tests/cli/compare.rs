@@ -94,7 +94,7 @@ fn equal_dumps_agree() {
 }
 
 #[test]
-fn a_difference_is_told_with_its_place() {
+fn a_difference_is_reported_with_its_place() {
     let ran = wrong_mul().run(&["compare", "t", "g"]);
     assert_eq!((ran.code, ran.err.as_str()), (1, ""));
     for expected in [
@@ -320,7 +320,7 @@ fn a_name_that_is_a_formula_is_text_in_the_sheet() {
 }
 
 #[test]
-fn a_second_golden_run_tells_noise_from_a_fault() {
+fn a_second_golden_run_distinguishes_noise_from_a_fault() {
     let place = wrong_mul();
     put_rank(&place, "noise", &[ADD, ("Torch.mul.0.forward", &[2.0, 4.0], &[3.0, 12.0])]);
     let without = place.run(&["compare", "t", "g", "--json"]);
@@ -338,7 +338,7 @@ fn a_second_golden_run_tells_noise_from_a_fault() {
 }
 
 #[test]
-fn a_noise_dump_that_does_not_fit_is_told() {
+fn a_noise_dump_that_does_not_fit_is_reported() {
     let place = wrong_mul();
     let style = place.run(&["compare", "t", "g", "--noise", "g", "--style", "msprobe"]);
     assert_eq!(style.code, 2);

@@ -143,7 +143,7 @@ fn statistics_alone_are_said_to_be_so() {
 }
 
 #[test]
-fn another_weight_is_named() {
+fn a_different_weight_is_named() {
     let place = wrong_mul();
     put_rank(&place, "t", &[ADD, ("Torch.mul.0.forward", &[2.0, 5.0], &[4.0, 25.0])]);
     for side in ["t", "g"] {
@@ -243,7 +243,7 @@ fn an_older_rule_is_said_to_explain_nothing() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_what_to_do() {
+fn unreadable_files_are_reported_with_what_to_do() {
     let place = Workspace::new();
     place.put_text("empty/note.txt", "");
     place.put_text("torn.json", "{\"schema\": ");

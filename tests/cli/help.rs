@@ -14,7 +14,7 @@ fn version_is_the_packages() {
 }
 
 #[test]
-fn help_goes_to_stdout_and_tells_the_exit_codes() {
+fn help_goes_to_stdout_and_lists_the_exit_codes() {
     for args in [&["--help"][..], &["diff", "--help"]] {
         let ran = Workspace::new().run(args);
         assert_eq!((ran.code, ran.err.as_str()), (0, ""));

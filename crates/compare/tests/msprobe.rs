@@ -156,7 +156,7 @@ fn nothing_vanishes_from_the_summary() {
 }
 
 #[test]
-fn a_mapping_names_the_partner_whatever_its_dtype() {
+fn a_mapping_names_the_counterpart_whatever_its_dtype() {
     let pairs = |pairs: &[(&str, &str)]| {
         Some(pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect::<Vec<_>>())
     };

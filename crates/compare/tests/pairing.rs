@@ -103,7 +103,7 @@ fn a_missing_call_is_listed_where_it_stands_in_the_golden() {
 }
 
 #[test]
-fn calls_at_either_end_are_told() {
+fn unpaired_calls_at_either_end_are_reported() {
     let middle = |program: Program| program.api(LINEAR, &[4]).api(ADD, &[4]).api(LINEAR, &[5]);
     let target = middle(Program::new().api(ADD, &[1])).api(ADD, &[9]);
     let paired = pair_programs(&target, &middle(Program::new()), Matching::Auto);
@@ -195,7 +195,7 @@ fn half_precision_pairs_like_any_other() {
 }
 
 #[test]
-fn another_batch_size_pairs_by_name_and_order() {
+fn a_different_batch_size_pairs_by_name_and_order() {
     let program = |batch: u64, extra: bool| {
         let mut program = Program::new();
         for layer in 0..6 {
@@ -304,7 +304,7 @@ fn equal_names_in_different_modules_are_not_trusted() {
 }
 
 #[test]
-fn recomputed_calls_are_told_and_the_rest_pairs() {
+fn recomputed_calls_are_reported_and_the_rest_pairs() {
     let shape = &[2, 8];
     let layer = |program: Program| program.api(LINEAR, shape).api("Torch.triu", shape).api(ADD, shape);
     let forward = |program: Program| layer(layer(program));
@@ -379,7 +379,7 @@ fn a_backward_call_does_not_leave_its_forward_call() {
 }
 
 #[test]
-fn shape_refuses_a_namesake_of_another_shape() {
+fn shape_refuses_a_call_of_the_same_name_and_a_different_shape() {
     let target = Program::new().api(ADD, &[2]).api(LINEAR, &[2]).api(LINEAR, &[2]);
     let golden = Program::new().api(ADD, &[3]).api(LINEAR, &[2]);
     let paired = pair_programs(&target, &golden, Matching::Shape);

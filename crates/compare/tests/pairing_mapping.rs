@@ -128,7 +128,7 @@ fn of_many_lines_without_effect_the_first_are_named_and_the_others_counted() {
 }
 
 #[test]
-fn a_name_that_the_golden_lacks_is_told() {
+fn a_name_that_the_golden_lacks_is_reported() {
     let target = Program::new().module("fc2.Dense", &[2]);
     let golden = Program::new().module("fc1.Linear", &[2]);
     let yaml = file("fc2.Dense: fc3.Linear\n");

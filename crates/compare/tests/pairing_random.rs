@@ -81,7 +81,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_stayed_finds_its_partner_when_shapes_vary(
+    fn unchanged_calls_are_paired_when_shapes_vary(
         golden in steps(500, 300..500),
         changes in prop::collection::vec((0..1000u64, any::<bool>(), 0..APIS.len(), 0..500u64), 0..20),
     ) {

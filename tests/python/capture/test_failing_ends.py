@@ -93,7 +93,7 @@ class Slotted:
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_a_module_whose_parameters_cannot_be_told(tmp_path: Path, raises: bool) -> None:
+def test_a_module_whose_parameters_are_unknown(tmp_path: Path, raises: bool) -> None:
     class Hides(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             self.__dict__["_parameters"] = Slotted()

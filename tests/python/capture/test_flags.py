@@ -15,7 +15,7 @@ from ulpscope._capture.settings import Settings
 WITHOUT_FLAG = {"init_step", "custom_op_namespaces"}
 
 
-def test_every_setting_has_a_flag_and_every_flag_is_told(tmp_path: Path) -> None:
+def test_every_setting_has_a_flag_and_every_flag_is_documented(tmp_path: Path) -> None:
     flags = {flag for action in parser()._actions for flag in action.option_strings}
     for setting in dataclasses.fields(Settings):
         flag = FLAGS.get(setting.name, "--" + setting.name.replace("_", "-"))

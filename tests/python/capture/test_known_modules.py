@@ -68,7 +68,7 @@ def test_parameters_have_the_hooks_they_had(tmp_path: Path, level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_model_without_modules_is_told_of(
+def test_a_model_without_modules_is_reported(
     tmp_path: Path, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = nn.Linear(4, 4)

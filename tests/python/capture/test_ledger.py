@@ -73,7 +73,7 @@ def test_what_is_not_selected_has_no_backward_call(tmp_path: Path) -> None:
     assert found.ledger["skipped"] == {"not selected": 4}
 
 
-def test_calls_that_raise_are_told_from_the_others(tmp_path: Path) -> None:
+def test_calls_that_raise_are_counted_separately(tmp_path: Path) -> None:
     x = torch.ones(2, 3)
 
     def program() -> None:
@@ -148,7 +148,7 @@ class Refusing(torch.Tensor):
         raise RuntimeError("at 0x7f00: internal assert failed")
 
 
-def test_a_tensor_that_cannot_be_read_is_told_of_in_our_words(tmp_path: Path) -> None:
+def test_a_tensor_that_cannot_be_read_is_reported_in_our_words(tmp_path: Path) -> None:
     x = torch.ones(2).as_subclass(Refusing)
     found = capture_of(tmp_path, lambda: torch.sin(x))
     assert found.ledger["unread"] == {"Refusing: torch could not give its elements (RuntimeError)": 2}

@@ -163,7 +163,7 @@ class TestModulesImportedMeanwhile:
 
 
 class TestOtherThreads:
-    def test_the_ledger_tells_what_they_did_unseen(self, tmp_path: Path) -> None:
+    def test_the_ledger_counts_what_they_did_unseen(self, tmp_path: Path) -> None:
         """While one thread traces, everybody is without wrappers."""
         inside, done = threading.Event(), threading.Event()
 

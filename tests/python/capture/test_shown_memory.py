@@ -183,7 +183,7 @@ def test_what_lies_in_the_buffer_of_a_collective_is_received_with_it(tmp_path):
     assert source(captured, "Tensor.cos.0.forward") == "Distributed.all_reduce.0.forward.output.0"
 
 
-def test_compare_finds_the_change_and_blames_nobody_else(tmp_path):
+def test_compare_finds_the_change_and_blames_no_other_call(tmp_path):
     def program(factor):
         def run():
             y = made()

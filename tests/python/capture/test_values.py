@@ -239,7 +239,7 @@ GIVEN = torch.ones(2)
 
 
 @pytest.mark.parametrize("name", UNSHOWN)
-def test_makers_of_tensors_that_torch_shows_to_nobody(tmp_path: Path, name: str) -> None:
+def test_constructors_of_tensors_that_no_mode_sees(tmp_path: Path, name: str) -> None:
     """As docs/capture.md says: should torch show one, it has to be told otherwise there."""
     captured = capture_of(tmp_path, lambda: torch.sin(UNSHOWN[name]()))
     assert list(captured.calls) == ["Torch.sin.0.forward"]

@@ -315,7 +315,7 @@ def test_bad_acl_dumps(archive: Archive, name: str, message: str) -> None:
         assert str(raised.value).startswith(f"{path}: {message}")
 
 
-def test_bytes_behind_the_data_of_an_acl_dump_are_tolerated(archive: Archive) -> None:
+def test_bytes_after_the_data_of_an_acl_dump_are_tolerated(archive: Archive) -> None:
     path = files(archive("acl") / "inputs" / "zoo" / "bad", "Bad.trailing_bytes.*")[0]
     expected = np.load(files(archive("acl") / "expected" / "bad", "Bad.trailing_bytes.*.npy")[0])
     assert same_array(ulpscope.load(path, framework="numpy")["output.0"], expected)

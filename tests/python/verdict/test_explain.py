@@ -231,7 +231,7 @@ def test_parameters_that_differ_are_counted(tmp_path: Path, only: str, counted: 
     assert size.startswith("Relative distance 0.5, ")
 
 
-def test_one_relative_error_is_told_as_its_row_has_it(pair: tuple[Path, Path]) -> None:
+def test_the_relative_error_is_that_of_the_row(pair: tuple[Path, Path]) -> None:
     result = ulpscope.compare(*pair)
     found = json.loads(result.to_json())["first_divergence"]
     assert found["distance"] == pytest.approx(0.2, rel=1e-3)
@@ -260,7 +260,7 @@ def test_a_common_factor_is_said_in_plain_words(tmp_path: Path) -> None:
     assert "Mostly a uniform scale error: " in text
 
 
-def test_statistics_that_look_alike_are_not_told(tmp_path: Path) -> None:
+def test_statistics_that_look_alike_are_not_shown(tmp_path: Path) -> None:
     for side in ("target", "golden"):
         y = torch.linspace(1, 3.34873, 64)
         if side == "target":
@@ -362,7 +362,7 @@ def test_levels_that_differ_are_inconclusive(tmp_path: Path) -> None:
     assert "verdict  INCONCLUSIVE: what was compared agrees, but some calls or tensors have no" in shown
 
 
-def test_calls_of_one_side_are_told_by_operation(tmp_path: Path) -> None:
+def test_calls_of_one_side_are_counted_by_operation(tmp_path: Path) -> None:
     text = explained(tmp_path, lambda: (X.sin(), X.cos(), X.cos()), lambda: X.sin())
     said = sections(text)
     assert said["What broke"][1:] == [

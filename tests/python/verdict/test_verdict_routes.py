@@ -184,7 +184,7 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("way", SAME)
-def test_another_way_to_the_same_results_raises_nothing(
+def test_a_different_way_to_the_same_results_raises_nothing(
     golden: tuple[Path, str], way: str, tmp_path: Path
 ) -> None:
     path, task = golden
@@ -194,14 +194,14 @@ def test_another_way_to_the_same_results_raises_nothing(
 
 
 @pytest.mark.parametrize("way", ["query scaled", "one projection", "hidden by -1e4", "loss by hand"])
-def test_another_way_in_another_precision_raises_nothing(way: str, tmp_path: Path) -> None:
+def test_a_different_way_in_a_different_precision_raises_nothing(way: str, tmp_path: Path) -> None:
     golden = trained(tmp_path / "golden", "", "tensor", torch.bfloat16)
     compared = ulpscope.compare(trained(tmp_path / "target", way, "tensor"), golden)
     assert compared.divergences == []
 
 
 @pytest.mark.parametrize("way", OTHER)
-def test_another_program_is_named(golden: tuple[Path, str], way: str, tmp_path: Path) -> None:
+def test_a_different_program_is_named(golden: tuple[Path, str], way: str, tmp_path: Path) -> None:
     path, task = golden
     call, why = OTHER[way]
     found = ulpscope.compare(trained(tmp_path / "target", way, task), path).divergences
