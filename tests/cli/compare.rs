@@ -12,7 +12,7 @@ pub const ADD: Call = ("Torch.add.0.forward", &[1.0, 2.0], &[2.0, 4.0]);
 pub const MUL: Call = ("Torch.mul.0.forward", &[2.0, 4.0], &[4.0, 16.0]);
 pub const WRONG_MUL: Call = ("Torch.mul.0.forward", &[2.0, 4.0], &[6.0, 24.0]);
 
-/// A tensor as msprobe describes it; its elements go into a file beside the dump.
+/// A tensor as msprobe describes it; its elements go into a file next to the dump.
 fn item(place: &Workspace, folder: &str, name: &str, values: &[f32]) -> Json {
     let file = format!("{name}.npy");
     place.put(&format!("{folder}/dump_tensor_data/{file}"), &Value::Tensor(floats(&[values.len()], values)));
@@ -270,7 +270,7 @@ fn a_missing_tensor_file_is_named_and_the_rest_compared() {
     assert!(ran.err.contains("Torch.add.0.forward.output.0.npy"), "{}", ran.err);
     let json = ran.json();
     assert_eq!((&json["agreement"], &json["summary"]["passed"]), (&json!("inconclusive"), &json!(4)));
-    // What differs beside it is told all the same.
+    // Other differences are still reported.
     put_rank(&place, "g", &[ADD, WRONG_MUL]);
     let ran = place.run(&["compare", "t", "g", "--json"]);
     assert_eq!((ran.code, &ran.json()["agreement"]), (1, &json!("differ")));

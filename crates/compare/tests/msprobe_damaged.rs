@@ -102,7 +102,7 @@ fn plain(name: &str) -> Vec<u8> {
     call(name, &tensor(["1.5", "-1.5", "0.5", "2.5"], ""))
 }
 
-/// A call with a text inside that is none: an escape nobody knows, or bytes that are not UTF-8.
+/// A call with an invalid text: an unknown escape, or bytes that are not UTF-8.
 fn unreadable(name: &str) -> [Vec<u8>; 2] {
     let escape = call(name, r#"{"type": "str", "value": "a\qb"}"#);
     let bytes = call(name, r#"{"type": "str", "value": "a?b"}"#);

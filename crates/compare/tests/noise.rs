@@ -63,14 +63,14 @@ impl Run {
         self.activated = self.product.iter().map(|value| value.max(0.0)).collect();
     }
 
-    /// With a product that is off by this much, here more and there less.
+    /// With a product that differs by about this much, in some elements more than in others.
     fn with_product_off(mut self, relative: f32, seed: usize) -> Run {
         move_by(&mut self.product, relative, seed);
         self.activate();
         self
     }
 
-    /// With a weight that is off by this much, and everything computed from it.
+    /// With a weight that differs by this much, and everything computed from it.
     fn with_weight_off(mut self, relative: f32, seed: usize) -> Run {
         move_by(&mut self.weight, relative, seed);
         self.compute();

@@ -1,4 +1,4 @@
-//! How calls of two programs are put together, method by method.
+//! How calls of two programs are paired, method by method.
 
 #![allow(clippy::unwrap_used)]
 
@@ -65,7 +65,7 @@ fn an_extra_call_is_skipped_and_its_successors_lock_on_again() {
         let only: Vec<_> = remarkable.iter().filter(|line| line.contains("only")).collect();
         assert_eq!(only.len(), 1, "{remarkable:#?}");
         assert!(remarkable.iter().any(|line| line.starts_with("target only: Tensor.__add__.")));
-        // Every addition behind the extra one, forward and backward.
+        // Every addition after the extra one, forward and backward.
         assert_eq!(paired.pairing.counts.aligned, u64::from(8 - shift) * 2, "{remarkable:#?}");
         assert_eq!(paired.pairing.counts.golden_only, 0);
         for number in shift..8 {
@@ -267,7 +267,7 @@ fn a_wrapper_on_one_side_is_looked_through() {
 
 #[test]
 fn modules_tell_calls_apart_that_shapes_do_not() {
-    // Golden has a third block between the two of the target; all calls look alike but for the module.
+    // Golden has a third block between the two of the target; all calls look alike except for the module.
     let program = |blocks: &[u32]| {
         let mut program = Program::new();
         for block in blocks {

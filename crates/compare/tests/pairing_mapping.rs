@@ -1,4 +1,4 @@
-//! Mapping files in msprobe's formats: what they do to names, and what is told of lines that do nothing.
+//! Mapping files in msprobe's formats: what they do to names, and what is reported of lines that do nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -195,7 +195,7 @@ fn a_layer_mapping_renames_places_from_the_top() {
             ["line 13: the target has nothing called \"a\" inside \"Unknown\"; the line has no effect"]
         );
     }
-    // Without it nothing but the APIs could be told to belong together.
+    // Without it only the APIs could be paired.
     let paired = pair_with(&target, &golden, &options(Matching::Exact, Mapping::default()));
     assert_eq!(paired.pairing.counts.pairs(), 0);
 }

@@ -1,4 +1,4 @@
-//! Programs with calls left out and put in: every call that stayed finds its true partner, and nothing vanishes.
+//! Programs with calls removed and inserted: every other call is paired with its true counterpart, and none is lost.
 
 #![allow(clippy::unwrap_used)]
 
@@ -66,7 +66,7 @@ fn changed(steps: &[Step], changes: &[(u64, bool, usize, u64)]) -> Vec<Step> {
     changed
 }
 
-/// Of the calls that both have, how many have the other's as partner; and how many there are.
+/// How many of the calls that both have are paired with each other, and how many there are.
 fn true_partners(paired: &Paired, target: &[Step], golden: &[Step]) -> (usize, usize) {
     let partners = paired.partners();
     let common: Vec<(usize, usize)> = target

@@ -83,7 +83,7 @@ def test_a_call_without_results_counts_as_failed(tmp_path: Path) -> None:
 
 
 class Slotted:
-    """What a module keeps its parameters in: they cannot be told."""
+    """The container of a module's parameters: listing them fails."""
 
     def __init__(self) -> None:
         self.is_asked = False
@@ -121,7 +121,7 @@ def test_a_module_whose_parameters_are_unknown(tmp_path: Path, raises: bool) -> 
 
 
 class Placeless(torch.Tensor):
-    """A result whose place in the graph cannot be told."""
+    """A result whose place in the graph is unknown."""
 
     @property
     def output_nr(self) -> int:

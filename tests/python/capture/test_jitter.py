@@ -1,4 +1,4 @@
-"""A run with jitter: inputs off by one unit, everything put back, and what a comparison makes of its dump."""
+"""A run with jitter: inputs differ by one unit, everything is restored, and how its dump compares."""
 
 from __future__ import annotations
 

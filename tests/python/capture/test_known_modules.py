@@ -221,7 +221,7 @@ def test_discovered_models_do_not_grow(tmp_path: Path) -> None:
 
 
 class Refusing(nn.Module):
-    """Lets nobody walk through its parameters."""
+    """Fails when its parameters are listed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -128,7 +128,7 @@ def test_no_call_writes_more_than_max_bytes(tmp_path: Path, task: str, file_form
     assert "Torch.tanh.0.forward" not in calls
     assert ledger["skipped"]["over max_bytes"] >= 1
     if task == "tensor":
-        # Numbers of what has no file are there all the same, and nothing came behind it.
+        # Statistics of tensors without a file are still there, and nothing was recorded after them.
         (entry,) = calls["Torch.cos.0.forward"]["input_args"]
         assert "data_name" not in entry
         assert entry["Norm"] == pytest.approx(large.norm(dtype=torch.float64).item())

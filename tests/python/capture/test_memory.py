@@ -37,7 +37,7 @@ def test_empty_memory_that_was_written_without_torch(tmp_path: Path, filling: st
 
 
 def test_empty_memory_that_is_only_written_to(tmp_path: Path) -> None:
-    """What was in it is nobody's result, and would differ from run to run."""
+    """Its content is no result, and would differ from run to run."""
 
     def program() -> None:
         torch.empty(3).fill_(1.0)

@@ -12,7 +12,7 @@ from ulpscope._capture.lifecycle.patches import Patches
 
 
 class Words:
-    """In place of the recorder: what it is told."""
+    """Replaces the recorder: notes the calls it gets."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, Any]] = []

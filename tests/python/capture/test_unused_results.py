@@ -30,7 +30,7 @@ def backward_calls(folder: Path) -> list[str]:
 
 
 class Recurrent(nn.Module):
-    """Attention weights and last states that nobody takes."""
+    """Attention weights and last states that are unused."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -125,7 +125,7 @@ def test_a_checkpoint_that_differs_is_no_random_draw(tmp_path: Path) -> None:
 
 
 def captured(folder: Path, program: Callable[[], object], **settings: Any) -> Path:
-    """A dump of a program, tensors and all unless told otherwise."""
+    """A dump of a program, with tensors unless another task is passed."""
     with ulpscope.capture(folder, **{"level": "mix", "task": "tensor", **settings}):
         program()
     return folder
@@ -273,7 +273,7 @@ def test_statistics_that_look_alike_are_not_shown(tmp_path: Path) -> None:
     assert told
     assert all(one != other for _, one, other in told), told
     assert "max" not in {name for name, _, _ in told}
-    # One element was changed: by its norm nobody can say that all were.
+    # One element was changed: the norm does not show whether all were.
     assert "scale error" not in text
 
 

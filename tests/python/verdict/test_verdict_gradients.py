@@ -176,7 +176,7 @@ def test_computing_again_in_other_portions_raises_nothing(tmp_path: Path, task: 
 
 
 class Third(torch.autograd.Function):
-    """A loss of one's own, whose derivative is off by a factor."""
+    """A custom loss whose derivative has a wrong factor."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Calls without partner, or with one that works on something else: what they do is seen."""
+"""Calls without a counterpart, or whose counterpart has different inputs: their effect is seen."""
 
 from pathlib import Path
 from typing import Any
@@ -150,9 +150,7 @@ def test_calls_that_do_not_belong_together_raise_nothing(target: Any, golden: An
     ],
     ids=["slice off by one", "one expert off"],
 )
-def test_faults_among_calls_that_do_not_belong_together_are_seen(
-    target: Any, golden: Any, tmp_path: Path
-) -> None:
+def test_faults_among_calls_that_do_not_belong_together(target: Any, golden: Any, tmp_path: Path) -> None:
     compared = ulpscope.compare(through(tmp_path / "target", target), through(tmp_path / "golden", golden))
     assert compared.divergences[0].kind == "different program"
     assert compared.agreement == "differ"
@@ -185,7 +183,7 @@ def test_a_batch_in_two_halves_raises_nothing(task: str, tmp_path: Path) -> None
 def test_elements_that_change_places_show_in_later_statistics(
     target: Any, golden: Any, tmp_path: Path
 ) -> None:
-    """All statistics of what changed places agree, those of a product behind it do not."""
+    """All statistics of the reordered tensor agree, those of a later product do not."""
     paths = [
         through(tmp_path / name, lambda _, x, way=way: way(x), "statistics")
         for name, way in [("target", target), ("golden", golden)]

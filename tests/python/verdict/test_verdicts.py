@@ -124,7 +124,7 @@ def test_a_wrong_gradient_of_a_replaced_function_is_found(tmp_path: Path) -> Non
     golden = run(tmp_path / "golden", F.silu)
     compared = ulpscope.compare(run(tmp_path / "target", WrongDerivative.apply), golden)
     assert compared.first_divergence is not None
-    # The gradient that arrives at the layer in front is wrong, and nothing behind the function is.
+    # The gradient that arrives at the layer before is wrong, and nothing after the function is.
     assert compared.first_divergence.call in (
         "Autograd.WrongDerivative.0.backward",
         "Functional.linear.2.backward",
