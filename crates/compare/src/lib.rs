@@ -39,7 +39,7 @@ pub use divergence_entry::DivergenceEntry;
 pub use fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain, Statistics};
 pub use final_result::{FinalResult, UnexplainedStep};
 pub use finding::{Finding, FindingCause, FindingKind, Measure, Part, Precision};
-pub use job::{Outputs, RankPair, RankPairs, RankResult, compare_dumps, pair_ranks};
+pub use job::{Outputs, RankPair, RankPairs, RankResult, compare_dumps, first_divergence, pair_ranks};
 pub use mapping::Mapping;
 pub use native::{COLUMNS, Native, ONLY_STATISTICS, Observed};
 pub use origins::{OriginCounts, Share};
