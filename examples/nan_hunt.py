@@ -1,7 +1,7 @@
 """A NaN hunt: which call made the first NaN?
 
-One run is enough: a dump that is compared with itself agrees, except for what is not finite. Calls that got
-finite inputs and returned NaN or Inf are named. Run it: python examples/nan_hunt.py
+One run is enough: a dump that is compared with itself agrees, except for what is not finite. Calls that
+return NaN or Inf that their inputs do not have are named. Run it: python examples/nan_hunt.py
 """
 
 import sys

@@ -90,7 +90,11 @@ class Comparison:
         """One dictionary per compared tensor or value, in order of execution."""
     @property
     def first_divergence(self) -> Divergence | None:
-        """The first call that introduced an error; ``None`` if no call did."""
+        """The first call that introduced an error; ``None`` if no call did.
+
+        With several ranks: of the first step that differs, preferably on a rank that introduced the error
+        and did not receive it from others.
+        """
     @property
     def divergences(self) -> list[Divergence]:
         """Every call that introduced an error, in order of steps, ranks and execution."""
@@ -109,8 +113,12 @@ class Comparison:
     @property
     def notes(self) -> list[str]:
         """Facts about how the comparison was done, such as warnings of the ledgers."""
-    def explain(self) -> str:
-        """What broke, where, how large it is, how sure that is, and what to do next, as text."""
+    def explain(self, lang: Literal["en", "zh"] | None = None) -> str:
+        """What broke, where, how large it is, how sure that is, and what to do next, as text.
+
+        ``lang``: English or Chinese; without it, the language of the comparison (``ULPSCOPE_LANG``, else
+        English).
+        """
     def to_csv(self, path: _Path) -> None:
         """Writes the rows as .csv."""
     def to_xlsx(self, path: _Path) -> None:

@@ -12,7 +12,7 @@ pub const ADD: Call = ("Torch.add.0.forward", &[1.0, 2.0], &[2.0, 4.0]);
 pub const MUL: Call = ("Torch.mul.0.forward", &[2.0, 4.0], &[4.0, 16.0]);
 pub const WRONG_MUL: Call = ("Torch.mul.0.forward", &[2.0, 4.0], &[6.0, 24.0]);
 
-/// A tensor as msprobe describes it; its elements go into a file beside the dump.
+/// A tensor as msprobe describes it; its elements go into a file next to the dump.
 fn item(place: &Workspace, folder: &str, name: &str, values: &[f32]) -> Json {
     let file = format!("{name}.npy");
     place.put(&format!("{folder}/dump_tensor_data/{file}"), &Value::Tensor(floats(&[values.len()], values)));
@@ -94,7 +94,7 @@ fn equal_dumps_agree() {
 }
 
 #[test]
-fn a_difference_is_told_with_its_place() {
+fn a_difference_is_reported_with_its_place() {
     let ran = wrong_mul().run(&["compare", "t", "g"]);
     assert_eq!((ran.code, ran.err.as_str()), (1, ""));
     for expected in [
@@ -270,7 +270,7 @@ fn a_missing_tensor_file_is_named_and_the_rest_compared() {
     assert!(ran.err.contains("Torch.add.0.forward.output.0.npy"), "{}", ran.err);
     let json = ran.json();
     assert_eq!((&json["agreement"], &json["summary"]["passed"]), (&json!("inconclusive"), &json!(4)));
-    // What differs beside it is told all the same.
+    // Other differences are still reported.
     put_rank(&place, "g", &[ADD, WRONG_MUL]);
     let ran = place.run(&["compare", "t", "g", "--json"]);
     assert_eq!((ran.code, &ran.json()["agreement"]), (1, &json!("differ")));
@@ -320,7 +320,7 @@ fn a_name_that_is_a_formula_is_text_in_the_sheet() {
 }
 
 #[test]
-fn a_second_golden_run_tells_noise_from_a_fault() {
+fn a_second_golden_run_distinguishes_noise_from_a_fault() {
     let place = wrong_mul();
     put_rank(&place, "noise", &[ADD, ("Torch.mul.0.forward", &[2.0, 4.0], &[3.0, 12.0])]);
     let without = place.run(&["compare", "t", "g", "--json"]);
@@ -338,7 +338,7 @@ fn a_second_golden_run_tells_noise_from_a_fault() {
 }
 
 #[test]
-fn a_noise_dump_that_does_not_fit_is_told() {
+fn a_noise_dump_that_does_not_fit_is_reported() {
     let place = wrong_mul();
     let style = place.run(&["compare", "t", "g", "--noise", "g", "--style", "msprobe"]);
     assert_eq!(style.code, 2);

@@ -228,7 +228,7 @@ fn what_could_not_be_read_was_not_compared() {
 }
 
 #[test]
-fn lone_tensors_pair_whatever_their_names() {
+fn two_single_tensors_are_paired_whatever_their_names() {
     let place = Workspace::new();
     place.put("a.npy", &Value::Tensor(floats(&[1], &[1.0])));
     place.put("b.safetensors", &dict(&[("weight", Value::Tensor(floats(&[1], &[1.0])))]));

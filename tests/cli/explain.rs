@@ -143,7 +143,7 @@ fn statistics_alone_are_said_to_be_so() {
 }
 
 #[test]
-fn another_weight_is_named() {
+fn a_different_weight_is_named() {
     let place = wrong_mul();
     put_rank(&place, "t", &[ADD, ("Torch.mul.0.forward", &[2.0, 5.0], &[4.0, 25.0])]);
     for side in ["t", "g"] {
@@ -167,7 +167,10 @@ fn values_that_are_not_finite_are_named_with_their_dtype() {
     let place = wrong_mul();
     put_rank(&place, "t", &[ADD, ("Torch.mul.0.forward", &[2.0, 4.0], &[4.0, f32::NAN])]);
     let text = explained(&place);
-    assert_tells(&text, &["Torch.mul.0 returns NaN or infinite values (float32) from finite inputs.\n"]);
+    assert_tells(
+        &text,
+        &["Torch.mul.0 returns NaN or infinite values (float32) that its inputs do not have.\n"],
+    );
     let command = next_command(&text);
     assert_eq!(command, ["show", "t", "Torch.mul.0.forward"]);
     assert_eq!(place.run(&command).code, 0);
@@ -203,9 +206,86 @@ fn the_first_rank_that_differs_is_explained() {
         &explained(&place),
         &[
             "  step    0\n  rank    rank1\n",
-            "Other divergences:\n  step0 rank2 begins with Torch.mul.0.forward (diverged here)\n",
+            "Other divergences:\n  step0 rank2: the first divergence is Torch.mul.0.forward (diverged here)\n",
         ],
     );
+}
+
+#[test]
+fn a_rank_that_received_an_error_is_explained_after_the_rank_that_introduced_it() {
+    const SUM: Call = ("Distributed.all_reduce.0.forward", &[4.0, 16.0], &[8.0, 32.0]);
+    const WRONG_SUM: Call = ("Distributed.all_reduce.0.forward", &[4.0, 16.0], &[10.0, 40.0]);
+    let place = Workspace::new();
+    for (rank, calls) in [("rank0", [MUL, WRONG_SUM]), ("rank1", [WRONG_MUL, SUM])] {
+        put_rank(&place, &format!("t/step0/{rank}"), &calls);
+        put_rank(&place, &format!("g/step0/{rank}"), &[MUL, SUM]);
+    }
+    assert_tells(
+        &explained(&place),
+        &[
+            "call    Torch.mul.0.forward (forward pass)\n  step    0\n  rank    rank1\n",
+            "step0 rank0: the first divergence is Distributed.all_reduce.0.forward (diverged here)\n",
+        ],
+    );
+    let result: Json = serde_json::from_str(&place.text("out/result.json")).unwrap();
+    assert_eq!(result["first_divergence"]["rank"], "rank1");
+    assert!(
+        result["reason"].as_str().unwrap().contains("the first is Torch.mul.0.forward"),
+        "{}",
+        result["reason"]
+    );
+    // Where every rank may have received it, the first of them counts.
+    put_rank(&place, "t/step0/rank1", &[MUL, WRONG_SUM]);
+    assert_tells(
+        &explained(&place),
+        &["call    Distributed.all_reduce.0.forward (forward pass)\n  step    0\n  rank    rank0\n"],
+    );
+}
+
+#[test]
+fn a_note_on_one_step_names_it() {
+    let place = Workspace::new();
+    for (step, target) in [("step0", MUL), ("step1", WRONG_MUL)] {
+        put_rank(&place, &format!("t/{step}/rank"), &[ADD, target]);
+        put_rank(&place, &format!("g/{step}/rank"), &[ADD, MUL]);
+    }
+    let give_argument = |folder: &str, value: u64| {
+        change(&place, folder, |dump| {
+            let arguments = dump["data"]["Torch.add.0.forward"]["input_args"].as_array_mut().unwrap();
+            arguments.push(json!({ "type": "int", "value": value }));
+        });
+    };
+    give_argument("t/step0/rank", 1);
+    give_argument("g/step0/rank", 2);
+    let text = explained(&place);
+    assert_tells(&text, &["  Note: step0: 1 call gets different scalar arguments, but "]);
+    // A note on every step needs no name.
+    give_argument("t/step1/rank", 1);
+    give_argument("g/step1/rank", 2);
+    assert_tells(&explained(&place), &["  Note: 1 call gets different scalar arguments, but "]);
+}
+
+#[test]
+fn the_command_that_compares_again_has_every_option_of_the_comparison() {
+    let place = wrong_mul();
+    place.put_text("map one.yaml", "{}");
+    for (options, again) in [
+        (&["--style", "msprobe", "--match", "fuzzy"][..], " --match fuzzy"),
+        (&["--style", "msprobe", "--data-mapping", "map one.yaml"], " --data-mapping 'map one.yaml'"),
+        (&["--style", "msprobe", "--cell-mapping"], " --cell-mapping"),
+        (
+            &["--style", "msprobe", "--cell-mapping", "map one.yaml", "--layer-mapping", "map one.yaml"],
+            " --cell-mapping 'map one.yaml' --layer-mapping 'map one.yaml'",
+        ),
+        (&["--style", "msprobe", "--lang", "zh"], " --lang zh"),
+    ] {
+        let mut words = vec!["compare", "t", "g", "-o", "out"];
+        words.extend(options);
+        assert_eq!(place.run(&words).code, 1, "{options:?}");
+        let text = place.run(&["explain", "out"]).out;
+        let expected = format!("    ulpscope compare t g{again} -o RESULT\n");
+        assert!(text.contains(&expected), "expected {expected:?} in {text}");
+    }
 }
 
 #[test]
@@ -243,7 +323,7 @@ fn an_older_rule_is_said_to_explain_nothing() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_what_to_do() {
+fn unreadable_files_are_reported_with_what_to_do() {
     let place = Workspace::new();
     place.put_text("empty/note.txt", "");
     place.put_text("torn.json", "{\"schema\": ");
@@ -313,7 +393,7 @@ fn a_result_is_explained_in_any_language() {
     assert_eq!((chinese.code, chinese.err.as_str()), (0, ""));
     assert_tells(
         &chinese.out,
-        &["问题：\n  Torch.mul.0 的输入一致，但返回了不同的结果。\n", "如同乘以 1.5。\n", "置信度： 很高（"],
+        &["问题：\n  Torch.mul.0 的输入一致，但返回了不同的结果。\n", "如同乘以 1.5。\n", "置信度：很高（"],
     );
     // Commands are the same in every language.
     let commands = |text: &str| -> Vec<String> {

@@ -14,7 +14,7 @@ fn version_is_the_packages() {
 }
 
 #[test]
-fn help_goes_to_stdout_and_tells_the_exit_codes() {
+fn help_goes_to_stdout_and_lists_the_exit_codes() {
     for args in [&["--help"][..], &["diff", "--help"]] {
         let ran = Workspace::new().run(args);
         assert_eq!((ran.code, ran.err.as_str()), (0, ""));
@@ -35,13 +35,53 @@ fn every_subcommand_shows_examples() {
     }
 }
 
+/// The commands that the help lists.
+fn commands(place: &Workspace) -> Vec<String> {
+    let help = place.run(&["--help"]).out;
+    let (_, listed) = help.split_once("Commands:\n").unwrap();
+    let (listed, _) = listed.split_once("\n\n").unwrap();
+    // A line that continues a description has more spaces.
+    let names = listed.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let names = names.filter(|name| !name.is_empty());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+/// The long options at the beginnings of the lines of a help text.
+fn options(help: &str) -> Vec<String> {
+    let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+    let names = lines.filter_map(|line| line.split([' ', ',']).find(|word| word.starts_with("--")));
+    names.map(|name| name.split(['=', '[']).next().unwrap().to_owned()).collect()
+}
+
 #[test]
 fn shells_and_pagers_learn_every_command_and_option() {
     let place = Workspace::new();
-    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+    let commands = commands(&place);
+    assert!(commands.iter().any(|command| command == "run") && commands.len() > 10, "{commands:?}");
+    let shells = ["bash", "elvish", "fish", "powershell", "zsh"].map(|shell| {
         let ran = place.run(&["completions", shell]);
         assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-        assert!(["compare", "threads", "explain"].iter().all(|word| ran.out.contains(word)), "{shell}");
+        (shell, ran.out)
+    });
+    for command in &commands {
+        let page = place.run(&["man", command]);
+        assert_eq!((page.code, page.err.as_str()), (0, ""));
+        let page = page.out.replace("\\-", "-");
+        // Python has the help of `run`; tests/python/capture/test_flags.py compares it with the manual page.
+        let options = match command.as_str() {
+            "run" => vec!["--dump-path".to_owned(), "--no-stacks".to_owned(), "--dry-run".to_owned()],
+            command => options(&place.run(&[command, "--help"]).out),
+        };
+        assert!(options.len() > 2, "{command}: {options:?}");
+        for option in &options {
+            assert!(page.contains(&format!("{option}\\fR")), "{option} in {page}");
+            for (shell, script) in &shells {
+                // fish has `-l name` for `--name`.
+                let name = option.trim_start_matches('-');
+                let is_there = script.contains(option) || script.contains(&format!("-l {name} "));
+                assert!(is_there && script.contains(command.as_str()), "{command} {option}: {shell}");
+            }
+        }
     }
     let page = place.run(&["man"]);
     assert_eq!((page.code, page.err.as_str()), (0, ""));

@@ -35,7 +35,7 @@ const LEDGER: &str =
     r#"{"seen":5,"recorded":2,"skipped":{"not selected":3},"failed":{},"notes":[],"ended":null}"#;
 
 #[test]
-fn ls_tells_what_the_run_says_of_itself() {
+fn ls_shows_what_the_run_recorded_about_itself() {
     let place = Workspace::new();
     put_dump(&place, "d/step0/rank0", 2, LEDGER);
     let failed = r#"{"seen":6,"recorded":1,"raised":{"Torch.mm: RuntimeError":2},"skipped":{"not selected":1,"metadata":1},"failed":{"Torch.x.0.forward: E":1},"notes":["n"],"ended":"cannot write: disk \u001b[31mfull"}"#;

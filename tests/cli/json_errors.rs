@@ -43,7 +43,7 @@ fn a_command_line_that_is_wrong_says_so_in_json() {
         assert!(said.starts_with(message), "{said}");
         assert!(ran.err.starts_with(&format!("error: {message}")), "{}", ran.err);
     }
-    // What is behind `--` is no flag.
+    // What follows `--` is no flag.
     assert_eq!(place.run(&["diff", "--", "--json"]).out, "");
 }
 

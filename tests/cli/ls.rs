@@ -41,7 +41,7 @@ step 10, rank0, d/step10/rank0/dump.json (msprobe, statistics, level mix, 3 call
 }
 
 #[test]
-fn steps_and_ranks_are_told_apart() {
+fn steps_and_ranks_are_listed_separately() {
     let place = Workspace::new();
     training(&place);
     let ran = place.run(&["ls", "d", "--filter", "nothing of the kind"]);

@@ -69,7 +69,7 @@ fn rows_without_a_name_in_the_target_have_one_of_their_own() {
 }
 
 #[test]
-fn lone_calls_of_a_comparison_are_all_there() {
+fn all_unpaired_calls_of_a_comparison_are_there() {
     let place = Workspace::new();
     let call = |name: &str| format!(r#""{name}": {{"output": [{{"type": "int", "value": 1}}]}}"#);
     let dump = |calls: &[&str]| {
@@ -88,7 +88,7 @@ fn lone_calls_of_a_comparison_are_all_there() {
 }
 
 #[test]
-fn rows_of_one_name_are_put_together_in_order() {
+fn rows_of_one_name_are_paired_in_order() {
     let place = Workspace::new();
     put_sheet(&place, "rank0.csv", MSPROBE, &["a,a,1.0,,,,", "b,b,2.0,,,,", "a,a,3.0,,,,", "N/A,x,4.0,,,,"]);
     put_sheet(&place, "rank1.csv", MSPROBE, &["a,a,5.0,,,,", "a,a,6.0,,,,", "a,a,7.0,,,,", "N/A,y,8.0,,,,"]);

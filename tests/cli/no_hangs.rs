@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::passed_over::with_digits;
 use crate::workspace::Workspace;
 
-/// Time enough for a slow machine, and far less than a pipe that nobody writes to takes.
+/// Enough time for a slow machine. Reading a pipe without a writer would take forever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The exit code and what was said on standard error, of a command that ends in time.

@@ -112,7 +112,7 @@ fn with_records(folder: &str) -> Workspace {
     let place = Workspace::new();
     for side in ["t", "g"] {
         place.put_text(&format!("{side}/{folder}dump.json"), RECORDS);
-        // What tools and people leave beside a dump.
+        // What tools and people leave next to a dump.
         place.put_text(&format!("{side}/{folder}run.log"), "step 0\n");
         place.put_text(&format!("{side}/notes/README.md"), "how this was made");
     }

@@ -61,7 +61,7 @@ fn says_what_is_missing() {
     );
 }
 
-/// A folder `ulpscope` beside the user is not the package, neither when it is looked for nor when it is run.
+/// A folder `ulpscope` in the working directory is not taken for the package, neither to find it nor to run it.
 #[test]
 fn runs_nothing_out_of_the_current_folder() {
     let Ok(python) = std::process::Command::new("python3").args(["-c", "pass"]).status() else { return };

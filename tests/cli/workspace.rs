@@ -45,7 +45,7 @@ impl Workspace {
         std::fs::write(path, bytes).unwrap();
     }
 
-    /// A file of float32 scalars, and of one tensor more that is of a type nobody reads.
+    /// A file of float32 scalars, and one more tensor of an unknown type.
     pub fn put_unread(&self, name: &str, unread: &str, tensors: &[(&str, f32)]) {
         let mut header = format!("{{\"{unread}\":{{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[0,1]}}");
         let mut elements = vec![0];

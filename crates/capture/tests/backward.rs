@@ -97,7 +97,7 @@ fn a_hook_that_fails_first_takes_its_call_with_it_and_a_later_one_does_not() {
 }
 
 #[test]
-fn a_pass_hands_out_its_own_calls_alone() {
+fn a_pass_returns_only_its_own_calls() {
     let run = run();
     let started = StartedBackwards::<Part>::default();
     let make = || Arc::new(Mutex::new(PendingBackward::of(&call(&run), 1, &[], Vec::new(), 1)));

@@ -67,7 +67,7 @@ fn a_call_on_another_thread_is_met_once_and_for_all() {
 }
 
 #[test]
-fn a_sum_that_a_pass_has_made_is_nobodys() {
+fn a_sum_that_a_pass_has_made_has_no_owner() {
     let passes = Passes::default();
     let (maker, other): (Arc<str>, Arc<str>) = (Arc::from("maker"), Arc::from("other"));
     // Outside of a pass nothing is read.

@@ -2,6 +2,7 @@
 
 mod compare;
 mod dumps;
+mod run_options;
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -16,6 +17,7 @@ use ulpscope_session::Language;
 
 pub(crate) use compare::{CompareArgs, OutputFormat, spell_out};
 pub(crate) use dumps::{DumpArgs, LsArgs, ShowArgs};
+pub(crate) use run_options::with_run_options;
 
 use crate::output::Look;
 
@@ -131,13 +133,13 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
-/// Run a Python script and record what each call of torch in it takes and gives
+/// Run a Python script and record the inputs and outputs of its torch calls
 ///
 /// Hands over to Python: this is python3 -m ulpscope run, for a Python that has the package ulpscope.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct RunArgs {
-    /// Options, then -- and the script with its arguments; ulpscope run --help tells the options
+    /// Options, then -- and the script with its arguments; ulpscope run --help lists the options
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     pub(crate) arguments: Vec<OsString>,
 }

@@ -8,8 +8,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::final_result::FinalResult;
-use crate::job::RankResult;
-use crate::run::{Counts, RankOutcome};
+use crate::job::{RankResult, first_divergence};
+use crate::run::Counts;
 use crate::style::Side;
 
 /// The one word.
@@ -184,7 +184,7 @@ pub fn agreement<S>(results: &[RankResult<S>], around: Surroundings<'_>) -> Agre
     if let Some(rule) = around.rule.filter(|_| failed > 0) {
         return Agreement::Fails { rule: rule.to_owned(), failed, rows };
     }
-    if let Some(first) = outcomes().find_map(RankOutcome::first_divergence) {
+    if let Some((_, first)) = first_divergence(results) {
         let calls = outcomes().map(|outcome| outcome.divergence_count).sum();
         return Agreement::Blamed { first: first.call.clone(), calls };
     }

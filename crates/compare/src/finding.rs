@@ -121,9 +121,9 @@ impl FindingCause {
             FindingCause::GivenShape => {
                 "its input has a different shape, and what is computed from it differs".to_owned()
             }
-            FindingCause::NonFinite => "all its inputs are finite".to_owned(),
+            FindingCause::NonFinite => "none of its inputs has them".to_owned(),
             FindingCause::BothNonFinite => {
-                "all its inputs are finite, and both runs fail in the same way".to_owned()
+                "none of its inputs has them, and both runs fail in the same way".to_owned()
             }
             FindingCause::Rule => "the first row that fails by the rule of this style".to_owned(),
         }

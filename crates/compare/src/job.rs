@@ -7,6 +7,7 @@ use ulpscope_dump::{AFTER_LAST_STEP, Dump, RankPlace, Step};
 
 use crate::run::{CompareError, Progress, RankOutcome, Sink, compare_ranks_knowing};
 use crate::style::{Known, Side, Style};
+use crate::verdict::Divergence;
 
 /// A rank of the target and the rank of the golden that it is compared with.
 #[derive(Clone, Debug)]
@@ -156,6 +157,17 @@ pub struct RankResult<S> {
     pub golden: String,
     /// The outcome, and the sink with the rows; or why the two could not be compared.
     pub result: Result<(RankOutcome, S), CompareError>,
+}
+
+/// The first divergence of a comparison, and its rank. Of the first step that has one, a rank where a call introduced
+/// the error comes before a rank that may have received it from other ranks.
+pub fn first_divergence<S>(ranks: &[RankResult<S>]) -> Option<(&RankResult<S>, &Divergence)> {
+    let found =
+        || ranks.iter().filter_map(|rank| Some((rank, rank.result.as_ref().ok()?.0.first_divergence()?)));
+    let (first, divergence) = found().next()?;
+    let mut of_step =
+        found().take_while(|(rank, _)| (rank.step, rank.is_after_last) == (first.step, first.is_after_last));
+    of_step.find(|(_, divergence)| !divergence.may_come_from_another_rank()).or(Some((first, divergence)))
 }
 
 /// Compares every pair, in parallel; results are in the order of the pairs.

@@ -41,7 +41,7 @@ pub use final_result::{FinalResult, UnexplainedStep};
 pub use finding::{
     CauseRemark, CauseTraits, Finding, FindingCause, FindingKind, Measure, Part, Precision, ShowsIn,
 };
-pub use job::{Outputs, RankPair, RankPairs, RankResult, compare_dumps, pair_ranks};
+pub use job::{Outputs, RankPair, RankPairs, RankResult, compare_dumps, first_divergence, pair_ranks};
 pub use mapping::Mapping;
 pub use native::{COLUMNS, Native, ONLY_STATISTICS};
 pub use origins::{OriginCounts, Share};

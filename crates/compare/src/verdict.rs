@@ -1,7 +1,7 @@
 //! Verdicts on calls instead of rows: one class each, and the calls that introduced an error.
 
 use crate::divergence_entry::DivergenceEntry;
-use crate::finding::Finding;
+use crate::finding::{Finding, FindingKind};
 use crate::style::Side;
 use crate::words;
 
@@ -119,5 +119,13 @@ impl Divergence {
     pub fn why(&self) -> String {
         let before = self.lone_before.as_ref().map(|before| words::just_before(&before.name, before.side));
         self.finding.why() + &before.unwrap_or_default()
+    }
+
+    /// Whether the error may have been introduced on another rank: a collective returned it, or it is in a gradient,
+    /// which data parallelism averages over all ranks.
+    pub(crate) fn may_come_from_another_rank(&self) -> bool {
+        let is_collective = self.call.starts_with("Distributed.");
+        let is_gradient = self.shown.source.as_deref().is_some_and(|source| source.starts_with("gradient:"));
+        is_collective || is_gradient && self.finding.kind == FindingKind::OriginDiffers
     }
 }

@@ -32,7 +32,7 @@ pub fn fact(fact: &Fact) -> String {
         Fact::Statistics { target, golden } => {
             let apart = statistics_apart(target, golden);
             let apart = apart.iter().map(|(name, one, other)| format!("{name} {one} against {other}"));
-            format!("by statistics: {}", apart.collect::<Vec<String>>().join(", "))
+            format!("by statistics, target against golden: {}", apart.collect::<Vec<String>>().join(", "))
         }
         Fact::ElementsDiffer { differ, of, .. } => format!("{differ} of {of} elements differ"),
         Fact::NonFinite { elements, counts: [target, golden] } => {
@@ -218,7 +218,7 @@ fn excess(measure: &Measure) -> String {
         Part::WorstElement => format!("its worst element differs by {times}"),
         // Statistics cannot distinguish a factor from a few elements.
         Part::CommonFactor if measure.distance.is_none() => format!("its norm differs by {times}"),
-        Part::CommonFactor => format!("a uniform scale error of {times}"),
+        Part::CommonFactor => format!("its overall scale differs by {times}"),
     }
 }
 

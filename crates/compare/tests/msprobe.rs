@@ -76,7 +76,7 @@ fn text(cell: &Cell) -> String {
     }
 }
 
-/// Whether two cells are the same but for the last bits of a sum, or of the sixteen digits of a workbook.
+/// Whether two cells are the same except for the last bits of a sum, or of the sixteen digits of a workbook.
 fn nearly(ours: &str, theirs: &str, tolerance: f64) -> bool {
     match (ours.parse::<f64>(), theirs.parse::<f64>()) {
         (Ok(a), Ok(b)) => a == b || (a - b).abs() <= tolerance * b.abs(),
@@ -156,7 +156,7 @@ fn nothing_vanishes_from_the_summary() {
 }
 
 #[test]
-fn a_mapping_names_the_partner_whatever_its_dtype() {
+fn a_mapping_names_the_counterpart_whatever_its_dtype() {
     let pairs = |pairs: &[(&str, &str)]| {
         Some(pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect::<Vec<_>>())
     };

@@ -102,7 +102,7 @@ fn plain(name: &str) -> Vec<u8> {
     call(name, &tensor(["1.5", "-1.5", "0.5", "2.5"], ""))
 }
 
-/// A call with a text inside that is none: an escape nobody knows, or bytes that are not UTF-8.
+/// A call with an invalid text: an unknown escape, or bytes that are not UTF-8.
 fn unreadable(name: &str) -> [Vec<u8>; 2] {
     let escape = call(name, r#"{"type": "str", "value": "a\qb"}"#);
     let bytes = call(name, r#"{"type": "str", "value": "a?b"}"#);
@@ -162,7 +162,7 @@ fn a_call_that_cannot_be_read_is_one_problem_and_costs_no_other() {
 }
 
 #[test]
-fn a_call_that_cannot_be_read_has_no_partnerless_entries() {
+fn a_call_that_cannot_be_read_has_no_unpaired_entries() {
     let good = ["a", "b"].map(plain);
     let damaged = [plain("a"), unreadable("b")[0].clone()];
     for (target, golden) in [(&good, &damaged), (&damaged, &good)] {
@@ -204,7 +204,7 @@ fn sizes_that_no_machine_has_are_counted_without_a_panic() {
 }
 
 #[test]
-fn lines_of_a_mapping_that_find_nothing_are_told() {
+fn lines_of_a_mapping_that_match_nothing_are_reported() {
     let calls = ["a", "b"].map(plain);
     let own = |name: &str| format!("Torch.{name}.0.forward.input.0");
     let lines = vec![(own("a"), own("b")), (own("x"), own("a")), (own("b"), own("y"))];
@@ -226,7 +226,7 @@ fn lines_of_a_mapping_that_find_nothing_are_told() {
 
 /// Calls with floats only, more of them than are looked at together, and one with whole numbers at the end.
 #[test]
-fn whole_numbers_behind_many_floats_are_shown_as_their_column_is() {
+fn whole_numbers_after_many_floats_are_shown_as_floats() {
     let names: Vec<String> = (0..600).map(|number| format!("f{number}")).collect();
     let mut calls: Vec<Vec<u8>> = names.iter().map(|name| plain(name)).collect();
     calls.push(call("whole", &tensor(["2046", "7", "3", "1.0"], "")));

@@ -63,14 +63,14 @@ impl Run {
         self.activated = self.product.iter().map(|value| value.max(0.0)).collect();
     }
 
-    /// With a product that is off by this much, here more and there less.
+    /// With a product that differs by about this much, in some elements more than in others.
     fn with_product_off(mut self, relative: f32, seed: usize) -> Run {
         move_by(&mut self.product, relative, seed);
         self.activate();
         self
     }
 
-    /// With a weight that is off by this much, and everything computed from it.
+    /// With a weight that differs by this much, and everything computed from it.
     fn with_weight_off(mut self, relative: f32, seed: usize) -> Run {
         move_by(&mut self.weight, relative, seed);
         self.compute();
@@ -208,7 +208,7 @@ fn at_the_product(kind: &'static str) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn what_a_second_golden_run_is_off_by_is_no_finding() {
+fn a_difference_that_a_second_golden_run_has_too_is_no_finding() {
     let target = Run::golden().with_product_off(1e-3, 1);
     let without = compare(&target, None);
     assert_eq!(findings(&without), at_the_product("diverged here"));
@@ -223,7 +223,7 @@ fn what_a_second_golden_run_is_off_by_is_no_finding() {
 }
 
 #[test]
-fn a_fault_above_the_measured_noise_is_found_and_held_against_it() {
+fn a_fault_above_the_measured_noise_is_found_and_compared_with_it() {
     let noise = Run::golden().with_product_off(1e-4, 2);
     let fault = Run::golden().with_product_off(0.1, 1);
     let outcome = compare(&fault, Some(&noise));
@@ -268,7 +268,7 @@ fn one_weight_that_is_wrong_is_found_above_the_noise_of_all() {
 }
 
 #[test]
-fn a_draw_that_is_another_in_every_run_is_no_finding() {
+fn a_draw_that_differs_in_every_run_is_no_finding() {
     let mut target = Run::golden();
     target.drawn.rotate_left(3);
     let found = findings(&compare(&target, None));
@@ -291,7 +291,7 @@ fn statistics_measure_noise_as_well() {
 }
 
 #[test]
-fn a_noise_dump_of_another_program_is_a_problem() {
+fn a_noise_dump_of_a_different_program_is_a_problem() {
     let scratch = TempDir::new().unwrap();
     let target = Run::golden().with_product_off(1e-3, 1).open(scratch.path(), "target");
     let golden = Run::golden().open(scratch.path(), "golden");
@@ -312,7 +312,7 @@ fn a_noise_dump_of_another_program_is_a_problem() {
 }
 
 #[test]
-fn a_noise_dump_that_tells_nothing_says_so() {
+fn a_noise_dump_that_measures_nothing_is_reported() {
     let target = Run::golden().with_product_off(1e-3, 1);
     let equal = compare(&target, Some(&Run::golden()));
     assert_eq!(findings(&equal), at_the_product("diverged here"));
@@ -334,7 +334,7 @@ fn a_noise_dump_that_tells_nothing_says_so() {
 }
 
 #[test]
-fn a_tensor_of_the_noise_dump_that_cannot_be_read_is_told() {
+fn a_tensor_of_the_noise_dump_that_cannot_be_read_is_reported() {
     let scratch = TempDir::new().unwrap();
     let target = Run::golden().open(scratch.path(), "target");
     let golden = Run::golden().open(scratch.path(), "golden");

@@ -1,4 +1,4 @@
-//! How calls of two programs are put together, method by method.
+//! How calls of two programs are paired, method by method.
 
 #![allow(clippy::unwrap_used)]
 
@@ -65,7 +65,7 @@ fn an_extra_call_is_skipped_and_its_successors_lock_on_again() {
         let only: Vec<_> = remarkable.iter().filter(|line| line.contains("only")).collect();
         assert_eq!(only.len(), 1, "{remarkable:#?}");
         assert!(remarkable.iter().any(|line| line.starts_with("target only: Tensor.__add__.")));
-        // Every addition behind the extra one, forward and backward.
+        // Every addition after the extra one, forward and backward.
         assert_eq!(paired.pairing.counts.aligned, u64::from(8 - shift) * 2, "{remarkable:#?}");
         assert_eq!(paired.pairing.counts.golden_only, 0);
         for number in shift..8 {
@@ -103,7 +103,7 @@ fn a_missing_call_is_listed_where_it_stands_in_the_golden() {
 }
 
 #[test]
-fn calls_at_either_end_are_told() {
+fn unpaired_calls_at_either_end_are_reported() {
     let middle = |program: Program| program.api(LINEAR, &[4]).api(ADD, &[4]).api(LINEAR, &[5]);
     let target = middle(Program::new().api(ADD, &[1])).api(ADD, &[9]);
     let paired = pair_programs(&target, &middle(Program::new()), Matching::Auto);
@@ -195,7 +195,7 @@ fn half_precision_pairs_like_any_other() {
 }
 
 #[test]
-fn another_batch_size_pairs_by_name_and_order() {
+fn a_different_batch_size_pairs_by_name_and_order() {
     let program = |batch: u64, extra: bool| {
         let mut program = Program::new();
         for layer in 0..6 {
@@ -267,7 +267,7 @@ fn a_wrapper_on_one_side_is_looked_through() {
 
 #[test]
 fn modules_tell_calls_apart_that_shapes_do_not() {
-    // Golden has a third block between the two of the target; all calls look alike but for the module.
+    // Golden has a third block between the two of the target; all calls look alike except for the module.
     let program = |blocks: &[u32]| {
         let mut program = Program::new();
         for block in blocks {
@@ -304,7 +304,7 @@ fn equal_names_in_different_modules_are_not_trusted() {
 }
 
 #[test]
-fn recomputed_calls_are_told_and_the_rest_pairs() {
+fn recomputed_calls_are_reported_and_the_rest_pairs() {
     let shape = &[2, 8];
     let layer = |program: Program| program.api(LINEAR, shape).api("Torch.triu", shape).api(ADD, shape);
     let forward = |program: Program| layer(layer(program));
@@ -379,7 +379,7 @@ fn a_backward_call_does_not_leave_its_forward_call() {
 }
 
 #[test]
-fn shape_refuses_a_namesake_of_another_shape() {
+fn shape_refuses_a_call_of_the_same_name_and_a_different_shape() {
     let target = Program::new().api(ADD, &[2]).api(LINEAR, &[2]).api(LINEAR, &[2]);
     let golden = Program::new().api(ADD, &[3]).api(LINEAR, &[2]);
     let paired = pair_programs(&target, &golden, Matching::Shape);

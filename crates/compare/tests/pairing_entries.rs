@@ -49,7 +49,7 @@ fn entries_pair_by_role_and_place() {
 }
 
 #[test]
-fn another_shape_at_the_same_place_is_still_the_same_argument() {
+fn a_different_shape_at_the_same_place_is_still_the_same_argument() {
     let target = format!(r#"{{"input_args":[{}],"output":[]}}"#, tensor("2"));
     let golden = format!(r#"{{"input_args":[{}],"output":[]}}"#, tensor("5"));
     assert_eq!(lines(&target, &golden), ["Place: input.0 = input.0"]);

@@ -1,4 +1,4 @@
-//! Mapping files in msprobe's formats: what they do to names, and what is told of lines that do nothing.
+//! Mapping files in msprobe's formats: what they do to names, and what is reported of lines that do nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -128,7 +128,7 @@ fn of_many_lines_without_effect_the_first_are_named_and_the_others_counted() {
 }
 
 #[test]
-fn a_name_that_the_golden_lacks_is_told() {
+fn a_name_that_the_golden_lacks_is_reported() {
     let target = Program::new().module("fc2.Dense", &[2]);
     let golden = Program::new().module("fc1.Linear", &[2]);
     let yaml = file("fc2.Dense: fc3.Linear\n");
@@ -195,7 +195,7 @@ fn a_layer_mapping_renames_places_from_the_top() {
             ["line 13: the target has nothing called \"a\" inside \"Unknown\"; the line has no effect"]
         );
     }
-    // Without it nothing but the APIs could be told to belong together.
+    // Without it only the APIs could be paired.
     let paired = pair_with(&target, &golden, &options(Matching::Exact, Mapping::default()));
     assert_eq!(paired.pairing.counts.pairs(), 0);
 }

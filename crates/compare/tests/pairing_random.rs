@@ -1,4 +1,4 @@
-//! Programs with calls left out and put in: every call that stayed finds its true partner, and nothing vanishes.
+//! Programs with calls removed and inserted: every other call is paired with its true counterpart, and none is lost.
 
 #![allow(clippy::unwrap_used)]
 
@@ -66,7 +66,7 @@ fn changed(steps: &[Step], changes: &[(u64, bool, usize, u64)]) -> Vec<Step> {
     changed
 }
 
-/// Of the calls that both have, how many have the other's as partner; and how many there are.
+/// How many of the calls that both have are paired with each other, and how many there are.
 fn true_partners(paired: &Paired, target: &[Step], golden: &[Step]) -> (usize, usize) {
     let partners = paired.partners();
     let common: Vec<(usize, usize)> = target
@@ -81,7 +81,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_stayed_finds_its_partner_when_shapes_vary(
+    fn unchanged_calls_are_paired_when_shapes_vary(
         golden in steps(500, 300..500),
         changes in prop::collection::vec((0..1000u64, any::<bool>(), 0..APIS.len(), 0..500u64), 0..20),
     ) {

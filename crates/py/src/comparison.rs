@@ -11,8 +11,9 @@ use pyo3::types::{PyDict, PyList};
 use serde_json::Value as Json;
 use ulpscope_formats::file::Unfinished;
 use ulpscope_report::{Cell, Emphasis, Record, Row, SheetFormat, Table, Terminal, escape, json};
+use ulpscope_session::explanation::Explanation;
 use ulpscope_session::result_json::{RankExtras, document};
-use ulpscope_session::{Compared, MemorySink};
+use ulpscope_session::{Compared, Language, MemorySink};
 use ulpscope_tensor::Scalar;
 
 use crate::divergence::Divergence;
@@ -154,6 +155,13 @@ impl Outcome {
         bytes
     }
 
+    /// The divergence that the document names as the first. With several ranks it need not be the first of all.
+    fn first_divergence(&self) -> Option<&Divergence> {
+        let first = &self.document["first_divergence"];
+        let is_first = |one: &&Divergence| one.is_at(&first["step"], &first["rank"], &first["call"]);
+        self.divergences.iter().find(is_first).or(self.divergences.first())
+    }
+
     /// A text of the document.
     fn text(&self, name: &str) -> &str {
         self.document[name].as_str().unwrap_or_default()
@@ -231,7 +239,7 @@ impl Comparison {
     /// The first call that introduced an error; None if no call did.
     #[getter]
     fn first_divergence(&self) -> Option<Divergence> {
-        self.outcome.divergences.first().cloned()
+        self.outcome.first_divergence().cloned()
     }
 
     /// Every call that introduced an error, in order of steps, ranks and execution.
@@ -271,9 +279,23 @@ impl Comparison {
         self.outcome.notes.clone()
     }
 
-    /// What broke, where, how large it is, its effects, the confidence, limitations and next steps, as text.
-    fn explain(&self) -> Cow<'_, str> {
-        escape::lines(self.outcome.text("explanation"))
+    /// What broke, where, how large it is, its effects, the confidence, limitations and next steps, as text; in English
+    /// (`"en"`) or Chinese (`"zh"`), by default in the language of the comparison.
+    #[pyo3(signature = (lang = None))]
+    fn explain(&self, lang: Option<&str>) -> PyResult<Cow<'_, str>> {
+        let Some(lang) = lang else {
+            return Ok(escape::lines(self.outcome.text("explanation")));
+        };
+        let language: Language =
+            lang.parse().map_err(|error: String| PyValueError::new_err(format!("lang: {error}")))?;
+        let statements = serde_json::from_value(self.outcome.document["statements"].clone());
+        let explanation: Explanation = statements.map_err(|_| {
+            PyValueError::new_err(
+                "this comparison was made by a different version of ulpscope, and has its explanation in one language \
+                 only; compare again",
+            )
+        })?;
+        Ok(Cow::Owned(explanation.text(language.words())))
     }
 
     /// Writes the rows as .csv.
@@ -322,7 +344,7 @@ impl Comparison {
 
     fn __repr__(&self) -> String {
         let summary = &self.outcome.document["summary"];
-        let first = self.outcome.divergences.first();
+        let first = self.outcome.first_divergence();
         let first = first.map_or_else(String::new, |first| format!(", first divergence {:?}", first.call()));
         let (agreement, failed, rows) = (self.agreement(), &summary["failed"], &summary["rows"]);
         let shown = format!("<Comparison: {agreement}, {failed} of {rows} rows differ{first}>");

@@ -1,6 +1,7 @@
 //! `Divergence`: a call at which two runs stop agreeing.
 
 use pyo3::prelude::*;
+use serde_json::Value as Json;
 use ulpscope_compare::RankResult;
 use ulpscope_report::{Align, Cell, Record, Table, Terminal, escape};
 
@@ -56,6 +57,11 @@ impl Divergence {
             downstream: finding.downstream,
             direction: if finding.in_backward { "backward" } else { "forward" }.to_owned(),
         }
+    }
+
+    /// Whether it is this call of this step and rank.
+    pub(crate) fn is_at(&self, step: &Json, rank: &Json, call: &Json) -> bool {
+        step.as_u64() == self.step && *rank == *self.rank && *call == *self.call
     }
 
     pub(crate) fn call(&self) -> &str {

@@ -15,7 +15,7 @@ fn written(columns: &[&str], rows: &[Vec<Cell>]) -> String {
     String::from_utf8(writer.finish().unwrap()).unwrap()
 }
 
-/// The only cell of a sheet, beside a second one so that the row is not empty.
+/// The first cell of a sheet. A second one keeps the row from being empty.
 fn one(cell: Cell) -> String {
     let text = written(&["a", "b"], &[vec![cell, Cell::text("x")]]);
     text.strip_prefix("a,b\n").unwrap().strip_suffix(",x\n").unwrap().to_owned()

@@ -10,7 +10,7 @@ use ulpscope_report::{escape, json};
 
 use crate::files::{FileOutputs, FileSink};
 use crate::result_json::{RankExtras, document};
-use crate::{Compared, advisor, diff_analyze, rank_label};
+use crate::{Compared, advisor, diff_analyze, rank_name};
 
 /// What was written.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Written {
         for rank in &compared.ranks {
             let Ok((outcome, _)) = &rank.result else { continue };
             if let Some(text) = advisor::text(compared, rank, outcome) {
-                let label = rank_label(rank, several).replace(' ', "_");
+                let label = rank_name(rank, several).replace(' ', "_");
                 let name = if label.is_empty() { "advisor".to_owned() } else { format!("advisor_{label}") };
                 self.add(outputs.path(folder, &name, "txt"), &escape::lines(&text));
             }

@@ -69,7 +69,9 @@ impl Explanation {
                 format!("{indent}{}", escape::terminal(&text))
             });
             if section.heading == Heading::Confidence {
-                lines.extend(said.map(|text| format!("{heading} {text}")));
+                // A full-width colon brings its own space.
+                let space = if heading.ends_with('：') { "" } else { " " };
+                lines.extend(said.map(|text| format!("{heading}{space}{text}")));
             } else {
                 lines.push(heading.to_owned());
                 lines.extend(said.map(|text| format!("  {text}")));
@@ -97,7 +99,7 @@ impl Explanation {
         }
         said.push(Statement::RuleJudgesRows);
         self.add(Heading::Rule, said);
-        self.add_next(vec![Instruction::CompareNatively, next_step::compare_again(compared, "")]);
+        self.add_next(vec![Instruction::CompareNatively, next_step::compare_again(compared, None)]);
     }
 
     fn of_divergence<S>(
@@ -227,7 +229,9 @@ fn size(first: &Divergence) -> Vec<Statement> {
     if times.is_finite() && times > distance / floor && !is_told && !measure.is_behind {
         said.push(Statement::ShowsMost { part, by_statistics: measure.distance.is_none(), times });
     }
-    if !first.shown.is_taken {
+    // The inputs of a call that one side lacks have no counterpart either.
+    let has_counterpart = finding.cause.traits().only_side.is_none();
+    if !first.shown.is_taken && has_counterpart {
         said.push(match measure.arguments {
             0.0 => Statement::InputsAgree,
             largest => Statement::InputsDiffer { largest },

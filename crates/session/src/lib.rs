@@ -34,7 +34,7 @@ use std::time::Instant;
 
 use ulpscope_compare::{
     Agreement, ClassCounts, CompareError, Counts, Matching, Outputs, Paired, Progress, RankResult, Side,
-    Surroundings, agreement, compare_dumps, pair_ranks,
+    Surroundings, agreement, compare_dumps, first_divergence, pair_ranks,
 };
 use ulpscope_dump::{AFTER_LAST_STEP, Dump, Error, Problems, Select};
 use ulpscope_formats::Watch;
@@ -154,12 +154,9 @@ impl<S> Compared<S> {
         self.ranks.iter().filter_map(|rank| rank.result.as_ref().err().map(|error| (rank, error)))
     }
 
-    /// The first divergence of the first rank that has one.
+    /// The first divergence, and its rank.
     pub fn first_divergence(&self) -> Option<(&RankResult<S>, &ulpscope_compare::Divergence)> {
-        self.ranks.iter().find_map(|rank| {
-            let (outcome, _) = rank.result.as_ref().ok()?;
-            Some((rank, outcome.first_divergence()?))
-        })
+        first_divergence(&self.ranks)
     }
 
     /// Calls by class, over all ranks; `None` in a style that judges rows.
@@ -190,8 +187,15 @@ impl<S> Compared<S> {
     }
 }
 
-/// The name of a pair of ranks for people: `step0 rank1`; empty if there is only one.
+/// The name of a pair of ranks for people: `step0 rank1`, `step0` without ranks; empty if there is only one pair.
 pub fn rank_label<S>(rank: &RankResult<S>, several: bool) -> String {
+    let name = rank_name(rank, several);
+    // A program without ranks has one folder of this name in each step.
+    name.strip_suffix(" rank").map(str::to_owned).unwrap_or(name)
+}
+
+/// The name of a pair of ranks in names of files, with spaces: `step0 rank1`, `step0 rank` without ranks.
+pub(crate) fn rank_name<S>(rank: &RankResult<S>, several: bool) -> String {
     if !several {
         return String::new();
     }

@@ -1,6 +1,6 @@
 //! The limitations of a comparison: what its verdict does not cover.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use ulpscope_compare::{Class, ONLY_STATISTICS, Side};
 
@@ -51,13 +51,34 @@ pub(super) fn statements<S>(compared: &Compared<S>) -> Vec<Statement> {
 
 /// Notes on how the dumps were made and read, except that no elements were compared.
 fn notes<S>(compared: &Compared<S>) -> Vec<Statement> {
-    let mut known = HashSet::new();
-    let of_ranks = compared.outcomes().flat_map(|outcome| &outcome.notes);
-    let notes = compared.notes.iter().chain(of_ranks).filter(|note| known.insert(note.as_str()));
-    let notes: Vec<&String> = notes.filter(|note| *note != ONLY_STATISTICS).collect();
+    let several = compared.ranks.len() > 1;
+    let of_ranks = compared.ranks.iter().filter_map(|rank| Some((rank, &rank.result.as_ref().ok()?.0.notes)));
+    let of_ranks = of_ranks
+        .flat_map(|(rank, notes)| notes.iter().map(move |note| (note, Some(rank_label(rank, several)))));
+    let all = compared.notes.iter().map(|note| (note, None)).chain(of_ranks);
+    let mut notes: Vec<(&String, Vec<String>)> = Vec::new();
+    let mut known: HashMap<&String, usize> = HashMap::new();
+    for (note, label) in all.filter(|(note, _)| *note != ONLY_STATISTICS) {
+        let at = *known.entry(note).or_insert(notes.len());
+        match notes.get_mut(at) {
+            Some((_, labels)) => labels.extend(label),
+            None => notes.push((note, label.into_iter().collect())),
+        }
+    }
     let more = notes.len().saturating_sub(SHOWN);
-    let mut said: Vec<Statement> =
-        notes.into_iter().take(SHOWN).map(|note| Statement::Note(note.clone())).collect();
+    let mut said: Vec<Statement> = notes
+        .into_iter()
+        .take(SHOWN)
+        // What holds on some steps or ranks only is said of these: the others may have a finding that it seems to deny.
+        .map(|(note, labels)| match labels.is_empty() || labels.len() == compared.outcomes().count() {
+            true => Statement::Note(note.clone()),
+            false => {
+                let more = if labels.len() > SHOWN { ", …" } else { "" };
+                let labels = &labels[..labels.len().min(SHOWN)];
+                Statement::Note(format!("{}{more}: {note}", labels.join(", ")))
+            }
+        })
+        .collect();
     if more > 0 {
         said.push(Statement::MoreNotes(more as u64));
     }

@@ -3,7 +3,7 @@
 //! It addresses what is least known: elements if there are only statistics, the noise if the finding is doubtful, else
 //! the place itself.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ulpscope_compare::{
     Agreement, Divergence, FinalResult, FindingCause, FindingKind, Precision, RankResult, ShowsIn, Side,
@@ -11,7 +11,7 @@ use ulpscope_compare::{
 use ulpscope_dump::{CallKind, parse_key};
 
 use crate::instruction::Instruction;
-use crate::{Compared, cause, non_finite, origin};
+use crate::{Compared, Language, MappingFiles, Request, cause, non_finite, origin};
 
 /// From this confidence on a finding counts as true.
 pub(crate) const SURE: f64 = 0.7;
@@ -45,7 +45,7 @@ pub(super) fn next<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Dive
             (Some(precision), _) => look_for_precision(precision),
             (None, None) => dump_tensors(rank, first),
             (None, Some(_)) if first.finding.confidence < SURE => {
-                vec![Instruction::MeasureNoise, compare_again(compared, " --noise SECOND_GOLDEN")]
+                vec![Instruction::MeasureNoise, compare_again(compared, Some(second_golden()))]
             }
             (None, Some((target, golden))) => {
                 let mut steps = vec![Instruction::SeeElements, diff(target, golden)];
@@ -95,7 +95,7 @@ fn towards<S>(compared: &Compared<S>, result: &FinalResult) -> Vec<Instruction> 
         steps.push(Instruction::Run(format!("ulpscope show {target} {call}")));
     }
     steps.push(Instruction::MeasureHealthyRuns);
-    steps.push(compare_again(compared, " --noise SECOND_GOLDEN"));
+    steps.push(compare_again(compared, Some(second_golden())));
     steps
 }
 
@@ -113,17 +113,52 @@ pub(super) fn other_levels<S>(compared: &Compared<S>) -> Option<[&str; 2]> {
     })
 }
 
-/// The command that repeats the comparison, in the native style.
-pub(super) fn compare_again<S>(compared: &Compared<S>, options: &str) -> Instruction {
-    let request = &compared.request;
-    let chosen = |flag: &str, numbers: &[u64]| {
+/// The command that repeats the comparison in the native style, with all options that change it. A noise run replaces
+/// that of the request.
+pub(super) fn compare_again<S>(compared: &Compared<S>, noise: Option<&Path>) -> Instruction {
+    // Complete, so that an option added to the request is not forgotten here.
+    let Request {
+        target,
+        golden,
+        style: _,
+        matching,
+        mapping,
+        stack_column: _,
+        noise: own_noise,
+        select,
+        language,
+    } = &compared.request;
+    let MappingFiles { data, cell, layer } = mapping;
+    let numbers = |numbers: &[u64]| {
         let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
-        if numbers.is_empty() { String::new() } else { format!(" {flag} {}", numbers.join(",")) }
+        Some(numbers.join(",")).filter(|numbers| !numbers.is_empty())
     };
-    let select = &request.select;
-    let options = format!("{}{}{options}", chosen("--step", &select.steps), chosen("--rank", &select.ranks));
-    let (target, golden) = (quoted(&request.target), quoted(&request.golden));
-    Instruction::Run(format!("ulpscope compare {target} {golden}{options} -o RESULT"))
+    let file = |path: &Option<PathBuf>| path.as_deref().map(quoted);
+    let options = [
+        ("--step", numbers(&select.steps)),
+        ("--rank", numbers(&select.ranks)),
+        ("--match", matching.map(|matching| matching.to_string())),
+        ("--data-mapping", file(data)),
+        // Without a file, modules are paired by their names.
+        ("--cell-mapping", cell.as_ref().map(|cell| file(cell).unwrap_or_default())),
+        ("--layer-mapping", file(layer)),
+        ("--noise", noise.or(own_noise.as_deref()).map(quoted)),
+        ("--lang", (*language != Language::default()).then(|| language.to_string())),
+    ];
+    let mut command = format!("ulpscope compare {} {}", quoted(target), quoted(golden));
+    for (flag, value) in options {
+        match value.as_deref() {
+            None => {}
+            Some("") => command += &format!(" {flag}"),
+            Some(value) => command += &format!(" {flag} {value}"),
+        }
+    }
+    Instruction::Run(format!("{command} -o RESULT"))
+}
+
+/// A second golden run, which the user has to make.
+fn second_golden() -> &'static Path {
+    Path::new("SECOND_GOLDEN")
 }
 
 fn trained<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<Instruction> {

@@ -82,7 +82,7 @@ fn what_is_written_exactly_is_read_back() {
 }
 
 #[test]
-fn dlpack_tells_dtypes_by_kind_and_bits() {
+fn dlpack_distinguishes_dtypes_by_kind_and_bits() {
     let known: Vec<(u8, u8, DType)> = (0..=u8::MAX)
         .flat_map(|code| [8, 16, 32, 64, 128].map(|bits| (code, bits)))
         .filter_map(|(code, bits)| Some((code, bits, DType::from_dlpack(code, bits)?)))

@@ -1,4 +1,4 @@
-"""Memory that nothing was written to yet: what is in it is nobody's result."""
+"""Uninitialised memory: its content is no result."""
 
 from __future__ import annotations
 

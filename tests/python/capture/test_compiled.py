@@ -224,7 +224,7 @@ def test_compiled_as_without_capture(program: Callable[[Watch], Any], level: str
 
 
 def test_what_is_outside_is_recorded(tmp_path: Path) -> None:
-    """Before, between and behind compiled regions, with their gradients."""
+    """Before, between and after compiled regions, with their gradients."""
     torch.manual_seed(3)
     fast = torch.compile(bent, backend="aot_eager")
     x = torch.randn(3, requires_grad=True)

@@ -15,7 +15,7 @@ NOTE = "a compiled region was entered: what runs inside it is not seen"
 
 
 def program(step: Any) -> tuple[list[torch.Tensor], list[str]]:
-    """Five steps in one compiled function, and a call behind it; what was learnt, and the graphs."""
+    """Five steps in one compiled function, and a call after it; what was learnt, and the graphs."""
     torch._dynamo.reset()
     graphs: list[str] = []
 

@@ -83,7 +83,7 @@ def test_a_call_without_results_counts_as_failed(tmp_path: Path) -> None:
 
 
 class Slotted:
-    """What a module keeps its parameters in: they cannot be told."""
+    """The container of a module's parameters: listing them fails."""
 
     def __init__(self) -> None:
         self.is_asked = False
@@ -93,7 +93,7 @@ class Slotted:
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_a_module_whose_parameters_cannot_be_told(tmp_path: Path, raises: bool) -> None:
+def test_a_module_whose_parameters_are_unknown(tmp_path: Path, raises: bool) -> None:
     class Hides(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             self.__dict__["_parameters"] = Slotted()
@@ -121,7 +121,7 @@ def test_a_module_whose_parameters_cannot_be_told(tmp_path: Path, raises: bool) 
 
 
 class Placeless(torch.Tensor):
-    """A result whose place in the graph cannot be told."""
+    """A result whose place in the graph is unknown."""
 
     @property
     def output_nr(self) -> int:

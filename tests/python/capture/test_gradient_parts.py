@@ -1,4 +1,4 @@
-"""Gradients that come in parts: computed exactly, in little memory, and by nobody's class."""
+"""Gradients that come in parts: computed exactly, in little memory, and without calling a tensor subclass."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_a_new_thread_does_not_walk_into_what_another_has_made(tmp_path: Path) -
 
 
 def test_modules_of_several_threads_are_not_mixed_up(tmp_path: Path) -> None:
-    """Which module a repeated call belongs to is told by numbers, too."""
+    """Numbers also show which module a repeated call belongs to."""
 
     class Block(nn.Module):
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A run with jitter: inputs off by one unit, everything put back, and what a comparison makes of its dump."""
+"""A run with jitter: inputs differ by one unit, everything is restored, and how its dump compares."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_every_element_becomes_a_neighbour(dtype):
         assert beside[~stays].all()
 
 
-def test_what_the_model_sees_is_off_by_one_unit_and_put_back(tmp_path):
+def test_inputs_of_the_model_differ_by_one_unit_and_are_restored(tmp_path):
     model, _, x = program()
     before, x_before = state(model), bits(x)
     seen: dict[str, Any] = {}

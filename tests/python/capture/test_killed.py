@@ -73,7 +73,7 @@ def server() -> Iterator[Server]:
 
 @dataclass
 class Whole:
-    """A run that nobody disturbed."""
+    """An undisturbed run."""
 
     folder: Path
     losses: list[str]
@@ -82,7 +82,7 @@ class Whole:
 
 @pytest.fixture(scope="module")
 def whole(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """What the others are held against."""
+    """What the others are compared with."""
     folder = tmp_path_factory.mktemp("whole")
     assert server.train(folder) == 0, (folder / "said").read_text()
     result = json.loads((folder / "result").read_text())
@@ -173,7 +173,7 @@ def test_killed_at_fifty_moments(server: Server, whole: Whole, tmp_path: Path) -
 
 
 def test_killed_after_every_line(server: Server, whole: Whole, tmp_path: Path) -> None:
-    """What each line of a journal leaves behind: moments that last too short to be met by chance."""
+    """The state after each line of a journal: these moments are too short to be hit by chance."""
     journal = journal_of_a_killed_run(server, whole, tmp_path)
     step = int(journal.parent.parent.name.removeprefix("step"))
     lines = journal.read_bytes().rstrip(b"\0").splitlines(keepends=True)
@@ -358,7 +358,7 @@ class RefusesItsField:
 
 
 class RefusesEverything(Tensor):
-    """A tensor that lets nobody call anything on it."""
+    """A tensor on which every call fails."""
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -68,7 +68,7 @@ def test_parameters_have_the_hooks_they_had(tmp_path: Path, level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_model_without_modules_is_told_of(
+def test_a_model_without_modules_is_reported(
     tmp_path: Path, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = nn.Linear(4, 4)
@@ -221,7 +221,7 @@ def test_discovered_models_do_not_grow(tmp_path: Path) -> None:
 
 
 class Refusing(nn.Module):
-    """Lets nobody walk through its parameters."""
+    """Fails when its parameters are listed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -73,7 +73,7 @@ def test_what_is_not_selected_has_no_backward_call(tmp_path: Path) -> None:
     assert found.ledger["skipped"] == {"not selected": 4}
 
 
-def test_calls_that_raise_are_told_from_the_others(tmp_path: Path) -> None:
+def test_calls_that_raise_are_counted_separately(tmp_path: Path) -> None:
     x = torch.ones(2, 3)
 
     def program() -> None:
@@ -128,7 +128,7 @@ def test_no_call_writes_more_than_max_bytes(tmp_path: Path, task: str, file_form
     assert "Torch.tanh.0.forward" not in calls
     assert ledger["skipped"]["over max_bytes"] >= 1
     if task == "tensor":
-        # Numbers of what has no file are there all the same, and nothing came behind it.
+        # Statistics of tensors without a file are still there, and nothing was recorded after them.
         (entry,) = calls["Torch.cos.0.forward"]["input_args"]
         assert "data_name" not in entry
         assert entry["Norm"] == pytest.approx(large.norm(dtype=torch.float64).item())
@@ -148,7 +148,7 @@ class Refusing(torch.Tensor):
         raise RuntimeError("at 0x7f00: internal assert failed")
 
 
-def test_a_tensor_that_cannot_be_read_is_told_of_in_our_words(tmp_path: Path) -> None:
+def test_a_tensor_that_cannot_be_read_is_reported_in_our_words(tmp_path: Path) -> None:
     x = torch.ones(2).as_subclass(Refusing)
     found = capture_of(tmp_path, lambda: torch.sin(x))
     assert found.ledger["unread"] == {"Refusing: torch could not give its elements (RuntimeError)": 2}

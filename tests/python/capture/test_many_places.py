@@ -51,7 +51,7 @@ def test_names_stay_when_there_are_too_many_stacks(tmp_path: Path) -> None:
     assert 500 < len(told & set(added)) < PLACES
 
 
-def test_few_stacks_are_all_told(tmp_path: Path) -> None:
+def test_few_stacks_are_all_listed(tmp_path: Path) -> None:
     program = module_of(tmp_path, 100)
     captured = capture_of(tmp_path / "dump", lambda: program.outer(torch.ones(1)))
     told = {name for found in captured.document("stack.json").values() for name in found[0]}

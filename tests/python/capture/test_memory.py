@@ -20,7 +20,7 @@ FILLINGS: dict[str, Callable[[torch.Tensor], object]] = {
 
 @pytest.mark.parametrize("filling", FILLINGS)
 @pytest.mark.parametrize("make", ["empty", "empty_like"])
-def test_empty_memory_that_was_written_behind_torch(tmp_path: Path, filling: str, make: str) -> None:
+def test_empty_memory_that_was_written_without_torch(tmp_path: Path, filling: str, make: str) -> None:
     def program() -> None:
         buffer = torch.empty(3) if make == "empty" else torch.empty_like(torch.ones(3))
         FILLINGS[filling](buffer)
@@ -37,7 +37,7 @@ def test_empty_memory_that_was_written_behind_torch(tmp_path: Path, filling: str
 
 
 def test_empty_memory_that_is_only_written_to(tmp_path: Path) -> None:
-    """What was in it is nobody's result, and would differ from run to run."""
+    """Its content is no result, and would differ from run to run."""
 
     def program() -> None:
         torch.empty(3).fill_(1.0)

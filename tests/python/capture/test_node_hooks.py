@@ -56,7 +56,7 @@ def test_the_programs_stay_and_captures_go(tmp_path: Path, level: str) -> None:
 
 
 def test_graphs_that_are_gone_are_let_go(tmp_path: Path) -> None:
-    """Of many small graphs in one step, which nobody walks, neither hooks nor what these hold pile up."""
+    """With many small graphs in one step and no backward pass, hooks and what they hold do not pile up."""
     x = torch.ones(4, requires_grad=True)
     with ulpscope.capture(tmp_path, level="L1", task="structure"):
         for _ in range(3):

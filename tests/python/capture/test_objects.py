@@ -348,7 +348,7 @@ def test_what_cannot_be_looked_into_is_noted(tmp_path: Path) -> None:
 
 
 def test_gradients_keep_their_numbers(tmp_path: Path) -> None:
-    """They are told by the order of the tensors, among which the older tool has none of an object's."""
+    """They are identified by the order of the tensors, among which the older tool has none of an object's."""
     x, y = (torch.full((2,), value, requires_grad=True) for value in (3.0, 5.0))
     cache = types.SimpleNamespace(keys=torch.ones(2, requires_grad=True) * 7)
     model = nn.ModuleList([Taking()])

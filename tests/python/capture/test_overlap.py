@@ -370,7 +370,7 @@ class TestUnderTheRunCommand:
         assert [names(tmp_path / "own", step) for step in range(2)] == alone
         assert "the script's own capture writes to" in ran.stderr
 
-    def test_a_folder_in_use_is_told_before_the_script_runs(self, tmp_path: Path) -> None:
+    def test_a_folder_in_use_is_reported_before_the_script_runs(self, tmp_path: Path) -> None:
         process = another(tmp_path / "dump")
         (tmp_path / "train.py").write_text("print('ran')\nimport torch\n")
         ran = python(tmp_path, "-m", "ulpscope", "run", "--dump-path", "dump", "--", "train.py")

@@ -127,7 +127,7 @@ class TestModulesImportedMeanwhile:
     def test_what_they_have_is_recorded_in_the_next_wanted_step(self, tmp_path: Path, imported: Any) -> None:
         run = ulpscope.capture(tmp_path, level="mix", step=[0, 2])
         run.start()
-        # Kept where nobody looks for it.
+        # Kept in an unusual place.
         kept = {"trace": torch.jit.trace}
         module = imported(TAKES_ALONG)
         run.step()
@@ -163,7 +163,7 @@ class TestModulesImportedMeanwhile:
 
 
 class TestOtherThreads:
-    def test_the_ledger_tells_what_they_did_unseen(self, tmp_path: Path) -> None:
+    def test_the_ledger_counts_what_they_did_unseen(self, tmp_path: Path) -> None:
         """While one thread traces, everybody is without wrappers."""
         inside, done = threading.Event(), threading.Event()
 

@@ -12,7 +12,7 @@ from ulpscope._capture.lifecycle.patches import Patches
 
 
 class Words:
-    """In place of the recorder: what it is told."""
+    """Replaces the recorder: notes the calls it gets."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, Any]] = []
@@ -41,7 +41,7 @@ def succeeded() -> Any:
 
 
 @pytest.mark.parametrize(("future", "word"), [(failed, "raised"), (succeeded, "end")])
-def test_a_future_tells_how_it_ended(future: Any, word: str) -> None:
+def test_a_future_says_how_it_ended(future: Any, word: str) -> None:
     words = Words()
     pending = Pending(words)  # type: ignore[arg-type]
     work = object()

@@ -52,7 +52,7 @@ def test_operators_are_named_by_how_they_are_written(tmp_path):
     ]
 
 
-def test_arguments_are_told_as_they_were_passed(tmp_path):
+def test_arguments_are_recorded_as_they_were_passed(tmp_path):
     x, w = torch.ones(2, 4), torch.ones(4)
 
     def program():
@@ -135,7 +135,7 @@ def test_what_is_not_finite_is_counted(tmp_path):
     assert [item[key] for key in ("nan", "inf", "finite_max", "finite_min")] == [2, 2, 1.0, -3.0]
 
 
-def test_every_tensor_tells_where_it_comes_from(tmp_path):
+def test_every_tensor_has_its_source(tmp_path):
     net, x = Net(), torch.randn(2, 4)
 
     def program():
@@ -200,7 +200,7 @@ def test_the_same_content_is_stored_once(tmp_path):
     assert files[0] == files[1]
 
 
-def test_a_tensor_changed_behind_torchs_back_is_measured_again(tmp_path):
+def test_a_tensor_changed_without_torch_is_measured_again(tmp_path):
     x = torch.ones(8)
     shared = x.numpy()
 
@@ -354,7 +354,7 @@ def test_an_exception_in_a_call_is_passed_on_and_noted(tmp_path):
     assert "Torch.sin.0.forward" in calls
 
 
-def test_a_failure_is_told_once_and_counted(tmp_path, caplog):
+def test_a_failure_is_reported_once_and_counted(tmp_path, caplog):
     class Odd(dict):
         def items(self):
             raise KeyError("no")

@@ -156,7 +156,7 @@ def test_stacks_begin_with_the_script(tmp_path: Path) -> None:
     assert outermost == {f"File {folder / 'train.py'}"}
 
 
-def test_of_two_optimizers_the_first_gives_the_beat(tmp_path: Path) -> None:
+def test_of_two_optimizers_the_first_counts_the_steps(tmp_path: Path) -> None:
     text = TRAIN.replace(
         "for step",
         "second = torch.optim.SGD(model.parameters(), lr=0.1)\nfor step",
@@ -261,7 +261,7 @@ def test_the_script_ends_as_without_us(tmp_path: Path, end: str) -> None:
     assert (tmp_path / "dump" / "step0" / "rank" / "dump.json").exists(), "the capture was closed"
 
 
-def test_a_script_that_is_no_python_is_told_so_as_without_us(tmp_path: Path) -> None:
+def test_a_script_that_is_no_python_fails_as_without_us(tmp_path: Path) -> None:
     script(tmp_path, "x = = 1\n")
     plain = python(tmp_path, "train.py")
     ran = run(tmp_path, "--", "train.py")
@@ -382,7 +382,7 @@ def test_without_a_folder_it_asks_for_one(tmp_path: Path) -> None:
     assert "--dump-path is missing; give the folder to write to" in ran.stderr
 
 
-def test_help_tells_every_flag(tmp_path: Path) -> None:
+def test_help_lists_every_flag(tmp_path: Path) -> None:
     ran = python(tmp_path, "-m", "ulpscope", "run", "--help")
     assert ran.returncode == 0
     assert "ulpscope run --dump-path dumps/cpu -- train.py" in ran.stdout

@@ -70,7 +70,7 @@ NO_BACKWARD = "backward calls are not selected: they are neither watched nor cou
         ({}, None),
     ],
 )
-def test_backward_calls_that_nobody_counts_are_noted(tmp_path, settings, note):
+def test_backward_calls_that_no_counter_has_are_noted(tmp_path, settings, note):
     net, x = Net(), torch.randn(2, 4)
     captured = capture_of(tmp_path, lambda: net(x).sum().backward(), model=net, level="mix", **settings)
     assert [text for text in captured.ledger["notes"] if "backward" in text] == ([note] if note else [])

@@ -146,7 +146,7 @@ def test_memory_that_is_taken_again_has_a_new_history(tmp_path):
     taken = []
 
     def program():
-        # Which memory the allocator gives is its own affair, so the program asks until it is memory that was used.
+        # The allocator may return any memory, so the program asks until it gets memory that was used.
         while not any(taken) and len(taken) < 200:
             y = torch.arange(float(1 << 16)) * 1
             places.add(y.data_ptr())
@@ -183,7 +183,7 @@ def test_what_lies_in_the_buffer_of_a_collective_is_received_with_it(tmp_path):
     assert source(captured, "Tensor.cos.0.forward") == "Distributed.all_reduce.0.forward.output.0"
 
 
-def test_compare_finds_the_change_and_blames_nobody_else(tmp_path):
+def test_compare_finds_the_change_and_blames_no_other_call(tmp_path):
     def program(factor):
         def run():
             y = made()

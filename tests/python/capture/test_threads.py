@@ -20,7 +20,7 @@ LEVELS = {"L1": "Torch.sin", "L2": "Aten.sin"}
 
 
 class Worker:
-    """A thread that does what it is told, one thing after the other."""
+    """A thread that runs the functions it gets, one after the other."""
 
     def __init__(self) -> None:
         self._wanted: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
@@ -67,7 +67,7 @@ def sines(folder: Path, level: str) -> list[str]:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_stopped_on_another_thread_and_started_again(tmp_path: Path, level: str, worker: Worker) -> None:
-    """Each call is recorded once, and the last stop leaves nothing behind."""
+    """Each call is recorded once, and the last stop removes everything."""
     before = snapshot()
     run = ulpscope.capture(tmp_path, level=level)
     for _ in range(3):

@@ -51,7 +51,7 @@ def test_two_runs_agree_and_nothing_is_left_unread(tmp_path: Path, program: str,
 
 
 @pytest.mark.parametrize("program", ["vmap", "grad", "hessian"])
-def test_a_run_that_differs_is_told_apart(tmp_path: Path, program: str) -> None:
+def test_a_run_that_differs_is_distinguished(tmp_path: Path, program: str) -> None:
     scale = torch.ones(())
     for name, factor in (("a", 1.0), ("b", 1.5)):
         scale.fill_(factor)

@@ -30,7 +30,7 @@ def backward_calls(folder: Path) -> list[str]:
 
 
 class Recurrent(nn.Module):
-    """Attention weights and last states that nobody takes."""
+    """Attention weights and last states that are unused."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ def test_gradients_are_let_go_of_when_the_pass_is_over(tmp_path: Path) -> None:
         assert "Module.0.Twice.backward.0" in backward_calls(tmp_path)
 
 
-def test_passes_over_different_results_are_told_apart(tmp_path: Path) -> None:
+def test_passes_over_different_results_are_distinguished(tmp_path: Path) -> None:
     def program() -> None:
         x = torch.randn(4, requires_grad=True).exp()
         first, second = torch.nn.Module.__call__(pair, x)
@@ -139,7 +139,7 @@ def test_passes_over_different_results_are_told_apart(tmp_path: Path) -> None:
     assert [item is None for item in second["input"]] == [True, False]
 
 
-def test_a_pass_within_a_pass_ends_by_itself(tmp_path: Path) -> None:
+def test_a_pass_within_a_pass_ends_on_its_own(tmp_path: Path) -> None:
     """What the outer one has begun goes on after the inner one is over."""
 
     class Inner(torch.autograd.Function):

@@ -239,8 +239,8 @@ GIVEN = torch.ones(2)
 
 
 @pytest.mark.parametrize("name", UNSHOWN)
-def test_makers_of_tensors_that_torch_shows_to_nobody(tmp_path: Path, name: str) -> None:
-    """As docs/capture.md says: should torch show one, it has to be told otherwise there."""
+def test_constructors_of_tensors_that_no_mode_sees(tmp_path: Path, name: str) -> None:
+    """As docs/capture.md says: if torch shows one, that page has to change."""
     captured = capture_of(tmp_path, lambda: torch.sin(UNSHOWN[name]()))
     assert list(captured.calls) == ["Torch.sin.0.forward"]
     source = captured.calls["Torch.sin.0.forward"]["input_args"][0]["source"]

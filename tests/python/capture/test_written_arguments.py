@@ -68,7 +68,7 @@ def test_an_operator_with_places_for_two(tmp_path: Path, level: str) -> None:
 
 @torch.library.custom_op("ulpscope_tests::add_and_double", mutates_args=("residual",))
 def add_and_double(x: Tensor, residual: Tensor) -> Tensor:
-    """Gives a result, and keeps another where it was told to."""
+    """Returns one result, and writes another to its argument ``residual``."""
     residual.add_(x)
     return residual * 2
 

@@ -93,7 +93,7 @@ def test_comparing_many_calls(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["stats(x)", "diff(x, x)", "digest(x, 'md5')"])
 def test_measuring_large_tensors(call: str, tmp_path: Path) -> None:
-    # Pages that nobody has written to are one page of zeros.
+    # Pages that were never written are one page of zeros.
     code = f"x = np.zeros(16 << 30, np.uint8)\ntimed(lambda: ulpscope.{call})"
     assert interrupt(code, tmp_path) < AT_ONCE
 

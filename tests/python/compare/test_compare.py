@@ -263,7 +263,7 @@ def test_large_arguments_do_not_excuse_wrong_results(tmp_path: Path) -> None:
             assert first.kind == "diverged here"
 
 
-def test_another_shape_of_as_many_elements_is_compared_in_order(tmp_path: Path) -> None:
+def test_a_different_shape_of_as_many_elements_is_compared_in_order(tmp_path: Path) -> None:
     x = torch.arange(24.0).reshape(2, 3, 4)
     for tensors in (True, False):
         write_rank(tmp_path / "golden", [("Tensor.float.0.backward", [x], [x])], tensors=tensors)
@@ -294,7 +294,7 @@ def test_digests_that_differ_are_followed_by_statistics(tmp_path: Path) -> None:
     )
 
 
-def test_a_lone_call_before_the_divergence_is_named_with_it(tmp_path: Path) -> None:
+def test_an_unpaired_call_before_the_divergence_is_named_with_it(tmp_path: Path) -> None:
     x = torch.linspace(1, 2, 12)
     golden = [("Functional.relu.0.forward", [x], [x]), ("Functional.gelu.0.forward", [x], [x.sqrt()])]
     scaled = x * 1.5

@@ -283,7 +283,7 @@ def test_all_256_codes_against_a_neutral_table(archive: Archive, kind: str) -> N
     # Element by element: a difference of zero everywhere, and non-finite ones in the same places.
     found = ulpscope.diff(path, table.reshape(16, 16), atol=0, rtol=0)
     assert (found.max_abs, found.over_tolerance, found.non_finite_mismatched) == (0, 0, 0)
-    # And the table itself is told apart from one with a single wrong entry.
+    # The check fails for a table with a single wrong entry.
     wrong = table.copy()
     wrong[0x21] *= 1.5
     assert ulpscope.diff(path, wrong.reshape(16, 16), atol=0, rtol=0).worst_index == 0x21
@@ -315,7 +315,7 @@ def test_bad_acl_dumps(archive: Archive, name: str, message: str) -> None:
         assert str(raised.value).startswith(f"{path}: {message}")
 
 
-def test_bytes_behind_the_data_of_an_acl_dump_are_tolerated(archive: Archive) -> None:
+def test_bytes_after_the_data_of_an_acl_dump_are_tolerated(archive: Archive) -> None:
     path = files(archive("acl") / "inputs" / "zoo" / "bad", "Bad.trailing_bytes.*")[0]
     expected = np.load(files(archive("acl") / "expected" / "bad", "Bad.trailing_bytes.*.npy")[0])
     assert same_array(ulpscope.load(path, framework="numpy")["output.0"], expected)

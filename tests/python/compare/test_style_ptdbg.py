@@ -32,7 +32,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compare(style: str, target: Path, expected: Path, folder: Path, formats: str = "csv") -> Path:
-    """Runs the command. Whether rows fail is told by its exit code, and no business of this."""
+    """Runs the command. Its exit code says whether rows fail, and is not checked here."""
     program = str(Path(sys.executable).parent / "ulpscope")
     arguments = ["compare", target, expected, "-o", folder, "--style", style, "--format", formats]
     done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True)

@@ -36,7 +36,7 @@ def compare(target: Path, expected: Path, folder: Path, *more: str, codes: tuple
 
 
 def same(ours: str, theirs: str) -> bool:
-    """The same text, or the same number but for the order of its sums."""
+    """The same text, or the same number except for the order of its sums."""
     if ours == theirs:
         return True
     try:

@@ -1,4 +1,4 @@
-"""Files and arguments that cannot be: one clear error each, nothing run, nothing left behind."""
+"""Invalid files and arguments: one clear error each, nothing runs, no files are left."""
 
 from __future__ import annotations
 

@@ -32,5 +32,5 @@ def test_an_example(name: str, tmp_path: Path) -> None:
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert FOUND[name] in ran.stdout
-    # It leaves nothing behind.
+    # It leaves no files.
     assert list(tmp_path.iterdir()) == []

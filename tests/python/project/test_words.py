@@ -1,4 +1,4 @@
-"""No message and no help text uses a phrase of tests/words/phrases.txt."""
+"""No message, no help text and no name of a test uses a phrase of tests/words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-LIST = ROOT / "tests" / "words" / "phrases.txt"
+LISTS = ROOT / "tests" / "words"
 
 # Comments, then the literals: raw, with escapes, or of one character.
 RUST = re.compile(
@@ -21,8 +21,13 @@ RUST = re.compile(
 )
 
 
-def phrases() -> Iterator[tuple[re.Pattern[str], str]]:
-    for line in LIST.read_text().splitlines():
+# A test in Rust, with other attributes between the one that makes it a test and its name.
+RUST_TEST = re.compile(r"#\[test\](?:\s*#\[[^\n]*\])*\s*fn (\w+)")
+PYTHON_TEST = re.compile(r"^ *def (test_\w+)", re.MULTILINE)
+
+
+def phrases(name: str) -> Iterator[tuple[re.Pattern[str], str]]:
+    for line in (LISTS / name).read_text().splitlines():
         if line and not line.startswith("#"):
             phrase, instead = line.split(" => ")
             begin = r"\b" if phrase[0].isalnum() else ""
@@ -31,7 +36,8 @@ def phrases() -> Iterator[tuple[re.Pattern[str], str]]:
             yield re.compile(begin + words + end, re.IGNORECASE), instead
 
 
-PHRASES = list(phrases())
+PHRASES = list(phrases("phrases.txt"))
+IN_NAMES = [*PHRASES, *phrases("names.txt")]
 
 
 def rust_literals(path: Path) -> Iterator[str]:
@@ -59,9 +65,9 @@ def python_literals(path: Path) -> Iterator[str]:
             yield node.value
 
 
-def refused(text: str) -> list[str]:
+def refused(text: str, phrases: list[tuple[re.Pattern[str], str]] = PHRASES) -> list[str]:
     """The phrases in a text, each with what to write instead."""
-    found = ((pattern.search(text), instead) for pattern, instead in PHRASES)
+    found = ((pattern.search(text), instead) for pattern, instead in phrases)
     return [f"{match[0]!r} in {text!r}: write {instead!r}" for match, instead in found if match]
 
 
@@ -83,6 +89,24 @@ def test_messages_of_a_crate_are_in_plain_words(crate: str) -> None:
 def test_messages_of_the_package_are_in_plain_words() -> None:
     literals = [(path, text) for path in sources("python", "**/*.py") for text in python_literals(path)]
     bad = [f"{path.relative_to(ROOT)}: {one}" for path, text in literals for one in refused(text)]
+    assert not bad, "\n".join(bad)
+
+
+def names_of_tests() -> Iterator[tuple[Path, str]]:
+    for folder, pattern, test in [
+        ("tests", "**/*.py", PYTHON_TEST),
+        ("tests", "**/*.rs", RUST_TEST),
+        ("crates", "**/*.rs", RUST_TEST),
+    ]:
+        for path in sorted((ROOT / folder).glob(pattern)):
+            yield from ((path, name) for name in test.findall(path.read_text()))
+
+
+def test_names_of_tests_are_in_plain_words() -> None:
+    named = list(names_of_tests())
+    assert {path.suffix for path, _ in named} == {".py", ".rs"}
+    words = ((path, name.replace("_", " ")) for path, name in named)
+    bad = [f"{path.relative_to(ROOT)}: {one}" for path, name in words for one in refused(name, IN_NAMES)]
     assert not bad, "\n".join(bad)
 
 
@@ -122,6 +146,15 @@ def test_help_is_in_plain_words(command: str) -> None:
 )
 def test_a_phrase_is_found(text: str) -> None:
     assert refused(text)
+
+
+def test_names_of_tests_are_found() -> None:
+    rust = '#[test]\n    #[ignore = "slow"]\n    fn a_note_is_told() {}\nfn is_told() {}\n'
+    python = "def test_a_note_is_told() -> None: ...\n    def test_b() -> None: ...\ndef told(): ...\n"
+    assert RUST_TEST.findall(rust) == ["a_note_is_told"]
+    assert PYTHON_TEST.findall(python) == ["test_a_note_is_told", "test_b"]
+    assert refused("a note is told", IN_NAMES)
+    assert not refused("a note is told")
 
 
 def test_literals_are_found_and_comments_are_not(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Distributed programs on two gloo ranks, each run by itself and under capture at every level.
+"""Distributed programs on two gloo ranks, each run without capture and under capture at every level.
 
     python capture_ranks.py RANK FOLDER
 

@@ -34,7 +34,7 @@ STEPS = 12
 
 
 class Network(nn.Module):
-    """Calls with names that can be told in advance."""
+    """Calls with names that are known in advance."""
 
     def __init__(self, diary: Diary) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Finds what a tool left behind: replaced functions, anything of ours in any module, hooks, modes."""
+"""Finds what a tool did not remove: replaced functions, anything of ours in any module, hooks, modes."""
 
 from __future__ import annotations
 

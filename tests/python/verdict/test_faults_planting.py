@@ -56,7 +56,7 @@ def names_of_differing_outputs(target: Path, golden: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("case", list(one_case_of_each_fault()), ids=lambda case: case.name)
-def test_the_named_call_is_the_first_that_gives_something_else(case: Case, folder: Path) -> None:
+def test_the_named_call_is_the_first_that_returns_something_else(case: Case, folder: Path) -> None:
     """That it takes the same is checked by every run of a case."""
     target, golden, truth = run(case, folder)
     assert truth.counts

@@ -186,7 +186,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Truth
     return run(Case("gpt", "scale-1.5", None, 0, "middle", "tensor"), tmp_path_factory.mktemp("pair"))
 
 
-def test_judges_answer_and_a_failing_one_stops_nobody(
+def test_judges_answer_and_a_failing_one_stops_no_other(
     planted: tuple[Path, Path, Truth], tmp_path: Path
 ) -> None:
     target, golden, truth = planted

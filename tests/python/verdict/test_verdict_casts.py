@@ -67,7 +67,7 @@ def test_a_run_in_a_coarser_dtype_raises_nothing(task: str, tmp_path: Path) -> N
     assert ulpscope.compare(run(tmp_path / "target", "", task, torch.bfloat16), golden).divergences == []
 
 
-def test_the_two_dtypes_are_told(tmp_path: Path) -> None:
+def test_the_two_dtypes_are_reported(tmp_path: Path) -> None:
     golden = run(tmp_path / "golden", "", "tensor")
     told = ulpscope.compare(run(tmp_path / "target", "autocast", "tensor"), golden).explain()
     assert "computes in bfloat16 in the target and in float32 in the golden" in told

@@ -83,7 +83,7 @@ def captured(folder: Path, way: str, unscaled: int | None = None, dtype: torch.d
 def test_a_port_with_a_fault_never_agrees(
     target: str, golden: str, dtype: torch.dtype, tmp_path: Path
 ) -> None:
-    """Where calls of one side stand between, nobody may be to blame: the result still tells."""
+    """With calls of one side in between no call may be to blame: the result still shows the error."""
     faulty = captured(tmp_path / "faulty", target, 1, dtype)
     compared = ulpscope.compare(faulty, captured(tmp_path / "golden", golden, dtype=dtype))
     assert compared.agreement in ("differ", "inconclusive"), compared.reason

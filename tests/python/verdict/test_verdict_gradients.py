@@ -147,7 +147,7 @@ def test_an_argument_that_only_gradients_show_is_named(tmp_path: Path) -> None:
     assert "1.01 against 1" in found[0].why
 
 
-def test_gradients_that_were_left_over_are_told_from_wrong_ones(tmp_path: Path) -> None:
+def test_gradients_that_were_left_over_are_distinguished_from_wrong_ones(tmp_path: Path) -> None:
     golden = trained(tmp_path / "golden", same)
     found = ulpscope.compare(trained(tmp_path / "target", same, is_emptied=False), golden).divergences
     assert "parameters_grad" in found[0].call
@@ -176,7 +176,7 @@ def test_computing_again_in_other_portions_raises_nothing(tmp_path: Path, task: 
 
 
 class Third(torch.autograd.Function):
-    """A loss of one's own, whose derivative is off by a factor."""
+    """A custom loss whose derivative has a wrong factor."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
@@ -190,7 +190,7 @@ class Third(torch.autograd.Function):
         return torch.from_numpy((gradient * 2 * x).numpy() * ctx.factor), None
 
 
-def test_a_batch_behind_a_backward_pass_is_no_part_of_it(tmp_path: Path) -> None:
+def test_a_batch_after_a_backward_pass_is_no_part_of_it(tmp_path: Path) -> None:
     """Without modules, only its own backward call tells a forward call from those inside a function."""
 
     def run(name: str, scale: float, factor: float) -> Path:

@@ -1,4 +1,4 @@
-"""Calls without partner, or with one that works on something else: what they do is seen."""
+"""Calls without a counterpart, or whose counterpart has different inputs: their effect is seen."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def heads(x: Tensor) -> Tensor:
     ],
     ids=["transpose forgotten", "wrong dimension", "halves swapped"],
 )
-def test_other_shapes_hide_nothing(target: Any, golden: Any, call: str, tmp_path: Path) -> None:
+def test_different_shapes_hide_nothing(target: Any, golden: Any, call: str, tmp_path: Path) -> None:
     def run(name: str, inner: Any) -> Path:
         torch.manual_seed(0)
         before, after, x = nn.Linear(32, 32), nn.Linear(32, 32), torch.randn(4, 12, 32)
@@ -135,7 +135,7 @@ def through(path: Path, inner: Any, task: str = "tensor") -> Path:
     ],
     ids=["product in two", "experts by index", "normalised at once", "expanded in parts"],
 )
-def test_calls_that_are_no_partners_raise_nothing(target: Any, golden: Any, tmp_path: Path) -> None:
+def test_calls_that_do_not_belong_together_raise_nothing(target: Any, golden: Any, tmp_path: Path) -> None:
     """Slices of an input are paired with slices of a weight, and portions of a gradient with all of it."""
     compared = ulpscope.compare(through(tmp_path / "target", target), through(tmp_path / "golden", golden))
     assert compared.divergences == []
@@ -150,7 +150,7 @@ def test_calls_that_are_no_partners_raise_nothing(target: Any, golden: Any, tmp_
     ],
     ids=["slice off by one", "one expert off"],
 )
-def test_faults_among_calls_that_are_no_partners_are_seen(target: Any, golden: Any, tmp_path: Path) -> None:
+def test_faults_among_calls_that_do_not_belong_together(target: Any, golden: Any, tmp_path: Path) -> None:
     compared = ulpscope.compare(through(tmp_path / "target", target), through(tmp_path / "golden", golden))
     assert compared.divergences[0].kind == "different program"
     assert compared.agreement == "differ"
@@ -180,10 +180,10 @@ def test_a_batch_in_two_halves_raises_nothing(task: str, tmp_path: Path) -> None
     ],
     ids=["transpose forgotten", "heads and widths swapped"],
 )
-def test_elements_that_change_places_show_in_statistics_behind(
+def test_elements_that_change_places_show_in_later_statistics(
     target: Any, golden: Any, tmp_path: Path
 ) -> None:
-    """All statistics of what changed places agree, those of a product behind it do not."""
+    """All statistics of the reordered tensor agree, those of a later product do not."""
     paths = [
         through(tmp_path / name, lambda _, x, way=way: way(x), "statistics")
         for name, way in [("target", target), ("golden", golden)]

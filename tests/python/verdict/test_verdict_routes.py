@@ -184,7 +184,7 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("way", SAME)
-def test_another_way_to_the_same_results_raises_nothing(
+def test_a_different_way_to_the_same_results_raises_nothing(
     golden: tuple[Path, str], way: str, tmp_path: Path
 ) -> None:
     path, task = golden
@@ -194,14 +194,14 @@ def test_another_way_to_the_same_results_raises_nothing(
 
 
 @pytest.mark.parametrize("way", ["query scaled", "one projection", "hidden by -1e4", "loss by hand"])
-def test_another_way_in_another_precision_raises_nothing(way: str, tmp_path: Path) -> None:
+def test_a_different_way_in_a_different_precision_raises_nothing(way: str, tmp_path: Path) -> None:
     golden = trained(tmp_path / "golden", "", "tensor", torch.bfloat16)
     compared = ulpscope.compare(trained(tmp_path / "target", way, "tensor"), golden)
     assert compared.divergences == []
 
 
 @pytest.mark.parametrize("way", OTHER)
-def test_another_program_is_named(golden: tuple[Path, str], way: str, tmp_path: Path) -> None:
+def test_a_different_program_is_named(golden: tuple[Path, str], way: str, tmp_path: Path) -> None:
     path, task = golden
     call, why = OTHER[way]
     found = ulpscope.compare(trained(tmp_path / "target", way, task), path).divergences
@@ -211,7 +211,7 @@ def test_another_program_is_named(golden: tuple[Path, str], way: str, tmp_path: 
 
 
 class Changed(TorchDispatchMode):
-    """A kernel that is off by a factor."""
+    """A kernel whose result is scaled by a wrong factor."""
 
     def __init__(self, operator: Any, factor: float) -> None:
         super().__init__()
@@ -239,7 +239,7 @@ def products(path: Path, is_target: bool, operator: Any = None, factor: float = 
     ("operator", "factor", "calls"),
     [
         (None, 1.0, []),
-        # Right behind a route, and at its beginning.
+        # Directly after a route, and at its beginning.
         (torch.ops.aten.sin.default, 1.01, ["Torch.sin.0.forward"]),
         (torch.ops.aten.sin.default, 1.5, ["Torch.sin.0.forward"]),
         (torch.ops.aten.tanh.default, 1.01, ["Torch.tanh.0.forward", "Torch.tanh.1.forward"]),
@@ -256,7 +256,7 @@ def test_a_fault_beside_a_route_is_named(
 
 
 def branches(path: Path, count: int, factor: float | None, last: Any) -> Path:
-    """Many branches that are put together, each with a factor or not."""
+    """Many branches that are concatenated, each with a factor or not."""
     torch.manual_seed(0)
     parts = torch.randn(count, 8, 8).unbind()
     with ulpscope.capture(path, level="L1", task="tensor"):

@@ -105,7 +105,7 @@ def trained(path: Path, optimizer: Callable[[nn.Module], Step], task: str = "ten
     ],
     ids=["by hand", "all at once", "fused", "by hand against all at once", "plain", "clipped by hand"],
 )
-def test_another_way_to_update_raises_nothing(
+def test_a_different_way_to_update_raises_nothing(
     target: Callable[[nn.Module], Step], golden: Callable[[nn.Module], Step], task: str, tmp_path: Path
 ) -> None:
     compared = ulpscope.compare(
@@ -160,7 +160,7 @@ def test_long_steps_in_a_coarser_dtype_raise_nothing(tmp_path: Path) -> None:
     [lambda net: by_hand(net, rate=2 * RATE), lambda net: by_hand(net, decay=0.0)],
     ids=["twice the rate", "no decay"],
 )
-def test_another_update_is_named(wrong: Callable[[nn.Module], Step], task: str, tmp_path: Path) -> None:
+def test_a_different_update_is_named(wrong: Callable[[nn.Module], Step], task: str, tmp_path: Path) -> None:
     golden = trained(tmp_path / "golden", lambda net: of_torch(net, foreach=True), task)
     compared = ulpscope.compare(trained(tmp_path / "target", wrong, task), golden)
     assert compared.divergences[0].step == 0

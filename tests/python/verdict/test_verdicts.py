@@ -84,7 +84,7 @@ WRONG: dict[str, tuple[Callable[[Tensor], Tensor], Any, Callable[[Tensor], Tenso
 
 
 @pytest.mark.parametrize("call", WRONG)
-def test_a_wrong_kernel_behind_noise_is_found(tmp_path: Path, call: str) -> None:
+def test_a_wrong_kernel_after_noise_is_found(tmp_path: Path, call: str) -> None:
     program, operator, change = WRONG[call]
     golden = captured(tmp_path / "golden", lambda: program(noisy()))
     healthy = captured(tmp_path / "healthy", lambda: program(in_another_order()))
@@ -124,7 +124,7 @@ def test_a_wrong_gradient_of_a_replaced_function_is_found(tmp_path: Path) -> Non
     golden = run(tmp_path / "golden", F.silu)
     compared = ulpscope.compare(run(tmp_path / "target", WrongDerivative.apply), golden)
     assert compared.first_divergence is not None
-    # The gradient that arrives at the layer in front is wrong, and nothing behind the function is.
+    # The gradient that arrives at the layer before is wrong, and nothing after the function is.
     assert compared.first_divergence.call in (
         "Autograd.WrongDerivative.0.backward",
         "Functional.linear.2.backward",
@@ -296,7 +296,7 @@ def test_modules_alone_agree_in_another_precision(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("task", ["tensor", "statistics"])
 @pytest.mark.parametrize("fault", ["momentum", "scale", "skipped"])
-def test_what_a_step_left_behind_is_named_in_the_next(tmp_path: Path, fault: str, task: str) -> None:
+def test_what_a_step_left_is_named_in_the_next(tmp_path: Path, fault: str, task: str) -> None:
     """A buffer that moves too slowly, gradients of portions that were not averaged, an update left out."""
 
     def run(name: str, is_wrong: bool) -> Path:

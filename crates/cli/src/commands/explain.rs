@@ -134,7 +134,13 @@ fn read(path: &Path) -> anyhow::Result<Value> {
 /// The command that made a document.
 fn compare_again(document: &Value) -> String {
     let side = |name: &str| document[name].as_str().unwrap_or(name).to_owned();
-    format!("ulpscope compare {} {} -o DIR", side("target"), side("golden"))
+    // A style's own way of pairing has no name on the command line.
+    let options = [("style", "native"), ("match", "style"), ("noise", "")];
+    let options = options.into_iter().filter_map(|(name, default)| {
+        let value = document[name].as_str().filter(|value| *value != default)?;
+        Some(format!(" --{name} {value}"))
+    });
+    format!("ulpscope compare {} {}{} -o DIR", side("target"), side("golden"), options.collect::<String>())
 }
 
 /// The data of the explanation, for programs.

@@ -97,7 +97,7 @@ mod tests {
     /// A bound for nearly all sums that is not far from what they have: no lower than the mean square, and no more than
     /// eight times that where the length of the sum is what matters.
     #[test]
-    fn sums_are_off_by_a_random_walk() {
+    fn sums_differ_by_a_random_walk() {
         for terms in [4, 64, 1_024, 16_384] {
             // Terms of both signs, which nearly cancel, and of one.
             for middle in [0.5, 0.0] {

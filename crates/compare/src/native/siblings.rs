@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_held_against_the_others_and_not_itself() {
+    fn a_call_is_compared_with_the_others_and_not_with_itself() {
         let with = |own: f64| {
             let mut calls = healthy(3, 1_000, 1);
             calls.extend([(1, 0.5), (1, 1.0), (1, 2.0), (1, own)]);

@@ -183,7 +183,7 @@ impl Paired {
         self.lines().into_iter().filter(|line| !line.starts_with("exact: ")).collect()
     }
 
-    /// The partner of each call of the target.
+    /// The counterpart of each call of the target.
     pub fn partners(&self) -> HashMap<usize, usize> {
         let pairs = self.pairing.units.iter().filter_map(|unit| match unit {
             Unit::Pair(pair) => Some((pair.target, pair.golden)),

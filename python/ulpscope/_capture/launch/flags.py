@@ -10,7 +10,7 @@ from ulpscope._capture.settings.config import Config
 from ulpscope._capture.settings.settings import FILE_FORMATS, renamed
 
 _DESCRIPTION = """\
-Runs a Python script and records what each call of torch in it takes and gives.
+Runs a Python script and records the inputs and outputs of its torch calls.
 
 The script runs as "python train.py ARGS" would run it. A step ends with the step of its optimizer; without
 an optimizer all is step 0. What follows the last step of training (an evaluation) is recorded in the folder

@@ -65,7 +65,7 @@ def fingerprint(value: Any) -> Any:
 
 
 def changed(alone: Any, watched: Any, level: str) -> list[str]:
-    """Where a run under capture differs from the program by itself.
+    """Where a run under capture differs from the program without it.
 
     Under any dispatch mode, and L2 needs one, torch sums gradients into new tensors instead of in place: the
     same bits, but another number of writes.

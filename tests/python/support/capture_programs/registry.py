@@ -18,7 +18,7 @@ class Steps(Protocol):
 
 
 class NoSteps:
-    """A run that nobody records."""
+    """A run without capture."""
 
     def step(self) -> None:
         """Nothing to do."""
@@ -32,7 +32,7 @@ PROGRAMS: dict[str, Program] = {}
 
 
 def unwatched(model: nn.Module | None) -> AbstractContextManager[Steps]:
-    """The program by itself."""
+    """The program without capture."""
     del model
     return nullcontext(NoSteps())
 

@@ -12,7 +12,7 @@ pub(super) fn matching_name(name: &str, release: Release) -> Cow<'_, str> {
         Release::V6 => '.',
     };
     for direction in ["forward", "backward"] {
-        // What the tool puts behind is the text up to the next direction word, should there be one.
+        // The tool appends the text up to the next direction word, if there is one.
         let mut parts = name.split(direction);
         if let (Some(before), Some(behind)) = (parts.next(), parts.next()) {
             let operation = before.rsplitn(3, separator).last().unwrap_or(before);

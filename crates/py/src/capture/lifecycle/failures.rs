@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_goes_no_further_and_is_told_of_in_its_own_words() {
+    fn a_panic_is_caught_and_reported_with_its_message() {
         let told = |words: &str| Err(format!("a mistake in Ulpscope itself, please report it: {words}"));
         assert_eq!(without_panic(|| -> u8 { panic!("plain words") }), told("plain words"));
         let number = 7;

@@ -4,7 +4,7 @@ use ulpscope_compare::FindingCause;
 use ulpscope_dump::parse_key;
 
 use super::facts::arguments;
-use super::{other_side, side_word, source_word, spoken};
+use super::{other_side, side_word, source_word, spaced, spoken};
 use crate::statement::{Cause, Origin, OriginSource, Producer};
 
 pub(super) fn sentence(said: &Cause) -> String {
@@ -27,13 +27,13 @@ pub(super) fn sentence(said: &Cause) -> String {
             format!("{call} 的调用参数不同：{}。", arguments(differences))
         }
         FindingCause::Cut(side) if matches!(origin.source, OriginSource::Parameter(_)) => {
-            format!("{} 在{}中不需要梯度，因此没有被训练。", named(origin), side_word(*side))
+            spaced(&named(origin), &format!("在{}中不需要梯度，因此没有被训练。", side_word(*side)))
         }
         FindingCause::Cut(side) => {
             format!("{call} 在{}中没有梯度通过：detach、no_grad，或输入不需要梯度。", side_word(*side))
         }
         FindingCause::Draw => format!("{call} 产生的随机数在两次运行中不同。"),
-        FindingCause::Origin => format!("{} 在两次运行中不同。", named(origin)),
+        FindingCause::Origin => spaced(&named(origin), "在两次运行中不同。"),
         FindingCause::Between => format!("{call} 收到的 {entry} 是不同的张量，但产生它的调用一致。"),
         FindingCause::Wiring => different_producer(&call, entry, producers),
         FindingCause::Lone(side) | FindingCause::Left(side, _) => {
@@ -50,9 +50,9 @@ pub(super) fn sentence(said: &Cause) -> String {
         }
         FindingCause::Shape => format!("{call} 的输入形状相同，但返回了不同的形状。"),
         FindingCause::GivenShape => format!("{call} 的输入形状与标杆不同。"),
-        FindingCause::NonFinite => format!("{call} 由有限的输入返回了 NaN 或无穷大{}。", dtype(dtypes)),
+        FindingCause::NonFinite => format!("{call} 返回了输入中没有的 NaN 或无穷大{}。", dtype(dtypes)),
         FindingCause::BothNonFinite => {
-            format!("{call} 由有限的输入返回了 NaN 或无穷大{}，两次运行都如此。", dtype(dtypes))
+            format!("{call} 返回了输入中没有的 NaN 或无穷大{}，两次运行都如此。", dtype(dtypes))
         }
         FindingCause::Rule => format!("{call} 有第一个失败的行。"),
     }

@@ -47,7 +47,7 @@ pub(super) fn fact(seen: &Fact) -> String {
         Fact::Kinds { target, golden } => format!("{}（标杆 {}）", plain(target), plain(golden)),
         Fact::Shapes { target, golden } => format!("形状 {target:?}（标杆 {golden:?}）"),
         Fact::Reshaped { target, golden, elements } => {
-            let seen = elements.as_ref().map(|seen| format!("{};", fact(seen))).unwrap_or_default();
+            let seen = elements.as_ref().map(|seen| format!("{}；", fact(seen))).unwrap_or_default();
             format!("{seen}形状 {target:?}（标杆 {golden:?}），按顺序比较")
         }
         Fact::OnlyIn { side, value } => format!("{} 仅在{}", plain(value), side_word(*side)),

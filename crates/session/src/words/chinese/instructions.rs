@@ -44,14 +44,14 @@ pub(super) fn instruction(step: &Instruction) -> String {
             "检查两次运行是否加载同一个检查点，并处于同一模式（train 或 eval）。在第一步之前分别打印该缓冲区：".to_owned()
         }
         Instruction::CheckGradientHandling => {
-            "检查两次运行对梯度的清零、累加、缩放和裁剪是否相同。在优化器更新之前分别打印：".to_owned()
+            "检查两次运行对梯度的清零、累加、缩放和裁剪是否相同。在优化器更新之前分别打印该梯度：".to_owned()
         }
         Instruction::CheckBatchAndSeed => {
             "检查两次运行是否使用相同的批数据和随机数。在两个程序的最前面加入：".to_owned()
         }
         Instruction::LookFor(hazard) => look_for(hazard),
         Instruction::SeeInputs => "查看它的输入：".to_owned(),
-        Instruction::CompareCalls => "比较这两个调用：".to_owned(),
+        Instruction::CompareCalls => "两个程序在此处的调用不同。检查它们的计算是否等价，从这两个调用开始：".to_owned(),
         Instruction::CheckCallOf(side) => {
             format!("检查该调用在{}中的作用，以及它是否应当存在：", side_word(*side))
         }
@@ -118,11 +118,11 @@ fn look_for(hazard: &Hazard) -> String {
                 None => "该数据类型的最大值".to_owned(),
             };
             let remedy = match (dtype.as_str(), in_backward) {
-                ("float16", true) => "如果是，请减小损失缩放系数，或用 float32 运行该调用。",
-                ("float16", false) => "如果是，请用 float32 或 bfloat16 运行该调用，或缩小其输入。",
-                _ => "如果不是，请检查调用内部是否除以零，或对非正数求根或取对数。",
+                ("float16", true) => "如果接近，请减小损失缩放系数，或用 float32 运行该调用。",
+                ("float16", false) => "如果接近，请用 float32 或 bfloat16 运行该调用，或缩小其输入。",
+                _ => "如果都不是，请检查调用内部是否除以零，或对非正数求根或取对数。",
             };
-            format!("检查其输入是否接近{largest}。{remedy}")
+            format!("检查其输入是否有无穷大（0 × 无穷大、无穷大 - 无穷大为 NaN），或是否接近{largest}。{remedy}")
         }
     }
 }

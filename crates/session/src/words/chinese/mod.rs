@@ -286,10 +286,10 @@ fn said(statement: &Statement) -> String {
         Statement::ShowsMost { part, by_statistics, times: most } => {
             let beyond = format!("舍入和输入所允许误差的 {} 倍", times(*most));
             match part {
-                Part::Whole => format!("主要是整个张量的误差：{beyond}。"),
-                Part::WorstElement => format!("主要是个别元素的误差：最差的元素为{beyond}。"),
-                Part::CommonFactor if *by_statistics => format!("主要是范数的误差：{beyond}。"),
-                Part::CommonFactor => format!("主要是统一的缩放误差：{beyond}。"),
+                Part::Whole => format!("所有元素合在一起更明显：{beyond}。"),
+                Part::WorstElement => format!("个别元素更明显：最差的元素为{beyond}。"),
+                Part::CommonFactor if *by_statistics => format!("范数更明显：{beyond}。"),
+                Part::CommonFactor => format!("整体缩放更明显：{beyond}。"),
             }
         }
         Statement::InputsAgree => "它的输入没有差异。".to_owned(),
@@ -309,10 +309,10 @@ fn said(statement: &Statement) -> String {
         Statement::Reaches { what, is_this } => {
             let what = match what {
                 Reached::Loss(call) => format!("损失（{call}）"),
-                Reached::ParameterGradients(count) => format!("{count} 个模块的参数梯度"),
+                Reached::ParameterGradients(count) => format!(" {count} 个模块的参数梯度"),
                 Reached::BackwardPass => "反向传播".to_owned(),
             };
-            format!("{}到达 {what}。", if *is_this { "该误差" } else { "有误差" })
+            format!("{}到达{what}。", if *is_this { "该误差" } else { "该误差或其他分歧" })
         }
 
         Statement::Confidence(confidence) => {
@@ -327,7 +327,7 @@ fn said(statement: &Statement) -> String {
         Statement::MoreDivergences(count) => format!("另有 {count} 个，见 result.json"),
         Statement::OtherRanks { ranks, more, call, kind } => {
             let more = if *more == 0 { String::new() } else { format!(" 等另外 {more} 个") };
-            format!("{}{more} 从 {call} 开始（{}）", ranks.join("、"), kind_words(*kind))
+            format!("{}{more}：第一个分歧是 {call}（{}）", ranks.join("、"), kind_words(*kind))
         }
         Statement::MoreRanks(count) => format!("另有 {count} 个步或 rank"),
         Statement::LaterStepsFollow => "后续各步从可能已被第一个误差改变的权重开始。".to_owned(),
@@ -381,6 +381,12 @@ fn said(statement: &Statement) -> String {
         Statement::RuleJudgesRows => "该规则单独判定每一行，不能判断误差从哪里开始。".to_owned(),
         Statement::Next(step) => instructions::instruction(step),
     }
+}
+
+/// A subject and the rest of its sentence: a space separates Latin letters from Chinese ones, and nothing a bracket.
+fn spaced(subject: &str, rest: &str) -> String {
+    let space = if subject.ends_with('）') { "" } else { " " };
+    format!("{subject}{space}{rest}")
 }
 
 /// The word for a dump's kind of source.

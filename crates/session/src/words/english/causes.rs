@@ -62,11 +62,11 @@ pub(super) fn sentence(said: &Cause) -> String {
             format!("{call} gets an input of a different shape than in the golden.")
         }
         FindingCause::NonFinite => {
-            format!("{call} returns NaN or infinite values{} from finite inputs.", dtype(dtypes))
+            format!("{call} returns NaN or infinite values{} that its inputs do not have.", dtype(dtypes))
         }
         FindingCause::BothNonFinite => {
             format!(
-                "{call} returns NaN or infinite values{} from finite inputs, in both runs.",
+                "{call} returns NaN or infinite values{} that its inputs do not have, in both runs.",
                 dtype(dtypes)
             )
         }

@@ -59,8 +59,8 @@ pub(super) fn instruction(step: &Instruction) -> String {
             )
         }
         Instruction::CheckGradientHandling => {
-            "Check that both runs clear, accumulate, scale and clip gradients in the same way. Print it in both, before the \
-             optimizer step:"
+            "Check that both runs clear, accumulate, scale and clip gradients in the same way. Print this gradient in both, \
+             before the optimizer step:"
                 .to_owned()
         }
         Instruction::CheckBatchAndSeed => {
@@ -68,7 +68,9 @@ pub(super) fn instruction(step: &Instruction) -> String {
         }
         Instruction::LookFor(hazard) => look_for(hazard),
         Instruction::SeeInputs => "See its inputs:".to_owned(),
-        Instruction::CompareCalls => "Compare the two calls:".to_owned(),
+        Instruction::CompareCalls => {
+            "The two programs make different calls here. Check that they compute the same, starting with these two:".to_owned()
+        }
         Instruction::CheckCallOf(side) => {
             format!("Check what this call does in the {}, and whether it should be there:", side.word())
         }
@@ -151,14 +153,17 @@ fn look_for(hazard: &Hazard) -> String {
                 None => "the largest value of the dtype".to_owned(),
             };
             let remedy = match (dtype.as_str(), in_backward) {
-                ("float16", true) => "If they are, use a smaller loss scale, or run this call in float32.",
-                ("float16", false) => "If they are, run this call in float32 or bfloat16, or scale its input down.",
+                ("float16", true) => "If they are close, use a smaller loss scale, or run this call in float32.",
+                ("float16", false) => "If they are close, run this call in float32 or bfloat16, or scale its input down.",
                 _ => {
-                    "If they are not, look inside the call for a division by zero, or for a root or logarithm of a number \
-                     that is not positive."
+                    "If neither, look inside the call for a division by zero, or for a root or logarithm of a number that \
+                     is not positive."
                 }
             };
-            format!("Check whether its inputs are close to {largest}. {remedy}")
+            format!(
+                "Check whether its inputs have infinite values (0 × infinity and infinity - infinity are NaN), or are close to \
+                 {largest}. {remedy}"
+            )
         }
     }
 }

@@ -219,11 +219,11 @@ fn said(statement: &Statement) -> String {
         Statement::ShowsMost { part, by_statistics, times: most } => {
             let beyond = format!("{} × what rounding and the inputs allow", times(*most));
             match part {
-                Part::Whole => format!("Mostly an error of the whole tensor: {beyond}."),
-                Part::WorstElement => format!("Mostly an error of single elements: the worst is {beyond}."),
+                Part::Whole => format!("All elements together show it more clearly: {beyond}."),
+                Part::WorstElement => format!("Single elements show it more clearly: the worst differs by {beyond}."),
                 // Statistics cannot tell a factor from a few elements.
-                Part::CommonFactor if *by_statistics => format!("Mostly an error of the norm: {beyond}."),
-                Part::CommonFactor => format!("Mostly a uniform scale error: {beyond}."),
+                Part::CommonFactor if *by_statistics => format!("The norm shows it more clearly: it differs by {beyond}."),
+                Part::CommonFactor => format!("The overall scale shows it more clearly: it differs by {beyond}."),
             }
         }
         Statement::InputsAgree => "Its inputs show no difference.".to_owned(),
@@ -252,7 +252,7 @@ fn said(statement: &Statement) -> String {
                 }
                 Reached::BackwardPass => "the backward pass".to_owned(),
             };
-            format!("{} reaches {what}.", if *is_this { "It" } else { "An error" })
+            format!("{} reaches {what}.", if *is_this { "It" } else { "This error or another divergence" })
         }
 
         Statement::Confidence(confidence) => {
@@ -266,9 +266,8 @@ fn said(statement: &Statement) -> String {
         }
         Statement::MoreDivergences(count) => format!("and {count} more in result.json"),
         Statement::OtherRanks { ranks, more, call, kind } => {
-            let begin = if ranks.len() == 1 { "begins" } else { "begin" };
             let more = if *more == 0 { String::new() } else { format!(" and {more} more") };
-            format!("{}{more} {begin} with {call} ({})", ranks.join(", "), kind.words())
+            format!("{}{more}: the first divergence is {call} ({})", ranks.join(", "), kind.words())
         }
         Statement::MoreRanks(count) => format!("and {} more", number(*count, "step or rank", "steps or ranks")),
         Statement::LaterStepsFollow => {

@@ -1,0 +1,60 @@
+//! The options of `ulpscope run`, for completions and the manual page.
+//!
+//! The command itself parses them in Python (`python/ulpscope/_capture/launch/flags.py`), which this list has to match:
+//! `tests/python/capture/test_flags.py` compares the two.
+
+use clap::{Arg, ArgAction, Command};
+
+/// Names, values and help texts.
+const OPTIONS: [(&str, Option<&str>, &str); 24] = [
+    ("level", Some("L"), "L0 modules, L1 API calls (default), mix both, L2 every aten operator"),
+    ("task", Some("T"), "statistics (default), tensor: the tensors too, structure: names only"),
+    ("step", Some("N"), "steps wanted, as in 0,2-4 (default: all)"),
+    ("rank", Some("N"), "ranks wanted, as in 0,2-4 (default: all)"),
+    ("list", Some("A,B"), "only calls whose name contains one of these"),
+    ("module", Some("P"), "only inside modules whose path matches: 'layers.*.mlp'"),
+    ("call", Some("P"), "only calls whose name matches: 'Functional.*', 're:add|mul'"),
+    ("scope", Some("A,B"), "only from call A to call B, by their full names"),
+    ("data-mode", Some("M"), "out of forward, backward, input, output (default: all)"),
+    ("layers", Some("WHICH"), "of repeated layers of one kind: all (default), first, last"),
+    ("skip-scalars", None, "leave out plain numbers and texts"),
+    ("skip-ints", None, "leave out tensors of integers and booleans"),
+    ("dump-path", Some("DIR"), "the folder to write to; made where it is missing"),
+    ("digest", Some("D"), "a digest of every tensor: xxh3, or md5 (CRC-32, as in msprobe)"),
+    ("tensor-list", Some("A,B"), "with task statistics: save the tensors of these calls"),
+    ("format", Some("F"), "of saved tensors: pt (default), npy, safetensors"),
+    ("no-stacks", None, "do not note the source lines"),
+    ("max-bytes", Some("SIZE"), "stop recording at this size, as in 500M or 10G"),
+    ("max-calls", Some("N"), "stop recording after this many calls"),
+    (
+        "dry-run",
+        None,
+        "write no dump: run the script for one step, and print the calls, files and bytes of a step",
+    ),
+    ("json", None, "with --dry-run: print the result as JSON"),
+    (
+        "jitter",
+        Some("SEED"),
+        "measure noise: move parameters, buffers and inputs by one unit in the last place; what the script learns meanwhile \
+         is thrown away",
+    ),
+    ("config", Some("FILE"), "a config.json as msprobe has it; the flags here count first"),
+    ("strict", None, "raise where a call cannot be recorded, instead of noting it"),
+];
+
+/// The command line, with the options that `run` has in Python.
+pub(crate) fn with_run_options(program: Command) -> Command {
+    // Unlike `mut_subcommand`, this keeps the order of the commands.
+    program.mut_subcommands(|command| {
+        if command.get_name() != "run" {
+            return command;
+        }
+        command.args(OPTIONS.map(|(name, value, help)| {
+            let option = Arg::new(name).long(name).help(help);
+            match value {
+                Some(value) => option.value_name(value),
+                None => option.action(ArgAction::SetTrue),
+            }
+        }))
+    })
+}
