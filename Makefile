@@ -5,6 +5,7 @@
 #   .tools/  uv, to create the first environment, only if the machine has none
 #   .venv/   the Python environment, with the development tools (uv among them) and the built package
 #   .venv-torch-*/   environments with other releases of torch, for `make test-torch-versions`
+#   .venv-wheels/    the tools that build wheels, for `make wheels` and `make sdist`
 
 PYTHON ?= python3
 FUZZ_SECONDS ?= 600
@@ -13,6 +14,12 @@ FUZZ_SECONDS ?= 600
 # last numpy that it supports, and the newest.
 OLDEST_TORCH := torch==2.1.2 numpy<2 setuptools<80
 NEWEST_TORCH := torch==2.15.0 numpy
+
+# One wheel per target serves every release of Python from 3.10 on, and systems with this glibc or a newer one. Zig
+# links against the old glibc, so no container is needed. By default, the targets are those that Rust has installed.
+WHEEL_GLIBC := manylinux_2_28
+ALL_WHEEL_TARGETS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
+WHEEL_TARGETS ?= $(notdir $(wildcard $(addprefix $(shell rustc --print sysroot)/lib/rustlib/,$(ALL_WHEEL_TARGETS))))
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,9 +39,13 @@ FUZZ_TARGETS := $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 export PYO3_BUILD_EXTENSION_MODULE := 1
 export PYO3_PYTHON := $(abspath $(BIN)/python)
 
+WITH_WHEEL_TOOLS := PATH="$(abspath .venv-wheels/bin):$$PATH" PYO3_PYTHON=$(abspath .venv-wheels/bin/python)
+
+ON_ARM64 = $(filter aarch64 arm64,$(shell uname -m))
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-rust test-python test-torch-versions lint audit miri sanitize format bench bench-compare bench-capture bench-verdict faults fuzz clean
+.PHONY: help setup demo test test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-verdict faults fuzz wheels sdist check-packages clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +71,14 @@ test-torch-versions: setup .venv-torch-oldest/.ready .venv-torch-newest/.ready #
 	    tests/python/capture/test_distributed.py tests/python/capture/test_compiled.py \
 	    tests/python/capture/test_checkpoints.py || exit 1; \
 	done
+
+# ARM64 machines run these tests as they are. Others need the Rust target, a linker and an emulator; on Debian:
+# rustup target add aarch64-unknown-linux-gnu; apt install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
+test-arm: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER ?= $(if $(ON_ARM64),cc,aarch64-linux-gnu-gcc)
+test-arm: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER ?= $(if $(ON_ARM64),,qemu-aarch64-static -L /usr/aarch64-linux-gnu)
+test-arm: ## Run the tests of numbers and files for ARM64, under an emulator on other machines
+	cargo test --target aarch64-unknown-linux-gnu --locked --package ulpscope-tensor --package ulpscope-kernels \
+	  --package ulpscope-formats
 
 lint: setup ## Check format, lints, types, the stub, the API page, and the direction of dependencies
 	cargo fmt --all --check
@@ -112,9 +131,26 @@ fuzz: ## Run every fuzz target for FUZZ_SECONDS (600) each; needs nightly Rust a
 	    -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 || exit 1; \
 	done
 
+wheels: .venv-wheels/.ready ## Build the wheels into dist/, for x86-64 and, where Rust has the target, ARM64
+	@rm -f dist/*.whl
+	@for target in $(filter-out $(WHEEL_TARGETS),$(ALL_WHEEL_TARGETS)); do \
+	  echo "no wheel for $$target: rustup target add $$target, or name it in WHEEL_TARGETS"; \
+	done
+	for target in $(WHEEL_TARGETS); do \
+	  $(WITH_WHEEL_TOOLS) maturin build --release --locked --zig --compatibility $(WHEEL_GLIBC) \
+	    --target $$target --out dist || exit 1; \
+	done
+
+sdist: .venv-wheels/.ready ## Build the source distribution into dist/
+	@rm -f dist/*.tar.gz
+	$(WITH_WHEEL_TOOLS) maturin sdist --out dist
+
+check-packages: ## Install each package of dist/ that runs here into an empty environment, and use it
+	$(PYTHON) scripts/check_packages dist
+
 clean: ## Remove everything that was built
 	cargo clean
-	rm -rf $(VENV) .venv-torch-* .tools dist fuzz/target python/ulpscope/_core*.so
+	rm -rf $(VENV) .venv-torch-* .venv-wheels .tools dist fuzz/target python/ulpscope/_core*.so
 
 .tools/bin/uv:
 	$(PYTHON) -m venv .tools
@@ -130,6 +166,11 @@ $(TOOLS_READY): requirements-dev.txt requirements-integrations.txt | $(filter .t
 	$(UV) venv --quiet --allow-existing --python 3.11 .venv-torch-$*
 	$(UV) pip install --quiet --python .venv-torch-$*/bin/python pytest \
 	  $(if $(filter oldest,$*),$(foreach one,$(OLDEST_TORCH),'$(one)'),$(foreach one,$(NEWEST_TORCH),'$(one)'))
+	@touch $@
+
+.venv-wheels/.ready: requirements-wheels.txt requirements-dev.txt | $(filter .tools/%,$(UV))
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv-wheels
+	$(UV) pip install --quiet --python .venv-wheels/bin/python -r requirements-wheels.txt
 	@touch $@
 
 $(PACKAGE_READY): $(TOOLS_READY) $(SOURCES)

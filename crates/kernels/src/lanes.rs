@@ -9,15 +9,19 @@ pub(crate) const LANES: usize = 16;
 
 /// Cache lines are prefetched this many bytes ahead. Hardware prefetchers stop at the 4 KiB page;
 /// prefetching across it gains a third of the bandwidth on the machines measured.
+#[cfg(target_arch = "x86_64")]
 const PREFETCH_AHEAD: usize = 4096;
 
 /// Once per page, a line this far ahead is prefetched, so that the address of the page is resolved before its other
 /// lines are prefetched. Otherwise all of them would wait for it. This gains a sixth of the bandwidth.
+#[cfg(target_arch = "x86_64")]
 const PREFETCH_PAGE_AHEAD: usize = 2 * PAGE;
 
 /// The size of the smallest pages.
+#[cfg(target_arch = "x86_64")]
 const PAGE: usize = 4096;
 
+#[cfg(target_arch = "x86_64")]
 const CACHE_LINE: usize = 64;
 
 /// A value in a lane, in a type with an order and an exact conversion to f64.
