@@ -146,7 +146,8 @@ def test_memory_that_is_taken_again_has_a_new_history(tmp_path):
     taken = []
 
     def program():
-        # Which memory the allocator gives is its own affair, so the program asks until it is memory that was used.
+        # Which memory the allocator gives is its own affair, so the program asks until it is memory that was
+        # used.
         while not any(taken) and len(taken) < 200:
             y = torch.arange(float(1 << 16)) * 1
             places.add(y.data_ptr())
