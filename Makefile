@@ -24,7 +24,10 @@ WHEEL_TARGETS ?= $(notdir $(wildcard $(addprefix $(shell rustc --print sysroot)/
 VENV := .venv
 BIN := $(VENV)/bin
 TOOLS_READY := $(VENV)/.tools-installed
-PACKAGE_READY := $(VENV)/.package-built
+# The package is built in two ways, for use (optimised) and for tests (checked), and .venv has one of them at a time:
+# whoever installs one removes the mark of the other.
+FOR_USE_READY := $(VENV)/.package-built-for-use
+FOR_TESTS_READY := $(VENV)/.package-built-for-tests
 
 UV := $(or $(shell command -v uv),.tools/bin/uv)
 
@@ -33,6 +36,10 @@ SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates python -type
 	\( -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py' -o -name '*.pyi' \) -not -path '*/tests/*')
 
 FUZZ_TARGETS := $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
+
+# Every core, but no more memory than a laptop has: each process imports torch. A file is tested by one process, because
+# tests of a file share what they have prepared. tests/python/conftest.py puts the slow files first.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # The Python that loads the extension module has its own symbols: link against no libpython, in the same way for
 # maturin and for a plain `cargo test`, so that neither makes the other recompile pyo3.
@@ -45,27 +52,30 @@ ON_ARM64 = $(filter aarch64 arm64,$(shell uname -m))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-verdict faults fuzz wheels sdist check-packages clean
+.PHONY: help setup demo test test-fast test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-verdict faults fuzz wheels sdist check-packages clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(PACKAGE_READY) ## Create .venv with the development tools and the built package
+setup: $(FOR_USE_READY) ## Create .venv with the development tools and the built package
 
 demo: setup ## Train a small model twice, once with a fault in one layer, and find it
 	$(BIN)/python examples/demo.py
 
-test: test-rust test-python ## Run every test
+test: test-rust test-python ## Run every test (20 minutes on 2 cores, with what it builds and installs)
+
+test-fast: $(FOR_TESTS_READY) ## Run the Python tests of the working loop: none that is slow, distributed, peer or gpu (3 minutes)
+	$(PYTEST) -m 'not (slow or distributed or peer or gpu)'
 
 test-rust: $(TOOLS_READY) ## Run the Rust tests (with cargo nextest where it is installed)
 	@if cargo nextest --version >/dev/null 2>&1; \
 	then cargo nextest run --workspace --locked; \
 	else cargo test --workspace --locked --quiet; fi
 
-test-python: setup ## Run the Python tests
-	$(BIN)/python -m pytest
+test-python: $(FOR_TESTS_READY) ## Run the Python tests
+	$(PYTEST)
 
-test-torch-versions: setup .venv-torch-oldest/.ready .venv-torch-newest/.ready ## Test capture with the oldest and the newest torch (10 GB of disk)
+test-torch-versions: $(FOR_TESTS_READY) .venv-torch-oldest/.ready .venv-torch-newest/.ready ## Test capture with the oldest and the newest torch (10 GB of disk)
 	for release in oldest newest; do \
 	  PYTHONPATH=python .venv-torch-$$release/bin/python -m pytest tests/python/capture/test_no_effect.py \
 	    tests/python/capture/test_distributed.py tests/python/capture/test_compiled.py \
@@ -80,14 +90,16 @@ test-arm: ## Run the tests of numbers and files for ARM64, under an emulator on 
 	cargo test --target aarch64-unknown-linux-gnu --locked --package ulpscope-tensor --package ulpscope-kernels \
 	  --package ulpscope-formats
 
-lint: setup ## Check format, lints, types, the stub, the API page, and the direction of dependencies
+lint: $(FOR_TESTS_READY) ## Check format, lints, types, the stub, the API page, the direction of dependencies, and that tests share a build
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest ulpscope._core
 	$(BIN)/python scripts/check_dependencies
+	$(BIN)/python scripts/check_shared_build
 	$(BIN)/python scripts/api_page --check
 
 audit: ## Check licences, sources and known advisories of the dependencies; needs cargo-deny and a network
@@ -102,6 +114,7 @@ sanitize: ## Run the tests of the crates with unsafe code under AddressSanitizer
 
 format: $(TOOLS_READY) ## Put every file into the common format, and make docs/api.md
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	$(BIN)/python scripts/api_page
@@ -173,7 +186,8 @@ $(TOOLS_READY): requirements-dev.txt requirements-integrations.txt | $(filter .t
 	$(UV) pip install --quiet --python .venv-wheels/bin/python -r requirements-wheels.txt
 	@touch $@
 
-$(PACKAGE_READY): $(TOOLS_READY) $(SOURCES)
+$(FOR_USE_READY) $(FOR_TESTS_READY): $(TOOLS_READY) $(SOURCES)
+	@rm -f $(FOR_USE_READY) $(FOR_TESTS_READY)
 	PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV=$(abspath $(VENV)) \
-	  $(BIN)/maturin develop --release --uv --quiet --locked
+	  $(BIN)/maturin develop $(if $(filter $(FOR_USE_READY),$@),--release) --uv --quiet --locked
 	@touch $@

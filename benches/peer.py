@@ -5,6 +5,7 @@ It is installed once from PyPI, with many dependencies that do not belong in the
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 from pathlib import Path
 
@@ -20,16 +21,25 @@ def environment(folder: Path = FOLDER) -> Path:
 
     Raises `subprocess.CalledProcessError` if the package index cannot be reached.
     """
-    if not (folder / "bin" / "msprobe").exists():
-        # The uv of this environment, whatever is on PATH.
-        command = uv.find_uv_bin()
-        subprocess.run([command, "venv", "--quiet", "--allow-existing", str(folder)], check=True)
-        python = str(folder / "bin" / "python")
-        packages = [f"mindstudio-probe=={VERSION}", f"torch=={torch.__version__.split('+')[0]}"]
-        subprocess.run(
-            [command, "pip", "install", "--quiet", "--python", python, *packages],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Tests run in several processes: one installs, the others wait for it.
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "bin" / "msprobe").exists():
+            install(folder)
     return folder
+
+
+def install(folder: Path) -> None:
+    """Creates the environment."""
+    # The uv of this environment, whatever is on PATH.
+    command = uv.find_uv_bin()
+    subprocess.run([command, "venv", "--quiet", "--allow-existing", str(folder)], check=True)
+    python = str(folder / "bin" / "python")
+    packages = [f"mindstudio-probe=={VERSION}", f"torch=={torch.__version__.split('+')[0]}"]
+    subprocess.run(
+        [command, "pip", "install", "--quiet", "--python", python, *packages],
+        check=True,
+        capture_output=True,
+        text=True,
+    )

@@ -2,14 +2,17 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ulpscope_formats::msprobe::{ConstructJson, ConstructWriter, DumpJson, DumpWriter, Item, StackJson, StackWriter};
+use ulpscope_formats::msprobe::{
+    ConstructJson, ConstructWriter, DumpJson, DumpWriter, Item, StackJson, StackWriter,
+};
 use ulpscope_formats::records::{self, PklStyle};
 use ulpscope_formats::{Bytes, json};
 
 fn look(item: &Item) {
     match item {
         Item::Tensor(tensor) => {
-            let _ = (tensor.shape(), tensor.max(), tensor.requires_grad(), tensor.digest(), tensor.data_name());
+            let _ =
+                (tensor.shape(), tensor.max(), tensor.requires_grad(), tensor.digest(), tensor.data_name());
         }
         Item::List(items) => items.iter().for_each(look),
         Item::Dict(pairs) => pairs.iter().for_each(|(_, item)| look(item)),

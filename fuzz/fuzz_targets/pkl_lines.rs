@@ -13,7 +13,8 @@ fuzz_target!(|data: &[u8]| {
         writer.line(&line).expect("memory takes everything");
         writer.finish().expect("memory takes everything");
         let again = Bytes::from(text.clone());
-        let (_, line) = pkl_lines::Lines::new(&again).next().expect("one line").expect("what was written can be read");
+        let (_, line) =
+            pkl_lines::Lines::new(&again).next().expect("one line").expect("what was written can be read");
         let mut text_again = Vec::new();
         let mut writer = pkl_lines::LineWriter::new(&mut text_again);
         writer.line(&line).expect("memory takes everything");

@@ -25,7 +25,9 @@ fuzz_target!(|data: &[u8]| {
             size = size.saturating_add(view.packed_size());
         }
         // Opaque values, and keys that Python does not allow, cannot be written.
-        if size <= MAX_WRITTEN && let Some(file) = written(&value) {
+        if size <= MAX_WRITTEN
+            && let Some(file) = written(&value)
+        {
             let again = pt::read(&file.into()).expect("what was written can be read");
             let again = again.tensors();
             assert_eq!(again.len(), tensors.len());

@@ -19,6 +19,12 @@ if find_spec("tqdm") is not None:
     tqdm.monitor_interval = 0
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts files with slow tests first: of several processes, none is left with a long file at the end."""
+    long = {item.path for item in items if {"slow", "peer"} & {mark.name for mark in item.iter_markers()}}
+    items.sort(key=lambda item: item.path not in long)
+
+
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Path, Path]:
     """A golden run, and the same with the third linear layer 1 % off: target, golden."""

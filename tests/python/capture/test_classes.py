@@ -14,6 +14,8 @@ from capture_classes import KINDS, SETTINGS
 from captured import Captured
 from places import SUPPORT
 
+pytestmark = pytest.mark.slow
+
 # The wait for a lock that is never given back ends here.
 TIMEOUT = 120
 

@@ -10,6 +10,8 @@ import pytest
 from captured import Captured
 from two_ranks import run_two_ranks
 
+pytestmark = pytest.mark.distributed
+
 LEVELS = ("L1", "mix", "L2")
 
 SCRIPT = """\

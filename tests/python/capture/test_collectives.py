@@ -15,6 +15,8 @@ import ulpscope
 from captured import Captured
 from two_ranks import run_two_ranks
 
+pytestmark = pytest.mark.distributed
+
 SCRIPT = """\
 import sys
 from datetime import timedelta

@@ -18,8 +18,7 @@ from torch._dynamo.utils import counters
 
 import ulpscope
 from capture_programs import changed, fingerprint
-
-LEVELS = ("L0", "L1", "mix", "L2")
+from levels import LEVELS
 
 
 class Net(nn.Module):

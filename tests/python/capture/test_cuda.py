@@ -12,6 +12,8 @@ if not torch.cuda.is_available():
 
 import ulpscope  # noqa: E402
 
+pytestmark = pytest.mark.gpu
+
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 

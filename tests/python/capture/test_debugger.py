@@ -288,6 +288,7 @@ def test_the_file_is_not_looked_at_all_the_time(tmp_path: Path, monkeypatch: pyt
     assert [watch.has_changed(recording=False) for _ in range(2)] == [False, True]
 
 
+@pytest.mark.slow
 def test_the_end_of_the_process_closes_it(tmp_path: Path) -> None:
     script = (
         "import torch, ulpscope\n"

@@ -18,6 +18,8 @@ from capture_messages import GATHERS_INTO_TENSORS
 from captured import Captured
 from places import SUPPORT
 
+pytestmark = pytest.mark.distributed
+
 LEVELS = ("L1", "mix", "L2")
 
 # By these a process learns its rank, or that it has company.
@@ -234,9 +236,9 @@ def test_a_rank_that_gets_its_number_late(folder: Path) -> None:
         ({"RANK": "1", "SLURM_PROCID": "4"}, "rank1"),
         ({"RANK": "first"}, "rank"),
         # One of several that does not know yet which.
-        ({"WORLD_SIZE": "2"}, f"proc{os.getpid()}"),
-        ({"MASTER_ADDR": "localhost"}, f"proc{os.getpid()}"),
-        ({"LOCAL_RANK": "1"}, f"proc{os.getpid()}"),
+        ({"WORLD_SIZE": "2"}, "proc{process}"),
+        ({"MASTER_ADDR": "localhost"}, "proc{process}"),
+        ({"LOCAL_RANK": "1"}, "proc{process}"),
         ({"WORLD_SIZE": "1", "MASTER_ADDR": "localhost"}, "rank"),
         ({"WORLD_SIZE": "2", "RANK": "1"}, "rank1"),
     ],
@@ -251,7 +253,7 @@ def test_the_rank_by_the_environment(
     with ulpscope.capture(tmp_path) as run:
         torch.cos(torch.ones(2))
         run.step()
-    assert [path.name for path in (tmp_path / "step0").iterdir()] == [name]
+    assert [path.name for path in (tmp_path / "step0").iterdir()] == [name.format(process=os.getpid())]
 
 
 def test_processes_of_a_pool_that_have_no_rank(tmp_path: Path) -> None:

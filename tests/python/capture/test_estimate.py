@@ -114,6 +114,7 @@ def dry_run(folder: Path, *flags: str, text: str = TRAIN) -> subprocess.Complete
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_a_dry_run_ends_after_one_step_and_writes_nothing(tmp_path: Path, temporary: Path) -> None:
     ran = dry_run(tmp_path, "--task", "tensor", "--step", "1-9", "--dry-run", "--json")
     assert ran.returncode == 0, ran.stderr
@@ -129,6 +130,7 @@ def test_a_dry_run_ends_after_one_step_and_writes_nothing(tmp_path: Path, tempor
     assert found["bytes"] == pytest.approx(size, rel=0.2)
 
 
+@pytest.mark.slow
 def test_in_words(tmp_path: Path) -> None:
     ran = dry_run(tmp_path, "--dry-run")
     assert ran.returncode == 0, ran.stderr
@@ -136,6 +138,7 @@ def test_in_words(tmp_path: Path) -> None:
     assert " calls, 0 saved tensors, 4 files, " in ran.stdout
 
 
+@pytest.mark.slow
 def test_a_script_that_fails_fails(tmp_path: Path, temporary: Path) -> None:
     ran = dry_run(tmp_path, "--dry-run", text="import torch\nraise ValueError('of its own')\n")
     assert ran.returncode == 1
@@ -143,6 +146,7 @@ def test_a_script_that_fails_fails(tmp_path: Path, temporary: Path) -> None:
     assert list(temporary.glob("ulpscope*")) == []
 
 
+@pytest.mark.slow
 def test_a_step_that_never_ran_is_no_estimate(tmp_path: Path) -> None:
     ran = dry_run(tmp_path, "--dry-run", "--step", "100")
     assert ran.returncode == 2, ran.stdout

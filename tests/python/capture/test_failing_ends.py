@@ -56,6 +56,7 @@ with ulpscope.capture(sys.argv[1], model=model, level="mix"):
 """
 
 
+@pytest.mark.slow
 def test_a_call_without_results_is_not_running_any_more(tmp_path: Path) -> None:
     """The run is killed later: it did not end inside."""
     words = [sys.executable, "-c", VICTIM, str(tmp_path), str(Path(__file__).parent), str(SUPPORT)]
@@ -147,6 +148,7 @@ def test_a_call_that_is_whole_is_not_counted_as_failed(tmp_path: Path) -> None:
     assert ledger["notes"] == ["Autograd.Doubled.0.forward: RuntimeError: no number"]
 
 
+@pytest.mark.slow
 def test_where_no_threads_are_to_be_had(tmp_path: Path) -> None:
     """A large tensor is measured by the thread that is there."""
     script = tmp_path / "script.py"

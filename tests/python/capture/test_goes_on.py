@@ -75,6 +75,7 @@ print("the end")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["start", "step"])
 @pytest.mark.parametrize("is_strict", [False, True])
 def test_a_script_under_ulpscope_run_goes_on(tmp_path: Path, method: str, is_strict: bool) -> None:

@@ -196,6 +196,7 @@ def run_program(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["import ulpscope.auto", "import torch\nimport ulpscope.auto"])
 def test_the_environment_does_what_ulpscope_run_does(tmp_path: Path, first: str) -> None:
     plain = run_program(tmp_path, first)
@@ -213,6 +214,7 @@ def test_the_environment_does_what_ulpscope_run_does(tmp_path: Path, first: str)
     assert ulpscope.compare(tmp_path / "auto", tmp_path / "run").agreement == "agree"
 
 
+@pytest.mark.slow
 def test_selection_by_the_environment(tmp_path: Path) -> None:
     variables = {"ULPSCOPE_STEP": "1", "ULPSCOPE_CALL": "re:relu", "ULPSCOPE_DATA_MODE": "forward,output"}
     ran = run_program(tmp_path, ULPSCOPE_DUMP="dump", **variables)
@@ -221,6 +223,7 @@ def test_selection_by_the_environment(tmp_path: Path) -> None:
     assert list(Captured(tmp_path / "dump", 1).calls) == ["Functional.relu.0.forward"]
 
 
+@pytest.mark.slow
 def test_an_error_that_ends_the_program_ends_a_step(tmp_path: Path) -> None:
     ran = run_program(tmp_path, last=EVALUATE + "\nraise ValueError('of its own')", ULPSCOPE_DUMP="dump")
     assert ran.returncode == 1

@@ -283,6 +283,7 @@ def test_a_seed_is_a_number(tmp_path, seed):
         ulpscope.capture(tmp_path, jitter=seed)
 
 
+@pytest.mark.slow
 def test_a_script_is_run_with_jitter(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(

@@ -28,6 +28,8 @@ from dumps import run as command
 from patches import left_behind, snapshot
 from places import SUPPORT
 
+pytestmark = pytest.mark.slow
+
 KILLS = 50
 
 # The model, one of its layers, and the function that this calls.

@@ -201,6 +201,7 @@ def test_models_made_in_every_iteration_are_not_kept(tmp_path: Path, level: str)
     ]
 
 
+@pytest.mark.slow
 def test_discovered_models_do_not_grow(tmp_path: Path) -> None:
     net = nn.Sequential(nn.Linear(4, 4))
 

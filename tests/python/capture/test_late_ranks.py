@@ -12,6 +12,8 @@ from test_distributed import ENVIRONMENT
 
 from captured import Captured
 
+pytestmark = pytest.mark.distributed
+
 JOINS_LATE = """\
 import sys, torch, torch.distributed as dist, ulpscope
 rank, size, folder, level = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]

@@ -16,6 +16,8 @@ import mindstudio
 from capture_twins import DUMPS
 from places import SUPPORT
 
+pytestmark = pytest.mark.peer
+
 SCRIPT = SUPPORT / "capture_twins.py"
 PROGRAMS = SCRIPT.with_name("twin_programs.py")
 STATISTICS = [dump for dump in DUMPS if dump[1] == "statistics"]

@@ -20,11 +20,11 @@ from torch import nn
 import ulpscope
 from capture_programs import PROGRAMS, Watch, changed, differences, observe
 from capture_programs.networks import Transformer, next_token_loss, sentences
+from levels import LEVELS
 from patches import hooks_on_modules, hooks_on_node, hooks_on_tensor, left_behind, snapshot
 from places import SUPPORT
 
 TORCH = tuple(int(number) for number in torch.__version__.split("+")[0].split(".")[:2])
-LEVELS = ("L0", "L1", "mix", "L2")
 # Programs whose tensors are also written to disk: memory that is shared, short-lived or odd.
 WRITTEN = [
     "transformer",
@@ -223,6 +223,7 @@ def cycle(run: Any, model: nn.Module, x: torch.Tensor) -> None:
     run.step()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "cycles"), [("statistics", 1000), ("tensor", 200)])
 def test_a_thousand_cycles_do_not_grow(task: str, cycles: int, tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 1))
@@ -244,6 +245,7 @@ def test_a_thousand_cycles_do_not_grow(task: str, cycles: int, tmp_path: Path) -
     assert len(list(tmp_path.glob("step*/rank/dump.json"))) == warm_up + cycles
 
 
+@pytest.mark.slow
 def test_many_runs_do_not_grow(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Opened and closed each time, into the same folder."""
     # Each run warns that the folder has an earlier one's step, and pytest keeps what is logged.
@@ -279,6 +281,7 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+@pytest.mark.distributed
 def test_two_gloo_ranks(tmp_path: Path) -> None:
     """DDP, both kinds of FSDP, distributed tensors and every collective, on two real processes."""
     script = SUPPORT / "capture_ranks.py"

@@ -309,7 +309,7 @@ def test_no_code_of_keys_and_classes_runs(tmp_path: Path, monkeypatch: pytest.Mo
     assert given(tmp_path, types.SimpleNamespace(held=held)) == (expected, [])
 
 
-@pytest.mark.parametrize("value", [threading.Lock(), np.random.default_rng(0), Path("x")], ids=repr)
+@pytest.mark.parametrize("value", [threading.Lock(), np.random.default_rng(0), Path("x")], ids=type)
 def test_an_argument_without_tensors_is_not_noted(tmp_path: Path, value: Any) -> None:
     assert given(tmp_path, value) == (None, [])
 

@@ -206,6 +206,7 @@ def another(folder: Path, **environment: str) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 class TestFromTwoProcesses:
     def test_a_folder_in_use_is_refused_and_not_touched(self, tmp_path: Path) -> None:
         process = another(tmp_path)
@@ -334,6 +335,7 @@ def names(folder: Path, step: int | str) -> list[str]:
     return [name.rpartition(".")[0] for name in Captured(folder, step).calls if name.endswith("forward")]
 
 
+@pytest.mark.slow
 class TestUnderTheRunCommand:
     """A script's own capture goes before ours: the script does what it does without us."""
 

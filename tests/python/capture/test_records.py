@@ -466,6 +466,7 @@ def test_threads_lose_no_call(tmp_path):
     assert captured.ledger["recorded"] == len(captured.calls) == 600
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_without_a_word_leaves_a_dump(tmp_path):
     program = f"""
 import torch, ulpscope

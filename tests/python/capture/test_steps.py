@@ -105,6 +105,7 @@ def test_a_note_in_a_step_that_is_not_wanted(
     assert sorted(path.name for path in (tmp_path / "dump").iterdir()) == ["step0", "step2"]
 
 
+@pytest.mark.slow
 def test_a_child_that_comes_out_of_a_call_leaves_the_journal_alone(tmp_path: Path) -> None:
     program = f"""
 import os, types, torch, ulpscope
@@ -280,6 +281,7 @@ def test_modules_of_the_graph_of_an_earlier_step(tmp_path: Path) -> None:
     assert found.ledger["recorded"] == len(found.calls)
 
 
+@pytest.mark.slow
 def test_a_network_whose_two_halves_take_turns(tmp_path: Path) -> None:
     """The optimizer of one half ends the step while the other's graph still waits."""
     program = tmp_path / "gan.py"

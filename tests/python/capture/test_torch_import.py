@@ -10,6 +10,8 @@ import pytest
 
 from captured import Captured
 
+pytestmark = pytest.mark.slow
+
 ASKING = {
     "is it installed": "assert importlib.util.find_spec('torch') is not None",
     "where is it": "assert importlib.util.find_spec('torch').origin.endswith('__init__.py')",

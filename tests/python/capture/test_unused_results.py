@@ -64,6 +64,7 @@ with ulpscope.capture(sys.argv[1], model=model, level="mix"):
 """
 
 
+@pytest.mark.slow
 def test_a_kill_after_the_pass_loses_none(tmp_path: Path) -> None:
     words = [sys.executable, "-c", VICTIM, str(tmp_path), str(Path(__file__).parent), str(SUPPORT)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as victim:

@@ -187,7 +187,7 @@ def test_containers_without_end(tmp_path: Path) -> None:
         ulpscope.save(tmp_path / "x.pt", endless)
 
 
-@pytest.mark.parametrize("x", [None, 3, 2.5, [1.0], {"a": 1}, {1}, object(), b"bytes"], ids=repr)
+@pytest.mark.parametrize("x", [None, 3, 2.5, [1.0], {"a": 1}, {1}, object(), b"bytes"], ids=type)
 def test_what_is_no_tensor_is_not_measured(x: Any) -> None:
     for call in (ulpscope.stats, ulpscope.digest, lambda x: ulpscope.diff(x, torch.ones(1))):
         with pytest.raises(TypeError, match="expected a torch tensor, a numpy array or a path, found "):

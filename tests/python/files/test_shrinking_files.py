@@ -76,6 +76,7 @@ def test_a_command_names_the_file_that_shrank(command: str, tmp_path: Path) -> N
     assert list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_dump_that_shrinks_while_it_is_listed(tmp_path: Path) -> None:
     """The listing waits for its reader, so that the dump is cut when some of it has been shown."""
     write_rank(tmp_path / "dump", chain(2000), tensors=False)
@@ -109,6 +110,7 @@ def slow_dump(folder: Path, fault: float) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["dump.json", "stack.json", "dump_tensor_data/Functional.relu.0.forward.input.0.pt"]
 )
@@ -157,6 +159,7 @@ def raised(call):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
 def test_a_mapped_tensor_whose_file_shrinks(framework: str, tmp_path: Path) -> None:
     code = f"""

@@ -48,6 +48,7 @@ def run_commands(code: str, folder: Path) -> str:
     return printed
 
 
+@pytest.mark.slow
 def test_the_quickstart_works_as_printed(tmp_path: Path) -> None:
     quickstart = README.split("## Quickstart")[1].split("\n## ")[0]
     (tmp_path / "train.py").write_text(blocks(quickstart, "python")[0])
@@ -56,6 +57,7 @@ def test_the_quickstart_works_as_printed(tmp_path: Path) -> None:
     assert ulpscope.compare(tmp_path / "before", tmp_path / "before").ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
 def test_the_commands_of_a_how_to_page(page: Path, tmp_path: Path) -> None:
     shutil.copy(SUPPORT / "howto_train.py", tmp_path / "train.py")

@@ -24,6 +24,7 @@ def test_every_example_is_run() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == FOUND.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOUND)
 def test_an_example(name: str, tmp_path: Path) -> None:
     if name == "hf_trainer.py":

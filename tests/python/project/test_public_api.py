@@ -174,6 +174,7 @@ def checked_by_mypy(tmp_path: Path, text: str) -> list[str]:
     return [line for line in ended.stdout.splitlines() if line.startswith("program.py:")]
 
 
+@pytest.mark.slow
 def test_a_wrong_setting_is_an_error_of_the_type_checker(tmp_path: Path) -> None:
     lines = ["import ulpscope", *WRONG]
     found = checked_by_mypy(tmp_path, "\n".join(lines) + "\n")
@@ -185,6 +186,7 @@ def test_a_wrong_setting_is_an_error_of_the_type_checker(tmp_path: Path) -> None
         assert word in told.get(number, ""), (code, told.get(number))
 
 
+@pytest.mark.slow
 def test_right_settings_are_none(tmp_path: Path) -> None:
     assert checked_by_mypy(tmp_path, RIGHT) == []
 

@@ -55,6 +55,7 @@ def names_of_differing_outputs(target: Path, golden: Path) -> Iterator[str]:
                 break
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", list(one_case_of_each_fault()), ids=lambda case: case.name)
 def test_the_named_call_is_the_first_that_returns_something_else(case: Case, folder: Path) -> None:
     """That it takes the same is checked by every run of a case."""
@@ -78,6 +79,7 @@ def test_a_gradient_reaches_what_comes_after_it(folder: Path) -> None:
     assert ours != theirs
 
 
+@pytest.mark.distributed
 def test_a_sum_that_one_process_never_gets(folder: Path) -> None:
     case = Case("gpt", MISSING_SUM, None, 0, "middle", "statistics")
     target, golden, truth = run(case, folder)

@@ -205,6 +205,7 @@ def test_judges_answer_and_a_failing_one_stops_no_other(
     assert [same[tool].answers for tool in ("ulpscope", "ptdbg")] == [(), ()]
 
 
+@pytest.mark.peer
 def test_msprobe_says_what_its_command_says(planted: tuple[Path, Path, Truth], tmp_path: Path) -> None:
     target, golden, _ = planted
     peer = mindstudio.environment()
@@ -240,6 +241,7 @@ def run_or_die(one: Case, folder: Path) -> tuple[Path, Path, Truth]:
     return folder, folder, TRUTH
 
 
+@pytest.mark.slow
 def test_a_case_that_crashes_is_reported_and_costs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -178,7 +178,7 @@ OTHER = {
 }
 
 
-@pytest.fixture(scope="module", params=["tensor", "statistics"])
+@pytest.fixture(scope="module", params=["tensor", pytest.param("statistics", marks=pytest.mark.slow)])
 def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return trained(tmp_path_factory.mktemp("golden") / "dump", "", request.param), request.param
 

@@ -17,6 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 import ulpscope  # noqa: E402
 from faults.models import MODELS, build  # noqa: E402
 
+pytestmark = pytest.mark.gpu
+
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
