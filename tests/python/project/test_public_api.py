@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 import ulpscope
-from ulpscope._capture.settings import Settings
-from ulpscope._capture.settings.keywords import CaptureKeywords
 
 STUB = Path(ulpscope.__file__).with_name("_core.pyi")
 
@@ -30,6 +28,7 @@ MEMBERS = {
         "restore_custom_api",
         "save",
         "set_init_step",
+        "settings",
         "start",
         "step",
         "steps_done",
@@ -44,6 +43,7 @@ MEMBERS = {
         "restore_custom_api",
         "save",
         "set_init_step",
+        "settings",
         "start",
         "step",
         "stop",
@@ -126,12 +126,6 @@ def test_the_api_page_is_up_to_date_and_has_every_name() -> None:
     assert [name for name in sorted(named) if f"## `ulpscope.{name}`" not in page] == []
 
 
-def test_typed_keywords_are_the_settings() -> None:
-    named_in_capture = {"dump_path", "level", "task"}
-    settings = {field.name for field in dataclasses.fields(Settings)} - named_in_capture
-    assert set(CaptureKeywords.__annotations__) == settings
-
-
 WRONG = {
     'ulpscope.capture("d", levle="L1")': "levle",
     'ulpscope.capture("d", level="L3")': "L3",
@@ -176,6 +170,13 @@ def test_a_wrong_setting_is_an_error_of_the_type_checker(tmp_path: Path) -> None
         told[number] = told.get(number, "") + line
     for number, (code, word) in enumerate(WRONG.items(), start=2):
         assert word in told.get(number, ""), (code, told.get(number))
+
+
+def test_typed_keywords_are_the_settings(tmp_path: Path) -> None:
+    (revealed,) = checked_by_mypy(tmp_path, "import ulpscope\nreveal_type(ulpscope.capture)\n")
+    named_in_capture = {"dump_path", "level", "task"}
+    settings = ulpscope.capture(tmp_path / "dump").settings.keys() - named_in_capture
+    assert set(re.findall(r"'(\w+)'\?:", revealed)) == settings
 
 
 def test_right_settings_are_none(tmp_path: Path) -> None:

@@ -67,8 +67,8 @@ MOVING = ("torch._dynamo.", "torch.compiler.", "threading._", "builtins._")
 # The same, of what can be called.
 REMEMBERED = ("__warningregistry__", "most_recent_backend")
 
-# Where the code of capture is.
-CAPTURE = str(Path(ulpscope.__file__).with_name("_capture"))
+# Where our code is.
+OURS = str(Path(ulpscope.__file__).parent)
 
 Snapshot = dict[str, dict[str, Any]]
 
@@ -129,13 +129,13 @@ def ours_in_modules() -> list[str]:
 
 
 def is_of_capture(value: Any) -> bool:
-    """Whether a value is a wrapper: a function that capture has defined, or an object of such a class."""
+    """Whether a value is a wrapper: a function that we have defined, or an object of one of our classes."""
     # By type(): some values of torch's modules warn as soon as they are asked for their class.
     if type(value) in (classmethod, staticmethod):
         value = value.__func__
     if type(value) is FunctionType:
-        return value.__code__.co_filename.startswith(CAPTURE)
-    return str(type(value).__module__).startswith("ulpscope._capture")
+        return value.__code__.co_filename.startswith(OURS)
+    return str(type(value).__module__).partition(".")[0] == "ulpscope"
 
 
 def modes_of_this_thread() -> tuple[int, int]:
