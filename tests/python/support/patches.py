@@ -164,6 +164,34 @@ def left_behind(before: Snapshot, after: Snapshot) -> Iterator[str]:
             yield f"{place}.{name} was {was} and is {now}"
 
 
+class Guarded(ModuleType):
+    """A module of a program whose names can be replaced so many times; after that it refuses.
+
+    It has a function of torch that capture wraps wherever it is, so it makes the next installation fail,
+    until its ``with`` statement ends.
+    """
+
+    def __init__(self, error: Exception, replacements: int = 0) -> None:
+        super().__init__("guarded")
+        vars(self).update(trace=torch.jit.trace, original=torch.jit.trace, error=error, left=replacements)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "trace" and value is not self.original:
+            if self.left == 0:
+                raise self.error
+            self.left -= 1
+        super().__setattr__(name, value)
+
+    def __enter__(self) -> Guarded:
+        sys.modules[self.__name__] = self
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        # Negative: without end. Capture remembers modules that it has found once.
+        self.left = -1
+        del sys.modules[self.__name__]
+
+
 def hooks_on_modules(model: nn.Module) -> dict[str, int]:
     """How many hooks each module and parameter has."""
     counts = {}
