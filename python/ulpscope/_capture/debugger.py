@@ -13,6 +13,7 @@ import dataclasses
 import logging
 import os
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ulpscope._capture.settings import Settings, SettingsError
@@ -71,6 +72,11 @@ class PrecisionDebugger:
             self._session = _Session(config, overrides, _checked_model(model))
             PrecisionDebugger._instance = self
             atexit.register(PrecisionDebugger.close)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """All settings by name, as they are used: config.json, arguments and defaults together."""
+        return self._session.settings
 
     @classmethod
     def start(
@@ -176,6 +182,10 @@ class _Session:
 
     def __exit__(self, *exception: object) -> None:
         _lock.release()
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return self._settings.by_name()
 
     def start(self, model: Any) -> None:
         self._follow_config()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ulpscope
-from ulpscope import SettingsError
-from ulpscope._capture.settings import Settings
-from ulpscope._capture.settings.config import MAX_CONFIG_BYTES, Config
+from ulpscope import PrecisionDebugger, SettingsError
+
+# The largest config.json that is read.
+MAX_CONFIG_BYTES = 1 << 20
 
 # As mindstudio-probe 1.1 and 26.2 ship them.
 STOCK_1 = {
@@ -49,44 +51,57 @@ def write(folder: Path, config: Any) -> Path:
     return path
 
 
-def read(folder: Path, config: Any, **overrides: Any) -> Settings:
-    return Config.read(write(folder, config)).settings(**overrides)
+def settings_of(dump_path: Any, **keywords: Any) -> Mapping[str, Any]:
+    """The settings of a capture with these keywords."""
+    return ulpscope.capture(dump_path, **keywords).settings
+
+
+def read_file(path: Path, **overrides: Any) -> Mapping[str, Any]:
+    """The settings of a debugger with this config.json."""
+    try:
+        return PrecisionDebugger(path, **overrides).settings
+    finally:
+        PrecisionDebugger.close()
+
+
+def read(folder: Path, config: Any, **overrides: Any) -> Mapping[str, Any]:
+    return read_file(write(folder, config), **overrides)
 
 
 def refused(folder: Path, config: Any, **overrides: Any) -> str:
     path = write(folder, config)
     with pytest.raises(SettingsError) as caught:
-        Config.read(path).settings(**overrides)
+        read_file(path, **overrides)
     return str(caught.value).replace(str(path), "FILE")
 
 
 class TestSettings:
     def test_defaults(self, tmp_path: Path) -> None:
-        assert Settings.from_keywords(tmp_path) == Settings(
-            dump_path=tmp_path,
-            task="statistics",
-            level="L1",
-            step=(),
-            rank=(),
-            scope=(),
-            list=(),
-            module=(),
-            call=(),
-            data_mode=("all",),
-            tensor_list=(),
-            digest=None,
-            file_format="pt",
-            stacks=True,
-            skip_scalars=False,
-            skip_ints=False,
-            layers="all",
-            max_bytes=None,
-            max_calls=None,
-            strict=False,
-            init_step=0,
-            jitter=None,
-            custom_op_namespaces=("_C_ascend",),
-        )
+        assert settings_of(tmp_path) == {
+            "dump_path": tmp_path,
+            "task": "statistics",
+            "level": "L1",
+            "step": (),
+            "rank": (),
+            "scope": (),
+            "list": (),
+            "module": (),
+            "call": (),
+            "data_mode": ("all",),
+            "tensor_list": (),
+            "digest": None,
+            "file_format": "pt",
+            "stacks": True,
+            "skip_scalars": False,
+            "skip_ints": False,
+            "layers": "all",
+            "max_bytes": None,
+            "max_calls": None,
+            "strict": False,
+            "init_step": 0,
+            "jitter": None,
+            "custom_op_namespaces": ("_C_ascend",),
+        }
 
     @pytest.mark.parametrize(
         ("given", "steps"),
@@ -102,27 +117,27 @@ class TestSettings:
         ],
     )
     def test_steps_and_ranks_are_numbers_and_ranges(self, given: Any, steps: tuple[int, ...]) -> None:
-        settings = Settings.from_keywords("d", step=given, rank=given)
-        assert (settings.step, settings.rank) == (steps, steps)
+        settings = settings_of("d", step=given, rank=given)
+        assert (settings["step"], settings["rank"]) == (steps, steps)
 
     @pytest.mark.parametrize(
         ("given", "size"), [("10G", 10 << 30), ("500 MB", 500 << 20), ("1kib", 1024), (7, 7)]
     )
     def test_sizes_have_units(self, given: Any, size: int) -> None:
-        assert Settings.from_keywords("d", max_bytes=given).max_bytes == size
+        assert settings_of("d", max_bytes=given)["max_bytes"] == size
 
     def test_one_name_is_a_list_of_one(self) -> None:
-        assert Settings.from_keywords("d", list="relu").list == ("relu",)
+        assert settings_of("d", list="relu")["list"] == ("relu",)
 
     def test_data_modes_have_one_order(self) -> None:
         given = ["output", "forward", "output"]
-        assert Settings.from_keywords("d", data_mode=given).data_mode == ("forward", "output")
+        assert settings_of("d", data_mode=given)["data_mode"] == ("forward", "output")
 
     def test_the_folder_stays_where_it_is_when_the_script_moves(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        assert Settings.from_keywords("dumps").dump_path == tmp_path / "dumps"
+        assert settings_of("dumps")["dump_path"] == tmp_path / "dumps"
 
     @pytest.mark.parametrize(
         ("keywords", "message"),
@@ -164,18 +179,18 @@ class TestSettings:
         self, keywords: dict[str, Any], message: str
     ) -> None:
         with pytest.raises(SettingsError) as caught:
-            Settings.from_keywords("d", **keywords)
+            settings_of("d", **keywords)
         assert message in str(caught.value)
 
     def test_a_file_is_no_folder(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         with pytest.raises(SettingsError, match="which is a file; expected a folder"):
-            Settings.from_keywords(tmp_path / "file")
+            settings_of(tmp_path / "file")
 
     @pytest.mark.parametrize("path", [None, "", "a\0b", 3, b"bytes"])
     def test_what_is_no_path_is_refused(self, path: Any) -> None:
         with pytest.raises(SettingsError, match=r"dump_path is .*; expected the path of a folder"):
-            Settings.from_keywords(path)
+            settings_of(path)
 
 
 class TestConfig:
@@ -184,7 +199,7 @@ class TestConfig:
         self, tmp_path: Path, stock: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        assert read(tmp_path, stock) == Settings.from_keywords("dump_path")
+        assert read(tmp_path, stock) == settings_of("dump_path")
         assert caplog.text == ""
 
     def test_every_key_that_becomes_a_setting(self, tmp_path: Path) -> None:
@@ -214,29 +229,29 @@ class TestConfig:
                 "tensor_list": ["softmax"],
             },
         }
-        assert read(tmp_path, config) == Settings(
-            dump_path=tmp_path / "here",
-            level="mix",
-            step=(1, 4, 5, 6),
-            rank=(0, 2, 3),
-            scope=("Torch.add.0.forward", "Module.fc.Linear.forward.0"),
-            list=("relu",),
-            data_mode=("forward", "input"),
-            tensor_list=("softmax",),
-            digest="md5",
-            stacks=False,
-            skip_scalars=True,
-            skip_ints=True,
-            layers="first",
-            max_bytes=1 << 30,
-            max_calls=10,
-            strict=True,
-            init_step=3,
-            jitter=0,
-            module=("layers.*.mlp",),
-            call=("re:linear|bmm",),
-            custom_op_namespaces=("mine",),
-        )
+        assert read(tmp_path, config) == settings_of(tmp_path) | {
+            "dump_path": tmp_path / "here",
+            "level": "mix",
+            "step": (1, 4, 5, 6),
+            "rank": (0, 2, 3),
+            "scope": ("Torch.add.0.forward", "Module.fc.Linear.forward.0"),
+            "list": ("relu",),
+            "data_mode": ("forward", "input"),
+            "tensor_list": ("softmax",),
+            "digest": "md5",
+            "stacks": False,
+            "skip_scalars": True,
+            "skip_ints": True,
+            "layers": "first",
+            "max_bytes": 1 << 30,
+            "max_calls": 10,
+            "strict": True,
+            "init_step": 3,
+            "jitter": 0,
+            "module": ("layers.*.mlp",),
+            "call": ("re:linear|bmm",),
+            "custom_op_namespaces": ("mine",),
+        }
 
     def test_only_the_section_of_the_task_counts(self, tmp_path: Path) -> None:
         config = {
@@ -245,18 +260,14 @@ class TestConfig:
             "tensor": {"list": ["b"]},
             "run_ut": {"?": 1},
         }
-        assert read(tmp_path, config).list == ("a",)
-        assert read(tmp_path, config, task="tensor").list == ("b",)
+        assert read(tmp_path, config)["list"] == ("a",)
+        assert read(tmp_path, config, task="tensor")["list"] == ("b",)
 
     def test_arguments_count_before_the_file(self, tmp_path: Path) -> None:
         config = {"dump_path": "d", "task": "tensor", "level": "L0", "step": [1]}
         settings = read(tmp_path, config, dump_path="e", task="statistics", level="mix", step=[2])
-        assert (settings.dump_path.name, settings.task, settings.level, settings.step) == (
-            "e",
-            "statistics",
-            "mix",
-            (2,),
-        )
+        found = [settings[name] for name in ("dump_path", "task", "level", "step")]
+        assert found == [Path("e").absolute(), "statistics", "mix", (2,)]
 
     def test_null_and_empty_say_nothing(self, tmp_path: Path) -> None:
         config = {
@@ -269,7 +280,7 @@ class TestConfig:
             "dump_enable": None,
             "statistics": None,
         }
-        assert read(tmp_path, config) == Settings.from_keywords("d")
+        assert read(tmp_path, config) == settings_of("d")
 
     @pytest.mark.parametrize(
         ("keys", "said"),
@@ -299,7 +310,7 @@ class TestConfig:
     ) -> None:
         level, task = keys.get("level", "L1"), keys.get("task", "statistics")
         namespaces = keys.get("custom_op_namespaces", ["_C_ascend"])
-        assert read(tmp_path, {"dump_path": "d", **keys}) == Settings.from_keywords(
+        assert read(tmp_path, {"dump_path": "d", **keys}) == settings_of(
             "d", level=level, task=task, custom_op_namespaces=namespaces
         )
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
@@ -324,33 +335,33 @@ class TestConfig:
 
     def test_summary_modes(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         found = {
-            mode: read(tmp_path, {"dump_path": "d", "statistics": {"summary_mode": mode}}).digest
+            mode: read(tmp_path, {"dump_path": "d", "statistics": {"summary_mode": mode}})["digest"]
             for mode in ("statistics", "md5", "xxh3")
         }
         assert found == {"statistics": None, "md5": "md5", "xxh3": "xxh3"}
         assert caplog.text == ""
         config = {"dump_path": "d", "task": "tensor", "tensor": {"summary_mode": "xor"}}
-        assert read(tmp_path, config).digest == "xxh3"
+        assert read(tmp_path, config)["digest"] == "xxh3"
         assert "summary_mode xor is recorded as xxh3" in caplog.text
 
     def test_structure_is_recorded_with_modules(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        assert read(tmp_path, {"dump_path": "d", "task": "structure", "level": "L0"}).level == "L0"
+        assert read(tmp_path, {"dump_path": "d", "task": "structure", "level": "L0"})["level"] == "L0"
         assert caplog.text == ""
-        assert read(tmp_path, {"dump_path": "d", "task": "structure"}, level="L1").level == "mix"
+        assert read(tmp_path, {"dump_path": "d", "task": "structure"}, level="L1")["level"] == "mix"
         assert "task structure is recorded at level mix" in caplog.text
 
     def test_npy_is_for_l2_where_the_older_tools_have_it_so(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         config = {"dump_path": "d", "task": "tensor", "tensor": {"file_format": "npy"}}
-        assert read(tmp_path, config, level="L2").file_format == "npy"
+        assert read(tmp_path, config, level="L2")["file_format"] == "npy"
         assert caplog.text == ""
-        assert read(tmp_path, config).file_format == "pt"
+        assert read(tmp_path, config)["file_format"] == "pt"
         assert "tensors are written as .pt" in caplog.text
         config["tensor"] = {"file_format": "safetensors"}
-        assert read(tmp_path, config).file_format == "safetensors"
+        assert read(tmp_path, config)["file_format"] == "safetensors"
 
     @pytest.mark.parametrize(
         ("config", "message"),
@@ -457,17 +468,17 @@ class TestConfig:
     def test_other_bytes_than_text(self, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_bytes(b'{"task": "\xff"}')
         with pytest.raises(SettingsError, match="is not UTF-8 text: byte 10 is 0xff"):
-            Config.read(tmp_path / "config.json")
+            read_file(tmp_path / "config.json")
 
     def test_no_file(self, tmp_path: Path) -> None:
         with pytest.raises(SettingsError, match=r"none\.json cannot be read: No such file"):
-            Config.read(tmp_path / "none.json")
+            read_file(tmp_path / "none.json")
         with pytest.raises(SettingsError, match=r"is not a file; expected a config\.json"):
-            Config.read(tmp_path)
+            read_file(tmp_path)
 
     def test_windows_editors_are_welcome(self, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_bytes(b'\xef\xbb\xbf{"dump_path": "d"}\r\n')
-        assert Config.read(tmp_path / "config.json").settings() == Settings.from_keywords("d")
+        assert read_file(tmp_path / "config.json") == settings_of("d")
 
 
 @pytest.mark.parametrize("path", ["/proc/nope/x", "a_file/below"])
@@ -477,6 +488,6 @@ def test_a_folder_that_cannot_be_made(tmp_path, path):
         ulpscope.capture(tmp_path / path).start()
 
 
-def test_a_wrong_list_of_steps_is_shown_as_it_was_given():
+def test_a_wrong_list_of_steps_is_shown_as_it_was_settings_of():
     with pytest.raises(SettingsError, match=r"step is '1,,2'"):
-        Settings.from_keywords("dumps", step="1,,2")
+        settings_of("dumps", step="1,,2")

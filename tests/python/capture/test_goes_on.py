@@ -13,6 +13,7 @@ import torch
 
 import ulpscope
 from captured import Captured
+from patches import Guarded
 
 
 class NoHooks(torch.Tensor):
@@ -38,31 +39,41 @@ def test_a_saved_tensor_that_takes_no_hooks(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_put_in_place_again_ends_the_recording(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At the end of a step that is not wanted, everything is put in place again for the next."""
-    from ulpscope._capture.lifecycle.installation import Installation
-
-    original = Installation.install
     modes = torch._C._len_torch_function_stack()
-    times: list[int] = []
-
-    def install(self: Installation, *args: Any) -> None:
-        times.append(1)
-        if len(times) > 1:
-            raise RuntimeError("no room")
-        original(self, *args)
-
-    monkeypatch.setattr(Installation, "install", install)
-    with caplog.at_level(logging.ERROR), ulpscope.capture(tmp_path, step=[0, 2]) as run:
+    with (
+        caplog.at_level(logging.ERROR),
+        Guarded(RuntimeError("no room"), replacements=1) as guarded,
+        ulpscope.capture(tmp_path, step=[0, 2]) as run,
+    ):
         for _ in range(4):
             torch.sin(torch.ones(2))
             run.step()
-    assert len(times) == 2
+    assert guarded.trace is torch.jit.trace
     assert any("no room" in record.getMessage() for record in caplog.records)
     assert "Torch.sin.0.forward" in Captured(tmp_path).calls
     assert torch._C._len_torch_function_stack() == modes
 
+
+# No folder can be made: recording cannot start.
+NO_FOLDER = """\
+import sys
+def refuse(event, arguments):
+    if event == "os.mkdir" and str(arguments[0]).endswith("dump"):
+        raise RuntimeError("it broke")
+sys.addaudithook(refuse)
+"""
+
+# At the end of the step a pattern that matches nothing is logged, which fails in the handler of the program.
+NO_LOG = """\
+import logging
+class Broken(logging.Handler):
+    def emit(self, record):
+        raise RuntimeError("it broke")
+logging.getLogger().addHandler(Broken())
+"""
 
 SCRIPT = """\
 import torch
@@ -76,27 +87,18 @@ print("the end")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["start", "step"])
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [(NO_FOLDER, "nothing is recorded"), (NO_LOG, "the dump may be incomplete")],
+    ids=["start", "step"],
+)
 @pytest.mark.parametrize("is_strict", [False, True])
-def test_a_script_under_ulpscope_run_goes_on(tmp_path: Path, method: str, is_strict: bool) -> None:
-    (tmp_path / "train.py").write_text(SCRIPT)
-    # The class is known only with torch, which the script imports.
-    (tmp_path / "broken.py").write_text(
-        "from ulpscope._capture.launch import command as launch, recording\n"
-        "import sys\n"
-        "begin = recording.Recording._begin\n"
-        "def changed(self):\n"
-        "    from ulpscope._capture.lifecycle.run import Run\n"
-        "    def broken(self, *args):\n"
-        "        raise RuntimeError('it broke')\n"
-        f"    Run.{method} = broken\n"
-        "    begin(self)\n"
-        "recording.Recording._begin = changed\n"
-        "sys.exit(launch.run(sys.argv[1:]))\n"
-    )
-    flags = ["--strict"] if is_strict else []
-    command = [sys.executable, "broken.py", "--dump-path", "dump", *flags, "--", "train.py"]
+def test_a_script_under_ulpscope_run_goes_on(tmp_path: Path, before: str, told: str, is_strict: bool) -> None:
+    (tmp_path / "train.py").write_text(before + SCRIPT)
+    flags = ["--dump-path", "dump", "--call", "Torch.none", *(["--strict"] if is_strict else [])]
+    command = [sys.executable, "-m", "ulpscope", "run", *flags, "--", "train.py"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert "it broke" in ran.stderr
+    assert "RuntimeError: it broke" in ran.stderr
+    assert (told in ran.stderr) != is_strict
     assert (ran.returncode == 0) != is_strict
     assert ("the end" in ran.stdout) != is_strict

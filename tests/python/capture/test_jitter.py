@@ -15,8 +15,6 @@ from torch import nn
 
 import ulpscope
 from captured import Captured
-from ulpscope._capture.noise.jitter import move
-from ulpscope._capture.settings import SettingsError
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 BITS = {8: torch.int64, 4: torch.int32, 2: torch.int16}
@@ -79,15 +77,18 @@ def train(dump_path: Path, jitter: int | None, steps: int = 2, **settings: Any) 
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_every_element_becomes_a_neighbour(dtype):
+def test_every_element_becomes_a_neighbour(tmp_path, dtype):
     values = torch.randn(1000, generator=torch.Generator().manual_seed(1)).to(dtype)
     info = torch.finfo(dtype)
     special = [0.0, -0.0, float("inf"), -float("inf"), float("nan"), info.max, info.min, 1.0, -2.0]
     values = torch.cat([values, torch.tensor(special, dtype=dtype)])
     # The smallest number there is: down from it is zero, which it must not become.
     values = torch.cat([values, torch.ones(1, dtype=BITS[values.element_size()]).view(dtype)])
-    moved = values.clone()
-    move(moved, 7, "values")
+    model = nn.Identity()
+    model.register_buffer("values", values.clone())
+    with ulpscope.capture(tmp_path, model=model, jitter=7):
+        moved = model.values.clone()
+    assert torch.equal(bits(model.values), bits(values))
     stays = (values == 0) | ~torch.isfinite(values)
     assert torch.equal(bits(moved)[stays], bits(values)[stays])
     steps = (bits(moved).to(torch.int64) - bits(values).to(torch.int64))[~stays]
@@ -279,7 +280,7 @@ def test_noise_is_for_the_native_style(tmp_path):
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "a", True, 2**32])
 def test_a_seed_is_a_number(tmp_path, seed):
-    with pytest.raises(SettingsError, match=r"jitter is .*; expected a seed from 0"):
+    with pytest.raises(ulpscope.SettingsError, match=r"jitter is .*; expected a seed from 0"):
         ulpscope.capture(tmp_path, jitter=seed)
 
 

@@ -15,7 +15,7 @@ import torch
 
 import ulpscope
 from captured import Captured
-from patches import left_behind, snapshot
+from patches import Guarded, left_behind, snapshot
 
 
 @pytest.fixture(autouse=True)
@@ -101,19 +101,10 @@ class TestInOneProcess:
         assert "Torch.sin.0.forward" in Captured(tmp_path / "calls").calls
         assert list(Captured(tmp_path / "saved").document("debug.json")["data"]) == ["x.0.debug"]
 
-    def test_one_whose_installation_failed_does_not_stand_in_the_way(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        from ulpscope._capture.lifecycle import installation
-
-        def failing(*_: object) -> None:
-            raise TypeError("cannot")
-
+    def test_one_whose_installation_failed_does_not_stand_in_the_way(self, tmp_path: Path) -> None:
         first = ulpscope.capture(tmp_path / "first")
-        with monkeypatch.context() as patched:
-            patched.setattr(installation, "add_tracers", failing)
-            with pytest.raises(TypeError, match="cannot"):
-                first.start()
+        with Guarded(TypeError("cannot")), pytest.raises(TypeError, match="cannot"):
+            first.start()
         with ulpscope.capture(tmp_path / "second"):
             torch.sin(torch.ones(2))
         assert "Torch.sin.0.forward" in Captured(tmp_path / "second").calls
@@ -132,25 +123,21 @@ class TestInOneProcess:
         assert "Torch.sin.0.forward" in Captured(tmp_path / "dump").calls
         run.close()
 
-    def test_one_whose_installation_failed_leaves_nothing(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_one_whose_installation_failed_leaves_nothing(self, tmp_path: Path) -> None:
         """Nor does it take the place of what an earlier run has left."""
-        from ulpscope._capture.lifecycle import installation
-
-        def failing(*_: object) -> None:
-            raise TypeError("cannot")
-
         with ulpscope.capture(tmp_path / "used"):
             torch.sin(torch.ones(2))
         runs = [ulpscope.capture(tmp_path / folder) for folder in ("used", "new/folder")]
-        with monkeypatch.context() as patched:
-            patched.setattr(installation, "add_tracers", failing)
+        # Something that the ledger would say: a thread that is not seen.
+        is_over = threading.Event()
+        thread = threading.Thread(target=is_over.wait)
+        thread.start()
+        with Guarded(TypeError("cannot")):
             for run in runs:
-                # Something that the ledger would say.
-                run._run._recorder.note("a note")
                 with pytest.raises(TypeError, match="cannot"):
                     run.start()
+        is_over.set()
+        thread.join()
         for run in runs:
             run.close()
         assert sorted(path.name for path in tmp_path.iterdir()) == ["used"]

@@ -100,9 +100,13 @@ class TestPatchesOfTheProgram:
         run.stop()
         model = net()
         found(model, torch.ones(1, 2)).sum().backward()
-        assert run._run._installation._known.modules == {}
         assert not any(parameter._post_accumulate_grad_hooks for parameter in model.parameters())
+        # The model to record is the first that is called from here on.
+        run.start()
+        other = torch.nn.Sequential(net())
+        other(torch.ones(1, 2))
         run.close()
+        assert sorted(modules(tmp_path)) == ["Module.0.0.Linear.forward.0", "Module.0.Sequential.forward.0"]
 
 
 TAKES_ALONG = """\

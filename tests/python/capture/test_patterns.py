@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from torch import Tensor, nn
 
 import ulpscope
 from captured import Captured, capture_of
-from ulpscope._capture.settings.patterns import Patterns, compiled
 
 
 class Mlp(nn.Module):
@@ -56,6 +56,32 @@ def names(tmp_path: Path, level: str, with_model: bool = True, **selection: Any)
     return list(capture_of(tmp_path, program, level=level, **given, **selection).calls)
 
 
+class Node(nn.Module):
+    """A module that can have any others inside, and calls none of them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1
+
+
+def tree_of(paths: list[str]) -> nn.Module:
+    """A module with modules at these paths, which are called one after the other."""
+
+    class Tree(Node):
+        def forward(self, x: Tensor) -> Tensor:
+            for path in paths:
+                x = self.get_submodule(path)(x)
+            return x
+
+    tree = Tree()
+    for path in paths:
+        owner: nn.Module = tree
+        for part in path.split("."):
+            if part not in owner._modules:
+                owner.add_module(part, Node())
+            owner = owner.get_submodule(part)
+    return tree
+
+
 @pytest.mark.parametrize(
     ("pattern", "matching", "others"),
     [
@@ -66,7 +92,7 @@ def names(tmp_path: Path, level: str, with_model: bool = True, **selection: Any)
         ),
         ("**.mlp", ["mlp", "layers.0.mlp", "a.b.c.mlp"], ["layers.0.mlp.up", "xmlp"]),
         ("layers.**", ["layers.0", "layers.0.mlp.up"], ["layers", "other.0"]),
-        ("layers.?.mlp", ["layers.1.mlp"], ["layers.11.mlp", "layers...mlp"]),
+        ("layers.?.mlp", ["layers.1.mlp"], ["layers.11.mlp"]),
         ("layers.[0-2]", ["layers.0", "layers.2"], ["layers.3", "layers.[0-2]"]),
         ("layers.[!0]", ["layers.1"], ["layers.0"]),
         ("layers.0", ["layers.0"], ["layers.00", "layersx0", "layers.0.mlp"]),
@@ -76,27 +102,48 @@ def names(tmp_path: Path, level: str, with_model: bool = True, **selection: Any)
         ("[", ["["], ["x"]),
     ],
 )
-def test_globs_and_regular_expressions(pattern: str, matching: list[str], others: list[str]) -> None:
-    test = compiled(pattern)
-    assert [name for name in matching if not test.search(name)] == []
-    assert [name for name in others if test.search(name)] == []
+def test_globs_and_regular_expressions(
+    tmp_path: Path, pattern: str, matching: list[str], others: list[str]
+) -> None:
+    tree = tree_of([*matching, *others])
+
+    def recorded(folder: Path, **selection: Any) -> list[str]:
+        calls = capture_of(folder, lambda: tree(torch.ones(1)), model=tree, level="L0", **selection).calls
+        return [call.removeprefix("Module.").removesuffix(".Node.forward.0") for call in calls]
+
+    assert recorded(tmp_path / "all") == [*matching, *others]
+    assert recorded(tmp_path / "selected", module=pattern) == matching
+
+
+def linear_extra(x: Tensor) -> Tensor:
+    """A function of the user whose name begins as one of torch does."""
+    return x * 2
 
 
 @pytest.mark.parametrize(
-    ("pattern", "name", "is_matched"),
+    ("pattern", "selected"),
     [
-        ("Functional.linear", "Functional.linear.3.forward", True),
-        ("Functional.linear.3", "Functional.linear.3.forward", True),
-        ("Functional.linear.3", "Functional.linear.13.forward", False),
-        ("Functional.linear", "Functional.linear_extra.0.forward", False),
-        ("Functional.*", "Functional.linear.0.forward", True),
-        ("Module.**.Linear", "Module.layers.0.mlp.up.Linear.forward.0", True),
-        ("Module.layers.0.mlp.up.Linear", "Module.layers.0.mlp.up.Linear.forward.12", True),
-        ("re:linear", "Functional.linear.3.forward", True),
+        ("Functional.linear", [f"Functional.linear.{number}.forward" for number in range(14)]),
+        ("Functional.linear.3", ["Functional.linear.3.forward"]),
+        ("Functional.linear_*", ["Functional.linear_extra.0.forward"]),
+        ("Functional.*.0", ["Functional.linear.0.forward", "Functional.linear_extra.0.forward"]),
+        ("Module.**.Linear", [f"Module.mlp.up.Linear.forward.{number}" for number in range(14)]),
+        ("Module.mlp.up.Linear.forward.12", ["Module.mlp.up.Linear.forward.12"]),
+        ("re:linear.1\\d", [f"Functional.linear.{number}.forward" for number in range(10, 14)]),
     ],
 )
-def test_a_call_may_be_named_without_number_and_direction(pattern: str, name: str, is_matched: bool) -> None:
-    assert Patterns.of_calls([pattern]).matches(name) is is_matched
+def test_a_call_may_be_named_without_number_and_direction(
+    tmp_path: Path, pattern: str, selected: list[str]
+) -> None:
+    model = nn.Module()
+    model.mlp = Mlp()
+    run = ulpscope.capture(tmp_path, model=model, level="mix", call=pattern)
+    run.register_custom_api(sys.modules[__name__], "linear_extra", "Functional")
+    with run:
+        for _ in range(14):
+            model.mlp.up(torch.ones(1, 4))
+        linear_extra(torch.ones(1))
+    assert list(Captured(tmp_path).calls) == selected
 
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix", "L2"])

@@ -2,67 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import pytest
-import torch
 
-from ulpscope._capture.collectives.pending import Pending, add_completions
-from ulpscope._capture.lifecycle.patches import Patches
+from captured import Captured
+from two_ranks import run_two_ranks
 
+pytestmark = pytest.mark.distributed
 
-class Words:
-    """Replaces the recorder: notes the calls it gets."""
-
-    def __init__(self) -> None:
-        self.said: list[tuple[str, Any]] = []
-
-    def end(self, call: Any, buffers: Any) -> None:
-        self.said.append(("end", call))
-
-    def raised(self, call: Any, kind: str) -> None:
-        assert kind == "the work failed"
-        self.said.append(("raised", call))
-
-    def note(self, text: str) -> None:
-        self.said.append(("note", text))
-
-
-def failed() -> Any:
-    future: Any = torch.futures.Future()
-    future.set_exception(RuntimeError("connection lost"))
-    return future
-
-
-def succeeded() -> Any:
-    future: Any = torch.futures.Future()
-    future.set_result([torch.ones(2)])
-    return future
-
-
-@pytest.mark.parametrize(("future", "word"), [(failed, "raised"), (succeeded, "end")])
-def test_a_future_says_how_it_ended(future: Any, word: str) -> None:
-    words = Words()
-    pending = Pending(words)  # type: ignore[arg-type]
-    work = object()
-    pending.add([work], "call", [])  # type: ignore[arg-type]
-    pending.follow(work, future())
-    pending.flush()
-    assert words.said == [(word, "call")]
-
-
-def test_waiting_for_a_future_that_fails() -> None:
-    words, patches = Words(), Patches()
-    pending = Pending(words)  # type: ignore[arg-type]
-    add_completions(patches, pending)
-    work, future = object(), failed()
-    pending.add([work], "call", [])  # type: ignore[arg-type]
-    # As if the callback had not been called yet: it is by another thread.
-    pending._futures[id(future)] = future, work
-    patches.install()
+# The second rank leaves before the collective: the work of the first one fails.
+SCRIPT = """
+import os, sys, time, torch, torch.distributed as dist, ulpscope
+rank, folder = int(sys.argv[1]), sys.argv[2]
+store = dist.FileStore(folder + "/store", 2)
+dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+x = torch.ones(2)
+dist.all_reduce(x)
+if rank == 1:
+    os._exit(0)
+time.sleep(1)
+with ulpscope.capture(folder + "/dump"):
+    work = dist.all_reduce(x, async_op=True)
     try:
-        with pytest.raises(RuntimeError, match="connection lost"):
-            future.wait()
-    finally:
-        patches.remove()
-    assert words.said == [("raised", "call")]
+        WAIT
+    except RuntimeError as error:
+        print("failed:", error)
+    else:
+        raise SystemExit("the work did not fail")
+os._exit(0)
+"""
+
+WAITS = {
+    "for the work": "work.wait()",
+    "for the future": "work.get_future().wait()",
+    "until the future has called back": (
+        "future = work.get_future()\n"
+        "        while not future.done():\n"
+        "            time.sleep(0.01)\n"
+        "        future.value()"
+    ),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_work_that_failed_has_no_result(tmp_path: Path, wait: str) -> None:
+    run_two_ranks(SCRIPT.replace("WAIT", WAITS[wait]), tmp_path)
+    captured = Captured(tmp_path / "dump", rank="rank0")
+    (name,) = captured.calls
+    assert name == "Distributed.all_reduce.0.forward"
+    assert "output" not in captured.calls[name]
+    assert captured.ledger["raised"] == {"Distributed.all_reduce: the work failed": 1}

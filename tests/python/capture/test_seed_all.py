@@ -18,7 +18,6 @@ from torch.nn import functional
 from torch.nn.functional import dropout as dropout_imported_before
 
 import ulpscope
-from ulpscope._capture.noise import seed
 
 DROPOUTS = [nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout]
 FUNCTIONS = [
@@ -40,7 +39,7 @@ def as_before() -> Iterator[None]:
     cudnn = torch.backends.cudnn
     flags = (cudnn.enabled, cudnn.deterministic, cudnn.benchmark)
     yield
-    seed.Seeded().restore()
+    ulpscope.seed_all().restore()
     torch.use_deterministic_algorithms(False)
     cudnn.enabled, cudnn.deterministic, cudnn.benchmark = flags
     for name, value in environment.items():
@@ -151,10 +150,10 @@ def test_bad_probabilities_are_still_refused() -> None:
 def test_afterwards_torch_is_as_before() -> None:
     before = dict(vars(torch._VF)), {name: getattr(functional, name) for name in dir(functional)}
     for _ in range(3):
-        ulpscope.seed_all(rm_dropout=True)
+        seeded = ulpscope.seed_all(rm_dropout=True)
     assert functional.dropout is before[1]["dropout"]
-    seed.Seeded().restore()
-    seed.Seeded().restore()
+    seeded.restore()
+    seeded.restore()
     assert (dict(vars(torch._VF)), {name: getattr(functional, name) for name in dir(functional)}) == before
 
 

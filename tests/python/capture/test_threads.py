@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import queue
+import resource
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import torch
 
 import ulpscope
 from captured import Captured
-from patches import left_behind, modes_of_this_thread, snapshot
+from patches import Guarded, left_behind, modes_of_this_thread, snapshot
 
 LEVELS = {"L1": "Torch.sin", "L2": "Aten.sin"}
 
@@ -127,21 +129,11 @@ def test_a_thread_of_the_program_that_outlives_capture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("level", ["L1", "mix", "L2"])
-def test_an_install_that_fails_leaves_nothing(
-    tmp_path: Path, level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ulpscope._capture.lifecycle import installation
-
-    def failing(patches: Any, *others: Any) -> None:
-        patches.add(torch.nn.Module, "__call__", None)
-        patches.add(type("Slotted", (), {"__slots__": ()})(), "anything", None)
-
+def test_an_install_that_fails_leaves_nothing(tmp_path: Path, level: str) -> None:
     before = snapshot()
     run = ulpscope.capture(tmp_path, model=torch.nn.Linear(2, 2), level=level)
-    with monkeypatch.context() as patched:
-        patched.setattr(installation, "add_tracers", failing)
-        with pytest.raises(TypeError):
-            run.start()
+    with Guarded(TypeError("cannot")), pytest.raises(TypeError, match="cannot"):
+        run.start()
     assert list(left_behind(before, snapshot())) == []
     sine()
     run.start()
@@ -152,24 +144,36 @@ def test_an_install_that_fails_leaves_nothing(
         assert len(sines(tmp_path, level)) == 1
 
 
+@pytest.fixture
+def process_group() -> Iterator[None]:
+    """A group of this process alone."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
 def test_everything_is_taken_away_even_if_the_last_words_cannot_be_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, process_group: None
 ) -> None:
-    from ulpscope._capture.lifecycle import installation
-
-    def add_collectives(*_: Any) -> Callable[[], None]:
-        def flush() -> None:
-            raise OSError("no space")
-
-        return flush
-
-    monkeypatch.setattr(installation, "add_collectives", add_collectives)
+    """The last words: a collective that nobody waited for, whose result is larger than a file may be."""
     before = snapshot()
-    run = ulpscope.capture(tmp_path, strict=True)
+    x = torch.ones(1 << 18)
+    # Torch's own, which tells capture nothing.
+    is_completed = torch.distributed.Work.is_completed
+    run = ulpscope.capture(tmp_path, strict=True, task="tensor")
     run.start()
     sine()
-    with pytest.raises(OSError, match="no space"):
-        run.close()
+    work = torch.distributed.all_reduce(x, async_op=True)
+    while not is_completed(work):
+        time.sleep(0.01)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            run.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    work.wait()
     assert list(left_behind(before, snapshot())) == []
     assert len(sines(tmp_path, "L1")) == 1
     assert not list(tmp_path.glob("**/journal.jsonl"))

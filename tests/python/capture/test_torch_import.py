@@ -43,18 +43,17 @@ def test_asking_for_torch_is_not_importing_it(tmp_path: Path, asking: str) -> No
 
 
 def test_an_import_that_fails_is_waited_for_again(tmp_path: Path) -> None:
-    (tmp_path / "late.py").write_text(
-        "import sys\nif not hasattr(sys, 'ready'): raise ImportError('not yet')\n"
-    )
+    # torch imports ctypes before anything of its own.
     (tmp_path / "script.py").write_text(
         "import sys\n"
-        "from ulpscope._capture.launch.after_import import after_import\n"
-        "came = []\n"
-        "after_import('late', lambda: came.append(1))\n"
-        "try:\n    import late\nexcept ImportError:\n    sys.ready = True\n"
-        "assert came == []\n"
-        "import late\n"
-        "assert came == [1]\n"
+        "import ctypes\n"
+        "sys.modules['ctypes'] = None\n"
+        "try:\n    import torch\nexcept ImportError:\n    print('not yet')\n"
+        "sys.modules['ctypes'] = ctypes\n"
+        "import torch\n"
+        "torch.ones(2).sin()\n"
     )
-    ran = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
+    command = [sys.executable, "-m", "ulpscope", "run", "--dump-path", "dump", "--", "script.py"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (0, "not yet\n"), ran.stderr
+    assert list(Captured(tmp_path / "dump").calls) == ["Torch.ones.0.forward", "Tensor.sin.0.forward"]

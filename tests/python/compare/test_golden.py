@@ -211,24 +211,28 @@ def test_every_tensor_of_every_acl_dump_has_the_bytes_that_msaicerr_found(archiv
     folder = archive("acl")
     with (folder / "expected" / "msaicerr_header_listing.csv").open() as listing:
         rows = [row for row in csv.DictReader(listing) if row["kind"] in ACL_NAMES]
-    checked = unread = 0
     # The listing names a few files that the archive has not.
-    for row in (row for row in rows if (folder / "inputs" / row["file"]).exists()):
-        path = folder / "inputs" / row["file"]
-        # As it lies in the file: torch and numpy have no hifloat8.
-        tensor = ulpscope._core.read_file(path)[f"{ACL_NAMES[row['kind']]}.{row['index']}"]
-        if isinstance(tensor, ulpscope.Unread):
+    rows = [row for row in rows if (folder / "inputs" / row["file"]).exists()]
+    paths = sorted({folder / "inputs" / row["file"] for row in rows})
+    command = [sys.executable, "-m", "ulpscope", "stats", "--json", "--digest", "md5", *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    read = json.loads(done.stdout)
+    tensors = {f"{tensor['file']}:{tensor['name']}": tensor for tensor in read["tensors"]}
+    reasons = dict(error.split(": ", 1) for error in read["errors"])
+    checked = unread = 0
+    for row in rows:
+        key = f"{folder / 'inputs' / row['file']}:{ACL_NAMES[row['kind']]}.{row['index']}"
+        if key in reasons:
             assert row["data_type"] in ACL_UNREAD, row
-            assert "raw bytes are kept" in tensor.reason
+            assert "raw bytes are kept" in reasons[key]
             unread += 1
             continue
-        raw = np.asarray(tensor).tobytes()
+        expected = row["md5_of_raw_data"]
         if "padded" in row["file"]:
-            assert (len(raw), raw) == (24, np.arange(6, dtype=np.float32).tobytes())
-        else:
-            assert hashlib.md5(raw).hexdigest() == row["md5_of_raw_data"], row
+            expected = hashlib.md5(np.arange(6, dtype=np.float32).tobytes()).hexdigest()
+        assert tensors[key]["md5"] == expected, row
         if row["shape"] or row["kind"] == "output":
-            assert list(tensor.shape) == [int(size) for size in row["shape"].split("x") if size], row
+            assert tensors[key]["shape"] == [int(size) for size in row["shape"].split("x") if size], row
         checked += 1
     assert (checked, unread) == (ACL_TENSORS, len(ACL_UNREAD))
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
+import re
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 
 import ulpscope
-from ulpscope._capture.settings import Settings
-from ulpscope._capture.settings.keywords import CaptureKeywords
 
 STUB = Path(ulpscope.__file__).with_name("_core.pyi")
 
@@ -30,6 +28,7 @@ MEMBERS = {
         "restore_custom_api",
         "save",
         "set_init_step",
+        "settings",
         "start",
         "step",
         "steps_done",
@@ -44,6 +43,7 @@ MEMBERS = {
         "restore_custom_api",
         "save",
         "set_init_step",
+        "settings",
         "start",
         "step",
         "stop",
@@ -126,19 +126,6 @@ def test_the_api_page_is_up_to_date_and_has_every_name() -> None:
     assert [name for name in sorted(named) if f"## `ulpscope.{name}`" not in page] == []
 
 
-def test_typed_keywords_are_the_settings() -> None:
-    named_in_capture = {"dump_path", "level", "task"}
-    settings = {field.name for field in dataclasses.fields(Settings)} - named_in_capture
-    assert set(CaptureKeywords.__annotations__) == settings
-
-
-def test_typed_file_formats_are_those_of_the_core() -> None:
-    names = get_args(get_type_hints(CaptureKeywords)["file_format"])
-    with pytest.raises(ValueError, match="file_format") as refused:
-        ulpscope.capture("d", file_format="onnx")  # type: ignore[arg-type]
-    assert str(refused.value).endswith(f"expected one of {', '.join(names)}")
-
-
 WRONG = {
     'ulpscope.capture("d", levle="L1")': "levle",
     'ulpscope.capture("d", level="L3")': "L3",
@@ -184,6 +171,24 @@ def test_a_wrong_setting_is_an_error_of_the_type_checker(tmp_path: Path) -> None
         told[number] = told.get(number, "") + line
     for number, (code, word) in enumerate(WRONG.items(), start=2):
         assert word in told.get(number, ""), (code, told.get(number))
+
+
+@pytest.mark.slow
+def test_typed_keywords_are_the_settings(tmp_path: Path) -> None:
+    (revealed,) = checked_by_mypy(tmp_path, "import ulpscope\nreveal_type(ulpscope.capture)\n")
+    named_in_capture = {"dump_path", "level", "task"}
+    settings = ulpscope.capture(tmp_path / "dump").settings.keys() - named_in_capture
+    assert set(re.findall(r"'(\w+)'\?:", revealed)) == settings
+
+
+@pytest.mark.slow
+def test_typed_file_formats_are_those_of_the_core(tmp_path: Path) -> None:
+    (revealed,) = checked_by_mypy(tmp_path, "import ulpscope\nreveal_type(ulpscope.capture)\n")
+    (union,) = re.findall(r"'file_format'\?: (.*?), '", revealed)
+    with pytest.raises(ValueError, match="file_format") as refused:
+        ulpscope.capture("d", file_format="onnx")  # type: ignore[arg-type]
+    names = re.findall(r"'(\w+)'", union)
+    assert str(refused.value).endswith(f"expected one of {', '.join(names)}")
 
 
 @pytest.mark.slow

@@ -67,8 +67,8 @@ MOVING = ("torch._dynamo.", "torch.compiler.", "threading._", "builtins._")
 # The same, of what can be called.
 REMEMBERED = ("__warningregistry__", "most_recent_backend")
 
-# Where the code of capture is.
-CAPTURE = str(Path(ulpscope.__file__).with_name("_capture"))
+# Where our code is.
+OURS = str(Path(ulpscope.__file__).parent)
 
 Snapshot = dict[str, dict[str, Any]]
 
@@ -129,13 +129,13 @@ def ours_in_modules() -> list[str]:
 
 
 def is_of_capture(value: Any) -> bool:
-    """Whether a value is a wrapper: a function that capture has defined, or an object of such a class."""
+    """Whether a value is a wrapper: a function that we have defined, or an object of one of our classes."""
     # By type(): some values of torch's modules warn as soon as they are asked for their class.
     if type(value) in (classmethod, staticmethod):
         value = value.__func__
     if type(value) is FunctionType:
-        return value.__code__.co_filename.startswith(CAPTURE)
-    return str(type(value).__module__).startswith("ulpscope._capture")
+        return value.__code__.co_filename.startswith(OURS)
+    return str(type(value).__module__).partition(".")[0] == "ulpscope"
 
 
 def modes_of_this_thread() -> tuple[int, int]:
@@ -162,6 +162,34 @@ def left_behind(before: Snapshot, after: Snapshot) -> Iterator[str]:
                 continue
             was, now = ("not there" if value is missing else f"{value!r:.80}" for value in (old, new))
             yield f"{place}.{name} was {was} and is {now}"
+
+
+class Guarded(ModuleType):
+    """A module of a program whose names can be replaced so many times; after that it refuses.
+
+    It has a function of torch that capture wraps wherever it is, so it makes the next installation fail,
+    until its ``with`` statement ends.
+    """
+
+    def __init__(self, error: Exception, replacements: int = 0) -> None:
+        super().__init__("guarded")
+        vars(self).update(trace=torch.jit.trace, original=torch.jit.trace, error=error, left=replacements)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "trace" and value is not self.original:
+            if self.left == 0:
+                raise self.error
+            self.left -= 1
+        super().__setattr__(name, value)
+
+    def __enter__(self) -> Guarded:
+        sys.modules[self.__name__] = self
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        # Negative: without end. Capture remembers modules that it has found once.
+        self.left = -1
+        del sys.modules[self.__name__]
 
 
 def hooks_on_modules(model: nn.Module) -> dict[str, int]:

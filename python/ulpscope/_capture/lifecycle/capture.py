@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 class Capture:
     """Records the calls of a program, step by step; created by ``ulpscope.capture``."""
 
-    __slots__ = ("__weakref__", "_dump_path", "_estimate", "_estimation", "_process", "_run")
+    __slots__ = ("__weakref__", "_estimate", "_estimation", "_process", "_run", "_settings")
 
     def __init__(self, settings: Settings, model: Any = None, estimate: bool = False) -> None:
-        self._dump_path = settings.dump_path
+        self._settings = settings
         self._process = os.getpid()
         self._estimation = Estimation(settings) if estimate else None
         self._estimate: Estimate | None = None
@@ -40,7 +41,12 @@ class Capture:
     @property
     def dump_path(self) -> Path:
         """The folder of the dump."""
-        return self._dump_path
+        return self._settings.dump_path
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """All settings by name, as they are used: ranges expanded, sizes in bytes, defaults filled in."""
+        return self._settings.by_name()
 
     @property
     def steps_done(self) -> bool:

@@ -16,8 +16,9 @@ import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, TypeGuard
 
 from ulpscope._capture.noise.seed import MAX_SEED
@@ -123,6 +124,10 @@ class Settings:
             if key not in known:
                 raise unknown_key(key, known, "settings")
         return cls(dump_path=dump_path, **keywords)  # type: ignore[arg-type]
+
+    def by_name(self) -> Mapping[str, Any]:
+        """All settings by name, in the order of this class; read-only."""
+        return MappingProxyType({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
 
     def _check_together(self) -> None:
         if self.task == "structure":
