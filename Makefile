@@ -64,6 +64,7 @@ test-torch-versions: setup .venv-torch-oldest/.ready .venv-torch-newest/.ready #
 lint: setup ## Check format, lints, types, the stub, the API page, and the direction of dependencies
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy

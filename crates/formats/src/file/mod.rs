@@ -77,7 +77,7 @@ pub fn encode(format: Format, value: &Value, name: &str, out: &mut dyn Write) ->
     }
 }
 
-/// The dotted paths of everything in a value that [`write`] would silently leave out: a tensor format cannot hold
+/// The dotted paths of everything in a value that [`write()`] would silently leave out: a tensor format cannot hold
 /// the plain values around the tensors. Values for which the write fails are not among them.
 pub fn left_out(format: Format, value: &Value) -> Vec<String> {
     match format {
@@ -131,7 +131,7 @@ impl Write for Asking<'_> {
     }
 }
 
-/// Writes a file of any content, complete or absent, as [`write`] does.
+/// Writes a file of any content, complete or absent, as [`write()`] does.
 pub fn write_with(
     path: &Path,
     content: impl FnOnce(&mut dyn Write) -> Result<(), Error>,
