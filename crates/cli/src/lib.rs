@@ -38,7 +38,7 @@ use crate::args::{Command, Low};
 use crate::exit::Exit;
 use crate::output::{Look, Output};
 
-/// Runs the command line `args` (its first item is the program's name) and returns the exit code: see [`exit`].
+/// Runs the command line `args` (its first item is the program's name) and returns the exit code: see `exit.rs`.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
     let args = args::spell_out(args);
     let low = match Low::try_parse_from(&args) {

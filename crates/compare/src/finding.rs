@@ -18,7 +18,7 @@ use crate::words;
 /// What is wrong with a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// The row that shows it, by its number in [`Judged::rows`].
+    /// The row that shows it, by its number in [`Judged::rows`](crate::Judged::rows).
     pub row: usize,
     /// What happened.
     pub kind: FindingKind,

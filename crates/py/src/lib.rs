@@ -4,7 +4,7 @@
 //!
 //! - The functions and classes of the package (`stats`, `diff`, `compare`, files): they convert arguments, release the
 //!   GIL, call the crate that does the work, and map errors.
-//! - [`capture`]: the part of recording that reads Python and torch objects during the program's calls.
+//! - `capture`: the part of recording that reads Python and torch objects during the program's calls.
 //!   `ulpscope-capture` and the Python front decide what is recorded, under which limits, and how it is written.
 
 // The macros of pyo3 generate full paths.

@@ -72,7 +72,7 @@ impl Write for Asking<'_> {
     }
 }
 
-/// Writes a file of any content, complete or absent, as [`write`] does.
+/// Writes a file of any content, complete or absent, as [`write()`] does.
 pub fn write_with(
     path: &Path,
     content: impl FnOnce(&mut dyn Write) -> Result<(), Error>,
