@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import shlex
 from collections.abc import Callable
@@ -384,3 +385,13 @@ def test_the_dtype_is_that_of_the_result_that_differs(tmp_path: Path) -> None:
         file.write_text(json.dumps(dump))
     notes = ulpscope.compare(tmp_path / "target", tmp_path / "golden").notes
     assert any("(torch.bfloat16 against torch.float32)" in note for note in notes), notes
+
+
+def test_a_comparison_explains_itself_in_every_language(pair: tuple[Path, Path]) -> None:
+    result = ulpscope.compare(*pair)
+    assert result.explain(lang="en") == result.explain()
+    chinese = result.explain(lang="zh")
+    assert "置信度" in chinese
+    assert pickle.loads(pickle.dumps(result)).explain(lang="zh") == chinese
+    with pytest.raises(ValueError, match='lang: expected one of en, zh, found "fr"'):
+        result.explain(lang="fr")  # type: ignore[arg-type]
