@@ -48,8 +48,6 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 
 WITH_WHEEL_TOOLS := PATH="$(abspath .venv-wheels/bin):$$PATH" PYO3_PYTHON=$(abspath .venv-wheels/bin/python)
 
-ON_ARM64 = $(filter aarch64 arm64,$(shell uname -m))
-
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test test-fast test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-verdict faults fuzz wheels sdist check-packages clean
@@ -84,8 +82,10 @@ test-torch-versions: $(FOR_TESTS_READY) .venv-torch-oldest/.ready .venv-torch-ne
 
 # ARM64 machines run these tests as they are. Others need the Rust target, a linker and an emulator; on Debian:
 # rustup target add aarch64-unknown-linux-gnu; apt install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
-test-arm: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER ?= $(if $(ON_ARM64),cc,aarch64-linux-gnu-gcc)
-test-arm: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER ?= $(if $(ON_ARM64),,qemu-aarch64-static -L /usr/aarch64-linux-gnu)
+ifneq ($(shell uname -m),aarch64)
+test-arm: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER ?= aarch64-linux-gnu-gcc
+test-arm: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER ?= qemu-aarch64-static -L /usr/aarch64-linux-gnu
+endif
 test-arm: ## Run the tests of numbers and files for ARM64, under an emulator on other machines
 	cargo test --target aarch64-unknown-linux-gnu --locked --package ulpscope-tensor --package ulpscope-kernels \
 	  --package ulpscope-formats
