@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use thiserror::Error;
+use ulpscope_dump::journal::encode::StackForm;
 use ulpscope_formats::file::Format;
 use ulpscope_kernels::DigestKind;
 
@@ -19,6 +20,7 @@ pub struct Settings {
     pub digest: Option<String>,
     pub file_format: String,
     pub stacks: bool,
+    pub stack_form: String,
     pub skip_scalars: bool,
     pub skip_ints: bool,
     /// Empty, or two names.
@@ -42,6 +44,7 @@ impl Default for Settings {
             digest: None,
             file_format: "pt".to_owned(),
             stacks: true,
+            stack_form: "grouped".to_owned(),
             skip_scalars: false,
             skip_ints: false,
             scope: Vec::new(),
@@ -84,6 +87,8 @@ pub struct Plan {
     pub format: Format,
     /// Whether the stack of each call is recorded.
     pub stacks: bool,
+    /// The form in which stacks are written.
+    pub stack_form: StackForm,
     /// Whether scalar values are left out.
     pub skip_scalars: bool,
     /// Whether integer and boolean tensors are left out.
@@ -153,6 +158,11 @@ impl Plan {
             "safetensors" => Format::Safetensors,
             other => return Err(UnknownSetting::new("file_format", other, "pt, npy, safetensors")),
         };
+        let stack_form = match settings.stack_form.as_str() {
+            "grouped" => StackForm::Grouped,
+            "by_name" => StackForm::ByName,
+            other => return Err(UnknownSetting::new("stack_form", other, "grouped, by_name")),
+        };
         let scope = match settings.scope.as_slice() {
             [] => None,
             [first, last] => Some((first.clone(), last.clone())),
@@ -170,6 +180,7 @@ impl Plan {
             digest,
             format,
             stacks: settings.stacks,
+            stack_form,
             skip_scalars: settings.skip_scalars,
             skip_ints: settings.skip_ints,
             scope,

@@ -97,6 +97,7 @@ impl Step {
             level: &plan.level,
             framework: "pytorch",
             dump_data_dir: (plan.task == "tensor").then_some(&*data_folder),
+            stack_form: plan.stack_form,
         }
         .encode(&mut line);
         journal.append(&[&line]).inspect_err(|_| {

@@ -11,8 +11,8 @@ from pathlib import Path
 from ulpscope._capture.launch.flags import FLAGS, parser
 from ulpscope._capture.settings import Settings
 
-# Settings that are for the program's own loop, or change nothing.
-WITHOUT_FLAG = {"init_step", "custom_op_namespaces"}
+# Settings that are for the program's own loop or for the faces of older tools, or change nothing.
+WITHOUT_FLAG = {"init_step", "custom_op_namespaces", "apis", "stack_form"}
 
 
 def test_every_setting_has_a_flag_and_every_flag_is_told(tmp_path: Path) -> None:
