@@ -29,8 +29,10 @@ pub struct CallRecord {
     pub step: StepId,
     /// Its number in the journal, if it is recorded.
     pub id: Option<u64>,
-    /// Why it and its backward call are left out; `None` if they are wanted.
-    pub left_out: Option<&'static str>,
+    /// Why its backward call is left out; `None` if it is wanted.
+    pub backward_left_out: Option<&'static str>,
+    /// Whether its backward call is part of the one that begins the scope.
+    pub is_backward_first: bool,
     /// The call it is part of.
     pub parent: Option<Arc<str>>,
     /// Whether it is a recomputation for a backward call.
@@ -49,7 +51,8 @@ impl CallRecord {
             kind,
             step,
             id: None,
-            left_out: None,
+            backward_left_out: None,
+            is_backward_first: false,
             parent: None,
             is_recompute: false,
             sequence: None,

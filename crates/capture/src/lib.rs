@@ -43,7 +43,7 @@ pub use pending_backward::{
     lock_call,
 };
 pub use plan::{Interruption, NameTest, Plan, ScopeState, Settings, UnknownSetting};
-pub use recording::Recording;
+pub use recording::{CallSelection, Recording};
 pub use stack::CallStack;
 pub use state::{State, StepId, Written};
 pub use threads::{CallingThreads, ThreadId};

@@ -99,6 +99,10 @@ pub struct ModuleLevel {
     pub name: Arc<str>,
     /// Whether it, or one around it, is on the list to record.
     pub is_listed: bool,
+    /// Whether the backward call of it, or of one around it, is on the list.
+    pub is_backward_listed: bool,
+    /// Whether the scope begins with the backward call of it, or of one around it.
+    pub is_backward_first: bool,
     /// Whether calls inside it, or inside one around it, are selected.
     pub is_selected: bool,
     /// Whether it, or one around it, is left out with everything inside.

@@ -4,10 +4,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ulpscope_dump::journal::encode::add_shared_with;
 
-use crate::backward_names::marked_backward_name;
-use crate::call_record::CallRecord;
+use crate::backward_names::{backward_name, marked_backward_name};
+use crate::call_record::{CallRecord, Kind};
+use crate::ledger::NOT_SELECTED;
+use crate::plan::Plan;
 use crate::recording::Recording;
-use crate::state::StepId;
+use crate::state::{State, StepId};
 
 /// A backward call in progress. `P` is a part of a gradient: a tensor.
 #[derive(Debug)]
@@ -33,6 +35,10 @@ pub struct PendingBackward<P> {
     passes: u64,
     /// Why it is only counted, not recorded.
     pub left_out: Option<&'static str>,
+    /// Whether it is part of the backward call that begins the scope.
+    is_first_in_scope: bool,
+    /// The name of the module whose call it is, without number.
+    module: Option<Arc<str>>,
 }
 
 /// Arguments that are the same tensor, so that their gradients cannot be separated: the one that has the sum, and the
@@ -127,7 +133,9 @@ impl<P> PendingBackward<P> {
             met_as: None,
             at_work: 0,
             passes: 0,
-            left_out: call.left_out,
+            left_out: call.backward_left_out,
+            is_first_in_scope: call.is_backward_first,
+            module: (call.kind == Kind::Module).then(|| Arc::from(call.base())),
         }
     }
 
@@ -184,27 +192,51 @@ impl<P> PendingBackward<P> {
         is_outdated.then(|| self.take())
     }
 
-    /// Counts the pass of the next hook and starts the hook; or returns the limit that prevents it.
-    pub fn meet(&mut self, recording: &Recording) -> Option<&'static str> {
+    /// Counts the pass of a hook and starts the hook; or returns why the pass is not recorded.
+    pub fn meet(&mut self, recording: &Recording, hook: usize) -> Option<&'static str> {
         if self.met_as.is_none() {
-            let met = recording.locked(|state| {
-                // The scope is checked when they are written.
-                let why_not = match recording.plan.scopes_backward() {
-                    true => state.over_limit(),
-                    false => state.take_place(),
-                };
-                if why_not.is_none() {
-                    state.ledger.meet();
+            if self.fired.contains(&true) {
+                // Its first hook has decided: a call is recorded whole or not at all.
+                if !self.fired[hook] {
+                    return Some(NOT_SELECTED);
                 }
-                why_not.map_or(Ok(state.id), Err)
+                self.fired.fill(false);
+                self.passes += 1;
+            }
+            let (before, why_not) = recording.locked(|state| {
+                let before = std::mem::replace(&mut self.step, state.id);
+                (before, self.take_place(&recording.plan, state))
             });
-            match met {
-                Ok(step) => self.step = step,
-                Err(why) => return Some(why),
+            if why_not.is_some() {
+                self.step = before;
+                return why_not;
             }
             self.met_as = Some(self.name());
         }
         self.at_work += 1;
+        None
+    }
+
+    /// Counts the pass and reserves its place, if it runs in the scope and there is room.
+    fn take_place(&self, plan: &Plan, state: &mut State) -> Option<&'static str> {
+        if plan.has_scope() {
+            let is_within_first = self.is_first_in_scope && self.step == self.made_in;
+            if !plan.in_scope(&self.name(), is_within_first, &mut state.scope) {
+                return Some(NOT_SELECTED);
+            }
+        }
+        if let Some(why) = state.take_place() {
+            return Some(why);
+        }
+        state.ledger.meet();
+        if plan.has_list()
+            && let Some(name) = backward_name(&self.call)
+        {
+            plan.match_list(&name, &mut state.listed);
+        }
+        if let Some(module) = self.module.as_ref().filter(|_| plan.has_scope()) {
+            state.wanted_modules.insert(Arc::clone(module));
+        }
         None
     }
 

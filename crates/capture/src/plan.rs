@@ -5,10 +5,11 @@ use std::error;
 use std::fmt;
 
 use thiserror::Error;
-use ulpscope_dump::{CallKind, parse_key};
+use ulpscope_dump::journal::encode::StackForm;
 use ulpscope_formats::file::Format;
 use ulpscope_kernels::DigestKind;
 
+use crate::backward_names::backward_name;
 use crate::limits::Limits;
 
 /// The settings of a run: see docs/capture.md.
@@ -20,6 +21,7 @@ pub struct Settings {
     pub digest: Option<String>,
     pub file_format: String,
     pub stacks: bool,
+    pub stack_form: String,
     pub skip_scalars: bool,
     pub skip_ints: bool,
     /// Empty, or two names.
@@ -43,6 +45,7 @@ impl Default for Settings {
             digest: None,
             file_format: "pt".to_owned(),
             stacks: true,
+            stack_form: "grouped".to_owned(),
             skip_scalars: false,
             skip_ints: false,
             scope: Vec::new(),
@@ -85,6 +88,8 @@ pub struct Plan {
     pub format: Format,
     /// Whether the stack of each call is recorded.
     pub stacks: bool,
+    /// The form in which stacks are written.
+    pub stack_form: StackForm,
     /// Whether scalar values are left out.
     pub skip_scalars: bool,
     /// Whether integer and boolean tensors are left out.
@@ -92,7 +97,7 @@ pub struct Plan {
     scope: Option<(String, String)>,
     list: Vec<String>,
     tensor_list: Vec<String>,
-    /// Whether the name of a forward call matches a pattern; `None` if all do.
+    /// Whether the name of a forward call matches a pattern, which selects its backward call, too; `None` if all do.
     call: Option<NameTest>,
     /// Whether only calls inside selected modules are recorded.
     in_modules: bool,
@@ -158,6 +163,11 @@ impl Plan {
             let names: Vec<&str> = Format::recorded().map(Format::extension).collect();
             UnknownSetting::new("file_format", asked, &names.join(", "))
         })?;
+        let stack_form = match settings.stack_form.as_str() {
+            "grouped" => StackForm::Grouped,
+            "by_name" => StackForm::ByName,
+            other => return Err(UnknownSetting::new("stack_form", other, "grouped, by_name")),
+        };
         let scope = match settings.scope.as_slice() {
             [] => None,
             [first, last] => Some((first.clone(), last.clone())),
@@ -175,6 +185,7 @@ impl Plan {
             digest,
             format,
             stacks: settings.stacks,
+            stack_form,
             skip_scalars: settings.skip_scalars,
             skip_ints: settings.skip_ints,
             scope,
@@ -194,11 +205,6 @@ impl Plan {
     /// Whether only names are recorded.
     pub fn is_structure(&self) -> bool {
         self.task == "structure"
-    }
-
-    /// Whether forward calls are recorded, and not only watched for their backward calls.
-    pub fn records_forward(&self) -> bool {
-        self.wants_forward() && !self.scopes_backward()
     }
 
     /// Whether calls within modules are recorded, too.
@@ -240,8 +246,8 @@ impl Plan {
         if !self.wants_backward() {
             return Some("backward calls are not selected: they are neither watched nor counted");
         }
-        let goes_along = has_left_out && self.wants_forward() && !self.scopes_backward();
-        goes_along.then_some("the backward calls of calls that were left out are neither watched nor counted")
+        (has_left_out && self.wants_forward())
+            .then_some("the backward calls of calls that were left out are neither watched nor counted")
     }
 
     /// Whether inputs of calls are recorded.
@@ -267,6 +273,16 @@ impl Plan {
     /// Whether a name matches an entry of the list.
     pub fn has_listed(&self, name: &str) -> bool {
         self.list.iter().any(|part| name.contains(part.as_str()))
+    }
+
+    /// Whether the backward call of a forward call is on the list: each of the two is selected by its own name.
+    pub fn is_backward_listed(&self, forward: &str) -> bool {
+        self.list.is_empty() || self.has_listed_backward(forward)
+    }
+
+    /// Whether the name of the backward call of a forward call matches an entry of the list.
+    pub fn has_listed_backward(&self, forward: &str) -> bool {
+        self.has_list() && backward_name(forward).is_some_and(|name| self.has_listed(&name))
     }
 
     /// Notes which entries of the list a name matches.
@@ -301,13 +317,21 @@ impl Plan {
         scope.into_iter().chain(parts).collect()
     }
 
-    /// Whether a call that begins is in the scope, which it may open: both ends are included.
-    pub fn in_scope(&self, name: &str, state: &mut ScopeState) -> bool {
+    /// Whether a call that begins is in the scope, which it may open: both ends are included. A scope is an interval of
+    /// time: backward calls are in it if they run then. `is_within_first`: the call is part of the first one.
+    pub fn in_scope(&self, name: &str, is_within_first: bool, state: &mut ScopeState) -> bool {
         let Some((first, _)) = &self.scope else { return true };
-        if *state == ScopeState::Before && name == first {
+        if *state == ScopeState::Before && (is_within_first || name == first) {
             *state = ScopeState::Inside;
         }
         *state == ScopeState::Inside
+    }
+
+    /// Whether the scope begins with the backward call of a forward call. The calls inside a module report their
+    /// gradients before the module does.
+    pub fn begins_with_backward_of(&self, forward: &str) -> bool {
+        let is_first = |name: String| self.scope.as_ref().is_some_and(|(first, _)| *first == name);
+        self.has_scope() && backward_name(forward).is_some_and(is_first)
     }
 
     /// Closes the scope if the call that ends is its last: calls inside a module belong to it.
@@ -337,14 +361,13 @@ impl Plan {
         self.scope.is_some() || !self.list.is_empty() || self.call.is_some() || self.in_modules
     }
 
+    /// Whether calls are selected in another way than by the first and the last of them.
+    pub fn selects_without_scope(&self) -> bool {
+        self.selects() && !self.has_scope()
+    }
+
     /// Whether calls are selected by the first and the last of them.
     pub fn has_scope(&self) -> bool {
         self.scope.is_some()
-    }
-
-    /// Whether the ends of the scope are backward calls; otherwise a backward call goes with its forward one.
-    pub fn scopes_backward(&self) -> bool {
-        let is_backward = |name: &str| matches!(parse_key(name), (_, _, CallKind::Backward));
-        self.scope.as_ref().is_some_and(|(first, _)| is_backward(first))
     }
 }

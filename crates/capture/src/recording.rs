@@ -21,6 +21,21 @@ use crate::state::{State, StepId, Written};
 const OVERTAKEN: &str = "a call that began in an earlier step ended in this one: neither its output nor its \
                          gradients are recorded";
 
+/// Why a call and its backward call are not recorded; `None` if they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallSelection {
+    /// The call itself.
+    pub forward: Option<&'static str>,
+    /// Its backward call.
+    pub backward: Option<&'static str>,
+}
+
+impl CallSelection {
+    fn neither(why: &'static str) -> CallSelection {
+        CallSelection { forward: Some(why), backward: Some(why) }
+    }
+}
+
 /// A run that is being recorded.
 pub struct Recording {
     /// What is selected.
@@ -85,31 +100,41 @@ impl Recording {
         CallRecord::new(CallRecord::name_of(base, kind, number), kind, step)
     }
 
-    /// Why a call is not recorded, given the module around it. `is_selected`: it is, or runs inside, a selected module.
-    pub fn why_not(
+    /// Whether a call and its backward call are recorded, given the module around it. `is_selected`: it is, or runs
+    /// inside, a selected module.
+    pub fn select(
         &self,
         call: &CallRecord,
         is_selected: bool,
         around: Option<&ModuleLevel>,
-    ) -> Result<Option<&'static str>, Interruption> {
+    ) -> Result<CallSelection, Interruption> {
         let plan = &self.plan;
         let name = &call.name;
         let in_scope = !plan.has_scope()
-            || self.in_step(call.step, |state| plan.in_scope(name, &mut state.scope)) == Some(true);
+            || self.in_step(call.step, |state| plan.in_scope(name, false, &mut state.scope)) == Some(true);
         if plan.has_list() {
             self.in_step(call.step, |state| plan.match_list(name, &mut state.listed));
         }
         if around.is_some_and(|level| level.is_muted) {
-            return Ok(Some(IN_REPEATED));
+            return Ok(CallSelection::neither(IN_REPEATED));
+        }
+        if !plan.is_selected(name, is_selected)? {
+            return Ok(CallSelection::neither(NOT_SELECTED));
         }
         let is_listed = plan.is_listed(name) || around.is_some_and(|level| level.is_listed);
-        let in_scope = in_scope || plan.scopes_backward();
-        if !is_listed || !in_scope || !plan.is_selected(name, is_selected)? {
-            return Ok(Some(NOT_SELECTED));
+        // Whether it is in the scope is decided when it runs.
+        let is_backward_listed =
+            plan.is_backward_listed(name) || around.is_some_and(|level| level.is_backward_listed);
+        let backward = if is_backward_listed { self.over_limit() } else { Some(NOT_SELECTED) };
+        if !plan.wants_forward() || !is_listed || !in_scope {
+            return Ok(CallSelection { forward: Some(NOT_SELECTED), backward });
         }
-        Ok(match plan.records_forward() && !plan.limits.is_none() {
-            true => self.in_step(call.step, State::take_place).flatten(),
-            false => self.over_limit(),
+        if plan.limits.is_none() {
+            return Ok(CallSelection { forward: None, backward });
+        }
+        Ok(match self.in_step(call.step, State::take_place).flatten() {
+            Some(why) => CallSelection::neither(why),
+            None => CallSelection { forward: None, backward },
         })
     }
 
@@ -176,27 +201,10 @@ impl Recording {
         Ok(())
     }
 
-    /// Writes a backward call, if it is selected.
+    /// Writes a backward call.
     pub fn write_backward<P>(&self, finished: FinishedBackward<P>) -> io::Result<()> {
         let FinishedBackward { step, name, parent, results, arguments, .. } = finished;
         let plan = &self.plan;
-        let is_left_out = plan.scopes_backward()
-            && self.locked(|state| {
-                if state.id != step {
-                    return false;
-                }
-                let why_not = match plan.in_scope(&name, &mut state.scope) {
-                    true => state.take_place(),
-                    false => Some(NOT_SELECTED),
-                };
-                if let Some(why) = why_not {
-                    state.ledger.skip(why);
-                }
-                why_not.is_some()
-            });
-        if is_left_out {
-            return Ok(());
-        }
         let mut line = Buffer::new();
         CallLine::Begin { name: &name, id: None, stack: None, parent: parent.as_deref() }.open(&mut line);
         let parts = [

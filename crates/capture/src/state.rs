@@ -54,7 +54,7 @@ pub struct State {
     pub scope: ScopeState,
     /// Entries of the list that matched a name.
     pub listed: HashSet<usize>,
-    /// Modules with selected calls.
+    /// Modules with selected backward calls.
     pub wanted_modules: HashSet<Arc<str>>,
     /// Growing calls with a part seen so far; `true` if the call is left out, with all later parts.
     growing_met: HashMap<String, bool>,
@@ -97,6 +97,7 @@ impl Step {
             level: &plan.level,
             framework: "pytorch",
             dump_data_dir: (plan.task == "tensor").then_some(&*data_folder),
+            stack_form: plan.stack_form,
         }
         .encode(&mut line);
         journal.append(&[&line]).inspect_err(|_| {

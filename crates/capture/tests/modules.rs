@@ -8,7 +8,15 @@ use ulpscope_capture::operators::{Trait, has_trait, is_blank, overwrites_first};
 use ulpscope_capture::{CallingThreads, ModuleLevel, ModuleName, Modules, Passes};
 
 fn level(recorder: usize, name: &str) -> ModuleLevel {
-    ModuleLevel { recorder, name: Arc::from(name), is_listed: false, is_selected: false, is_muted: false }
+    ModuleLevel {
+        recorder,
+        name: Arc::from(name),
+        is_listed: false,
+        is_backward_listed: false,
+        is_backward_first: false,
+        is_selected: false,
+        is_muted: false,
+    }
 }
 
 #[test]

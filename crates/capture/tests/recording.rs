@@ -32,8 +32,9 @@ impl Program {
         let mut call = self.recording.meet_call(&Arc::from(base), kind);
         call.parent = around.map(|level| Arc::clone(&level.name));
         let is_selected = around.is_some_and(|level| level.is_selected);
-        call.left_out = self.recording.why_not(&call, is_selected, around).unwrap();
-        match call.left_out {
+        let selection = self.recording.select(&call, is_selected, around).unwrap();
+        call.backward_left_out = selection.backward;
+        match selection.forward {
             Some(why) => self.recording.locked(|state| state.ledger.skip(why)),
             None => self.recording.begin(&mut call, None, b"{\"input_args\":[null]}").unwrap(),
         }
@@ -88,7 +89,15 @@ fn count(counts: &[(String, u64)], why: &str) -> u64 {
 
 fn level_of(module: &CallRecord, is_selected: bool) -> ModuleLevel {
     let name = Arc::clone(&module.name);
-    ModuleLevel { recorder: 1, name, is_listed: false, is_selected, is_muted: false }
+    ModuleLevel {
+        recorder: 1,
+        name,
+        is_listed: false,
+        is_backward_listed: false,
+        is_backward_first: false,
+        is_selected,
+        is_muted: false,
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ from ulpscope._capture.settings.config import Config
 from ulpscope._capture.settings.config_watch import ConfigWatch
 
 if TYPE_CHECKING:
+    from ulpscope._capture.lifecycle.loader_steps import LoaderSteps
     from ulpscope._capture.lifecycle.run import Run
     from ulpscope._capture.settings.settings import Level, Task
 
@@ -41,6 +42,8 @@ class PrecisionDebugger:
     """
 
     _instance: ClassVar[PrecisionDebugger | None] = None
+    # What a face of an older tool sets, whatever config.json has.
+    _own_settings: ClassVar[Mapping[str, Any]] = {}
     _session: _Session
 
     def __new__(cls, *args: Any, **keywords: Any) -> PrecisionDebugger:
@@ -69,9 +72,11 @@ class PrecisionDebugger:
                 Config({"dump_path": DEFAULT_DUMP_PATH}) if config_path is None else Config.read(config_path)
             )
             overrides = {"task": task, "dump_path": dump_path, "level": level, "step": step}
+            overrides |= self._own_settings
             self._session = _Session(config, overrides, _checked_model(model))
             PrecisionDebugger._instance = self
             atexit.register(PrecisionDebugger.close)
+            self._session.follow_loaders()
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -173,6 +178,9 @@ class _Session:
         self._step = self._settings.init_step
         self._custom_apis: list[tuple[Any, str, str | None]] = []
         self._said_not_debug = False
+        self._loaders: LoaderSteps | None = None
+        self._has_loaders = config.enable_dataloader
+        self._said_driven: set[str] = set()
         self.process = os.getpid()
         self.run = _new_run(self._settings)
 
@@ -187,19 +195,57 @@ class _Session:
     def settings(self) -> Mapping[str, Any]:
         return self._settings.by_name()
 
+    @property
+    def level(self) -> Level:
+        return self._settings.level
+
+    @property
+    def model(self) -> Any:
+        return self._model
+
+    def follow_loaders(self) -> None:
+        """Lets data loaders drive the steps, if config.json says so."""
+        if self._has_loaders:
+            from ulpscope._capture.lifecycle.loader_steps import LoaderSteps
+
+            self._loaders = LoaderSteps(self._start, self._end_step, lambda: self.run.steps_done)
+            self._loaders.install()
+
     def start(self, model: Any) -> None:
-        self._follow_config()
         if model is not None:
             self._model = model
+        if not self._is_driven("start"):
+            self._start()
+
+    def stop(self) -> None:
+        if not self._is_driven("stop"):
+            self._stop()
+
+    def step(self) -> None:
+        if not self._is_driven("step"):
+            self._step_on()
+
+    def _is_driven(self, method: str) -> bool:
+        if self._loaders is not None and method not in self._said_driven:
+            self._said_driven.add(method)
+            log.warning("DataLoader is enabled, %s() skipped.", method)
+        return self._loaders is not None
+
+    def _end_step(self) -> None:
+        self._stop()
+        self._step_on()
+
+    def _start(self) -> None:
+        self._follow_config()
         self._start_run()
         self._started = True
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         self._started = False
         self.run.stop()
         self._follow_config()
 
-    def step(self) -> None:
+    def _step_on(self) -> None:
         self.run.step()
         self._step += 1
         if self.run.steps_done:
@@ -240,6 +286,8 @@ class _Session:
         return child
 
     def close(self) -> None:
+        if self._loaders is not None:
+            self._loaders.remove()
         self.run.stop()
         self.run.close()
 

@@ -432,7 +432,6 @@ class TestConfig:
             ({"task": "acc_check"}, "replaying single calls is no part of capture"),
             ({"task": "run_ut"}, "replaying single calls is no part of capture"),
             ({"load": {"path": "x"}}, "load is set, which is not supported"),
-            ({"enable_dataloader": True}, "or use the command ulpscope run"),
             ({"statistics": {"slice": [{"dim": 0}]}}, "statistics.slice is set, which is not supported"),
             ({"statistics": {"request_id": "7"}}, "statistics.request_id is set, which is not supported"),
             (

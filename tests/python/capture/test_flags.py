@@ -9,8 +9,8 @@ from pathlib import Path
 
 import ulpscope
 
-# Settings that are for the program's own loop, or change nothing.
-WITHOUT_FLAG = {"init_step", "custom_op_namespaces"}
+# Settings that are for the program's own loop or for the faces of older tools, or change nothing.
+WITHOUT_FLAG = {"init_step", "custom_op_namespaces", "apis", "stack_form"}
 
 # Names of flags that are not the setting's name with dashes.
 NAMES = {"file_format": "--format", "stacks": "--no-stacks"}

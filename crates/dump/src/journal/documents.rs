@@ -5,6 +5,7 @@ use std::io::Write;
 use ulpscope_formats::json::{self, Json, Layout};
 use ulpscope_formats::{Bytes, Error};
 
+use super::encode::STACK_FORM;
 use super::outline::{Call, NONE, Outline};
 use crate::call::CallKind;
 use crate::problems::Problems;
@@ -80,7 +81,7 @@ impl Documents<'_> {
         Ok(copied)
     }
 
-    /// `stack.json`: calls with the same stack together, forward calls only.
+    /// `stack.json`: forward calls only, in the form that the header asks for.
     pub(super) fn stacks(&self, out: &mut dyn Write) -> Result<(), Error> {
         let outline = self.outline;
         let has_stack = |&call: &usize| {
@@ -88,6 +89,10 @@ impl Documents<'_> {
             call.stack != NONE && !matches!(call.kind, CallKind::Backward | CallKind::ParametersGrad)
         };
         let mut calls: Vec<u32> = outline.in_order().filter(has_stack).map(|call| call as u32).collect();
+        let (key, by_name) = STACK_FORM;
+        if outline.header(key).and_then(Json::as_str) == Some(by_name) {
+            return self.stacks_by_name(&calls, out);
+        }
         let stack_of = |call: u32| outline.calls[call as usize].stack;
         // Stable: the calls of a stack stay in order.
         calls.sort_by_key(|&call| stack_of(call));
@@ -103,6 +108,20 @@ impl Documents<'_> {
             write(b"],")?;
             write(outline.stacks[stack_of(group[0]) as usize].of(self.journal))?;
             write(b"]")?;
+        }
+        write(b"\n}\n")
+    }
+
+    /// The stack of each call by its name.
+    fn stacks_by_name(&self, calls: &[u32], out: &mut dyn Write) -> Result<(), Error> {
+        let mut write = |text: &[u8]| out.write_all(text).map_err(Error::whole);
+        write(b"{")?;
+        for (number, &call) in calls.iter().enumerate() {
+            let call = &self.outline.calls[call as usize];
+            write(if number == 0 { b"\n" } else { b",\n" })?;
+            write(call.name.of(self.journal))?;
+            write(b":")?;
+            write(self.outline.stacks[call.stack as usize].of(self.journal))?;
         }
         write(b"\n}\n")
     }

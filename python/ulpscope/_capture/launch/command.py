@@ -14,9 +14,11 @@ import argparse
 import difflib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
+from ulpscope._capture.debugger import PrecisionDebugger
 from ulpscope._capture.launch import flags
-from ulpscope._capture.launch.program import Program
+from ulpscope._capture.launch.program import Program, hide_ourselves
 from ulpscope._capture.launch.recording import Recording
 from ulpscope._capture.lifecycle.estimate import Estimation, NothingMeasuredError
 from ulpscope._capture.settings import SettingsError
@@ -34,6 +36,11 @@ def run(arguments: Sequence[str]) -> int:
             "the script to run is missing; give it after --, as in: ulpscope run --dump-path D -- train.py"
         )
     given = vars(options)
+    is_drop_in, force = given.pop("drop_in"), given.pop("force")
+    if force and not is_drop_in:
+        parser.error("--force is for --drop-in")
+    if is_drop_in:
+        return _run_drop_in(parser, given, command, force)
     is_dry, as_json = given.pop("dry_run"), given.pop("json")
     if as_json and not is_dry:
         parser.error("--json is for --dry-run: without it, what is printed is the script's")
@@ -53,6 +60,33 @@ def run(arguments: Sequence[str]) -> int:
             print(f"ulpscope run: error: {error}", file=sys.stderr)
             return 2
         print(estimate.to_json() if as_json else f"ulpscope: nothing was written; {estimate}")
+    return 0
+
+
+def _run_drop_in(
+    parser: argparse.ArgumentParser, given: dict[str, Any], command: list[str], force: bool
+) -> int:
+    """Runs a script that was written for an older tool, and sets up its own recording."""
+    others = [key for key, value in given.items() if value]
+    if others:
+        flag = flags.FLAGS.get(others[0], "--" + others[0].replace("_", "-"))
+        parser.error(f"--drop-in leaves the settings to the script: remove {flag}")
+    try:
+        program = Program.find(command)
+    except SettingsError as error:
+        print(f"ulpscope run: error: {error}", file=sys.stderr)
+        return 2
+    from ulpscope.compat.drop_in import drop_in
+
+    with drop_in(force):
+        try:
+            program.run()
+        except BaseException as error:
+            hide_ourselves(error)
+            raise
+        finally:
+            # The script's own dump is complete before its imports are forgotten.
+            PrecisionDebugger.close()
     return 0
 
 

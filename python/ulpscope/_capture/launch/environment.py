@@ -20,7 +20,7 @@ SWITCH = "ULPSCOPE_DUMP"
 _OTHER_VARIABLES = ("ULPSCOPE_LANG", "ULPSCOPE_TEST_", "ULPSCOPE_BENCH_")
 
 # Flags that make sense only for the command.
-_WITHOUT_VARIABLE = {"--help", "--dry-run", "--json", "--dump-path"}
+_WITHOUT_VARIABLE = {"--help", "--dry-run", "--json", "--dump-path", "--drop-in", "--force"}
 
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
@@ -59,5 +59,6 @@ def settings_of(environment: Mapping[str, str]) -> Settings:
         elif value.lower() not in _NO:
             raise SettingsError(variable, f"is {value!r}; expected one of {', '.join(_YES[:2] + _NO[:2])}")
     given = vars(parser.parse_args(words))
-    del given["dry_run"], given["json"]
+    for command_only in ("dry_run", "json", "drop_in", "force"):
+        del given[command_only]
     return flags.settings_from(given)

@@ -21,6 +21,7 @@ examples:
   ulpscope run --dump-path dumps/cpu -- train.py --epochs 1
   ulpscope run --dump-path dumps/cpu --step 0,2-4 --level mix --task tensor -- train.py
   ulpscope run --config config.json -- -m package.train
+  ulpscope run --drop-in -- train_with_msprobe.py
   torchrun --nproc-per-node 2 -m ulpscope run --dump-path dumps/ddp -- train.py
 
 then:
@@ -115,6 +116,13 @@ def parser() -> argparse.ArgumentParser:
         help="measure noise: move parameters, buffers and inputs by one unit in the last place; "
         "what the script learns meanwhile is thrown away",
     )
+    add(
+        "--drop-in",
+        action="store_true",
+        help="run a script written for msprobe, ptdbg_ascend or torch_npu.hooks unmodified: its imports "
+        "resolve to Ulpscope, and it records as it says; no other option goes with it but --force",
+    )
+    add("--force", action="store_true", help="with --drop-in: even if the older tool is installed")
     add("--config", metavar="FILE", help="a config.json as msprobe has it; the flags here count first")
     add(
         "--strict",

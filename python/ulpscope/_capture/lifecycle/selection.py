@@ -1,4 +1,4 @@
-"""Which calls are recorded, by patterns over call names and module paths."""
+"""Which calls are recorded: by patterns over call names and module paths, and by a list of functions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,22 @@ class Selection:
     def __init__(self, settings: Settings) -> None:
         self.modules = Patterns(settings.module)
         self._calls = Patterns.of_calls(settings.call)
+        self._apis = frozenset(settings.apis)
         self._has_reported_modules = False
 
     @property
     def wants_call(self) -> Callable[[str], bool] | None:
-        """A predicate over call names; None if there are no patterns."""
-        return self._calls.matches if self._calls else None
+        """A predicate over names of forward calls; None if all are wanted."""
+        if not self._apis:
+            return self._calls.matches if self._calls else None
+        return self._is_listed_and_matches if self._calls else self._is_listed
+
+    def _is_listed(self, name: str) -> bool:
+        # Functions are named {Prefix}.{function}.{number}.forward; modules are no functions.
+        return name.startswith("Module.") or name.rsplit(".", 2)[0] in self._apis
+
+    def _is_listed_and_matches(self, name: str) -> bool:
+        return self._is_listed(name) and self._calls.matches(name)
 
     def take_notes(self) -> list[str]:
         """Notes for the end of a step: patterns that matched nothing, if there were names to match."""

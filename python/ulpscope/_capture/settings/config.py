@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ulpscope._capture.settings import wrap_ops
 from ulpscope._capture.settings.settings import (
     FILE_FORMATS,
     Settings,
@@ -60,6 +61,7 @@ _COMMON = (
         "precision",
         "risk_level",
         "enable_dataloader",
+        "support_wrap_ops",
         "load",
     }
 )
@@ -102,6 +104,11 @@ class Config:
         """Whether the file switches recording on or off while the program runs; None: it does not."""
         value = self.keys.get("dump_enable")
         return value if isinstance(value, bool) else None
+
+    @property
+    def enable_dataloader(self) -> bool:
+        """Whether data loaders drive the steps, in place of start, stop and step."""
+        return self.keys.get("enable_dataloader") is True
 
     def settings(self, **overrides: Any) -> Settings:
         """The settings of the file; ``overrides`` that are not None replace them."""
@@ -163,18 +170,25 @@ class Config:
             log.warning(
                 "config.json: custom_op_namespaces changes nothing here, operators of all are recorded"
             )
-        if _word(keys, "enable_dataloader", (False, True)):
-            raise SettingsError(
-                "enable_dataloader",
-                "is true, which is not supported; call start, stop and step, or use the command ulpscope run",
-            )
+        _word(keys, "enable_dataloader", (False, True))
         if _is_set(keys.get("load")):
             raise SettingsError(
                 "load", "is set, which is not supported; inputs of modules are recorded, not replaced"
             )
         if _is_set(keys.get("dump_enable")) and not isinstance(keys["dump_enable"], bool):
             raise SettingsError("dump_enable", f"is {keys['dump_enable']!r}; expected true or false")
-        return {"stacks": False} if _word(keys, "extra_info", (True, False)) is False else {}
+        values: dict[str, Any] = self._look_at_functions()
+        if _word(keys, "extra_info", (True, False)) is False:
+            values["stacks"] = False
+        return values
+
+    def _look_at_functions(self) -> dict[str, Any]:
+        file = self.keys.get("support_wrap_ops")
+        if not _is_set(file):
+            return {}
+        if not isinstance(file, str):
+            raise SettingsError("support_wrap_ops", f"is {file!r}; expected the path of a YAML file")
+        return {"apis": wrap_ops.read((self.path.parent if self.path else Path()) / file)}
 
     def _in_file(self, error: SettingsError) -> SettingsError:
         return in_file(error, str(self.path)) if self.path else error

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypedDict
 
-from ulpscope._capture.settings.settings import DataMode, Digest, FileFormat, Layers
+from ulpscope._capture.settings.settings import DataMode, Digest, FileFormat, Layers, StackForm
 
 Numbers: TypeAlias = int | str | Iterable[int | str] | None
 """Steps or ranks: 3, [0, "2-4"], "0,2-4"; None: all."""
@@ -28,11 +28,13 @@ class CaptureKeywords(TypedDict, total=False):
     list: Names
     module: Names
     call: Names
+    apis: Names
     data_mode: DataMode | Sequence[DataMode] | None
     tensor_list: Names
     digest: Digest | None
     file_format: FileFormat
     stacks: bool
+    stack_form: StackForm
     skip_scalars: bool
     skip_ints: bool
     layers: Layers

@@ -30,6 +30,7 @@ Level = Literal["L0", "L1", "mix", "L2", "debug"]
 Digest = Literal["md5", "xxh3"]
 FileFormat = Literal["pt", "npy", "safetensors"]
 Layers = Literal["all", "first", "last"]
+StackForm = Literal["grouped", "by_name"]
 DataMode = Literal["all", "forward", "backward", "input", "output"]
 
 TASKS: tuple[Task, ...] = ("statistics", "tensor", "structure")
@@ -38,6 +39,7 @@ DIGESTS: tuple[Digest, ...] = ("md5", "xxh3")
 # The formats that the core writes, the default first. FileFormat names them for type checkers.
 FILE_FORMATS = tuple(recorded_formats())
 LAYERS: tuple[Layers, ...] = ("all", "first", "last")
+STACK_FORMS: tuple[StackForm, ...] = ("grouped", "by_name")
 DATA_MODES: tuple[DataMode, ...] = ("all", "forward", "backward", "input", "output")
 
 # The older tools' limit. A range such as "0-999999999" would otherwise be expanded in memory.
@@ -89,6 +91,8 @@ class Settings:
     """Records calls in modules whose path matches one of these patterns; empty: everything."""
     call: tuple[str, ...] = ()
     """Records calls whose name matches one of these patterns; empty: all."""
+    apis: tuple[str, ...] = ()
+    """Records calls of these functions, such as "Functional.conv2d", and no others; empty: all."""
     data_mode: tuple[DataMode, ...] = ("all",)
     tensor_list: tuple[str, ...] = ()
     """With task statistics: also saves the tensors of calls whose name contains one of these."""
@@ -96,6 +100,8 @@ class Settings:
     """A digest of every tensor: "md5" is the older tools' word for CRC-32."""
     file_format: FileFormat = "pt"
     stacks: bool = True
+    stack_form: StackForm = "grouped"
+    """The form of stack.json: that of msprobe from 8.1 on, or that of 1.x."""
     skip_scalars: bool = False
     skip_ints: bool = False
     layers: Layers = "all"
@@ -245,6 +251,15 @@ def _patterns(key: str, value: object) -> tuple[str, ...]:
     return names
 
 
+def _apis(key: str, value: object) -> tuple[str, ...]:
+    names = _names(key, value)
+    for name in names:
+        prefix, dot, function = name.partition(".")
+        if not (prefix and dot and function):
+            raise SettingsError(key, f"has {name!r}; expected a prefix and a function, as in Torch.relu")
+    return names
+
+
 def _scope(key: str, value: object) -> tuple[str, ...]:
     names = _names(key, value)
     if len(names) not in (0, 2):
@@ -343,11 +358,13 @@ _CHECKS: dict[str, Callable[[str, object], object]] = {
     "list": _selection,
     "module": _patterns,
     "call": _patterns,
+    "apis": _apis,
     "data_mode": _data_mode,
     "tensor_list": _selection,
     "digest": _one_of(None, *DIGESTS),
     "file_format": _one_of(*FILE_FORMATS),
     "stacks": _flag,
+    "stack_form": _one_of(*STACK_FORMS),
     "skip_scalars": _flag,
     "skip_ints": _flag,
     "layers": _one_of(*LAYERS),

@@ -26,7 +26,22 @@ pub struct Header<'a> {
     pub framework: &'a str,
     /// The folder of tensor files, if there is one.
     pub dump_data_dir: Option<&'a str>,
+    /// The form of `stack.json`.
+    pub stack_form: StackForm,
 }
+
+/// The forms of `stack.json`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StackForm {
+    /// Calls with the same stack together, as msprobe has it from 8.1 on.
+    #[default]
+    Grouped,
+    /// The stack of each call by its name, as in msprobe 1.x.
+    ByName,
+}
+
+/// The key of the form in the header, and its value for [`StackForm::ByName`]. Grouped is what a header without it means.
+pub(in crate::journal) const STACK_FORM: (&str, &str) = ("stack_form", "by_name");
 
 impl Header<'_> {
     /// Appends the line.
@@ -42,6 +57,10 @@ impl Header<'_> {
         ] {
             line.known_key(key, out);
             push_text_or_null(text, out);
+        }
+        if self.stack_form == StackForm::ByName {
+            line.key(STACK_FORM.0, out);
+            push_text_or_null(Some(STACK_FORM.1), out);
         }
         line.close_line(out);
     }

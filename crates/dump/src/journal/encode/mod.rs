@@ -15,6 +15,7 @@ mod round_trip;
 mod tensors;
 mod values;
 
-pub use lines::{CallLine, Header, LINE_END, RaisedLine, StackLine};
+pub(in crate::journal) use lines::STACK_FORM;
+pub use lines::{CallLine, Header, LINE_END, RaisedLine, StackForm, StackLine};
 pub use tensors::{TensorHead, TensorRest, add_shared_with};
 pub use values::{ListText, ObjectText, Plain, Section, push_float, push_int, push_null};

@@ -182,7 +182,8 @@ proptest! {
     #[test]
     fn a_header(task in text(), level in text(), folder in prop::option::of(text())) {
         let mut out = Vec::new();
-        Header { task: &task, level: &level, framework: "pytorch", dump_data_dir: folder.as_deref() }
+        let stack_form = StackForm::default();
+        Header { task: &task, level: &level, framework: "pytorch", dump_data_dir: folder.as_deref(), stack_form }
             .encode(&mut out);
         prop_assert!(out.starts_with(super::super::MARK));
         let header = json::read(one_line(&out)).unwrap();

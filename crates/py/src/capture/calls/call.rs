@@ -37,22 +37,24 @@ impl Recorder {
         begun.is_recompute = stack.is_some_and(|stack| stack.is_checkpoint) && self.torch.in_backward(py)?;
         begun.parent = self.parent(py, stack, around.as_ref(), begun.is_recompute)?;
         let is_selected = is_selected || around.as_ref().is_some_and(|level| level.is_selected);
-        let why_not = self.recording.why_not(&begun, is_selected, around.as_ref()).map_err(raised_by_test)?;
-        if kind == Kind::Module && why_not.is_none() && self.recording.plan.selects() {
+        let selection = self.recording.select(&begun, is_selected, around.as_ref()).map_err(raised_by_test)?;
+        begun.backward_left_out = selection.backward;
+        begun.is_backward_first = around.as_ref().is_some_and(|level| level.is_backward_first);
+        if kind == Kind::Module && selection.backward.is_none() && self.recording.plan.selects_without_scope()
+        {
             self.in_step(step, |state| state.wanted_modules.insert(Arc::clone(base)));
         }
         // The backward call of an unselected call is left out and counted when it runs; for other reasons it is not.
-        let is_watched =
-            self.recording.plan.watches_gradients() && why_not.is_none_or(|why| why == NOT_SELECTED);
+        let is_watched = self.recording.plan.watches_gradients()
+            && selection.backward.is_none_or(|why| why == NOT_SELECTED);
         if is_watched && self.torch.grad_enabled(py)? {
             self.threads.meet();
             begun.sequence = Some(self.torch.next_sequence(py)?);
         }
-        if let Some(why) = why_not {
+        if let Some(why) = selection.forward {
             self.in_step(step, |state| state.ledger.skip(why));
-            begun.left_out = Some(why);
             if begun.sequence.is_some() {
-                begun.inputs = self.given_tensors(&begun, arguments)?;
+                begun.inputs = self.given_tensors(py, &begun, arguments)?;
             }
             return Ok(begun);
         }
@@ -60,7 +62,7 @@ impl Recorder {
             .late_copy(base, arguments)
             .map(|late_copy| begun.late_copy = late_copy)
             .and_then(|()| self.push_inputs(py, &mut begun, stack, arguments));
-        if begun.id.is_none() && self.recording.plan.records_forward() {
+        if begun.id.is_none() {
             self.in_step(step, State::give_back_place);
         }
         pushed.map(|()| begun)
@@ -93,7 +95,12 @@ impl Recorder {
     }
 
     /// The tensor arguments of a call, without describing them.
-    fn given_tensors(&self, begun: &CallInProgress, arguments: Arguments<'_, '_>) -> PyResult<Vec<Edge>> {
+    fn given_tensors(
+        &self,
+        py: Python<'_>,
+        begun: &CallInProgress,
+        arguments: Arguments<'_, '_>,
+    ) -> PyResult<Vec<Edge>> {
         let mut walk = Walk::new(self, begun.step, &begun.name, "input");
         walk.describes = false;
         let mut nowhere = Buffer::new();
@@ -101,7 +108,16 @@ impl Recorder {
         if let Some(kwargs) = arguments.kwargs {
             walk.values(kwargs, &mut nowhere)?;
         }
-        Ok(walk.met.into_iter().filter(|met| !met.is_attribute).map(Edge::without_place).collect())
+        self.edges(py, begun, walk.met)
+    }
+
+    /// The tensor arguments of a call, with their places in the autograd graph if its backward call is wanted.
+    fn edges(&self, py: Python<'_>, begun: &CallInProgress, met: Vec<Met>) -> PyResult<Vec<Edge>> {
+        let met = met.into_iter().filter(|met| !met.is_attribute);
+        match begun.backward_left_out {
+            Some(_) => Ok(met.map(Edge::without_place).collect()),
+            None => self.places(py, begun, met.collect()),
+        }
     }
 
     fn push_inputs(
@@ -117,10 +133,9 @@ impl Recorder {
         }
         let stack = stack.filter(|stack| stack.is_kept);
         let mut line = Buffer::new();
-        let is_recorded = self.recording.plan.records_forward();
         let mut walk = Walk::new(self, begun.step, &begun.name, "input");
         walk.is_recompute = begun.is_recompute;
-        walk.describes = is_recorded && self.recording.plan.wants_inputs();
+        walk.describes = self.recording.plan.wants_inputs();
         let mut sections = ObjectText::open(&mut line);
         sections.section(Section::InputArgs, &mut line);
         walk.elements(arguments.args, &mut line)?;
@@ -136,12 +151,7 @@ impl Recorder {
             begun.versions = met.iter().filter_map(|met| version(met.tensor.bind(py))).collect();
         }
         if begun.sequence.is_some() {
-            let met = met.into_iter().filter(|met| !met.is_attribute).collect();
-            begun.inputs = self.places(py, begun, met)?;
-        }
-        if !is_recorded {
-            self.in_step(begun.step, |state| state.ledger.skip(NOT_SELECTED));
-            return Ok(());
+            begun.inputs = self.edges(py, begun, met)?;
         }
         if !describes {
             line.clear();

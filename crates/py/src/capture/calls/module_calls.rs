@@ -41,7 +41,9 @@ impl Recorder {
             modules::enter(ModuleLevel {
                 recorder: self.address(),
                 name: Arc::clone(&name.base),
-                is_listed: around.is_some_and(|level| level.is_listed),
+                is_listed: around.as_ref().is_some_and(|level| level.is_listed),
+                is_backward_listed: around.as_ref().is_some_and(|level| level.is_backward_listed),
+                is_backward_first: around.is_some_and(|level| level.is_backward_first),
                 is_selected,
                 is_muted,
             });
@@ -56,11 +58,15 @@ impl Recorder {
             self.begin_call(py, &name.base, Kind::Module, is_selected, stack.as_deref(), arguments)
         });
         let Some(begun) = self.guarded(py, Of::New(&name.base), begun)? else { return Ok(None) };
+        let plan = &self.recording.plan;
         modules::enter(ModuleLevel {
             recorder: self.address(),
             name: Arc::clone(&begun.name),
-            is_listed: self.recording.plan.has_listed(&begun.name)
-                || around.is_some_and(|level| level.is_listed),
+            is_listed: plan.has_listed(&begun.name) || around.as_ref().is_some_and(|level| level.is_listed),
+            is_backward_listed: plan.has_listed_backward(&begun.name)
+                || around.as_ref().is_some_and(|level| level.is_backward_listed),
+            is_backward_first: plan.begins_with_backward_of(&begun.name)
+                || around.is_some_and(|level| level.is_backward_first),
             is_selected,
             is_muted: false,
         });

@@ -62,7 +62,7 @@ impl Recorder {
                 completed?;
                 self.write_backward(finished)
             });
-            if flushed.is_err() && !self.recording.plan.scopes_backward() {
+            if flushed.is_err() {
                 self.locked(State::give_back_place);
             }
             result = result.and(self.guarded(py, Of::New(&name), flushed).map(|_| ()));
@@ -152,7 +152,7 @@ impl GradientHook {
             let mut pending = lock_call(&self.call);
             (pending.name(), pending.failed())
         };
-        if is_nothing && !recorder.recording.plan.scopes_backward() {
+        if is_nothing {
             recorder.locked(State::give_back_place);
         }
         // The gradients that have arrived are still recorded.
@@ -191,7 +191,10 @@ impl GradientHook {
         taken: &Bound<'_, PyTuple>,
     ) -> PyResult<()> {
         // The node has already run in this pass, so this is another pass over the graph.
-        let is_again = lock_call(&self.call).fired[self.index];
+        let is_again = {
+            let call = lock_call(&self.call);
+            call.is_met() && call.fired[self.index]
+        };
         if is_again {
             complete(recorder, given.py(), &self.call)?;
             let finished = lock_call(&self.call).take();
@@ -199,7 +202,8 @@ impl GradientHook {
         }
         let (_outdated, why_not, at) = {
             let mut pending = lock_call(&self.call);
-            (pending.take_outdated(&recorder.recording), pending.meet(&recorder.recording), pending.at())
+            let outdated = pending.take_outdated(&recorder.recording);
+            (outdated, pending.meet(&recorder.recording, self.index), pending.at())
         };
         if let Some(why) = why_not {
             self.pass_by(recorder, why);

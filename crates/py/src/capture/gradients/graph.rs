@@ -113,7 +113,7 @@ impl Recorder {
         let is_alone = outputs.iter().filter(|met| met.requires_grad).count() < 2;
         for (result, met) in outputs.iter().enumerate() {
             let Some(maker) = self.maker_of(py, met, &begun, is_alone, &mut own)? else { continue };
-            if !is_alone && begun.left_out.is_none() {
+            if !is_alone && begun.backward_left_out.is_none() {
                 landings.extend(maker.landing(met.tensor.bind(py), result, &mut graph)?);
             }
             let Maker { node, position, part, changed } = maker;
@@ -126,7 +126,7 @@ impl Recorder {
             }
             watched.taken.push(Share { position, owner: result, part });
         }
-        if begun.left_out.is_some() {
+        if begun.backward_left_out.is_some() {
             // It is counted where it arrives.
             graph.nodes.retain(Watched::sees_any);
             let pending = PendingBackward::of(&begun, outputs.len(), &[], Vec::new(), graph.nodes.len());

@@ -29,7 +29,7 @@ impl Recorder {
             return Ok(());
         }
         let call = format!("{base}.parameters_grad.{number}");
-        // Gradients of parameters are selected with the calls of their module.
+        // Gradients of parameters are selected with the backward calls of their module.
         let is_wanted = !self.recording.plan.selects()
             || self.locked(|state| state.wanted_modules.contains(base))
             || !self.recording.plan.has_scope() && self.recording.plan.has_listed(&call);

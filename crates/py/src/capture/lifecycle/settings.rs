@@ -16,6 +16,7 @@ pub(in crate::capture) fn plan_of(
         digest: get("digest")?.extract()?,
         file_format: get("file_format")?.extract()?,
         stacks: get("stacks")?.extract()?,
+        stack_form: get("stack_form")?.extract()?,
         skip_scalars: get("skip_scalars")?.extract()?,
         skip_ints: get("skip_ints")?.extract()?,
         scope: get("scope")?.extract()?,

@@ -1,0 +1,7 @@
+"""What scripts import from ``msprobe.pytorch``."""
+
+from ulpscope._capture.noise.seed import seed_all
+from ulpscope.compat.msprobe.pytorch.comparison import compare, compare_distributed
+from ulpscope.compat.msprobe.pytorch.debugger import PrecisionDebugger
+
+__all__ = ["PrecisionDebugger", "compare", "compare_distributed", "seed_all"]

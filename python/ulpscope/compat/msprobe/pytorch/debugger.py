@@ -1,0 +1,81 @@
+"""``msprobe.pytorch.PrecisionDebugger`` of release 1.1.1: its checks and messages, over our capture."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ulpscope._capture.debugger import PrecisionDebugger as _Debugger
+from ulpscope.compat.msprobe.exceptions import MsprobeException
+
+log = logging.getLogger("ulpscope.compat.msprobe")
+
+TASKS = ["tensor", "statistics", "overflow_check", "free_benchmark", "run_ut", "grad_probe"]
+LEVELS = ["L0", "L1", "L2", "mix"]
+
+
+class PrecisionDebugger(_Debugger):
+    """Records a training script, as msprobe's class of this name does."""
+
+    # compare of this release looks for the stack of a call by its name.
+    _own_settings: ClassVar[Mapping[str, Any]] = {"stack_form": "by_name"}
+
+    def __init__(
+        self,
+        config_path: str | None = None,
+        task: Any = None,
+        dump_path: str | None = None,
+        level: Any = None,
+        model: Any = None,
+        step: Any = None,
+    ) -> None:
+        if _Debugger._instance is None:
+            _check(config_path, task, dump_path, level, model)
+        super().__init__(config_path, task, dump_path, level, model, step)
+
+    @classmethod
+    def start(cls, model: Any = None, *others: Any, **keywords: Any) -> None:
+        """Starts recording. Levels L0 and mix need a model, here or in the constructor."""
+        session = cls._of_process("start")
+        if session.level not in ("L0", "mix"):
+            if model is not None or session.model is not None:
+                log.warning(
+                    "The current level is not L0 or mix level, so the model parameters will not be used."
+                )
+        elif model is None and session.model is None:
+            log.error(
+                "For level %s, PrecisionDebugger or start interface must receive a 'model' argument.",
+                session.level,
+            )
+            raise _wrong("missing the parameter 'model'")
+        elif model is not None and not _is_model(model):
+            log.error("The 'model' parameter of start must be a torch.nn.Module type.")
+            raise _wrong("model must be a torch.nn.Module")
+        super().start(model, *others, **keywords)
+
+
+def _check(config_path: Any, task: Any, dump_path: Any, level: Any, model: Any) -> None:
+    if config_path is not None and not isinstance(config_path, str | os.PathLike):
+        raise _wrong("config_path must be a string")
+    if task is not None and task not in TASKS:
+        raise _wrong(f"task must be one of {TASKS}")
+    if dump_path is not None and not isinstance(dump_path, str | os.PathLike):
+        raise _wrong("dump_path must be a string")
+    if level is not None and level not in LEVELS:
+        raise _wrong(f"level must be one of {LEVELS}")
+    if model is not None and not _is_model(model):
+        raise _wrong("model must be a torch.nn.Module")
+
+
+def _is_model(model: Any) -> bool:
+    import torch
+
+    # Later releases also take a list of models.
+    models = model if isinstance(model, list | tuple) else [model]
+    return all(isinstance(one, torch.nn.Module) for one in models)
+
+
+def _wrong(text: str) -> MsprobeException:
+    return MsprobeException(MsprobeException.INVALID_PARAM_ERROR, text)
