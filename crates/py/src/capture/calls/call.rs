@@ -37,7 +37,8 @@ impl Recorder {
         begun.is_recompute = stack.is_some_and(|stack| stack.is_checkpoint) && self.torch.in_backward(py)?;
         begun.parent = self.parent(py, stack, around.as_ref(), begun.is_recompute)?;
         let is_selected = is_selected || around.as_ref().is_some_and(|level| level.is_selected);
-        let selection = self.recording.select(&begun, is_selected, around.as_ref()).map_err(raised_by_test)?;
+        let selection =
+            self.recording.select(&begun, is_selected, around.as_ref()).map_err(raised_by_test)?;
         begun.backward_left_out = selection.backward;
         begun.is_backward_first = around.as_ref().is_some_and(|level| level.is_backward_first);
         if kind == Kind::Module && selection.backward.is_none() && self.recording.plan.selects_without_scope()
