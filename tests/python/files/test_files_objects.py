@@ -104,6 +104,7 @@ def test_plain_attributes_leave_a_parameter_a_tensor(tmp_path: Path) -> None:
     assert torch.equal(torch.as_tensor(ulpscope.load(tmp_path / "parameter.pt")["w"]), torch.ones(3))
 
 
+@pytest.mark.slow
 def test_a_set_has_no_order(tmp_path: Path) -> None:
     """Python orders it by hashes that are random for each process."""
     program = "import sys, torch; torch.save({'names': {f'name{at}' for at in range(20)}}, sys.argv[1])"

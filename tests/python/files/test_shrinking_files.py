@@ -52,6 +52,7 @@ def run_and_cut(command: list[str], path: Path) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["stats", "diff", "compare", "convert"])
 def test_a_command_names_the_file_that_shrank(command: str, tmp_path: Path) -> None:
     megabytes = 512
