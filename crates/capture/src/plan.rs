@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use thiserror::Error;
+use ulpscope_dump::journal::{Layout, LayoutError};
 use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_formats::file::Format;
 use ulpscope_kernels::DigestKind;
@@ -31,6 +32,8 @@ pub struct Settings {
     pub max_calls: Option<u64>,
     pub max_bytes: Option<u64>,
     pub strict: bool,
+    pub layout: String,
+    pub layout_path: Option<String>,
 }
 
 impl Default for Settings {
@@ -52,22 +55,33 @@ impl Default for Settings {
             max_calls: None,
             max_bytes: None,
             strict: false,
+            layout: "msprobe".to_owned(),
+            layout_path: None,
         }
     }
 }
 
 /// An invalid value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{setting}: expected {expected}, found {found}")]
-pub struct UnknownSetting {
-    setting: &'static str,
-    expected: &'static str,
-    found: String,
+pub enum UnknownSetting {
+    /// A value that is not among the known ones.
+    #[error("{setting}: expected {expected}, found {found}")]
+    Value {
+        /// The setting.
+        setting: &'static str,
+        /// Its known values.
+        expected: &'static str,
+        /// The value.
+        found: String,
+    },
+    /// A layout that does not exist, or whose path is wrong.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
 }
 
 impl UnknownSetting {
     fn new(setting: &'static str, found: &str, expected: &'static str) -> UnknownSetting {
-        UnknownSetting { setting, expected, found: found.to_owned() }
+        UnknownSetting::Value { setting, expected, found: found.to_owned() }
     }
 }
 
@@ -101,6 +115,8 @@ pub struct Plan {
     pub limits: Limits,
     /// Whether recording errors are raised in the program.
     pub strict: bool,
+    /// What is made of the journal of a step.
+    pub layout: Layout,
 }
 
 /// Decides whether a name is selected. It may run code of the front, so no lock may be held during the call.
@@ -166,7 +182,9 @@ impl Plan {
             (false, false) => Either { first: true, second: true },
             (first, second) => Either { first, second },
         };
+        let layout = Layout::new(&settings.layout, settings.layout_path.as_deref())?;
         Ok(Plan {
+            layout,
             digest,
             format,
             stacks: settings.stacks,

@@ -86,6 +86,8 @@ class TestSettings:
             init_step=0,
             jitter=None,
             custom_op_namespaces=("_C_ascend",),
+            layout="msprobe",
+            layout_path=None,
         )
 
     @pytest.mark.parametrize(

@@ -31,13 +31,24 @@ pub fn msprobe_to_pkl(
     style: PklStyle,
     out: &mut dyn Write,
 ) -> Result<Report, Error> {
+    append_pkl_lines(dump, stack, style, 0, out)
+}
+
+/// The same, for a file that has this many lines already: torch_npu.hooks numbers them.
+pub fn append_pkl_lines(
+    dump: &Bytes,
+    stack: Option<&Bytes>,
+    style: PklStyle,
+    lines: u64,
+    out: &mut dyn Write,
+) -> Result<Report, Error> {
     let mut report = Report::default();
     let calls = DumpJson::new(dump)?;
     let mut stacks = match stack {
         Some(bytes) => StackIndex::read(bytes, &mut report),
         None => StackIndex::default(),
     };
-    let mut conversion = Conversion { style, out: LineWriter::new(out), written: 0, report };
+    let mut conversion = Conversion { style, out: LineWriter::new(out), written: lines, report };
     for call in calls {
         match call {
             Ok(call) => conversion.call(&call, &mut stacks)?,

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypedDict
 
-from ulpscope._capture.settings.settings import DataMode, Digest, FileFormat, Layers
+from ulpscope._capture.settings.settings import DataMode, Digest, FileFormat, Layers, Layout
 
 Numbers: TypeAlias = int | str | Iterable[int | str] | None
 """Steps or ranks: 3, [0, "2-4"], "0,2-4"; None: all."""
@@ -42,3 +43,5 @@ class CaptureKeywords(TypedDict, total=False):
     init_step: int
     jitter: int | None
     custom_op_namespaces: Names
+    layout: Layout
+    layout_path: str | os.PathLike[str] | None

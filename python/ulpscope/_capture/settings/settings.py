@@ -29,6 +29,7 @@ Digest = Literal["md5", "xxh3"]
 FileFormat = Literal["pt", "npy", "safetensors"]
 Layers = Literal["all", "first", "last"]
 DataMode = Literal["all", "forward", "backward", "input", "output"]
+Layout = Literal["msprobe", "torch_npu_hooks"]
 
 TASKS: tuple[Task, ...] = ("statistics", "tensor", "structure")
 LEVELS: tuple[Level, ...] = ("L0", "L1", "mix", "L2", "debug")
@@ -36,6 +37,7 @@ DIGESTS: tuple[Digest, ...] = ("md5", "xxh3")
 FILE_FORMATS: tuple[FileFormat, ...] = ("pt", "npy", "safetensors")
 LAYERS: tuple[Layers, ...] = ("all", "first", "last")
 DATA_MODES: tuple[DataMode, ...] = ("all", "forward", "backward", "input", "output")
+LAYOUTS: tuple[Layout, ...] = ("msprobe", "torch_npu_hooks")
 
 # The older tools' limit. A range such as "0-999999999" would otherwise be expanded in memory.
 MAX_STEP_OR_RANK = 1_000_000
@@ -105,6 +107,10 @@ class Settings:
     jitter: int | None = None
     """Changes the model's inputs by one unit in the last place, up or down by this seed; None: off."""
     custom_op_namespaces: tuple[str, ...] = ("_C_ascend",)
+    layout: Layout = "msprobe"
+    """The tool whose files are made when the recording of a step ends or pauses."""
+    layout_path: str | None = None
+    """Where a layout other than msprobe writes; ``{step}`` and ``{rank}`` stand for numbers."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -138,6 +144,17 @@ class Settings:
             )
         for name in self.scope:
             self._check_scope_name(name)
+        self._check_layout()
+
+    def _check_layout(self) -> None:
+        if self.layout == "msprobe":
+            if self.layout_path is not None:
+                raise SettingsError(
+                    "layout_path",
+                    f"is {self.layout_path!r}, but layout is 'msprobe', whose files are below dump_path",
+                )
+        elif self.layout_path is None:
+            raise SettingsError("layout_path", f"is None; layout {self.layout!r} needs the path of its file")
 
     def _check_scope_name(self, name: str) -> None:
         api, module = (
@@ -183,6 +200,17 @@ def _path(key: str, value: object) -> Path:
             key, f"is {text!r}, which is a file; expected a folder, or a name to create one under"
         )
     return path
+
+
+def _file(key: str, value: object) -> str | None:
+    if value is None:
+        return None
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(text, str) or not text.strip() or "\0" in text:
+        raise _wrong(key, value, "the path of a file")
+    if Path(text).is_dir():
+        raise SettingsError(key, f"is {text!r}, which is a folder; expected the path of a file")
+    return str(Path(text).absolute())
 
 
 def _one_of(*allowed: str | None) -> Callable[[str, object], object]:
@@ -350,4 +378,6 @@ _CHECKS: dict[str, Callable[[str, object], object]] = {
     "init_step": _init_step,
     "jitter": _seed,
     "custom_op_namespaces": _namespaces,
+    "layout": _one_of(*LAYOUTS),
+    "layout_path": _file,
 }

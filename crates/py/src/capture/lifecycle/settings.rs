@@ -26,6 +26,8 @@ pub(in crate::capture) fn plan_of(
         max_calls: get("max_calls")?.extract()?,
         max_bytes: get("max_bytes")?.extract()?,
         strict: get("strict")?.extract()?,
+        layout: get("layout")?.extract()?,
+        layout_path: get("layout_path")?.extract()?,
     };
     let plan = Plan::new(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok(if wants_call.is_none() { plan } else { plan.with_call_test(name_test(wants_call)) })
