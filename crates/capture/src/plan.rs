@@ -34,6 +34,11 @@ pub struct Settings {
     pub strict: bool,
     pub layout: String,
     pub layout_path: Option<String>,
+    /// How many of the first elements of each tensor are recorded; `u64::MAX`: all.
+    pub sample: Option<u64>,
+    pub strides: bool,
+    pub inner_calls: bool,
+    pub gradients: String,
 }
 
 impl Default for Settings {
@@ -57,6 +62,10 @@ impl Default for Settings {
             strict: false,
             layout: "msprobe".to_owned(),
             layout_path: None,
+            sample: None,
+            strides: false,
+            inner_calls: false,
+            gradients: "arguments".to_owned(),
         }
     }
 }
@@ -117,6 +126,32 @@ pub struct Plan {
     pub strict: bool,
     /// What is made of the journal of a step.
     pub layout: Layout,
+    /// Which elements of each tensor are recorded beside its statistics.
+    pub sample: Option<Sample>,
+    /// Whether the strides of tensors are recorded, and their offset in memory.
+    pub strides: bool,
+    /// Whether the calls inside torch's own Python functions are recorded.
+    pub inner_calls: bool,
+    /// Which gradients a backward call has.
+    pub gradients: Gradients,
+}
+
+/// Which elements of each tensor are recorded beside its statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sample {
+    /// Up to this many of the first ones.
+    First(usize),
+    /// All of them.
+    All,
+}
+
+/// Which gradients a backward call has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gradients {
+    /// Those of the results and of the arguments of the call.
+    Arguments,
+    /// Those that enter and leave the last node that the call added to the graph, as in the older tools.
+    LastNode,
 }
 
 /// Decides whether a name is selected. It may run code of the front, so no lock may be held during the call.
@@ -182,9 +217,22 @@ impl Plan {
             (false, false) => Either { first: true, second: true },
             (first, second) => Either { first, second },
         };
+        let gradients = match settings.gradients.as_str() {
+            "arguments" => Gradients::Arguments,
+            "last_node" => Gradients::LastNode,
+            other => return Err(UnknownSetting::new("gradients", other, "arguments, last_node")),
+        };
+        let sample = settings.sample.map(|count| match count {
+            u64::MAX => Sample::All,
+            count => Sample::First(count as usize),
+        });
         let layout = Layout::new(&settings.layout, settings.layout_path.as_deref())?;
         Ok(Plan {
             layout,
+            sample,
+            strides: settings.strides,
+            inner_calls: settings.inner_calls,
+            gradients,
             digest,
             format,
             stacks: settings.stacks,

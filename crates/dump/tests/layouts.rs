@@ -97,7 +97,10 @@ fn a_step_that_cannot_be_written_leaves_whole_steps_and_its_journal() {
 #[test]
 fn layouts_say_what_is_wrong_with_their_names_and_paths() {
     let error = |name: &str, path: Option<&str>| Layout::new(name, path).unwrap_err().to_string();
-    assert_eq!(error("ptdbg", Some("x")), "layout: expected msprobe, torch_npu_hooks, found ptdbg");
+    assert_eq!(
+        error("ptdbg", Some("x")),
+        "layout: expected msprobe, torch_npu_hooks, torch_npu_hooks_async, found ptdbg"
+    );
     assert_eq!(
         error("torch_npu_hooks", None),
         "layout_path: layout torch_npu_hooks needs the path of its file"

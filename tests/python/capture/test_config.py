@@ -88,6 +88,10 @@ class TestSettings:
             custom_op_namespaces=("_C_ascend",),
             layout="msprobe",
             layout_path=None,
+            sample=None,
+            strides=False,
+            inner_calls=False,
+            gradients="arguments",
         )
 
     @pytest.mark.parametrize(

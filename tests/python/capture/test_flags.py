@@ -12,7 +12,17 @@ from ulpscope._capture.launch.flags import FLAGS, parser
 from ulpscope._capture.settings import Settings
 
 # Settings that are for the program's own loop, or change nothing.
-WITHOUT_FLAG = {"init_step", "custom_op_namespaces", "layout", "layout_path"}
+WITHOUT_FLAG = {
+    "init_step",
+    "custom_op_namespaces",
+    # For the faces of older tools.
+    "layout",
+    "layout_path",
+    "sample",
+    "strides",
+    "inner_calls",
+    "gradients",
+}
 
 
 def test_every_setting_has_a_flag_and_every_flag_is_told(tmp_path: Path) -> None:

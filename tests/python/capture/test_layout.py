@@ -87,9 +87,13 @@ def test_what_the_ledger_reports_is_logged(tmp_path: Path, caplog: pytest.LogCap
         ({"layout": "ptdbg"}, "layout is 'ptdbg'; expected one of msprobe, "),
         ({"layout": "torch_npu_hooks"}, "layout_path is None; layout 'torch_npu_hooks' needs the path"),
         ({"layout_path": "x.pkl"}, "layout_path is .*, but layout is 'msprobe'"),
-        ({"layout": "torch_npu_hooks", "layout_path": "."}, "layout_path is '.', which is a folder"),
+        ({"layout": "torch_npu_hooks", "layout_path": "."}, "layout_path is .*, which is a folder"),
         ({"layout": "torch_npu_hooks", "layout_path": 3}, "layout_path is 3; expected the path of a file"),
         ({"layout": "torch_npu_hooks", "layout_path": "{epoch}"}, "{epoch} is no placeholder"),
+        ({"layout": "torch_npu_hooks_async", "layout_path": "d"}, "needs task='tensor', file_format='npy'"),
+        ({"sample": -1}, "sample is -1; expected a number of elements"),
+        ({"sample": True}, "sample is True; expected a number of elements"),
+        ({"gradients": "all"}, "gradients is 'all'; expected one of arguments, last_node"),
     ],
 )
 def test_wrong_layouts_are_refused_before_anything_is_made(

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ulpscope._capture.calls import originals, stacks
+from ulpscope._capture.calls import inner_calls, originals, stacks
 from ulpscope._capture.calls.functions import Functions
 from ulpscope._capture.lifecycle import exclusive, folders, ranks, working_folder
 from ulpscope._capture.lifecycle.failures import Failures
@@ -65,6 +65,7 @@ class _Front:
         self.subtract = tensors.subtract
         self.part_of = tensors.part_of
         self.take_part = tensors.take_part
+        self.call_open = inner_calls.call_open
         self.warn = _log.warning
 
 

@@ -9,7 +9,15 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypedDict
 
-from ulpscope._capture.settings.settings import DataMode, Digest, FileFormat, Layers, Layout
+from ulpscope._capture.settings.settings import (
+    DataMode,
+    Digest,
+    FileFormat,
+    Gradients,
+    Layers,
+    Layout,
+    Sample,
+)
 
 Numbers: TypeAlias = int | str | Iterable[int | str] | None
 """Steps or ranks: 3, [0, "2-4"], "0,2-4"; None: all."""
@@ -45,3 +53,7 @@ class CaptureKeywords(TypedDict, total=False):
     custom_op_namespaces: Names
     layout: Layout
     layout_path: str | os.PathLike[str] | None
+    sample: Sample
+    strides: bool
+    inner_calls: bool
+    gradients: Gradients

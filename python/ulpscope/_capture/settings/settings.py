@@ -29,7 +29,9 @@ Digest = Literal["md5", "xxh3"]
 FileFormat = Literal["pt", "npy", "safetensors"]
 Layers = Literal["all", "first", "last"]
 DataMode = Literal["all", "forward", "backward", "input", "output"]
-Layout = Literal["msprobe", "torch_npu_hooks"]
+Layout = Literal["msprobe", "torch_npu_hooks", "torch_npu_hooks_async"]
+Gradients = Literal["arguments", "last_node"]
+Sample = int | Literal["all"] | None
 
 TASKS: tuple[Task, ...] = ("statistics", "tensor", "structure")
 LEVELS: tuple[Level, ...] = ("L0", "L1", "mix", "L2", "debug")
@@ -37,10 +39,14 @@ DIGESTS: tuple[Digest, ...] = ("md5", "xxh3")
 FILE_FORMATS: tuple[FileFormat, ...] = ("pt", "npy", "safetensors")
 LAYERS: tuple[Layers, ...] = ("all", "first", "last")
 DATA_MODES: tuple[DataMode, ...] = ("all", "forward", "backward", "input", "output")
-LAYOUTS: tuple[Layout, ...] = ("msprobe", "torch_npu_hooks")
+LAYOUTS: tuple[Layout, ...] = ("msprobe", "torch_npu_hooks", "torch_npu_hooks_async")
+GRADIENTS: tuple[Gradients, ...] = ("arguments", "last_node")
 
 # The older tools' limit. A range such as "0-999999999" would otherwise be expanded in memory.
 MAX_STEP_OR_RANK = 1_000_000
+
+# A sample is for people to look at; more is what files of tensors are for.
+MAX_SAMPLE = 1_000_000
 
 _API_NAME = re.compile(r"\w+\..+\.\d+\.(forward|backward)")
 _MODULE_NAME = re.compile(r"Module\..+\.(forward|backward)\.\d+")
@@ -111,6 +117,14 @@ class Settings:
     """The tool whose files are made when the recording of a step ends or pauses."""
     layout_path: str | None = None
     """Where a layout other than msprobe writes; ``{step}`` and ``{rank}`` stand for numbers."""
+    sample: Sample = None
+    """How many of the first elements of each tensor are recorded beside its statistics."""
+    strides: bool = False
+    """Whether the strides of each tensor are recorded, and its offset in memory."""
+    inner_calls: bool = False
+    """Whether the calls inside torch's own Python functions are recorded, each before the outer one."""
+    gradients: Gradients = "arguments"
+    """Whether backward calls have the gradients of arguments, or those at the last node of the graph."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -153,8 +167,18 @@ class Settings:
                     "layout_path",
                     f"is {self.layout_path!r}, but layout is 'msprobe', whose files are below dump_path",
                 )
-        elif self.layout_path is None:
+            return
+        if self.layout_path is None:
             raise SettingsError("layout_path", f"is None; layout {self.layout!r} needs the path of its file")
+        is_folder = self.layout == "torch_npu_hooks_async"
+        if Path(self.layout_path).is_dir() and not is_folder:
+            raise SettingsError(
+                "layout_path", f"is {self.layout_path!r}, which is a folder; expected the path of a file"
+            )
+        if is_folder and (self.task != "tensor" or self.file_format != "npy" or not self.strides):
+            raise SettingsError(
+                "layout", f"is {self.layout!r}, which needs task='tensor', file_format='npy' and strides=True"
+            )
 
     def _check_scope_name(self, name: str) -> None:
         api, module = (
@@ -208,8 +232,6 @@ def _file(key: str, value: object) -> str | None:
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(text, str) or not text.strip() or "\0" in text:
         raise _wrong(key, value, "the path of a file")
-    if Path(text).is_dir():
-        raise SettingsError(key, f"is {text!r}, which is a folder; expected the path of a file")
     return str(Path(text).absolute())
 
 
@@ -340,6 +362,14 @@ def _size(key: str, value: object) -> int | None:
     return _limit(key, value)
 
 
+def _sample(key: str, value: object) -> Sample:
+    if value is None or value == "all":
+        return value
+    if not _is_int(value) or not 0 <= value <= MAX_SAMPLE:
+        raise _wrong(key, value, f"a number of elements up to {MAX_SAMPLE}, 'all', or None")
+    return value
+
+
 def _init_step(key: str, value: object) -> int:
     if not _is_int(value) or not 0 <= value <= MAX_STEP_OR_RANK:
         raise _wrong(key, value, f"a number from 0 to {MAX_STEP_OR_RANK}")
@@ -380,4 +410,8 @@ _CHECKS: dict[str, Callable[[str, object], object]] = {
     "custom_op_namespaces": _namespaces,
     "layout": _one_of(*LAYOUTS),
     "layout_path": _file,
+    "sample": _sample,
+    "strides": _flag,
+    "inner_calls": _flag,
+    "gradients": _one_of(*GRADIENTS),
 }

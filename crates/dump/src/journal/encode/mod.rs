@@ -16,5 +16,5 @@ mod tensors;
 mod values;
 
 pub use lines::{CallLine, Header, LINE_END, RaisedLine, StackLine};
-pub use tensors::{TensorHead, TensorRest, add_shared_with};
+pub use tensors::{Elements, TensorHead, TensorRest, add_shared_with};
 pub use values::{ListText, ObjectText, Plain, Section, push_float, push_int, push_null};

@@ -6,7 +6,8 @@
 //! ```text
 //!              ┌──► msprobe: dump.json, stack.json, construct.json, ledger.json in the folder of the journal
 //! Documents ───┤
-//!              └──► torch_npu_hooks: lines at the end of one text file, for all steps
+//!              ├──► torch_npu_hooks: lines at the end of one text file, for all steps
+//!              └──► torch_npu_hooks_async: the saved tensors under telling names in one folder, for all steps
 //! ```
 //! A layout may be asked for the same step several times: whenever recording pauses. It then replaces what it made
 //! before. To add a layout, add a module, a variant of [`Layout`], and its name in [`Layout::new`].
@@ -14,18 +15,34 @@
 mod msprobe;
 mod target;
 mod torch_npu_hooks;
+mod torch_npu_hooks_async;
 
 use std::path::Path;
 
 use thiserror::Error as ThisError;
-use ulpscope_formats::Error;
+use ulpscope_formats::{Bytes, Error};
 
 use self::target::Target;
 use self::torch_npu_hooks::LinesFile;
+use self::torch_npu_hooks_async::TensorFolder;
 use super::documents::Documents;
+use super::open::made;
 use crate::problems::Problems;
 
 pub(super) use self::msprobe::write_ledger;
+
+impl FinishedStep<'_> {
+    /// Writes the ledger to the folder of the journal.
+    fn write_ledger(&self) -> Result<(), Error> {
+        let ledger = self.documents.ledger(self.problems).map_err(|error| error.in_file(self.path))?;
+        ledger.map_or(Ok(()), |ledger| write_ledger(self.folder, &ledger))
+    }
+
+    /// The `dump.json` of the step, in a file without a name.
+    fn dump(&self) -> Result<Bytes, Error> {
+        made(self.path, &|out| self.documents.journal.reading(|| self.documents.dump(out)))
+    }
+}
 
 /// What is made of the journal of a step.
 #[derive(Debug, Default)]
@@ -35,6 +52,8 @@ pub enum Layout {
     Msprobe,
     /// The lines of torch_npu.hooks, in one text file.
     TorchNpuHooks(LinesFile),
+    /// The files of torch_npu.hooks' asynchronous dump, in one folder.
+    TorchNpuHooksAsync(TensorFolder),
 }
 
 /// A layout that cannot be used.
@@ -68,7 +87,7 @@ pub(super) struct FinishedStep<'a> {
 
 impl Layout {
     /// The names of all layouts.
-    pub const NAMES: [&'static str; 2] = ["msprobe", "torch_npu_hooks"];
+    pub const NAMES: [&'static str; 3] = ["msprobe", "torch_npu_hooks", "torch_npu_hooks_async"];
 
     /// The layout of a name. Layouts other than msprobe write to `path`, in which `{step}` and `{rank}` stand for the
     /// number of the step and of the rank.
@@ -77,6 +96,9 @@ impl Layout {
         match name {
             "msprobe" => Ok(Layout::Msprobe),
             "torch_npu_hooks" => Ok(Layout::TorchNpuHooks(LinesFile::new(target("torch_npu_hooks")?))),
+            "torch_npu_hooks_async" => {
+                Ok(Layout::TorchNpuHooksAsync(TensorFolder::new(target("torch_npu_hooks_async")?)))
+            }
             other => Err(LayoutError::Unknown { found: other.to_owned() }),
         }
     }
@@ -86,6 +108,7 @@ impl Layout {
         match self {
             Layout::Msprobe => msprobe::write(step),
             Layout::TorchNpuHooks(file) => file.write(step),
+            Layout::TorchNpuHooksAsync(folder) => folder.write(step),
         }
     }
 }

@@ -11,16 +11,13 @@ use crate::ledger::LEDGER_FILE;
 /// Makes `dump.json`, `stack.json`, `construct.json` and `ledger.json`; at level debug, `debug.json` and
 /// `ledger.json`. Each is complete or absent, and the dump itself is written after all others.
 pub(super) fn write(step: &FinishedStep<'_>) -> Result<(), Error> {
-    let FinishedStep { folder, path, documents, problems } = step;
+    let FinishedStep { folder, documents, .. } = step;
     let outline = documents.outline;
-    let ledger = documents.ledger(problems).map_err(|error| error.in_file(path))?;
     if !outline.is_debug() {
         file::write_with(&folder.join("stack.json"), |out| documents.stacks(out))?;
         file::write_with(&folder.join("construct.json"), |out| documents.parents(out))?;
     }
-    if let Some(ledger) = ledger {
-        write_ledger(folder, &ledger)?;
-    }
+    step.write_ledger()?;
     let name = if outline.is_debug() { "debug.json" } else { "dump.json" };
     file::write_with(&folder.join(name), |out| documents.journal.reading(|| documents.dump(out)))
 }

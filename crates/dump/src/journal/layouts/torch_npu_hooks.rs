@@ -8,9 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use ulpscope_formats::records::{PklStyle, append_pkl_lines};
 use ulpscope_formats::{Bytes, Error};
 
+use super::FinishedStep;
 use super::target::Target;
-use super::{FinishedStep, write_ledger};
-use crate::journal::open::made;
 
 /// Size of the write buffer in bytes.
 const BUFFER: usize = 1 << 20;
@@ -48,11 +47,8 @@ impl LinesFile {
 
     /// Adds the lines of a step, or replaces them if the step has lines already. A file of an earlier run is replaced.
     pub(super) fn write(&self, step: &FinishedStep<'_>) -> Result<(), Error> {
-        let documents = &step.documents;
-        if let Some(ledger) = documents.ledger(step.problems).map_err(|error| error.in_file(step.path))? {
-            write_ledger(step.folder, &ledger)?;
-        }
-        let dump = made(step.path, &|out| documents.journal.reading(|| documents.dump(out)))?;
+        step.write_ledger()?;
+        let dump = step.dump()?;
         let path = self.target.path(step.folder);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let start = match last.as_ref().filter(|last| last.path == path) {
