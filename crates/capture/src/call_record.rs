@@ -41,6 +41,8 @@ pub struct CallRecord {
     pub sequence: Option<u64>,
     /// The places of the results that it has written to; `None` if it produced all of them.
     pub written: Option<Vec<String>>,
+    /// Whether it is ordered by its end: it follows the calls inside it.
+    pub ends_last: bool,
 }
 
 impl CallRecord {
@@ -57,6 +59,7 @@ impl CallRecord {
             is_recompute: false,
             sequence: None,
             written: None,
+            ends_last: kind == Kind::Module,
         }
     }
 
@@ -82,17 +85,12 @@ impl CallRecord {
 
     /// The line for the return of the call.
     pub fn last_line(&self) -> CallLine<'static> {
-        CallLine::End { id: self.id.unwrap_or_default(), last: self.ends_last() }
+        CallLine::End { id: self.id.unwrap_or_default(), last: self.ends_last }
     }
 
     /// The line for an error raised by the call; `None` if it is not recorded.
     pub fn raised_line(&self) -> Option<RaisedLine> {
-        self.id.map(|id| RaisedLine { id, last: self.ends_last() })
-    }
-
-    /// Whether calls of its kind are ordered by end.
-    fn ends_last(&self) -> bool {
-        self.kind == Kind::Module
+        self.id.map(|id| RaisedLine { id, last: self.ends_last })
     }
 
     /// Whether it produced the result at a place, or wrote to it: `1.0` is inside `1`.

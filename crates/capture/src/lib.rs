@@ -42,7 +42,7 @@ pub use pending_backward::{
     FinishedBackward, PartialGradient, PendingBackward, ResultGradient, SharedGradient, StartedBackwards,
     lock_call,
 };
-pub use plan::{Interruption, NameTest, Plan, ScopeState, Settings, UnknownSetting};
+pub use plan::{Gradients, Interruption, NameTest, Plan, Sample, ScopeState, Settings, UnknownSetting};
 pub use recording::{CallSelection, Recording};
 pub use stack::CallStack;
 pub use state::{State, StepId, Written};

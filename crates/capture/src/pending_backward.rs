@@ -186,6 +186,15 @@ impl<P> PendingBackward<P> {
         }
     }
 
+    /// Sets the objects that describe all gradients of the node of the call.
+    pub fn set_all(&mut self, results: Vec<Option<Vec<u8>>>, arguments: Vec<Option<Vec<u8>>>) {
+        self.results = results.into_iter().map(|text| ResultGradient { within: Vec::new(), text }).collect();
+        self.arguments = arguments
+            .into_iter()
+            .map(|text| PartialGradient { text, ..PartialGradient::default() })
+            .collect();
+    }
+
     /// Returns the parts of a pass whose step is over: they are lost.
     pub fn take_outdated(&mut self, recording: &Recording) -> Option<FinishedBackward<P>> {
         let is_outdated = self.met_as.is_some() && self.step != recording.locked(|state| state.id);

@@ -6,6 +6,7 @@ use std::fmt;
 
 use thiserror::Error;
 use ulpscope_dump::journal::encode::StackForm;
+use ulpscope_dump::journal::{Layout, LayoutError};
 use ulpscope_formats::file::Format;
 use ulpscope_kernels::DigestKind;
 
@@ -34,6 +35,13 @@ pub struct Settings {
     pub max_calls: Option<u64>,
     pub max_bytes: Option<u64>,
     pub strict: bool,
+    pub layout: String,
+    pub layout_path: Option<String>,
+    /// How many of the first elements of each tensor are recorded; `u64::MAX`: all.
+    pub sample: Option<u64>,
+    pub strides: bool,
+    pub inner_calls: bool,
+    pub gradients: String,
 }
 
 impl Default for Settings {
@@ -56,22 +64,37 @@ impl Default for Settings {
             max_calls: None,
             max_bytes: None,
             strict: false,
+            layout: "msprobe".to_owned(),
+            layout_path: None,
+            sample: None,
+            strides: false,
+            inner_calls: false,
+            gradients: "arguments".to_owned(),
         }
     }
 }
 
 /// An invalid value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{setting}: expected {expected}, found {found}")]
-pub struct UnknownSetting {
-    setting: &'static str,
-    expected: String,
-    found: String,
+pub enum UnknownSetting {
+    /// A value that is not among the known ones.
+    #[error("{setting}: expected {expected}, found {found}")]
+    Value {
+        /// The setting.
+        setting: &'static str,
+        /// Its known values.
+        expected: String,
+        /// The value.
+        found: String,
+    },
+    /// A layout that does not exist, or whose path is wrong.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
 }
 
 impl UnknownSetting {
     fn new(setting: &'static str, found: &str, expected: &str) -> UnknownSetting {
-        UnknownSetting { setting, expected: expected.to_owned(), found: found.to_owned() }
+        UnknownSetting::Value { setting, expected: expected.to_owned(), found: found.to_owned() }
     }
 }
 
@@ -107,6 +130,34 @@ pub struct Plan {
     pub limits: Limits,
     /// Whether recording errors are raised in the program.
     pub strict: bool,
+    /// What is made of the journal of a step.
+    pub layout: Layout,
+    /// Which elements of each tensor are recorded beside its statistics.
+    pub sample: Option<Sample>,
+    /// Whether the strides of tensors are recorded, and their offset in memory.
+    pub strides: bool,
+    /// Whether the calls inside torch's own Python functions are recorded.
+    pub inner_calls: bool,
+    /// Which gradients a backward call has.
+    pub gradients: Gradients,
+}
+
+/// Which elements of each tensor are recorded beside its statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sample {
+    /// Up to this many of the first ones.
+    First(usize),
+    /// All of them.
+    All,
+}
+
+/// Which gradients a backward call has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gradients {
+    /// Those of the results and of the arguments of the call.
+    Arguments,
+    /// Those that enter and leave the last node that the call added to the graph, as in the older tools.
+    LastNode,
 }
 
 /// Decides whether a name is selected. It may run code of the front, so no lock may be held during the call.
@@ -181,7 +232,22 @@ impl Plan {
             (false, false) => Either { first: true, second: true },
             (first, second) => Either { first, second },
         };
+        let gradients = match settings.gradients.as_str() {
+            "arguments" => Gradients::Arguments,
+            "last_node" => Gradients::LastNode,
+            other => return Err(UnknownSetting::new("gradients", other, "arguments, last_node")),
+        };
+        let sample = settings.sample.map(|count| match count {
+            u64::MAX => Sample::All,
+            count => Sample::First(count as usize),
+        });
+        let layout = Layout::new(&settings.layout, settings.layout_path.as_deref())?;
         Ok(Plan {
+            layout,
+            sample,
+            strides: settings.strides,
+            inner_calls: settings.inner_calls,
+            gradients,
             digest,
             format,
             stacks: settings.stacks,

@@ -97,7 +97,8 @@ impl Recording {
             state.ledger.meet();
             (state.number(base), state.id)
         });
-        CallRecord::new(CallRecord::name_of(base, kind, number), kind, step)
+        let call = CallRecord::new(CallRecord::name_of(base, kind, number), kind, step);
+        CallRecord { ends_last: call.ends_last || self.plan.inner_calls, ..call }
     }
 
     /// Whether a call and its backward call are recorded, given the module around it. `is_selected`: it is, or runs

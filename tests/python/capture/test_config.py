@@ -101,6 +101,14 @@ class TestSettings:
             "init_step": 0,
             "jitter": None,
             "custom_op_namespaces": ("_C_ascend",),
+            "apis": (),
+            "stack_form": "grouped",
+            "layout": "msprobe",
+            "layout_path": None,
+            "sample": None,
+            "strides": False,
+            "inner_calls": False,
+            "gradients": "arguments",
         }
 
     @pytest.mark.parametrize(

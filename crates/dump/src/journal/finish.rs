@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use ulpscope_formats::json::{self, Json, Layout};
-use ulpscope_formats::{Access, Bytes, Error, Fault, file};
+use ulpscope_formats::json::{self, Json};
+use ulpscope_formats::{Access, Bytes, Error, Fault};
 
 use super::JOURNAL_FILE;
 use super::documents::Documents;
+use super::layouts::{FinishedStep, Layout, write_ledger};
 use super::scan::{self, Trust};
 use crate::ledger::LEDGER_FILE;
-use crate::problems::Problems;
 use crate::writer::folder::check_rank_folder;
 
 /// Turns the journal in the folder of a rank into `dump.json`, `stack.json`, `construct.json` and `ledger.json` (at
@@ -22,14 +22,13 @@ use crate::writer::folder::check_rank_folder;
 /// Lines that cannot be read are left out and noted in the ledger. Without a ledger the journal is kept, and the
 /// first unreadable line is the error: the journal can still be read as a dump.
 pub fn finish(folder: &Path) -> Result<(), Error> {
-    make(folder, Trust::Foreign)?;
+    make(folder, &Layout::Msprobe, Trust::Foreign)?;
     remove(folder)
 }
 
-/// Makes the files of [`finish`] from a journal that this process wrote, and keeps the journal: its step may
-/// continue.
-pub fn make_dump(folder: &Path) -> Result<(), Error> {
-    make(folder, Trust::Own)
+/// Makes the files of a layout from a journal that this process wrote, and keeps the journal: its step may continue.
+pub fn make_dump(folder: &Path, layout: &Layout) -> Result<(), Error> {
+    make(folder, layout, Trust::Own)
 }
 
 /// Removes the journal of a rank after its dump has been made.
@@ -57,14 +56,7 @@ fn refuse_links(folder: &Path) -> Result<(), Error> {
     check_rank_folder(folder).map_err(Error::whole)
 }
 
-fn write_ledger(folder: &Path, ledger: &Json) -> Result<(), Error> {
-    file::write_with(&folder.join(LEDGER_FILE), |out| {
-        json::write(ledger, Layout::Indented(1), out)?;
-        out.write_all(b"\n").map_err(Error::whole)
-    })
-}
-
-fn make(folder: &Path, trust: Trust) -> Result<(), Error> {
+fn make(folder: &Path, layout: &Layout, trust: Trust) -> Result<(), Error> {
     if trust == Trust::Own {
         refuse_links(folder)?;
     }
@@ -82,29 +74,11 @@ fn make(folder: &Path, trust: Trust) -> Result<(), Error> {
         let message = format!("{first}; the journal is left as it is, and can be read as a dump");
         return Err(Error::whole(Fault::Unsupported(message)));
     }
-    let made = make_documents(folder, &path, &Documents { journal: &journal, outline: &outline }, &problems);
+    let documents = Documents { journal: &journal, outline: &outline };
+    let made = layout.write(&FinishedStep { folder, path: &path, documents, problems: &problems });
     if made.is_err() {
         // The journal may get a later ledger, and this one would contradict it.
         let _ = fs::remove_file(folder.join(LEDGER_FILE));
     }
     made
-}
-
-fn make_documents(
-    folder: &Path,
-    path: &Path,
-    documents: &Documents<'_>,
-    problems: &Problems,
-) -> Result<(), Error> {
-    let outline = documents.outline;
-    let ledger = documents.ledger(problems).map_err(|error| error.in_file(path))?;
-    if !outline.is_debug() {
-        file::write_with(&folder.join("stack.json"), |out| documents.stacks(out))?;
-        file::write_with(&folder.join("construct.json"), |out| documents.parents(out))?;
-    }
-    if let Some(ledger) = ledger {
-        write_ledger(folder, &ledger)?;
-    }
-    let name = if outline.is_debug() { "debug.json" } else { "dump.json" };
-    file::write_with(&folder.join(name), |out| documents.journal.reading(|| documents.dump(out)))
 }

@@ -17,7 +17,7 @@
 //! [`encode`] writes the lines, `line.rs` reads them, and `quick.rs` reads those that have the usual form.
 //!
 //! ```text
-//!                                   ┌──► finish: dump.json, stack.json, construct.json, ledger.json; no journal
+//!                                   ┌──► finish: the files of a layout, such as dump.json; no journal
 //! journal.jsonl ──► Outline ──► documents
 //!                 (offsets)         └──► open: the same in nameless files, for the reader of dumps
 //! ```
@@ -28,6 +28,7 @@
 mod documents;
 pub mod encode;
 mod finish;
+mod layouts;
 mod line;
 mod open;
 mod outline;
@@ -40,6 +41,7 @@ use std::path::Path;
 use ulpscope_formats::file::open_regular;
 
 pub use finish::{add_note, finish, make_dump, remove};
+pub use layouts::{Layout, LayoutError};
 pub(crate) use open::open;
 
 /// The file name of a journal in the folder of a rank.

@@ -97,7 +97,10 @@ fn inside(running: &[String]) -> Option<String> {
 
 /// Makes a document: in the folder of the journal, which has space for dumps, or else in the system's folder for
 /// temporary files.
-fn made(path: &Path, document: &dyn Fn(&mut dyn Write) -> Result<(), Error>) -> Result<Bytes, Error> {
+pub(super) fn made(
+    path: &Path,
+    document: &dyn Fn(&mut dyn Write) -> Result<(), Error>,
+) -> Result<Bytes, Error> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

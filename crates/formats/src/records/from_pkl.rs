@@ -96,7 +96,8 @@ fn describe(line: Line, kind: Kind, options: &ToMsprobe) -> Result<(LineName, De
             let stats = if kind == Kind::HooksSample { values.sampled_stats() } else { stats_of(&values) };
             let shape = Some(shape);
             Described::Item(
-                Content::Tensor { dtype, shape, stats, digest: None, data_name: None }.into_item(),
+                Content::Tensor { dtype, shape, stats, digest: None, data_name: None, elements: None }
+                    .into_item(),
             )
         }
         Line::HooksValue { value, .. } => Described::Item(Item::plain(value)),
@@ -116,7 +117,8 @@ fn describe(line: Line, kind: Kind, options: &ToMsprobe) -> Result<(LineName, De
             }
             let stats = recorded_stats(stats);
             Described::Item(
-                Content::Tensor { dtype, shape: Some(dims), stats, digest, data_name }.into_item(),
+                Content::Tensor { dtype, shape: Some(dims), stats, digest, data_name, elements: None }
+                    .into_item(),
             )
         }
         // Such a line has no name and was refused above.

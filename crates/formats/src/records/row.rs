@@ -55,6 +55,8 @@ pub(super) enum Content {
         digest: Option<String>,
         /// Its data file, as recorded and unchecked.
         data_name: Option<String>,
+        /// Elements that were recorded with it.
+        elements: Option<Elements>,
     },
     /// A number, text, slice, size.
     Scalar {
@@ -63,6 +65,15 @@ pub(super) enum Content {
         /// Its value.
         value: Json,
     },
+}
+
+/// Elements that were recorded with a tensor.
+#[derive(Clone, Debug)]
+pub(super) enum Elements {
+    /// The first ones.
+    Sample(Vec<f64>),
+    /// All of them.
+    All(Vec<f64>),
 }
 
 /// Visits every row of the wanted parts of a call of `dump.json`, in file order. `null` and objects without a
@@ -132,7 +143,15 @@ fn tensor_content(tensor: &TensorItem) -> Content {
         stats: ["Max", "Min", "Mean", "Norm"].map(|key| tensor.get(key).cloned().unwrap_or(Json::Null)),
         digest: tensor.digest().map(str::to_owned),
         data_name: tensor.get("data_name").and_then(Json::as_str).map(str::to_owned),
+        elements: floats(tensor, "values")
+            .map(Elements::All)
+            .or_else(|| floats(tensor, "sample").map(Elements::Sample)),
     }
+}
+
+/// A list of numbers; nothing if it has anything else.
+fn floats(tensor: &TensorItem, key: &str) -> Option<Vec<f64>> {
+    tensor.get(key)?.as_list()?.iter().map(Json::as_f64).collect()
 }
 
 impl Content {
@@ -140,7 +159,7 @@ impl Content {
     pub(super) fn into_item(self) -> Item {
         let (dtype, shape, stats, digest, data_name) = match self {
             Content::Scalar { kind, value } => return Item::Scalar { kind, value },
-            Content::Tensor { dtype, shape, stats, digest, data_name } => {
+            Content::Tensor { dtype, shape, stats, digest, data_name, .. } => {
                 (dtype, shape, stats, digest, data_name)
             }
         };

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::Report;
-use super::row::{Content, Part, Row, Step, visit_parts};
+use super::row::{Content, Elements, Part, Row, Step, visit_parts};
 use super::stacks::StackIndex;
 use crate::bytes::Bytes;
 use crate::error::Error;
@@ -15,7 +15,7 @@ use crate::pkl_lines::{Frame, Line, LineWriter, Payload, Shape, Values, dtype_na
 /// The tool whose lines to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PklStyle {
-    /// torch_npu.hooks, sampled: floating-point tensors only, as max, min and mean.
+    /// torch_npu.hooks: floating-point tensors only, as recorded elements, max, min and mean, or as all elements.
     Hooks,
     /// ptdbg_ascend before 6.0: no keyword arguments, three statistics.
     Ptdbg4,
@@ -31,13 +31,24 @@ pub fn msprobe_to_pkl(
     style: PklStyle,
     out: &mut dyn Write,
 ) -> Result<Report, Error> {
+    append_pkl_lines(dump, stack, style, 0, out)
+}
+
+/// The same, for a file that has this many lines already: torch_npu.hooks numbers them.
+pub fn append_pkl_lines(
+    dump: &Bytes,
+    stack: Option<&Bytes>,
+    style: PklStyle,
+    lines: u64,
+    out: &mut dyn Write,
+) -> Result<Report, Error> {
     let mut report = Report::default();
     let calls = DumpJson::new(dump)?;
     let mut stacks = match stack {
         Some(bytes) => StackIndex::read(bytes, &mut report),
         None => StackIndex::default(),
     };
-    let mut conversion = Conversion { style, out: LineWriter::new(out), written: 0, report };
+    let mut conversion = Conversion { style, out: LineWriter::new(out), written: lines, report };
     for call in calls {
         match call {
             Ok(call) => conversion.call(&call, &mut stacks)?,
@@ -147,13 +158,13 @@ impl Conversion<'_> {
             spelled.push_str(&format!(".{position}"));
         }
         match content {
-            Content::Tensor { dtype, shape, stats, digest, .. } => {
+            Content::Tensor { dtype, shape, stats, digest, elements, .. } => {
                 let Some(shape) = shape else {
                     self.report.drop_entry("tensors without a shape");
                     return Ok(());
                 };
                 match self.style {
-                    PklStyle::Hooks => self.hooks_line(spelled, dtype, shape, stats),
+                    PklStyle::Hooks => self.hooks_line(spelled, dtype, shape, stats, elements),
                     _ => self.ptdbg_line(spelled, dtype, shape, stats, digest),
                 }
             }
@@ -173,6 +184,7 @@ impl Conversion<'_> {
         dtype: String,
         shape: Vec<u64>,
         stats: [Json; 4],
+        elements: Option<Elements>,
     ) -> Result<(), Error> {
         let float = dtype_named(&dtype).is_some_and(|dtype| dtype.is_float());
         let [max, min, mean, _] = stats.map(|stat| stat.as_f64());
@@ -185,7 +197,14 @@ impl Conversion<'_> {
             return Ok(());
         }
         let name = format!("{}_{name}", self.written);
-        self.write(&Line::HooksTensor { name, values: Values::Floats(vec![max, min, mean]), dtype, shape })
+        // The tool computes in float32.
+        let stats = [max, min, mean].map(|stat| f64::from(stat as f32));
+        let values = match elements {
+            Some(Elements::All(all)) => all,
+            Some(Elements::Sample(first)) => [first, stats.to_vec()].concat(),
+            None => stats.to_vec(),
+        };
+        self.write(&Line::HooksTensor { name, values: Values::Floats(values), dtype, shape })
     }
 
     fn ptdbg_line(

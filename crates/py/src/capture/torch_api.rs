@@ -99,6 +99,17 @@ impl Torch {
         kind.is(&self.tensor) || kind.is(&self.parameter)
     }
 
+    /// Whether none of the classes that torch names with a call overrides its functions.
+    pub(in crate::capture) fn are_plain(&self, types: &Bound<'_, PyAny>) -> PyResult<bool> {
+        for class in types.try_iter()? {
+            let class = class?;
+            if !class.is(&self.tensor) && !class.is(&self.parameter) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     pub(in crate::capture) fn is_tensor(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
         if self.is_plain_tensor(object) {
             return Ok(true);

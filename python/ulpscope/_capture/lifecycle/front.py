@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from ulpscope._capture.calls import originals, stacks
+from ulpscope._capture.calls import inner_calls, originals, stacks
 from ulpscope._capture.calls.functions import Functions
 from ulpscope._capture.lifecycle.selection import Selection
 from ulpscope._capture.values import description, tensors
@@ -26,4 +26,5 @@ class Front:
         self.subtract = tensors.subtract
         self.part_of = tensors.part_of
         self.take_part = tensors.take_part
+        self.call_open = inner_calls.call_open
         self.warn = _log.warning

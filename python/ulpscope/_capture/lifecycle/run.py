@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ulpscope._capture.lifecycle import exclusive, folders, forks
+from ulpscope._capture.lifecycle import exclusive, folders, forks, working_folder
 from ulpscope._capture.lifecycle.destination import Destination
 from ulpscope._capture.lifecycle.failures import Failures
 from ulpscope._capture.lifecycle.forks import Owner
@@ -45,7 +45,7 @@ class Run:
             models.roots_of(model)
         self._model = model
         self._selection = Selection(settings)
-        self._reported_unmatched: set[str] = set()
+        self._reported: set[str] = set()
         self._recorder = Recorder(Front(self._selection), settings)
         self._jitter = None if settings.jitter is None else Jitter(settings.jitter, self._recorder.note)
         self._installation = Installation(
@@ -196,6 +196,7 @@ class Run:
         self._installation.next_step()
         # A step without calls has a dump too, which says so.
         self._recorder.next_step(self._started and self._is_wanted(), self._next_folder())
+        self._clear_working_folder()
         self._step += 1
         self._last_folder, self._aimed_at = self._aimed_at or self._last_folder, None
         self._has_ended_forward = False
@@ -278,16 +279,28 @@ class Run:
         try:
             self._note_unmatched()
             self._recorder.next_step(False, None)
+            self._clear_working_folder()
             self._destination.report_earlier_steps(self._recorder, (self._aimed_at, self._last_folder))
         finally:
             self._destination.release()
+            if self._settings.layout != "msprobe":
+                working_folder.remove(self._settings.dump_path)
+
+    def _clear_working_folder(self) -> None:
+        """Removes what a finished step leaves beside the files of its layout."""
+        if self._settings.layout == "msprobe" or self._aimed_at is None:
+            return
+        for report in working_folder.clear_step(self._aimed_at):
+            if report not in self._reported:
+                self._reported.add(report)
+                _log.warning("%s: %s", self._settings.layout_path, report)
 
     def _note_unmatched(self) -> None:
         """Notes patterns that matched nothing in this step; logs each once."""
         for note in self._selection.take_notes() if self._aimed_at is not None else ():
             self._recorder.note(note)
-            if note not in self._reported_unmatched:
-                self._reported_unmatched.add(note)
+            if note not in self._reported:
+                self._reported.add(note)
                 _log.warning("%s", note)
 
     def _is_wanted(self, step: int | None = None) -> bool:

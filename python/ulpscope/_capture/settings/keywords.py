@@ -5,10 +5,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypedDict
 
-from ulpscope._capture.settings.settings import DataMode, Digest, FileFormat, Layers, StackForm
+from ulpscope._capture.settings.settings import (
+    DataMode,
+    Digest,
+    FileFormat,
+    Gradients,
+    Layers,
+    Layout,
+    Sample,
+    StackForm,
+)
 
 Numbers: TypeAlias = int | str | Iterable[int | str] | None
 """Steps or ranks: 3, [0, "2-4"], "0,2-4"; None: all."""
@@ -44,3 +54,9 @@ class CaptureKeywords(TypedDict, total=False):
     init_step: int
     jitter: int | None
     custom_op_namespaces: Names
+    layout: Layout
+    layout_path: str | os.PathLike[str] | None
+    sample: Sample
+    strides: bool
+    inner_calls: bool
+    gradients: Gradients

@@ -32,6 +32,9 @@ FileFormat = Literal["pt", "npy", "safetensors"]
 Layers = Literal["all", "first", "last"]
 StackForm = Literal["grouped", "by_name"]
 DataMode = Literal["all", "forward", "backward", "input", "output"]
+Layout = Literal["msprobe", "torch_npu_hooks", "torch_npu_hooks_async"]
+Gradients = Literal["arguments", "last_node"]
+Sample = int | Literal["all"] | None
 
 TASKS: tuple[Task, ...] = ("statistics", "tensor", "structure")
 LEVELS: tuple[Level, ...] = ("L0", "L1", "mix", "L2", "debug")
@@ -41,9 +44,14 @@ FILE_FORMATS = tuple(recorded_formats())
 LAYERS: tuple[Layers, ...] = ("all", "first", "last")
 STACK_FORMS: tuple[StackForm, ...] = ("grouped", "by_name")
 DATA_MODES: tuple[DataMode, ...] = ("all", "forward", "backward", "input", "output")
+LAYOUTS: tuple[Layout, ...] = ("msprobe", "torch_npu_hooks", "torch_npu_hooks_async")
+GRADIENTS: tuple[Gradients, ...] = ("arguments", "last_node")
 
 # The older tools' limit. A range such as "0-999999999" would otherwise be expanded in memory.
 MAX_STEP_OR_RANK = 1_000_000
+
+# A sample is for people to look at; more is what files of tensors are for.
+MAX_SAMPLE = 1_000_000
 
 _API_NAME = re.compile(r"\w+\..+\.\d+\.(forward|backward)")
 _MODULE_NAME = re.compile(r"Module\..+\.(forward|backward)\.\d+")
@@ -114,6 +122,18 @@ class Settings:
     jitter: int | None = None
     """Changes the model's inputs by one unit in the last place, up or down by this seed; None: off."""
     custom_op_namespaces: tuple[str, ...] = ("_C_ascend",)
+    layout: Layout = "msprobe"
+    """The tool whose files are made when the recording of a step ends or pauses."""
+    layout_path: str | None = None
+    """Where a layout other than msprobe writes; ``{step}`` and ``{rank}`` stand for numbers."""
+    sample: Sample = None
+    """How many of the first elements of each tensor are recorded beside its statistics."""
+    strides: bool = False
+    """Whether the strides of each tensor are recorded, and its offset in memory."""
+    inner_calls: bool = False
+    """Whether the calls inside torch's own Python functions are recorded, each before the outer one."""
+    gradients: Gradients = "arguments"
+    """Whether backward calls have the gradients of arguments, or those at the last node of the graph."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -151,6 +171,27 @@ class Settings:
             )
         for name in self.scope:
             self._check_scope_name(name)
+        self._check_layout()
+
+    def _check_layout(self) -> None:
+        if self.layout == "msprobe":
+            if self.layout_path is not None:
+                raise SettingsError(
+                    "layout_path",
+                    f"is {self.layout_path!r}, but layout is 'msprobe', whose files are below dump_path",
+                )
+            return
+        if self.layout_path is None:
+            raise SettingsError("layout_path", f"is None; layout {self.layout!r} needs the path of its file")
+        is_folder = self.layout == "torch_npu_hooks_async"
+        if Path(self.layout_path).is_dir() and not is_folder:
+            raise SettingsError(
+                "layout_path", f"is {self.layout_path!r}, which is a folder; expected the path of a file"
+            )
+        if is_folder and (self.task != "tensor" or self.file_format != "npy" or not self.strides):
+            raise SettingsError(
+                "layout", f"is {self.layout!r}, which needs task='tensor', file_format='npy' and strides=True"
+            )
 
     def _check_scope_name(self, name: str) -> None:
         api, module = (
@@ -196,6 +237,15 @@ def _path(key: str, value: object) -> Path:
             key, f"is {text!r}, which is a file; expected a folder, or a name to create one under"
         )
     return path
+
+
+def _file(key: str, value: object) -> str | None:
+    if value is None:
+        return None
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(text, str) or not text.strip() or "\0" in text:
+        raise _wrong(key, value, "the path of a file")
+    return str(Path(text).absolute())
 
 
 def _one_of(*allowed: str | None) -> Callable[[str, object], object]:
@@ -334,6 +384,14 @@ def _size(key: str, value: object) -> int | None:
     return _limit(key, value)
 
 
+def _sample(key: str, value: object) -> Sample:
+    if value is None or value == "all":
+        return value
+    if not _is_int(value) or not 0 <= value <= MAX_SAMPLE:
+        raise _wrong(key, value, f"a number of elements up to {MAX_SAMPLE}, 'all', or None")
+    return value
+
+
 def _init_step(key: str, value: object) -> int:
     if not _is_int(value) or not 0 <= value <= MAX_STEP_OR_RANK:
         raise _wrong(key, value, f"a number from 0 to {MAX_STEP_OR_RANK}")
@@ -374,4 +432,10 @@ _CHECKS: dict[str, Callable[[str, object], object]] = {
     "init_step": _init_step,
     "jitter": _seed,
     "custom_op_namespaces": _namespaces,
+    "layout": _one_of(*LAYOUTS),
+    "layout_path": _file,
+    "sample": _sample,
+    "strides": _flag,
+    "inner_calls": _flag,
+    "gradients": _one_of(*GRADIENTS),
 }

@@ -237,7 +237,7 @@ proptest! {
         let extra = ",\"placements\":[1]";
         TensorRest {
             stats, is_scalar, requires_grad, digest: digest.as_deref(), file: file.as_deref(), is_blank,
-            extra, is_recompute, source: source.as_deref(),
+            extra, is_recompute, source: source.as_deref(), elements: is_read.then_some(Elements::All(&elements)),
         }.close(&mut out);
         add_shared_with(&shared_with, &mut out);
         let found = json::read(&out).unwrap();
@@ -247,6 +247,8 @@ proptest! {
             let text = text.map(Json::Str);
             prop_assert_eq!(found.get(key), text.as_ref());
         }
+        let values = is_read.then(|| Json::List(elements.iter().map(|&value| Json::Float(value.into())).collect()));
+        prop_assert_eq!(format!("{:?}", found.get("values")), format!("{:?}", values.as_ref()));
         for (key, flag) in [("blank", is_blank), ("is_recompute", is_recompute)] {
             prop_assert_eq!(found.get(key), flag.then_some(&Json::Bool(true)));
         }

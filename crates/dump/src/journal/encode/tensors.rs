@@ -4,7 +4,7 @@ use ulpscope_formats::json::push_text;
 use ulpscope_kernels::{Statistic, Stats};
 use ulpscope_tensor::Scalar;
 
-use super::values::{Key, ObjectText, key, push_flag, push_float, push_int, push_ints, push_null};
+use super::values::{Key, ListText, ObjectText, key, push_flag, push_float, push_int, push_ints, push_null};
 
 /// The type of a tensor. Written before it is measured; [`TensorRest`] follows in the same buffer.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,8 @@ pub struct TensorRest<'a> {
     pub digest: Option<&'a str>,
     /// The name of its file.
     pub file: Option<&'a str>,
+    /// Some of its elements, or all of them.
+    pub elements: Option<Elements<'a>>,
     /// Whether it is uninitialised memory.
     pub is_blank: bool,
     /// Further keys with their values as JSON text, each after a comma.
@@ -51,6 +53,15 @@ pub struct TensorRest<'a> {
     pub is_recompute: bool,
     /// The call that produced it, or its other source.
     pub source: Option<&'a str>,
+}
+
+/// Elements of a tensor in row-major order, as float32.
+#[derive(Clone, Copy, Debug)]
+pub enum Elements<'a> {
+    /// The first ones.
+    Sample(&'a [f32]),
+    /// All of them.
+    All(&'a [f32]),
 }
 
 impl TensorRest<'_> {
@@ -65,6 +76,14 @@ impl TensorRest<'_> {
         push_flag(self.requires_grad, out);
         for (key, text) in [(key!("md5"), self.digest), (key!("data_name"), self.file)] {
             push_maybe(key, text, &mut object, out);
+        }
+        if let Some(elements) = self.elements {
+            let (key, elements) = match elements {
+                Elements::Sample(elements) => (key!("sample"), elements),
+                Elements::All(elements) => (key!("values"), elements),
+            };
+            object.known_key(key, out);
+            push_floats(elements, out);
         }
         if self.is_blank {
             object.known_key(key!("blank"), out);
@@ -98,6 +117,15 @@ pub fn add_shared_with(arguments: &[usize], object_text: &mut Vec<u8>) {
     object.known_key(key!("shared_with"), object_text);
     push_ints(arguments.iter().map(|&argument| argument as i128), object_text);
     object.close(object_text);
+}
+
+fn push_floats(values: &[f32], out: &mut Vec<u8>) {
+    let mut list = ListText::open(out);
+    for &value in values {
+        list.element(out);
+        push_float(f64::from(value), out);
+    }
+    list.close(out);
 }
 
 fn push_maybe(key: Key, text: Option<&str>, object: &mut ObjectText, out: &mut Vec<u8>) {

@@ -62,8 +62,17 @@ pub(in crate::capture) fn see_call<'py>(
             return see_call(slf, &original, types, arguments);
         }
     }
+    // A class of tensors would not be asked about a call that is opened.
+    let is_open = recorder.recording.plan.inner_calls && recorder.torch.are_plain(types)?;
     // Other modes and tensor classes must not see our queries of the tensors.
-    treat(slf, &function, func, arguments, || Ok(!types.is_empty()? || recorder.torch.has_modes(py)?))
+    treat(
+        slf,
+        &function,
+        func,
+        arguments,
+        is_open,
+        || Ok(!types.is_empty()? || recorder.torch.has_modes(py)?),
+    )
 }
 
 /// Runs an operator that torch shows to a dispatch mode, and records it if relevant.
@@ -79,17 +88,18 @@ pub(in crate::capture) fn see_operator<'py>(
     }
     let described = caught(|| recorder.functions.describe(&recorder.torch, operator));
     match recorder.guarded(slf.py(), Of::Unmet("an operator"), described)? {
-        Some(function) => treat(slf, &function, operator, arguments, || Ok(true)),
+        Some(function) => treat(slf, &function, operator, arguments, false, || Ok(true)),
         None => operator.call(args, kwargs),
     }
 }
 
-/// Runs a call of a function that is known.
+/// Runs a call of a function that is known. If it is open, the calls inside it are seen, too.
 fn treat<'py>(
     slf: &Bound<'py, Recorder>,
     function: &Function,
     func: &Bound<'py, PyAny>,
     arguments: Arguments<'_, 'py>,
+    is_open: bool,
     is_overheard: impl FnOnce() -> PyResult<bool>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
@@ -114,7 +124,13 @@ fn treat<'py>(
         Ok(())
     });
     recorder.guarded(py, Of::New(&function.base), began)?;
-    let result = func.call(args, kwargs);
+    let result = match is_open && function.is_in_python() {
+        true => {
+            let front = recorder.torch.front.bind(py);
+            front.call_method1(intern!(py, "call_open"), (slf, func, args, kwargs))
+        }
+        false => func.call(args, kwargs),
+    };
     let Some(begun) = begun else { return result };
     // The call itself may have ended the recording, or returned in a forked process.
     if !recorder.is_collecting() {

@@ -187,6 +187,11 @@ impl Function {
         found.map_or(&self.base, |(_, base)| base)
     }
 
+    /// Whether it is written in Python.
+    pub(in crate::capture) fn is_in_python(&self) -> bool {
+        self.is_in_python
+    }
+
     /// Whether a call of it may modify arguments.
     pub(in crate::capture) fn may_change(&self) -> bool {
         !self.changes.is_empty()

@@ -1,12 +1,13 @@
 //! One tensor: where its elements are, and the object that describes it in `dump.json`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use ulpscope_capture::StepId;
-use ulpscope_dump::journal::encode::{TensorHead, TensorRest};
+use ulpscope_capture::{Sample, StepId};
+use ulpscope_dump::journal::encode::{Elements, TensorHead, TensorRest};
 use ulpscope_kernels::{Threads, digest, read_once, stats};
 use ulpscope_tensor::View;
 
@@ -25,6 +26,18 @@ const ENDLESS: usize = 1 << 30;
 /// The ledger's note for such a tensor if digests are wanted.
 const NO_DIGEST: &str =
     "an expanded tensor that stands for more than 1 GiB has no digest: use its statistics";
+
+/// The ledger's note for such a tensor if elements are wanted.
+const NO_SAMPLE: &str = "the elements of an expanded tensor that stands for more than 1 GiB are not recorded";
+
+/// The first elements of a tensor as float32, in row-major order.
+fn first_elements(view: &View<'_>, sample: Sample) -> Vec<f32> {
+    let count = match sample {
+        Sample::First(count) => count.min(view.len()),
+        Sample::All => view.len(),
+    };
+    (0..count).map(|index| view.get(index).to_f64() as f32).collect()
+}
 
 /// Whether a tensor repeats its elements to so many bytes that only its statistics are computed.
 pub(in crate::capture) fn is_endless(view: &View<'_>) -> bool {
@@ -104,13 +117,15 @@ impl Describe<'_> {
         let torch = &self.recorder.torch;
         if torch.is_plain_tensor(tensor) && torch.may_have_memory(tensor)? {
             if let Some(input) = Input::in_memory(tensor)? {
-                return self.push_readable(py, (PLAIN_CLASS, None, ""), input, requires_grad, out);
+                let placed = self.placed(tensor, "")?;
+                return self.push_readable(py, (PLAIN_CLASS, None, &placed), input, requires_grad, out);
             }
             torch.meet_memoryless();
         }
         // A different device or layout, or a tensor class: the front knows where the elements are.
         let found = torch.front.bind(py).call_method1(intern!(py, "tensor"), (tensor,))?;
         let (class, extra, dtype, shape, readable, why): Unusual<'_> = found.extract()?;
+        let extra = self.placed(tensor, &extra)?;
         if let Some(input) = readable.map(|readable| Input::of(&readable)).transpose()? {
             return self.push_readable(py, (&class, Some(&dtype), &extra), input, requires_grad, out);
         }
@@ -120,6 +135,21 @@ impl Describe<'_> {
         TensorHead { class: &class, dtype: &dtype, shape: &shape }.open(out);
         TensorRest { requires_grad, extra: &extra, ..self.rest() }.close(out);
         Ok(())
+    }
+
+    /// Further keys of a tensor, with its strides and its offset in memory if these are wanted. A tensor without memory
+    /// has neither.
+    fn placed<'e>(&self, tensor: &Bound<'_, PyAny>, extra: &'e str) -> PyResult<Cow<'e, str>> {
+        if !self.recorder.recording.plan.strides {
+            return Ok(Cow::Borrowed(extra));
+        }
+        let py = tensor.py();
+        let strides =
+            tensor.call_method0(intern!(py, "stride")).and_then(|strides| strides.extract::<Vec<i64>>());
+        let offset =
+            tensor.call_method0(intern!(py, "storage_offset")).and_then(|offset| offset.extract::<u64>());
+        let (Ok(strides), Ok(offset)) = (strides, offset) else { return Ok(Cow::Borrowed(extra)) };
+        Ok(Cow::Owned(format!("{extra},\"stride\":{strides:?},\"offset\":{offset}")))
     }
 
     /// Appends the object of a tensor with a class and further keys. `dtype` is given if it differs from that of the
@@ -134,10 +164,12 @@ impl Describe<'_> {
     ) -> PyResult<()> {
         let plan = &self.recorder.recording.plan;
         let kind = plan.digest;
+        let sample = plan.sample;
         let measure = |view: &View<'_>| {
             let threads = if view.packed_size() >= HUGE { Threads::All } else { Threads::One };
             let kind = kind.filter(|_| !is_endless(view));
-            (stats(view, threads), kind.map(|kind| digest(view, kind)))
+            let elements = sample.filter(|_| !is_endless(view)).map(|sample| first_elements(view, sample));
+            (stats(view, threads), kind.map(|kind| digest(view, kind)), elements)
         };
         let (dtype, is_scalar, found) = input.looked_at(|view| {
             let found = (view.packed_size() < LONG).then(|| measure(view));
@@ -145,12 +177,15 @@ impl Describe<'_> {
             TensorHead { class, dtype, shape: view.shape() }.open(out);
             (view.dtype(), view.shape().is_empty(), found)
         })?;
-        let (numbers, digest) = match found {
+        let (numbers, digest, elements) = match found {
             Some(found) => found,
             None => input.detached(py, measure)?,
         };
         if kind.is_some() && digest.is_none() {
             self.recorder.locked(|state| state.note(NO_DIGEST.to_owned()));
+        }
+        if sample.is_some() && elements.is_none() {
+            self.recorder.locked(|state| state.note(NO_SAMPLE.to_owned()));
         }
         let file = match self.file {
             // Torch has no such files, and would only report an unknown dtype.
@@ -165,6 +200,10 @@ impl Describe<'_> {
             requires_grad,
             digest: digest.as_deref(),
             file: file.as_deref(),
+            elements: elements.as_deref().zip(sample).map(|(elements, sample)| match sample {
+                Sample::First(_) => Elements::Sample(elements),
+                Sample::All => Elements::All(elements),
+            }),
             extra,
             ..self.rest()
         };

@@ -31,10 +31,10 @@ impl Recorder {
         nodes: Vec<Watched<'_>>,
     ) -> PyResult<()> {
         let pending = Arc::new(Mutex::new(pending));
-        for (index, Watched { node, taken, given, within }) in nodes.into_iter().enumerate() {
+        for (index, Watched { node, taken, given, within, is_whole }) in nodes.into_iter().enumerate() {
             let call = Arc::clone(&pending);
             let recorder = recorder.clone().unbind();
-            let hook = GradientHook { recorder, call, index, taken, given, within };
+            let hook = GradientHook { recorder, call, index, taken, given, within, is_whole };
             self.hooks.place(&node, hook)?;
         }
         Ok(())
@@ -124,6 +124,8 @@ pub(in crate::capture) struct GradientHook {
     taken: Vec<Share>,
     given: Vec<Share>,
     within: Vec<Share>,
+    /// Whether all inputs and outputs of the node are recorded, in their order.
+    is_whole: bool,
 }
 
 #[pymethods]
@@ -210,6 +212,15 @@ impl GradientHook {
             return Ok(());
         }
         let is_structure = recorder.recording.plan.is_structure();
+        if self.is_whole && !is_structure {
+            let all = |gradients: &Bound<'_, PyTuple>, part| {
+                let texts = gradients.iter().enumerate();
+                texts.map(|(position, gradient)| describe(recorder, gradient, &at, part, position)).collect()
+            };
+            let (results, arguments): (PyResult<Vec<_>>, PyResult<Vec<_>>) =
+                (all(taken, "input"), all(given, "output"));
+            lock_call(&self.call).set_all(results?, arguments?);
+        }
         for share in self.taken.iter().filter(|_| !is_structure) {
             let gradient = self.outside_part(recorder, share.owner, share.of(recorder, taken)?)?;
             let text = describe(recorder, gradient, &at, "input", share.owner)?;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use ulpscope_capture::{CallingThreads, PendingBackward};
+use ulpscope_capture::{CallingThreads, Gradients, PendingBackward};
 
 use crate::capture::calls::call_in_progress::{CallInProgress, Edge};
 use crate::capture::describe::items::Met;
@@ -31,6 +31,8 @@ pub(in crate::capture) struct Watched<'py> {
     pub(in crate::capture) given: Vec<Share>,
     /// Its output gradients that go to results of the same call.
     pub(in crate::capture) within: Vec<Share>,
+    /// Whether all of its inputs and outputs count, in their order.
+    pub(in crate::capture) is_whole: bool,
 }
 
 /// One input or output gradient of a node.
@@ -101,6 +103,9 @@ impl Recorder {
     ) -> PyResult<()> {
         let py = recorder.py();
         let Some(first) = begun.sequence else { return Ok(()) };
+        if self.recording.plan.gradients == Gradients::LastNode {
+            return self.watch_last_node(recorder, &begun, &outputs);
+        }
         let mut own = Own::new(first..self.torch.next_sequence(py)?);
         if begun.inputs.iter().any(|input| input.unasked.is_some()) {
             self.look_again(py, &mut begun)?;
@@ -181,6 +186,29 @@ impl Recorder {
         }
         let pending = PendingBackward::of(&begun, outputs.len(), &arguments, shared, graph.nodes.len());
         self.expect_gradients(recorder, pending, graph.nodes)
+    }
+
+    /// Places a hook on the node of the first result alone, whichever call added it: the older tools do so. The node of
+    /// a view that this call changed in place is not read; see `maker_of`.
+    fn watch_last_node(
+        &self,
+        recorder: &Bound<'_, Recorder>,
+        begun: &CallInProgress,
+        outputs: &[Met],
+    ) -> PyResult<()> {
+        let py = recorder.py();
+        let Some(first) = outputs.first().filter(|met| met.requires_grad) else { return Ok(()) };
+        let tensor = first.tensor.bind(py);
+        let is_changed = begun.inputs.iter().any(|input| input.tensor.is(tensor));
+        if is_changed && tensor.call_method0(intern!(py, "_is_view"))?.is_truthy()? {
+            return Ok(());
+        }
+        let node = tensor.getattr(intern!(py, "grad_fn"))?;
+        if node.is_none() {
+            return Ok(());
+        }
+        let node = Watched { node, taken: Vec::new(), given: Vec::new(), within: Vec::new(), is_whole: true };
+        self.expect_gradients(recorder, PendingBackward::of(begun, 0, &[], Vec::new(), 1), vec![node])
     }
 
     /// The node at which the gradient of a result arrives; `None` if the call only returns an argument.
@@ -375,7 +403,13 @@ impl<'py> Graph<'py> {
             }
             self.by_address.insert(node.as_ptr() as usize, number);
         }
-        self.nodes.push(Watched { node, taken: Vec::new(), given: Vec::new(), within: Vec::new() });
+        self.nodes.push(Watched {
+            node,
+            taken: Vec::new(),
+            given: Vec::new(),
+            within: Vec::new(),
+            is_whole: false,
+        });
         number
     }
 

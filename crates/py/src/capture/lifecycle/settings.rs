@@ -27,6 +27,15 @@ pub(in crate::capture) fn plan_of(
         max_calls: get("max_calls")?.extract()?,
         max_bytes: get("max_bytes")?.extract()?,
         strict: get("strict")?.extract()?,
+        layout: get("layout")?.extract()?,
+        layout_path: get("layout_path")?.extract()?,
+        sample: match get("sample")? {
+            count if count.is_none() => None,
+            count => Some(count.extract().unwrap_or(u64::MAX)),
+        },
+        strides: get("strides")?.extract()?,
+        inner_calls: get("inner_calls")?.extract()?,
+        gradients: get("gradients")?.extract()?,
     };
     let plan = Plan::new(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok(if wants_call.is_none() { plan } else { plan.with_call_test(name_test(wants_call)) })

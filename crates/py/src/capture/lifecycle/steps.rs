@@ -144,7 +144,7 @@ impl Recorder {
         caught(|| {
             let made = py.detach(|| {
                 if is_behind {
-                    journal::make_dump(&folder)?;
+                    journal::make_dump(&folder, &self.recording.plan.layout)?;
                 }
                 if is_over { journal::remove(&folder) } else { Ok(()) }
             });

@@ -1,0 +1,97 @@
+"""Finds the call that makes a non-finite number of finite ones, while the program runs.
+
+On an NPU the device's overflow flag decides. Elsewhere a call overflows if a result is infinite or NaN and
+all of its arguments are finite: a mask of ``-inf`` is no overflow, and neither is passing a NaN on.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from ulpscope._capture.calls.functions import Functions
+
+
+class Overflow(NamedTuple):
+    """A call that overflowed."""
+
+    name: str
+    """``Functional.linear.forward``, without a number."""
+    inputs: Any
+    outputs: Any
+    own_frames: int
+    """How many of the innermost frames are those of the check."""
+
+
+class OverflowCheck(TorchFunctionMode):
+    """Calls ``report`` for each call that overflows; what it raises reaches the program."""
+
+    def __init__(self, report: Callable[[Overflow], None]) -> None:
+        super().__init__()
+        self._report = report
+        self._functions = Functions()
+        self._npu = getattr(sys.modules.get("torch_npu"), "_C", None)
+
+    def start(self) -> None:
+        """Begins; there is no end, as in the older tools."""
+        torch._C._push_on_torch_function_stack(self)
+
+    def clear(self) -> None:
+        """Clears the flag of the device."""
+        if self._npu is not None:
+            self._npu._clear_overflow_npu()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Runs a call, and checks its results."""
+        result = func(*args, **(kwargs or {}))
+        function = self._functions.describe(func)
+        if function.treatment != "record" or function.prefix not in ("Functional", "Tensor", "Torch"):
+            return result
+        name = f"{function.prefix}.{function.name}"
+        arguments = (args, tuple((kwargs or {}).values()))
+        with torch._C.DisableTorchFunction():
+            if self._overflows(arguments, result):
+                self._report(Overflow(f"{name}.forward", args, result, 1))
+            self._watch(name, result)
+        return result
+
+    def _watch(self, name: str, result: Any) -> None:
+        first = next(_tensors(result), None)
+        node = None if first is None or first._is_view() else first.grad_fn
+        if node is None:
+            return
+
+        def check(given: Any, taken: Any) -> None:
+            if self._overflows(taken, given):
+                self._report(Overflow(f"{name}.backward", given, taken, 1))
+
+        node.register_hook(check)
+
+    def _overflows(self, before: Any, after: Any) -> bool:
+        if self._npu is not None:
+            return bool(self._npu._check_overflow_npu())
+        return not _is_finite(after) and _is_finite(before)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return value - value == 0
+    if isinstance(value, tuple | list):
+        return all(_is_finite(item) for item in value)
+    if isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
+        return value.device.type == "meta" or bool(value.isfinite().all())
+    return True

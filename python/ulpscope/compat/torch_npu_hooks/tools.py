@@ -1,0 +1,37 @@
+"""``torch_npu.hooks.tools``: the comparison of two dumps."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import ulpscope
+from ulpscope.compat.torch_npu_hooks import dumping
+
+_log = logging.getLogger("ulpscope.compat.torch_npu_hooks")
+
+# How many skipped operators are named.
+_MAX_NAMED = 20
+
+
+def compare(
+    pkl_path1: str | os.PathLike[str],
+    pkl_path2: str | os.PathLike[str],
+    output_path: str | os.PathLike[str],
+    shape_flag: bool = False,
+) -> None:
+    """Compares the dump under test with the reference, and writes the tool's table to ``output_path``.
+
+    ``shape_flag``: operators match by name, dtype and shapes; otherwise by name alone. What matches nothing
+    has no row, and is logged.
+    """
+    dumping.flush()
+    result = ulpscope.compare(pkl_path1, pkl_path2, style="torch_npu", match="shape" if shape_flag else None)
+    result.to_csv(output_path)
+    for problem in result.problems:
+        _log.warning("%s", problem)
+    skipped = result.partnerless
+    for side, name, reason in skipped[:_MAX_NAMED]:
+        _log.warning("skipped, only in the %s: %s (%s)", side, name, reason)
+    if len(skipped) > _MAX_NAMED:
+        _log.warning("skipped: %d operators more", len(skipped) - _MAX_NAMED)

@@ -1,0 +1,218 @@
+"""The functions of torch_npu.hooks' face: values, names, errors, schedules, overflow."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hooks_scripts import run
+from ulpscope.compat.torch_npu_hooks import (
+    dumping,
+    register_hook,
+    schedule,
+    seed_all,
+    set_dump_path,
+    step_schedule,
+    wrap_acc_cmp_hook,
+)
+from ulpscope.compat.torch_npu_hooks.tools import compare
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Each test is a process of its own, as far as the face is concerned."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(step_schedule, "step_num", 0)
+    monkeypatch.setattr(step_schedule, "_listeners", [])
+    monkeypatch.setattr(dumping, "_dumping", dumping._Dumping())
+    yield
+    dumping._dumping.close()
+
+
+def lines(path: str) -> list[list[Any]]:
+    dumping._dumping.close()
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def test_seeds_give_the_same_weights() -> None:
+    """H12 H13."""
+    seed_all()
+    first = torch.nn.Linear(3, 3).weight
+    seed_all(1234)
+    assert torch.equal(first, torch.nn.Linear(3, 3).weight)
+
+
+def test_samples_are_ten_elements_and_three_statistics() -> None:
+    """H14 H19 H20 H27 H29 H31: floats with dimensions only, no keyword arguments, as float32."""
+    x = torch.arange(12, dtype=torch.float64).reshape(3, 4) / 3
+    set_dump_path("a.pkl")
+    register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook, sample=True)
+    torch.add(x, other=x)
+    torch.add(torch.tensor(1.0), torch.tensor([1, 2]))
+    found = lines("a.pkl")
+    assert [line[0] for line in found] == [
+        "0_Torch_add_forward_input.0",
+        "1_Torch_add_forward_output",
+        "2_Torch_add_forward_output",
+    ]
+    values = x.float().flatten().tolist()
+    mean = float(x.mean().float())
+    assert found[0] == [
+        "0_Torch_add_forward_input.0",
+        [*values[:10], max(values), min(values), mean],
+        "torch.float64",
+        [3, 4],
+    ]
+
+
+def test_non_finite_values_are_bare_words() -> None:
+    """H28."""
+    set_dump_path("a.pkl")
+    register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook, sample=False)
+    torch.neg(torch.tensor([float("inf"), 1.0]))
+    dumping._dumping.close()
+    assert "[-Infinity, -1.0]" in Path("a.pkl").read_text()
+
+
+def test_gradients_are_those_of_the_inputs_first() -> None:
+    """H23 H30: backward_input is the gradient of the inputs."""
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    set_dump_path("a.pkl")
+    register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook, sample=False)
+    (x * 3.0).backward(torch.ones(2))
+    backward = [line for line in lines("a.pkl") if "mul___backward" in line[0]]
+    assert [(line[0].split("backward_")[1], line[1]) for line in backward] == [
+        ("input.0", [3.0, 3.0]),
+        ("output.0", [1.0, 1.0]),
+    ]
+
+
+@pytest.mark.parametrize("path", [None, "", ".", "missing/x.pkl", 3])
+def test_bad_paths_are_refused_at_the_call(path: Any, tmp_path: Path) -> None:
+    """H16."""
+    with pytest.raises(RuntimeError, match="set_dump_path"):
+        set_dump_path(path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("model", "hook", "keywords"),
+    [
+        (None, wrap_acc_cmp_hook, {}),
+        (torch.nn.ReLU(), print, {}),
+        (torch.nn.ReLU(), wrap_acc_cmp_hook, {"sample": 3}),
+        (torch.nn.ReLU(), wrap_acc_cmp_hook, {"schedule": 3}),
+        (torch.nn.ReLU(), wrap_acc_cmp_hook, {"samples": True}),
+    ],
+)
+def test_bad_registrations_are_refused(
+    model: Any, hook: Any, keywords: dict[str, Any], tmp_path: Path
+) -> None:
+    """H17."""
+    with pytest.raises(TypeError, match="register_hook"):
+        register_hook(model, hook, **keywords)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("chosen", "steps"),
+    [
+        (schedule(), list(range(15))),
+        (schedule(4, 10, 2), [4, 6, 8, 10]),
+        (schedule(begin=5, stride=3), [5, 8, 11, 14]),
+        (schedule(end=10, stride=3), [0, 3, 6, 9]),
+    ],
+)
+def test_schedules(chosen: Any, steps: list[int]) -> None:
+    """H51 H52 H53 H54 H55."""
+    assert [step for step in range(15) if chosen.is_enabled(step)] == steps
+
+
+@pytest.mark.parametrize("numbers", [(-1,), (0, -1), (0, 5, 0), (3, 2), (0, 5, -1), ("0",)])
+def test_illegal_schedules(numbers: tuple[Any, ...]) -> None:
+    """H56."""
+    with pytest.raises(RuntimeError, match="Illegal Argument"):
+        schedule(*numbers)
+
+
+def test_operators_that_match_nothing_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """H36 H37 H39 H40 H41: skipped until both sides match again, and logged."""
+    x = torch.tensor([1.0, 2.0])
+    register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
+    set_dump_path("cpu.pkl")
+    torch.neg(x)
+    torch.tanh(x)
+    set_dump_path("npu.pkl")
+    torch.exp(x)
+    torch.tanh(x)
+    compare("npu.pkl", "cpu.pkl", "result.csv")
+    table = Path("result.csv").read_text().splitlines()
+    assert len(table) == 3
+    assert "tanh" in table[1]
+    assert "only in the target: 0_Torch_exp_forward" in caplog.text
+    assert "only in the golden: 0_Torch_neg_forward" in caplog.text
+    compare("npu.pkl", "cpu.pkl", "by_shape.csv", shape_flag=True)
+    assert len(Path("by_shape.csv").read_text().splitlines()) == 3
+
+
+def test_shapes_that_differ_and_samples_against_whole_tensors(caplog: pytest.LogCaptureFixture) -> None:
+    """H48 H50."""
+    register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
+    set_dump_path("a.pkl")
+    torch.tanh(torch.zeros(2))
+    set_dump_path("b.pkl")
+    torch.tanh(torch.zeros(3))
+    compare("a.pkl", "b.pkl", "shapes.csv")
+    assert "cannot be calculated ,cannot be calculated,cannot be calculated" in Path("shapes.csv").read_text()
+
+
+def test_a_listed_and_shown_dump() -> None:
+    """H32."""
+    register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
+    set_dump_path("a.pkl")
+    torch.tanh(torch.zeros(2))
+    dumping._dumping.close()
+    for command in (["ls", "a.pkl"], ["show", "a.pkl", "Torch.tanh.0.forward"]):
+        shown = subprocess.run(
+            [sys.executable, "-m", "ulpscope", *command], capture_output=True, text=True, check=True
+        )
+        assert "Torch.tanh.0.forward" in shown.stdout
+
+
+OVERFLOW = """
+import torch
+from torch_npu.hooks import register_hook, wrap_checkoverflow_hook
+register_hook(torch.nn.ReLU(), wrap_checkoverflow_hook)
+x = torch.tensor([100.0], requires_grad=True)
+torch.zeros(2).masked_fill(torch.tensor([True, False]), float("-inf"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "name"),
+    [("torch.exp(x)", "Torch_exp_forward"), ("torch.sqrt(x - 100).sum().backward()", "Torch_sqrt_backward")],
+)
+def test_an_overflow_is_named_and_saved(statement: str, name: str, tmp_path: Path) -> None:
+    """H72 H73 H74 H75 H77."""
+    error = run(OVERFLOW + statement, tmp_path, code=1).stderr
+    files = list(tmp_path.iterdir())
+    assert [file.name.startswith("Overflow_info_") for file in files] == [True]
+    assert (
+        f"ValueError: [check overflow]: module name :'{name}' is overflow and dump file is saved in '{files[0]}'."
+        in error
+    )
+    found = [json.loads(line) for line in files[0].read_text().splitlines()]
+    assert found[0][0] == f"{name}_stack_info.0"
+    assert found[0][1].startswith("FrameInfo(")
+    assert next(line[0] for line in found if "stack_info" not in line[0]).startswith(f"{name}_input")
+    shown = subprocess.run(
+        [sys.executable, "-m", "ulpscope", "ls", str(files[0])], capture_output=True, text=True, check=False
+    )
+    assert name.split("_")[1] in shown.stdout
