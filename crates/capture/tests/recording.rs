@@ -66,7 +66,7 @@ impl Program {
             over.begin_files(&self.recording.plan).unwrap();
         }
         let (folder, _) = over.settle(&self.recording.plan, true).unwrap().unwrap();
-        journal::make_dump(&folder).unwrap();
+        journal::make_dump(&folder, &journal::Layout::Msprobe).unwrap();
         journal::remove(&folder).unwrap();
         let rank = open(&self.rank);
         (names(&rank), rank.ledger().unwrap())

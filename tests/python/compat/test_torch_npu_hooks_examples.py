@@ -119,7 +119,8 @@ def test_asynchronous_dump(tmp_path: Path) -> None:
     """H4 H61 H62 H63 H64 H65 H67 H69 H84: files of steps 1 and 2 that numpy opens; nothing is lost."""
     run(ASYNC, tmp_path)
     files = sorted(path.name for path in (tmp_path / "output").iterdir())
-    form = r"\d+_\w+_(forward|backward)_(input|output)\d+_shape\[[\d,]*\]_stride\[[\d,]*\]_offset\[\d+\]_format\[2\]\.npy"
+    memory = r"_shape\[[\d,]*\]_stride\[[\d,]*\]_offset\[\d+\]_format\[2\]"
+    form = rf"\d+_\w+_(forward|backward)_(input|output)\d+{memory}\.npy"
     assert files
     assert all(re.fullmatch(form, name) for name in files)
     assert [name for name in files if "relu_backward_input0_shape[2,1]_stride[1,1]_offset[0]" in name]
