@@ -143,7 +143,7 @@ def test_illegal_schedules(numbers: tuple[Any, ...]) -> None:
 
 
 def test_operators_that_match_nothing_are_reported(caplog: pytest.LogCaptureFixture) -> None:
-    """H36 H37 H39 H40 H41: skipped until both sides match again, and logged."""
+    """H36 H39 H40: skipped until both sides match again, and logged."""
     x = torch.tensor([1.0, 2.0])
     register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
     set_dump_path("cpu.pkl")
@@ -162,8 +162,8 @@ def test_operators_that_match_nothing_are_reported(caplog: pytest.LogCaptureFixt
     assert len(Path("by_shape.csv").read_text().splitlines()) == 3
 
 
-def test_shapes_that_differ_and_samples_against_whole_tensors(caplog: pytest.LogCaptureFixture) -> None:
-    """H48 H50."""
+def test_shapes_that_differ() -> None:
+    """H48."""
     register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
     set_dump_path("a.pkl")
     torch.tanh(torch.zeros(2))
