@@ -143,7 +143,7 @@ def test_illegal_schedules(numbers: tuple[Any, ...]) -> None:
 
 
 def test_operators_that_match_nothing_are_reported(caplog: pytest.LogCaptureFixture) -> None:
-    """H36 H37 H39 H40 H41: skipped until both sides match again, and logged."""
+    """H36 H39 H40: skipped until both sides match again, and logged."""
     x = torch.tensor([1.0, 2.0])
     register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
     set_dump_path("cpu.pkl")
@@ -162,8 +162,8 @@ def test_operators_that_match_nothing_are_reported(caplog: pytest.LogCaptureFixt
     assert len(Path("by_shape.csv").read_text().splitlines()) == 3
 
 
-def test_shapes_that_differ_and_samples_against_whole_tensors(caplog: pytest.LogCaptureFixture) -> None:
-    """H48 H50."""
+def test_shapes_that_differ() -> None:
+    """H48."""
     register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
     set_dump_path("a.pkl")
     torch.tanh(torch.zeros(2))
@@ -204,8 +204,8 @@ def test_an_overflow_is_named_and_saved(statement: str, name: str, tmp_path: Pat
     error = run(OVERFLOW + statement, tmp_path, code=1).stderr
     files = list(tmp_path.iterdir())
     assert [file.name.startswith("Overflow_info_") for file in files] == [True]
-    message = f"[check overflow]: module name :'{name}' is overflow and dump file is saved in '{files[0]}'."
-    assert f"ValueError: {message}" in error
+    what = f"ValueError: [check overflow]: module name :'{name}' is overflow"
+    assert f"{what} and dump file is saved in '{files[0]}'." in error
     found = [json.loads(line) for line in files[0].read_text().splitlines()]
     assert found[0][0] == f"{name}_stack_info.0"
     assert found[0][1].startswith("FrameInfo(")

@@ -37,7 +37,7 @@ def lines(path: Path) -> list[list[object]]:
 
 
 def test_module_op(tmp_path: Path) -> None:
-    """H1 H2 H6 H7 H15 H17 H18 H25 H26 H33 H34 H35 H44 H78: both dumps and the table."""
+    """H1 H2 H15 H17 H18 H33 H34 H35 H44 H78: both dumps and the table."""
     assert "model_cpu" in run(MODULE_OP, tmp_path, code=1).stderr
     run(MODULE_OP, tmp_path, *MODULE_OP_MEND)
     found = rows(tmp_path / "module_result.csv")
@@ -63,7 +63,7 @@ def test_module_op_without_sampling(tmp_path: Path) -> None:
 
 
 def test_resnet_and_reading_a_line(tmp_path: Path) -> None:
-    """H24 H28 H80 H81 H82: two models in one process; the line that the guide's script reads."""
+    """H24 H28 H80 H82: two models in one process; the line that the guide's script reads."""
     run(RESNET, tmp_path, NO_TORCHVISION, VALID_LABEL)
     assert len(rows(tmp_path / "resnet50_result.csv")) > 80
     printed = run(READ, tmp_path).stdout.splitlines()
@@ -116,11 +116,11 @@ for step in range(4):
 
 
 def test_asynchronous_dump(tmp_path: Path) -> None:
-    """H4 H61 H62 H63 H64 H65 H67 H69 H84: files of steps 1 and 2 that numpy opens; nothing is lost."""
+    """H4 H61 H62 H63 H64 H65 H69 H84: files of steps 1 and 2 that numpy opens; nothing is lost."""
     run(ASYNC, tmp_path)
     files = sorted(path.name for path in (tmp_path / "output").iterdir())
-    call = r"\d+_\w+_(forward|backward)_(input|output)\d+"
-    form = call + r"_shape\[[\d,]*\]_stride\[[\d,]*\]_offset\[\d+\]_format\[2\]\.npy"
+    memory = r"_shape\[[\d,]*\]_stride\[[\d,]*\]_offset\[\d+\]_format\[2\]"
+    form = rf"\d+_\w+_(forward|backward)_(input|output)\d+{memory}\.npy"
     assert files
     assert all(re.fullmatch(form, name) for name in files)
     assert [name for name in files if "relu_backward_input0_shape[2,1]_stride[1,1]_offset[0]" in name]
