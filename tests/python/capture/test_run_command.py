@@ -336,6 +336,14 @@ def test_what_cannot_be_done_is_said_before_anything_runs(
     assert not (tmp_path / "dump").exists()
 
 
+def test_data_loaders_do_not_drive_the_steps_of_the_command(tmp_path: Path) -> None:
+    script(tmp_path, "print('ran')")
+    (tmp_path / "config.json").write_text('{"dump_path": "dump", "enable_dataloader": true}')
+    ran = run(tmp_path, "--config", "config.json", "--", "train.py")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "enable_dataloader is true in config.json" in ran.stderr
+
+
 def test_a_folder_that_cannot_be_made_is_said_before_anything_runs(tmp_path: Path) -> None:
     script(tmp_path, "print('ran')\nimport torch\n")
     (tmp_path / "file").touch()

@@ -36,11 +36,17 @@ def settings_from(options: dict[str, Any]) -> Settings:
     given = {key: value for key, value in options.items() if value is not None}
     try:
         config = Config({}) if path is None else Config.read(path)
-        return config.settings(**given)
+        settings = config.settings(**given)
     except SettingsError as error:
         if error.key in given or (error.key == "dump_path" and path is None):
             raise renamed(error, FLAGS.get(error.key, "--" + error.key.replace("_", "-"))) from None
         raise
+    if config.enable_dataloader:
+        raise SettingsError(
+            "enable_dataloader",
+            f"is true in {path}; under ulpscope run, steps end with the optimizer's step: set it to false",
+        )
+    return settings
 
 
 def _words(text: str) -> list[str]:

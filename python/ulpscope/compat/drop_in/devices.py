@@ -1,6 +1,6 @@
 """``torch_npu``, ``torch.npu`` and ``.npu()`` on a machine without an NPU: the device that is there.
 
-The names and parameters of the functions are those of torch_npu.
+The names and parameters of the functions follow the documentation of torch_npu; none was tried on an NPU.
 """
 
 from __future__ import annotations
