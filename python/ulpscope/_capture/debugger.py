@@ -283,6 +283,11 @@ class _Session:
         child.run = _new_run(dataclasses.replace(self._settings, init_step=self._step))
         for module, api, prefix in self._custom_apis:
             child.register_custom_api(module, api, prefix)
+        if self._loaders is not None:
+            # Its callbacks are the parent's.
+            self._loaders.remove()
+            child._loaders = None
+            child.follow_loaders()
         return child
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Finds the call that makes a non-finite number of finite ones, while the program runs.
+"""Finds the call that returns NaN or infinity from finite inputs, while the program runs.
 
 On an NPU the device's overflow flag decides. Elsewhere a call overflows if a result is infinite or NaN and
 all of its arguments are finite: a mask of ``-inf`` is no overflow, and neither is passing a NaN on.
@@ -49,14 +49,16 @@ class OverflowCheck(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Runs a call, and checks its results."""
-        result = func(*args, **(kwargs or {}))
         function = self._functions.describe(func)
         if function.treatment != "record" or function.prefix not in ("Functional", "Tensor", "Torch"):
-            return result
+            return func(*args, **(kwargs or {}))
         name = f"{function.prefix}.{function.name}"
-        arguments = (args, tuple((kwargs or {}).values()))
         with torch._C.DisableTorchFunction():
-            if self._overflows(arguments, result):
+            # A call in place changes its arguments.
+            were_finite = self._npu is not None or _is_finite((args, tuple((kwargs or {}).values())))
+        result = func(*args, **(kwargs or {}))
+        with torch._C.DisableTorchFunction():
+            if self._overflows(were_finite, result):
                 self._report(Overflow(f"{name}.forward", args, result, 1))
             self._watch(name, result)
         return result
@@ -68,15 +70,15 @@ class OverflowCheck(TorchFunctionMode):
             return
 
         def check(given: Any, taken: Any) -> None:
-            if self._overflows(taken, given):
+            if self._overflows(_is_finite(taken), given):
                 self._report(Overflow(f"{name}.backward", given, taken, 1))
 
         node.register_hook(check)
 
-    def _overflows(self, before: Any, after: Any) -> bool:
+    def _overflows(self, were_finite: bool, results: Any) -> bool:
         if self._npu is not None:
             return bool(self._npu._check_overflow_npu())
-        return not _is_finite(after) and _is_finite(before)
+        return were_finite and not _is_finite(results)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

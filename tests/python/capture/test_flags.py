@@ -17,7 +17,7 @@ WITHOUT_FLAG |= {"layout", "layout_path", "sample", "strides", "inner_calls", "g
 NAMES = {"file_format": "--format", "stacks": "--no-stacks"}
 
 # Flags that are no settings.
-OTHER_FLAGS = {"--config", "--dry-run", "--help", "--json"}
+OTHER_FLAGS = {"--config", "--drop-in", "--dry-run", "--force", "--help", "--json"}
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -22,11 +23,9 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Runs a script under the command, with a folder of packages that count as installed."""
     (folder / "script.py").write_text(script)
-    code = "import sys; from ulpscope._cli import main; sys.exit(main())"
-    if installed is not None:
-        code = f"import sys; sys.path.append({str(installed)!r}); {code}"
-    command = [sys.executable, "-c", code, "run", "--drop-in", *flags, "--", "script.py"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-m", "ulpscope", "run", "--drop-in", *flags, "--", "script.py"]
+    environment = os.environ if installed is None else os.environ | {"PYTHONPATH": str(installed)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 
 def config(folder: Path, **keys: object) -> None:
@@ -59,6 +58,8 @@ def test_tensors_and_modules_go_to_the_device_that_is_there(tmp_path: Path) -> N
         assert torch.nn.Linear(2, 2).npu().weight.device.type == device
         torch.npu.synchronize()
         torch.npu.manual_seed_all(3)
+        import importlib.util
+        assert importlib.util.find_spec("torch_npu").name == "torch_npu"
         print("well")
     """
     ended = run(tmp_path, textwrap.dedent(script))
@@ -85,7 +86,7 @@ def test_an_installed_tool_is_used_unless_forced(tmp_path: Path) -> None:
     script = "from msprobe.pytorch import seed_all\nprint(seed_all == 'real')\n"
     ended = run(tmp_path, script, installed=site)
     assert ended.stdout == "True\n"
-    assert "msprobe is installed, and the script uses it; --force uses Ulpscope's" in ended.stderr
+    assert "msprobe is installed: imports of it use it; --force uses Ulpscope's" in ended.stderr
     ended = run(tmp_path, script, "--force", installed=site)
     assert (ended.stdout, ended.stderr) == ("False\n", "")
 
@@ -102,7 +103,9 @@ def test_a_torch_npu_that_cannot_be_loaded_counts_as_absent(tmp_path: Path, scri
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch-npu\nVersion: 2.11.0\n")
     (info / "entry_points.txt").write_text("[torch.backends]\ntorch_npu = torch_npu:_autoload\n")
-    tail = "\nimport os\nprint(torch.ones(1).npu().item(), 'TORCH_DEVICE_BACKEND_AUTOLOAD' in os.environ)\n"
+    (site / "torch_npu" / "hooks.py").touch()
+    tail = "\nimport os\nfrom torch_npu.hooks import seed_all\n"
+    tail += "print(torch.ones(1).npu().item(), 'TORCH_DEVICE_BACKEND_AUTOLOAD' in os.environ)\n"
     ended = run(tmp_path, script + tail, installed=site)
     assert (ended.returncode, ended.stdout) == (0, "1.0 False\n"), ended.stderr
     expected = f"torch_npu is installed but cannot be loaded ({problem}), and counts as absent"
@@ -120,6 +123,7 @@ def test_a_face_that_does_not_exist_is_a_clear_error(tmp_path: Path) -> None:
     ("flags", "problem"),
     [
         (["--drop-in", "--level", "L0"], "--drop-in leaves the settings to the script: remove --level"),
+        (["--drop-in", "--no-stacks"], "--drop-in leaves the settings to the script: remove --no-stacks"),
         (["--dump-path", "d", "--force"], "--force is for --drop-in"),
     ],
 )

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from captured import Captured
-from ulpscope._capture.settings import SettingsError, wrap_ops
+from ulpscope import SettingsError
 from ulpscope.compat.msprobe import pytorch
 from ulpscope.compat.msprobe.exceptions import CompareException, MsprobeException
 from ulpscope.compat.msprobe.pytorch import PrecisionDebugger, compare, compare_distributed
@@ -168,12 +168,20 @@ def test_the_list_of_functions_of_the_guide(tmp_path):
 
 def test_every_category_has_its_prefix(tmp_path):
     """M3, M5, M79, M80, M81, M82, M83, M84, M85."""
-    file = tmp_path / "ops.yaml"
-    file.write_text("---\n# all\n" + "".join(f"{name}:\n- 'one'\n" for name in wrap_ops.PREFIXES))
-    assert set(wrap_ops.read(file)) == {
-        f"{prefix}.one"
-        for prefix in ("Functional", "Tensor", "Torch", "VF", "Aten", "NPU", "Distributed", "MindSpeed")
+    prefixes = {
+        "functional": "Functional",
+        "tensor": "Tensor",
+        "torch": "Torch",
+        "_VF": "VF",
+        "aten": "Aten",
+        "torch_npu": "NPU",
+        "distributed": "Distributed",
+        "npu_distributed": "Distributed",
+        "mindspeed": "MindSpeed",
     }
+    (tmp_path / "ops.yaml").write_text("---\n# all\n" + "".join(f"{name}:\n- 'one'\n" for name in prefixes))
+    settings = PrecisionDebugger(config(tmp_path, support_wrap_ops="ops.yaml")).settings
+    assert set(settings["apis"]) == {f"{prefix}.one" for prefix in prefixes.values()}
 
 
 @pytest.mark.parametrize(
@@ -191,7 +199,7 @@ def test_lists_that_cannot_be_read(tmp_path, text, problem):
     file = tmp_path / "ops.yaml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(SettingsError, match=problem):
-        wrap_ops.read(file)
+        PrecisionDebugger(config(tmp_path, support_wrap_ops="ops.yaml"))
 
 
 def test_operators_of_torch_npu(tmp_path):

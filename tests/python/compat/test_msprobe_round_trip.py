@@ -8,9 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import mindstudio
 from captured import Captured
 from places import SUPPORT
+
+pytestmark = pytest.mark.peer
 
 
 def test_its_compare_has_every_row_and_every_stack(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from ulpscope.compat.torch_npu_hooks import (
     set_dump_path,
     step_schedule,
     wrap_acc_cmp_hook,
+    wrap_async_datadump_hook,
 )
 from ulpscope.compat.torch_npu_hooks.tools import compare
 
@@ -162,6 +163,17 @@ def test_operators_that_match_nothing_are_reported(caplog: pytest.LogCaptureFixt
     assert len(Path("by_shape.csv").read_text().splitlines()) == 3
 
 
+def test_a_text_dump_after_a_dump_of_tensors() -> None:
+    set_dump_path("a.pkl")
+    register_hook(torch.nn.ReLU(), wrap_async_datadump_hook, path="tensors")
+    torch.tanh(torch.zeros(2))
+    register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
+    torch.exp(torch.zeros(2))
+    dumping.flush()
+    assert "Torch_exp_forward" in Path("a.pkl").read_text()
+    assert list(Path("tensors").glob("*_Torch_tanh_forward_output0_*.npy"))
+
+
 def test_shapes_that_differ() -> None:
     """H48."""
     register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
@@ -197,7 +209,11 @@ torch.zeros(2).masked_fill(torch.tensor([True, False]), float("-inf"))
 
 @pytest.mark.parametrize(
     ("statement", "name"),
-    [("torch.exp(x)", "Torch_exp_forward"), ("torch.sqrt(x - 100).sum().backward()", "Torch_sqrt_backward")],
+    [
+        ("torch.exp(x)", "Torch_exp_forward"),
+        ("torch.ones(1).mul_(1e30).mul_(1e30)", "Tensor_mul__forward"),
+        ("torch.sqrt(x - 100).sum().backward()", "Torch_sqrt_backward"),
+    ],
 )
 def test_an_overflow_is_named_and_saved(statement: str, name: str, tmp_path: Path) -> None:
     """H72 H73 H74 H75 H77."""

@@ -77,7 +77,7 @@ def test_a_folder_without_packages_is_an_error(tmp_path: Path) -> None:
     assert err == f"{tmp_path} has no package for this machine: run make wheels sdist\n"
 
 
-def test_a_package_whose_command_is_another_version_is_refused(tmp_path: Path) -> None:
+def test_a_package_whose_command_has_a_different_version_is_refused(tmp_path: Path) -> None:
     name = f"ulpscope-1.2.0-py3-none-manylinux_2_17_{platform.machine()}.whl"
     with zipfile.ZipFile(tmp_path / name, "w") as wheel:
         information = "ulpscope-1.2.0.dist-info"

@@ -6,7 +6,7 @@
 use clap::{Arg, ArgAction, Command};
 
 /// Names, values and help texts.
-const OPTIONS: [(&str, Option<&str>, &str); 24] = [
+const OPTIONS: [(&str, Option<&str>, &str); 26] = [
     ("level", Some("L"), "L0 modules, L1 API calls (default), mix both, L2 every aten operator"),
     ("task", Some("T"), "statistics (default), tensor: the tensors too, structure: names only"),
     ("step", Some("N"), "steps wanted, as in 0,2-4 (default: all)"),
@@ -38,6 +38,13 @@ const OPTIONS: [(&str, Option<&str>, &str); 24] = [
         "measure noise: move parameters, buffers and inputs by one unit in the last place; what the script learns meanwhile \
          is thrown away",
     ),
+    (
+        "drop-in",
+        None,
+        "run a script written for msprobe or torch_npu.hooks unmodified: its imports resolve to Ulpscope, and it records \
+         as it says; the only other option allowed is --force",
+    ),
+    ("force", None, "with --drop-in: even if the older tool is installed"),
     ("config", Some("FILE"), "a config.json as msprobe has it; the flags here count first"),
     ("strict", None, "raise where a call cannot be recorded, instead of noting it"),
 ];

@@ -165,7 +165,9 @@ impl Conversion<'_> {
                 };
                 match self.style {
                     PklStyle::Hooks => self.hooks_line(spelled, dtype, shape, stats, elements),
-                    _ => self.ptdbg_line(spelled, dtype, shape, stats, digest),
+                    PklStyle::Ptdbg4 | PklStyle::Ptdbg6 => {
+                        self.ptdbg_line(spelled, dtype, shape, stats, digest)
+                    }
                 }
             }
             Content::Scalar { kind, value } if self.style != PklStyle::Hooks => {

@@ -67,7 +67,7 @@ def _run_drop_in(
     parser: argparse.ArgumentParser, given: dict[str, Any], command: list[str], force: bool
 ) -> int:
     """Runs a script that was written for an older tool, and sets up its own recording."""
-    others = [key for key, value in given.items() if value]
+    others = [key for key, value in given.items() if value != parser.get_default(key)]
     if others:
         flag = flags.FLAGS.get(others[0], "--" + others[0].replace("_", "-"))
         parser.error(f"--drop-in leaves the settings to the script: remove {flag}")

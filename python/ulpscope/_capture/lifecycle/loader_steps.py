@@ -70,5 +70,5 @@ class LoaderSteps:
         self._is_in_step = False
         self._end()
         if self._is_done():
-            _log.warning("the last wanted step is over: the program ends, as enable_dataloader has it")
+            _log.warning("the last wanted step is over: the program ends, because enable_dataloader is true")
             raise LastStepOver

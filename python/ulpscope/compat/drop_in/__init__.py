@@ -1,6 +1,6 @@
 """``ulpscope run --drop-in``: a script written for an older tool runs unmodified, with our faces.
 
-    import ptdbg_ascend, msprobe, torch_npu.hooks ──► faces.py ──► ulpscope.compat.…
+    import msprobe, torch_npu.hooks ──► faces.py ──► ulpscope.compat.…
     import torch_npu, torch.npu, .npu() ──► devices.py ──► the device that is there
 
 Everything is installed for one run, and removed after it.
@@ -19,7 +19,7 @@ from ulpscope.compat.drop_in.faces import FaceFinder
 def drop_in(force: bool) -> Iterator[None]:
     """Imports of the older tools resolve to our faces. ``force``: even if the real packages are installed."""
     faces = FaceFinder(force)
-    npu = NpuInPlace(force)
+    npu = NpuInPlace(force, lambda: faces.use("torch_npu.hooks"))
     faces.install()
     npu.install()
     try:

@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -24,7 +24,8 @@ AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 class NpuInPlace(MetaPathFinder):
     """Stands in for torch_npu from the import of torch on, unless the real one works."""
 
-    def __init__(self, force: bool) -> None:
+    def __init__(self, force: bool, on_stand_in: Callable[[], None]) -> None:
+        self._on_stand_in = on_stand_in
         self._is_installed = importlib.util.find_spec("torch_npu") is not None
         self._force = force
         self._waiting: Waiting | None = None
@@ -83,7 +84,7 @@ class NpuInPlace(MetaPathFinder):
                 why = f"torch_npu is installed but cannot be loaded ({reason}), and counts as absent"
                 _forget("torch_npu")
         elif self._is_installed:
-            why = "--force leaves torch_npu aside"
+            why = "--force: the installed torch_npu is not used"
         device = "cuda" if torch.cuda.is_available() else "cpu"
         print(f"ulpscope: {why}: torch.npu and .npu() use {device}", file=sys.stderr)
         self._stand_in(torch, device)
@@ -92,8 +93,11 @@ class NpuInPlace(MetaPathFinder):
         npu = Npu(torch, device)
         self._module = ModuleType("torch_npu", "Stands in for torch_npu.")
         self._module.__path__ = []
+        # Libraries ask for the spec of what is imported.
+        self._module.__spec__ = ModuleSpec("torch_npu", _StandInLoader(self._module), is_package=True)
         self._module.npu = npu  # type: ignore[attr-defined]
         sys.modules["torch_npu"] = self._module
+        self._on_stand_in()
         for owner, name, value in (
             (torch, "npu", npu),
             (torch.Tensor, "npu", tensor_to_device),

@@ -13,7 +13,6 @@ from types import ModuleType
 
 FACES = {
     "msprobe": "ulpscope.compat.msprobe",
-    "ptdbg_ascend": "ulpscope.compat.ptdbg_ascend",
     "torch_npu.hooks": "ulpscope.compat.torch_npu_hooks",
 }
 """The packages of older tools, and our faces of them."""
@@ -30,10 +29,14 @@ class FaceFinder(MetaPathFinder):
         """From now on the faces are found first."""
         for tool in sorted(FACES.keys() - self._faces.keys()):
             print(
-                f"ulpscope: {tool} is installed, and the script uses it; --force uses Ulpscope's",
+                f"ulpscope: {tool} is installed: imports of it use it; --force uses Ulpscope's",
                 file=sys.stderr,
             )
         sys.meta_path.insert(0, self)
+
+    def use(self, tool: str) -> None:
+        """Finds the face of a tool that is installed but cannot be loaded."""
+        self._faces[tool] = FACES[tool]
 
     def remove(self) -> None:
         """Later imports find what is installed."""

@@ -62,8 +62,9 @@ class _Dumping:
         step_schedule.listen(self._end_step, self._update)
 
     def set_file(self, file: Path) -> None:
-        """Ends the recording into the last file, and begins one into this file."""
-        self.close()
+        """Ends the recording into the last file, and begins one into this file. Files of tensors go on."""
+        if self._sample is not None:
+            self.close()
         file.unlink(missing_ok=True)
         self._file = file
         self._process = os.getpid()
@@ -72,6 +73,9 @@ class _Dumping:
 
     def compare_calls(self, sample: bool, schedule: Schedule) -> None:
         """Registers the dump for a comparison; it begins when there is a file."""
+        if self._sample is None:
+            # The tensors of a dump that was registered before are complete.
+            self.close()
         wanted: int | str = _SAMPLED if sample else "all"
         if self._run is not None and self._sample is not None and self._sample != wanted:
             raise RuntimeError(
@@ -203,11 +207,6 @@ def register_hook(model: Any, hook: Any, **kwargs: Any) -> None:
     if hook is wrap_acc_cmp_hook:
         _dumping.compare_calls(sample, chosen)
     elif hook is wrap_async_datadump_hook:
-        if hasattr(__import__("torch"), "npu") and not os.environ.get("RUNTIME_V2_BLACKLIST"):
-            _log.warning(
-                "wrap_async_datadump_hook: RUNTIME_V2_BLACKLIST is not set; the tool needs "
-                "RUNTIME_V2_BLACKLIST=OutfeedEnqueueOpV2 on an NPU, this face does not"
-            )
         _dumping.save_tensors(Path(kwargs.get("path", "./")).absolute(), chosen)
     else:
         _check_overflow()

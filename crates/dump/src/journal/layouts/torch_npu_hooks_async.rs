@@ -127,6 +127,6 @@ fn collect<'i>(item: &'i Item, tensors: &mut Vec<&'i TensorItem>) {
         Item::Tensor(tensor) => tensors.push(tensor),
         Item::List(items) => items.iter().for_each(|item| collect(item, tensors)),
         Item::Dict(pairs) => pairs.iter().for_each(|(_, item)| collect(item, tensors)),
-        _ => {}
+        Item::None | Item::Scalar { .. } | Item::Other(_) => {}
     }
 }

@@ -49,7 +49,7 @@ def compare_distributed(
     output_path: str | os.PathLike[str],
     **keywords: Any,
 ) -> None:
-    """Compares the ranks of two steps, in the order of their names."""
+    """Compares the ranks of two steps, by their numbers."""
     if keywords.get("suffix"):
         raise _wrong("Argument 'suffix' is not supported for compare_distributed.")
     ranks = _ranks(npu_dump_dir), _ranks(bench_dump_dir)
@@ -84,12 +84,12 @@ def _compare(
     words += ["--stack_mode"] * stack_mode + ["--fuzzy_match"] * fuzzy_match
     if data_mapping is not None:
         words += ["--data-mapping", os.fspath(data_mapping)]
-    before = _advice(output_path)
+    before, results = _advice(output_path), _results(output_path)
     code = run_command(words)
     if not auto_analyze:
         for file in _advice(output_path) - before:
             file.unlink()
-    if code not in _MADE and not _has_result(output_path):
+    if code not in _MADE and _results(output_path) == results:
         raise CompareException(CompareException.NOT_COMPARED, f"{target}, {golden}")
 
 
@@ -97,8 +97,8 @@ def _advice(output_path: str | os.PathLike[str]) -> set[Path]:
     return set(Path(output_path).glob("advisor*.txt"))
 
 
-def _has_result(output_path: str | os.PathLike[str]) -> bool:
-    return any(Path(output_path).glob("compare_result*"))
+def _results(output_path: str | os.PathLike[str]) -> set[Path]:
+    return set(Path(output_path).glob("compare_result*"))
 
 
 def _path_of(input_param: Mapping[str, Any], names: tuple[str, str]) -> str:
