@@ -20,9 +20,14 @@ if find_spec("tqdm") is not None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts files with slow tests first: of several processes, none is left with a long file at the end."""
-    long = {item.path for item in items if {"slow", "peer"} & {mark.name for mark in item.iter_markers()}}
-    items.sort(key=lambda item: item.path not in long)
+    """Puts files first that need a process without leftovers of other tests, then files with slow tests.
+
+    Of several processes, none is left with a long file at the end.
+    """
+    marks = {item.path: set[str]() for item in items}
+    for item in items:
+        marks[item.path].update(mark.name for mark in item.iter_markers())
+    items.sort(key=lambda item: ("fresh" not in marks[item.path], not {"slow", "peer"} & marks[item.path]))
 
 
 @pytest.fixture

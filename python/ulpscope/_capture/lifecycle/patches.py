@@ -15,7 +15,7 @@ _ABSENT: Any = object()
 class _Holders:
     """Which modules have a function, and under which names.
 
-    A full search is slow. It is repeated when the number of modules changes, and for the program's own
+    A full search is slow. It is repeated when modules were added or removed, and for the program's own
     modules when their number of names changes.
     """
 
@@ -23,20 +23,20 @@ class _Holders:
         self._wanted: dict[int, Any] = {}
         self._found: dict[int, dict[tuple[int, str], tuple[Any, str]]] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
-        self._modules = 0
+        self._modules: tuple[int, int] | None = None
 
     def of(self, functions: list[Any]) -> list[list[tuple[Any, str]]]:
         """For each function the modules and names, in a fixed order."""
         if any(id(function) not in self._wanted for function in functions):
             self._wanted.update((id(function), function) for function in functions)
             self._sizes.clear()
-            self._modules = 0
+            self._modules = None
         for key, module, names in self._changed():
             for name, value in list(names.items()):
                 if id(value) in self._wanted:
                     self._found.setdefault(id(value), {})[id(module), name] = module, name
             self._sizes[key] = id(module), len(names)
-        self._modules = len(sys.modules)
+        self._modules = _modules_state()
         return [self._holders(function) for function in functions]
 
     def newer(self, functions: dict[int, Any]) -> Iterator[tuple[Any, str, Any]]:
@@ -48,7 +48,7 @@ class _Holders:
 
     def _changed(self) -> Iterator[tuple[str, Any, dict[str, Any]]]:
         """Modules that are new, or whose number of names changed."""
-        keys = ["__main__"] if self._modules == len(sys.modules) else list(sys.modules)
+        keys = ["__main__"] if self._modules == _modules_state() else list(sys.modules)
         for key in keys:
             module = sys.modules.get(key)
             # Not every entry is a module with a dictionary of names.
@@ -59,6 +59,11 @@ class _Holders:
     def _holders(self, function: Any) -> list[tuple[Any, str]]:
         found = self._found.get(id(function), {}).values()
         return [(module, name) for module, name in found if vars(module).get(name) is function]
+
+
+def _modules_state() -> tuple[int, int]:
+    """Changes when a module is added or removed: a new one is the last of the dictionary."""
+    return len(sys.modules), id(sys.modules[next(reversed(sys.modules))])
 
 
 _holders = _Holders()
