@@ -173,7 +173,9 @@ class Guarded(ModuleType):
 
     def __init__(self, error: Exception, replacements: int = 0) -> None:
         super().__init__("guarded")
-        vars(self).update(trace=torch.jit.trace, original=torch.jit.trace, error=error, left=replacements)
+        # As it is defined: torch.compile replaces torch.jit.trace by its own.
+        original = sys.modules["torch.jit._trace"].trace
+        vars(self).update(trace=original, original=original, error=error, left=replacements)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "trace" and value is not self.original:
