@@ -19,11 +19,13 @@ if find_spec("tqdm") is not None:
     tqdm.monitor_interval = 0
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts files first that need a process without leftovers of other tests, then files with slow tests.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In one of several processes: first files that need one without leftovers of others, then slow files.
 
-    Of several processes, none is left with a long file at the end.
+    None of the processes is left with a long file at the end.
     """
+    if not hasattr(config, "workerinput"):
+        return
     marks = {item.path: set[str]() for item in items}
     for item in items:
         marks[item.path].update(mark.name for mark in item.iter_markers())
