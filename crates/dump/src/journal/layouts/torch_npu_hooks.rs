@@ -1,6 +1,6 @@
 //! The lines of torch_npu.hooks: one text file for all steps, with a running number in every line.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -50,10 +50,6 @@ impl LinesFile {
         step.write_ledger()?;
         let dump = step.dump()?;
         let path = self.target.path(step.folder);
-        // A path with placeholders leads to folders that exist only from this step on.
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(|error| Error::whole(error).in_file(folder))?;
-        }
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let start = match last.as_ref().filter(|last| last.path == path) {
             Some(last) if last.step == step.folder => last.start,
