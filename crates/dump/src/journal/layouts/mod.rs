@@ -13,6 +13,7 @@
 //! before. To add a layout, add a module, a variant of [`Layout`], and its name in [`Layout::new`].
 
 mod msprobe;
+mod steps_in_one_place;
 mod target;
 mod torch_npu_hooks;
 mod torch_npu_hooks_async;

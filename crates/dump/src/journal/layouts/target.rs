@@ -71,11 +71,11 @@ mod tests {
     fn placeholders_are_replaced_by_the_names_of_the_folders() {
         let path =
             |template: &str, folder: &str| Target::new(template).map(|target| target.path(Path::new(folder)));
-        let whole = path("/a/step{step}/rank{rank}/x_{step}.pkl", "/work/step12/rank3");
+        let whole = path("/a/step{step}/rank{rank}/x_{step}.pkl", "/runs/step12/rank3");
         assert_eq!(whole, Ok(PathBuf::from("/a/step12/rank3/x_12.pkl")));
-        assert_eq!(path("{rank}", "/work/step1/rank"), Ok(PathBuf::from("0")));
-        assert_eq!(path("{rank}", "/work/step1/proc71"), Ok(PathBuf::from("71")));
-        assert_eq!(path("{{step}}/é", "/work/step1/rank"), Ok(PathBuf::from("{step}/é")));
+        assert_eq!(path("{rank}", "/runs/step1/rank"), Ok(PathBuf::from("0")));
+        assert_eq!(path("{rank}", "/runs/step1/proc71"), Ok(PathBuf::from("71")));
+        assert_eq!(path("{{step}}/é", "/runs/step1/rank"), Ok(PathBuf::from("{step}/é")));
         assert_eq!(path("a/{steps}", "x"), Err(LayoutError::Placeholder("steps".to_owned())));
         assert_eq!(path("a/{", "x"), Err(LayoutError::Placeholder(String::new())));
         assert_eq!(path("a/}", "x"), Err(LayoutError::Placeholder(String::new())));

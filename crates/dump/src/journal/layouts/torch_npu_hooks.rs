@@ -2,13 +2,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
 
 use ulpscope_formats::records::{PklStyle, append_pkl_lines};
 use ulpscope_formats::{Bytes, Error};
 
 use super::FinishedStep;
+use super::steps_in_one_place::StepsInOnePlace;
 use super::target::Target;
 
 /// Size of the write buffer in bytes.
@@ -16,22 +16,7 @@ const BUFFER: usize = 1 << 20;
 
 /// A text file to which every step adds its lines.
 #[derive(Debug)]
-pub struct LinesFile {
-    target: Target,
-    /// Where the lines of the last step are.
-    last: Mutex<Option<Lines>>,
-}
-
-/// The lines of one step.
-#[derive(Debug)]
-struct Lines {
-    /// The file.
-    path: PathBuf,
-    /// The folder of the step's journal.
-    step: PathBuf,
-    start: Position,
-    end: Position,
-}
+pub struct LinesFile(StepsInOnePlace<Position>);
 
 /// A position in the file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,23 +27,15 @@ struct Position {
 
 impl LinesFile {
     pub(super) fn new(target: Target) -> LinesFile {
-        LinesFile { target, last: Mutex::default() }
+        LinesFile(StepsInOnePlace::new(target))
     }
 
     /// Adds the lines of a step, or replaces them if the step has lines already. A file of an earlier run is replaced.
     pub(super) fn write(&self, step: &FinishedStep<'_>) -> Result<(), Error> {
         step.write_ledger()?;
         let dump = step.dump()?;
-        let path = self.target.path(step.folder);
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = match last.as_ref().filter(|last| last.path == path) {
-            Some(last) if last.step == step.folder => last.start,
-            Some(last) => last.end,
-            None => Position::default(),
-        };
-        let end = append(&path, start, &dump).map_err(|error| error.in_file(&path))?;
-        *last = Some(Lines { path, step: step.folder.to_owned(), start, end });
-        Ok(())
+        self.0
+            .write(step.folder, |path, start| append(path, start, &dump).map_err(|error| error.in_file(path)))
     }
 }
 

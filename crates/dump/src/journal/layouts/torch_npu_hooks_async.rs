@@ -4,7 +4,6 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use ulpscope_formats::json::Json;
 use ulpscope_formats::msprobe::{Call, DumpJson, Item, TensorItem};
@@ -12,52 +11,34 @@ use ulpscope_formats::names::{CallName, Direction};
 use ulpscope_formats::{Error, Fault};
 
 use super::FinishedStep;
+use super::steps_in_one_place::StepsInOnePlace;
 use super::target::Target;
 use crate::writer::DATA_FOLDER;
 
 /// The number of the ordinary memory format of an NPU, which every other device has.
 const ND: i128 = 2;
 
-/// A folder for the tensors of all steps.
+/// A folder for the tensors of all steps, by the numbers of their groups: the inputs of a call are one, and so are its
+/// outputs.
 #[derive(Debug)]
-pub struct TensorFolder {
-    target: Target,
-    /// The numbers that the groups of the last step got.
-    last: Mutex<Option<Groups>>,
-}
-
-/// The groups of one step: the inputs of a call are one, and so are its outputs.
-#[derive(Debug)]
-struct Groups {
-    /// The folder of the tensors.
-    path: PathBuf,
-    /// The folder of the step's journal.
-    step: PathBuf,
-    start: u64,
-    end: u64,
-}
+pub struct TensorFolder(StepsInOnePlace<u64>);
 
 impl TensorFolder {
     pub(super) fn new(target: Target) -> TensorFolder {
-        TensorFolder { target, last: Mutex::default() }
+        TensorFolder(StepsInOnePlace::new(target))
     }
 
     /// Moves the tensors of a step. Those that are there since an earlier pause of the step stay.
     pub(super) fn write(&self, step: &FinishedStep<'_>) -> Result<(), Error> {
         step.write_ledger()?;
         let dump = step.dump()?;
-        let path = self.target.path(step.folder);
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = match last.as_ref().filter(|last| last.path == path) {
-            Some(last) if last.step == step.folder => last.start,
-            Some(last) => last.end,
-            None => 0,
-        };
-        fs::create_dir_all(&path).map_err(|error| Error::whole(error).in_file(&path))?;
-        let mut moving = Moving { from: step.folder.join(DATA_FOLDER), to: path, group: start };
-        dump.reading(|| DumpJson::new(&dump)?.try_for_each(|call| moving.call(&call?)))?;
-        *last = Some(Groups { path: moving.to, step: step.folder.to_owned(), start, end: moving.group });
-        Ok(())
+        self.0.write(step.folder, |path, start| {
+            fs::create_dir_all(path).map_err(|error| Error::whole(error).in_file(path))?;
+            let mut moving =
+                Moving { from: step.folder.join(DATA_FOLDER), to: path.to_owned(), group: start };
+            dump.reading(|| DumpJson::new(&dump)?.try_for_each(|call| moving.call(&call?)))?;
+            Ok(moving.group)
+        })
     }
 }
 
