@@ -6,6 +6,8 @@ import os
 # oneDNN's code for them dies with SIGILL. This keeps it to plain AVX-512.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 
+import shutil
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,6 +19,20 @@ if find_spec("tqdm") is not None:
     from tqdm import tqdm
 
     tqdm.monitor_interval = 0
+
+
+# What torch.compile built before, perhaps on another machine or in a process that was killed, is of no use here.
+# Processes that a test starts share this folder; so do the processes of xdist.
+COMPILED = "TORCHINDUCTOR_CACHE_DIR"
+_own_folder = None
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _own_folder = os.environ[COMPILED] = tempfile.mkdtemp(prefix="compiled-for-tests-")
+
+
+def pytest_unconfigure() -> None:
+    """Remove what torch.compile built."""
+    if _own_folder is not None:
+        shutil.rmtree(_own_folder, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
