@@ -36,7 +36,7 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In one of several processes: first files that need one without leftovers of others, then slow files.
+    """In several processes: the files that look at their process in one of them, before others; then slow files.
 
     None of the processes is left with a long file at the end.
     """
@@ -45,6 +45,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     marks = {item.path: set[str]() for item in items}
     for item in items:
         marks[item.path].update(mark.name for mark in item.iter_markers())
+    for item in items:
+        group = "fresh" if "fresh" in marks[item.path] else str(item.path.relative_to(config.rootpath))
+        item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=lambda item: ("fresh" not in marks[item.path], not {"slow", "peer"} & marks[item.path]))
 
 

@@ -235,6 +235,7 @@ def test_a_training_that_begins_after_the_last_selected_step_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It goes on from a checkpoint."""
+    pytest.importorskip("transformers")
     from types import SimpleNamespace
 
     from ulpscope.integrations.transformers import CaptureCallback

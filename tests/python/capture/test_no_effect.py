@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import functools
-import gc
 import json
-import logging
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -216,71 +213,32 @@ def test_stop_is_enough(tmp_path: Path) -> None:
     assert "Torch.sin.0.forward" not in dump
 
 
-def cycle(run: Any, model: nn.Module, x: torch.Tensor) -> None:
-    """One iteration with everything that capture holds on to: graphs, hooks, stacks, names."""
-    run.start(model)
-    model(x).square().sum().backward()
-    model(x)
-    run.stop()
-    run.step()
+def grown_after(*arguments: object) -> dict[str, int]:
+    """What a process has more of after many captures."""
+    script = [sys.executable, str(SUPPORT / "capture_cycles.py"), *map(str, arguments)]
+    ran = subprocess.run(script, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    found: dict[str, int] = json.loads(ran.stdout)
+    return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("task", "cycles"), [("statistics", 1000), ("tensor", 200)])
-def test_a_thousand_cycles_do_not_grow(task: str, cycles: int, tmp_path: Path) -> None:
-    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 1))
-    x = torch.randn(2, 4)
-    warm_up = 100
-    run = ulpscope.capture(tmp_path, level="mix", task=task)
-    for _ in range(warm_up):
-        cycle(run, model, x)
-    gc.collect()
-    objects, resident = len(gc.get_objects()), resident_bytes()
-    for _ in range(cycles):
-        cycle(run, model, x)
-    gc.collect()
-    grown = len(gc.get_objects()) - objects
-    assert grown < 20, f"{grown} objects more after {cycles} cycles"
-    # Two kilobytes a cycle: less than one forgotten graph, dictionary or stack.
-    assert resident_bytes() - resident < 2 << 20
-    run.close()
-    assert len(list(tmp_path.glob("step*/rank/dump.json"))) == warm_up + cycles
+def test_a_thousand_steps_do_not_grow(task: str, cycles: int, tmp_path: Path) -> None:
+    grown = grown_after("steps", tmp_path, task, cycles)
+    assert grown["objects"] < 20
+    # Two kilobytes a step: less than one forgotten graph, dictionary or stack.
+    assert grown["resident bytes"] < 2 << 20
+    assert grown["open files"] == 0
+    assert len(list(tmp_path.glob("step*/rank/dump.json"))) == 100 + cycles
 
 
 @pytest.mark.slow
-def test_many_runs_do_not_grow(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Opened and closed each time, into the same folder."""
-    # Each run warns that the folder has an earlier one's step, and pytest keeps what is logged.
-    caplog.set_level(logging.ERROR, logger="ulpscope")
-    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True))
-    x = torch.randn(2, 4)
-
-    def once() -> None:
-        with ulpscope.capture(tmp_path, model=model, level="mix") as run:
-            model(x).sum().backward()
-            run.step()
-
-    for _ in range(50):
-        once()
-    gc.collect()
-    objects, resident, descriptors = len(gc.get_objects()), resident_bytes(), open_files()
-    for _ in range(200):
-        once()
-    gc.collect()
-    assert len(gc.get_objects()) - objects < 20
-    assert resident_bytes() - resident < 2 << 20
-    assert open_files() == descriptors
-
-
-def resident_bytes() -> int:
-    """Memory of this process now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
-
-
-def open_files() -> int:
-    """File descriptors of this process."""
-    return len(list(Path("/proc/self/fd").iterdir()))
+def test_many_runs_do_not_grow(tmp_path: Path) -> None:
+    grown = grown_after("runs", tmp_path)
+    assert grown["objects"] < 20
+    assert grown["resident bytes"] < 2 << 20
+    assert grown["open files"] == 0
 
 
 @pytest.mark.distributed
