@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+import ulpscope
 from hooks_scripts import run
 from ulpscope.compat.torch_npu_hooks import (
     dumping,
@@ -19,7 +20,6 @@ from ulpscope.compat.torch_npu_hooks import (
     schedule,
     seed_all,
     set_dump_path,
-    step_schedule,
     wrap_acc_cmp_hook,
     wrap_async_datadump_hook,
 )
@@ -218,3 +218,49 @@ def test_an_overflow_is_named_and_saved(statement: str, name: str, tmp_path: Pat
         [sys.executable, "-m", "ulpscope", "ls", str(files[0])], capture_output=True, text=True, check=False
     )
     assert name.split("_")[1] in shown.stdout
+
+
+def test_a_sample_is_small() -> None:
+    """Of large tensors 13 numbers are written, whatever their size."""
+    sizes = {}
+    x = torch.randn(200, 500)
+    for sample in (True, False):
+        set_dump_path("a.pkl")
+        register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook, sample=sample)
+        torch.neg(x)
+        dumping.close()
+        sizes[sample] = Path("a.pkl").stat().st_size
+    assert sizes[True] < 1000
+    assert sizes[False] > 1000 * sizes[True]
+
+
+def test_a_sample_that_changes_within_a_file_is_refused() -> None:
+    """Before the first line it may change."""
+    set_dump_path("a.pkl")
+    register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
+    register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook, sample=False)
+    torch.neg(torch.ones(20))
+    with pytest.raises(RuntimeError, match="lines of a different sample; call set_dump_path"):
+        register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
+    set_dump_path("b.pkl")
+    register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
+    torch.neg(torch.ones(20))
+    dumping.close()
+    assert [len(json.loads(Path(path).read_text().splitlines()[-1])[1]) for path in ("a.pkl", "b.pkl")] == [
+        20,
+        13,
+    ]
+
+
+def test_a_folder_of_tensors_is_listed_shown_and_compared() -> None:
+    for folder, x in (("npu", torch.tensor([1.0, 2.0])), ("cpu", torch.tensor([1.0, 3.0]))):
+        register_hook(torch.nn.ReLU(), wrap_async_datadump_hook, path=folder)
+        torch.tanh(x)
+        dumping.close()
+    for words in (["ls", "npu"], ["show", "npu", "Torch.tanh.0.forward"]):
+        shown = subprocess.run([sys.executable, "-m", "ulpscope", *words], capture_output=True, text=True)
+        assert shown.returncode == 0
+        assert "Torch.tanh.0.forward" in shown.stdout
+    found = ulpscope.compare("npu", "cpu").first_divergence
+    assert found is not None
+    assert (found.kind, found.call) == ("origin differs", "Torch.tanh.0.forward")
