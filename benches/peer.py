@@ -13,30 +13,31 @@ import torch
 import uv
 
 VERSION = "26.2.0"
-FOLDER = Path(__file__).resolve().parents[1] / "target" / f"mindstudio-probe-{VERSION}"
+TARGET = Path(__file__).resolve().parents[1] / "target"
 
 
-def environment(folder: Path = FOLDER) -> Path:
-    """The environment, created if it is missing, with the version of torch that runs here.
+def environment(version: str = VERSION) -> Path:
+    """The environment of a release, created if it is missing, with the version of torch that runs here.
 
     Raises `subprocess.CalledProcessError` if the package index cannot be reached.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    TARGET.mkdir(parents=True, exist_ok=True)
+    folder = TARGET / f"mindstudio-probe-{version}"
     # Tests run in several processes: one installs, the others wait for it.
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "bin" / "msprobe").exists():
-            install(folder)
+            install(folder, version)
     return folder
 
 
-def install(folder: Path) -> None:
-    """Creates the environment."""
+def install(folder: Path, version: str) -> None:
+    """Creates the environment of a release."""
     # The uv of this environment, whatever is on PATH.
     command = uv.find_uv_bin()
     subprocess.run([command, "venv", "--quiet", "--allow-existing", str(folder)], check=True)
     python = str(folder / "bin" / "python")
-    packages = [f"mindstudio-probe=={VERSION}", f"torch=={torch.__version__.split('+')[0]}"]
+    packages = [f"mindstudio-probe=={version}", f"torch=={torch.__version__.split('+')[0]}"]
     subprocess.run(
         [command, "pip", "install", "--quiet", "--python", python, *packages],
         check=True,

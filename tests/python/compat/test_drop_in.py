@@ -34,7 +34,7 @@ def config(folder: Path, **keys: object) -> None:
 
 @pytest.mark.parametrize("level", ["L1", "mix"])
 def test_the_first_script_of_the_guide_as_printed(tmp_path: Path, level: str) -> None:
-    """M54, M55, M56: tabs and spaces, the config by position, `import torch_npu`, `torch.npu.set_device`."""
+    """Tabs and spaces, the config by position, `import torch_npu`, `torch.npu.set_device`."""
     text = GUIDE.read_text()
     assert "\tdebugger.start()" in text
     assert 'torch.npu.set_device("npu:0")' in text
@@ -48,7 +48,7 @@ def test_the_first_script_of_the_guide_as_printed(tmp_path: Path, level: str) ->
 
 
 def test_tensors_and_modules_go_to_the_device_that_is_there(tmp_path: Path) -> None:
-    """M55, whichever of the two is imported first."""
+    """Whichever of the two is imported first."""
     script = """\
         import torch_npu, torch
         device = "cuda" if torch.cuda.is_available() else "cpu"

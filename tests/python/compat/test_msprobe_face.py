@@ -49,7 +49,6 @@ def train(debugger, net, steps=1):
 
 
 def test_names_and_signature():
-    """M7, M8."""
     parameters = list(inspect.signature(PrecisionDebugger).parameters)
     assert parameters == ["config_path", "task", "dump_path", "level", "model", "step"]
     assert {"PrecisionDebugger", "seed_all", "compare", "compare_distributed"} <= set(dir(pytorch))
@@ -66,7 +65,6 @@ def test_names_and_signature():
     ],
 )
 def test_wrong_arguments_are_its_errors(arguments, text):
-    """M10, M11, M12, M13, M14."""
     with pytest.raises(MsprobeException) as error:
         PrecisionDebugger(**arguments)
     assert str(error.value).startswith("[msprobe] ")
@@ -76,7 +74,7 @@ def test_wrong_arguments_are_its_errors(arguments, text):
 
 @pytest.mark.parametrize("level", ["L0", "mix"])
 def test_levels_with_modules_need_a_model_at_start(tmp_path, level, caplog):
-    """M15: the error comes at `start`, and nothing is written; M41: the model may be given there."""
+    """The error comes at `start`, and nothing is written. The model may be given there."""
     debugger = PrecisionDebugger(config(tmp_path), level=level)
     with pytest.raises(MsprobeException, match="missing the parameter 'model'"):
         debugger.start()
@@ -89,14 +87,13 @@ def test_levels_with_modules_need_a_model_at_start(tmp_path, level, caplog):
 
 
 def test_before_there_is_an_object(tmp_path):
-    """M53."""
     for method in (PrecisionDebugger.start, PrecisionDebugger.stop, PrecisionDebugger.step):
         with pytest.raises(RuntimeError, match="there is no PrecisionDebugger"):
             method()
 
 
 def test_a_single_process_and_the_stacks_of_the_release(tmp_path):
-    """M61: the folder is `rank`; M72: the stack of each forward call by its name, innermost first."""
+    """The folder is `rank`; the stack of each forward call is under its name, innermost first."""
     train(PrecisionDebugger(config(tmp_path)), Net(), steps=2)
     for step in range(2):
         found = Captured(tmp_path / "dump", step=step)
@@ -107,7 +104,6 @@ def test_a_single_process_and_the_stacks_of_the_release(tmp_path):
 
 
 def test_data_loaders_drive_the_steps_and_end_the_training(tmp_path, caplog):
-    """M29."""
     net, seen = Net(), []
     before = torch.utils.data.dataloader._BaseDataLoaderIter.__next__
     debugger = PrecisionDebugger(config(tmp_path, enable_dataloader=True, step=[0, 2]))
@@ -134,7 +130,7 @@ def test_data_loaders_drive_the_steps_and_end_the_training(tmp_path, caplog):
 
 
 def test_a_data_loader_without_a_last_step_comes_to_its_end(tmp_path):
-    """M29: two epochs of two batches."""
+    """Two epochs of two batches."""
     PrecisionDebugger(config(tmp_path, enable_dataloader=True))
     for _ in range(2):
         for batch in DataLoader(torch.ones(20, 8), batch_size=10):
@@ -153,7 +149,7 @@ functional:  # functional为算子类别
 
 
 def test_the_list_of_functions_of_the_guide(tmp_path):
-    """M3, M4, M5, M6: what is listed is recorded under its category's prefix, the rest is not."""
+    """What is listed is recorded under its category's prefix, the rest is not."""
     (tmp_path / "support_wrap_ops.yaml").write_text(FRAGMENT)
     debugger = PrecisionDebugger(config(tmp_path, support_wrap_ops="support_wrap_ops.yaml"))
     debugger.start()
@@ -167,7 +163,6 @@ def test_the_list_of_functions_of_the_guide(tmp_path):
 
 
 def test_every_category_has_its_prefix(tmp_path):
-    """M3, M5, M79, M80, M81, M82, M83, M84, M85."""
     prefixes = {
         "functional": "Functional",
         "tensor": "Tensor",
@@ -203,7 +198,7 @@ def test_lists_that_cannot_be_read(tmp_path, text, problem):
 
 
 def test_operators_of_torch_npu(tmp_path):
-    """M82: with a stand-in that registers operators under `torch.ops.npu`."""
+    """With a stand-in that registers operators under `torch.ops.npu`."""
     with torch.library._scoped_library("npu", "DEF") as library:
         library.define("npu_double(Tensor x) -> Tensor")
         library.impl("npu_double", lambda x: x * 2, "CompositeExplicitAutograd")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.peer
 
 
 def test_its_compare_has_every_row_and_every_stack(tmp_path: Path) -> None:
-    """M86, with 26.2; M72: it reads stacks by name, too."""
+    """Release 26.2, which reads stacks by name, too."""
     peer = mindstudio.environment()
     (tmp_path / "script.py").write_text((SUPPORT / "guides" / "msprobe_2_1.txt").read_text())
     settings = {"task": "tensor", "dump_path": "dump", "level": "mix"}

@@ -29,14 +29,14 @@ def recorded(folder, **settings):
 @pytest.mark.parametrize(
     ("names", "wanted"),
     [
-        # M33: a full backward name is that backward call alone, a full forward name comes without it.
+        # A full backward name is that backward call alone, a full forward name comes without it.
         ([TANH.format(1, "backward")], [TANH.format(1, "backward")]),
         ([TANH.format(1, "forward")], [TANH.format(1, "forward")]),
         (
             [TANH.format(0, "forward"), LINEAR.format(2, "backward")],
             [TANH.format(0, "forward"), LINEAR.format(2, "backward")],
         ),
-        # M32: part of a name is both directions.
+        # Part of a name is both directions.
         (["Torch.tanh.1"], [TANH.format(1, "forward"), TANH.format(1, "backward")]),
         (
             ["tanh"],
@@ -46,12 +46,11 @@ def recorded(folder, **settings):
     ],
 )
 def test_a_list_selects_each_direction_by_its_own_name(tmp_path, names, wanted):
-    """M32, M33."""
     assert recorded(tmp_path, list=names) == wanted
 
 
 def test_the_backward_call_of_a_listed_name_has_its_gradients(tmp_path):
-    """M33: `["Functional.relu.0.backward"]` records that call, with its tensors, and nothing else."""
+    """`["Functional.relu.0.backward"]` records that call, with its tensors, and nothing else."""
     x = torch.tensor([-1.0, 2.0], requires_grad=True)
 
     def program():
@@ -92,14 +91,14 @@ def test_the_backward_call_of_a_listed_name_has_its_gradients(tmp_path):
     ],
 )
 def test_a_listed_module_brings_what_runs_inside_it(tmp_path, name, wanted):
-    """M34: at level mix, in the directions that the name selects."""
+    """At level mix, in the directions that the name selects."""
     assert set(recorded(tmp_path, level="mix", list=[name])) == wanted
 
 
 @pytest.mark.parametrize(
     ("scope", "wanted"),
     [
-        # M31: an interval of what runs.
+        # An interval of what runs.
         (
             [TANH.format(1, "forward"), LINEAR.format(2, "forward")],
             [TANH.format(1, "forward"), LINEAR.format(2, "forward")],
@@ -122,12 +121,12 @@ def test_a_listed_module_brings_what_runs_inside_it(tmp_path, name, wanted):
     ],
 )
 def test_a_scope_is_an_interval_of_what_runs(tmp_path, scope, wanted):
-    """M30, M31: both ends included, at level L1."""
+    """Both ends included, at level L1."""
     assert recorded(tmp_path, scope=scope) == wanted
 
 
 def test_a_scope_of_modules_holds_what_runs_inside_them(tmp_path):
-    """M30, M31: at level mix, in both directions."""
+    """At level mix, in both directions."""
     name = "Module.layers.1.Linear.{}.0"
     calls = recorded(tmp_path / "forward", level="mix", scope=[name.format("forward")] * 2)
     assert calls == [LINEAR.format(1, "forward"), name.format("forward")]
@@ -155,13 +154,13 @@ def test_a_scope_of_modules_holds_what_runs_inside_them(tmp_path):
     ],
 )
 def test_a_scope_of_other_names_is_an_error(tmp_path, level, scope):
-    """M30: one name, three, short names, names of the wrong kind."""
+    """One name, three, short names, names of the wrong kind."""
     with pytest.raises(ulpscope.SettingsError, match="scope"):
         ulpscope.capture(tmp_path, level=level, scope=scope)
 
 
 def test_list_and_scope_together_select_what_is_in_both(tmp_path):
-    """M38; empty ones select everything."""
+    """Empty ones select everything."""
     scope = [TANH.format(1, "forward"), TANH.format(1, "backward")]
     calls = recorded(tmp_path / "both", scope=scope, list=["tanh"])
     names = [TANH.format(n, "forward") for n in (1, 2)] + [TANH.format(n, "backward") for n in (2, 1)]
@@ -170,7 +169,7 @@ def test_list_and_scope_together_select_what_is_in_both(tmp_path):
 
 
 def test_a_backward_pass_inside_a_scope_is_recorded_and_one_outside_is_counted(tmp_path):
-    """M31: two passes over one graph, the scope around the second."""
+    """Two passes over one graph, the scope around the second."""
     x = torch.ones(2, requires_grad=True)
 
     def program():

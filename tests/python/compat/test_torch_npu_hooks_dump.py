@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+import ulpscope
 from hooks_scripts import run
 from ulpscope.compat.torch_npu_hooks import (
     dumping,
@@ -19,7 +20,6 @@ from ulpscope.compat.torch_npu_hooks import (
     schedule,
     seed_all,
     set_dump_path,
-    step_schedule,
     wrap_acc_cmp_hook,
     wrap_async_datadump_hook,
 )
@@ -30,20 +30,16 @@ from ulpscope.compat.torch_npu_hooks.tools import compare
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Each test is a process of its own, as far as the face is concerned."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(step_schedule, "step_num", 0)
-    monkeypatch.setattr(step_schedule, "_listeners", [])
-    monkeypatch.setattr(dumping, "_dumping", dumping._Dumping())
     yield
-    dumping._dumping.close()
+    dumping.close()
 
 
 def lines(path: str) -> list[list[Any]]:
-    dumping._dumping.close()
+    dumping.close()
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
 def test_seeds_give_the_same_weights() -> None:
-    """H12 H13."""
     seed_all()
     first = torch.nn.Linear(3, 3).weight
     seed_all(1234)
@@ -51,7 +47,7 @@ def test_seeds_give_the_same_weights() -> None:
 
 
 def test_samples_are_ten_elements_and_three_statistics() -> None:
-    """H14 H19 H20 H27 H29 H31: floats with dimensions only, no keyword arguments, as float32."""
+    """Of floats with dimensions only, without keyword arguments, as float32."""
     x = torch.arange(12, dtype=torch.float64).reshape(3, 4) / 3
     set_dump_path("a.pkl")
     register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook, sample=True)
@@ -74,16 +70,15 @@ def test_samples_are_ten_elements_and_three_statistics() -> None:
 
 
 def test_non_finite_values_are_bare_words() -> None:
-    """H28."""
     set_dump_path("a.pkl")
     register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook, sample=False)
     torch.neg(torch.tensor([float("inf"), 1.0]))
-    dumping._dumping.close()
+    dumping.close()
     assert "[-Infinity, -1.0]" in Path("a.pkl").read_text()
 
 
 def test_gradients_are_those_of_the_inputs_first() -> None:
-    """H23 H30: backward_input is the gradient of the inputs."""
+    """backward_input is the gradient of the inputs."""
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     set_dump_path("a.pkl")
     register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook, sample=False)
@@ -97,7 +92,6 @@ def test_gradients_are_those_of_the_inputs_first() -> None:
 
 @pytest.mark.parametrize("path", [None, "", ".", "missing/x.pkl", 3])
 def test_bad_paths_are_refused_at_the_call(path: Any, tmp_path: Path) -> None:
-    """H16."""
     with pytest.raises(RuntimeError, match="set_dump_path"):
         set_dump_path(path)
     assert not list(tmp_path.iterdir())
@@ -116,7 +110,6 @@ def test_bad_paths_are_refused_at_the_call(path: Any, tmp_path: Path) -> None:
 def test_bad_registrations_are_refused(
     model: Any, hook: Any, keywords: dict[str, Any], tmp_path: Path
 ) -> None:
-    """H17."""
     with pytest.raises(TypeError, match="register_hook"):
         register_hook(model, hook, **keywords)
     assert not list(tmp_path.iterdir())
@@ -132,19 +125,17 @@ def test_bad_registrations_are_refused(
     ],
 )
 def test_schedules(chosen: Any, steps: list[int]) -> None:
-    """H51 H52 H53 H54 H55."""
     assert [step for step in range(15) if chosen.is_enabled(step)] == steps
 
 
 @pytest.mark.parametrize("numbers", [(-1,), (0, -1), (0, 5, 0), (3, 2), (0, 5, -1), ("0",)])
 def test_illegal_schedules(numbers: tuple[Any, ...]) -> None:
-    """H56."""
     with pytest.raises(RuntimeError, match="Illegal Argument"):
         schedule(*numbers)
 
 
 def test_operators_that_match_nothing_are_reported(caplog: pytest.LogCaptureFixture) -> None:
-    """H36 H39 H40: skipped until both sides match again, and logged."""
+    """Skipped until both sides match again, and logged."""
     x = torch.tensor([1.0, 2.0])
     register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
     set_dump_path("cpu.pkl")
@@ -175,7 +166,6 @@ def test_a_text_dump_after_a_dump_of_tensors() -> None:
 
 
 def test_shapes_that_differ() -> None:
-    """H48."""
     register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
     set_dump_path("a.pkl")
     torch.tanh(torch.zeros(2))
@@ -186,11 +176,10 @@ def test_shapes_that_differ() -> None:
 
 
 def test_a_listed_and_shown_dump() -> None:
-    """H32."""
     register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
     set_dump_path("a.pkl")
     torch.tanh(torch.zeros(2))
-    dumping._dumping.close()
+    dumping.close()
     for command in (["ls", "a.pkl"], ["show", "a.pkl", "Torch.tanh.0.forward"]):
         shown = subprocess.run(
             [sys.executable, "-m", "ulpscope", *command], capture_output=True, text=True, check=True
@@ -216,7 +205,6 @@ torch.zeros(2).masked_fill(torch.tensor([True, False]), float("-inf"))
     ],
 )
 def test_an_overflow_is_named_and_saved(statement: str, name: str, tmp_path: Path) -> None:
-    """H72 H73 H74 H75 H77."""
     error = run(OVERFLOW + statement, tmp_path, code=1).stderr
     files = list(tmp_path.iterdir())
     assert [file.name.startswith("Overflow_info_") for file in files] == [True]
@@ -230,3 +218,49 @@ def test_an_overflow_is_named_and_saved(statement: str, name: str, tmp_path: Pat
         [sys.executable, "-m", "ulpscope", "ls", str(files[0])], capture_output=True, text=True, check=False
     )
     assert name.split("_")[1] in shown.stdout
+
+
+def test_a_sample_is_small() -> None:
+    """Of large tensors 13 numbers are written, whatever their size."""
+    sizes = {}
+    x = torch.randn(200, 500)
+    for sample in (True, False):
+        set_dump_path("a.pkl")
+        register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook, sample=sample)
+        torch.neg(x)
+        dumping.close()
+        sizes[sample] = Path("a.pkl").stat().st_size
+    assert sizes[True] < 1000
+    assert sizes[False] > 1000 * sizes[True]
+
+
+def test_a_sample_that_changes_within_a_file_is_refused() -> None:
+    """Before the first line it may change."""
+    set_dump_path("a.pkl")
+    register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
+    register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook, sample=False)
+    torch.neg(torch.ones(20))
+    with pytest.raises(RuntimeError, match="lines of a different sample; call set_dump_path"):
+        register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
+    set_dump_path("b.pkl")
+    register_hook(torch.nn.ReLU(), wrap_acc_cmp_hook)
+    torch.neg(torch.ones(20))
+    dumping.close()
+    assert [len(json.loads(Path(path).read_text().splitlines()[-1])[1]) for path in ("a.pkl", "b.pkl")] == [
+        20,
+        13,
+    ]
+
+
+def test_a_folder_of_tensors_is_listed_shown_and_compared() -> None:
+    for folder, x in (("npu", torch.tensor([1.0, 2.0])), ("cpu", torch.tensor([1.0, 3.0]))):
+        register_hook(torch.nn.ReLU(), wrap_async_datadump_hook, path=folder)
+        torch.tanh(x)
+        dumping.close()
+    for words in (["ls", "npu"], ["show", "npu", "Torch.tanh.0.forward"]):
+        shown = subprocess.run([sys.executable, "-m", "ulpscope", *words], capture_output=True, text=True)
+        assert shown.returncode == 0
+        assert "Torch.tanh.0.forward" in shown.stdout
+    found = ulpscope.compare("npu", "cpu").first_divergence
+    assert found is not None
+    assert (found.kind, found.call) == ("origin differs", "Torch.tanh.0.forward")

@@ -37,7 +37,7 @@ def lines(path: Path) -> list[list[object]]:
 
 
 def test_module_op(tmp_path: Path) -> None:
-    """H1 H2 H15 H17 H18 H33 H34 H35 H44 H78: both dumps and the table."""
+    """Both dumps and the table, and nothing else."""
     assert "model_cpu" in run(MODULE_OP, tmp_path, code=1).stderr
     run(MODULE_OP, tmp_path, *MODULE_OP_MEND)
     found = rows(tmp_path / "module_result.csv")
@@ -54,7 +54,7 @@ def test_module_op(tmp_path: Path) -> None:
 
 
 def test_module_op_without_sampling(tmp_path: Path) -> None:
-    """H21 H79: every element, flattened."""
+    """Every element, flattened."""
     whole = ("wrap_acc_cmp_hook)\nseed", "wrap_acc_cmp_hook, sample=False)\nseed")
     run(MODULE_OP, tmp_path, *MODULE_OP_MEND, whole)
     for _, values, _, shape in lines(tmp_path / "cpu_module_op.pkl"):
@@ -63,7 +63,7 @@ def test_module_op_without_sampling(tmp_path: Path) -> None:
 
 
 def test_resnet_and_reading_a_line(tmp_path: Path) -> None:
-    """H24 H28 H80 H82: two models in one process; the line that the guide's script reads."""
+    """Two models in one process; the line that the guide's script reads."""
     run(RESNET, tmp_path, NO_TORCHVISION, VALID_LABEL)
     assert len(rows(tmp_path / "resnet50_result.csv")) > 80
     printed = run(READ, tmp_path).stdout.splitlines()
@@ -95,7 +95,7 @@ for epoch in range(num_train_epochs):
 
 
 def test_steps_of_every_epoch(tmp_path: Path) -> None:
-    """H3 H53 H57 H58 H59 H60 H83: steps 4, 6, 8, 10 of each epoch, in one file and in order."""
+    """Steps 4, 6, 8, 10 of each epoch, in one file and in order."""
     run(STEPS, tmp_path)
     found = lines(tmp_path / "steps.pkl")
     assert [int(str(line[0]).split("_")[0]) for line in found] == list(range(len(found)))
@@ -116,7 +116,7 @@ for step in range(4):
 
 
 def test_asynchronous_dump(tmp_path: Path) -> None:
-    """H4 H61 H62 H63 H64 H65 H69 H84: files of steps 1 and 2 that numpy opens; nothing is lost."""
+    """Files of steps 1 and 2 that numpy opens; nothing is lost."""
     run(ASYNC, tmp_path)
     files = sorted(path.name for path in (tmp_path / "output").iterdir())
     memory = r"_shape\[[\d,]*\]_stride\[[\d,]*\]_offset\[\d+\]_format\[2\]"
@@ -133,7 +133,7 @@ def test_asynchronous_dump(tmp_path: Path) -> None:
 
 
 def test_overflow_example(tmp_path: Path) -> None:
-    """H5 H71 H76 H85: without overflow the run ends as without the hook, and there is no file."""
+    """Without overflow the run ends as without the hook, and there is no file."""
     assert "model_npu" in run(OVERFLOW, tmp_path, NO_TORCHVISION, code=1).stderr
     run(OVERFLOW, tmp_path, NO_TORCHVISION, VALID_LABEL, ("model_npu(inputs)", "model(inputs)"))
     assert not list(tmp_path.iterdir())

@@ -48,7 +48,7 @@ def name(line: list[object]) -> str:
 
 @pytest.mark.parametrize("kind", ["sample", "full"])
 def test_every_line_of_the_tool_is_there_in_order(kind: str, tmp_path: Path) -> None:
-    """H20 H21 H23 H27 H29 H30 H31: names, order, dtypes, shapes, values to float32 rounding."""
+    """Names, order, dtypes, shapes, values to float32 rounding."""
     theirs = lines(golden.unpack("torch_npu_hooks", tmp_path) / f"base_{kind}.pkl")
     scripts = golden.unpack("ptdbg", tmp_path) / "scripts"
     subprocess.run([sys.executable, "-c", SCRIPT, str(scripts), kind], cwd=tmp_path, check=True)

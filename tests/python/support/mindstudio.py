@@ -15,15 +15,18 @@ from pathlib import Path
 from typing import Any
 
 
-def environment() -> Path:
-    """Its environment. Without a package index the test is skipped, unless ULPSCOPE_TEST_ALL is set."""
+def environment(version: str | None = None) -> Path:
+    """The environment of a release, by default of the current one.
+
+    Without a package index the test is skipped, unless ULPSCOPE_TEST_ALL is set.
+    """
     import pytest
     from peer import environment as made
 
     from places import TEST_ALL
 
     try:
-        return made()
+        return made() if version is None else made(version)
     except subprocess.CalledProcessError as error:
         reason = f"mindstudio-probe cannot be installed: {getattr(error, 'stderr', None) or error}"
         if os.environ.get(TEST_ALL):

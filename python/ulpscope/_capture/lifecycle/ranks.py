@@ -13,8 +13,13 @@ from typing import Any
 from ulpscope._capture.lifecycle.patches import Patches
 from ulpscope._capture.lifecycle.switch import Switch
 
-# Set by torchrun, Slurm and MPI; the most reliable first.
-_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+# Set by torchrun, Slurm and MPI; the most reliable first. Each with the variable for the number of ranks.
+_VARIABLES = {
+    "RANK": "WORLD_SIZE",
+    "SLURM_PROCID": "SLURM_NTASKS",
+    "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
+    "PMI_RANK": "PMI_SIZE",
+}
 
 # Set by launchers for processes that will form a group.
 _MEETING = ("MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK")
@@ -40,6 +45,18 @@ def folder_name(rank: int | None) -> str:
     if rank is not None:
         return f"rank{rank}"
     return f"proc{os.getpid()}" if _has_company() else "rank"
+
+
+def is_one_of_several() -> bool:
+    """Whether this process is, or seems to become, one of several ranks."""
+    dist = _distributed()
+    if dist is not None and dist.is_initialized():
+        return bool(dist.get_world_size() > 1)
+    for variable, count in _VARIABLES.items():
+        rank, size = os.environ.get(variable, ""), os.environ.get(count, "")
+        if rank.isdecimal():
+            return int(rank) > 0 or (size.isdecimal() and int(size) > 1)
+    return _has_company()
 
 
 def _distributed() -> Any:

@@ -8,10 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
-from ulpscope._capture.lifecycle import folders
+from ulpscope._capture.lifecycle import folders, ranks
+
+
+def discard_left(dump_path: Path) -> None:
+    """Removes what a process that was killed left; raises if a capture still writes there."""
+    if dump_path.is_dir():
+        lock = folders.FolderLock(dump_path, ranks.folder_name(ranks.current_rank()))
+        try:
+            shutil.rmtree(dump_path, ignore_errors=True)
+        finally:
+            lock.release()
 
 
 def clear_step(folder: Path) -> list[str]:

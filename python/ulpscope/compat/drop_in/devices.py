@@ -1,6 +1,7 @@
 """``torch_npu``, ``torch.npu`` and ``.npu()`` on a machine without an NPU: the device that is there.
 
-The names and parameters of the functions follow the documentation of torch_npu; none was tried on an NPU.
+A test compares the names and parameters of the functions with the sources of torch_npu 2.11.0. None was tried
+on an NPU.
 """
 
 from __future__ import annotations
@@ -122,18 +123,22 @@ class _StandInLoader(Loader):
         pass
 
 
-def tensor_to_device(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
+def tensor_to_device(self: Any, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     """``Tensor.npu``: the tensor on the device that is there."""
-    import torch
-
-    return self.cuda(device, non_blocking) if torch.cuda.is_available() else self
+    return self.to(device=_in_place_of(device), non_blocking=non_blocking, **kwargs)
 
 
 def module_to_device(self: Any, device: Any = None) -> Any:
     """``Module.npu``: the module on the device that is there."""
+    return self.to(device=_in_place_of(device))
+
+
+def _in_place_of(device: Any) -> Any:
     import torch
 
-    return self.cuda(device) if torch.cuda.is_available() else self
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda") if device is None else torch.device("cuda", _number(device))
 
 
 class Npu(ModuleType):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 from ulpscope._capture.lifecycle.run import Run
 from ulpscope._capture.noise import seed as seeding
 from ulpscope._capture.overflow_check import OverflowCheck
-from ulpscope._capture.settings import Settings
+from ulpscope._capture.settings import Settings, SettingsError
+from ulpscope.compat.torch_npu_hooks import place
 from ulpscope.compat.torch_npu_hooks.overflow import report_overflow
 from ulpscope.compat.torch_npu_hooks.steps import Schedule, step_schedule
 
@@ -65,7 +66,7 @@ class _Dumping:
         """Ends the recording into the last file, and begins one into this file. Files of tensors go on."""
         if self._sample is not None:
             self.close()
-        file.unlink(missing_ok=True)
+        place.clear(file)
         self._file = file
         self._process = os.getpid()
         if self._sample is not None:
@@ -77,10 +78,8 @@ class _Dumping:
             # The tensors of a dump that was registered before are complete.
             self.close()
         wanted: int | str = _SAMPLED if sample else "all"
-        if self._run is not None and self._sample is not None and self._sample != wanted:
-            raise RuntimeError(
-                f"register_hook: {self._file} is recorded with a different sample; call set_dump_path first"
-            )
+        if self._run is not None and self._sample != wanted:
+            self._end_empty_file()
         self._schedule = schedule
         self._sample = wanted
         if self._run is None and self._file is not None:
@@ -97,7 +96,7 @@ class _Dumping:
             Settings(
                 dump_path=folder / "ulpscope.journal",
                 layout="torch_npu_hooks_async",
-                layout_path=_escaped(folder),
+                layout_path=place.of_folder(folder),
                 task="tensor",
                 file_format="npy",
                 strides=True,
@@ -117,20 +116,35 @@ class _Dumping:
         if run is not None:
             run.close()
 
+    def reset(self) -> None:
+        """Ends the recording, and forgets what was registered and set."""
+        self.close()
+        self._schedule = Schedule()
+        self._file = self._sample = None
+
     def warn_if_pathless(self) -> None:
         """Says at the end of the process that nothing was recorded for lack of a path."""
         if self._sample is not None and self._file is None and self._process == os.getpid():
             _log.warning("register_hook without set_dump_path: nothing was dumped; call set_dump_path(file)")
 
+    def _end_empty_file(self) -> None:
+        """Ends the recording into a file that has no lines yet: a file has one kind of lines."""
+        assert self._file is not None
+        self.flush()
+        written = place.in_this_process(self._file)
+        if written.exists() and written.stat().st_size:
+            raise RuntimeError(
+                f"register_hook: {written} has lines of a different sample; call set_dump_path with another "
+                "file first"
+            )
+        self.close()
+
     def _lines(self) -> Settings:
         assert self._file is not None
-        work = self._file.with_name(f"{self._file.name}.journal")
-        # Left by a process that was killed; its file is replaced now.
-        shutil.rmtree(work, ignore_errors=True)
         return Settings(
-            dump_path=work,
+            dump_path=place.journal_of(self._file),
             layout="torch_npu_hooks",
-            layout_path=_escaped(self._file),
+            layout_path=place.of_file(self._file),
             sample=self._sample,  # type: ignore[arg-type]
             **_AS_THE_TOOL,
         )
@@ -169,6 +183,12 @@ def flush() -> None:
     _dumping.flush()
 
 
+def close() -> None:
+    """Ends the recording and forgets the file. Without it recording goes on until the process ends."""
+    _dumping.reset()
+    step_schedule.reset_step()
+
+
 def set_dump_path(fpath: str | os.PathLike[str] | None = None) -> None:
     """Sets the file of the dump. A file of that name is replaced, and numbering starts at 0."""
     if fpath is None or not isinstance(fpath, str | os.PathLike) or not os.fspath(fpath):
@@ -182,7 +202,10 @@ def set_dump_path(fpath: str | os.PathLike[str] | None = None) -> None:
         raise RuntimeError(f"set_dump_path: there is no folder {str(file.parent)!r}; create it first")
     if not os.access(file.parent, os.W_OK):
         raise RuntimeError(f"set_dump_path: the folder {str(file.parent)!r} cannot be written to")
-    _dumping.set_file(file)
+    try:
+        _dumping.set_file(file)
+    except SettingsError as error:
+        raise RuntimeError(f"set_dump_path: {str(fpath)!r} is in use: {error.problem}") from None
 
 
 def register_hook(model: Any, hook: Any, **kwargs: Any) -> None:
@@ -207,9 +230,18 @@ def register_hook(model: Any, hook: Any, **kwargs: Any) -> None:
     if hook is wrap_acc_cmp_hook:
         _dumping.compare_calls(sample, chosen)
     elif hook is wrap_async_datadump_hook:
+        _mention_runtime_setting()
         _dumping.save_tensors(Path(kwargs.get("path", "./")).absolute(), chosen)
     else:
         _check_overflow()
+
+
+def _mention_runtime_setting() -> None:
+    if "torch_npu" in sys.modules and "OutfeedEnqueueOpV2" not in os.environ.get("RUNTIME_V2_BLACKLIST", ""):
+        _log.info(
+            "RUNTIME_V2_BLACKLIST=OutfeedEnqueueOpV2 is not set, and not needed: tensors are copied without "
+            "that operator"
+        )
 
 
 def _check_overflow() -> None:
@@ -218,7 +250,3 @@ def _check_overflow() -> None:
         _overflow = OverflowCheck(report_overflow)
         _overflow.start()
     _overflow.clear()
-
-
-def _escaped(path: Path) -> str:
-    return str(path).replace("{", "{{").replace("}", "}}")

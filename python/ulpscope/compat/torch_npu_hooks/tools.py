@@ -6,7 +6,7 @@ import logging
 import os
 
 import ulpscope
-from ulpscope.compat.torch_npu_hooks import dumping
+from ulpscope.compat.torch_npu_hooks import dumping, place
 
 _log = logging.getLogger("ulpscope.compat.torch_npu_hooks")
 
@@ -23,9 +23,13 @@ def compare(
     """Compares the dump under test with the reference, and writes the tool's table to ``output_path``.
 
     ``shape_flag``: operators match by name, dtype and shapes; otherwise by name alone. What matches nothing
-    has no row, and is logged.
+    has no row, and is logged. One of several ranks compares its own files, if it has written these.
     """
     dumping.flush()
+    own = [place.in_this_process(path) for path in (pkl_path1, pkl_path2)]
+    if all(path.exists() for path in own):
+        pkl_path1, pkl_path2 = own
+        output_path = place.in_this_process(output_path)
     result = ulpscope.compare(pkl_path1, pkl_path2, style="torch_npu", match="shape" if shape_flag else None)
     result.to_csv(output_path)
     for problem in result.problems:
