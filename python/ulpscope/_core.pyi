@@ -56,13 +56,16 @@ def compare(
     cell_mapping: _Path | None = None,
     layer_mapping: _Path | None = None,
     noise: _Path | None = None,
+    target_data: _Path | None = None,
+    golden_data: _Path | None = None,
 ) -> Comparison:
     """Compares two dumps, checkpoints or folders of tensors: target is suspected, golden is trusted.
 
     ``style``: "native", or the rules and columns of an older tool. ``match``: how calls are paired.
     ``step`` and ``rank``: 3, [0, "2-4"], "0,2-4". ``noise``: a second golden run; differences of the size
     found between it and golden count as noise. The mappings are msprobe's files that pair entries, cells and
-    layers.
+    layers. ``target_data`` and ``golden_data``: the folders of the tensors, if they are not beside the
+    dump.json or .pkl.
     """
 
 @final
@@ -82,6 +85,9 @@ class Comparison:
     @property
     def reason(self) -> str:
         """Why, in one sentence."""
+    @property
+    def advice(self) -> list[str]:
+        """The row to look at, as older tools write it to advisor_{timestamp}.txt: one text per rank."""
     @property
     def columns(self) -> list[str]:
         """The names of a row's values, in order."""

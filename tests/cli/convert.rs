@@ -283,6 +283,54 @@ fn records_become_records() {
 }
 
 #[test]
+fn the_lines_of_a_pkl_are_those_of_the_tool_that_is_named() {
+    let place = Workspace::new();
+    let stats = r#""Max": 2.0, "Min": 1.0, "Mean": 1.5, "Norm": 2.25"#;
+    let tensor = format!(r#"{{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], {stats}}}"#);
+    place.put_text(
+        "dump.json",
+        &format!(
+            r#"{{"task": "statistics", "level": "L1", "data": {{"Torch.add.0.forward": {{"input_args": [{tensor}],
+            "input_kwargs": {{"alpha": {{"type": "int", "value": 2}}}}, "output": [{tensor}]}}}}}}"#
+        ),
+    );
+    let convert = |style: &[&str]| {
+        let ran = place.run(&[&["convert", "dump.json", "-o", "x.pkl", "--force"], style].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        (place.text("x.pkl"), ran.err)
+    };
+    let six = "[\"Torch.add.0.forward.input.0\", 0, [], \"torch.float32\", [2], [2.0, 1.0, 1.5, 2.25]]\n\
+               [\"Torch.add.0.forward.input.1\", 0, [], \"<class 'int'>\", \"[]\", [2, 2, 2, 2]]\n\
+               [\"Torch.add.0.forward.output\", 0, [], \"torch.float32\", [2], [2.0, 1.0, 1.5, 2.25]]\n";
+    assert_eq!(convert(&[]), (six.to_owned(), String::new()));
+    assert_eq!(convert(&["--pkl-style", "ptdbg-6"]).0, six);
+    let (four, said) = convert(&["--pkl-style", "ptdbg"]);
+    assert_eq!(
+        four,
+        "[\"Torch_add_0_forward_input.0\", 0, [], \"torch.float32\", [2], [2.0, 1.0, 1.5]]\n\
+         [\"Torch_add_0_forward_output\", 0, [], \"torch.float32\", [2], [2.0, 1.0, 1.5]]\n"
+    );
+    assert_eq!(said, "note: dump.json: left out 1 keyword arguments\n");
+    let (hooks, _) = convert(&["--pkl-style", "torch_npu"]);
+    assert_eq!(
+        hooks,
+        "[\"0_Torch_add_forward_input.0\", [2.0, 1.0, 1.5], \"torch.float32\", [2]]\n\
+         [\"1_Torch_add_forward_output\", [2.0, 1.0, 1.5], \"torch.float32\", [2]]\n"
+    );
+
+    let refused = |args: &[&str]| {
+        let ran = place.run(&[&["convert"], args].concat());
+        assert_eq!(ran.code, 2, "{}", ran.out);
+        ran.err
+    };
+    let said = refused(&["dump.json", "-o", "y.json", "--pkl-style", "ptdbg"]);
+    assert!(said.contains("--pkl-style is for a .pkl"), "{said}");
+    let said = refused(&["x.pkl", "-o", "y.pkl", "--pkl-style", "ptdbg"]);
+    assert_eq!(said, "error: x.pkl: --pkl-style converts a dump.json, and this is none\n");
+    assert_eq!(place.files(), ["dump.json", "x.pkl"]);
+}
+
+#[test]
 fn the_format_must_be_known() {
     let place = Workspace::new();
     place.put("src/x.pt", &Value::Tensor(floats(&[1], &[1.0])));

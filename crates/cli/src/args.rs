@@ -2,6 +2,7 @@
 
 mod compare;
 mod dumps;
+mod pkl_style;
 mod run_options;
 
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ use ulpscope_session::Language;
 
 pub(crate) use compare::{CompareArgs, OutputFormat, spell_out};
 pub(crate) use dumps::{DumpArgs, LsArgs, ShowArgs};
+use pkl_style::PklStyleName;
 pub(crate) use run_options::with_run_options;
 
 use crate::output::Look;
@@ -284,6 +286,10 @@ pub(crate) struct ConvertArgs {
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) to: Option<FormatName>,
 
+    /// The tool whose lines a .pkl gets that is made from a dump.json [default: ptdbg-6]
+    #[arg(long = "pkl-style", value_name = "STYLE", value_enum)]
+    pub(crate) pkl_style: Option<PklStyleName>,
+
     /// Replace files that exist
     #[arg(long)]
     pub(crate) force: bool,
@@ -398,7 +404,8 @@ Examples:
   ulpscope convert out.pt -o out.npy
   ulpscope convert model.pt -o model.safetensors
   ulpscope convert dump/ -o dump_npy/ --to npy
-  ulpscope convert ptdbg/rank0/dump.pkl -o msprobe/rank0/dump.json";
+  ulpscope convert ptdbg/rank0/dump.pkl -o msprobe/rank0/dump.json
+  ulpscope convert msprobe/rank0/dump.json -o ptdbg/rank0/dump.pkl --pkl-style ptdbg";
 
 const MERGE_EXAMPLES: &str = "\
 Examples:

@@ -15,11 +15,12 @@ pub(crate) fn outputs(to: Records, target: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Converts; the notes say what the target format cannot express, the errors what could not be read.
+/// Converts; `style` is that of the lines of a `.pkl`. The notes say what the target format cannot express, the errors what could not be read.
 pub(crate) fn convert(
     source: &Path,
     bytes: &Bytes,
     to: Records,
+    style: PklStyle,
     target: &Path,
 ) -> Result<(Vec<String>, Vec<String>), Error> {
     let mut report = Report::default();
@@ -34,7 +35,7 @@ pub(crate) fn convert(
             let stacks = stacks_beside(source);
             let stacks = if stacks.is_file() { Some(Bytes::map(&stacks, Access::ReadOnly)?) } else { None };
             file::write_with(target, |lines| {
-                report = bytes.reading(|| msprobe_to_pkl(bytes, stacks.as_ref(), PklStyle::Ptdbg6, lines))?;
+                report = bytes.reading(|| msprobe_to_pkl(bytes, stacks.as_ref(), style, lines))?;
                 stacks.as_ref().map_or(Ok(()), Bytes::check)
             })?;
         }

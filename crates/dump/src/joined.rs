@@ -17,7 +17,7 @@ use crate::rank::{Index, Rank, Source};
 pub(crate) fn open(
     folder: &Path,
     files: &[PathBuf],
-    open_one: fn(&Path) -> Result<Rank, Error>,
+    open_one: impl Fn(&Path) -> Result<Rank, Error>,
 ) -> Result<Rank, Error> {
     let mut problems = Problems::default();
     let mut first_error = None;

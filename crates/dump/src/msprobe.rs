@@ -34,6 +34,8 @@ pub(crate) struct Beside {
     pub(crate) stacks: Companion,
     pub(crate) parents: Companion,
     folder: PathBuf,
+    /// The folder of the tensors.
+    data: PathBuf,
     ledger: OnceLock<Result<Option<Ledger>, Error>>,
     is_journal: bool,
     /// Whether it is the journal of a step that had ended; only the documents were not made.
@@ -50,6 +52,7 @@ impl Beside {
         Beside {
             stacks: Companion::File(folder.join(STACK_FILE)),
             parents: Companion::File(folder.join("construct.json")),
+            data: folder.join(DATA_FOLDER),
             folder,
             ledger: OnceLock::new(),
             is_journal: false,
@@ -82,11 +85,15 @@ impl Beside {
     }
 }
 
-/// Opens a `dump.json` or `debug.json`.
-pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
+/// Opens a `dump.json` or `debug.json`. `data` is the folder of its tensors, if it is not the one beside it.
+pub(crate) fn open(path: &Path, data: Option<&Path>) -> Result<Rank, Error> {
     let bytes = Bytes::map(path, Access::ReadOnly)?;
     let index = bytes.clone();
-    index.reading(|| assemble(path, bytes, Beside::of_file(path), Problems::default()))
+    let mut beside = Beside::of_file(path);
+    if let Some(data) = data {
+        beside.data = data.to_owned();
+    }
+    index.reading(|| assemble(path, bytes, beside, Problems::default()))
 }
 
 /// Indexes the calls. The rest is read on request.
@@ -126,7 +133,6 @@ pub(crate) fn assemble(
     let source = MsprobeSource {
         bytes,
         path: path.to_owned(),
-        data: beside.folder.join(DATA_FOLDER),
         beside,
         stacks: OnceLock::new(),
         parents: OnceLock::new(),
@@ -146,7 +152,6 @@ struct MsprobeSource {
     bytes: Bytes,
     path: PathBuf,
     beside: Beside,
-    data: PathBuf,
     stacks: OnceLock<Stacks>,
     parents: OnceLock<Parents>,
 }
@@ -205,7 +210,7 @@ impl Source for MsprobeSource {
     }
 
     fn data_folder(&self) -> Option<&Path> {
-        Some(&self.data)
+        Some(&self.beside.data)
     }
 
     fn ledger(&self) -> Option<Ledger> {

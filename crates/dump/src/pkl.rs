@@ -23,21 +23,26 @@ use crate::entry::{Content, Data, Entry, Role, TensorEntry};
 use crate::problems::Problems;
 use crate::rank::{Index, Rank, Source, Task, Tool};
 
-/// Opens a `.pkl` and finds its calls. The rest is read on request.
-pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
+/// Opens a `.pkl` and finds its calls. The rest is read on request. `data` is the folder of its tensors, if it is not
+/// the one beside it.
+pub(crate) fn open(path: &Path, data: Option<&Path>) -> Result<Rank, Error> {
     let bytes = Bytes::map(path, Access::ReadOnly)?;
     let lines = bytes.clone();
-    lines.reading(|| index(path, bytes))
+    lines.reading(|| index(path, data, bytes))
 }
 
 /// Finds the calls of a `.pkl`.
-fn index(path: &Path, bytes: Bytes) -> Result<Rank, Error> {
+fn index(path: &Path, data: Option<&Path>, bytes: Bytes) -> Result<Rank, Error> {
     let Some(kind) = kind(&bytes) else {
         let expected = "lines of ptdbg_ascend ([name, step, [], dtype, shape, stats]) or torch_npu.hooks \
                         ([name, values, dtype, shape])";
         let found = if bytes.is_empty() { "an empty file" } else { "none of that form among the first" };
         return Err(Error::whole(Fault::malformed(expected, found)).in_file(path));
     };
+    if data.is_some() && !is_ptdbg(kind) {
+        let message = "has the elements in its own lines: leave the folder of tensors out";
+        return Err(Error::whole(Fault::Unsupported(message.to_owned())).in_file(path));
+    }
     let mut indexer = Indexer::new(kind);
     let mut problems = Problems::default();
     for outline in Outlines::new(&bytes) {
@@ -47,8 +52,9 @@ fn index(path: &Path, bytes: Bytes) -> Result<Rank, Error> {
         }
     }
     indexer.close();
-    let data = path.with_extension("");
-    let data = (is_ptdbg(kind) && is_folder(&data)).then_some(data);
+    let beside = path.with_extension("");
+    let beside = (is_ptdbg(kind) && is_folder(&beside)).then_some(beside);
+    let data = data.map(Path::to_owned).or(beside);
     let task = match kind {
         _ if indexer.only_stacks => Task::Structure,
         Kind::HooksFull | Kind::HooksOverflow => Task::Tensor,

@@ -52,6 +52,8 @@ pub struct RankPlace {
     /// The name of its folder, `rank0`, `proc1000`; empty if there is none.
     pub name: String,
     opening: Opening,
+    /// The folder of its tensors, if the user named one.
+    data: Option<PathBuf>,
 }
 
 impl Dump {
@@ -75,7 +77,7 @@ impl Dump {
         let has_numbers = found.iter().any(|found| found.step.is_some());
         let mut steps: Vec<Step> = Vec::new();
         for Found { step, rank, opening } in found.into_iter().filter(|found| select.wants(found)) {
-            let place = RankPlace { number: rank.number, name: rank.text, opening };
+            let place = RankPlace { number: rank.number, name: rank.text, opening, data: None };
             match steps.last_mut() {
                 Some(last) if last.number == step => last.ranks.push(place),
                 _ => steps.push(Step {
@@ -86,6 +88,32 @@ impl Dump {
             }
         }
         Ok(Dump { path: path.to_owned(), steps, problems, notes })
+    }
+
+    /// The same dump with its tensors in a folder that the user named, and not in the one beside the records. Only for
+    /// the records of one rank: `dump.json`, or the `.pkl` of ptdbg_ascend.
+    pub fn with_data(mut self, folder: &Path) -> Result<Dump, Error> {
+        let is_folder = folder.metadata().map_err(|error| Error::whole(error).in_file(folder))?.is_dir();
+        if !is_folder {
+            return Err(Error::whole(Fault::malformed("a folder of tensors", "a file")).in_file(folder));
+        }
+        let ranks: usize = self.steps.iter().map(|step| step.ranks.len()).sum();
+        let place = self.steps.iter_mut().flat_map(|step| &mut step.ranks).next();
+        let Some(place) = place.filter(|_| ranks == 1) else {
+            let expected = "one rank, as a folder of tensors was named for it";
+            return Err(
+                Error::whole(Fault::malformed(expected, format!("{ranks} ranks"))).in_file(&self.path)
+            );
+        };
+        if !matches!(&place.opening, Opening::Msprobe(files) | Opening::Pkl(files) if files.len() == 1) {
+            let expected = "a dump.json or a .pkl of ptdbg_ascend, as a folder of tensors was named for it";
+            let found = "a dump that does not have its tensors in a folder beside it";
+            return Err(Error::whole(Fault::malformed(expected, found)).in_file(&self.path));
+        }
+        // The user may name a link; nothing below it may be one.
+        let resolved = folder.canonicalize().map_err(|error| Error::whole(error).in_file(folder))?;
+        place.data = Some(if folder.is_symlink() { resolved } else { folder.to_owned() });
+        Ok(self)
     }
 }
 
@@ -134,10 +162,11 @@ impl RankPlace {
 
     /// Reads the index of the rank.
     pub fn open(&self) -> Result<Rank, Error> {
+        let data = self.data.as_deref();
         match &self.opening {
-            Opening::Msprobe(files) => joined::open(self.path(), files, msprobe::open),
+            Opening::Msprobe(files) => joined::open(self.path(), files, |file| msprobe::open(file, data)),
             Opening::Journal(path) => journal::open(path),
-            Opening::Pkl(files) => joined::open(self.path(), files, pkl::open),
+            Opening::Pkl(files) => joined::open(self.path(), files, |file| pkl::open(file, data)),
             Opening::AsyncNpy(folder) => async_npy::open(folder),
             Opening::Folder(folder, names) => files::open_folder(folder, names),
             Opening::File(path) => files::open_file(path),

@@ -3,7 +3,9 @@
 
 mod dumps;
 
-use dumps::{Scratch, calls, described, elements, entries, places, rank};
+use std::path::Path;
+
+use dumps::{Scratch, calls, described, elements, entries, open, places, rank};
 use ulpscope_dump::{CallKind, Content, Data, Role, Task, Tool};
 use ulpscope_formats::json::Json;
 
@@ -146,6 +148,42 @@ fn arrays_are_in_the_folder_of_the_same_name() {
 }
 
 #[test]
+fn arrays_may_be_in_a_folder_that_the_user_names() {
+    let scratch = Scratch::new();
+    let path = scratch.file("pkl/dump.pkl", &ptdbg("Tensor_add_0_forward_input.0"));
+    scratch.tensor("pkl/dump/Tensor_add_0_forward_input.0.npy", &[1.0, 2.0]);
+    scratch.tensor("elsewhere/Tensor_add_0_forward_input.0.npy", &[3.0, 4.0]);
+    let elsewhere = scratch.path().join("elsewhere");
+    let read = |folder: &Path| {
+        let dump = open(&path).unwrap().with_data(folder).unwrap();
+        let rank = dump.steps[0].ranks[0].open().unwrap();
+        assert_eq!(rank.task, Task::Tensor);
+        elements(&rank, &entries(&rank)[0])
+    };
+    assert_eq!(read(&elsewhere), [3.0, 4.0]);
+    let link = scratch.path().join("link");
+    std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+    assert_eq!(read(&link), [3.0, 4.0]);
+
+    let refused = |dump: &Path, folder: &Path| open(dump).unwrap().with_data(folder).unwrap_err().to_string();
+    assert!(refused(&path, &path).ends_with("expected a folder of tensors, found a file"));
+    assert!(refused(&path, &scratch.path().join("none")).contains("No such file"));
+    let message = refused(&elsewhere, &elsewhere);
+    assert!(message.contains("expected a dump.json or a .pkl of ptdbg_ascend"), "{message}");
+    for number in 0..2 {
+        let lines = ptdbg("Tensor_add_0_forward_input.0");
+        scratch.file(&format!("ranks/rank{number}/dump.pkl"), &lines);
+    }
+    let message = refused(&scratch.path().join("ranks"), &elsewhere);
+    assert!(message.contains("expected one rank") && message.ends_with("found 2 ranks"), "{message}");
+
+    let whole = scratch.file("full.pkl", &hooks("0_Tensor_add_forward_input.0"));
+    let dump = open(&whole).unwrap().with_data(&elsewhere).unwrap();
+    let message = dump.steps[0].ranks[0].open().unwrap_err().to_string();
+    assert!(message.contains("has the elements in its own lines"), "{message}");
+}
+
+#[test]
 fn stacks_are_lines_and_frames() {
     let scratch = Scratch::new();
     let stack = "[\"Tensor_add_0_forward_stack_info\", [[\"net.py\", \"7\", \"f\", \"x + 1\"], [\"a.py\", \"1\", \"g\", null]]]\n";
@@ -238,7 +276,7 @@ fn overflow_dumps_of_one_rank_are_read_together() {
 fn a_file_of_other_text_is_refused() {
     let scratch = Scratch::new();
     let path = scratch.file("dump.pkl", "");
-    let dump = dumps::open(&path).unwrap();
+    let dump = open(&path).unwrap();
     let error = dump.steps[0].ranks[0].open().unwrap_err().to_string();
     assert!(error.contains("found an empty file"), "{error}");
 }

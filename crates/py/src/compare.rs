@@ -16,11 +16,12 @@ use crate::interrupt::{Stop, abandonable};
 /// Compares two dumps: target, the suspected side, with golden, the trusted one. Each is a path to the output of a
 /// tool: a dump's folder, a step or rank of it, a dump.json, a .pkl, a folder of tensors, a checkpoint.
 /// step and rank select: 3, [0, "2-4"] or "0,2-4". noise is a second golden run: differences of the size found
-/// between it and golden count as noise.
+/// between it and golden count as noise. target_data and golden_data are the folders of the tensors, if they are not
+/// beside the dump.json or .pkl.
 #[pyfunction]
 #[pyo3(signature = (
     target, golden, *, style = "native", r#match = None, step = None, rank = None, data_mapping = None,
-    cell_mapping = None, layer_mapping = None, noise = None
+    cell_mapping = None, layer_mapping = None, noise = None, target_data = None, golden_data = None
 ))]
 #[expect(clippy::too_many_arguments, reason = "one for each keyword of the Python function")]
 pub(crate) fn compare(
@@ -35,12 +36,16 @@ pub(crate) fn compare(
     cell_mapping: Option<PathBuf>,
     layer_mapping: Option<PathBuf>,
     noise: Option<PathBuf>,
+    target_data: Option<PathBuf>,
+    golden_data: Option<PathBuf>,
 ) -> PyResult<Comparison> {
     let wrong = |error: String| PyValueError::new_err(error);
     let chosen = |numbers: Option<Numbers>| numbers.map(|numbers| numbers.0).unwrap_or_default();
     let request = Request {
         target,
         golden,
+        target_data,
+        golden_data,
         style: style.parse().map_err(wrong)?,
         matching: r#match.map(|word| word.parse().map_err(|error| wrong(format!("{error}")))).transpose()?,
         mapping: MappingFiles { data: data_mapping, cell: cell_mapping.map(Some), layer: layer_mapping },

@@ -204,6 +204,13 @@ impl Comparison {
         self.outcome.text("reason")
     }
 
+    /// The row to look at, in the fields of older tools: one text per compared pair of ranks.
+    #[getter]
+    fn advice(&self) -> Vec<&str> {
+        let ranks = self.outcome.document["ranks"].as_array();
+        ranks.into_iter().flatten().filter_map(|rank| rank["advice"].as_str()).collect()
+    }
+
     /// The names of a row's values, in order.
     #[getter]
     fn columns(&self) -> Vec<String> {

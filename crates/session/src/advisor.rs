@@ -8,14 +8,20 @@ use crate::{Compared, StyleName};
 /// The text for one pair of ranks; `None` if the style gives no advice. For an older style it is exactly what the older
 /// tool writes.
 pub(crate) fn text<S>(compared: &Compared<S>, rank: &RankResult<S>, outcome: &RankOutcome) -> Option<String> {
-    let advice = outcome.advice.clone()?;
+    let fields = fields(compared.request.style, outcome)?;
     if compared.request.style != StyleName::Native {
-        return Some(advice);
+        return Some(fields);
     }
-    // The older tools' categories cover failing calls only.
-    let fields = own_advice(outcome).unwrap_or(advice);
     let words = compared.request.language.words();
     Some(format!("{}\n{fields}", explain_rank(compared, Some(rank)).text(words)))
+}
+
+/// The row to look at, in the older fields; `None` if the style gives no advice.
+pub(crate) fn fields(style: StyleName, outcome: &RankOutcome) -> Option<String> {
+    let advice = outcome.advice.clone()?;
+    // The older tools' categories cover failing calls only.
+    let own = (style == StyleName::Native).then(|| own_advice(outcome)).flatten();
+    Some(own.unwrap_or(advice))
 }
 
 /// Advice if the first failing row is no argument or result of a call, or if no row fails but the runs do not agree.

@@ -29,7 +29,7 @@ mod timestamp;
 mod unpaired;
 pub mod words;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ulpscope_compare::{
@@ -54,6 +54,10 @@ pub struct Request {
     pub target: PathBuf,
     /// The trusted side.
     pub golden: PathBuf,
+    /// The folder of the target's tensors, if it is not beside the records.
+    pub target_data: Option<PathBuf>,
+    /// Likewise for the golden.
+    pub golden_data: Option<PathBuf>,
     /// How rows are measured and judged.
     pub style: StyleName,
     /// How calls are paired; `None`: the style's own way.
@@ -97,10 +101,17 @@ pub fn execute<O: Outputs>(
 ) -> Result<Compared<O::Sink>, Error> {
     let start = Instant::now();
     let watch = Watch::start();
-    let target = Dump::open(&request.target, &request.select)?;
-    let golden = Dump::open(&request.golden, &request.select)?;
+    let open = |path: &Path, data: &Option<PathBuf>| {
+        let dump = Dump::open(path, &request.select)?;
+        match data {
+            Some(folder) => dump.with_data(folder),
+            None => Ok(dump),
+        }
+    };
+    let target = open(&request.target, &request.target_data)?;
+    let golden = open(&request.golden, &request.golden_data)?;
     let style = request.style()?;
-    let noise = request.noise.as_ref().map(|path| Dump::open(path, &request.select)).transpose()?;
+    let noise = request.noise.as_ref().map(|path| open(path, &None)).transpose()?;
     let mut pairs = pair_ranks(&target, &golden);
     let mut unmeasured = noise.as_ref().map(|noise| pairs.with_noise(noise, &golden)).unwrap_or_default();
     let ranks = compare_dumps(style.as_ref(), &pairs.pairs, outputs, progress);

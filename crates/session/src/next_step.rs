@@ -120,6 +120,8 @@ pub(super) fn compare_again<S>(compared: &Compared<S>, noise: Option<&Path>) -> 
     let Request {
         target,
         golden,
+        target_data,
+        golden_data,
         style: _,
         matching,
         mapping,
@@ -135,6 +137,8 @@ pub(super) fn compare_again<S>(compared: &Compared<S>, noise: Option<&Path>) -> 
     };
     let file = |path: &Option<PathBuf>| path.as_deref().map(quoted);
     let options = [
+        ("--target-data", file(target_data)),
+        ("--golden-data", file(golden_data)),
         ("--step", numbers(&select.steps)),
         ("--rank", numbers(&select.ranks)),
         ("--match", matching.map(|matching| matching.to_string())),

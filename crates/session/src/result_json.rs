@@ -8,7 +8,7 @@ use ulpscope_compare::{
 };
 
 use crate::explanation::explain;
-use crate::{Compared, StyleName};
+use crate::{Compared, StyleName, advisor};
 
 /// Changes with every incompatible change of the file.
 const SCHEMA: &str = "ulpscope.compare/1";
@@ -28,7 +28,8 @@ pub struct RankExtras<'a> {
 pub fn document<'a, S>(compared: &'a Compared<S>, extras: impl Fn(usize, &'a S) -> RankExtras<'a>) -> Value {
     let request = &compared.request;
     let explanation = explain(compared);
-    let ranks = compared.ranks.iter().enumerate().map(|(number, rank)| rank_value(rank, number, &extras));
+    let ranks = compared.ranks.iter().enumerate();
+    let ranks = ranks.map(|(number, rank)| rank_value(request.style, rank, number, &extras));
     json!({
         "schema": SCHEMA,
         "ulpscope": env!("CARGO_PKG_VERSION"),
@@ -43,6 +44,8 @@ pub fn document<'a, S>(compared: &'a Compared<S>, extras: impl Fn(usize, &'a S) 
         },
         "target": request.target.display().to_string(),
         "golden": request.golden.display().to_string(),
+        "target_data": request.target_data.as_ref().map(|path| path.display().to_string()),
+        "golden_data": request.golden_data.as_ref().map(|path| path.display().to_string()),
         "explanation": explanation.text(request.language.words()),
         "language": request.language.code(),
         "statements": explanation,
@@ -131,6 +134,7 @@ pub fn divergence_value(first: &Divergence) -> Map<String, Value> {
 }
 
 fn rank_value<'a, S>(
+    style: StyleName,
     rank: &'a RankResult<S>,
     number: usize,
     extras: &impl Fn(usize, &'a S) -> RankExtras<'a>,
@@ -144,6 +148,7 @@ fn rank_value<'a, S>(
         Ok((outcome, sink)) => {
             fields.insert("error".to_owned(), Value::Null);
             fields.extend(outcome_map(outcome));
+            fields.insert("advice".to_owned(), json!(advisor::fields(style, outcome)));
             let extras = extras(number, sink);
             let files: Vec<String> = extras.files.iter().map(|file| file.display().to_string()).collect();
             fields.insert("files".to_owned(), json!(files));

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,45 @@ def test_compare_of_the_current_release(dumps: Path) -> None:
     assert header.startswith("NPU Name,Bench Name,")
 
 
+def test_merge_result_puts_the_ranks_side_by_side(tmp_path: Path) -> None:
+    for side in ("npu", "bench"):
+        for rank in range(2):
+            folder = tmp_path / side / "step0" / f"rank{rank}"
+            capture_of(tmp_path / "one", lambda: torch.sin(torch.ones(3)) + 1)
+            shutil.copytree(tmp_path / "one" / "step0" / "rank", folder)
+            shutil.rmtree(tmp_path / "one")
+    ended = msprobe(tmp_path, "compare", "-tp", "npu/step0", "-gp", "bench/step0", "-o", "out", "--xlsx")
+    assert ended.returncode == 0, ended.stderr
+    config = "api:\n- Torch.sin   # one call\ncompare_index:\n- Max diff\n- 'L2norm diff'\n"
+    (tmp_path / "config.yaml").write_text(config)
+    ended = msprobe(tmp_path, "merge_result", "-i", "out", "-o", "merged", "-config", "config.yaml")
+    assert ended.returncode == 0, ended.stderr
+    (merged,) = (tmp_path / "merged").glob("multi_ranks_compare_merge_*.xlsx")
+    with zipfile.ZipFile(merged) as book:
+        sheet = book.read("xl/worksheets/sheet1.xml").decode()
+    for text in ("rank0", "rank1", "Torch.sin.0.forward.output.0", "Max diff", "L2norm diff"):
+        assert f">{text}<" in sheet
+    assert "__add__" not in sheet
+
+
+@pytest.mark.parametrize("is_finite", [True, False])
+def test_overflow_check_names_the_first_call_that_is_not_finite(tmp_path: Path, is_finite: bool) -> None:
+    def program() -> None:
+        x = torch.relu(torch.tensor([0.0, 1.0]))
+        (torch.log(x + 1 if is_finite else -x - 1) * 2).sum()
+
+    capture_of(tmp_path / "dump", program)
+    ended = msprobe(tmp_path, "overflow_check", "-i", "dump/step0", "-o", "out")
+    assert ended.returncode == (0 if is_finite else 1), ended.stderr
+    assert "compared with itself" in ended.stderr
+    first = json.loads((tmp_path / "out" / "result.json").read_text())["first_divergence"]
+    if is_finite:
+        assert first is None
+    else:
+        assert first["call"] == "Torch.log.0.forward"
+        assert first["kind"] == "non-finite born here"
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -50,8 +91,12 @@ def test_compare_of_the_current_release(dumps: Path) -> None:
         (["-f", "mindspore", "compare"], "-f takes pytorch"),
         (["-f", "pytorch", "compare", "-i", "none.json"], "none.json"),
         (["-f", "pytorch", "compare", "-i", "empty.json"], "Missing npu_path in configuration file"),
-        (["merge_result", "-i", "x"], "use ulpscope merge"),
-        (["overflow_check", "-i", "x"], "use ulpscope ls"),
+        (["run_overflow_check", "-i", "x"], "use overflow_check"),
+        (["merge_result", "-i", "x", "-o", "y"], "-config"),
+        (["merge_result", "-i", "x", "-o", "y", "-config", "none.yaml"], "none.yaml"),
+        (["merge_result", "-i", "x", "-o", "y", "-config", "empty.json"], "line 1: expected api:"),
+        (["overflow_check"], "-i"),
+        (["overflow_check", "-i", "none"], "none"),
     ],
 )
 def test_what_cannot_be_done_is_said(tmp_path: Path, words: list[str], problem: str) -> None:

@@ -63,6 +63,14 @@ pub(crate) struct CompareArgs {
     #[arg(required_unless_present = "golden_path")]
     pub(crate) golden: Option<PathBuf>,
 
+    /// The folder of TARGET's tensors, if it is not beside its dump.json or .pkl
+    #[arg(long = "target-data", value_name = "DIR")]
+    pub(crate) target_data: Option<PathBuf>,
+
+    /// The folder of GOLDEN's tensors, likewise
+    #[arg(long = "golden-data", value_name = "DIR")]
+    pub(crate) golden_data: Option<PathBuf>,
+
     /// Write result files into DIR, which is made if it is not there
     #[arg(short = 'o', long = "output", alias = "output_path", value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,

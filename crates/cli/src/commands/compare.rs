@@ -60,6 +60,8 @@ impl TryFrom<CompareArgs> for Compare {
             request: Request {
                 target: args.target_path.or(args.target).unwrap_or_default(),
                 golden: args.golden_path.or(args.golden).unwrap_or_default(),
+                target_data: args.target_data,
+                golden_data: args.golden_data,
                 style,
                 matching: if args.fuzzy_match { Some(Matching::Fuzzy) } else { args.matching },
                 mapping: MappingFiles {

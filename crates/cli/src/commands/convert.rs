@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use rayon::prelude::*;
 use serde_json::json;
 use ulpscope_formats::file::{self, Format, Holds, Records};
+use ulpscope_formats::records::PklStyle;
 use ulpscope_formats::{Bytes, Error, Tensor, Value};
 
 use crate::args::{ConvertArgs, FormatName};
@@ -24,6 +25,8 @@ pub(crate) struct Convert {
     source: PathBuf,
     destination: Destination,
     format: Format,
+    /// The lines of a `.pkl`, if the user chose them.
+    pkl_style: Option<PklStyle>,
     force: bool,
     json: bool,
 }
@@ -55,7 +58,11 @@ impl TryFrom<ConvertArgs> for Convert {
                 format!("{}: the extension names no format; give one, or use --to", path.display())
             })?,
         };
-        Ok(Convert { source: args.src, destination, format, force: args.force, json: args.json })
+        let pkl_style = args.pkl_style.map(PklStyle::from);
+        if pkl_style.is_some() && format != Format::PklLines {
+            bail!("--pkl-style is for a .pkl; leave it out, or use --to pkl");
+        }
+        Ok(Convert { source: args.src, destination, format, pkl_style, force: args.force, json: args.json })
     }
 }
 
@@ -139,6 +146,9 @@ impl Convert {
 
     fn convert(&self, found: &Found, target: &Target, root: Option<&Path>) -> Result<Converted, Error> {
         let (format, bytes) = open(&found.path)?;
+        if self.pkl_style.is_some() && format.records() != Some(Records::Msprobe) {
+            return Ok(Converted::nothing("--pkl-style converts a dump.json, and this is none"));
+        }
         match (format.records(), self.format.records()) {
             (Some(from), Some(to)) if from == to => {
                 make_room(&target.file, root, self.force)?;
@@ -170,7 +180,8 @@ impl Convert {
         for path in &written {
             make_room(path, root, self.force)?;
         }
-        let (notes, errors) = records::convert(&found.path, bytes, to, target)?;
+        let (notes, errors) =
+            records::convert(&found.path, bytes, to, self.pkl_style.unwrap_or(PklStyle::Ptdbg6), target)?;
         Ok(Converted { written, notes, errors, nothing: None })
     }
 

@@ -2,7 +2,8 @@
 
     -f pytorch compare -i compare.json -o out [-s] [-c] [-f]     1.x: `compare` of this package
     compare -tp … -gp … -o … [-fm] [-dm …] …                     26.x: `ulpscope compare` has these flags
-    merge_result -i DIR -o DIR -config FILE                      `ulpscope merge` is named
+    merge_result -i DIR -o DIR -config FILE                      `ulpscope merge` into one sheet
+    overflow_check -i DUMP -o DIR                                `ulpscope compare` of the dump with itself
 
 A subcommand that has no counterpart is named in the error, with exit code 2.
 """
@@ -12,17 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from ulpscope._core import run_command
+from ulpscope.compat.msprobe import merge_config
 from ulpscope.compat.msprobe.exceptions import CompareException
 from ulpscope.compat.msprobe.pytorch.comparison import compare, compare_distributed
 
 _INSTEAD = {
-    "merge_result": "use ulpscope merge RESULT... --filter NAME --metric COLUMN -o merged.xlsx",
-    "overflow_check": "use ulpscope ls and ulpscope show on the dump: statistics count NaN and Inf",
-    "run_overflow_check": "use ulpscope ls and ulpscope show on the dump: statistics count NaN and Inf",
+    "run_overflow_check": "use overflow_check: it names the call that returns NaN or infinity first",
     "parse": "use ulpscope stats, diff and convert on the files",
 }
 
@@ -38,6 +39,10 @@ def main(arguments: Sequence[str]) -> int:
     if not words:
         return _refuse("a subcommand is missing, such as compare")
     subcommand, rest = words[0], words[1:]
+    if subcommand == "merge_result":
+        return _merge_result(rest)
+    if subcommand == "overflow_check":
+        return _overflow_check(rest)
     if subcommand != "compare":
         instead = _INSTEAD.get(subcommand, "docs/migrate/msprobe.md lists what there is")
         return _refuse(f"{subcommand} has no counterpart with these arguments; {instead}")
@@ -79,6 +84,38 @@ def _compare_first_release(words: list[str]) -> int:
     except CompareException as error:
         return _refuse(str(error))
     return 0
+
+
+def _merge_result(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="msprobe merge_result", allow_abbrev=False)
+    parser.add_argument("-i", "--input_dir", required=True)
+    parser.add_argument("-o", "--output_dir", required=True)
+    parser.add_argument("-config", "--config-path", required=True)
+    options = parser.parse_args(words)
+    try:
+        wanted = merge_config.read(Path(options.config_path))
+        Path(options.output_dir).mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        return _refuse(str(error))
+    merged = Path(options.output_dir) / f"multi_ranks_compare_merge_{time.strftime('%Y%m%d%H%M%S')}.xlsx"
+    filters = [word for name in wanted.apis for word in ("--filter", name)]
+    metrics = [word for name in wanted.metrics for word in ("--metric", name)]
+    output = ["--output", str(merged)]
+    return run_command(["ulpscope", "merge", options.input_dir, *filters, *metrics, *output])
+
+
+def _overflow_check(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="msprobe overflow_check", allow_abbrev=False)
+    parser.add_argument("-i", "--input_path", required=True)
+    parser.add_argument("-o", "--output_path", default="./output")
+    options = parser.parse_args(words)
+    print(
+        "msprobe: the dump is compared with itself: a call that returns NaN or infinity from finite inputs "
+        "is a divergence (exit code 1); result.json takes the place of anomaly_analyze_*.json",
+        file=sys.stderr,
+    )
+    output = ["--output", options.output_path, "--format", "json"]
+    return run_command(["ulpscope", "compare", options.input_path, options.input_path, *output])
 
 
 def _refuse(problem: str) -> int:
