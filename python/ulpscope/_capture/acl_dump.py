@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 import ulpscope
 from ulpscope._capture.calls.functions import Functions
+from ulpscope._capture.calls.stacks import operator_name
 
 _log = logging.getLogger("ulpscope")
 
@@ -66,7 +67,8 @@ class AclDump(TorchFunctionMode):
         function = self._functions.describe(func) if self._is_on else None
         if function is None or function.treatment != "record":
             return func(*args, **kwargs)
-        base = f"{function.prefix}_{function.name}"
+        called = operator_name(function.operators, function.name, sys._getframe(1))
+        base = f"{function.prefix}_{called}"
         number = self._counts.get(base, 0)
         self._counts[base] = number + 1
         if f"{base}_{number}" != self._name:

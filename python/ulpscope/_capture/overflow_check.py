@@ -14,6 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ulpscope._capture.calls.functions import Functions
+from ulpscope._capture.calls.stacks import operator_name
 
 
 class Overflow(NamedTuple):
@@ -60,7 +61,8 @@ class OverflowCheck(TorchFunctionMode):
         function = self._functions.describe(func)
         if function.treatment != "record" or function.prefix not in ("Functional", "Tensor", "Torch"):
             return func(*args, **(kwargs or {}))
-        name = f"{function.prefix}.{function.name}"
+        called = operator_name(function.operators, function.name, sys._getframe(1))
+        name = f"{function.prefix}.{called}"
         number = self._counts.get(name, 0)
         self._counts[name] = number + 1
         if self.is_paused:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ulpscope.compat.ptdbg_ascend import dumping
 from ulpscope.compat.ptdbg_ascend.debugger import PrecisionDebugger
-from ulpscope.compat.ptdbg_ascend.dumping import functions
 
 
 def module_dump(module: Any, module_name: str) -> None:
@@ -25,7 +25,7 @@ def module_dump_end() -> None:
 
 
 def _run(caller: str) -> Any:
-    run = functions.recording.run or PrecisionDebugger.current_run()
+    run = dumping.functions.recording.run or PrecisionDebugger.current_run()
     if run is None:
         raise RuntimeError(
             f'{caller}: nothing is dumped; call set_dump_switch("ON") or debugger.start() first'
