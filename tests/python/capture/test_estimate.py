@@ -110,24 +110,35 @@ def test_a_capture_that_records_has_none(tmp_path: Path) -> None:
 
 def dry_run(folder: Path, *flags: str, text: str = TRAIN) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(text)
-    command = [sys.executable, "-m", "ulpscope", "run", "--dump-path", "dump", *flags, "--", "train.py"]
+    command = [sys.executable, "-m", "ulpscope", "run", *flags, "--", "train.py"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
 @pytest.mark.slow
 def test_a_dry_run_ends_after_one_step_and_writes_nothing(tmp_path: Path, temporary: Path) -> None:
-    ran = dry_run(tmp_path, "--task", "tensor", "--step", "1-9", "--dry-run", "--json")
+    ran = dry_run(tmp_path, "--task", "tensor", "--step", "1-9", "--dry-run", "--json", "--dump-path", "dump")
     assert ran.returncode == 0, ran.stderr
     *printed, last = ran.stdout.splitlines()
     assert printed == ["step 0"]
     found = json.loads(last)
     assert not (tmp_path / "dump").exists()
     assert list(temporary.glob("ulpscope*")) == []
-    assert dry_run(tmp_path, "--task", "tensor", "--step", "1").returncode == 0
+    assert dry_run(tmp_path, "--task", "tensor", "--step", "1", "--dump-path", "dump").returncode == 0
     files, size = on_disk(tmp_path / "dump" / "step1")
     assert (found["step"], found["files"]) == (1, files)
     assert found["calls"] == Captured(tmp_path / "dump", 1).ledger["recorded"]
     assert found["bytes"] == pytest.approx(size, rel=0.2)
+
+
+def test_a_dry_run_needs_no_folder_but_checks_a_given_one(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"level": "mix"}')
+    ran = dry_run(tmp_path, "--dry-run", "--config", "config.json")
+    assert ran.returncode == 0, ran.stderr
+    assert "nothing was written; step 0: " in ran.stdout
+    assert list(tmp_path.glob("*/step*")) == []
+    ran = dry_run(tmp_path, "--dry-run", "--dump-path", "train.py")
+    assert ran.returncode == 2
+    assert "--dump-path is 'train.py', which is a file" in ran.stderr
 
 
 @pytest.mark.slow

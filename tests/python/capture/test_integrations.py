@@ -253,9 +253,10 @@ def test_a_training_that_begins_after_the_last_selected_step_says_so(
             {"ULPSCOPE_LEVLE": "mix"},
             "ULPSCOPE_LEVLE is not among the known variables; did you mean",
         ),
-        ({"ULPSCOPE_LEVEL": "L3"}, "level is 'L3'"),
+        ({"ULPSCOPE_LEVEL": "L3"}, "ulpscope.SettingsError: ULPSCOPE_LEVEL is 'L3'"),
         ({"ULPSCOPE_STRICT": "maybe"}, "ULPSCOPE_STRICT is 'maybe'; expected one of 1, true, 0, false"),
-        ({"ULPSCOPE_MAX_CALLS": "many"}, "max-calls is 'many'"),
+        ({"ULPSCOPE_MAX_CALLS": "many"}, "ULPSCOPE_MAX_CALLS is 'many'"),
+        ({"ULPSCOPE_FORMAT": "bin"}, "ULPSCOPE_FORMAT is 'bin'"),
     ],
 )
 def test_a_wrong_variable_ends_the_program_at_once(
@@ -265,6 +266,18 @@ def test_a_wrong_variable_ends_the_program_at_once(
     assert ran.returncode == 1
     assert message in ran.stderr.splitlines()[-1]
     assert not (tmp_path / "dump").exists()
+
+
+@pytest.mark.parametrize("variable", ["ULPSCOPE_DUMP_PATH", "ULPSCOPE_LEVEL"])
+def test_variables_without_the_switch_are_reported(tmp_path: Path, variable: str) -> None:
+    ran = run_program(tmp_path, **{variable: "mix"})
+    assert (ran.returncode, ran.stderr) == (
+        0,
+        f"ulpscope: {variable} is set, but ULPSCOPE_DUMP is not: nothing is recorded; "
+        "set ULPSCOPE_DUMP to the folder to write to\n",
+    )
+    switched_off = run_program(tmp_path, ULPSCOPE_DUMP="", **{variable: "mix"})
+    assert (switched_off.returncode, switched_off.stderr) == (0, "")
 
 
 def test_without_torch_nothing_is_left(tmp_path: Path) -> None:

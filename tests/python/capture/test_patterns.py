@@ -131,6 +131,7 @@ def linear_extra(x: Tensor) -> Tensor:
         ("Functional.*.0", ["Functional.linear.0.forward", "Functional.linear_extra.0.forward"]),
         ("Module.**.Linear", [f"Module.mlp.up.Linear.forward.{number}" for number in range(14)]),
         ("Module.mlp.up.Linear.forward.12", ["Module.mlp.up.Linear.forward.12"]),
+        ("*near_e*", ["Functional.linear_extra.0.forward"]),
         ("re:linear.1\\d", [f"Functional.linear.{number}.forward" for number in range(10, 14)]),
     ],
 )
@@ -235,6 +236,36 @@ def test_a_pattern_that_matches_nothing_is_reported(tmp_path: Path, caplog: pyte
     assert warned == ["call: 'Torch.no'", "module: 'block.*'"]
     # The capture ends with its last step: a note makes no step of its own.
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["step0", "step1"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "pattern", "hint"),
+    [
+        ("call", "relu", "; '*relu*' matches Torch.relu.0.forward"),
+        ("call", "linear.0", "; '**linear.0**' matches Functional.linear.0.forward"),
+        ("call", "*.up", "; * stops at dots: '**.up**' matches Module.layers.0.mlp.up.Linear.forward.0"),
+        ("call", "re:nothing", ""),
+        ("call", "nothing", ""),
+        ("module", "mlp", ": nothing is recorded for it; '**mlp**' matches layers.0.mlp"),
+        (
+            "module",
+            "*mlp*",
+            ": nothing is recorded for it; * stops at dots: '**mlp**' matches layers.0.mlp",
+        ),
+        ("module", "nothing.*", ": nothing is recorded for it"),
+    ],
+)
+def test_a_pattern_that_matches_nothing_is_reported_with_one_that_does(
+    tmp_path: Path, setting: str, pattern: str, hint: str
+) -> None:
+    selection: dict[str, Any] = {setting: pattern}
+    assert names(tmp_path / "none", "mix", **selection) == []
+    (note,) = Captured(tmp_path / "none").ledger["notes"]
+    what = {"call": "call of this step", "module": "module of the model"}[setting]
+    assert note == f"{setting}: {pattern!r} matches no {what}{hint}"
+    if " matches " in hint:
+        wider = {setting: hint.split("'")[1]}
+        assert names(tmp_path / "some", "mix", **wider) != []
 
 
 @pytest.mark.parametrize("setting", ["module", "call"])

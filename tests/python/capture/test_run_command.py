@@ -362,6 +362,25 @@ def test_without_torch_no_folder_is_left(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize(
+    ("flags", "body", "why"),
+    [
+        ((), "", "no call of torch was seen"),
+        (("--step", "0"), "", "no call of torch was seen"),
+        (("--step", "5-7"), "torch.ones(2) + 1", "step 5 was not reached"),
+        (("--rank", "1"), "torch.ones(2) + 1", "rank 0 is not selected"),
+    ],
+)
+def test_where_nothing_was_recorded_no_folder_is_left(
+    tmp_path: Path, flags: tuple[str, ...], body: str, why: str
+) -> None:
+    script(tmp_path, f"import os\nos.environ['RANK'] = '0'\nimport torch\n{body}\nprint('ran')\n")
+    ran = python(tmp_path, "-m", "ulpscope", "run", "--dump-path", "new/dump", *flags, "train.py")
+    assert (ran.returncode, ran.stdout) == (0, "ran\n")
+    assert ran.stderr == f"ulpscope: {why}, nothing was recorded\n"
+    assert not (tmp_path / "new").exists()
+
+
 def test_an_error_at_the_end_of_capture_does_not_hide_that_of_the_script(tmp_path: Path) -> None:
     text = (
         "import shutil, torch\ntorch.ones(1) + 1\nshutil.rmtree('dump')\nraise ValueError('of the script')\n"

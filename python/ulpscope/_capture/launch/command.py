@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,7 +46,8 @@ def run(arguments: Sequence[str]) -> int:
     if as_json and not is_dry:
         parser.error("--json is for --dry-run: without it, what is printed is the script's")
     try:
-        settings = flags.settings_from(given)
+        # A dry run writes to no folder of the user.
+        settings = flags.settings_from(given, folder=tempfile.gettempdir() if is_dry else None)
         program = Program.find(command)
         estimation = Estimation(settings) if is_dry else None
         recording = Recording(estimation.settings if estimation else settings, is_dry)
@@ -69,8 +71,7 @@ def _run_drop_in(
     """Runs a script that was written for an older tool, and sets up its own recording."""
     others = [key for key, value in given.items() if value != parser.get_default(key)]
     if others:
-        flag = flags.FLAGS.get(others[0], "--" + others[0].replace("_", "-"))
-        parser.error(f"--drop-in leaves the settings to the script: remove {flag}")
+        parser.error(f"--drop-in leaves the settings to the script: remove {flags.flag_of(others[0])}")
     try:
         program = Program.find(command)
     except SettingsError as error:

@@ -7,6 +7,7 @@ Each flag of ``ulpscope run`` has a variable: ``--data-mode`` is ``ULPSCOPE_DATA
 from __future__ import annotations
 
 import multiprocessing
+import sys
 from collections.abc import Mapping
 
 from ulpscope._capture.launch import flags
@@ -27,8 +28,17 @@ _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 def record(environment: Mapping[str, str]) -> bool:
     """Records this process if its environment requests it; returns whether it does."""
-    if not environment.get(SWITCH) or multiprocessing.parent_process() is not None:
+    if multiprocessing.parent_process() is not None:
         # A worker process, such as a data loader's, inherits its parent's environment.
+        return False
+    if not environment.get(SWITCH):
+        # An empty switch is off on purpose; a missing one may be a mistake.
+        if SWITCH not in environment and (others := _ours(environment)):
+            print(
+                f"ulpscope: {others[0]} is set, but {SWITCH} is not: nothing is recorded; "
+                f"set {SWITCH} to the folder to write to",
+                file=sys.stderr,
+            )
         return False
     Recording(settings_of(environment)).of_this_process()
     return True
@@ -38,17 +48,17 @@ def settings_of(environment: Mapping[str, str]) -> Settings:
     """The settings from the variables."""
     parser = flags.parser()
     known = {SWITCH: "--dump-path"}
+    variable_of = {"dump_path": SWITCH}
     switches = set()
     for action in parser._actions:
         for flag in set(action.option_strings) - _WITHOUT_VARIABLE:
             if flag.startswith("--"):
                 variable = PREFIX + flag.removeprefix("--").replace("-", "_").upper()
                 known[variable] = flag
+                variable_of[action.dest] = variable
                 switches |= {variable} if action.nargs == 0 else set()
     words = []
-    for variable in sorted(environment):
-        if not variable.startswith(PREFIX) or variable.startswith(_OTHER_VARIABLES):
-            continue
+    for variable in _ours(environment):
         if variable not in known:
             raise unknown_key(variable, known, "variables")
         value = environment[variable]
@@ -61,4 +71,11 @@ def settings_of(environment: Mapping[str, str]) -> Settings:
     given = vars(parser.parse_args(words))
     for command_only in ("dry_run", "json", "drop_in", "force"):
         del given[command_only]
-    return flags.settings_from(given)
+    return flags.settings_from(given, variable_of.__getitem__)
+
+
+def _ours(environment: Mapping[str, str]) -> list[str]:
+    """The names of variables that are settings of a recording, right or wrong, in order."""
+    return sorted(
+        name for name in environment if name.startswith(PREFIX) and not name.startswith(_OTHER_VARIABLES)
+    )

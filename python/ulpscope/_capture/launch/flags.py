@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
 from ulpscope._capture.settings import Settings, SettingsError
@@ -28,18 +29,31 @@ then:
   ulpscope compare dumps/npu dumps/cpu"""
 
 # Names of flags that are not the setting's name with dashes.
-FLAGS = {"file_format": "--format", "stacks": "--no-stacks"}
+_FLAGS = {"file_format": "--format", "stacks": "--no-stacks"}
 
 
-def settings_from(options: dict[str, Any]) -> Settings:
+def flag_of(key: str) -> str:
+    """The flag of a setting."""
+    return _FLAGS.get(key, "--" + key.replace("_", "-"))
+
+
+def settings_from(
+    options: dict[str, Any], name_of: Callable[[str], str] = flag_of, folder: str | None = None
+) -> Settings:
+    """The settings from the values of the flags.
+
+    ``name_of``: the name that the user gave a setting. ``folder``: the dump_path if none is given.
+    """
     path = options.pop("config")
     given = {key: value for key, value in options.items() if value is not None}
     try:
         config = Config({}) if path is None else Config.read(path)
+        if folder is not None and "dump_path" not in given and not config.keys.get("dump_path"):
+            given["dump_path"] = folder
         settings = config.settings(**given)
     except SettingsError as error:
         if error.key in given or (error.key == "dump_path" and path is None):
-            raise renamed(error, FLAGS.get(error.key, "--" + error.key.replace("_", "-"))) from None
+            raise renamed(error, name_of(error.key)) from None
         raise
     if config.enable_dataloader:
         raise SettingsError(

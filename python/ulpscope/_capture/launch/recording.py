@@ -34,6 +34,8 @@ class Recording:
         self._run: Run | None = None
         self._hook: Any = None
         self._has_torch = False
+        self._has_recorded = False
+        self._steps_ended = 0
         self._has_ended = False
         self._process = os.getpid()
         # Fail before the script runs if the folder cannot be used.
@@ -93,12 +95,22 @@ class Recording:
         finally:
             if self._is_dry:
                 pass
-            elif self._hook is not None:
+            elif self._has_recorded:
                 print(f"ulpscope: the dump is in {self._settings.dump_path}", file=sys.stderr)
-            elif not self._has_torch:
+            elif self._hook is not None or not self._has_torch:
                 # Only if the script has not put something else there.
                 folders.remove_empty(self._made)
-                print("ulpscope: torch was not imported, nothing was recorded", file=sys.stderr)
+                print(f"ulpscope: {self._why_nothing()}, nothing was recorded", file=sys.stderr)
+
+    def _why_nothing(self) -> str:
+        wanted = self._settings
+        if not self._has_torch:
+            return "torch was not imported"
+        if wanted.rank and (rank := ranks.current_rank()) is not None and rank not in wanted.rank:
+            return f"rank {rank} is not selected"
+        if wanted.step and min(wanted.step) > self._steps_ended:
+            return f"step {min(wanted.step)} was not reached"
+        return "no call of torch was seen"
 
     def _begin(self) -> None:
         self._has_torch = True
@@ -139,6 +151,7 @@ class Recording:
     def _step(self) -> None:
         if self._run is not None:
             self._run.step()
+            self._steps_ended += 1
             if self._run.steps_done:
                 # The hook stays: torch is iterating over its hooks now.
                 self._finish()
@@ -148,7 +161,10 @@ class Recording:
     def _finish(self) -> None:
         run, self._run = self._run, None
         if run is not None:
+            # If closing fails, its error says what may be missing.
+            self._has_recorded = True
             run.close()
+            self._has_recorded = run.has_recorded
 
 
 def _in_words(error: Exception) -> str:

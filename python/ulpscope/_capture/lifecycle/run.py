@@ -84,6 +84,11 @@ class Run:
         """Whether every selected step is over."""
         return bool(self._settings.step) and self._step > max(self._settings.step)
 
+    @property
+    def has_recorded(self) -> bool:
+        """Whether there is a dump of a step."""
+        return any(folder and folder.exists() for folder in (self._aimed_at, self._last_folder))
+
     @untraced
     def start(self, model: Any = None) -> None:
         """Starts recording. Without a model, levels L0 and mix use the first module that is called."""

@@ -13,7 +13,7 @@ class Selection:
 
     def __init__(self, settings: Settings) -> None:
         self.modules = Patterns(settings.module)
-        self._calls = Patterns.of_calls(settings.call)
+        self._calls = Patterns(settings.call, of_calls=True)
         self._apis = frozenset(settings.apis)
         self._has_reported_modules = False
 
@@ -33,13 +33,17 @@ class Selection:
 
     def take_notes(self) -> list[str]:
         """Notes for the end of a step: patterns that matched nothing, if there were names to match."""
-        notes = [f"call: {pattern!r} matches no call of this step" for pattern in self._calls.unmatched()]
+        notes = [
+            f"call: {pattern!r} matches no call of this step{self._calls.hint(pattern)}"
+            for pattern in self._calls.unmatched()
+        ]
         self._calls.forget()
         # Modules are named once, and keep their names in later steps.
         if self.modules.was_asked and not self._has_reported_modules:
             self._has_reported_modules = True
             notes += [
                 f"module: {pattern!r} matches no module of the model: nothing is recorded for it"
+                f"{self.modules.hint(pattern)}"
                 for pattern in self.modules.unmatched()
             ]
         return notes

@@ -64,6 +64,9 @@ _SIZE_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 class SettingsError(ValueError):
     """An invalid setting: which one, its value, and what is allowed."""
 
+    # Tracebacks show the name under which users catch it.
+    __module__ = "ulpscope"
+
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(f"{key} {problem}" if key else problem)
         self.key = key
