@@ -81,3 +81,17 @@ def test_a_module_as_one_call(tmp_path: Path) -> None:
     assert not any("linear" in name for name in found)
     assert "Tensor_sum_0_forward_input.0" in found
     assert (folder / "dump" / "MyModule_0_forward_input.0.npy").exists()
+
+
+def test_what_was_recorded_before_a_kill_can_be_read(tmp_path: Path) -> None:
+    switch = 'set_dump_switch("ON")\ntrain()\nimport os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n'
+    script = (
+        scripts.MODEL + "from ptdbg_ascend import *\nset_dump_path('d')\nregister_hook(model, acc_cmp_dump)\n"
+    )
+    assert run(tmp_path, script + switch).returncode != 0
+    command = [sys.executable, "-m", "ulpscope", "ls", f"d/ptdbg_dump_{VERSION}.journal"]
+    listed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert "Functional.linear.0.backward" in listed.stdout
+    # The next run replaces it.
+    assert run(tmp_path, script + 'set_dump_switch("ON")\ntrain()\nset_dump_switch("OFF")\n').returncode == 0
+    assert [path.name for path in (tmp_path / "d").iterdir()] == [f"ptdbg_dump_{VERSION}"]
