@@ -20,9 +20,9 @@ def ptdbg(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.setenv("PYTHONHASHSEED", "0")
     face = importlib.import_module("ulpscope.compat.ptdbg_ascend")
     dumping = importlib.import_module("ulpscope.compat.ptdbg_ascend.dumping")
-    seed = importlib.import_module("ulpscope._capture.noise.seed")
-    removed = seed.remove_dropout_for_good()
-    monkeypatch.setattr(dumping, "functions", dumping._Functions())
+    seeding = importlib.import_module("ulpscope.compat.ptdbg_ascend.seeding")
+    removed = seeding.remove_dropout()
+    monkeypatch.setattr(dumping, "functions", dumping.Functions())
     yield face
     if dumping.functions.overflows is not None:
         dumping.functions.overflows.pause()

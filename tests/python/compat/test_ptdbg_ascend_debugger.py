@@ -69,7 +69,9 @@ def test_two_pieces_of_a_step_are_one_dump(ptdbg: ModuleType, tmp_path: Path) ->
     assert not any("tanh" in name for name in found)
 
 
-def test_only_the_steps_of_the_list_and_missing_ones_do_no_harm(ptdbg: ModuleType, tmp_path: Path) -> None:
+def test_only_the_steps_of_the_list_and_missing_ones_are_named(
+    ptdbg: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     debugger = ptdbg.PrecisionDebugger(str(tmp_path), "dump", step=[1, 3, 9])
     for _ in range(5):
         debugger.start()
@@ -79,6 +81,8 @@ def test_only_the_steps_of_the_list_and_missing_ones_do_no_harm(ptdbg: ModuleTyp
     folder = tmp_path / TAG
     assert sorted(path.name for path in folder.iterdir()) == ["step1", "step3"]
     # Calls are counted anew in each step.
+    debugger.close()
+    assert "steps [9] were not reached" in caplog.text
     for step in ("step1", "step3"):
         assert "Torch_relu_0_forward_output" in names(folder / step / "rank0" / "api_stack_dump.pkl")
 
@@ -215,6 +219,19 @@ def test_overflows_are_checked_between_on_and_off(ptdbg: ModuleType, tmp_path: P
     folder = tmp_path / TAG / "rank0"
     assert len(list(folder.glob("*.pkl"))) == 2
     assert "Tensor___mul___3_forward_input.1" not in names(folder / "Tensor___mul___3_forward_1.pkl")
+
+
+def test_an_overflow_check_says_that_it_dumps_no_acl_data(
+    ptdbg: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "dump.json"
+    config.write_text(json.dumps({"dump": {"dump_path": str(tmp_path)}}))
+    ptdbg.set_dump_path(str(tmp_path))
+    model = torch.nn.Linear(2, 2)
+    ptdbg.register_hook(model, ptdbg.overflow_check, dump_mode="acl", dump_config=str(config))
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "overflow_check")
+    debugger.configure_hook(mode="acl", acl_config=str(config))
+    assert caplog.text.count("ACL data of calls that overflow are not dumped") == 2
 
 
 def test_the_debugger_checks_for_overflows_in_its_steps(ptdbg: ModuleType, tmp_path: Path) -> None:

@@ -93,6 +93,18 @@ def test_several_on_and_off_are_one_dump_and_a_second_run_replaces_it(
     assert len(list((folder / "dump").iterdir())) == once
 
 
+def test_a_dump_without_calls_replaces_an_older_one_and_says_so(
+    ptdbg: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    older = dump(ptdbg, tmp_path, mode="api_list", api_list=["relu"]) / "api_list_dump.pkl"
+    assert names(older)
+    dump(ptdbg, tmp_path, mode="api_list", api_list=["conv9d"])
+    ptdbg.set_dump_path(str(tmp_path))
+    assert names(older) == []
+    assert not older.with_suffix("").exists()
+    assert 'list: "conv9d" is part of no name that was seen in this step' in caplog.text
+
+
 @pytest.mark.parametrize(
     ("switch", "file", "expected"),
     [

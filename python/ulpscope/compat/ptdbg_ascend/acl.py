@@ -54,6 +54,14 @@ class AclConfig:
             self._dump = None
 
 
+def say_not_for_overflows() -> None:
+    """Says that acl mode has no effect in an overflow check."""
+    log.warning(
+        'dump_mode "acl": ACL data of calls that overflow are not dumped; dump them in a second run, with '
+        'mode "acl" and the name of the call'
+    )
+
+
 def read_config(name: str, path: Any) -> AclConfig:
     """Checks a dump.json before the run; ``name`` is that of the argument in messages."""
     if path is None:

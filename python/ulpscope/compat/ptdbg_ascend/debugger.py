@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -39,6 +40,7 @@ class PrecisionDebugger:
         self._place = place_of("dump_path", dump_path, has_steps=bool(steps))
         self._steps = steps
         self._step = 0
+        self._process = os.getpid()
         self._recording = Recording()
         self._selection = Selection(mode="api_stack")
         self._acl: acl.AclConfig | None = None
@@ -55,6 +57,7 @@ class PrecisionDebugger:
                 "PrecisionDebugger was constructed before: that one ends; construct it outside of loops"
             )
             before.close()
+        atexit.register(self.close)
         if enable_dataloader:
             self._loaders = LoaderSteps(self._start, self._end_step, self._is_over, self._exit)
             self._loaders.install()
@@ -94,7 +97,8 @@ class PrecisionDebugger:
             raise ValueError(f"need_replicate is {need_replicate!r}; expected True or False")
         numbers = check_overflow_nums(overflow_nums)
         if mode == "acl":
-            self._acl = acl.read_config("acl_config", acl_config)
+            acl.read_config("acl_config", acl_config)
+            acl.say_not_for_overflows()
         if need_replicate:
             log.warning(
                 "need_replicate: the data of the whole process are not dumped, only those that overflow"
@@ -128,7 +132,10 @@ class PrecisionDebugger:
         return None if cls._instance is None else cls._instance._recording.run
 
     def close(self) -> None:
-        """Ends everything."""
+        """Ends everything, and names the steps that were not reached."""
+        atexit.unregister(self.close)
+        if self._process == os.getpid() and (missed := [step for step in self._steps if step > self._step]):
+            log.warning("steps %s were not reached: nothing is dumped for them", missed)
         if self._loaders is not None:
             self._loaders.remove()
         self._stop()

@@ -24,7 +24,7 @@ def overflow_check(*_: Any, **__: Any) -> None:
     raise TypeError("overflow_check is an argument of register_hook(model, overflow_check)")
 
 
-class _Functions:
+class Functions:
     """What the functions have set in this process."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class _Functions:
         self.recording.stop()
 
 
-functions = _Functions()
+functions = Functions()
 
 
 def set_dump_path(fpath: str | os.PathLike[str] | None = None, dump_tag: str = DEFAULT_TAG) -> None:
@@ -93,6 +93,8 @@ def register_hook(model: Any, hook: Any, **kwargs: Any) -> None:
             functions.overflows.pause()
         functions.overflows = Overflows(functions.place, overflow_nums, rank)
         functions.overflows.begin()
+        if config is not None:
+            acl.say_not_for_overflows()
     elif functions.waiting is not None:
         functions.switch_on(functions.waiting)
         functions.waiting = None

@@ -37,7 +37,7 @@ class Recording:
     def start(self, settings: Settings, rank: int | None) -> None:
         """Records from now on."""
         if rank is not None and not _is_selected(rank):
-            log.warning("rank %d is selected, and this is another one: nothing is dumped here", rank)
+            log.warning("rank %d is selected, which this process does not have: nothing is dumped here", rank)
             return
         if self._process != os.getpid():
             # A forked process records on its own.

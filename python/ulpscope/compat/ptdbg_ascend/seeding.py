@@ -14,6 +14,6 @@ def seed_all(seed: int = 1234, mode: bool = False) -> None:
     _seed.choose_cudnn_algorithms_deterministically()
 
 
-def remove_dropout() -> None:
-    """Sets p of all dropout functions and modules to 0."""
-    _seed.remove_dropout_for_good()
+def remove_dropout() -> _seed.Seeded:
+    """Sets p of all dropout functions and modules to 0, until ``restore()`` of what it returns."""
+    return _seed.remove_dropout_for_good()
