@@ -109,6 +109,7 @@ class TestSettings:
             "strides": False,
             "inner_calls": False,
             "gradients": "arguments",
+            "parameter_gradients": True,
         }
 
     @pytest.mark.parametrize(
