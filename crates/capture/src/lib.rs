@@ -18,6 +18,7 @@ mod flow;
 mod ledger;
 mod limits;
 pub mod modules;
+mod name_list;
 pub mod operators;
 mod passes;
 mod pending_backward;

@@ -9,6 +9,7 @@ use crate::call_record::{CallRecord, Kind};
 use crate::ledger::NOT_SELECTED;
 use crate::plan::Plan;
 use crate::recording::Recording;
+use crate::stack::CallStack;
 use crate::state::{State, StepId};
 
 /// A backward call in progress. `P` is a part of a gradient: a tensor.
@@ -39,6 +40,8 @@ pub struct PendingBackward<P> {
     is_first_in_scope: bool,
     /// The name of the module whose call it is, without number.
     module: Option<Arc<str>>,
+    /// Where the pass was begun, if that is recorded.
+    pub stack: Option<Arc<CallStack>>,
 }
 
 /// Arguments that are the same tensor, so that their gradients cannot be separated: the one that has the sum, and the
@@ -98,6 +101,8 @@ pub struct FinishedBackward<P> {
     pub name: Arc<str>,
     /// The backward call it is part of.
     pub parent: Option<String>,
+    /// Where the pass was begun, if that is recorded.
+    pub stack: Option<Arc<CallStack>>,
     /// The objects that describe the gradients at its results.
     pub results: Vec<Option<Vec<u8>>>,
     /// The objects that describe those of its arguments.
@@ -136,6 +141,7 @@ impl<P> PendingBackward<P> {
             left_out: call.backward_left_out,
             is_first_in_scope: call.is_backward_first,
             module: (call.kind == Kind::Module).then(|| Arc::from(call.base())),
+            stack: None,
         }
     }
 
@@ -292,6 +298,7 @@ impl<P> PendingBackward<P> {
             step: self.step,
             name,
             parent: self.parent(),
+            stack: self.stack.take(),
             results: self.results.iter_mut().map(|result| result.text.take()).collect(),
             arguments: self.arguments.iter_mut().map(|argument| argument.text.take()).collect(),
             _parts: parts,

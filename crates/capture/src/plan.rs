@@ -12,6 +12,7 @@ use ulpscope_kernels::DigestKind;
 
 use crate::backward_names::backward_name;
 use crate::limits::Limits;
+use crate::name_list::NameList;
 
 /// The settings of a run: see docs/capture.md.
 #[derive(Clone, Debug)]
@@ -23,11 +24,14 @@ pub struct Settings {
     pub file_format: String,
     pub stacks: bool,
     pub stack_form: String,
+    pub backward_stacks: bool,
     pub skip_scalars: bool,
     pub skip_ints: bool,
+    pub skip_single_values: bool,
     /// Empty, or two names.
     pub scope: Vec<String>,
     pub list: Vec<String>,
+    pub list_match: String,
     pub tensor_list: Vec<String>,
     /// Whether only calls inside selected modules are recorded.
     pub in_modules: bool,
@@ -54,10 +58,13 @@ impl Default for Settings {
             file_format: "pt".to_owned(),
             stacks: true,
             stack_form: "grouped".to_owned(),
+            backward_stacks: false,
             skip_scalars: false,
             skip_ints: false,
+            skip_single_values: false,
             scope: Vec::new(),
             list: Vec::new(),
+            list_match: "part".to_owned(),
             tensor_list: Vec::new(),
             in_modules: false,
             data_mode: Vec::new(),
@@ -93,7 +100,7 @@ pub enum UnknownSetting {
 }
 
 impl UnknownSetting {
-    fn new(setting: &'static str, found: &str, expected: &str) -> UnknownSetting {
+    pub(crate) fn new(setting: &'static str, found: &str, expected: &str) -> UnknownSetting {
         UnknownSetting::Value { setting, expected: expected.to_owned(), found: found.to_owned() }
     }
 }
@@ -117,8 +124,12 @@ pub struct Plan {
     pub skip_scalars: bool,
     /// Whether integer and boolean tensors are left out.
     pub skip_ints: bool,
+    /// Whether tensors without dimensions are left out, and those without elements.
+    pub skip_single_values: bool,
+    /// Whether backward calls have the stack of their pass.
+    pub backward_stacks: bool,
     scope: Option<(String, String)>,
-    list: Vec<String>,
+    list: NameList,
     tensor_list: Vec<String>,
     /// Whether the name of a forward call matches a pattern, which selects its backward call, too; `None` if all do.
     call: Option<NameTest>,
@@ -242,6 +253,7 @@ impl Plan {
             count => Sample::First(count as usize),
         });
         let layout = Layout::new(&settings.layout, settings.layout_path.as_deref())?;
+        let list = NameList::new(settings.list, &settings.list_match)?;
         Ok(Plan {
             layout,
             sample,
@@ -254,6 +266,8 @@ impl Plan {
             stack_form,
             skip_scalars: settings.skip_scalars,
             skip_ints: settings.skip_ints,
+            skip_single_values: settings.skip_single_values,
+            backward_stacks: settings.stacks && settings.backward_stacks,
             scope,
             call: None,
             in_modules: settings.in_modules,
@@ -263,7 +277,7 @@ impl Plan {
             strict: settings.strict,
             task: settings.task,
             level: settings.level,
-            list: settings.list,
+            list,
             tensor_list: settings.tensor_list,
         })
     }
@@ -338,7 +352,7 @@ impl Plan {
 
     /// Whether a name matches an entry of the list.
     pub fn has_listed(&self, name: &str) -> bool {
-        self.list.iter().any(|part| name.contains(part.as_str()))
+        self.list.matches(name).next().is_some()
     }
 
     /// Whether the backward call of a forward call is on the list: each of the two is selected by its own name.
@@ -353,8 +367,7 @@ impl Plan {
 
     /// Notes which entries of the list a name matches.
     pub fn match_list(&self, name: &str, matched: &mut HashSet<usize>) {
-        let found = |(_, part): &(usize, &String)| name.contains(part.as_str());
-        matched.extend(self.list.iter().enumerate().filter(found).map(|(number, _)| number));
+        matched.extend(self.list.matches(name));
     }
 
     /// Whether calls are selected by a list of names.
@@ -377,10 +390,7 @@ impl Plan {
             )),
             ScopeState::After => None,
         });
-        let parts = self.list.iter().enumerate().filter(|(number, _)| !listed.contains(number));
-        let parts =
-            parts.map(|(_, part)| format!("list: {part:?} is part of no name that was seen in this step"));
-        scope.into_iter().chain(parts).collect()
+        scope.into_iter().chain(self.list.unmatched(listed)).collect()
     }
 
     /// Whether a call that begins is in the scope, which it may open: both ends are included. A scope is an interval of

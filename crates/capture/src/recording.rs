@@ -204,10 +204,11 @@ impl Recording {
 
     /// Writes a backward call.
     pub fn write_backward<P>(&self, finished: FinishedBackward<P>) -> io::Result<()> {
-        let FinishedBackward { step, name, parent, results, arguments, .. } = finished;
+        let FinishedBackward { step, name, parent, stack, results, arguments, .. } = finished;
         let plan = &self.plan;
         let mut line = Buffer::new();
-        CallLine::Begin { name: &name, id: None, stack: None, parent: parent.as_deref() }.open(&mut line);
+        let stack_id = stack.as_ref().map(|stack| stack.id);
+        CallLine::Begin { name: &name, id: None, stack: stack_id, parent: parent.as_deref() }.open(&mut line);
         let parts = [
             (Section::Input, results, plan.wants_inputs()),
             (Section::Output, arguments, plan.wants_outputs()),
@@ -229,6 +230,9 @@ impl Recording {
         line.extend_from_slice(LINE_END);
         let written = self.append(step, |state| {
             plan.leave_scope(&name, &mut state.scope);
+            if let Some(stack) = &stack {
+                state.define(stack)?;
+            }
             state.append(&[&line])?;
             state.ledger.recorded += 1;
             Ok(())

@@ -99,7 +99,7 @@ fn layouts_say_what_is_wrong_with_their_names_and_paths() {
     let error = |name: &str, path: Option<&str>| Layout::new(name, path).unwrap_err().to_string();
     assert_eq!(
         error("ptdbg", Some("x")),
-        "layout: expected msprobe, torch_npu_hooks, torch_npu_hooks_async, found ptdbg"
+        "layout: expected msprobe, torch_npu_hooks, torch_npu_hooks_async, ptdbg_ascend, found ptdbg"
     );
     assert_eq!(
         error("torch_npu_hooks", None),
@@ -109,4 +109,67 @@ fn layouts_say_what_is_wrong_with_their_names_and_paths() {
         error("torch_npu_hooks", Some("{epoch}.pkl")),
         "layout_path: {epoch} is no placeholder; expected {step} or {rank}"
     );
+}
+
+/// A step with a saved tensor, a number and stacks.
+fn saved_step(scratch: &Scratch, name: &str, array: &[u8]) -> PathBuf {
+    let tensor = tensor("1.0").replace("\"requires_grad\"", "\"data_name\":\"x.npy\",\"requires_grad\"");
+    let lines = [
+        HEADER.replace("statistics", "tensor"),
+        r#"{"stack":7,"frames":["File a.py, line 3, in f, \n y = relu(x)"]}"#.to_owned(),
+        format!(
+            r#"{{"call":"Torch.relu.0.forward","id":1,"stack":7,"data":{{"input_args":[{tensor},{{"type":"int","value":3}}],"input_kwargs":{{}}}}}}"#
+        ),
+        r#"{"end":1,"data":{"output":[null]}}"#.to_owned(),
+        r#"{"ledger":{"seen":1,"recorded":1},"over":true}"#.to_owned(),
+    ];
+    scratch.file(&format!("{name}/journal.jsonl"), &(lines.join("\n") + "\n"));
+    let folder = scratch.path().join(name);
+    fs::create_dir_all(folder.join("dump_tensor_data")).unwrap();
+    fs::write(folder.join("dump_tensor_data/x.npy"), array).unwrap();
+    folder
+}
+
+#[test]
+fn ptdbg_ascend_has_lines_and_arrays_per_rank_and_replaces_older_ones() {
+    let scratch = Scratch::new();
+    let place = scratch.path().join("ptdbg_dump_v4.0.T2/rank{rank}/dump.pkl");
+    let rank = scratch.path().join("ptdbg_dump_v4.0.T2/rank3");
+    fs::create_dir_all(rank.join("dump")).unwrap();
+    fs::write(rank.join("dump/of_an_earlier_run.npy"), "").unwrap();
+    let layout = Layout::new("ptdbg_ascend", place.to_str()).unwrap();
+    let folder = saved_step(&scratch, "step0/rank3", b"an array");
+    // Written again after a pause: the tensor was moved by then.
+    for _ in 0..2 {
+        journal::make_dump(&folder, &layout).unwrap();
+        let expected = r#"["Torch_relu_0_forward_input.0", 0, [], "torch.float32", [2], [1.0, 0.0, 0.5]]
+["Torch_relu_0_forward_input.1", 0, [], "<class 'int'>", "[]", [3, 3, 3]]
+["Torch_relu_0_forward_stack_info", [["a.py", "3", "f", "y = relu(x)"]]]
+"#;
+        assert_eq!(text(&rank.join("dump.pkl")), expected);
+    }
+    let mut names: Vec<_> =
+        fs::read_dir(rank.join("dump")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["Torch_relu_0_forward_input.0.npy", "Torch_relu_0_forward_input.1.npy"]);
+    assert_eq!(fs::read(rank.join("dump/Torch_relu_0_forward_input.0.npy")).unwrap(), b"an array");
+    let script = text(&rank.join("compare_data.py"));
+    assert!(script.contains("rank3/dump.pkl\"\ndump_data_dir = ") && script.contains("stack_mode=False"));
+}
+
+#[cfg(unix)]
+#[test]
+fn ptdbg_ascend_does_not_follow_a_link_in_place_of_its_folder() {
+    let scratch = Scratch::new();
+    let elsewhere = scratch.path().join("elsewhere");
+    let rank = scratch.path().join("d/rank0");
+    fs::create_dir_all(&elsewhere).unwrap();
+    fs::create_dir_all(&rank).unwrap();
+    fs::write(elsewhere.join("kept"), "").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, rank.join("dump")).unwrap();
+    let place = scratch.path().join("d/rank0/dump.pkl");
+    let layout = Layout::new("ptdbg_ascend", place.to_str()).unwrap();
+    let error = journal::make_dump(&saved_step(&scratch, "step0/rank", b"x"), &layout).unwrap_err();
+    assert!(error.to_string().contains("is a symbolic link"), "{error}");
+    assert!(elsewhere.join("kept").exists());
 }

@@ -14,6 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ulpscope._capture.calls.functions import Functions
+from ulpscope._capture.calls.stacks import operator_name
 
 
 class Overflow(NamedTuple):
@@ -21,6 +22,8 @@ class Overflow(NamedTuple):
 
     name: str
     """``Functional.linear.forward``, without a number."""
+    number: int
+    """The number of the call among those of its name, from 0."""
     inputs: Any
     outputs: Any
     own_frames: int
@@ -34,11 +37,17 @@ class OverflowCheck(TorchFunctionMode):
         super().__init__()
         self._report = report
         self._functions = Functions()
+        self._counts: dict[str, int] = {}
+        self.is_paused = False
         self._npu = getattr(sys.modules.get("torch_npu"), "_C", None)
 
     def start(self) -> None:
         """Begins; there is no end, as in the older tools."""
         torch._C._push_on_torch_function_stack(self)
+
+    def restart(self) -> None:
+        """Counts calls from 0 again."""
+        self._counts.clear()
 
     def clear(self) -> None:
         """Clears the flag of the device."""
@@ -52,26 +61,31 @@ class OverflowCheck(TorchFunctionMode):
         function = self._functions.describe(func)
         if function.treatment != "record" or function.prefix not in ("Functional", "Tensor", "Torch"):
             return func(*args, **(kwargs or {}))
-        name = f"{function.prefix}.{function.name}"
+        called = operator_name(function.operators, function.name, sys._getframe(1))
+        name = f"{function.prefix}.{called}"
+        number = self._counts.get(name, 0)
+        self._counts[name] = number + 1
+        if self.is_paused:
+            return func(*args, **(kwargs or {}))
         with torch._C.DisableTorchFunction():
             # A call in place changes its arguments.
             were_finite = self._npu is not None or _is_finite((args, tuple((kwargs or {}).values())))
         result = func(*args, **(kwargs or {}))
         with torch._C.DisableTorchFunction():
             if self._overflows(were_finite, result):
-                self._report(Overflow(f"{name}.forward", args, result, 1))
-            self._watch(name, result)
+                self._report(Overflow(f"{name}.forward", number, args, result, 1))
+            self._watch(name, number, result)
         return result
 
-    def _watch(self, name: str, result: Any) -> None:
+    def _watch(self, name: str, number: int, result: Any) -> None:
         first = next(_tensors(result), None)
         node = None if first is None or first._is_view() else first.grad_fn
         if node is None:
             return
 
         def check(given: Any, taken: Any) -> None:
-            if self._overflows(_is_finite(taken), given):
-                self._report(Overflow(f"{name}.backward", given, taken, 1))
+            if not self.is_paused and self._overflows(_is_finite(taken), given):
+                self._report(Overflow(f"{name}.backward", number, given, taken, 1))
 
         node.register_hook(check)
 

@@ -112,6 +112,13 @@ impl Documents<'_> {
         write(b"\n}\n")
     }
 
+    /// The stacks of all calls by name, those of backward calls included.
+    pub(super) fn all_stacks(&self, out: &mut dyn Write) -> Result<(), Error> {
+        let has_stack = |&call: &usize| self.outline.calls[call].stack != NONE;
+        let calls: Vec<u32> = self.outline.in_order().filter(has_stack).map(|call| call as u32).collect();
+        self.stacks_by_name(&calls, out)
+    }
+
     /// The stack of each call by its name.
     fn stacks_by_name(&self, calls: &[u32], out: &mut dyn Write) -> Result<(), Error> {
         let mut write = |text: &[u8]| out.write_all(text).map_err(Error::whole);

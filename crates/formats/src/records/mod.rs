@@ -27,7 +27,7 @@ mod to_pkl;
 
 pub use from_pkl::{ToMsprobe, pkl_to_msprobe};
 pub use stacks::{frame_info_to_line, frame_to_line, line_to_frame};
-pub use to_pkl::{PklStyle, append_pkl_lines, msprobe_to_pkl};
+pub use to_pkl::{LineData, PklStyle, SeeLine, append_pkl_lines, msprobe_to_pkl, pkl_lines_with_data};
 
 use std::collections::BTreeMap;
 

@@ -23,6 +23,18 @@ pub enum PklStyle {
     Ptdbg6,
 }
 
+/// What the file of a line has, in tools that save one beside each line.
+#[derive(Clone, Copy, Debug)]
+pub enum LineData<'a> {
+    /// A tensor: its dtype and the name of its data file, unchecked.
+    Tensor(&'a str, &'a str),
+    /// A number.
+    Number(&'a Json),
+}
+
+/// Sees the name and the data of each line.
+pub type SeeLine<'s> = dyn FnMut(&str, LineData<'_>) -> Result<(), Error> + 's;
+
 /// Writes the `.pkl` for a `dump.json`, as far as its lines can express it. A truncated dump is
 /// converted up to its end, and the report says where that is.
 pub fn msprobe_to_pkl(
@@ -34,6 +46,17 @@ pub fn msprobe_to_pkl(
     append_pkl_lines(dump, stack, style, 0, out)
 }
 
+/// The same, and shows the data of each line that has some.
+pub fn pkl_lines_with_data(
+    dump: &Bytes,
+    stack: Option<&Bytes>,
+    style: PklStyle,
+    see: &mut SeeLine<'_>,
+    out: &mut dyn Write,
+) -> Result<Report, Error> {
+    convert(dump, stack, style, 0, see, out)
+}
+
 /// The same, for a file that has this many lines already: torch_npu.hooks numbers them.
 pub fn append_pkl_lines(
     dump: &Bytes,
@@ -42,13 +65,25 @@ pub fn append_pkl_lines(
     lines: u64,
     out: &mut dyn Write,
 ) -> Result<Report, Error> {
+    convert(dump, stack, style, lines, &mut |_, _| Ok(()), out)
+}
+
+fn convert(
+    dump: &Bytes,
+    stack: Option<&Bytes>,
+    style: PklStyle,
+    lines: u64,
+    see: &mut SeeLine<'_>,
+    out: &mut dyn Write,
+) -> Result<Report, Error> {
     let mut report = Report::default();
     let calls = DumpJson::new(dump)?;
     let mut stacks = match stack {
         Some(bytes) => StackIndex::read(bytes, &mut report),
         None => StackIndex::default(),
     };
-    let mut conversion = Conversion { style, out: LineWriter::new(out), written: lines, report };
+    let mut conversion =
+        Conversion { style, out: LineWriter::new(out), written: lines, dump_step: 0, see, report };
     for call in calls {
         match call {
             Ok(call) => conversion.call(&call, &mut stacks)?,
@@ -70,6 +105,9 @@ struct Conversion<'w> {
     out: LineWriter<'w>,
     /// Number of lines so far: torch_npu.hooks numbers them.
     written: u64,
+    /// ptdbg_ascend marks the lines of modules that the user named.
+    dump_step: i128,
+    see: &'w mut SeeLine<'w>,
     report: Report,
 }
 
@@ -80,6 +118,7 @@ impl Conversion<'_> {
             return Ok(());
         };
         let before = self.report.entries;
+        self.dump_step = i128::from(!name.base.contains('.'));
         // torch_npu.hooks writes the gradients of the inputs first and calls them inputs.
         let swapped = self.style == PklStyle::Hooks && name.direction == Direction::Backward;
         for second in [false, true] {
@@ -158,11 +197,14 @@ impl Conversion<'_> {
             spelled.push_str(&format!(".{position}"));
         }
         match content {
-            Content::Tensor { dtype, shape, stats, digest, elements, .. } => {
+            Content::Tensor { dtype, shape, stats, digest, elements, data_name } => {
                 let Some(shape) = shape else {
                     self.report.drop_entry("tensors without a shape");
                     return Ok(());
                 };
+                if let Some(file) = data_name {
+                    (self.see)(&spelled, LineData::Tensor(&dtype, &file))?;
+                }
                 match self.style {
                     PklStyle::Hooks => self.hooks_line(spelled, dtype, shape, stats, elements),
                     PklStyle::Ptdbg4 | PklStyle::Ptdbg6 => {
@@ -244,7 +286,8 @@ impl Conversion<'_> {
         } else if digest.is_some() {
             self.report.drop_entry("digests");
         }
-        self.write(&Line::PtdbgEntry { name, dump_step: 0, payload, dtype, shape: Shape::Dims(shape), stats })
+        let dump_step = self.dump_step;
+        self.write(&Line::PtdbgEntry { name, dump_step, payload, dtype, shape: Shape::Dims(shape), stats })
     }
 
     /// Numbers have lines, and a size is a tuple of numbers; nothing else can be written.
@@ -264,10 +307,11 @@ impl Conversion<'_> {
                 return Ok(());
             }
         };
+        (self.see)(&name, LineData::Number(&value))?;
         let count = if self.style == PklStyle::Ptdbg6 { 4 } else { 3 };
         self.write(&Line::PtdbgEntry {
             name,
-            dump_step: 0,
+            dump_step: self.dump_step,
             payload: Payload::Values(Values::Floats(Vec::new())),
             dtype: format!("<class '{class}'>"),
             shape: Shape::Text("[]".to_owned()),

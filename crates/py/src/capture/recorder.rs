@@ -122,7 +122,7 @@ impl Recorder {
         if !self.is_on() {
             return Ok(None);
         }
-        let base: Arc<str> = format!("{prefix}.{name}").into();
+        let base: Arc<str> = if name.is_empty() { prefix.into() } else { format!("{prefix}.{name}").into() };
         // The operations in the forward of a custom autograd function are not added to the graph.
         let kind = if prefix == "Autograd" { Kind::Api } else { Kind::Program };
         let begun = self.torch.with_modes_disabled(py, || {

@@ -7,7 +7,7 @@ import functools
 import json
 import linecache
 import os
-from types import CodeType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 from ulpscope._capture.launch.program import Program
@@ -146,6 +146,17 @@ def _instruction(code: CodeType, offset: int) -> _Instruction:
     positional, keywords = _passing(code, found, before)
     callee = _callee(found, before)
     return _Instruction(_operator(found), _names(code) if callee is None else [callee], positional, keywords)
+
+
+def operator_name(operators: list[tuple[str, str]], name: str, frame: FrameType) -> str:
+    """The name of a call made by a frame: ``__mul__`` for ``x * 2``, which torch reports as ``mul``.
+
+    ``operators`` has the names by operator.
+    """
+    if not operators:
+        return name
+    operator = _instruction(frame.f_code, frame.f_lasti).operator
+    return next((found for known, found in operators if known == operator), name)
 
 
 def _operator(found: dis.Instruction) -> str | None:

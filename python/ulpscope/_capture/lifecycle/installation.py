@@ -28,7 +28,8 @@ from ulpscope._capture.regions.tracing import add_tracers
 from ulpscope._capture.settings import Settings
 from ulpscope._core import Recorder
 
-CustomApis = dict[tuple[Any, str], str]
+CustomApis = dict[tuple[Any, str], tuple[str, str]]
+"""The prefix and the name of the calls of a function, by its owner and its name there."""
 
 _OTHERS_UNSEEN = (
     "capture stepped aside for one thread while there were others: their modules, custom autograd functions, "
@@ -55,7 +56,7 @@ class Installation:
         self._recorder = recorder
         self._jitter = jitter
         self._on_rank = on_rank
-        self._sees_functions = settings.level in ("L1", "mix")
+        self._is_function_level = settings.level in ("L1", "mix")
         self._selects_modules = bool(settings.module)
         self._tracks_modules = (
             settings.level in ("L0", "mix") or settings.layers != "all" or self._selects_modules
@@ -74,8 +75,14 @@ class Installation:
         self._known = ModuleRegistry(recorder, failures, settings, selection.modules)
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self.installed = False
+        # Whether functions of torch are left alone for now, and only custom calls are recorded.
+        self.only_custom = False
         # Whether a backward pass has begun in this step.
         self.has_backward = False
+
+    @property
+    def _sees_functions(self) -> bool:
+        return self._is_function_level and not self.only_custom
 
     def install(self, model: Any, custom: CustomApis) -> None:
         """Installs everything, or nothing if that fails."""
@@ -104,8 +111,9 @@ class Installation:
             )
             wrappers.add_fast_paths(self._patches, self._without_mode)
             wrappers.add_autograd_functions(self._patches, self._recorder, switch, self._suspended)
-            for (module, api), prefix in custom.items():
-                wrapped = recorded(self._recorder, switch, prefix, api, getattr(module, api))
+        if self._is_function_level:
+            for (module, api), name in custom.items():
+                wrapped = recorded(self._recorder, switch, *name, getattr(module, api))
                 self._patches.add(module, api, wrapped)
         wrappers.add_engine(self._patches, self._in_backward)
         if not self._sees_operators:

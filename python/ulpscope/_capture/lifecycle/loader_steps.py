@@ -24,14 +24,22 @@ class LastStepOver(SystemExit):
 
 
 class LoaderSteps:
-    """Calls ``begin`` and ``end`` around what a program does with each batch, until ``is_done``."""
+    """Calls ``begin`` and ``end`` around what a program does with each batch, until ``is_done``.
+
+    Then what ``over`` returns is raised: it ends the program.
+    """
 
     def __init__(
-        self, begin: Callable[[], None], end: Callable[[], None], is_done: Callable[[], bool]
+        self,
+        begin: Callable[[], None],
+        end: Callable[[], None],
+        is_done: Callable[[], bool],
+        over: Callable[[], BaseException] = LastStepOver,
     ) -> None:
         self._begin = begin
         self._end = end
         self._is_done = is_done
+        self._over = over
         self._is_in_step = False
         self._original: Any = None
         self._wrapper: Any = None
@@ -71,4 +79,4 @@ class LoaderSteps:
         self._end()
         if self._is_done():
             _log.warning("the last wanted step is over: the program ends, because enable_dataloader is true")
-            raise LastStepOver
+            raise self._over()

@@ -243,7 +243,7 @@ class Run:
         if not callable(getattr(module, api, None)):
             raise ValueError(f"api: {module!r} has no function {api!r}")
         name = prefix or str(getattr(module, "__name__", type(module).__name__)).rpartition(".")[2]
-        self._custom[module, api] = name
+        self._custom[module, api] = (name, api)
         self._reinstall()
 
     @untraced
@@ -251,6 +251,20 @@ class Run:
         """Undoes ``register_custom_api``."""
         if self._custom.pop((module, api), None) is not None:
             self._reinstall()
+
+    @untraced
+    def record_module(self, module: Any, name: str) -> None:
+        """Records the calls of ``module`` as ``name``, and no functions until ``end_record_module``."""
+        self._custom[module, "forward"] = (name, "")
+        self._installation.only_custom = True
+        self._reinstall()
+
+    @untraced
+    def end_record_module(self) -> None:
+        """Undoes ``record_module``. The backward pass of the recorded calls is still recorded."""
+        self._installation.only_custom = False
+        self._custom = {key: name for key, name in self._custom.items() if name[1]}
+        self._reinstall()
 
     @untraced
     def close(self) -> None:

@@ -36,6 +36,8 @@ class _Dropout:
         # Captures that have started and not stopped.
         self._recording: weakref.WeakSet[Any] = weakref.WeakSet()
         self.unwanted = False
+        # Whether it stays removed while nothing is recorded.
+        self.stays_out = False
 
     def begin(self, capture: Any) -> None:
         with self._lock:
@@ -49,7 +51,7 @@ class _Dropout:
                 return
             self._recording.discard(capture)
             is_last = not self._recording
-        if is_last:
+        if is_last and not self.stays_out:
             self.put_back()
 
     def take_out(self) -> None:
@@ -87,7 +89,7 @@ class Seeded:
 
     def restore(self) -> None:
         """Enables dropout again, for good. Does nothing if it is enabled."""
-        _dropout.unwanted = False
+        _dropout.unwanted = _dropout.stays_out = False
         _dropout.put_back()
 
     def __enter__(self) -> Seeded:
@@ -135,6 +137,20 @@ def _be_deterministic() -> None:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = _CUBLAS_WORKSPACES[0]
     os.environ["HCCL_DETERMINISTIC"] = "True"
     torch.use_deterministic_algorithms(True)
+    choose_cudnn_algorithms_deterministically()
+
+
+def remove_dropout_for_good() -> Seeded:
+    """Removes dropout until ``restore()`` of the returned object, whether or not anything is recorded."""
+    _dropout.unwanted = _dropout.stays_out = True
+    _dropout.take_out()
+    return Seeded()
+
+
+def choose_cudnn_algorithms_deterministically() -> None:
+    """Turns cuDNN off, and its search for the fastest algorithm."""
+    import torch
+
     torch.backends.cudnn.enabled = False
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False

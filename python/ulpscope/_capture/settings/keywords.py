@@ -16,6 +16,7 @@ from ulpscope._capture.settings.settings import (
     Gradients,
     Layers,
     Layout,
+    ListMatch,
     Sample,
     StackForm,
 )
@@ -36,6 +37,7 @@ class CaptureKeywords(TypedDict, total=False):
     rank: Numbers
     scope: Sequence[str] | None
     list: Names
+    list_match: ListMatch
     module: Names
     call: Names
     apis: Names
@@ -45,8 +47,10 @@ class CaptureKeywords(TypedDict, total=False):
     file_format: FileFormat
     stacks: bool
     stack_form: StackForm
+    backward_stacks: bool
     skip_scalars: bool
     skip_ints: bool
+    skip_single_values: bool
     layers: Layers
     max_bytes: Size
     max_calls: int | None

@@ -32,7 +32,8 @@ FileFormat = Literal["pt", "npy", "safetensors"]
 Layers = Literal["all", "first", "last"]
 StackForm = Literal["grouped", "by_name"]
 DataMode = Literal["all", "forward", "backward", "input", "output"]
-Layout = Literal["msprobe", "torch_npu_hooks", "torch_npu_hooks_async"]
+Layout = Literal["msprobe", "torch_npu_hooks", "torch_npu_hooks_async", "ptdbg_ascend"]
+ListMatch = Literal["part", "start", "part_any_case"]
 Gradients = Literal["arguments", "last_node"]
 Sample = int | Literal["all"] | None
 
@@ -44,7 +45,8 @@ FILE_FORMATS = tuple(recorded_formats())
 LAYERS: tuple[Layers, ...] = ("all", "first", "last")
 STACK_FORMS: tuple[StackForm, ...] = ("grouped", "by_name")
 DATA_MODES: tuple[DataMode, ...] = ("all", "forward", "backward", "input", "output")
-LAYOUTS: tuple[Layout, ...] = ("msprobe", "torch_npu_hooks", "torch_npu_hooks_async")
+LAYOUTS: tuple[Layout, ...] = ("msprobe", "torch_npu_hooks", "torch_npu_hooks_async", "ptdbg_ascend")
+LIST_MATCHES: tuple[ListMatch, ...] = ("part", "start", "part_any_case")
 GRADIENTS: tuple[Gradients, ...] = ("arguments", "last_node")
 
 # The older tools' limit. A range such as "0-999999999" would otherwise be expanded in memory.
@@ -95,6 +97,8 @@ class Settings:
     """The first and the last recorded call; empty: from the beginning to the end."""
     list: tuple[str, ...] = ()
     """Records calls whose name contains one of these; empty: all."""
+    list_match: ListMatch = "part"
+    """How ``list`` matches a name: by any part, by its start, or by any part in any case."""
     module: tuple[str, ...] = ()
     """Records calls in modules whose path matches one of these patterns; empty: everything."""
     call: tuple[str, ...] = ()
@@ -110,8 +114,12 @@ class Settings:
     stacks: bool = True
     stack_form: StackForm = "grouped"
     """The form of stack.json: that of msprobe from 8.1 on, or that of 1.x."""
+    backward_stacks: bool = False
+    """Whether backward calls have a stack too: that of the pass. For layouts that have a place for it."""
     skip_scalars: bool = False
     skip_ints: bool = False
+    skip_single_values: bool = False
+    """Whether tensors without dimensions, and those without elements, are left out."""
     layers: Layers = "all"
     """Which of several repeated layers of one kind are recorded."""
     max_bytes: int | None = None
@@ -185,6 +193,8 @@ class Settings:
             return
         if self.layout_path is None:
             raise SettingsError("layout_path", f"is None; layout {self.layout!r} needs the path of its file")
+        if self.layout == "ptdbg_ascend" and self.task == "tensor" and self.file_format != "npy":
+            raise SettingsError("layout", "is 'ptdbg_ascend', which needs file_format='npy'")
         is_folder = self.layout == "torch_npu_hooks_async"
         if Path(self.layout_path).is_dir() and not is_folder:
             raise SettingsError(
@@ -416,6 +426,7 @@ _CHECKS: dict[str, Callable[[str, object], object]] = {
     "rank": _numbers,
     "scope": _scope,
     "list": _selection,
+    "list_match": _one_of(*LIST_MATCHES),
     "module": _patterns,
     "call": _patterns,
     "apis": _apis,
@@ -425,8 +436,10 @@ _CHECKS: dict[str, Callable[[str, object], object]] = {
     "file_format": _one_of(*FILE_FORMATS),
     "stacks": _flag,
     "stack_form": _one_of(*STACK_FORMS),
+    "backward_stacks": _flag,
     "skip_scalars": _flag,
     "skip_ints": _flag,
+    "skip_single_values": _flag,
     "layers": _one_of(*LAYERS),
     "max_bytes": _size,
     "max_calls": _limit,

@@ -1,6 +1,6 @@
 """``ulpscope run --drop-in``: a script written for an older tool runs unmodified, with our faces.
 
-    import msprobe, torch_npu.hooks ──► faces.py ──► ulpscope.compat.…
+    import msprobe, ptdbg_ascend, torch_npu.hooks ──► faces.py ──► ulpscope.compat.…
     import torch_npu, torch.npu, .npu() ──► devices.py ──► the device that is there
 
 Everything is installed for one run, and removed after it.

@@ -13,6 +13,7 @@ from types import ModuleType
 
 FACES = {
     "msprobe": "ulpscope.compat.msprobe",
+    "ptdbg_ascend": "ulpscope.compat.ptdbg_ascend",
     "torch_npu.hooks": "ulpscope.compat.torch_npu_hooks",
 }
 """The packages of older tools, and our faces of them."""

@@ -7,12 +7,14 @@
 //!              ┌──► msprobe: dump.json, stack.json, construct.json, ledger.json in the folder of the journal
 //! Documents ───┤
 //!              ├──► torch_npu_hooks: lines at the end of one text file, for all steps
-//!              └──► torch_npu_hooks_async: the saved tensors under telling names in one folder, for all steps
+//!              ├──► torch_npu_hooks_async: the saved tensors under telling names in one folder, for all steps
+//!              └──► ptdbg_ascend: lines in one text file, and beside it a folder of .npy files
 //! ```
 //! A layout may be asked for the same step several times: whenever recording pauses. It then replaces what it made
 //! before. To add a layout, add a module, a variant of [`Layout`], and its name in [`Layout::new`].
 
 mod msprobe;
+mod ptdbg_ascend;
 mod steps_in_one_place;
 mod target;
 mod torch_npu_hooks;
@@ -23,6 +25,7 @@ use std::path::Path;
 use thiserror::Error as ThisError;
 use ulpscope_formats::{Bytes, Error};
 
+use self::ptdbg_ascend::LinesAndArrays;
 use self::target::Target;
 use self::torch_npu_hooks::LinesFile;
 use self::torch_npu_hooks_async::TensorFolder;
@@ -43,6 +46,11 @@ impl FinishedStep<'_> {
     fn dump(&self) -> Result<Bytes, Error> {
         made(self.path, &|out| self.documents.journal.reading(|| self.documents.dump(out)))
     }
+
+    /// The stacks of all calls by name, in a file without a name.
+    fn all_stacks(&self) -> Result<Bytes, Error> {
+        made(self.path, &|out| self.documents.journal.reading(|| self.documents.all_stacks(out)))
+    }
 }
 
 /// What is made of the journal of a step.
@@ -55,6 +63,8 @@ pub enum Layout {
     TorchNpuHooks(LinesFile),
     /// The files of torch_npu.hooks' asynchronous dump, in one folder.
     TorchNpuHooksAsync(TensorFolder),
+    /// The lines of ptdbg_ascend in a text file, and its arrays in a folder.
+    PtdbgAscend(LinesAndArrays),
 }
 
 /// A layout that cannot be used.
@@ -88,7 +98,8 @@ pub(super) struct FinishedStep<'a> {
 
 impl Layout {
     /// The names of all layouts.
-    pub const NAMES: [&'static str; 3] = ["msprobe", "torch_npu_hooks", "torch_npu_hooks_async"];
+    pub const NAMES: [&'static str; 4] =
+        ["msprobe", "torch_npu_hooks", "torch_npu_hooks_async", "ptdbg_ascend"];
 
     /// The layout of a name. Layouts other than msprobe write to `path`, in which `{step}` and `{rank}` stand for the
     /// number of the step and of the rank.
@@ -100,6 +111,7 @@ impl Layout {
             "torch_npu_hooks_async" => {
                 Ok(Layout::TorchNpuHooksAsync(TensorFolder::new(target("torch_npu_hooks_async")?)))
             }
+            "ptdbg_ascend" => Ok(Layout::PtdbgAscend(LinesAndArrays::new(target("ptdbg_ascend")?))),
             other => Err(LayoutError::Unknown { found: other.to_owned() }),
         }
     }
@@ -110,6 +122,7 @@ impl Layout {
             Layout::Msprobe => msprobe::write(step),
             Layout::TorchNpuHooks(file) => file.write(step),
             Layout::TorchNpuHooksAsync(folder) => folder.write(step),
+            Layout::PtdbgAscend(place) => place.write(step),
         }
     }
 }

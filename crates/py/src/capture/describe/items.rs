@@ -8,8 +8,8 @@ use std::sync::Arc;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
-use ulpscope_capture::StepId;
 use ulpscope_capture::operators::{is_blank, overwrites_first};
+use ulpscope_capture::{Plan, StepId};
 use ulpscope_dump::journal::encode::{ListText, ObjectText, Plain, push_null};
 
 use crate::capture::calls::call_in_progress::version;
@@ -283,7 +283,7 @@ impl<'a> Walk<'a> {
             path: self.path.clone(),
             is_attribute: self.objects > 0,
         });
-        if !self.describes || self.recorder.recording.plan.skip_ints && !is_float(tensor)? {
+        if !self.describes || is_left_out(&self.recorder.recording.plan, tensor)? {
             push_null(out);
             return Ok(());
         }
@@ -361,6 +361,19 @@ impl<'a> Walk<'a> {
         self.objects -= usize::from(is_object);
         walked
     }
+}
+
+/// Whether a tensor is of a kind that is not recorded.
+pub(in crate::capture) fn is_left_out(plan: &Plan, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if plan.skip_ints && !is_float(tensor)? {
+        return Ok(true);
+    }
+    if !plan.skip_single_values {
+        return Ok(false);
+    }
+    let py = tensor.py();
+    let has_dimensions = tensor.call_method0(intern!(py, "dim"))?.is_truthy()?;
+    Ok(!has_dimensions || !tensor.call_method0(intern!(py, "numel"))?.is_truthy()?)
 }
 
 fn is_float(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {

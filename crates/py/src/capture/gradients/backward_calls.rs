@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use ulpscope_capture::{FinishedBackward, PendingBackward, State, StepId, lock_call};
 
+use crate::capture::describe::items::is_left_out;
 use crate::capture::describe::tensors::Describe;
 use crate::capture::gradients::graph::{Share, Watched};
 use crate::capture::lifecycle::failures::Of;
@@ -212,6 +213,10 @@ impl GradientHook {
             return Ok(());
         }
         let is_structure = recorder.recording.plan.is_structure();
+        if recorder.recording.plan.backward_stacks {
+            let stack = recorder.stack(given.py())?.filter(|stack| stack.is_kept);
+            lock_call(&self.call).stack = stack;
+        }
         if self.is_whole && !is_structure {
             let all = |gradients: &Bound<'_, PyTuple>, part| {
                 let texts = gradients.iter().enumerate();
@@ -307,7 +312,7 @@ fn describe(
     part: &str,
     position: usize,
 ) -> PyResult<Option<Vec<u8>>> {
-    if gradient.is_none() {
+    if gradient.is_none() || is_left_out(&recorder.recording.plan, &gradient)? {
         return Ok(None);
     }
     let py = gradient.py();

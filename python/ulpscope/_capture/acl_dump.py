@@ -1,0 +1,104 @@
+"""Lets an NPU dump the operators of one call: the call is made while the device's own dump is on.
+
+torch_npu.npu.init_dump, set_dump(dump.json) ──► the call, or its backward ──► finalize_dump
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+import ulpscope
+from ulpscope._capture.calls.functions import Functions
+from ulpscope._capture.calls.stacks import operator_name
+
+_log = logging.getLogger("ulpscope")
+
+
+def torch_npu_functions() -> Any:
+    """``torch_npu.npu``, if it has the functions of the dump; None without torch_npu."""
+    npu = getattr(sys.modules.get("torch_npu"), "npu", None)
+    wanted = ("init_dump", "set_dump", "finalize_dump", "synchronize")
+    return npu if npu is not None and all(callable(getattr(npu, name, None)) for name in wanted) else None
+
+
+class AclDump(TorchFunctionMode):
+    """Dumps the operators of one call, by its name with underscores: ``Tensor_permute_1_forward``."""
+
+    def __init__(self, npu: Any, config: str, name: str, gradients: Sequence[Path]) -> None:
+        super().__init__()
+        self._npu = npu
+        self._config = config
+        self._is_backward = name.endswith("_backward")
+        # A backward call is dumped when its forward call is made, whose graph it needs.
+        self._name = name.removesuffix("_backward").removesuffix("_forward")
+        self.gradients = gradients
+        self._functions = Functions()
+        self._counts: dict[str, int] = {}
+        self._is_on = False
+
+    def start(self) -> None:
+        """Begins to look for the call."""
+        self._is_on = True
+        torch._C._push_on_torch_function_stack(self)
+
+    def stop(self) -> None:
+        """Looks no more. Modes of the program may be above this one, so it stays and does nothing."""
+        if self._is_on and not self._has_been_found():
+            _log.warning("acl mode: no call %s was made", self._name)
+        self._is_on = False
+
+    def _has_been_found(self) -> bool:
+        prefix, _, number = self._name.rpartition("_")
+        return number.isdecimal() and self._counts.get(prefix, 0) > int(number)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Runs a call; the wanted one while the dump is on."""
+        kwargs = kwargs or {}
+        function = self._functions.describe(func) if self._is_on else None
+        if function is None or function.treatment != "record":
+            return func(*args, **kwargs)
+        called = operator_name(function.operators, function.name, sys._getframe(1))
+        base = f"{function.prefix}_{called}"
+        number = self._counts.get(base, 0)
+        self._counts[base] = number + 1
+        if f"{base}_{number}" != self._name:
+            return func(*args, **kwargs)
+        if not self._is_backward:
+            with self._dumping():
+                return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            self._run_backward(result, [*args, *kwargs.values()])
+        return result
+
+    def _run_backward(self, result: Any, arguments: list[Any]) -> None:
+        if not isinstance(result, torch.Tensor):
+            _log.warning("%s is not of tensor type and cannot be automatically derived", self._name)
+            return
+        if not self.gradients:
+            raise ValueError("acl mode: a backward API needs the file of its gradient in backward_input")
+        gradient = ulpscope.load(self.gradients[0], "torch").to(result.device)
+        inputs = [one for one in arguments if isinstance(one, torch.Tensor) and one.requires_grad]
+        with self._dumping():
+            torch.autograd.grad(result, inputs, gradient, retain_graph=True, allow_unused=True)
+
+    @contextlib.contextmanager
+    def _dumping(self) -> Iterator[None]:
+        self._npu.init_dump()
+        self._npu.set_dump(self._config)
+        self._npu.synchronize()
+        try:
+            yield
+        finally:
+            self._npu.synchronize()
+            self._npu.finalize_dump()

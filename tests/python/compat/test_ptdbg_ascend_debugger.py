@@ -1,0 +1,318 @@
+"""``PrecisionDebugger`` of ptdbg_ascend's face: steps, data loaders, modes, overflows, acl mode."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import ulpscope
+
+TAG = "ptdbg_dump_v4.0.T2"
+
+
+def names(pkl: Path) -> list[str]:
+    return [json.loads(line)[0] for line in pkl.read_text().splitlines()]
+
+
+def work(x: torch.Tensor) -> torch.Tensor:
+    x = x.clone().requires_grad_()
+    y = torch.relu(x.permute(1, 0)).sum()
+    y.backward()
+    return y
+
+
+def test_signatures_are_those_of_the_guide(ptdbg: ModuleType, tmp_path: Path) -> None:
+    parameters = list(inspect.signature(ptdbg.PrecisionDebugger).parameters)
+    assert parameters == ["dump_path", "hook_name", "rank", "step", "enable_dataloader"]
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "dump")
+    shown = {name: one.default for name, one in inspect.signature(debugger.configure_hook).parameters.items()}
+    assert shown == {
+        "mode": "api_stack",
+        "scope": (),
+        "api_list": (),
+        "filter_switch": "OFF",
+        "acl_config": None,
+        "backward_input": (),
+        "input_output_mode": ("all",),
+        "summary_only": False,
+    }
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "overflow_check")
+    shown = {name: one.default for name, one in inspect.signature(debugger.configure_hook).parameters.items()}
+    assert shown == {"mode": None, "acl_config": None, "overflow_nums": 1, "need_replicate": False}
+
+
+def test_two_pieces_of_a_step_are_one_dump(ptdbg: ModuleType, tmp_path: Path) -> None:
+    debugger = ptdbg.PrecisionDebugger(dump_path=str(tmp_path), hook_name="dump", step=[0])
+    for _ in range(2):
+        debugger.start()
+        work(torch.ones(2, 3))
+        debugger.stop()
+        torch.tanh(torch.ones(2))
+        # On the class, too.
+        ptdbg.PrecisionDebugger.start()
+        work(torch.ones(2, 3))
+        ptdbg.PrecisionDebugger.stop()
+        debugger.step()
+    folder = tmp_path / TAG
+    assert [path.name for path in folder.iterdir()] == ["step0"]
+    found = names(folder / "step0" / "rank0" / "api_stack_dump.pkl")
+    assert {"Torch_relu_0_forward_output", "Torch_relu_1_backward_input.0"} <= set(found)
+    assert not any("tanh" in name for name in found)
+
+
+def test_only_the_steps_of_the_list_and_missing_ones_do_no_harm(ptdbg: ModuleType, tmp_path: Path) -> None:
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "dump", step=[1, 3, 9])
+    for _ in range(5):
+        debugger.start()
+        work(torch.ones(2, 3))
+        debugger.stop()
+        debugger.step()
+    folder = tmp_path / TAG
+    assert sorted(path.name for path in folder.iterdir()) == ["step1", "step3"]
+    # Calls are counted anew in each step.
+    for step in ("step1", "step3"):
+        assert "Torch_relu_0_forward_output" in names(folder / step / "rank0" / "api_stack_dump.pkl")
+
+
+def test_without_a_list_each_step_replaces_the_last_and_that_is_said(
+    ptdbg: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "dump")
+    for number in range(3):
+        debugger.start()
+        work(torch.full((2, 3), float(number)))
+        debugger.stop()
+        debugger.step()
+    folder = tmp_path / TAG / "rank0"
+    saved = ulpscope.load(folder / "api_stack_dump" / "Torch_relu_0_forward_input.0.npy", "torch")
+    assert saved.unique().tolist() == [2.0]
+    assert caplog.text.count("every step replaces the dump of the one before") == 1
+
+
+def test_a_data_loader_drives_the_steps(ptdbg: ModuleType, tmp_path: Path) -> None:
+    ptdbg.PrecisionDebugger(str(tmp_path), "dump", step=[0, 2], enable_dataloader=True)
+    done: list[torch.Tensor] = []
+
+    def train() -> None:
+        for x in DataLoader(torch.ones(6, 2, 3), batch_size=1):
+            done.append(work(x[0]))
+
+    with pytest.raises(Exception, match=r"^ptdbg: exit after iteration \[0, 2\]$"):
+        train()
+    assert len(done) == 3
+    assert sorted(path.name for path in (tmp_path / TAG).iterdir()) == ["step0", "step2"]
+    for step in ("step0", "step2"):
+        assert "Torch_relu_0_backward_input.0" in names(
+            tmp_path / TAG / step / "rank0" / "api_stack_dump.pkl"
+        )
+
+
+@pytest.mark.parametrize(
+    ("configuration", "file", "expected"),
+    [
+        ({"mode": "list", "scope": ["Tensor_permute_0_forward", "Torch_relu_0_backward"]}, "list_dump", 6),
+        ({"mode": "range", "scope": ["Tensor_permute_0_forward", "Torch_relu_0_forward"]}, "range_dump", 6),
+        ({"mode": "stack", "scope": ["Tensor_permute_0_forward", "Torch_relu_0_forward"]}, "stack_dump", 0),
+        ({"mode": "api_list", "api_list": ["relu"]}, "api_list_dump", 4),
+        ({"mode": "all"}, "dump", None),
+        ({"filter_switch": "OFF"}, "api_stack_dump", None),
+        ({"input_output_mode": ["backward"]}, "api_stack_dump", None),
+        ({"summary_only": True}, "api_stack_dump", 0),
+    ],
+)
+def test_examples_of_configure_hook(
+    ptdbg: ModuleType, tmp_path: Path, configuration: dict[str, Any], file: str, expected: int | None
+) -> None:
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "dump")
+    debugger.configure_hook(**configuration)
+    debugger.start()
+    work(torch.ones(2, 3))
+    debugger.stop()
+    folder = tmp_path / TAG / "rank0"
+    assert names(folder / f"{file}.pkl")
+    arrays = list((folder / file).iterdir()) if (folder / file).exists() else []
+    assert len(arrays) == expected if expected is not None else arrays
+    if configuration.get("input_output_mode"):
+        assert all("_backward_" in path.name for path in arrays)
+
+
+def test_a_second_debugger_ends_the_first(
+    ptdbg: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = ptdbg.PrecisionDebugger(str(tmp_path / "1"), "dump")
+    first.start()
+    torch.relu(torch.ones(2))
+    second = ptdbg.PrecisionDebugger(str(tmp_path / "2"), "dump")
+    second.start()
+    torch.tanh(torch.ones(2))
+    second.stop()
+    assert "construct it outside of loops" in caplog.text
+    assert any("relu" in name for name in names(tmp_path / "1" / TAG / "rank0" / "api_stack_dump.pkl"))
+    assert not any("relu" in name for name in names(tmp_path / "2" / TAG / "rank0" / "api_stack_dump.pkl"))
+
+
+def overflowing(x: torch.Tensor) -> torch.Tensor:
+    return x * 1e38 * 1e38
+
+
+def test_overflows_end_training_at_the_given_number(ptdbg: ModuleType, tmp_path: Path) -> None:
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(torch.nn.Linear(2, 2), ptdbg.overflow_check, overflow_nums=3)
+    x = torch.ones(2)
+    overflowing(x)
+    overflowing(x)
+    pkl = tmp_path / TAG / "rank0" / "Tensor___mul___5_forward_3.pkl"
+    with pytest.raises(ValueError, match=rf"^\[overflow 3 times\]: dump file is saved in '{pkl}'\.$"):
+        overflowing(x)
+    folder = tmp_path / TAG / "rank0"
+    assert sorted(path.name for path in folder.glob("*.pkl")) == [
+        "Tensor___mul___1_forward_1.pkl",
+        "Tensor___mul___3_forward_2.pkl",
+        "Tensor___mul___5_forward_3.pkl",
+    ]
+    first, *lines = [json.loads(line) for line in pkl.read_text().splitlines()]
+    assert first[0] == "Tensor___mul___5_forward_stack_info"
+    assert first[1][0][2] == "overflowing"
+    assert [line[:2] for line in lines] == [
+        ["Tensor___mul___5_forward_input.0", 101],
+        ["Tensor___mul___5_forward_input.1", 101],
+        ["Tensor___mul___5_forward_output", 101],
+    ]
+    saved = ulpscope.load(pkl.with_suffix("") / "Tensor___mul___5_forward_output.npy", "torch")
+    assert saved.isinf().all()
+
+
+def test_a_second_overflow_check_refuses_equal_names(ptdbg: ModuleType, tmp_path: Path) -> None:
+    ptdbg.set_dump_path(str(tmp_path))
+    for error in (ValueError, FileExistsError):
+        ptdbg.register_hook(torch.nn.Linear(2, 2), ptdbg.overflow_check)
+        with pytest.raises(error):
+            overflowing(torch.ones(2))
+
+
+def test_overflows_are_checked_between_on_and_off(ptdbg: ModuleType, tmp_path: Path) -> None:
+    ptdbg.set_dump_path(str(tmp_path))
+    with pytest.raises(ValueError, match="call register_hook"):
+        ptdbg.set_overflow_check_switch("ON")
+    ptdbg.register_hook(torch.nn.Linear(2, 2), ptdbg.overflow_check, overflow_nums=-1)
+    ptdbg.set_overflow_check_switch("OFF")
+    overflowing(torch.ones(2))
+    assert not (tmp_path / TAG).exists()
+    ptdbg.set_overflow_check_switch("ON", filter_switch="ON")
+    overflowing(torch.ones(2))
+    overflowing(torch.ones(2))
+    ptdbg.set_overflow_check_switch("OFF")
+    overflowing(torch.ones(2))
+    folder = tmp_path / TAG / "rank0"
+    assert len(list(folder.glob("*.pkl"))) == 2
+    assert "Tensor___mul___3_forward_input.1" not in names(folder / "Tensor___mul___3_forward_1.pkl")
+
+
+def test_the_debugger_checks_for_overflows_in_its_steps(ptdbg: ModuleType, tmp_path: Path) -> None:
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "overflow_check", step=[1])
+    debugger.configure_hook(overflow_nums=1)
+    debugger.start()
+    overflowing(torch.ones(2))
+    debugger.stop()
+    debugger.step()
+    debugger.start()
+    with pytest.raises(ValueError, match=r"\[overflow 1 times\]"):
+        overflowing(torch.ones(2))
+
+
+class Npu:
+    """Records the calls of ``torch_npu.npu``."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def init_dump(self) -> None:
+        self.calls.append("init_dump")
+
+    def set_dump(self, cfg_file: str) -> None:
+        self.calls.append(("set_dump", cfg_file))
+
+    def finalize_dump(self) -> None:
+        self.calls.append("finalize_dump")
+
+    def synchronize(self) -> None:
+        self.calls.append("synchronize")
+
+
+@pytest.fixture
+def npu(monkeypatch: pytest.MonkeyPatch) -> Npu:
+    stand_in = Npu()
+    monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace(npu=stand_in))
+    monkeypatch.setenv("TASK_QUEUE_ENABLE", "0")
+    return stand_in
+
+
+def test_acl_mode_dumps_one_api_and_initialises_once(
+    ptdbg: ModuleType, tmp_path: Path, npu: Npu, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "dump.json"
+    config.write_text(json.dumps({"dump": {"dump_path": str(tmp_path)}}))
+    ptdbg.set_dump_path(str(tmp_path / "dump_path"), dump_tag="forward")
+    ptdbg.register_hook(torch.nn.Linear(2, 2), ptdbg.acc_cmp_dump, dump_mode="acl", dump_config=str(config))
+    ptdbg.set_dump_switch("ON", mode="acl", scope=["Torch_relu_1_forward"], filter_switch="OFF")
+    for _ in range(3):
+        torch.relu(torch.ones(2))
+    ptdbg.set_dump_switch("OFF")
+    assert npu.calls == [
+        "init_dump",
+        ("set_dump", str(config)),
+        "synchronize",
+        "synchronize",
+        "finalize_dump",
+    ]
+    assert "takes more memory" in caplog.text
+    assert "TASK_QUEUE_ENABLE" not in caplog.text
+
+
+def test_acl_mode_runs_a_backward_api_with_its_saved_gradient(
+    ptdbg: ModuleType, tmp_path: Path, npu: Npu, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.environ["TASK_QUEUE_ENABLE"] = "1"
+    config = tmp_path / "dump.json"
+    config.write_text(json.dumps({"dump": {"dump_path": str(tmp_path)}}))
+    gradient = tmp_path / "Torch_relu_0_backward_input.0.npy"
+    ulpscope.save(gradient, torch.ones(2))
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "dump")
+    debugger.configure_hook(
+        mode="acl",
+        scope=["Torch_relu_0_backward"],
+        acl_config=str(config),
+        backward_input=[str(gradient)],
+    )
+    x = torch.ones(2, requires_grad=True)
+    debugger.start()
+    y = torch.relu(x)
+    debugger.stop()
+    assert npu.calls.count("init_dump") == npu.calls.count("finalize_dump") == 1
+    assert x.grad is None
+    y.sum().backward()
+    assert x.grad is not None
+    assert "acl mode needs export TASK_QUEUE_ENABLE=0" in caplog.text
+
+
+def test_acl_mode_says_when_a_result_has_no_gradient(
+    ptdbg: ModuleType, tmp_path: Path, npu: Npu, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "dump.json"
+    config.write_text(json.dumps({"dump": {"dump_path": str(tmp_path)}}))
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(torch.nn.Linear(2, 2), ptdbg.acc_cmp_dump, dump_mode="acl", dump_config=str(config))
+    ptdbg.set_dump_switch("ON", mode="acl", scope=["Torch_sort_0_backward"])
+    torch.sort(torch.ones(2, requires_grad=True))
+    ptdbg.set_dump_switch("OFF")
+    assert "is not of tensor type and cannot be automatically derived" in caplog.text
+    assert npu.calls == []

@@ -1,0 +1,83 @@
+"""The examples of ptdbg_ascend's guide, unmodified, under ``ulpscope run --drop-in``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import ptdbg_scripts as scripts
+
+VERSION = "v4.0.T2"
+
+
+def run(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+    (folder / "script.py").write_text(script, encoding="utf-8")
+    command = [sys.executable, "-m", "ulpscope", "run", "--drop-in", "--", "script.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def names(pkl: Path) -> list[str]:
+    return [json.loads(line)[0] for line in pkl.read_text().splitlines()]
+
+
+def test_the_whole_net_of_a_single_card(tmp_path: Path) -> None:
+    ended = run(tmp_path, scripts.MODEL + scripts.WHOLE_NET)
+    assert ended.returncode == 0, ended.stderr
+    folder = tmp_path / "npu_dump" / f"all_{VERSION}" / "rank0"
+    found = names(folder / "api_stack_dump.pkl")
+    assert {"Functional_linear_0_forward_input.1", "Functional_relu_0_backward_stack_info"} <= set(found)
+    assert (folder / "api_stack_dump" / "Functional_linear_0_forward_input.1.npy").exists()
+
+
+def test_automatic_mode_ends_training_after_the_last_step(tmp_path: Path) -> None:
+    ended = run(tmp_path, scripts.MODEL + scripts.AUTOMATIC + scripts.LOADER)
+    assert ended.returncode == 1
+    assert ended.stderr.rstrip().endswith("Exception: ptdbg: exit after iteration [0, 2]")
+    assert ended.stdout == "trained\n" * 3
+    steps = tmp_path / "dump_path" / f"ptdbg_dump_{VERSION}"
+    assert sorted(path.name for path in steps.iterdir()) == ["step0", "step2"]
+
+
+def test_manual_mode_has_both_pieces_in_one_step(tmp_path: Path) -> None:
+    ended = run(tmp_path, scripts.MODEL + scripts.MANUAL)
+    assert ended.returncode == 0, ended.stderr
+    folder = tmp_path / "dump_path" / f"ptdbg_dump_{VERSION}" / "step0" / "rank0"
+    assert "Functional_linear_1_forward_output" in names(folder / "api_stack_dump.pkl")
+
+
+def test_overflows_end_training(tmp_path: Path) -> None:
+    overflow = "for _ in range(9):\n    (torch.ones(2).npu() * 1e38).mul(1e38)\n"
+    ended = run(tmp_path, scripts.MODEL + scripts.OVERFLOW + overflow)
+    assert ended.returncode == 1
+    pkl = tmp_path / "overflow_dump" / f"ptdbg_dump_{VERSION}" / "rank0" / "Tensor_mul_2_forward_3.pkl"
+    expected = f"ValueError: [overflow 3 times]: dump file is saved in '{pkl}'."
+    assert ended.stderr.rstrip().endswith(expected)
+
+
+def test_acl_mode_checks_dump_json_and_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "dump.json").write_text(scripts.DUMP_JSON)
+    ended = run(tmp_path, scripts.MODEL + scripts.FORWARD_ACL)
+    assert "dump_path is './dump/output'; expected a folder that exists" in ended.stderr
+    (tmp_path / "dump" / "output").mkdir(parents=True)
+    ended = run(tmp_path, scripts.MODEL + scripts.FORWARD_ACL)
+    assert ended.returncode == 1
+    assert 'mode "acl" needs an Ascend NPU and torch_npu' in ended.stderr
+
+
+def test_a_module_as_one_call(tmp_path: Path) -> None:
+    printed = run(tmp_path, scripts.MODULE)
+    assert "NameError: name 'nnLinear' is not defined" in printed.stderr or "TypeError" in printed.stderr
+    mended = scripts.MODULE
+    for before, after in scripts.MODULE_MEND:
+        assert before in mended
+        mended = mended.replace(before, after)
+    ended = run(tmp_path, mended)
+    assert ended.returncode == 0, ended.stderr
+    folder = tmp_path / "dump_data" / "npu" / f"ptdbg_dump_{VERSION}" / "rank0"
+    found = names(folder / "dump.pkl")
+    assert {"MyModule_0_forward_input.0", "MyModule_0_forward_output"} <= set(found)
+    assert not any("linear" in name for name in found)
+    assert "Tensor_sum_0_forward_input.0" in found
+    assert (folder / "dump" / "MyModule_0_forward_input.0.npy").exists()
