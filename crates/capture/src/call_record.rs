@@ -14,6 +14,8 @@ pub enum Kind {
     Api,
     /// The same, for a function of the program.
     Program,
+    /// `{base}.forward.{n}`, ordered by start: a module that is recorded as if it were one function.
+    ModuleAsFunction,
     /// `{base}.forward.{n}`, ordered by end: a module follows the calls inside it.
     Module,
 }
@@ -69,7 +71,7 @@ impl CallRecord {
         let number = digits.format(number);
         match kind {
             Kind::Api | Kind::Program => [base, ".", number, ".forward"].concat().into(),
-            Kind::Module => [base, ".forward.", number].concat().into(),
+            Kind::Module | Kind::ModuleAsFunction => [base, ".forward.", number].concat().into(),
         }
     }
 

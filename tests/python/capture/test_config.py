@@ -112,6 +112,7 @@ class TestSettings:
             "strides": False,
             "inner_calls": False,
             "gradients": "arguments",
+            "parameter_gradients": True,
         }
 
     @pytest.mark.parametrize(

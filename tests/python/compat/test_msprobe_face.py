@@ -86,6 +86,17 @@ def test_levels_with_modules_need_a_model_at_start(tmp_path, level, caplog):
     debugger.stop()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [(("net", "Net"), "module must be a torch.nn.Module"), ((Net(), 3), "dump_name must be a string")],
+)
+def test_wrong_arguments_of_module_dump(tmp_path, arguments, text, caplog):
+    PrecisionDebugger(config(tmp_path))
+    with pytest.raises(MsprobeException, match=text):
+        pytorch.module_dump(*arguments)
+    assert "in module_dump must be a" in caplog.text
+
+
 def test_before_there_is_an_object(tmp_path):
     for method in (PrecisionDebugger.start, PrecisionDebugger.stop, PrecisionDebugger.step):
         with pytest.raises(RuntimeError, match="there is no PrecisionDebugger"):

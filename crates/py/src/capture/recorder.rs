@@ -123,8 +123,12 @@ impl Recorder {
             return Ok(None);
         }
         let base: Arc<str> = if name.is_empty() { prefix.into() } else { format!("{prefix}.{name}").into() };
-        // The operations in the forward of a custom autograd function are not added to the graph.
-        let kind = if prefix == "Autograd" { Kind::Api } else { Kind::Program };
+        let kind = match prefix {
+            // The operations in the forward of a custom autograd function are not added to the graph.
+            "Autograd" => Kind::Api,
+            _ if name.is_empty() && prefix.starts_with("Module.") => Kind::ModuleAsFunction,
+            _ => Kind::Program,
+        };
         let begun = self.torch.with_modes_disabled(py, || {
             let stack = self.stack(py)?;
             self.begin_call(py, &base, kind, false, stack.as_deref(), Arguments { args, kwargs })

@@ -100,7 +100,7 @@ class Installation:
         with self._lock:
             self._patches, self._switch, self._suspensions = Patches(), Switch(), 0
         switch = self._switch
-        if self._tracks_modules:
+        if self._tracks_modules and not self.only_custom:
             wrappers.add_modules(self._patches, self._recorder, switch, self._known)
         if self._jitter is not None:
             self._jitter.add_arguments(self._patches, discovers=model is None)
@@ -111,9 +111,10 @@ class Installation:
             )
             wrappers.add_fast_paths(self._patches, self._without_mode)
             wrappers.add_autograd_functions(self._patches, self._recorder, switch, self._suspended)
-        if self._is_function_level:
-            for (module, api), name in custom.items():
-                wrapped = recorded(self._recorder, switch, *name, getattr(module, api))
+        for (module, api), (prefix, own_name) in custom.items():
+            # Level L0 records modules: also one that has a name of its own.
+            if self._is_function_level or not (own_name or self._sees_operators):
+                wrapped = recorded(self._recorder, switch, prefix, own_name, getattr(module, api))
                 self._patches.add(module, api, wrapped)
         wrappers.add_engine(self._patches, self._in_backward)
         if not self._sees_operators:

@@ -259,7 +259,10 @@ class Run:
 
     @untraced
     def record_module(self, module: Any, name: str) -> None:
-        """Records the calls of ``module`` as ``name``, and no functions until ``end_record_module``."""
+        """Records the calls of ``module`` as ``name``, and nothing else until ``end_record_module``.
+
+        A name such as ``Module.block.Block`` is numbered as a module's: ``Module.block.Block.forward.0``.
+        """
         self._custom[module, "forward"] = (name, "")
         self._installation.only_custom = True
         self._reinstall()

@@ -65,7 +65,8 @@ class ModuleRegistry:
         self._layers = settings.layers
         self._level = level = settings.level
         self._selected = selected
-        self._watches = level in ("L0", "mix")
+        self._has_calls = level in ("L0", "mix")
+        self._watches = self._has_calls and settings.parameter_gradients
         # By their addresses.
         self.modules: dict[int, _Known] = {}
         # Modules outside of any model. They are checked again in the next step.
@@ -143,7 +144,7 @@ class ModuleRegistry:
         parts = list(models.named_modules(prefix, root))
         inner = prefix.removeprefix("Module.")
         known.parts = [id(module) for _, _, module in parts]
-        if self._watches and not any(base for _, base, _ in parts):
+        if self._has_calls and not any(base for _, base, _ in parts):
             # As in the older tools, the model itself is not recorded as a call.
             note = f"{type(root).__name__} has no modules below it: level {self._level} has none to record"
             self._recorder.note(note)

@@ -48,6 +48,8 @@ _OURS = frozenset(
         "strict",
         "init_step",
         "jitter",
+        "gradients",
+        "parameter_gradients",
     }
 )
 _COMMON = (

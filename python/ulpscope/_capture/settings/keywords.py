@@ -64,3 +64,4 @@ class CaptureKeywords(TypedDict, total=False):
     strides: bool
     inner_calls: bool
     gradients: Gradients
+    parameter_gradients: bool

@@ -145,6 +145,8 @@ class Settings:
     """Whether the calls inside torch's own Python functions are recorded, each before the outer one."""
     gradients: Gradients = "arguments"
     """Whether backward calls have the gradients of arguments, or those at the last node of the graph."""
+    parameter_gradients: bool = True
+    """At levels L0 and mix: whether the accumulated gradients of each module's parameters are recorded."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -454,4 +456,5 @@ _CHECKS: dict[str, Callable[[str, object], object]] = {
     "strides": _flag,
     "inner_calls": _flag,
     "gradients": _one_of(*GRADIENTS),
+    "parameter_gradients": _flag,
 }

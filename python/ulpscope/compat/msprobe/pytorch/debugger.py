@@ -55,6 +55,18 @@ class PrecisionDebugger(_Debugger):
             raise _wrong("model must be a torch.nn.Module")
         super().start(model, *others, **keywords)
 
+    @classmethod
+    def record_module(cls, module: Any, name: str) -> None:
+        """Records the calls of a module under a name, and nothing else until ``end_record_module``."""
+        with cls._of_process("module_dump") as session:
+            session.run.record_module(module, name)
+
+    @classmethod
+    def end_record_module(cls) -> None:
+        """Records everything again."""
+        with cls._of_process("module_dump_end") as session:
+            session.run.end_record_module()
+
 
 def _check(config_path: Any, task: Any, dump_path: Any, level: Any, model: Any) -> None:
     if config_path is not None and not isinstance(config_path, str | os.PathLike):
