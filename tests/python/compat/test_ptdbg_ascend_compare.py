@@ -172,7 +172,7 @@ def change(**changes: Any) -> dict[str, Any]:
         (change(npu_pkl_path="none.pkl"), 1, "none.pkl is an invalid file or non-exist."),
         (change(npu_pkl_path="."), 1, ". is an invalid file or non-exist."),
         (change(bench_pkl_path="empty.pkl"), 13, "dump file empty.pkl have empty line!"),
-        (change(npu_dump_data_dir=None), 1, "npu_dump_data_dir is missing"),
+        (change(npu_dump_data_dir=None), 1, "input_param has no npu_dump_data_dir: statistics alone"),
         (change(bench_dump_data_dir="none"), 1, "The path none is not exist."),
         (change(bench_dump_data_dir="empty.pkl"), 1, "The path empty.pkl is not a directory."),
         (change(output_path="none"), 1, "The path none is not exist."),

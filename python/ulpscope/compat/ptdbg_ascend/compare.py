@@ -85,8 +85,8 @@ def compare(
         dumps = Dumps(
             existing_file(input_param, "npu_pkl_path"),
             existing_file(input_param, "bench_pkl_path"),
-            existing_folder(input_param.get("npu_dump_data_dir"), "npu_dump_data_dir"),
-            existing_folder(input_param.get("bench_dump_data_dir"), "bench_dump_data_dir"),
+            _data_folder(input_param, "npu_dump_data_dir"),
+            _data_folder(input_param, "bench_dump_data_dir"),
         )
         output = existing_folder(output_path, "output_path")
         check_stacks(dumps, options)
@@ -168,6 +168,15 @@ def existing_folder(path: Any, key: str) -> Path:
     if not Path(path).is_dir():
         raise refused(CompareException.INVALID_PATH_ERROR, f"The path {path} is not a directory.")
     return Path(path)
+
+
+def _data_folder(input_param: Mapping[str, Any], key: str) -> Path:
+    if input_param.get(key) is None:
+        text = (
+            f"input_param has no {key}: statistics alone are compared by ulpscope compare NPU.pkl BENCH.pkl"
+        )
+        raise refused(CompareException.INVALID_PATH_ERROR, text)
+    return existing_folder(input_param[key], key)
 
 
 def _has_stacks(pkl: Path) -> bool:
