@@ -58,7 +58,7 @@ fn a_fault_is_explained_with_the_command_to_look_at_it() {
         &[
             "What broke:\n  Torch.mul.0 returns a different result from matching inputs.\n",
             "Where:\n  call    Torch.mul.0.forward (forward pass)\n",
-            "  entry   Torch.mul.0.forward.output.0 (csv line 5)\n",
+            "  entry   Torch.mul.0.forward.output.0 (line 5 of compare_result_",
             "as if multiplied by 1.5.\n",
             "  Its inputs show no difference.\n",
             "Downstream:\n  No later call inherited the error.\n",
@@ -329,7 +329,7 @@ fn unreadable_files_are_reported_with_what_to_do() {
     place.put_text("torn.json", "{\"schema\": ");
     place.put_text("other.json", "{\"data\": {}}");
     place.put_text("list.json", "[1]");
-    let old = json!({ "schema": "ulpscope.compare/1", "ulpscope": "0.0.9", "target": "a", "golden": "b" });
+    let old = json!({ "schema": "ulpscope.compare/1", "ulpscope": "0.0.9", "target": "my a", "golden": "b" });
     place.put_text("old.json", &old.to_string());
     for (named, told) in [
         ("nowhere", "error: cannot read nowhere: "),
@@ -339,7 +339,7 @@ fn unreadable_files_are_reported_with_what_to_do() {
         ("list.json", "found no schema"),
         (
             "old.json",
-            "written by ulpscope 0.0.9, which wrote no explanation; compare again: ulpscope compare a b -o DIR",
+            "written by ulpscope 0.0.9, which wrote no explanation; compare again: ulpscope compare 'my a' b -o DIR",
         ),
     ] {
         let ran = place.run(&["explain", named]);

@@ -74,6 +74,15 @@ pub enum Agreement {
         /// How many there are.
         calls: u64,
     },
+    /// Tensors that belong to no call differ: those of two checkpoints, or saved ones.
+    TensorsDiffer {
+        /// The first of them.
+        first: String,
+        /// How many there are.
+        differ: u64,
+        /// All that were compared.
+        of: u64,
+    },
     /// Rows fail by the rule of an older tool.
     Fails {
         /// The tool.
@@ -129,7 +138,9 @@ impl Agreement {
     pub fn answer(&self) -> Answer {
         match self {
             Agreement::Agrees { .. } | Agreement::Passes { .. } => Answer::Agree,
-            Agreement::Blamed { .. } | Agreement::Fails { .. } => Answer::Differ,
+            Agreement::Blamed { .. } | Agreement::TensorsDiffer { .. } | Agreement::Fails { .. } => {
+                Answer::Differ
+            }
             Agreement::Unexplained { .. }
             | Agreement::FinalResult(_)
             | Agreement::NothingPaired
@@ -152,6 +163,7 @@ impl Agreement {
         match self {
             Agreement::Agrees { .. } | Agreement::Passes { .. } => 0,
             Agreement::Blamed { .. }
+            | Agreement::TensorsDiffer { .. }
             | Agreement::Fails { .. }
             | Agreement::Unexplained { .. }
             | Agreement::FinalResult(_)
@@ -186,7 +198,11 @@ pub fn agreement<S>(results: &[RankResult<S>], around: Surroundings<'_>) -> Agre
     }
     if let Some((_, first)) = first_divergence(results) {
         let calls = outcomes().map(|outcome| outcome.divergence_count).sum();
-        return Agreement::Blamed { first: first.call.clone(), calls };
+        let first = first.call.clone();
+        return match outcomes().all(|outcome| outcome.only_tensors) {
+            true => Agreement::TensorsDiffer { first, differ: calls, of: rows - not_compared },
+            false => Agreement::Blamed { first, calls },
+        };
     }
     if let Some(result) = outcomes().find_map(|outcome| outcome.unexplained.as_ref()) {
         return Agreement::FinalResult(result.clone());
@@ -263,7 +279,15 @@ impl fmt::Display for Agreement {
                 write!(f, "no row fails by the rule of {rule}; {passed} of {rows} rows pass")
             }
             // A single tensor file has one tensor without a name.
-            Agreement::Blamed { first, .. } if first.is_empty() => f.write_str("the two tensors differ"),
+            Agreement::TensorsDiffer { first, .. } if first.is_empty() => {
+                f.write_str("the two tensors differ")
+            }
+            Agreement::TensorsDiffer { first, differ: 1, of } => {
+                write!(f, "{first} differs, the only one of {}", counted(*of, "tensor", "tensors"))
+            }
+            Agreement::TensorsDiffer { first, differ, of } => {
+                write!(f, "{differ} of {of} tensors differ, the first is {first}")
+            }
             Agreement::Blamed { first, calls: 1 } => write!(f, "{first} introduced an error"),
             Agreement::Blamed { first, calls } => {
                 write!(f, "{calls} calls introduced an error, the first is {first}")

@@ -191,6 +191,7 @@ pub fn compare_dumps<O: Outputs>(
             let mut sink = outputs.open(pair)?;
             let mut outcome = compare_ranks_knowing(style, &target, &golden, known, &mut sink, progress)?;
             unread.into_iter().for_each(|error| outcome.problems.note(format!("--noise: {error}")));
+            outcome.sheet = sink.sheet();
             Ok((outcome, sink))
         };
         RankResult {

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use ulpscope_dump::{Ledger, Rank};
 
+use crate::note::{CountDifference, Counted, Note};
+
 /// Differences and failed calls shown; a ledger may have many more.
 const SHOWN: usize = 8;
 
@@ -14,78 +16,59 @@ const SHOWN: usize = 8;
 const SHOWN_TEXT: usize = 300;
 
 /// Notes on how the two ranks were captured.
-pub(crate) fn notes(target: &Rank, golden: &Rank) -> Vec<String> {
+pub(crate) fn notes(target: &Rank, golden: &Rank) -> Vec<Note> {
     let mut notes = Vec::new();
     let ledgers = [target, golden].map(Rank::ledger);
     for (rank, ledger) in [target, golden].iter().zip(&ledgers) {
-        let path = rank.path.display();
+        let path = rank.path.display().to_string();
         if rank.is_journal() {
-            notes.push(format!(
-                "{path}: the run was killed before the step was over, or is still going: this is what it had recorded"
-            ));
+            notes.push(Note::Killed { path: path.clone() });
         }
         let Some(ledger) = ledger else { continue };
         if let Some(why) = &ledger.ended {
-            notes
-                .push(format!("{path}: capture ended early, so later calls are missing: {}", shortened(why)));
+            notes.push(Note::EndedEarly { path: path.clone(), why: shortened(why) });
         }
         if !ledger.failed.is_empty() {
             let which = listed(ledger.failed.iter().map(|(call, _)| shortened(call)));
-            let calls = counted(ledger.failed_calls(), "call");
-            notes.push(format!("{path}: {calls} could not be recorded: {which}"));
+            let calls = ledger.failed_calls();
+            notes.push(Note::CallsNotRecorded { path: path.clone(), calls, which });
         }
         if !ledger.unread.is_empty() {
             let why = listed(ledger.unread.iter().map(|(why, _)| shortened(why)));
-            let tensors = counted(ledger.unread_tensors(), "tensor");
-            notes.push(format!("{path}: {tensors} could not be read: {why}"));
+            notes.push(Note::TensorsNotRead { path, tensors: ledger.unread_tensors(), why });
         }
     }
     notes.extend(unlike(target, golden, &ledgers));
     if let [Some(one), Some(other)] = &ledgers {
-        let paths = (target.path.display(), golden.path.display());
-        for (path, own, others) in [(paths.0, one, other), (paths.1, other, one)] {
+        for (rank, own, others) in [(target, one, other), (golden, other, one)] {
             let alone: Vec<&String> = own.notes.iter().filter(|note| !others.notes.contains(note)).collect();
             if !alone.is_empty() {
-                let alone = listed(alone.into_iter().map(|note| shortened(note)));
-                notes.push(format!("{path}: its capture notes, and the other does not: {alone}"));
+                let path = rank.path.display().to_string();
+                let notes_alone = listed(alone.into_iter().map(|note| shortened(note)));
+                notes.push(Note::CaptureNotes { path, notes: notes_alone });
             }
         }
     }
     notes
 }
 
-/// How two captures differ, and what to do about it.
-fn unlike(target: &Rank, golden: &Rank, ledgers: &[Option<Ledger>; 2]) -> Option<String> {
-    let counts = match ledgers {
-        [Some(one), Some(other)] => differences(one, other),
-        _ => Vec::new(),
-    };
-    let paths = format!("{} and {}", target.path.display(), golden.path.display());
+/// How two captures differ. Captures at different levels see different calls: their counts say nothing more.
+fn unlike(target: &Rank, golden: &Rank, ledgers: &[Option<Ledger>; 2]) -> Option<Note> {
     if let (Some(level), Some(other)) = (&target.level, &golden.level)
         && level != other
     {
-        let settings = [format!("level {level} against {other}")];
-        let told = listed(settings.into_iter().chain(counts).collect::<Vec<String>>().into_iter());
-        return Some(format!(
-            "{paths} were not captured alike: {told}. What one level leaves out has no counterpart: capture both sides with the \
-             same level"
-        ));
+        return Some(Note::LevelsDiffer { target: level.clone(), golden: other.clone() });
     }
-    (!counts.is_empty()).then(|| {
-        format!(
-            "{paths}: the two runs did not make the same calls: {}. See what has no counterpart, or whether both sides were captured \
-             with the same selection",
-            listed(counts.into_iter())
-        )
-    })
+    let [Some(one), Some(other)] = ledgers else { return None };
+    let mut counts = differences(one, other);
+    let more = counts.len().saturating_sub(SHOWN) as u64;
+    counts.truncate(SHOWN);
+    let paths = [target, golden].map(|rank| rank.path.display().to_string());
+    (!counts.is_empty()).then_some(Note::CountsDiffer { paths, counts, more })
 }
 
-/// Where the counts of two ledgers disagree: `calls seen 120 against 118`.
-fn differences(one: &Ledger, other: &Ledger) -> Vec<String> {
-    let mut counts = vec![
-        ("calls seen".to_owned(), (one.seen, other.seen)),
-        ("recorded".to_owned(), (one.recorded, other.recorded)),
-    ];
+/// Where the counts of two ledgers disagree.
+fn differences(one: &Ledger, other: &Ledger) -> Vec<CountDifference> {
     let mut skipped: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for (reason, count) in &one.skipped {
         skipped.entry(reason).or_default().0 = *count;
@@ -93,14 +76,11 @@ fn differences(one: &Ledger, other: &Ledger) -> Vec<String> {
     for (reason, count) in &other.skipped {
         skipped.entry(reason).or_default().1 = *count;
     }
-    counts
-        .extend(skipped.into_iter().map(|(reason, both)| (format!("skipped ({})", shortened(reason)), both)));
-    let differ = counts.into_iter().filter(|(_, (one, other))| one != other);
-    differ.map(|(what, (one, other))| format!("{what} {one} against {other}")).collect()
-}
-
-fn counted(count: u64, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+    let counts =
+        [(Counted::Seen, (one.seen, other.seen)), (Counted::Recorded, (one.recorded, other.recorded))];
+    let skipped = skipped.into_iter().map(|(reason, both)| (Counted::Skipped(shortened(reason)), both));
+    let differ = counts.into_iter().chain(skipped).filter(|(_, (one, other))| one != other);
+    differ.map(|(counted, (target, golden))| CountDifference { counted, target, golden }).collect()
 }
 
 /// The first few of a list, and how many more there are.

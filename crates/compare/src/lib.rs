@@ -19,8 +19,10 @@ mod final_result;
 mod finding;
 mod job;
 mod ledgers;
+mod levels;
 mod mapping;
 mod native;
+mod note;
 pub mod number;
 mod origins;
 mod pairing;
@@ -43,7 +45,8 @@ pub use finding::{
 };
 pub use job::{Outputs, RankPair, RankPairs, RankResult, compare_dumps, first_divergence, pair_ranks};
 pub use mapping::Mapping;
-pub use native::{COLUMNS, Native, ONLY_STATISTICS};
+pub use native::{COLUMNS, Native};
+pub use note::{CountDifference, Counted, Note};
 pub use origins::{OriginCounts, Share};
 pub use pairing::{
     CallPair, EntryHow, EntryPair, EntryReason, EntryUnit, How, Matching, PairCounts, PairOptions, Pairing,

@@ -5,18 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
-use ulpscope_dump::{Error, Problems, Rank};
+use ulpscope_dump::{CallKind, Error, Problems, Rank};
 use ulpscope_kernels::stoppable;
 
 use crate::divergence_entry::DivergenceEntry;
 use crate::final_result::FinalResult;
 use crate::finding::{Finding, FindingCause, FindingKind};
-use crate::ledgers;
+use crate::note::Note;
 use crate::origins::{OriginCounts, TakenOrigins};
 use crate::row_spool::RowSpool;
 use crate::stack::own_line;
 use crate::style::{Conclusions, Judged, Known, Partnerless, Row, Side, Style, Verdict};
 use crate::verdict::{ClassCounts, Divergence, LoneCall};
+use crate::{ledgers, levels};
 
 /// Units measured before their rows are passed on: enough to keep all cores busy, few enough for memory.
 const BATCH: usize = 512;
@@ -34,6 +35,11 @@ pub trait Sink {
 
     /// The next row.
     fn row(&mut self, row: Row) -> io::Result<()>;
+
+    /// The file name of the sheet with the rows, if one is written.
+    fn sheet(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Receives the progress of a comparison.
@@ -155,12 +161,16 @@ pub struct RankOutcome {
     pub classes: Option<ClassCounts>,
     /// How many parameters and buffers differ, if a call was found that uses one.
     pub origins: Option<OriginCounts>,
+    /// Whether neither side has calls, but only tensors with names, as two checkpoints have.
+    pub only_tensors: bool,
+    /// The file name of the sheet with the rows, if one is written.
+    pub sheet: Option<String>,
     /// The capture levels of the target and the golden, if recorded.
     pub levels: [Option<String>; 2],
     /// What could not be read, on either side.
     pub problems: Problems,
     /// Notes on how the comparison was done.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
     /// Whether a run was killed: only the recorded part is compared.
     pub is_cut: bool,
     /// The advice of the style, if it gives any.
@@ -255,6 +265,8 @@ pub fn compare_ranks_knowing(
         outcome.are_final_results_bounded = conclusions.are_final_results_bounded;
         outcome.undecided += conclusions.unjudged_final_results;
     }
+    let has_calls = |rank: &Rank| rank.calls().iter().any(|call| call.kind != CallKind::Saved);
+    outcome.only_tensors = !has_calls(target) && !has_calls(golden);
     outcome.levels = [target.level.clone(), golden.level.clone()];
     outcome.partnerless.extend(conclusions.partnerless);
     outcome.notes = conclusions.notes;
@@ -265,7 +277,7 @@ pub fn compare_ranks_knowing(
     let is_limited = |rank: &Rank| rank.ledger().is_some_and(|ledger| ledger.limited);
     let is_one_limited = is_limited(target) != is_limited(golden);
     outcome.is_cut = !ended.is_empty() || is_cut(target) || is_cut(golden) || is_one_limited;
-    outcome.notes.extend(ended);
+    outcome.notes.extend(ended.into_iter().map(Note::Text));
     conclusions.problems.into_iter().for_each(|problem| outcome.problems.note(problem));
     outcome.problems.extend(target.problems());
     outcome.problems.extend(golden.problems());
@@ -379,7 +391,10 @@ impl Record<'_> {
         let is_lone = unit.target.is_some() != unit.golden.is_some();
         let name = if is_lone { call_name(&unit, target, golden) } else { None };
         let here = name.map(|name| LoneCall { name, side });
-        let lone_before = std::mem::replace(&mut self.lone_before, here);
+        let other_level = if side == Side::Target { &golden.level } else { &target.level };
+        // A call that the other level does not record says nothing about the other program.
+        let is_left_out = here.as_ref().is_some_and(|lone| levels::leaves_out(other_level, &lone.name));
+        let lone_before = if is_left_out { None } else { std::mem::replace(&mut self.lone_before, here) };
         if let Some(finding) = &unit.finding {
             self.advised.get_or_insert_with(|| (before + 2 + finding.row as u64, finding.entry.clone()));
             outcome.divergence_count += 1;

@@ -8,6 +8,7 @@ use ulpscope_report::{Cell, Emphasis};
 use crate::fact::Fact;
 use crate::final_result::FinalResult;
 use crate::finding::Finding;
+use crate::note::Note;
 use crate::origins::TakenOrigin;
 use crate::run::Progress;
 use crate::verdict::Class;
@@ -88,7 +89,7 @@ pub trait Plan: Sync {
     {
         Conclusions {
             partnerless: self.partnerless(),
-            notes: self.notes(),
+            notes: self.notes().into_iter().map(Note::Text).collect(),
             problems: self.problems(),
             ..Conclusions::default()
         }
@@ -111,7 +112,7 @@ pub struct Conclusions<'p> {
     /// What has no counterpart, on either side, in addition to [`Judged::partnerless`].
     pub partnerless: Vec<Partnerless>,
     /// Notes on how it was done.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
     /// Read errors of planning, as text, with file and place.
     pub problems: Vec<String>,
 }

@@ -119,5 +119,5 @@ fn a_final_result_of_different_inputs_is_not_judged() {
     assert_eq!(verdict, Agreement::Undecided { rows: 1, judged: true }, "{:?}", outcome.divergences);
     assert_eq!((verdict.answer().word(), verdict.exit_code()), ("inconclusive", 2));
     let note = "the final result Functional.linear.1.forward.output.0 differs and was not judged";
-    assert!(outcome.notes.iter().any(|said| said.contains(note)), "{:?}", outcome.notes);
+    assert!(outcome.notes.iter().any(|said| said.to_string().contains(note)), "{:?}", outcome.notes);
 }

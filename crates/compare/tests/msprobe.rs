@@ -204,7 +204,7 @@ fn dumps_of_different_tasks_are_compared_by_their_statistics() {
     let outcome = compare_ranks(&Msprobe::default(), &target, &golden, &mut kept, &NoProgress).unwrap();
     assert!(kept.columns.contains(&"Max diff".to_owned()));
     assert!(
-        outcome.notes[0].starts_with("target's task is tensor, golden's is statistics"),
+        outcome.notes[0].to_string().starts_with("target's task is tensor, golden's is statistics"),
         "{:?}",
         outcome.notes
     );

@@ -220,7 +220,8 @@ fn lines_of_a_mapping_that_match_nothing_are_reported() {
     ];
     for style in styles {
         let (_, outcome) = compare(style.as_ref(), "statistics", &calls, &calls);
-        assert_eq!(outcome.notes, expected);
+        let notes: Vec<String> = outcome.notes.iter().map(ToString::to_string).collect();
+        assert_eq!(notes, expected);
     }
 }
 

@@ -212,14 +212,14 @@ fn a_difference_that_a_second_golden_run_has_too_is_no_finding() {
     let target = Run::golden().with_product_off(1e-3, 1);
     let without = compare(&target, None);
     assert_eq!(findings(&without), at_the_product("diverged here"));
-    assert!(without.notes.iter().all(|note| !note.contains("noise")), "{:?}", without.notes);
+    assert!(without.notes.iter().all(|note| !note.to_string().contains("noise")), "{:?}", without.notes);
 
     let with = compare(&target, Some(&Run::golden().with_product_off(1e-3, 2)));
     assert_eq!(findings(&with), []);
     assert_eq!(with.counts.failed, 0);
     assert!(with.problems.is_empty(), "{:?}", with.problems);
-    let note = with.notes.iter().find(|note| note.contains("noise floor")).unwrap();
-    assert!(note.contains("at 3 of 3 calls"), "{note}");
+    let note = with.notes.iter().find(|note| note.to_string().contains("noise floor")).unwrap();
+    assert!(note.to_string().contains("at 3 of 3 calls"), "{note}");
 }
 
 #[test]
@@ -285,7 +285,11 @@ fn statistics_measure_noise_as_well() {
     noise.has_elements = false;
     let outcome = compare(&target, Some(&noise));
     assert_eq!(findings(&outcome), []);
-    assert!(outcome.notes.iter().any(|note| note.contains("by statistics only")), "{:?}", outcome.notes);
+    assert!(
+        outcome.notes.iter().any(|note| note.to_string().contains("by statistics only")),
+        "{:?}",
+        outcome.notes
+    );
     target = Run::golden().with_product_off(0.9, 1);
     assert_eq!(findings(&compare(&target, Some(&noise))), at_the_product("diverged here"));
 }
@@ -316,21 +320,35 @@ fn a_noise_dump_that_measures_nothing_is_reported() {
     let target = Run::golden().with_product_off(1e-3, 1);
     let equal = compare(&target, Some(&Run::golden()));
     assert_eq!(findings(&equal), at_the_product("diverged here"));
-    assert!(equal.notes.iter().any(|note| note.contains("bit for bit")), "{:?}", equal.notes);
+    assert!(equal.notes.iter().any(|note| note.to_string().contains("bit for bit")), "{:?}", equal.notes);
 
     let mut other = Run::golden();
     other.weight.iter_mut().for_each(|value| *value = -*value);
     other.compute();
     let drowned = compare(&target, Some(&other));
-    let note = drowned.notes.iter().find(|note| note.contains("cannot be distinguished from noise")).unwrap();
-    assert!(note.contains("3 calls") && note.contains("same weights and data"), "{note}");
+    let note = drowned
+        .notes
+        .iter()
+        .find(|note| note.to_string().contains("cannot be distinguished from noise"))
+        .unwrap();
+    assert!(
+        note.to_string().contains("3 calls") && note.to_string().contains("same weights and data"),
+        "{note}"
+    );
 
     // What cancels out in one call says nothing of weights and data.
     let mut noisy = Run::golden();
     noisy.drawn.reverse();
     let few = compare(&target, Some(&noisy));
-    let note = few.notes.iter().find(|note| note.contains("cannot be distinguished from noise")).unwrap();
-    assert!(note.contains("1 calls") && !note.contains("same weights and data"), "{note}");
+    let note = few
+        .notes
+        .iter()
+        .find(|note| note.to_string().contains("cannot be distinguished from noise"))
+        .unwrap();
+    assert!(
+        note.to_string().contains("1 calls") && !note.to_string().contains("same weights and data"),
+        "{note}"
+    );
 }
 
 #[test]

@@ -96,8 +96,8 @@ impl Comparison {
         let partnerless =
             lone.map(|lone| (lone.side.word().to_owned(), lone.name.clone(), lone.reason.clone()));
         let partnerless = partnerless.collect();
-        let of_ranks = compared.outcomes().flat_map(|outcome| &outcome.notes);
-        let notes = compared.notes.iter().chain(of_ranks).cloned().collect();
+        let of_ranks = compared.outcomes().flat_map(|outcome| &outcome.notes).map(ToString::to_string);
+        let notes = compared.notes.iter().cloned().chain(of_ranks).collect();
         let ranks = compared.ranks.iter();
         let found = ranks.filter_map(|rank| Some((rank, &rank.result.as_ref().ok()?.0.divergences)));
         let divergences =

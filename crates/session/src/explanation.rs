@@ -18,7 +18,7 @@ use ulpscope_report::escape;
 use crate::instruction::Instruction;
 use crate::statement::{Heading, Measured, Pass, Reached, Section, Statement};
 use crate::words::Words;
-use crate::{Compared, StyleName, cause, limitations, next_step, other_divergences, unpaired};
+use crate::{Compared, StyleName, cause, limitations, next_step, other_divergences, tensors, unpaired};
 
 /// Headed sections of statements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -42,6 +42,7 @@ pub(crate) fn explain_rank<S>(compared: &Compared<S>, rank: Option<&RankResult<S
     }
     let found = rank.and_then(|rank| Some((rank, &rank.result.as_ref().ok()?.0)));
     match found.and_then(|(rank, outcome)| Some((rank, outcome, outcome.first_divergence()?))) {
+        Some((rank, outcome, _)) if outcome.only_tensors => explanation.of_tensors(compared, rank, outcome),
         Some((rank, outcome, first)) => explanation.of_divergence(compared, rank, outcome, first),
         None => explanation.of_agreement(compared, rank),
     }
@@ -94,8 +95,13 @@ impl Explanation {
         let counts = compared.counts();
         let style = compared.request.style.to_string();
         let mut said = vec![Statement::JudgedByRule { style, failed: counts.failed, rows: counts.rows }];
-        if let Some((_, first)) = compared.first_divergence() {
-            said.push(Statement::FirstFailing { entry: first.finding.entry.clone(), line: first.line });
+        if let Some((rank, first)) = compared.first_divergence() {
+            let sheet = sheet(rank);
+            said.push(Statement::FirstFailing {
+                entry: first.finding.entry.clone(),
+                line: first.line,
+                sheet,
+            });
         }
         said.push(Statement::RuleJudgesRows);
         self.add(Heading::Rule, said);
@@ -115,8 +121,22 @@ impl Explanation {
         self.add(Heading::Downstream, downstream(outcome, first));
         self.add(Heading::Confidence, vec![Statement::Confidence(first.finding.confidence)]);
         self.add(Heading::OtherDivergences, other_divergences::statements(compared, rank, outcome));
-        self.add(Heading::Limitations, limitations::statements(compared));
+        self.add(Heading::Limitations, limitations::statements(compared, false));
         self.add_next(next_step::next(compared, rank, first));
+    }
+
+    fn of_tensors<S>(&mut self, compared: &Compared<S>, rank: &RankResult<S>, outcome: &RankOutcome) {
+        let by_size = tensors::by_size(outcome);
+        let Some(most) = by_size.first() else { return };
+        self.add(Heading::WhatBroke, vec![tensors::differ(outcome, most)]);
+        self.add(Heading::Where, place_of_entry(compared, rank, most));
+        self.add(Heading::HowLarge, tensors::size(most));
+        self.add(Heading::Confidence, vec![Statement::Confidence(most.finding.confidence)]);
+        let mut others = tensors::others(outcome, &by_size);
+        others.extend(other_divergences::other_ranks(compared, rank));
+        self.add(Heading::OtherDivergences, others);
+        self.add(Heading::Limitations, limitations::statements(compared, false));
+        self.add_next(next_step::of_tensors(compared, outcome, most));
     }
 
     fn of_agreement<S>(&mut self, compared: &Compared<S>, rank: Option<&RankResult<S>>) {
@@ -135,7 +155,8 @@ impl Explanation {
             said.extend(step.module.iter().cloned().map(Statement::Module));
             said.extend(step.code.iter().cloned().map(Statement::Code));
         }
-        if compared.agreement.exit_code() == 1 {
+        let has_reservations = compared.agreement.exit_code() == 1;
+        if has_reservations {
             said.extend(reservations(compared));
         }
         self.add(Heading::WhatBroke, said);
@@ -144,7 +165,7 @@ impl Explanation {
         if noise > 0 {
             self.add(Heading::Tolerance, vec![Statement::ToleranceRule]);
         }
-        self.add(Heading::Limitations, limitations::statements(compared));
+        self.add(Heading::Limitations, limitations::statements(compared, has_reservations));
         self.add_next(next_step::when_nothing_broke(compared));
     }
 }
@@ -176,20 +197,43 @@ fn place<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) ->
     // A single tensor file has one tensor and no call.
     let has_call = !first.call.is_empty();
     let mut said = Vec::from_iter(has_call.then(|| Statement::Call { name: first.call.clone(), pass }));
-    if compared.ranks.len() > 1 {
-        said.extend(rank.step.map(Statement::Step));
-    }
-    if compared.ranks.iter().any(|other| other.target != rank.target) {
-        said.push(Statement::Rank(rank.target.clone()));
-    }
+    said.extend(step_and_rank(compared, rank));
     let golden = first.golden_call.clone().filter(|golden| *golden != first.call);
     said.extend(golden.map(Statement::GoldenCall));
     said.extend(first.module.clone().map(Statement::Module));
     said.extend(first.code.clone().map(Statement::Code));
     let other = first.golden_code.clone().filter(|code| first.code.as_ref() != Some(code));
     said.extend(other.map(Statement::GoldenCode));
-    said.push(Statement::Entry { name: first.finding.entry.clone(), line: first.line });
+    said.push(entry(rank, first));
     said
+}
+
+/// The place of a tensor that belongs to no call.
+fn place_of_entry<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) -> Vec<Statement> {
+    let mut said = step_and_rank(compared, rank);
+    said.push(entry(rank, first));
+    said
+}
+
+/// The step and the rank, where there are several.
+fn step_and_rank<S>(compared: &Compared<S>, rank: &RankResult<S>) -> Vec<Statement> {
+    let mut said = Vec::new();
+    if compared.ranks.len() > 1 {
+        said.extend(rank.step.map(Statement::Step));
+    }
+    if compared.ranks.iter().any(|other| other.target != rank.target) {
+        said.push(Statement::Rank(rank.target.clone()));
+    }
+    said
+}
+
+fn entry<S>(rank: &RankResult<S>, first: &Divergence) -> Statement {
+    Statement::Entry { name: first.finding.entry.clone(), line: first.line, sheet: sheet(rank) }
+}
+
+/// The file name of the sheet of a rank.
+fn sheet<S>(rank: &RankResult<S>) -> Option<String> {
+    rank.result.as_ref().ok().and_then(|(outcome, _)| outcome.sheet.clone())
 }
 
 /// Errors up to this size leave most of a tensor unchanged.

@@ -145,9 +145,20 @@ impl Sink for FileSink {
         self.sheets.iter_mut().for_each(|sheet| sheet.row(&row));
         Ok(())
     }
+
+    fn sheet(&self) -> Option<String> {
+        Some(self.first_sheet()?.file_name()?.to_string_lossy().into_owned())
+    }
 }
 
 impl FileSink {
+    fn first_sheet(&self) -> Option<&Path> {
+        self.sheets.iter().find_map(|sheet| match sheet {
+            Sheet::Wanted(path, _) | Sheet::Open(path, ..) => Some(path.as_path()),
+            Sheet::Failed(_) => None,
+        })
+    }
+
     /// Gives the sheets their final names; returns these, and the write errors.
     pub(crate) fn finish(&mut self) -> (Vec<PathBuf>, Vec<io::Error>) {
         let (mut written, mut failures) = (Vec::new(), Vec::new());

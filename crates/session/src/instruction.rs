@@ -42,6 +42,8 @@ pub enum Instruction {
         /// Whether it is a buffer, which the mode of a module changes, too.
         is_buffer: bool,
     },
+    /// Find the first checkpoints that differ, and record the steps before them.
+    CompareEarlierCheckpoints,
     /// Check how gradients are treated.
     CheckGradientHandling,
     /// Check the batch and the seed.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ulpscope_compare::{Class, ONLY_STATISTICS, Side};
+use ulpscope_compare::{Class, Note, Side};
 
 use crate::statement::Statement;
 use crate::{Compared, rank_label, unpaired};
@@ -10,8 +10,8 @@ use crate::{Compared, rank_label, unpaired};
 /// Notes shown; all of them are in `result.json`.
 const SHOWN: usize = 4;
 
-/// One statement for each limitation.
-pub(super) fn statements<S>(compared: &Compared<S>) -> Vec<Statement> {
+/// One statement for each limitation. `levels_are_said`: whether it was said before that the capture levels differ.
+pub(super) fn statements<S>(compared: &Compared<S>, levels_are_said: bool) -> Vec<Statement> {
     let mut said = Vec::new();
     let several = compared.ranks.len() > 1;
     for (rank, error) in compared.errors() {
@@ -45,21 +45,27 @@ pub(super) fn statements<S>(compared: &Compared<S>) -> Vec<Statement> {
         let first = listed.or_else(|| compared.outcomes().find_map(|one| one.problems.listed().first()));
         said.push(Statement::NotRead { count: compared.problem_count(), first: first.cloned() });
     }
-    said.extend(notes(compared));
+    said.extend(notes(compared, levels_are_said));
     said
 }
 
-/// Notes on how the dumps were made and read, except that no elements were compared.
-fn notes<S>(compared: &Compared<S>) -> Vec<Statement> {
+/// Notes on how the dumps were made and read, except those that are said elsewhere.
+fn notes<S>(compared: &Compared<S>, levels_are_said: bool) -> Vec<Statement> {
     let several = compared.ranks.len() > 1;
     let of_ranks = compared.ranks.iter().filter_map(|rank| Some((rank, &rank.result.as_ref().ok()?.0.notes)));
-    let of_ranks = of_ranks
-        .flat_map(|(rank, notes)| notes.iter().map(move |note| (note, Some(rank_label(rank, several)))));
-    let all = compared.notes.iter().map(|note| (note, None)).chain(of_ranks);
-    let mut notes: Vec<(&String, Vec<String>)> = Vec::new();
-    let mut known: HashMap<&String, usize> = HashMap::new();
-    for (note, label) in all.filter(|(note, _)| *note != ONLY_STATISTICS) {
-        let at = *known.entry(note).or_insert(notes.len());
+    let of_ranks = of_ranks.flat_map(|(rank, notes)| {
+        notes.iter().cloned().map(move |note| (note, Some(rank_label(rank, several))))
+    });
+    let of_dumps = compared.notes.iter().map(|note| (Note::Text(note.clone()), None));
+    let is_left = |note: &Note| match note {
+        Note::OnlyStatistics => false,
+        Note::LevelsDiffer { .. } => !levels_are_said,
+        _ => true,
+    };
+    let mut notes: Vec<(Note, Vec<String>)> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for (note, label) in of_dumps.chain(of_ranks).filter(|(note, _)| is_left(note)) {
+        let at = *known.entry(note.to_string()).or_insert(notes.len());
         match notes.get_mut(at) {
             Some((_, labels)) => labels.extend(label),
             None => notes.push((note, label.into_iter().collect())),
@@ -70,13 +76,13 @@ fn notes<S>(compared: &Compared<S>) -> Vec<Statement> {
         .into_iter()
         .take(SHOWN)
         // What holds on some steps or ranks only is said of these: the others may have a finding that it seems to deny.
-        .map(|(note, labels)| match labels.is_empty() || labels.len() == compared.outcomes().count() {
-            true => Statement::Note(note.clone()),
-            false => {
-                let more = if labels.len() > SHOWN { ", …" } else { "" };
-                let labels = &labels[..labels.len().min(SHOWN)];
-                Statement::Note(format!("{}{more}: {note}", labels.join(", ")))
+        .map(|(note, mut ranks)| {
+            if ranks.len() == compared.outcomes().count() {
+                ranks.clear();
             }
+            let has_more = ranks.len() > SHOWN;
+            ranks.truncate(SHOWN);
+            Statement::Noted { ranks, has_more, note }
         })
         .collect();
     if more > 0 {

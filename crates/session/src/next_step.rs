@@ -6,7 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use ulpscope_compare::{
-    Agreement, Divergence, FinalResult, FindingCause, FindingKind, Precision, RankResult, ShowsIn, Side,
+    Agreement, Divergence, FinalResult, FindingCause, FindingKind, Precision, RankOutcome, RankResult,
+    ShowsIn, Side,
 };
 use ulpscope_dump::{CallKind, parse_key};
 
@@ -56,6 +57,28 @@ pub(super) fn next<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Dive
             }
         },
     }
+}
+
+/// What to do about tensors that belong to no call.
+pub(super) fn of_tensors<S>(
+    compared: &Compared<S>,
+    outcome: &RankOutcome,
+    most: &Divergence,
+) -> Vec<Instruction> {
+    let (target, golden) = (&compared.request.target, &compared.request.golden);
+    let files = match &most.shown.files {
+        [Some(target), Some(golden)] => Some([target.as_path(), golden.as_path()]),
+        _ => (target.is_file() && golden.is_file()).then_some([target.as_path(), golden.as_path()]),
+    };
+    let mut steps = Vec::new();
+    if let Some([target, golden]) = files {
+        steps.extend([Instruction::SeeElements, diff(target, golden)]);
+    }
+    // A saved tensor is part of a recorded run; a checkpoint is what a run left.
+    if outcome.levels == [None, None] {
+        steps.extend([Instruction::CompareEarlierCheckpoints, record("mix", " --step FIRST-LAST")]);
+    }
+    steps
 }
 
 /// What to do if no call introduced an error.
@@ -313,7 +336,7 @@ fn show_call<S>(compared: &Compared<S>, rank: &RankResult<S>, call: &str, side: 
 }
 
 /// Quoted for a shell, if needed.
-fn quoted(path: &Path) -> String {
+pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

@@ -67,7 +67,7 @@ pub(super) fn statements<S>(
     said
 }
 
-fn other_ranks<S>(compared: &Compared<S>, rank: &RankResult<S>) -> Vec<Statement> {
+pub(super) fn other_ranks<S>(compared: &Compared<S>, rank: &RankResult<S>) -> Vec<Statement> {
     let mut groups: Vec<(&Divergence, Vec<String>)> = Vec::new();
     for other in compared.ranks.iter().filter(|other| !std::ptr::eq(*other, rank)) {
         let Some(first) = other.result.as_ref().ok().and_then(|(outcome, _)| outcome.first_divergence())
@@ -102,7 +102,7 @@ fn other_ranks<S>(compared: &Compared<S>, rank: &RankResult<S>) -> Vec<Statement
     said
 }
 
-fn reason(one: &Divergence) -> Reason {
+pub(super) fn reason(one: &Divergence) -> Reason {
     if let FindingCause::Arguments(arguments) = &one.finding.cause {
         return Reason::CalledWith(arguments.clone());
     }

@@ -179,7 +179,10 @@ fn outcome_map(outcome: &RankOutcome) -> Map<String, Value> {
     fields.insert("failing".to_owned(), failing.collect());
     fields.insert("partnerless".to_owned(), outcome.partnerless.iter().map(lone).collect());
     fields.insert("undecided".to_owned(), json!(outcome.undecided));
-    fields.insert("notes".to_owned(), json!(outcome.notes));
+    fields.insert(
+        "notes".to_owned(),
+        json!(outcome.notes.iter().map(ToString::to_string).collect::<Vec<String>>()),
+    );
     fields.insert("problem_count".to_owned(), json!(outcome.problems.count()));
     fields.insert("problems".to_owned(), json!(outcome.problems.listed()));
     fields

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use ulpscope_compare::{
-    Agreement, ArgumentDifference, Fact, FindingCause, FindingKind, Part, Precision, Share, Side,
+    Agreement, ArgumentDifference, Fact, FindingCause, FindingKind, Note, Part, Precision, Share, Side,
 };
 
 use crate::instruction::Instruction;
@@ -67,6 +67,17 @@ pub enum Statement {
         /// The relative error of its output.
         #[serde(with = "ulpscope_compare::number")]
         output: f64,
+    },
+    /// Tensors that belong to no call differ.
+    TensorsDiffer {
+        /// How many.
+        differ: u64,
+        /// All that were compared.
+        of: u64,
+        /// The one that differs most; empty, if it has no name.
+        most: String,
+        /// If not all that differ were looked at for it: how many of them, from the first on.
+        among: Option<u64>,
     },
     /// How the error was introduced.
     Cause(Box<Cause>),
@@ -148,8 +159,11 @@ pub enum Statement {
     Entry {
         /// Its name.
         name: String,
-        /// The line of the csv.
+        /// The line of the sheet.
         line: u64,
+        /// The file name of the sheet, if one was written.
+        #[serde(default)]
+        sheet: Option<String>,
     },
 
     /// What was measured.
@@ -225,6 +239,13 @@ pub enum Statement {
         /// More of the same.
         likewise: Option<Likewise>,
     },
+    /// Another tensor that differs.
+    OtherTensor {
+        /// Its name.
+        name: String,
+        /// Why.
+        reason: Reason,
+    },
     /// More are in the result file.
     MoreDivergences(u64),
     /// The first divergence of other steps or ranks.
@@ -276,8 +297,17 @@ pub enum Statement {
         /// The first error.
         first: Option<String>,
     },
-    /// A note of the comparison, in its own words.
+    /// Steps and ranks that one side lacks, and other words of the dumps.
     Note(String),
+    /// A note of the comparison.
+    Noted {
+        /// The steps and ranks that it holds for; empty: all.
+        ranks: Vec<String>,
+        /// Whether it holds for more than these.
+        has_more: bool,
+        /// The note.
+        note: Note,
+    },
     /// More notes are in the result file.
     MoreNotes(u64),
 
@@ -304,8 +334,11 @@ pub enum Statement {
     FirstFailing {
         /// Its name.
         entry: String,
-        /// The line of the csv.
+        /// The line of the sheet.
         line: u64,
+        /// The file name of the sheet, if one was written.
+        #[serde(default)]
+        sheet: Option<String>,
     },
     /// What such a rule cannot tell.
     RuleJudgesRows,

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use ulpscope_compare::{Answer, ClassCounts, Side};
+use ulpscope_compare::{Answer, ClassCounts, RankResult, Side};
 use ulpscope_report::{Align, Cell, Emphasis, Record, Table};
 
 use crate::explanation::explain;
-use crate::words::{Label, SummaryLine, Words};
+use crate::words::{Label, Parts, SummaryLine, Words};
 use crate::{Compared, StyleName, rank_label};
 
 /// Items shown of a long list.
@@ -81,10 +81,25 @@ fn by_class(classes: &ClassCounts, words: &dyn Words) -> String {
     counted.collect::<Vec<String>>().join(", ")
 }
 
-/// The ranks, worst first.
+/// Of what there are several.
+fn parts<S>(compared: &Compared<S>) -> Parts {
+    let first = compared.ranks.first();
+    let other = |differs: fn(&RankResult<S>, &RankResult<S>) -> bool| {
+        compared.ranks.iter().any(|rank| first.is_some_and(|first| differs(first, rank)))
+    };
+    let steps = other(|one, rank| (one.step, one.is_after_last) != (rank.step, rank.is_after_last));
+    let ranks = other(|one, rank| one.target != rank.target);
+    match (steps, ranks) {
+        (true, true) => Parts::StepsAndRanks,
+        (true, false) => Parts::Steps,
+        (false, _) => Parts::Ranks,
+    }
+}
+
+/// The steps and ranks, worst first.
 fn ranks<S>(compared: &Compared<S>, words: &dyn Words) -> Table {
     let columns = [
-        (Label::Rank, Align::Left),
+        (Label::Part(parts(compared)), Align::Left),
         (Label::Rows, Align::Right),
         (Label::Differ, Align::Right),
         (Label::CallsDiffer, Align::Right),
@@ -93,13 +108,13 @@ fn ranks<S>(compared: &Compared<S>, words: &dyn Words) -> Table {
     ];
     let columns = columns.map(|(label, align)| (words.label(label), align));
     let mut order: Vec<_> = compared.ranks.iter().collect();
-    let failing = |rank: &&ulpscope_compare::RankResult<S>| match &rank.result {
+    let failing = |rank: &&RankResult<S>| match &rank.result {
         Err(_) => u64::MAX,
         Ok((outcome, _)) => outcome.counts.failed,
     };
     order.sort_by_key(|rank| std::cmp::Reverse(failing(rank)));
     let more = order.len().saturating_sub(SHOWN);
-    let mut table = Table::new(words.summary(&SummaryLine::RanksTitle(more)), &columns);
+    let mut table = Table::new(words.summary(&SummaryLine::PartsTitle(parts(compared), more)), &columns);
     for rank in order.into_iter().take(SHOWN) {
         let label = Cell::text(rank_label(rank, true));
         match &rank.result {
@@ -147,9 +162,14 @@ fn calls_by_rank<S>(compared: &Compared<S>, words: &dyn Words) -> Option<Table> 
     // Most ranks first; among equals, the call that came first.
     calls.sort_by_key(|(_, (order, ranks))| (std::cmp::Reverse(ranks.len()), *order));
     let more = calls.len().saturating_sub(SHOWN);
-    let columns = [(Label::Call, Align::Left), (Label::Ranks, Align::Right), (Label::Which, Align::Left)];
+    let columns = [
+        (Label::Call, Align::Left),
+        (Label::Parts(parts(compared)), Align::Right),
+        (Label::Which, Align::Left),
+    ];
     let columns = columns.map(|(label, align)| (words.label(label), align));
-    let mut table = Table::new(words.summary(&SummaryLine::CallsByRankTitle(more)), &columns);
+    let mut table =
+        Table::new(words.summary(&SummaryLine::CallsByPartTitle(parts(compared), more)), &columns);
     for (call, (_, ranks)) in calls.into_iter().take(SHOWN) {
         let cells = vec![Cell::text(call), Cell::count(ranks.len() as u64), Cell::text(ranks.join(", "))];
         table.push(cells, Emphasis::Plain);

@@ -3,7 +3,18 @@
 //! The command itself parses them in Python (`python/ulpscope/_capture/launch/flags.py`), which this list has to match:
 //! `tests/python/capture/test_flags.py` compares the two.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command};
+
+/// The values of options that take one of a few words, or several with commas between them.
+const VALUES: [(&str, &[&str]); 6] = [
+    ("level", &["L0", "L1", "mix", "L2", "debug"]),
+    ("task", &["statistics", "tensor", "structure"]),
+    ("data-mode", &["all", "forward", "backward", "input", "output"]),
+    ("layers", &["all", "first", "last"]),
+    ("digest", &["md5", "xxh3"]),
+    ("format", &["pt", "npy", "safetensors"]),
+];
 
 /// Names, values and help texts.
 const OPTIONS: [(&str, Option<&str>, &str); 26] = [
@@ -50,18 +61,28 @@ const OPTIONS: [(&str, Option<&str>, &str); 26] = [
 ];
 
 /// The command line, with the options that `run` has in Python.
+///
+/// `run` knows none of the program's options for all commands: these become options of each other command.
 pub(crate) fn with_run_options(program: Command) -> Command {
+    let of_all: Vec<Arg> = program.get_arguments().filter(|option| option.is_global_set()).cloned().collect();
+    let program = program.mut_args(|option| option.global(false));
     // Unlike `mut_subcommand`, this keeps the order of the commands.
-    program.mut_subcommands(|command| {
-        if command.get_name() != "run" {
-            return command;
-        }
-        command.args(OPTIONS.map(|(name, value, help)| {
+    program.mut_subcommands(|command| match command.get_name() {
+        "run" => command.args(OPTIONS.map(|(name, value, help)| {
             let option = Arg::new(name).long(name).help(help);
             match value {
-                Some(value) => option.value_name(value),
+                Some(value) => with_values(option.value_name(value), name),
                 None => option.action(ArgAction::SetTrue),
             }
-        }))
+        })),
+        _ => command.args(of_all.iter().map(|option| option.clone().global(false))),
     })
+}
+
+/// The option with its values, if it has only a few.
+fn with_values(option: Arg, name: &str) -> Arg {
+    match VALUES.iter().find(|(known, _)| *known == name) {
+        Some((_, values)) => option.value_parser(PossibleValuesParser::new(*values)),
+        None => option,
+    }
 }

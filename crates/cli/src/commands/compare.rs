@@ -120,7 +120,8 @@ impl Compare {
         let mut errors: Vec<String> = unread.collect();
         errors.extend(listed(&compared.problems));
         for outcome in compared.outcomes() {
-            notes.extend(outcome.notes.iter().filter(|&note| known.insert(note.clone())).cloned());
+            let of_rank = outcome.notes.iter().map(ToString::to_string);
+            notes.extend(of_rank.filter(|note| known.insert(note.clone())));
             errors.extend(listed(&outcome.problems));
         }
         errors.extend_from_slice(failures);

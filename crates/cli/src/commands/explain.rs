@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use ulpscope_formats::{Access, Bytes};
 use ulpscope_session::explanation::Explanation;
-use ulpscope_session::{Language, bounded_json};
+use ulpscope_session::{Language, bounded_json, quoted};
 
 use crate::args::{ExplainArgs, language};
 use crate::exit::Exit;
@@ -112,7 +112,7 @@ fn result_at(named: &Path) -> anyhow::Result<PathBuf> {
     bail!(
         "{}: expected a {RESULT} in it or in a folder of it, found none; `ulpscope compare TARGET GOLDEN -o {}` writes one",
         named.display(),
-        named.display()
+        quoted(named)
     )
 }
 
@@ -133,12 +133,12 @@ fn read(path: &Path) -> anyhow::Result<Value> {
 
 /// The command that made a document.
 fn compare_again(document: &Value) -> String {
-    let side = |name: &str| document[name].as_str().unwrap_or(name).to_owned();
+    let side = |name: &str| quoted(Path::new(document[name].as_str().unwrap_or(name)));
     // A style's own way of pairing has no name on the command line.
     let options = [("style", "native"), ("match", "style"), ("noise", "")];
     let options = options.into_iter().filter_map(|(name, default)| {
         let value = document[name].as_str().filter(|value| *value != default)?;
-        Some(format!(" --{name} {value}"))
+        Some(format!(" --{name} {}", quoted(Path::new(value))))
     });
     format!("ulpscope compare {} {}{} -o DIR", side("target"), side("golden"), options.collect::<String>())
 }

@@ -48,6 +48,7 @@ use ulpscope_dump::{Content, Entry, Error, Rank, Task};
 
 use crate::fact::Fact;
 use crate::final_result::{FinalResult, UnexplainedStep};
+use crate::note::Note;
 use crate::pairing::{
     CallPair, EntryHow, EntryPair, EntryUnit, PairOptions, Pairing, Unit, pair, pair_entries,
 };
@@ -67,10 +68,6 @@ use noise::{Floor, Noise};
 use observed::{Observed, Seen, Source};
 use routes::Routes;
 use values::plain;
-
-/// The note of a rank of which no elements were compared.
-pub const ONLY_STATISTICS: &str =
-    "compared by statistics or digests only, as no tensors were dumped: reordered elements do not show";
 
 /// The native style.
 #[derive(Debug, Default)]
@@ -274,18 +271,16 @@ impl<'a> NativePlan<'a> {
         })
     }
 
-    fn notes(&self, known: &Hindsight) -> Vec<String> {
-        let mut notes: Vec<String> = self.unbounded(known).into_iter().collect();
-        notes.extend(self.pairing.notes.iter().cloned());
+    fn notes(&self, known: &Hindsight) -> Vec<Note> {
+        let mut notes: Vec<Note> = self.unbounded(known).into_iter().collect();
+        notes.extend(self.pairing.notes.iter().cloned().map(Note::Text));
         notes.extend(self.floor.iter().flat_map(|floor| floor.notes.iter().cloned()));
         notes.extend(remarks::remarks(self, known));
         notes.extend(match (self.target.rank.task, self.golden.rank.task) {
             (Task::Tensor, Task::Tensor) => None,
-            (Task::Structure, _) | (_, Task::Structure) => {
-                Some("a dump of structure holds no values: only the calls were compared".to_owned())
-            }
-            (Task::Statistics, Task::Statistics) => Some(ONLY_STATISTICS.to_owned()),
-            _ => Some("only one side has tensors: compared by statistics".to_owned()),
+            (Task::Structure, _) | (_, Task::Structure) => Some(Note::OnlyNames),
+            (Task::Statistics, Task::Statistics) => Some(Note::OnlyStatistics),
+            _ => Some(Note::OneSideHasTensors),
         });
         notes
     }
@@ -299,19 +294,12 @@ impl<'a> NativePlan<'a> {
         }
     }
 
-    /// Final results that differ and were not judged, in words.
-    fn unbounded(&self, known: &Hindsight) -> Option<String> {
+    /// Final results that differ and were not judged.
+    fn unbounded(&self, known: &Hindsight) -> Option<Note> {
         let (unit, entry) = *known.guarded.unbounded.first()?;
         let observed = &known.observed[unit];
         let first = self.entry_name(observed, &observed.entries[entry]);
-        Some(match known.guarded.unbounded.len() - 1 {
-            0 => {
-                format!("the final result {first} differs and was not judged: inputs it follows from differ")
-            }
-            more => format!(
-                "the final result {first} and {more} more differ and were not judged: inputs they follow from differ"
-            ),
-        })
+        Some(Note::FinalResultsNotJudged { first, more: known.guarded.unbounded.len() as u64 - 1 })
     }
 
     fn judge_pair(&self, pair: &CallPair) -> (Judged, Observed) {

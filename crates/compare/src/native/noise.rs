@@ -9,11 +9,11 @@
 
 use rayon::prelude::*;
 use ulpscope_dump::{Problems, Rank};
-use ulpscope_report::format_number;
 
 use super::expect::Apart;
 use super::measure::{State, measure};
 use super::observed::{Observed, Seeing, Seen, place};
+use crate::note::Note;
 use crate::pairing::{CallPair, EntryPair, EntryUnit, Matching, PairOptions, Unit, pair, pair_entries};
 use crate::run::Progress;
 
@@ -60,7 +60,7 @@ impl Noise {
 pub(super) struct Floor {
     /// By the golden's call: place of an entry and what was heard there, in the order of its entries.
     calls: Vec<Vec<(u64, Heard)>>,
-    pub(super) notes: Vec<String>,
+    pub(super) notes: Vec<Note>,
     problems: Problems,
 }
 
@@ -109,7 +109,7 @@ impl Floor {
         for problem in noise.problems().listed() {
             floor.problems.note(format!("--noise: {problem}"));
         }
-        floor.notes.extend(noise.notes().iter().map(|note| format!("--noise: {note}")));
+        floor.notes.extend(noise.notes().iter().map(|note| Note::Text(format!("--noise: {note}"))));
         floor
     }
 
@@ -157,53 +157,33 @@ impl Floor {
         let calls = golden.calls().len();
         let loudest = errors.last().copied().unwrap_or(0.0);
         let first = listened.iter().find(|one| one.measured > 0 && of_call(one) == loudest);
-        let at = match first {
-            Some(one) if loudest > 0.0 => format!(" at {}", golden.name(one.call)),
-            _ => String::new(),
-        };
-        self.notes.push(format!(
-            "noise floor measured by --noise {path} at {heard} of {calls} calls of the golden: relative error {} in the median, \
-             {} at most{at}; twice that is allowed for",
-            format_number(errors[errors.len() / 2]),
-            format_number(loudest),
-        ));
+        self.notes.push(Note::NoiseFloor {
+            path: path.to_string(),
+            measured: heard as u64,
+            calls: calls as u64,
+            median: errors[errors.len() / 2],
+            largest: loudest,
+            at: first.filter(|_| loudest > 0.0).map(|one| golden.name(one.call)),
+        });
         if 2 * heard < calls {
-            self.notes.push(format!(
-                "--noise: {} of {calls} calls of the golden are not in the noise dump, or hold no numbers there, and are \
-                 judged without it: is it a run of the same program, at the same level?",
-                calls - heard
-            ));
+            self.notes.push(Note::NoiseLacksCalls { lacking: (calls - heard) as u64, calls: calls as u64 });
         }
         if loudest == 0.0 {
-            self.notes.push(
-                "--noise: the noise dump is equal to the golden bit for bit, so it shows no noise: record it with \
-                 a different kernel or thread count, or with jitter"
-                    .to_owned(),
-            );
+            self.notes.push(Note::NoiseIsZero);
         }
         let drowned = errors.iter().filter(|error| **error > DROWNED).count();
         if drowned > 0 {
             // A few are what cancels out, as the gradient of a bias in front of a normalisation does.
-            let doubt =
-                if 2 * drowned > heard { ": was it recorded with the same weights and data?" } else { "" };
-            self.notes.push(format!(
-                "--noise: {drowned} calls of the noise dump differ by more than half of their size, and smaller faults \
-                 there cannot be distinguished from noise{doubt}"
-            ));
+            self.notes.push(Note::NoiseIsLarge { calls: drowned as u64, is_most: 2 * drowned > heard });
         }
         let (measured, by_statistics) =
             listened.iter().fold((0, 0), |(all, some), one| (all + one.measured, some + one.by_statistics));
         if by_statistics > 0 {
-            self.notes.push(format!(
-                "--noise: {by_statistics} of {measured} tensors were measured by statistics only, which show less noise \
-                 than there is"
-            ));
+            self.notes.push(Note::NoiseByStatistics { tensors: by_statistics as u64, of: measured as u64 });
         }
         let non_finite: usize = listened.iter().map(|one| one.non_finite).sum();
         if non_finite > 0 {
-            self.notes.push(format!(
-                "--noise: {non_finite} tensors are NaN or infinite in the noise dump or in the golden only, and show no noise"
-            ));
+            self.notes.push(Note::NoiseNonFinite(non_finite as u64));
         }
     }
 }

@@ -6,13 +6,14 @@ use ulpscope_dump::{Content, Rank};
 use super::conclude::argument_differs;
 use super::observed::{Observed, place};
 use super::{Hindsight, NativePlan};
+use crate::note::Note;
 use crate::verdict::Class;
 
 /// Routes that are named; the others are counted.
 const SHOWN: usize = 3;
 
 /// One note for each thing.
-pub(super) fn remarks(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<String> {
+pub(super) fn remarks(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<Note> {
     let mut notes = Vec::new();
     notes.extend(routes(plan, known));
     notes.extend(arguments(plan, known));
@@ -20,46 +21,34 @@ pub(super) fn remarks(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<String> {
     notes
 }
 
-fn routes(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<String> {
+fn routes(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<Note> {
     let name = |unit: usize| plan.name(&known.observed[unit]);
-    let mut notes: Vec<String> = known
+    let mut notes: Vec<Note> = known
         .routes
         .ends
         .iter()
         .take(SHOWN)
-        .map(|&(begin, end)| {
-            format!(
-                "the two runs compute the same in different ways from {} on, and agree again at {}: what lies between was \
-                 not judged",
-                name(begin),
-                name(end)
-            )
-        })
+        .map(|&(begin, end)| Note::DifferentWays { begin: name(begin), end: name(end) })
         .collect();
     let more = known.routes.ends.len().saturating_sub(SHOWN);
     if more > 0 {
-        notes.push(format!("and in {more} more places the two runs compute the same in different ways"));
+        notes.push(Note::MoreDifferentWays(more as u64));
     }
     notes
 }
 
 /// Plain arguments that change no result, as far as was seen: a buffer that a call writes into is none.
-fn arguments(plan: &NativePlan<'_>, known: &Hindsight) -> Option<String> {
+fn arguments(plan: &NativePlan<'_>, known: &Hindsight) -> Option<Note> {
     let calls = known.observed.iter().zip(&known.conclusions);
     let without_effect = calls.filter(|(unit, conclusion)| {
         matches!(conclusion.class, Class::Equal | Class::Noise) && argument_differs(unit)
     });
     let units: Vec<&Observed> = without_effect.map(|(unit, _)| unit).collect();
     let first = plan.name(units.first()?);
-    let calls =
-        if units.len() == 1 { "1 call gets".to_owned() } else { format!("{} calls get", units.len()) };
-    Some(format!(
-        "{calls} different scalar arguments, but their results differ by no more than rounding and the inputs allow; the first is \
-         {first}"
-    ))
+    Some(Note::ArgumentsWithoutEffect { calls: units.len() as u64, first })
 }
 
-fn dtypes(plan: &NativePlan<'_>, known: &Hindsight) -> Option<String> {
+fn dtypes(plan: &NativePlan<'_>, known: &Hindsight) -> Option<Note> {
     let recast = |unit: &&Observed| unit.entries.iter().any(|entry| entry.is_recast && !entry.is_taken());
     let units: Vec<&Observed> = known.observed.iter().filter(recast).collect();
     let first = units.first()?;
@@ -78,12 +67,10 @@ fn dtypes(plan: &NativePlan<'_>, known: &Hindsight) -> Option<String> {
             _ => "another dtype".to_owned(),
         }
     };
-    Some(format!(
-        "{} a different dtype than in the golden, such as {} ({} against {}); errors are compared \
-         with the rounding of the coarser one",
-        if units.len() == 1 { "1 call gives".to_owned() } else { format!("{} calls give", units.len()) },
-        plan.name(first),
-        dtype(plan.target.rank, first.target, recast.place),
-        dtype(plan.golden.rank, first.golden, recast.golden_place)
-    ))
+    Some(Note::DtypesDiffer {
+        calls: units.len() as u64,
+        example: plan.name(first),
+        target: dtype(plan.target.rank, first.target, recast.place),
+        golden: dtype(plan.golden.rank, first.golden, recast.golden_place),
+    })
 }

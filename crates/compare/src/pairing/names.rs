@@ -13,6 +13,7 @@ use ulpscope_formats::names::{CallName, Direction};
 use super::How;
 use super::operation;
 use super::wrappers::Wrappers;
+use crate::levels;
 use crate::mapping::{Mapping, Uses};
 use crate::style::Side;
 
@@ -35,6 +36,8 @@ pub(super) struct SideNames {
     pub(super) parent: Vec<u32>,
     /// Whether a mapping file decides its name.
     pub(super) mapped: Vec<bool>,
+    /// Whether the level of the other side's capture leaves it out.
+    pub(super) left_out: Vec<bool>,
     /// Calls that were running when the run was killed, in order.
     pub(super) running: Vec<u32>,
     /// Whether capture ended before the step did.
@@ -109,8 +112,14 @@ impl Names {
         let backward_by_order = target.calls().iter().chain(golden.calls()).any(unnumbered);
         let mut keys = Keys::default();
         let mut parents = Interner::default();
-        let [target, golden] =
+        let left_out = |rank: &Rank, other: &Rank| {
+            let calls = rank.calls().iter();
+            calls.map(|call| levels::leaves_out(&other.level, rank.base(call.base))).collect::<Vec<bool>>()
+        };
+        let left_out = [left_out(target, golden), left_out(golden, target)];
+        let [mut target, mut golden] =
             sides.map(|side| side.finish(&mut keys, &mut parents, backward_by_order, &mut uses));
+        [target.left_out, golden.left_out] = left_out;
         uses.report(mapping, notes);
         let known = |side: &SideNames| side.parent.iter().any(|&parent| parent != NO_PARENT);
         let parents_known = known(&target) && known(&golden);

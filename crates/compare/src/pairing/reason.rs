@@ -12,6 +12,11 @@ pub enum Reason {
         /// The side that lacks it.
         other: Side,
     },
+    /// The other side was captured at a level that does not record such calls.
+    LeftOut {
+        /// That side.
+        other: Side,
+    },
     /// The other side calls it less often.
     Surplus {
         /// The side that has fewer.
@@ -67,6 +72,9 @@ impl fmt::Display for Reason {
         match *self {
             Reason::Absent { other } => {
                 write!(f, "{} never makes a call of this name in this direction", other.word())
+            }
+            Reason::LeftOut { other } => {
+                write!(f, "{} was captured at a level that does not record it", other.word())
             }
             Reason::Surplus { other, here, there } => {
                 let (here_word, other) = (opposite(other).word(), other.word());

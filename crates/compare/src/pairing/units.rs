@@ -107,6 +107,8 @@ impl<'a> Alone<'a> {
             Reason::Recomputed { other }
         } else if there == 0 && self.names.mapped[call] {
             Reason::MappedNowhere { other }
+        } else if there == 0 && self.names.left_out[call] {
+            Reason::LeftOut { other }
         } else if there == 0 {
             Reason::Absent { other }
         } else if self.names_there.contains(&self.names.name(call)) {

@@ -1,7 +1,7 @@
 //! The words of explanations and summaries, in all languages.
 //!
-//! A language is a file that implements [`Words`], and a line in [`Language`]. Names of calls, commands, errors and
-//! notes are the same in all of them, and so is everything in `result.json` except the explanation.
+//! A language is a file that implements [`Words`], and a line in [`Language`]. Names of calls, commands and
+//! errors are the same in all of them, and so is everything in `result.json` except the explanation.
 
 mod chinese;
 mod english;
@@ -108,8 +108,8 @@ pub enum Label {
     Time,
     /// What could not be read.
     Problems,
-    /// A rank.
-    Rank,
+    /// A step or rank.
+    Part(Parts),
     /// How many rows differ.
     Differ,
     /// How many calls differ.
@@ -120,9 +120,9 @@ pub enum Label {
     FirstDivergence,
     /// A call.
     Call,
-    /// Ranks of a call.
-    Ranks,
-    /// Which ranks.
+    /// How many steps or ranks.
+    Parts(Parts),
+    /// Which of them.
     Which,
     /// The side that has something.
     OnlyIn,
@@ -130,6 +130,17 @@ pub enum Label {
     CallOrEntry,
     /// Why.
     Reason,
+}
+
+/// Of what a comparison has several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Parts {
+    /// Steps, of one rank each.
+    Steps,
+    /// Ranks of one step.
+    Ranks,
+    /// Both.
+    StepsAndRanks,
 }
 
 /// Lines and titles of the summary.
@@ -157,10 +168,10 @@ pub enum SummaryLine<'a> {
         /// Bytes of tensors.
         bytes: u64,
     },
-    /// The title of the table of ranks, with how many more there are.
-    RanksTitle(usize),
-    /// The title of the table of calls by rank.
-    CallsByRankTitle(usize),
+    /// The title of the table of steps and ranks, with how many more there are.
+    PartsTitle(Parts, usize),
+    /// The title of the table of calls by step and rank.
+    CallsByPartTitle(Parts, usize),
     /// The title of the table of what has no counterpart.
     UnpairedTitle(usize),
     /// A file was written.

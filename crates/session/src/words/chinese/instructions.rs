@@ -43,6 +43,10 @@ pub(super) fn instruction(step: &Instruction) -> String {
         Instruction::CheckCheckpoint { is_buffer: true } => {
             "检查两次运行是否加载同一个检查点，并处于同一模式（train 或 eval）。在第一步之前分别打印该缓冲区：".to_owned()
         }
+        Instruction::CompareEarlierCheckpoints => {
+            "如果它们是两次训练的检查点，请比较更早的检查点，直到最后一对一致的检查点。然后在两侧录制其后的各步，并比较新的数据："
+                .to_owned()
+        }
         Instruction::CheckGradientHandling => {
             "检查两次运行对梯度的清零、累加、缩放和裁剪是否相同。在优化器更新之前分别打印该梯度：".to_owned()
         }

@@ -1,14 +1,15 @@
-//! Simplified Chinese. Names of calls, commands, dtypes, errors and notes stay as they are.
+//! Simplified Chinese. Names of calls, commands, dtypes and errors stay as they are.
 
 mod causes;
 mod facts;
 mod instructions;
+mod notes;
 
 use ulpscope_compare::{Agreement, Answer, Class, FindingKind, Part, Side};
 use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_report::format_short;
 
-use super::{Label, SummaryLine, Words, level, percent, shortened, times};
+use super::{Label, Parts, SummaryLine, Words, level, percent, shortened, times};
 use crate::statement::{
     Heading, History, Likewise, Measured, Pass, Reached, Reason, Statement, UnpairedCount,
 };
@@ -55,14 +56,16 @@ impl Words for Chinese {
             Label::Classes => "分类",
             Label::Time => "耗时",
             Label::Problems => "问题",
-            Label::Rank => "rank",
+            Label::Part(parts) => part(parts),
             Label::Differ => "不同",
             Label::CallsDiffer => "不同的调用",
             Label::NoCounterpart => "无对应项",
             Label::FirstDivergence => "第一个分歧",
             Label::Call => "调用",
-            Label::Ranks => "rank 数",
-            Label::Which => "哪些 rank",
+            Label::Parts(Parts::Steps) => "步数",
+            Label::Parts(Parts::Ranks) => "rank 数",
+            Label::Parts(Parts::StepsAndRanks) => "步和 rank 数",
+            Label::Which => "哪些",
             Label::OnlyIn => "仅在",
             Label::CallOrEntry => "调用或条目",
             Label::Reason => "原因",
@@ -93,8 +96,10 @@ impl Words for Chinese {
                 let rate = gigabytes / seconds.max(1e-9);
                 format!("{seconds:.2} s，张量 {gigabytes:.3} GB，{rate:.2} GB/s")
             }
-            SummaryLine::RanksTitle(more) => title("各 rank，最差的在前", *more),
-            SummaryLine::CallsByRankTitle(more) => title("按 rank 统计的调用", *more),
+            SummaryLine::PartsTitle(parts, more) => title(&format!("{}，最差的在前", each(*parts)), *more),
+            SummaryLine::CallsByPartTitle(parts, more) => {
+                title(&format!("{}中不同的调用", each(*parts)), *more)
+            }
             SummaryLine::UnpairedTitle(0) => "无对应项".to_owned(),
             SummaryLine::UnpairedTitle(more) => format!("无对应项（另有 {more} 个，见 result.json）"),
             SummaryLine::Wrote(file) => format!("已写入 {file}"),
@@ -112,6 +117,22 @@ impl Words for Chinese {
             Class::DifferentProgram => "程序不同",
             Class::NotComparable => "不可比较",
         }
+    }
+}
+
+fn part(parts: Parts) -> &'static str {
+    match parts {
+        Parts::Steps => "步",
+        Parts::Ranks => "rank",
+        Parts::StepsAndRanks => "步和 rank",
+    }
+}
+
+fn each(parts: Parts) -> &'static str {
+    match parts {
+        Parts::Steps => "各步",
+        Parts::Ranks => "各 rank ",
+        Parts::StepsAndRanks => "各步和各 rank ",
     }
 }
 
@@ -165,7 +186,11 @@ fn verdict(agreement: &Agreement) -> String {
         Agreement::Passes { rule, passed, rows } => {
             format!("按 {rule} 的规则没有失败的行；{rows} 行中 {passed} 行通过")
         }
-        Agreement::Blamed { first, .. } if first.is_empty() => "两个张量不同".to_owned(),
+        Agreement::TensorsDiffer { first, .. } if first.is_empty() => "两个张量不同".to_owned(),
+        Agreement::TensorsDiffer { first, differ: 1, of } => format!("{of} 个张量中只有 {first} 不同"),
+        Agreement::TensorsDiffer { first, differ, of } => {
+            format!("{of} 个张量中有 {differ} 个不同，第一个是 {first}")
+        }
         Agreement::Blamed { first, calls: 1 } => format!("{first} 引入了误差"),
         Agreement::Blamed { first, calls } => format!("{calls} 个调用引入了误差，第一个是 {first}"),
         Agreement::Fails { rule, failed, rows } => format!("按 {rule} 的规则，{rows} 行中 {failed} 行失败"),
@@ -206,6 +231,14 @@ fn said(statement: &Statement) -> String {
             percent(*inputs),
             percent(*output)
         ),
+        Statement::TensorsDiffer { most, .. } if most.is_empty() => "两个张量不同。".to_owned(),
+        Statement::TensorsDiffer { differ: 1, of, most, .. } => format!("{of} 个张量中有 1 个不同：{most}。"),
+        Statement::TensorsDiffer { differ, of, most, among: None } => {
+            format!("{of} 个张量中有 {differ} 个不同。差异最大的是 {most}。")
+        }
+        Statement::TensorsDiffer { differ, of, most, among: Some(among) } => {
+            format!("{of} 个张量中有 {differ} 个不同。前 {among} 个中差异最大的是 {most}。")
+        }
         Statement::Cause(cause) => causes::sentence(cause),
         Statement::ChangedUnrecorded => "中间有未录制的操作修改了它。".to_owned(),
         Statement::GradientLeftOver => {
@@ -266,7 +299,9 @@ fn said(statement: &Statement) -> String {
         Statement::Module(module) => format!("模块    {module}"),
         Statement::Code(code) => format!("代码    {code}"),
         Statement::GoldenCode(code) => format!("标杆    {code}"),
-        Statement::Entry { name, line } => format!("条目    {name}（csv 第 {line} 行）"),
+        Statement::Entry { name, line, sheet } => {
+            format!("条目    {name}{}", in_sheet(*line, sheet.as_deref()))
+        }
 
         Statement::Measured(seen) => format!("{}。", fact(seen)),
         Statement::LooksLike(precision) => format!("这样大小的误差是 {} 的典型误差。", precision.words()),
@@ -324,6 +359,7 @@ fn said(statement: &Statement) -> String {
             let likewise = likewise.as_ref().map(|more| format!("。{}", also(more))).unwrap_or_default();
             format!("{call}（{}）：{}{likewise}", kind_words(*kind), brief(reason))
         }
+        Statement::OtherTensor { name, reason } => format!("{name}：{}", brief(reason)),
         Statement::MoreDivergences(count) => format!("另有 {count} 个，见 result.json"),
         Statement::OtherRanks { ranks, more, call, kind } => {
             let more = if *more == 0 { String::new() } else { format!(" 等另外 {more} 个") };
@@ -359,6 +395,12 @@ fn said(statement: &Statement) -> String {
             format!("{count} 个文件或张量无法读取。{first}")
         }
         Statement::Note(note) => format!("注：{note}"),
+        Statement::Noted { ranks, has_more, note } => {
+            let more = if *has_more { " 等" } else { "" };
+            let ranks =
+                if ranks.is_empty() { String::new() } else { format!("{}{more}：", ranks.join("、")) };
+            format!("注：{ranks}{}", notes::note(note))
+        }
         Statement::MoreNotes(count) => format!("另有 {count} 条说明，见 result.json"),
 
         Statement::ComparedCalls { equal: 0, noise: 0 } => "没有调用。".to_owned(),
@@ -377,7 +419,10 @@ fn said(statement: &Statement) -> String {
         Statement::JudgedByRule { style, failed, rows } => {
             format!("此结果按 {style} 的规则判定：{rows} 行中 {failed} 行失败。")
         }
-        Statement::FirstFailing { entry, line } => format!("第一个失败的行是 {entry}（csv 第 {line} 行）。"),
+        Statement::FirstFailing { entry, line, sheet } => {
+            let place = in_sheet(*line, sheet.as_deref());
+            format!("第一个失败的行是 {entry}{place}。")
+        }
         Statement::RuleJudgesRows => "该规则单独判定每一行，不能判断误差从哪里开始。".to_owned(),
         Statement::Next(step) => instructions::instruction(step),
     }
@@ -397,6 +442,11 @@ fn source_word(kind: &str) -> &str {
         "gradient" => "梯度",
         other => other,
     }
+}
+
+/// The place of a row, if there is a sheet that has it.
+fn in_sheet(line: u64, sheet: Option<&str>) -> String {
+    sheet.map(|sheet| format!("（{sheet} 第 {line} 行）")).unwrap_or_default()
 }
 
 fn also(likewise: &Likewise) -> String {

@@ -58,6 +58,11 @@ pub(super) fn instruction(step: &Instruction) -> String {
                 "Check that both runs load the same checkpoint{also}. Print this {what} in both, before the first step:"
             )
         }
+        Instruction::CompareEarlierCheckpoints => {
+            "If these are checkpoints of two training runs, compare earlier ones, back to the last two that agree. Then \
+             record the steps after those on both sides, and compare the dumps:"
+                .to_owned()
+        }
         Instruction::CheckGradientHandling => {
             "Check that both runs clear, accumulate, scale and clip gradients in the same way. Print this gradient in both, \
              before the optimizer step:"

@@ -8,7 +8,7 @@ use ulpscope_compare::{Agreement, Class, Part, Side};
 use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_report::format_short;
 
-use super::{Label, SummaryLine, Words, level, percent, shortened, times};
+use super::{Label, Parts, SummaryLine, Words, level, percent, shortened, times};
 use crate::statement::{
     Heading, History, Likewise, Measured, Pass, Reached, Reason, Statement, UnpairedCount,
 };
@@ -49,13 +49,15 @@ impl Words for English {
             Label::Classes => "classes",
             Label::Time => "time",
             Label::Problems => "problems",
-            Label::Rank => "rank",
+            Label::Part(Parts::Steps) => "step",
+            Label::Part(Parts::Ranks) => "rank",
+            Label::Part(Parts::StepsAndRanks) => "step and rank",
             Label::Differ => "differ",
             Label::CallsDiffer => "calls differ",
             Label::NoCounterpart => "no counterpart",
             Label::FirstDivergence => "first divergence",
             Label::Call => "call",
-            Label::Ranks => "ranks",
+            Label::Parts(parts) => many(parts),
             Label::Which => "which",
             Label::OnlyIn => "only in",
             Label::CallOrEntry => "call or entry",
@@ -92,8 +94,12 @@ impl Words for English {
                 let rate = gigabytes / seconds.max(1e-9);
                 format!("{seconds:.2} s, {gigabytes:.3} GB of tensors, {rate:.2} GB/s")
             }
-            SummaryLine::RanksTitle(more) => title("ranks, worst first", *more, ""),
-            SummaryLine::CallsByRankTitle(more) => title("calls by rank", *more, ""),
+            SummaryLine::PartsTitle(parts, more) => {
+                title(&format!("{}, worst first", many(*parts)), *more, "")
+            }
+            SummaryLine::CallsByPartTitle(parts, more) => {
+                title(&format!("calls by {}", self.label(Label::Part(*parts))), *more, "")
+            }
             SummaryLine::UnpairedTitle(more) => title("no counterpart", *more, " in result.json"),
             SummaryLine::Wrote(file) => format!("wrote {file}"),
         }
@@ -101,6 +107,14 @@ impl Words for English {
 
     fn class(&self, class: Class) -> &'static str {
         class.words()
+    }
+}
+
+fn many(parts: Parts) -> &'static str {
+    match parts {
+        Parts::Steps => "steps",
+        Parts::Ranks => "ranks",
+        Parts::StepsAndRanks => "steps and ranks",
     }
 }
 
@@ -126,6 +140,16 @@ fn said(statement: &Statement) -> String {
             percent(*inputs),
             percent(*output)
         ),
+        Statement::TensorsDiffer { most, .. } if most.is_empty() => "The two tensors differ.".to_owned(),
+        Statement::TensorsDiffer { differ: 1, of, most, .. } => {
+            format!("1 of {} differs: {most}.", number(*of, "tensor", "tensors"))
+        }
+        Statement::TensorsDiffer { differ, of, most, among: None } => {
+            format!("{differ} of {of} tensors differ. {most} differs most.")
+        }
+        Statement::TensorsDiffer { differ, of, most, among: Some(among) } => {
+            format!("{differ} of {of} tensors differ. Of the first {among} of them, {most} differs most.")
+        }
         Statement::Cause(cause) => causes::sentence(cause),
         Statement::ChangedUnrecorded => "Something that was not recorded changed it in between.".to_owned(),
         Statement::GradientLeftOver => {
@@ -191,7 +215,7 @@ fn said(statement: &Statement) -> String {
         Statement::Module(module) => format!("module  {module}"),
         Statement::Code(code) => format!("code    {code}"),
         Statement::GoldenCode(code) => format!("golden  {code}"),
-        Statement::Entry { name, line } => format!("entry   {name} (csv line {line})"),
+        Statement::Entry { name, line, sheet } => format!("entry   {name}{}", in_sheet(*line, sheet.as_deref())),
 
         Statement::Measured(seen) => format!("{}.", fact(seen)),
         Statement::LooksLike(precision) => {
@@ -264,6 +288,7 @@ fn said(statement: &Statement) -> String {
             let likewise = likewise.as_ref().map(|more| format!(". {}", also(more))).unwrap_or_default();
             format!("{call} ({}): {}{likewise}", kind.words(), brief(reason))
         }
+        Statement::OtherTensor { name, reason } => format!("{name}: {}", brief(reason)),
         Statement::MoreDivergences(count) => format!("and {count} more in result.json"),
         Statement::OtherRanks { ranks, more, call, kind } => {
             let more = if *more == 0 { String::new() } else { format!(" and {more} more") };
@@ -305,6 +330,11 @@ fn said(statement: &Statement) -> String {
             format!("{} could not be read.{first}", number(*count, "file or tensor", "files or tensors"))
         }
         Statement::Note(note) => format!("Note: {note}"),
+        Statement::Noted { ranks, has_more, note } => {
+            let more = if *has_more { ", …" } else { "" };
+            let ranks = if ranks.is_empty() { String::new() } else { format!("{}{more}: ", ranks.join(", ")) };
+            format!("Note: {ranks}{note}")
+        }
         Statement::MoreNotes(count) => format!("and {} in result.json", number(*count, "more note", "more notes")),
 
         Statement::ComparedCalls { equal: 0, noise: 0 } => "No call.".to_owned(),
@@ -328,12 +358,19 @@ fn said(statement: &Statement) -> String {
         Statement::JudgedByRule { style, failed, rows } => {
             format!("This result follows the rule of {style}: {failed} of {rows} rows fail.")
         }
-        Statement::FirstFailing { entry, line } => format!("The first failing row is {entry} (csv line {line})."),
+        Statement::FirstFailing { entry, line, sheet } => {
+            format!("The first failing row is {entry}{}.", in_sheet(*line, sheet.as_deref()))
+        }
         Statement::RuleJudgesRows => {
             "That rule judges each row on its own. It cannot tell where an error began.".to_owned()
         }
         Statement::Next(step) => instructions::instruction(step),
     }
+}
+
+/// The place of a row, if there is a sheet that has it.
+fn in_sheet(line: u64, sheet: Option<&str>) -> String {
+    sheet.map(|sheet| format!(" (line {line} of {sheet})")).unwrap_or_default()
 }
 
 fn also(likewise: &Likewise) -> String {

@@ -1,4 +1,7 @@
-"""The ``train.py`` of the how-to pages: a small model, with a switch for each page's subject."""
+"""The script of the how-to pages: trains a small model for three steps, with an option for each page.
+
+It does not import Ulpscope: ulpscope run --dump-path dumps/run -- examples/train.py
+"""
 
 import argparse
 
@@ -27,8 +30,10 @@ for step in range(3):
     if options.nan and step == 1:
         p = torch.softmax(found * 1e4, -1)
         found = p * torch.log(p)
-    nn.functional.mse_loss(found.float(), wanted).backward()
+    loss = nn.functional.mse_loss(found.float(), wanted)
+    loss.backward()
     optimizer.step()
     optimizer.zero_grad()
+    print(f"step {step}: loss {loss.item():.6f}")
 if options.ddp:
     torch.distributed.destroy_process_group()

@@ -1,0 +1,301 @@
+//! Notes on how two runs were recorded and compared, as values: what a user should know beyond the verdict.
+//!
+//! `Display` is the English text, for sheets, JSON and standard error. Explanations have a text in each language.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use ulpscope_report::format_number;
+
+/// A note. Paths and names of calls are part of it; texts that a dump or a mapping file contains stay as they are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Note {
+    /// Neither side has tensors.
+    OnlyStatistics,
+    /// Only one side has tensors.
+    OneSideHasTensors,
+    /// A side has names and no values.
+    OnlyNames,
+    /// The two sides were captured at different levels.
+    LevelsDiffer {
+        /// The target's.
+        target: String,
+        /// The golden's.
+        golden: String,
+    },
+    /// Final results differ, and were not judged.
+    FinalResultsNotJudged {
+        /// The first of them.
+        first: String,
+        /// How many more.
+        more: u64,
+    },
+    /// The two runs compute the same in different ways.
+    DifferentWays {
+        /// The call from which on.
+        begin: String,
+        /// The call at which they agree again.
+        end: String,
+    },
+    /// The same, at so many more places.
+    MoreDifferentWays(u64),
+    /// Scalar arguments differ, without an effect.
+    ArgumentsWithoutEffect {
+        /// Calls.
+        calls: u64,
+        /// The first.
+        first: String,
+    },
+    /// Results have different dtypes.
+    DtypesDiffer {
+        /// Calls.
+        calls: u64,
+        /// One of them.
+        example: String,
+        /// Its dtype in the target.
+        target: String,
+        /// Its dtype in the golden.
+        golden: String,
+    },
+    /// A run did not reach the end of its step.
+    Killed {
+        /// The dump.
+        path: String,
+    },
+    /// Capture ended before the run.
+    EndedEarly {
+        /// The dump.
+        path: String,
+        /// Why, as the dump says.
+        why: String,
+    },
+    /// Capture could not record calls.
+    CallsNotRecorded {
+        /// The dump.
+        path: String,
+        /// How many.
+        calls: u64,
+        /// Which.
+        which: String,
+    },
+    /// Capture could not read tensors.
+    TensorsNotRead {
+        /// The dump.
+        path: String,
+        /// How many.
+        tensors: u64,
+        /// Why, as the dump says.
+        why: String,
+    },
+    /// The ledgers of the two runs disagree.
+    CountsDiffer {
+        /// The dumps of the target and of the golden.
+        paths: [String; 2],
+        /// The first counts that disagree.
+        counts: Vec<CountDifference>,
+        /// How many more disagree.
+        more: u64,
+    },
+    /// The capture of one side noted something.
+    CaptureNotes {
+        /// Its dump.
+        path: String,
+        /// What, as the dump says.
+        notes: String,
+    },
+    /// The noise floor.
+    NoiseFloor {
+        /// The noise dump.
+        path: String,
+        /// Calls that were measured.
+        measured: u64,
+        /// Calls of the golden.
+        calls: u64,
+        /// The median of the relative error.
+        #[serde(with = "crate::number")]
+        median: f64,
+        /// The largest.
+        #[serde(with = "crate::number")]
+        largest: f64,
+        /// The call that has it.
+        at: Option<String>,
+    },
+    /// Calls that the noise dump does not have.
+    NoiseLacksCalls {
+        /// How many.
+        lacking: u64,
+        /// Calls of the golden.
+        calls: u64,
+    },
+    /// The noise dump shows no noise.
+    NoiseIsZero,
+    /// Calls that differ by more than half of their size in the noise dump.
+    NoiseIsLarge {
+        /// How many.
+        calls: u64,
+        /// Whether that is most of them.
+        is_most: bool,
+    },
+    /// Noise that was measured by statistics.
+    NoiseByStatistics {
+        /// Tensors.
+        tensors: u64,
+        /// All tensors.
+        of: u64,
+    },
+    /// Tensors that are NaN or infinite on one side of the noise measurement.
+    NoiseNonFinite(u64),
+    /// The words of a dump, of a mapping file, or of an older tool's style.
+    Text(String),
+}
+
+/// A count in which two ledgers disagree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountDifference {
+    /// What was counted.
+    pub counted: Counted,
+    /// In the target.
+    pub target: u64,
+    /// In the golden.
+    pub golden: u64,
+}
+
+/// What a ledger counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counted {
+    /// Calls that were seen.
+    Seen,
+    /// Calls that were recorded.
+    Recorded,
+    /// Calls that were skipped, for this reason.
+    Skipped(String),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::OnlyStatistics => f.write_str(
+                "compared by statistics or digests only, as no tensors were dumped: reordered elements do not show",
+            ),
+            Note::OneSideHasTensors => f.write_str("only one side has tensors: compared by statistics"),
+            Note::OnlyNames => f.write_str("a dump of structure holds no values: only the calls were compared"),
+            Note::LevelsDiffer { target, golden } => write!(
+                f,
+                "the target was captured at level {target}, the golden at level {golden}: what one level leaves out has no \
+                 counterpart; capture both sides at the same level"
+            ),
+            Note::FinalResultsNotJudged { first, more: 0 } => {
+                write!(f, "the final result {first} differs and was not judged: inputs it follows from differ")
+            }
+            Note::FinalResultsNotJudged { first, more } => write!(
+                f,
+                "the final result {first} and {more} more differ and were not judged: inputs they follow from differ"
+            ),
+            Note::DifferentWays { begin, end } => write!(
+                f,
+                "the two runs compute the same in different ways from {begin} on, and agree again at {end}: what lies \
+                 between was not judged"
+            ),
+            Note::MoreDifferentWays(more) => {
+                write!(f, "and in {more} more places the two runs compute the same in different ways")
+            }
+            Note::ArgumentsWithoutEffect { calls, first } => write!(
+                f,
+                "{} different scalar arguments, but their results differ by no more than rounding and the inputs allow; \
+                 the first is {first}",
+                verb(*calls, "gets", "get")
+            ),
+            Note::DtypesDiffer { calls, example, target, golden } => write!(
+                f,
+                "{} a different dtype than in the golden, such as {example} ({target} against {golden}); errors are \
+                 compared with the rounding of the coarser one",
+                verb(*calls, "gives", "give")
+            ),
+            Note::Killed { path } => write!(
+                f,
+                "{path}: the run was killed before the step was over, or is still going: this is what it had recorded"
+            ),
+            Note::EndedEarly { path, why } => {
+                write!(f, "{path}: capture ended early, so later calls are missing: {why}")
+            }
+            Note::CallsNotRecorded { path, calls, which } => {
+                write!(f, "{path}: {} could not be recorded: {which}", counted(*calls, "call"))
+            }
+            Note::TensorsNotRead { path, tensors, why } => {
+                write!(f, "{path}: {} could not be read: {why}", counted(*tensors, "tensor"))
+            }
+            Note::CountsDiffer { paths: [target, golden], counts, more } => {
+                let counts = counts.iter().map(|one| {
+                    let CountDifference { counted, target, golden } = one;
+                    format!("{counted} {target} against {golden}")
+                });
+                let more = (*more > 0).then(|| format!("and {more} more"));
+                write!(
+                    f,
+                    "{target} and {golden}: the two runs did not make the same calls: {}. See what has no counterpart, or \
+                     whether both sides were captured with the same selection",
+                    counts.chain(more).collect::<Vec<String>>().join("; ")
+                )
+            }
+            Note::CaptureNotes { path, notes } => {
+                write!(f, "{path}: its capture notes, and the other does not: {notes}")
+            }
+            Note::NoiseFloor { path, measured, calls, median, largest, at } => {
+                let at = at.as_ref().map(|call| format!(" at {call}")).unwrap_or_default();
+                write!(
+                    f,
+                    "noise floor measured by --noise {path} at {measured} of {calls} calls of the golden: relative error {} in \
+                     the median, {} at most{at}; twice that is allowed for",
+                    format_number(*median),
+                    format_number(*largest)
+                )
+            }
+            Note::NoiseLacksCalls { lacking, calls } => write!(
+                f,
+                "--noise: {lacking} of {calls} calls of the golden are not in the noise dump, or hold no numbers there, and \
+                 are judged without it: is it a run of the same program, at the same level?"
+            ),
+            Note::NoiseIsZero => f.write_str(
+                "--noise: the noise dump is equal to the golden bit for bit, so it shows no noise: record it with a \
+                 different kernel or thread count, or with jitter",
+            ),
+            Note::NoiseIsLarge { calls, is_most } => {
+                let doubt = if *is_most { ": was it recorded with the same weights and data?" } else { "" };
+                write!(
+                    f,
+                    "--noise: {calls} calls of the noise dump differ by more than half of their size, and smaller faults \
+                     there cannot be distinguished from noise{doubt}"
+                )
+            }
+            Note::NoiseByStatistics { tensors, of } => write!(
+                f,
+                "--noise: {tensors} of {of} tensors were measured by statistics only, which show less noise than there is"
+            ),
+            Note::NoiseNonFinite(tensors) => write!(
+                f,
+                "--noise: {tensors} tensors are NaN or infinite in the noise dump or in the golden only, and show no noise"
+            ),
+            Note::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Counted::Seen => f.write_str("calls seen"),
+            Counted::Recorded => f.write_str("recorded"),
+            Counted::Skipped(reason) => write!(f, "skipped ({reason})"),
+        }
+    }
+}
+
+fn verb(calls: u64, one: &str, many: &str) -> String {
+    if calls == 1 { format!("1 call {one}") } else { format!("{calls} calls {many}") }
+}
+
+fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}

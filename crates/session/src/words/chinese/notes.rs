@@ -1,0 +1,84 @@
+//! Notes of a comparison, in Chinese. Texts that a dump or a mapping file contains stay as they are.
+
+use ulpscope_compare::{CountDifference, Counted, Note};
+use ulpscope_report::format_number;
+
+pub(super) fn note(note: &Note) -> String {
+    match note {
+        Note::OnlyStatistics => "没有保存张量，只比较了统计值或摘要：看不到元素顺序的改变".to_owned(),
+        Note::OneSideHasTensors => "只有一侧有张量：按统计值比较".to_owned(),
+        Note::OnlyNames => "structure 数据没有数值：只比较了调用".to_owned(),
+        Note::LevelsDiffer { target, golden } => format!(
+            "目标以 {target} 级别采集，标杆以 {golden} 级别采集：一个级别不采集的内容没有对应项；请在两侧用同一级别采集"
+        ),
+        Note::FinalResultsNotJudged { first, more: 0 } => {
+            format!("最终结果 {first} 不同，但没有判定：它所依赖的输入不同")
+        }
+        Note::FinalResultsNotJudged { first, more } => {
+            format!("最终结果 {first} 等另外 {more} 个不同，但没有判定：它们所依赖的输入不同")
+        }
+        Note::DifferentWays { begin, end } => {
+            format!("从 {begin} 起两次运行以不同的方式计算相同的内容，到 {end} 再次一致：其间没有判定")
+        }
+        Note::MoreDifferentWays(more) => format!("另有 {more} 处两次运行以不同的方式计算相同的内容"),
+        Note::ArgumentsWithoutEffect { calls, first } => {
+            format!(
+                "{calls} 个调用的标量参数不同，但结果的差异不超过舍入和输入所允许的范围；第一个是 {first}"
+            )
+        }
+        Note::DtypesDiffer { calls, example, target, golden } => format!(
+            "{calls} 个调用的结果数据类型与标杆不同，例如 {example}（{target}，标杆 {golden}）；误差按较粗的数据类型的舍入判定"
+        ),
+        Note::Killed { path } => format!("{path}：运行在该步结束之前被终止，或仍在进行：这是已录制的部分"),
+        Note::EndedEarly { path, why } => format!("{path}：采集提前结束，缺少之后的调用：{why}"),
+        Note::CallsNotRecorded { path, calls, which } => format!("{path}：{calls} 个调用无法录制：{which}"),
+        Note::TensorsNotRead { path, tensors, why } => format!("{path}：{tensors} 个张量无法读取：{why}"),
+        Note::CountsDiffer { paths: [target, golden], counts, more } => {
+            let counts = counts.iter().map(difference);
+            let more = (*more > 0).then(|| format!("另有 {more} 项"));
+            format!(
+                "{target} 与 {golden}：两次运行的调用不同：{}。请查看没有对应项的内容，或两侧的采集选择是否相同",
+                counts.chain(more).collect::<Vec<String>>().join("；")
+            )
+        }
+        Note::CaptureNotes { path, notes } => format!("{path}：其采集记录了以下内容，另一侧没有：{notes}"),
+        Note::NoiseFloor { path, measured, calls, median, largest, at } => {
+            let at = at.as_ref().map(|call| format!("（{call}）")).unwrap_or_default();
+            format!(
+                "由 --noise {path} 测得的噪声：标杆的 {calls} 个调用中的 {measured} 个，相对误差的中位数 {}，最大 {}{at}；允许其两倍",
+                format_number(*median),
+                format_number(*largest)
+            )
+        }
+        Note::NoiseLacksCalls { lacking, calls } => format!(
+            "--noise：标杆的 {calls} 个调用中有 {lacking} 个不在噪声数据中，或在其中没有数值，判定时不考虑噪声：\
+             它是同一程序、同一级别的运行吗？"
+        ),
+        Note::NoiseIsZero => {
+            "--noise：噪声数据与标杆逐位相同，没有显示噪声：请用不同的算子实现或线程数，或用 jitter 录制"
+                .to_owned()
+        }
+        Note::NoiseIsLarge { calls, is_most } => {
+            let doubt = if *is_most { "：它是以相同的权重和数据录制的吗？" } else { "" };
+            format!(
+                "--noise：噪声数据中有 {calls} 个调用的差异超过其大小的一半，其中较小的错误无法与噪声区分{doubt}"
+            )
+        }
+        Note::NoiseByStatistics { tensors, of } => {
+            format!("--noise：{of} 个张量中有 {tensors} 个只按统计值测量，显示的噪声小于实际")
+        }
+        Note::NoiseNonFinite(tensors) => {
+            format!("--noise：{tensors} 个张量只在噪声数据或只在标杆中为 NaN 或无穷大，不能显示噪声")
+        }
+        Note::Text(text) => text.clone(),
+    }
+}
+
+fn difference(one: &CountDifference) -> String {
+    let CountDifference { counted, target, golden } = one;
+    match counted {
+        Counted::Seen => format!("看到的调用 {target}（标杆 {golden}）"),
+        Counted::Recorded => format!("录制的调用 {target}（标杆 {golden}）"),
+        Counted::Skipped(reason) => format!("跳过的调用（{reason}） {target}（标杆 {golden}）"),
+    }
+}
