@@ -7,9 +7,12 @@ import os
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 
 import shutil
+import sys
 import tempfile
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +24,7 @@ if find_spec("tqdm") is not None:
     tqdm.monitor_interval = 0
 
 
-# What torch.compile built before, perhaps on another machine or in a process that was killed, is of no use here.
+# What torch.compile built before, perhaps on another machine or in a process that was killed, is of no use.
 # Processes that a test starts share this folder; so do the processes of xdist.
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 _own_folder = None
@@ -36,7 +39,7 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In several processes: the files that look at their process in one of them, before others; then slow files.
+    """In several processes: files that look at their process in one of them, before others; then slow files.
 
     None of the processes is left with a long file at the end.
     """
@@ -49,6 +52,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         group = "fresh" if "fresh" in marks[item.path] else str(item.path.relative_to(config.rootpath))
         item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=lambda item: ("fresh" not in marks[item.path], not {"slow", "peer"} & marks[item.path]))
+
+
+@pytest.fixture(autouse=True)
+def torch_as_before() -> Iterator[None]:
+    """Every test leaves torch as it was: the next one in the process must not depend on it."""
+    if "torch" not in sys.modules:
+        yield
+        return
+    before = _torch_now()
+    yield
+    assert _torch_now() == before, "the test leaves torch changed"
+
+
+def _torch_now() -> dict[str, Any]:
+    """What captures, faces of other tools and seeds change in torch for the whole process."""
+    torch = sys.modules["torch"]
+    return {
+        "function modes": torch._C._len_torch_function_stack(),
+        "calls of modules": torch.nn.Module.__call__.__module__,
+        "dropout": torch._VF.dropout.__module__,
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+        "deterministic cuDNN": torch.backends.cudnn.deterministic,
+        "cuDNN": torch.backends.cudnn.enabled,
+    }
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import ulpscope
+from ulpscope._capture.calls import modes
 from ulpscope._capture.calls.functions import Functions
 from ulpscope._capture.calls.stacks import operator_name
 
@@ -50,10 +51,11 @@ class AclDump(TorchFunctionMode):
         torch._C._push_on_torch_function_stack(self)
 
     def stop(self) -> None:
-        """Looks no more. Modes of the program may be above this one, so it stays and does nothing."""
+        """Looks no more."""
         if self._is_on and not self._has_been_found():
             _log.warning("acl mode: no call %s was made", self._name)
         self._is_on = False
+        modes.take_function_mode(self)
 
     def _has_been_found(self) -> bool:
         prefix, _, number = self._name.rpartition("_")

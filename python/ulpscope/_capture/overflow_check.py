@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ulpscope._capture.calls import modes
 from ulpscope._capture.calls.functions import Functions
 from ulpscope._capture.calls.stacks import operator_name
 
@@ -42,8 +43,13 @@ class OverflowCheck(TorchFunctionMode):
         self._npu = getattr(sys.modules.get("torch_npu"), "_C", None)
 
     def start(self) -> None:
-        """Begins; there is no end, as in the older tools."""
+        """Begins."""
         torch._C._push_on_torch_function_stack(self)
+
+    def stop(self) -> None:
+        """Ends, on the thread on which it began. Backward calls of earlier calls are not checked any more."""
+        self.is_paused = True
+        modes.take_function_mode(self)
 
     def restart(self) -> None:
         """Counts calls from 0 again."""

@@ -9,6 +9,9 @@ from types import ModuleType
 import pytest
 import torch
 
+# The first import removes dropout from the whole process, which these tests share with others.
+importlib.import_module("ulpscope.compat.ptdbg_ascend.seeding").remove_dropout().restore()
+
 
 @pytest.fixture
 def ptdbg(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
@@ -16,6 +19,7 @@ def ptdbg(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     flags = torch.backends.cudnn
     for name in ("enabled", "deterministic", "benchmark"):
         monkeypatch.setattr(flags, name, getattr(flags, name))
+    deterministic = torch.are_deterministic_algorithms_enabled()
     monkeypatch.delenv("ASCEND_WORK_PATH", raising=False)
     monkeypatch.setenv("PYTHONHASHSEED", "0")
     face = importlib.import_module("ulpscope.compat.ptdbg_ascend")
@@ -25,9 +29,12 @@ def ptdbg(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.setattr(dumping, "functions", dumping.Functions())
     yield face
     if dumping.functions.overflows is not None:
-        dumping.functions.overflows.pause()
+        dumping.functions.overflows.close()
     dumping.functions.recording.close()
     if face.PrecisionDebugger._instance is not None:
         face.PrecisionDebugger._instance.close()
         face.PrecisionDebugger._instance = None
+    if dumping.functions.acl is not None:
+        dumping.functions.acl.end()
     removed.restore()
+    torch.use_deterministic_algorithms(deterministic)

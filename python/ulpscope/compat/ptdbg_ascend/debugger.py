@@ -103,6 +103,8 @@ class PrecisionDebugger:
             log.warning(
                 "need_replicate: the data of the whole process are not dumped, only those that overflow"
             )
+        if self._overflows is not None:
+            self._overflows.close()
         self._overflows = Overflows(self._place, numbers, self._rank)
 
     @classmethod
@@ -139,6 +141,8 @@ class PrecisionDebugger:
         if self._loaders is not None:
             self._loaders.remove()
         self._stop()
+        if self._overflows is not None:
+            self._overflows.close()
         self._recording.close()
 
     @classmethod

@@ -90,7 +90,7 @@ def register_hook(model: Any, hook: Any, **kwargs: Any) -> None:
     if hook is overflow_check:
         functions.recording.close()
         if functions.overflows is not None:
-            functions.overflows.pause()
+            functions.overflows.close()
         functions.overflows = Overflows(functions.place, overflow_nums, rank)
         functions.overflows.begin()
         if config is not None:

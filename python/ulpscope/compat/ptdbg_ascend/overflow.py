@@ -53,6 +53,12 @@ class Overflows:
         if self._check is not None:
             self._check.is_paused = True
 
+    def close(self) -> None:
+        """Checks nothing any more."""
+        if self._check is not None:
+            self._check.stop()
+            self._check = None
+
     def restart(self) -> None:
         """Counts calls from 0 again."""
         if self._check is not None:

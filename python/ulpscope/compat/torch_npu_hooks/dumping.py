@@ -185,7 +185,11 @@ def flush() -> None:
 
 def close() -> None:
     """Ends the recording and forgets the file. Without it recording goes on until the process ends."""
+    global _overflow
     _dumping.reset()
+    if _overflow is not None:
+        _overflow.stop()
+        _overflow = None
     step_schedule.reset_step()
 
 
