@@ -60,21 +60,20 @@ def torch_as_before() -> Iterator[None]:
     if "torch" not in sys.modules:
         yield
         return
-    before = _torch_now()
+    torch = sys.modules["torch"]
+    before, deterministic = _torch_now(), torch.are_deterministic_algorithms_enabled()
     yield
+    torch.use_deterministic_algorithms(deterministic)
     assert _torch_now() == before, "the test leaves torch changed"
 
 
 def _torch_now() -> dict[str, Any]:
-    """What captures, faces of other tools and seeds change in torch for the whole process."""
+    """What captures and the faces of other tools change in torch for the whole process."""
     torch = sys.modules["torch"]
     return {
         "function modes": torch._C._len_torch_function_stack(),
         "calls of modules": torch.nn.Module.__call__.__module__,
         "dropout": torch._VF.dropout.__module__,
-        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
-        "deterministic cuDNN": torch.backends.cudnn.deterministic,
-        "cuDNN": torch.backends.cudnn.enabled,
     }
 
 

@@ -55,11 +55,11 @@ class TestPatchesOfTheProgram:
             seen.append(type(self).__name__)
             return found(self, *args, **kwargs)
 
+        # The fixture puts back what was there before capture, whatever becomes of it here.
+        monkeypatch.setattr(torch.nn.Module, "__call__", original)
         run = ulpscope.capture(tmp_path, level="mix")
         run.start()
         found = torch.nn.Module.__call__
-        # The fixture puts back what was there before capture, whatever becomes of it here.
-        monkeypatch.setattr(torch.nn.Module, "__call__", original)
         torch.nn.Module.__call__ = around  # type: ignore[method-assign]
         model(x)
         # A region that capture steps aside for takes everything away and puts it back.

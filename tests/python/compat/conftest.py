@@ -19,7 +19,6 @@ def ptdbg(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     flags = torch.backends.cudnn
     for name in ("enabled", "deterministic", "benchmark"):
         monkeypatch.setattr(flags, name, getattr(flags, name))
-    deterministic = torch.are_deterministic_algorithms_enabled()
     monkeypatch.delenv("ASCEND_WORK_PATH", raising=False)
     monkeypatch.setenv("PYTHONHASHSEED", "0")
     face = importlib.import_module("ulpscope.compat.ptdbg_ascend")
@@ -37,4 +36,3 @@ def ptdbg(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     if dumping.functions.acl is not None:
         dumping.functions.acl.end()
     removed.restore()
-    torch.use_deterministic_algorithms(deterministic)

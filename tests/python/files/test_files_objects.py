@@ -206,5 +206,5 @@ def test_two_tensors_without_names_are_explained(tmp_path: Path) -> None:
     compared = ulpscope.compare(tmp_path / "a.npy", tmp_path / "b.npy")
     assert compared.reason == "the two tensors differ"
     explained = compared.explain()
-    assert "a differs between the two runs." in explained
+    assert "1 of 1 tensor differs: a." in explained
     assert "call" not in explained.split("How large:")[0], explained

@@ -11,13 +11,24 @@ use std::path::{Path, PathBuf};
 /// Folders of a dump above its files: that of the step, and in it that of the rank.
 const OWN_LEVELS: usize = 2;
 
+/// How often the folder of a rank is tried to be made.
+const ATTEMPTS: usize = 100;
+
 /// Makes the folder of a rank and those above it, if they are missing. Neither it nor that of its step may be a link.
 pub(super) fn make_rank_folder(folder: &Path) -> io::Result<()> {
     if let Some(above) = folder.ancestors().nth(OWN_LEVELS).filter(|above| !above.as_os_str().is_empty()) {
         fs::create_dir_all(above)?;
     }
     let own: Vec<&Path> = own_folders(folder).collect();
-    own.into_iter().rev().try_for_each(make)
+    let make_all = || own.iter().rev().try_for_each(|path| make(path));
+    // A rank that leaves a step removes its folder if it is empty: perhaps just before another rank enters it.
+    for _ in 1..ATTEMPTS {
+        match make_all() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            made => return made,
+        }
+    }
+    make_all()
 }
 
 /// Refuses the folder of a rank if it or that of its step was replaced by a link.
@@ -137,4 +148,35 @@ fn link_within(folder: &File, file: &str, name: &str) -> io::Result<()> {
     #[expect(unsafe_code)]
     let status = unsafe { libc::linkat(folder, file.as_ptr(), folder, name.as_ptr(), 0) };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn the_folder_of_a_step_may_be_removed_by_another_rank_while_one_is_made() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let step = folder.path().join("step3");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = fs::remove_dir(&step);
+                    std::thread::sleep(std::time::Duration::from_micros(5));
+                }
+            });
+            for _ in 0..20_000 {
+                let made = make_rank_folder(&step.join("rank1"));
+                let removed = made.and_then(|()| fs::remove_dir(step.join("rank1")));
+                if removed.is_err() {
+                    is_over.store(true, Ordering::Relaxed);
+                }
+                removed.expect("made again");
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
 }
