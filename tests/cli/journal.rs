@@ -140,7 +140,7 @@ fn compare_warns_when_the_ledgers_disagree() {
             "g/dump.json: 2 calls could not be recorded: Torch.x.0.forward: ValueError: no",
             "t/dump.json and g/dump.json: the two runs did not make the same calls: calls seen 5 against 6; skipped \
              (metadata) 0 against 1. See what has no counterpart, or whether both sides were captured with the same selection",
-            "g/dump.json: its capture notes, and the other does not: 2 compiled regions",
+            "g/dump.json: only this side's capture reports: 2 compiled regions",
         ];
         if code == 2 {
             expected.insert(0, "g/dump.json: capture ended early, so later calls are missing: out of space");

@@ -199,19 +199,20 @@ impl fmt::Display for Note {
                  between was not judged"
             ),
             Note::MoreDifferentWays(more) => {
-                write!(f, "and in {more} more places the two runs compute the same in different ways")
+                let places = counted((*more).try_into().unwrap_or(u64::MAX), "more place");
+                write!(f, "and in {places} the two runs compute the same in different ways")
             }
             Note::ArgumentsWithoutEffect { calls, first } => write!(
                 f,
-                "{} different scalar arguments, but their results differ by no more than rounding and the inputs allow; \
+                "{} different scalar arguments, but the results differ by no more than rounding and the inputs allow; \
                  the first is {first}",
                 verb(*calls, "gets", "get")
             ),
             Note::DtypesDiffer { calls, example, target, golden } => write!(
                 f,
-                "{} a different dtype than in the golden, such as {example} ({target} against {golden}); errors are \
+                "{} a different dtype from the golden's, such as {example} ({target} against {golden}); errors are \
                  compared with the rounding of the coarser one",
-                verb(*calls, "gives", "give")
+                verb(*calls, "returns", "return")
             ),
             Note::Killed { path } => write!(
                 f,
@@ -240,7 +241,7 @@ impl fmt::Display for Note {
                 )
             }
             Note::CaptureNotes { path, notes } => {
-                write!(f, "{path}: its capture notes, and the other does not: {notes}")
+                write!(f, "{path}: only this side's capture reports: {notes}")
             }
             Note::NoiseFloor { path, measured, calls, median, largest, at } => {
                 let at = at.as_ref().map(|call| format!(" at {call}")).unwrap_or_default();

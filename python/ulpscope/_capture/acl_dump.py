@@ -48,7 +48,7 @@ class AclDump(TorchFunctionMode):
     def start(self) -> None:
         """Begins to look for the call."""
         self._is_on = True
-        torch._C._push_on_torch_function_stack(self)
+        modes.put_function_mode(self)
 
     def stop(self) -> None:
         """Looks no more."""
@@ -97,9 +97,9 @@ class AclDump(TorchFunctionMode):
     @contextlib.contextmanager
     def _dumping(self) -> Iterator[None]:
         self._npu.init_dump()
-        self._npu.set_dump(self._config)
-        self._npu.synchronize()
         try:
+            self._npu.set_dump(self._config)
+            self._npu.synchronize()
             yield
         finally:
             self._npu.synchronize()

@@ -44,7 +44,7 @@ class OverflowCheck(TorchFunctionMode):
 
     def start(self) -> None:
         """Begins."""
-        torch._C._push_on_torch_function_stack(self)
+        modes.put_function_mode(self)
 
     def stop(self) -> None:
         """Ends, on the thread on which it began. Backward calls of earlier calls are not checked any more."""
@@ -75,18 +75,21 @@ class OverflowCheck(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         with torch._C.DisableTorchFunction():
             # A call in place changes its arguments.
-            were_finite = self._npu is not None or _is_finite((args, tuple((kwargs or {}).values())))
+            given = (args, tuple((kwargs or {}).values()))
+            were_finite = _is_finite(given)
+            known = [tensor.grad_fn for tensor in _tensors(given)]
         result = func(*args, **(kwargs or {}))
         with torch._C.DisableTorchFunction():
             if self._overflows(were_finite, result):
                 self._report(Overflow(f"{name}.forward", number, args, result, 1))
-            self._watch(name, number, result)
+            self._watch(name, number, result, known)
         return result
 
-    def _watch(self, name: str, number: int, result: Any) -> None:
+    def _watch(self, name: str, number: int, result: Any, known: list[Any]) -> None:
         first = next(_tensors(result), None)
         node = None if first is None or first._is_view() else first.grad_fn
-        if node is None:
+        # A call that returns its argument has no node: it is that of the call before.
+        if node is None or any(node is one for one in known):
             return
 
         def check(given: Any, taken: Any) -> None:
@@ -96,8 +99,10 @@ class OverflowCheck(TorchFunctionMode):
         node.register_hook(check)
 
     def _overflows(self, were_finite: bool, results: Any) -> bool:
-        if self._npu is not None:
-            return bool(self._npu._check_overflow_npu())
+        if self._npu is not None and self._npu._check_overflow_npu():
+            # For the next call.
+            self.clear()
+            return True
         return were_finite and not _is_finite(results)
 
 

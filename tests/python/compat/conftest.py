@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -21,6 +22,11 @@ def ptdbg(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
         monkeypatch.setattr(flags, name, getattr(flags, name))
     monkeypatch.delenv("ASCEND_WORK_PATH", raising=False)
     monkeypatch.setenv("PYTHONHASHSEED", "0")
+    for name in ("CUBLAS_WORKSPACE_CONFIG", "HCCL_DETERMINISTIC"):
+        # Set by seed_all(mode=True): the fixture puts back what was there.
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+        if not os.environ[name]:
+            monkeypatch.delenv(name)
     face = importlib.import_module("ulpscope.compat.ptdbg_ascend")
     dumping = importlib.import_module("ulpscope.compat.ptdbg_ascend.dumping")
     seeding = importlib.import_module("ulpscope.compat.ptdbg_ascend.seeding")

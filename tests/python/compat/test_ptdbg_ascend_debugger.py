@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -291,7 +293,7 @@ def test_acl_mode_dumps_one_api_and_initialises_once(
         "synchronize",
         "finalize_dump",
     ]
-    assert "takes more memory" in caplog.text
+    assert "uses more NPU memory" in caplog.text
     assert "TASK_QUEUE_ENABLE" not in caplog.text
 
 
@@ -333,3 +335,46 @@ def test_acl_mode_says_when_a_result_has_no_gradient(
     ptdbg.set_dump_switch("OFF")
     assert "is not of tensor type and cannot be automatically derived" in caplog.text
     assert npu.calls == []
+
+
+def test_the_inputs_of_a_backward_call_that_overflows_are_the_gradients_of_its_results(
+    ptdbg: ModuleType, tmp_path: Path
+) -> None:
+    ptdbg.set_dump_path(str(tmp_path), dump_tag="over")
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check)
+    x = torch.zeros(2, requires_grad=True)
+    with pytest.raises(ValueError, match=re.escape("[overflow 1 times]")):
+        torch.sqrt(x).sum().backward()
+    (given,) = tmp_path.glob("over_*/rank0/*/Torch_sqrt_0_backward_input.0.npy")
+    (returned,) = tmp_path.glob("over_*/rank0/*/Torch_sqrt_0_backward_output.0.npy")
+    assert np.isfinite(np.load(given)).all()
+    assert np.isinf(np.load(returned)).all()
+
+
+def test_an_overflow_check_that_begins_within_a_mode_of_the_program_leaves_that_mode_alone(
+    ptdbg: ModuleType, tmp_path: Path
+) -> None:
+    ptdbg.set_dump_path(str(tmp_path), dump_tag="over")
+    with torch.device("meta"):
+        ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check)
+    assert torch.ones(1).device.type == "cpu"
+    with pytest.raises(ValueError, match=re.escape("[overflow 1 times]")):
+        torch.log(torch.zeros(1))
+
+
+def test_a_call_that_returns_its_argument_is_not_blamed_for_the_gradient(
+    ptdbg: ModuleType, tmp_path: Path
+) -> None:
+    ptdbg.set_dump_path(str(tmp_path), dump_tag="over")
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check, overflow_nums=-1)
+    x = torch.zeros(2, requires_grad=True)
+    torch.sqrt(x).contiguous().sum().backward()
+    assert [path.name for path in tmp_path.glob("over_*/rank0/*.pkl")] == ["Torch_sqrt_0_backward_1.pkl"]
+
+
+def test_a_number_that_no_array_has_is_a_line(ptdbg: ModuleType, tmp_path: Path) -> None:
+    ptdbg.set_dump_path(str(tmp_path), dump_tag="over")
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check, overflow_nums=-1)
+    torch.mul(torch.full((1,), 3e38), np.float64(3e38))
+    (pkl,) = tmp_path.glob("over_*/rank0/Torch_mul_0_forward_1.pkl")
+    assert "Torch_mul_0_forward_input.1" in pkl.read_text()

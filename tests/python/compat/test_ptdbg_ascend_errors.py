@@ -25,7 +25,7 @@ def net() -> torch.nn.Module:
             "mode is 'every'; expected one of all, list, range, stack, acl, api_list, api_stack",
         ),
         ({"mode": "list"}, 'scope has 0 names; mode "list" needs the names of the APIs'),
-        ({"mode": "range", "scope": ["a"]}, 'scope has 1 names; mode "range" needs two names'),
+        ({"mode": "range", "scope": ["a"]}, 'scope has 1 name; mode "range" needs two names'),
         ({"mode": "range", "scope": ["a", "b", "c"]}, 'scope has 3 names; mode "range" needs two names'),
         ({"mode": "stack", "scope": ["a", "b", "c"]}, 'scope has 3 names; mode "stack" needs no name'),
         ({"mode": "acl"}, 'scope has 0 names; mode "acl" needs the name of one API'),
@@ -173,7 +173,7 @@ def test_configure_hook_refuses(ptdbg: ModuleType, tmp_path: Path) -> None:
     debugger = ptdbg.PrecisionDebugger(str(tmp_path), "dump")
     for keywords, problem in (
         ({"mode": "every"}, "mode is 'every'; expected one of all, list"),
-        ({"mode": "range", "scope": ["a"]}, "scope has 1 names"),
+        ({"mode": "range", "scope": ["a"]}, "scope has 1 name"),
         ({"input_output_mode": ["both"]}, "input_output_mode is .*; expected a list of all"),
         ({"mode": "acl", "scope": ["a"]}, "acl_config is None; acl mode needs the path of a dump.json"),
     ):
@@ -184,7 +184,7 @@ def test_configure_hook_refuses(ptdbg: ModuleType, tmp_path: Path) -> None:
     debugger = ptdbg.PrecisionDebugger(str(tmp_path), "overflow_check")
     for keywords, problem in (
         ({"overflow_nums": 0}, "overflow_nums is 0"),
-        ({"mode": "list"}, "mode is 'list'; expected None or acl"),
+        ({"mode": "list"}, "mode is 'list'; expected None, 'api' or 'acl'"),
         ({"need_replicate": 1}, "need_replicate is 1; expected True or False"),
     ):
         with pytest.raises(ValueError, match=problem):

@@ -52,8 +52,8 @@ const OPTIONS: [(&str, Option<&str>, &str); 26] = [
     (
         "drop-in",
         None,
-        "run a script written for msprobe or torch_npu.hooks unmodified: its imports resolve to Ulpscope, and it records \
-         as it says; the only other option allowed is --force",
+        "run a script written for msprobe, ptdbg_ascend or torch_npu.hooks unmodified: its imports resolve to \
+         Ulpscope, and it records as it says; the only other option allowed is --force",
     ),
     ("force", None, "with --drop-in: even if the older tool is installed"),
     ("config", Some("FILE"), "a config.json as msprobe has it; the flags here count first"),

@@ -24,7 +24,7 @@ pub(super) fn make_rank_folder(folder: &Path) -> io::Result<()> {
     // A rank that leaves a step removes its folder if it is empty: perhaps just before another rank enters it.
     for _ in 1..ATTEMPTS {
         match make_all() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => std::thread::yield_now(),
             made => return made,
         }
     }
@@ -165,7 +165,7 @@ mod tests {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     let _ = fs::remove_dir(&step);
-                    std::thread::sleep(std::time::Duration::from_micros(5));
+                    std::thread::sleep(std::time::Duration::from_micros(200));
                 }
             });
             for _ in 0..20_000 {

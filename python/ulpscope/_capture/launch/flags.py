@@ -139,8 +139,8 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--drop-in",
         action="store_true",
-        help="run a script written for msprobe or torch_npu.hooks unmodified: its imports resolve to "
-        "Ulpscope, and it records as it says; the only other option allowed is --force",
+        help="run a script written for msprobe, ptdbg_ascend or torch_npu.hooks unmodified: its imports "
+        "resolve to Ulpscope, and it records as it says; the only other option allowed is --force",
     )
     add("--force", action="store_true", help="with --drop-in: even if the older tool is installed")
     add("--config", metavar="FILE", help="a config.json as msprobe has it; the flags here count first")

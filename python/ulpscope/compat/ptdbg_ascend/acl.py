@@ -43,7 +43,7 @@ class AclConfig:
             log.warning(
                 "TASK_QUEUE_ENABLE is not 0: acl mode needs export TASK_QUEUE_ENABLE=0 before the run"
             )
-        log.warning('mode "acl" takes more memory of the NPU')
+        log.warning('mode "acl" uses more NPU memory')
         self._dump = AclDump(functions, str(self._path), name, self._backward_input)
         self._dump.start()
 

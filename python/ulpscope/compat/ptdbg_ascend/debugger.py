@@ -79,6 +79,8 @@ class PrecisionDebugger:
         self._selection = selection_of(
             mode, scope, api_list, filter_switch, input_output_mode, summary_only, "input_output_mode"
         )
+        if self._acl is not None:
+            self._acl.end()
         if mode == "acl":
             self._acl = acl.read_config("acl_config", acl_config)
             self._acl.set_backward_input(acl.backward_inputs(backward_input))
@@ -92,7 +94,7 @@ class PrecisionDebugger:
     ) -> None:
         """Chooses after how many overflows training ends."""
         if mode not in (None, "api", "acl"):
-            raise ValueError(f"mode is {mode!r}; expected None or acl")
+            raise ValueError(f"mode is {mode!r}; expected None, 'api' or 'acl'")
         if not isinstance(need_replicate, bool):
             raise ValueError(f"need_replicate is {need_replicate!r}; expected True or False")
         numbers = check_overflow_nums(overflow_nums)

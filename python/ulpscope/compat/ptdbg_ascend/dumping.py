@@ -49,6 +49,14 @@ class Functions:
             return
         self.recording.start(selection.settings(self.place, rank=self.rank), self.rank)
 
+    def end_hook(self) -> None:
+        """Ends what an earlier ``register_hook`` began besides a dump."""
+        if self.acl is not None:
+            self.acl.end()
+        if self.overflows is not None:
+            self.overflows.close()
+        self.acl = self.overflows = None
+
     def switch_off(self) -> None:
         self.waiting = None
         if self.acl is not None:
@@ -84,13 +92,12 @@ def register_hook(model: Any, hook: Any, **kwargs: Any) -> None:
             functions.place = place_of("fpath", None)
         except ValueError:
             raise ValueError("register_hook: there is no dump path; call set_dump_path first") from None
+    functions.end_hook()
     functions.rank = rank
     functions.acl = config
     functions.is_registered = True
     if hook is overflow_check:
         functions.recording.close()
-        if functions.overflows is not None:
-            functions.overflows.close()
         functions.overflows = Overflows(functions.place, overflow_nums, rank)
         functions.overflows.begin()
         if config is not None:

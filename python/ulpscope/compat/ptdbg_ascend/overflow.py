@@ -46,6 +46,9 @@ class Overflows:
             self._check = OverflowCheck(self._report)
             self._check.start()
             self._check.clear()
+        elif self._check.is_paused:
+            # What overflowed meanwhile is not for the next call.
+            self._check.clear()
         self._check.is_paused = False
 
     def pause(self) -> None:
@@ -96,7 +99,10 @@ class Overflows:
                 for frame in inspect.stack()[overflow.own_frames + 1 :]
             ]
             file.write(json.dumps([f"{name}_stack_info", frames]) + "\n")
-            for side, value in (("input", overflow.inputs), ("output", overflow.outputs)):
+            # The tool calls what a backward call is given its inputs.
+            sides = (overflow.inputs, overflow.outputs)
+            inputs, outputs = sides if direction == "forward" else sides[::-1]
+            for side, value in (("input", inputs), ("output", outputs)):
                 for line in self._lines(f"{name}_{side}", value, arrays):
                     file.write(json.dumps(line) + "\n")
         if self._count == self._limit:
@@ -115,10 +121,14 @@ class Overflows:
             ulpscope.save(folder / f"{name}.npy", kept.float() if kept.dtype == torch.bfloat16 else kept)
             yield [name, _DUMP_STEP, [], str(value.dtype), list(value.shape), _statistics(kept)]
         elif isinstance(value, bool | int | float) and not self._is_filtered:
-            ulpscope.save(folder / f"{name}.npy", torch.tensor(value, dtype=_DTYPES[type(value)]))
+            dtype = next(dtype for kind, dtype in _DTYPES.items() if isinstance(value, kind))
+            # An integer that no array has stays a line.
+            if dtype is not torch.int64 or -(2**63) <= value < 2**63:
+                ulpscope.save(folder / f"{name}.npy", torch.tensor(value, dtype=dtype))
             yield [name, _DUMP_STEP, [], str(type(value)), "[]", [value] * 3]
 
 
+# A bool is an int, too.
 _DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
 

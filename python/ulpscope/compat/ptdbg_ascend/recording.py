@@ -41,7 +41,7 @@ class Recording:
             return
         if self._process != os.getpid():
             # A forked process records on its own.
-            self.run, self._process = None, os.getpid()
+            self.run, self._settings, self._process = None, None, os.getpid()
         if self.run is None or settings != self._settings:
             if self._settings is not None and settings.layout_path == self._settings.layout_path:
                 log.warning(

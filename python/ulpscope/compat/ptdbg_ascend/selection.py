@@ -96,7 +96,8 @@ def _check_scope(mode: str, scope: tuple[str, ...]) -> None:
         "acl": (len(scope) != 1, "the name of one API"),
     }.get(mode, (False, ""))
     if wrong:
-        raise ValueError(f'scope has {len(scope)} names; mode "{mode}" needs {expected}')
+        names = "1 name" if len(scope) == 1 else f"{len(scope)} names"
+        raise ValueError(f'scope has {names}; mode "{mode}" needs {expected}')
 
 
 def _names(name: str, value: object) -> tuple[str, ...]:

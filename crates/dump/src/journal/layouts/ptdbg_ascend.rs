@@ -172,7 +172,7 @@ fn write_script(folder: &Path, pkl: &Path, arrays: &Path, has_stacks: bool) -> R
     let (pkl, arrays) = (literal(pkl), literal(arrays));
     let stack_mode = if has_stacks { "True" } else { "False" };
     let text = format!(
-        "from ptdbg_ascend import compare\n\n\
+        "from ulpscope.compat.ptdbg_ascend import compare\n\n\
          pkl_path = {pkl}\n\
          dump_data_dir = {arrays}\n\n\
          # Enter pkl_path and dump_data_dir on the side of this dump, and the paths of the other dump.\n\
