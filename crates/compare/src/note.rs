@@ -199,7 +199,7 @@ impl fmt::Display for Note {
                  between was not judged"
             ),
             Note::MoreDifferentWays(more) => {
-                let places = counted((*more).try_into().unwrap_or(u64::MAX), "more place");
+                let places = counted(*more, "more place");
                 write!(f, "and in {places} the two runs compute the same in different ways")
             }
             Note::ArgumentsWithoutEffect { calls, first } => write!(
