@@ -31,13 +31,17 @@ def large_array(path: Path, megabytes: int) -> Path:
     return path
 
 
-def cut_while_mapped(process: subprocess.Popen[str], path: Path) -> None:
-    """Cuts a file to one byte as soon as a process has mapped it."""
+def cut_while_mapped(process: subprocess.Popen[str], path: Path, *others: Path) -> None:
+    """Cuts a file to one byte as soon as a process has mapped it, and others too.
+
+    A command that compares looks at each file alone first, to see what it is.
+    """
     maps = Path(f"/proc/{process.pid}/maps")
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            if f"{path}\n" in maps.read_text():
+            mapped = maps.read_text()
+            if all(f"{one}\n" in mapped for one in (path, *others)):
                 os.truncate(path, 1)
                 return
         except OSError:
@@ -45,9 +49,9 @@ def cut_while_mapped(process: subprocess.Popen[str], path: Path) -> None:
     raise AssertionError(f"{path} was never mapped: {process.communicate()}")
 
 
-def run_and_cut(command: list[str], path: Path) -> tuple[int, str, str]:
+def run_and_cut(command: list[str], path: Path, *others: Path) -> tuple[int, str, str]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    cut_while_mapped(process, path)
+    cut_while_mapped(process, path, *others)
     out, err = process.communicate(timeout=120)
     return process.returncode, out, err
 
@@ -67,7 +71,8 @@ def test_a_command_names_the_file_that_shrank(command: str, tmp_path: Path) -> N
         "convert": ["convert", str(target), "-o", str(tmp_path / "out" / "x.pt")],
     }[command]
     (tmp_path / "out").mkdir()
-    code, out, err = run_and_cut([*PROGRAM, *arguments], target)
+    others = [tmp_path / "golden.npy"] if command in ("diff", "compare") else []
+    code, out, err = run_and_cut([*PROGRAM, *arguments], target, *others)
     assert code == 2, (out, err)
     said = f"{target}: shrank from {(megabytes << 20) + 128} to 1 bytes while it was read"
     assert err.count(said) == 1, err
