@@ -70,8 +70,8 @@ test-rust: $(TOOLS_READY) ## Run the Rust tests (with cargo nextest where it is 
 	then cargo nextest run --workspace --locked; \
 	else cargo test --workspace --locked --quiet; fi
 
-test-python: $(FOR_TESTS_READY) ## Run the Python tests
-	$(PYTEST)
+test-python: $(FOR_TESTS_READY) ## Run the Python tests, in one process: some look at its threads
+	$(BIN)/python -m pytest
 
 test-torch-versions: $(FOR_TESTS_READY) .venv-torch-oldest/.ready .venv-torch-newest/.ready ## Test capture with the oldest and the newest torch (10 GB of disk)
 	for release in oldest newest; do \
