@@ -16,6 +16,7 @@ from torch.nn import functional
 
 import ulpscope
 from dumps import chain, run, write_rank
+from explanations import sections
 
 MODULE = "Module.layers.2.Linear.forward.0"
 
@@ -28,16 +29,6 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     for side, fault in (("target", {2: 1.2}), ("golden", None)):
         write_rank(tmp_path / side, chain(4, fault=fault), stacks={name: stack}, parents={name: MODULE})
     return tmp_path / "target", tmp_path / "golden"
-
-
-def sections(text: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        if line.startswith("  "):
-            found[list(found)[-1]].append(line[2:])
-        else:
-            found[line.removesuffix(":")] = []
-    return found
 
 
 def test_call_module_and_line_are_named(pair: tuple[Path, Path]) -> None:

@@ -11,16 +11,7 @@ from torch import nn
 
 import ulpscope
 from dumps import run
-
-
-def sections(text: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        if line.startswith("  "):
-            found[list(found)[-1]].append(line[2:])
-        else:
-            found[line.partition(":")[0]] = [line.partition(":")[2].strip()] if line[-1] != ":" else []
-    return found
+from explanations import sections
 
 
 def checkpoints(folder: Path) -> tuple[Path, Path]:

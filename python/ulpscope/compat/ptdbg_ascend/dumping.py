@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ulpscope.compat.arguments import check_registered
 from ulpscope.compat.ptdbg_ascend import acl
 from ulpscope.compat.ptdbg_ascend.overflow import Overflows, check_overflow_nums
 from ulpscope.compat.ptdbg_ascend.place import DEFAULT_TAG, Place, place_of
@@ -75,11 +76,7 @@ def set_dump_path(fpath: str | os.PathLike[str] | None = None, dump_tag: str = D
 
 def register_hook(model: Any, hook: Any, **kwargs: Any) -> None:
     """Prepares a dump (``acc_cmp_dump``) or begins the search for overflows (``overflow_check``)."""
-    if not hasattr(model, "named_modules"):
-        raise TypeError(f"register_hook: model is a {type(model).__name__}; expected a torch.nn.Module")
-    for key in kwargs:
-        if key not in _KEYWORDS:
-            raise TypeError(f"register_hook: {key!r} is unknown; known: {', '.join(_KEYWORDS)}")
+    check_registered(model, kwargs, _KEYWORDS)
     if hook not in (acc_cmp_dump, overflow_check):
         raise TypeError(f"register_hook: hook is {hook!r}; expected acc_cmp_dump or overflow_check")
     rank = check_rank(kwargs.get("rank"))

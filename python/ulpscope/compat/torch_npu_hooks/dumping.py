@@ -13,6 +13,7 @@ from ulpscope._capture.lifecycle.run import Run
 from ulpscope._capture.noise import seed as seeding
 from ulpscope._capture.overflow_check import OverflowCheck
 from ulpscope._capture.settings import Settings, SettingsError
+from ulpscope.compat.arguments import check_registered
 from ulpscope.compat.torch_npu_hooks import place
 from ulpscope.compat.torch_npu_hooks.overflow import report_overflow
 from ulpscope.compat.torch_npu_hooks.steps import Schedule, step_schedule
@@ -214,11 +215,7 @@ def set_dump_path(fpath: str | os.PathLike[str] | None = None) -> None:
 
 def register_hook(model: Any, hook: Any, **kwargs: Any) -> None:
     """Switches one of the three hooks on, for all calls of this process."""
-    if not hasattr(model, "named_modules"):
-        raise TypeError(f"register_hook: model is a {type(model).__name__}; expected a torch.nn.Module")
-    for key in kwargs:
-        if key not in _KEYWORDS:
-            raise TypeError(f"register_hook: {key!r} is unknown; known: {', '.join(_KEYWORDS)}")
+    check_registered(model, kwargs, _KEYWORDS)
     chosen = kwargs.get("schedule") or Schedule()
     if not isinstance(chosen, Schedule):
         raise TypeError(f"register_hook: schedule is {chosen!r}; expected schedule(begin, end, stride)")
