@@ -62,7 +62,11 @@ PLACES = (
 
 
 # What torch itself moves when it is used: caches and counters.
-MOVING = ("torch._dynamo.", "torch.compiler.", "threading._", "builtins._")
+MOVING = (
+    *("torch._dynamo.", "torch.compiler.", "threading._", "builtins._"),
+    # Groups that were ever made. Where there is a CUDA device, each mesh of devices makes one.
+    "torch.distributed.distributed_c10d._group_count",
+)
 
 # The same, of what can be called.
 REMEMBERED = ("__warningregistry__", "most_recent_backend")
