@@ -37,9 +37,9 @@ SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates python -type
 
 FUZZ_TARGETS := $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 
-# Every core, but no more memory than a laptop has: each process imports torch. tests/python/conftest.py says which
-# tests need the same process, and in which order.
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+# Every core, but no more memory than a laptop has: each process imports torch. The tests of a file share dumps, so one
+# process runs them, in the order of tests/python/conftest.py.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # The Python that loads the extension module has its own symbols: link against no libpython, in the same way for
 # maturin and for a plain `cargo test`, so that neither makes the other recompile pyo3.
@@ -70,8 +70,8 @@ test-rust: $(TOOLS_READY) ## Run the Rust tests (with cargo nextest where it is 
 	then cargo nextest run --workspace --locked; \
 	else cargo test --workspace --locked --quiet; fi
 
-test-python: $(FOR_TESTS_READY) ## Run the Python tests, in one process: some look at its threads
-	$(BIN)/python -m pytest
+test-python: $(FOR_TESTS_READY) ## Run the Python tests
+	$(PYTEST)
 
 test-torch-versions: $(FOR_TESTS_READY) .venv-torch-oldest/.ready .venv-torch-newest/.ready ## Test capture with the oldest and the newest torch (10 GB of disk)
 	for release in oldest newest; do \

@@ -1,14 +1,11 @@
 """What must be so before any test imports torch."""
 
 import os
-
-# On some virtual machines the processor announces AMX and bf16 instructions that the host then refuses:
-# oneDNN's code for them dies with SIGILL. This keeps it to plain AVX-512.
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
-
 import shutil
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,8 +13,19 @@ from typing import Any
 
 import pytest
 
-# torch.compile reports progress through tqdm, if that is installed, and tqdm starts a thread that never ends.
+# On some virtual machines the processor announces AMX and bf16 instructions that the host then refuses:
+# oneDNN's code for them dies with SIGILL. This keeps it to plain AVX-512.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
+
+# Many tests start a process that imports torch. Where Python may not keep what it compiles, each of them
+# compiles torch again, which takes longer than the rest of the test.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # Tests check what capture notes about other threads, so there must be none that no test started.
+# torch.compile starts two for the processes that it compiles in, and keeps them. It also reports progress
+# through tqdm, if that is installed, and tqdm starts a thread that never ends.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 if find_spec("tqdm") is not None:
     from tqdm import tqdm
 
@@ -39,24 +47,28 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In several processes: files that look at their process in one of them, before others; then slow files.
-
-    None of the processes is left with a long file at the end.
-    """
+    """In several processes slow files begin: none of the processes is left with a long one at the end."""
     if not hasattr(config, "workerinput"):
         return
-    marks = {item.path: set[str]() for item in items}
-    for item in items:
-        marks[item.path].update(mark.name for mark in item.iter_markers())
-    for item in items:
-        group = "fresh" if "fresh" in marks[item.path] else str(item.path.relative_to(config.rootpath))
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: ("fresh" not in marks[item.path], not {"slow", "peer"} & marks[item.path]))
+    slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "peer", "distributed")))}
+    items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(autouse=True)
+def process_as_before() -> Iterator[None]:
+    """Every test leaves its process as it was: the next one must not depend on it."""
+    threads = set(threading.enumerate())
+    yield
+    # What was told to end has a moment to do so.
+    last_moment = time.monotonic() + 5
+    while (left := set(threading.enumerate()) - threads) and time.monotonic() < last_moment:
+        time.sleep(0.01)
+    assert not left, "the test leaves threads"
 
 
 @pytest.fixture(autouse=True)
 def torch_as_before() -> Iterator[None]:
-    """Every test leaves torch as it was: the next one in the process must not depend on it."""
+    """Every test leaves torch as it was."""
     if "torch" not in sys.modules:
         yield
         return

@@ -98,8 +98,8 @@ pub enum Hazard {
     Exponential {
         /// The operation.
         operation: String,
-        /// The arguments from which it overflows: dtypes and number.
-        limit: String,
+        /// The argument from which it overflows: dtype and number, where the dtype is known.
+        limit: Option<String>,
     },
     /// A power of a negative number or of zero.
     Power,

@@ -1,6 +1,7 @@
 //! Where NaN and infinities come from, by operation.
 
 use ulpscope_dump::parse_key;
+use ulpscope_tensor::DType;
 
 use crate::instruction::Hazard;
 
@@ -17,16 +18,8 @@ pub(super) fn hazard(call: &str, dtype: &str, in_backward: bool) -> Hazard {
         ("sqrt", false) => Hazard::Root,
         ("rsqrt", false) => Hazard::ReciprocalRoot,
         ("div" | "truediv" | "reciprocal" | "addcdiv" | "rdiv" | "rtruediv", false) => Hazard::Division,
-        ("exp" | "exp2" | "expm1" | "cosh" | "sinh", false) => {
-            let limit = match (operation.as_str(), dtype) {
-                ("exp2", "float16") => "float16: 16",
-                ("exp2", _) => "float32, bfloat16: 128",
-                (_, "float16") => "float16: 11.1",
-                (_, "float64") => "float64: 709",
-                _ => "float32, bfloat16: 88.7",
-            };
-            Hazard::Exponential { operation, limit: limit.to_owned() }
-        }
+        ("exp2", false) => exponential(operation, dtype, f64::log2),
+        ("exp" | "expm1" | "cosh" | "sinh", false) => exponential(operation, dtype, f64::ln),
         ("pow" | "float_power" | "rpow", false) => Hazard::Power,
         ("acos" | "asin" | "arccos" | "arcsin" | "atanh", false) => Hazard::OutsideUnit(operation),
         ("softmax" | "log_softmax" | "scaled_dot_product_attention", _) => Hazard::MaskedRow,
@@ -42,12 +35,21 @@ pub(super) fn hazard(call: &str, dtype: &str, in_backward: bool) -> Hazard {
     }
 }
 
+/// An operation that overflows from the logarithm of the largest value on.
+fn exponential(operation: String, dtype: &str, logarithm: fn(f64) -> f64) -> Hazard {
+    let limit = max(dtype).map(|max| format!("{dtype}: {}", (logarithm(max) * 10.0).round() / 10.0));
+    Hazard::Exponential { operation, limit }
+}
+
+/// The largest value of a dtype, as people know it: 65504, 3.4e38.
 fn largest(dtype: &str) -> Option<String> {
-    match dtype {
-        "float16" => Some("65504".to_owned()),
-        "bfloat16" | "float32" => Some("3.4e38".to_owned()),
-        _ => None,
-    }
+    max(dtype).map(|max| if max < 1e6 { max.to_string() } else { format!("{max:.1e}") })
+}
+
+/// The largest finite value of a dtype by its name in a dump, unless its values are exact or the name is unknown.
+fn max(dtype: &str) -> Option<f64> {
+    let dtype: DType = dtype.parse().ok()?;
+    dtype.float_limits().map(|limits| limits.max)
 }
 
 /// `truediv` for `Tensor.__truediv__.3.forward`, `log` for `Tensor.log_.0.forward`.
@@ -66,10 +68,8 @@ mod tests {
 
     #[test]
     fn the_hazard_fits_the_operation() {
-        let exponential = || Hazard::Exponential {
-            operation: "exp".to_owned(),
-            limit: "float32, bfloat16: 88.7".to_owned(),
-        };
+        let exponential =
+            || Hazard::Exponential { operation: "exp".to_owned(), limit: Some("float32: 88.7".to_owned()) };
         let large = || Hazard::LargeValues {
             dtype: "float32".to_owned(),
             largest: Some("3.4e38".to_owned()),
@@ -88,5 +88,26 @@ mod tests {
         ] {
             assert_eq!(hazard(call, "float32", in_backward), expected, "{call}");
         }
+    }
+
+    #[test]
+    fn limits_are_those_of_the_dtype() {
+        for (dtype, argument, argument_of_two, value) in [
+            ("float16", "11.1", "16", "65504"),
+            ("bfloat16", "88.7", "128", "3.4e38"),
+            ("torch.float32", "88.7", "128", "3.4e38"),
+            ("float64", "709.8", "1024", "1.8e308"),
+            ("float8_e4m3fn", "6.1", "8.8", "448"),
+        ] {
+            let limit = |operation: &str| match hazard(&format!("Torch.{operation}.0.forward"), dtype, false)
+            {
+                Hazard::Exponential { limit, .. } => limit,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(limit("exp"), Some(format!("{dtype}: {argument}")));
+            assert_eq!(limit("exp2"), Some(format!("{dtype}: {argument_of_two}")));
+            assert_eq!(largest(dtype).as_deref(), Some(value), "{dtype}");
+        }
+        assert_eq!((largest("int32"), largest("")), (None, None));
     }
 }

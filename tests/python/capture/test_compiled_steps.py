@@ -11,8 +11,6 @@ import torch
 import ulpscope
 from captured import Captured
 
-pytestmark = pytest.mark.fresh
-
 NOTE = "a compiled region was entered: what runs inside it is not seen"
 
 

@@ -18,7 +18,7 @@ from capture_messages import GATHERS_INTO_TENSORS
 from captured import Captured
 from places import SUPPORT
 
-pytestmark = [pytest.mark.distributed, pytest.mark.fresh]
+pytestmark = pytest.mark.distributed
 
 LEVELS = ("L1", "mix", "L2")
 

@@ -10,8 +10,6 @@ import torch
 import ulpscope
 from captured import Captured
 
-pytestmark = pytest.mark.fresh
-
 
 def record(folder: Path, steps: int, **settings: object) -> None:
     with ulpscope.capture(folder, **settings) as run:

@@ -15,8 +15,6 @@ import ulpscope
 from captured import Captured
 from patches import Guarded
 
-pytestmark = pytest.mark.fresh
-
 
 class NoHooks(torch.Tensor):
     """A tensor that takes no hooks."""

@@ -14,8 +14,6 @@ from torch.utils.checkpoint import checkpoint
 
 from captured import Captured, capture_of
 
-pytestmark = pytest.mark.fresh
-
 
 def on_a_thread(what: Any) -> Any:
     """What something returns that runs on a thread of its own."""

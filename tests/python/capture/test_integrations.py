@@ -186,10 +186,12 @@ for step in range(3):
 EVALUATE = "with torch.no_grad():\n    print(float(model(torch.ones(2, 4)).sum()))"
 
 
-def run_program(
-    folder: Path, first: str = "import ulpscope.auto", last: str = EVALUATE, **variables: str
-) -> subprocess.CompletedProcess[str]:
-    (folder / "train.py").write_text(TRAIN.format(first=first, last=last))
+def training(first: str = "import ulpscope.auto", last: str = EVALUATE) -> str:
+    return TRAIN.format(first=first, last=last)
+
+
+def run_program(folder: Path, script: str = training(), **variables: str) -> subprocess.CompletedProcess[str]:
+    (folder / "train.py").write_text(script)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ULPSCOPE_")}
     return subprocess.run(
         [sys.executable, "train.py"], cwd=folder, env={**kept, **variables}, capture_output=True, text=True
@@ -199,10 +201,12 @@ def run_program(
 @pytest.mark.slow
 @pytest.mark.parametrize("first", ["import ulpscope.auto", "import torch\nimport ulpscope.auto"])
 def test_the_environment_does_what_ulpscope_run_does(tmp_path: Path, first: str) -> None:
-    plain = run_program(tmp_path, first)
+    plain = run_program(tmp_path, training(first))
     assert (plain.returncode, plain.stderr) == (0, "")
     assert steps_in(tmp_path) == []
-    ran = run_program(tmp_path, first, ULPSCOPE_DUMP="auto", ULPSCOPE_LEVEL="mix", ULPSCOPE_NO_STACKS="1")
+    ran = run_program(
+        tmp_path, training(first), ULPSCOPE_DUMP="auto", ULPSCOPE_LEVEL="mix", ULPSCOPE_NO_STACKS="1"
+    )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == plain.stdout
     assert ran.stderr == f"ulpscope: the dump is in {tmp_path / 'auto'}\n"
@@ -225,7 +229,9 @@ def test_selection_by_the_environment(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_error_that_ends_the_program_ends_a_step(tmp_path: Path) -> None:
-    ran = run_program(tmp_path, last=EVALUATE + "\nraise ValueError('of its own')", ULPSCOPE_DUMP="dump")
+    ran = run_program(
+        tmp_path, training(last=EVALUATE + "\nraise ValueError('of its own')"), ULPSCOPE_DUMP="dump"
+    )
     assert ran.returncode == 1
     assert "of its own" in ran.stderr
     assert steps_in(tmp_path / "dump") == ["step0", "step1", "step2", "step3"]
@@ -270,13 +276,14 @@ def test_a_wrong_variable_ends_the_program_at_once(
 
 @pytest.mark.parametrize("variable", ["ULPSCOPE_DUMP_PATH", "ULPSCOPE_LEVEL"])
 def test_variables_without_the_switch_are_reported(tmp_path: Path, variable: str) -> None:
-    ran = run_program(tmp_path, **{variable: "mix"})
+    script = "import ulpscope.auto\nimport torch\ntorch.sin(torch.ones(2))\n"
+    ran = run_program(tmp_path, script=script, **{variable: "mix"})
     assert (ran.returncode, ran.stderr) == (
         0,
         f"ulpscope: {variable} is set, but ULPSCOPE_DUMP is not: nothing is recorded; "
         "set ULPSCOPE_DUMP to the folder to write to\n",
     )
-    switched_off = run_program(tmp_path, ULPSCOPE_DUMP="", **{variable: "mix"})
+    switched_off = run_program(tmp_path, script=script, ULPSCOPE_DUMP="", **{variable: "mix"})
     assert (switched_off.returncode, switched_off.stderr) == (0, "")
 
 

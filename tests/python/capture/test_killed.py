@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,16 +49,19 @@ class Server:
         assert self.process.stdout is not None
         return self.process.stdout.readline()
 
-    def train(self, folder: Path, *, kill_after: float | None = None, limit: int | None = None) -> int:
-        """One victim; its exit status. Killed after so many seconds, or left alone."""
+    def train(
+        self, folder: Path, *, kill_when: Callable[[], bool] | None = None, limit: int | None = None
+    ) -> int:
+        """One victim; its exit status. Killed when that is so, or left alone."""
         folder.mkdir(exist_ok=True)
-        request = {"folder": str(folder), "limit": limit, "wait": kill_after is not None}
+        request = {"folder": str(folder), "limit": limit, "wait": kill_when is not None}
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         victim = int(self.line())
-        if kill_after is not None:
-            time.sleep(kill_after)
+        if kill_when is not None:
+            while not kill_when():
+                time.sleep(0.0005)
             os.kill(victim, signal.SIGKILL)
         return os.waitstatus_to_exitcode(int(self.line()))
 
@@ -80,6 +83,11 @@ class Whole:
     folder: Path
     losses: list[str]
     seconds: float
+
+    @property
+    def length(self) -> int:
+        """Of what it wrote down about itself."""
+        return (self.folder / "returned").stat().st_size
 
 
 @pytest.fixture(scope="module")
@@ -110,28 +118,31 @@ def read(*words: str | Path) -> Any:
 
 def check_compared(dump: Path, whole: Path) -> int:
     """What the run had recorded is what the whole one recorded, call by call. How many rows agree."""
-    summary = read("compare", dump, whole)["summary"]
-    assert bool(summary["passed"]) == bool(listed_calls(dump)), summary
+    summary, listed = read("compare", dump, whole)["summary"], listed_calls(dump)
+    assert bool(summary["passed"]) == bool(listed), summary
     assert (summary["failed"], summary["problems"]) == (0, 0), summary
     # A call that the run ended inside may return a number, which is not there to be compared.
-    assert summary["not_compared"] <= len(calls_without_output(dump)), summary
+    assert summary["not_compared"] <= len(calls_without_output(listed)), summary
     assert set(summary["paired"]) <= {"exact"}, summary
     assert summary["only_in_target"] == 0, summary
     return int(summary["passed"])
 
 
-def listed_calls(dump: Path) -> dict[tuple[int, str], dict[str, Any]]:
+Listed = dict[tuple[int, str], dict[str, Any]]
+
+
+def listed_calls(dump: Path) -> Listed:
     """Every call of a dump, as `ulpscope ls` tells it."""
     return {
         (rank["step"], call["name"]): call for rank in read("ls", dump)["ranks"] for call in rank["calls"]
     }
 
 
-def calls_without_output(dump: Path) -> list[str]:
+def calls_without_output(listed: Listed) -> list[str]:
     """The calls of the forward pass that were running at the end: all others have returned something."""
     without = [
         name
-        for (_, name), call in listed_calls(dump).items()
+        for (_, name), call in listed.items()
         if ".forward" in name and not any(entry["role"] == "output" for entry in call["entries"])
     ]
     assert len(without) <= CALLS_INSIDE_EACH_OTHER, without
@@ -160,12 +171,28 @@ def test_the_undisturbed_run_is_complete(whole: Whole) -> None:
     assert not list(whole.folder.glob("**/journal.jsonl"))
 
 
+def reaches(folder: Path, length: float, seconds: float) -> Callable[[], bool]:
+    """Whether a run has written down so much, or is over; and some time later."""
+
+    def is_reached() -> bool:
+        diary = folder / "returned"
+        if (diary.stat().st_size if diary.exists() else 0) < length and not (folder / "result").exists():
+            return False
+        time.sleep(seconds)
+        return True
+
+    return is_reached
+
+
 def test_killed_at_fifty_moments(server: Server, whole: Whole, tmp_path: Path) -> None:
+    """By what the run has done, which does not depend on what else the machine does, and a little later."""
     moments = random.Random(4)
     caught_in_the_act = 0
     for number in range(KILLS):
         folder = tmp_path / str(number)
-        status = server.train(folder, kill_after=moments.uniform(0, 1.1 * whole.seconds))
+        part, later = moments.uniform(0, 1.1), moments.uniform(0, 0.01)
+        moment = reaches(folder, part * whole.length, later * whole.seconds)
+        status = server.train(folder, kill_when=moment)
         assert status == -signal.SIGKILL
         if check_recorded(folder):
             caught_in_the_act += bool(list(folder.glob("dump/**/journal.jsonl")))
@@ -192,9 +219,16 @@ def test_killed_after_every_line(server: Server, whole: Whole, tmp_path: Path) -
 
 def journal_of_a_killed_run(server: Server, whole: Whole, tmp_path: Path) -> Path:
     """The journal of a run that was killed late in a step; the folders of its other steps are gone."""
+    # The last call of a step comes soon after what the run writes down last.
+    before = len(
+        "".join(
+            f"{step} {call} {digest}\n" for step, call, digest in returned_calls(whole.folder) if step < 2
+        )
+    )
     for number in range(200):
         folder = tmp_path / str(number)
-        server.train(folder, kill_after=random.Random(number).uniform(0.3, 0.9) * whole.seconds)
+        later = random.Random(number).uniform(0, 0.2 * whole.seconds / STEPS)
+        server.train(folder, kill_when=reaches(folder, before, later))
         for journal in folder.glob("dump/step*/rank/journal.jsonl"):
             if b'{"call":"Tensor.item.0.forward","id"' in journal.read_bytes():
                 shutil.move(journal.parent.parent, tmp_path / "dump" / journal.parent.parent.name)
@@ -262,7 +296,6 @@ def check_ended_early(folder: Path, whole: Whole) -> int:
     # Where not even the ledger could be written, the journal is left as it was.
     journals = list(folder.glob("dump/**/journal.jsonl"))
     assert any("cannot write" in reason for reason in reasons if reason) or journals
-    listed_calls(folder / "dump")
     return check_compared(folder / "dump", whole.folder / "dump")
 
 

@@ -21,8 +21,6 @@ from levels import LEVELS
 from patches import hooks_on_modules, hooks_on_node, hooks_on_tensor, left_behind, snapshot
 from places import SUPPORT
 
-pytestmark = pytest.mark.fresh
-
 TORCH = tuple(int(number) for number in torch.__version__.split("+")[0].split(".")[:2])
 # Programs whose tensors are also written to disk: memory that is shared, short-lived or odd.
 WRITTEN = [

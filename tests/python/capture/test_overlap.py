@@ -291,19 +291,21 @@ calls = json.load(open({dump!r} + "/step1/rank/dump.json"))["data"]
 print(len([call for call in calls if "linear.0.forward" in call]), loss.item().hex())
 """
 
-DEBUGGER = {
-    "begin": "debugger = ulpscope.PrecisionDebugger(dump_path={dump!r})",
-    "start": "debugger.start(model)",
-    "stop": "debugger.stop()",
-    "step": "debugger.step()",
-    "end": "",
-}
-CAPTURE = {
-    "begin": "run = ulpscope.capture({dump!r}); run.start()",
-    "start": "",
-    "stop": "",
-    "step": "run.step()",
-    "end": "run.close()",
+PARTS = {
+    "debugger": {
+        "begin": "debugger = ulpscope.PrecisionDebugger(dump_path={dump!r})",
+        "start": "debugger.start(model)",
+        "stop": "debugger.stop()",
+        "step": "debugger.step()",
+        "end": "",
+    },
+    "capture": {
+        "begin": "run = ulpscope.capture({dump!r}); run.start()",
+        "start": "",
+        "stop": "",
+        "step": "run.step()",
+        "end": "run.close()",
+    },
 }
 
 
@@ -322,41 +324,50 @@ def names(folder: Path, step: int | str) -> list[str]:
     return [name.rpartition(".")[0] for name in Captured(folder, step).calls if name.endswith("forward")]
 
 
+@pytest.fixture(scope="module", params=PARTS)
+def alone(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, str, list[list[str]]]:
+    """A script without us: how it captures, what it prints, and what it records in each step."""
+    folder = tmp_path_factory.mktemp("alone")
+    script(folder, PARTS[request.param], "own")
+    plain = python(folder, "train.py")
+    assert (plain.returncode, plain.stdout[:2]) == (0, "1 "), plain.stderr
+    return request.param, plain.stdout, [names(folder / "own", step) for step in range(2)]
+
+
 @pytest.mark.slow
 class TestUnderTheRunCommand:
     """A script's own capture goes before ours: the script does what it does without us."""
 
     @pytest.mark.parametrize("level", ["L1", "mix"])
-    @pytest.mark.parametrize("parts", [DEBUGGER, CAPTURE], ids=["debugger", "capture"])
     def test_the_scripts_own_capture_goes_first(
-        self, tmp_path: Path, parts: dict[str, str], level: str
+        self, tmp_path: Path, alone: tuple[str, str, list[list[str]]], level: str
     ) -> None:
-        script(tmp_path, parts, "own")
-        plain = python(tmp_path, "train.py")
-        assert (plain.returncode, plain.stdout[:2]) == (0, "1 "), plain.stderr
-        alone = [names(tmp_path / "own", step) for step in range(2)]
+        how, printed, recorded = alone
+        script(tmp_path, PARTS[how], "own")
         command = ("-m", "ulpscope", "run", "--dump-path", "ours", "--level", level, "--", "train.py")
         ran = python(tmp_path, *command)
-        assert (ran.returncode, ran.stdout) == (0, plain.stdout), ran.stderr
-        assert [names(tmp_path / "own", step) for step in range(2)] == alone
+        assert (ran.returncode, ran.stdout) == (0, printed), ran.stderr
+        assert [names(tmp_path / "own", step) for step in range(2)] == recorded
         assert ran.stderr.count("its own capture") == 1
         for step in range(2):
             ours = names(tmp_path / "ours", step)
             assert not any("linear" in name for name in ours)
-            assert any("Torch.neg" in name for name in ours) == (parts is DEBUGGER)
+            assert any("Torch.neg" in name for name in ours) == (how == "debugger")
             notes = Captured(tmp_path / "ours", step).ledger["notes"]
             assert any("own capture" in note and str(tmp_path / "own") in note for note in notes)
         # After it has closed, ours goes on.
         assert "Torch.sinh.0" in names(tmp_path / "ours", "after_last_step")
 
-    @pytest.mark.parametrize("parts", [DEBUGGER, CAPTURE], ids=["debugger", "capture"])
-    def test_the_same_folder_is_left_to_the_script(self, tmp_path: Path, parts: dict[str, str]) -> None:
-        script(tmp_path, parts, "own")
-        plain = python(tmp_path, "train.py")
-        alone = [names(tmp_path / "own", step) for step in range(2)]
+    def test_the_same_folder_is_left_to_the_script(
+        self, tmp_path: Path, alone: tuple[str, str, list[list[str]]]
+    ) -> None:
+        how, printed, recorded = alone
+        script(tmp_path, PARTS[how], "own")
         ran = python(tmp_path, "-m", "ulpscope", "run", "--dump-path", "own", "--", "train.py")
-        assert (ran.returncode, ran.stdout) == (0, plain.stdout), ran.stderr
-        assert [names(tmp_path / "own", step) for step in range(2)] == alone
+        assert (ran.returncode, ran.stdout) == (0, printed), ran.stderr
+        assert [names(tmp_path / "own", step) for step in range(2)] == recorded
         assert "the script's own capture writes to" in ran.stderr
 
     def test_a_folder_in_use_is_reported_before_the_script_runs(self, tmp_path: Path) -> None:

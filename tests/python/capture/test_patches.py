@@ -16,8 +16,6 @@ import ulpscope
 from captured import Captured
 from patches import left_behind, snapshot
 
-pytestmark = pytest.mark.fresh
-
 
 def net() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(2, 2))

@@ -16,8 +16,6 @@ from torch import Tensor, nn
 import ulpscope
 from captured import Captured, capture_of
 
-pytestmark = pytest.mark.fresh
-
 
 class Mlp(nn.Module):
     def __init__(self) -> None:

@@ -6,8 +6,6 @@ import torch
 import ulpscope
 from captured import Captured, Net, capture_of, forward_of
 
-pytestmark = pytest.mark.fresh
-
 SELECTIONS = {
     "list": ({"list": ["tanh"]}, {"Torch.tanh.0.forward", "Torch.tanh.1.forward", "Torch.tanh.2.forward"}),
     "scope": (

@@ -18,8 +18,6 @@ import ulpscope
 from captured import Captured
 from patches import Guarded, left_behind, modes_of_this_thread, snapshot
 
-pytestmark = pytest.mark.fresh
-
 LEVELS = {"L1": "Torch.sin", "L2": "Aten.sin"}
 
 

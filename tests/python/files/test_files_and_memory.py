@@ -15,8 +15,6 @@ import torch
 import ulpscope
 from judges import SUFFIXES, assert_same, named, theirs
 
-pytestmark = pytest.mark.fresh
-
 
 def test_tensors_that_share_a_storage_share_it_in_the_file(tmp_path: Path) -> None:
     path, weight = tmp_path / "tied.pt", torch.randn(300, 40)

@@ -41,7 +41,7 @@ def test_the_workspace_obeys() -> None:
         (
             "session",
             "ulpscope-cli",
-            "session depends on cli; it may depend on compare, dump, formats, report",
+            "session depends on cli; it may depend on compare, dump, formats, report, tensor",
         ),
         ("kernels", "pyo3", "kernels depends on pyo3; only py may"),
         ("py", "clap", "py depends on clap; only cli may"),

@@ -1,8 +1,8 @@
-"""A program of its own for ``test_capture_classes``: one class of tensors, with and without capture.
+"""A program of its own for ``test_classes``: classes of tensors, with and without capture.
 
-    python capture_classes.py KIND FOLDER
+    python capture_classes.py FOLDER
 
-Prints, for each level and task, whether the numbers, and what the class was asked, are as without it.
+Prints, for each class, level and task, whether the numbers, and what the class was asked, are as without it.
 """
 
 from __future__ import annotations
@@ -120,9 +120,8 @@ def _compute(tensor: torch.Tensor, kind: str) -> tuple[torch.Tensor, torch.Tenso
     return total, tensor.grad
 
 
-def main(kind: str, folder: Path) -> None:
+def run(kind: str, folder: Path) -> dict[str, dict[str, bool]]:
     """Runs one class of tensors as it is, and under each of the settings."""
-    warnings.simplefilter("ignore")
     torch.manual_seed(0)
     x = torch.randn(3, 4)
     tensor = KINDS[kind](x)
@@ -144,8 +143,15 @@ def main(kind: str, folder: Path) -> None:
             ),
             "asked the same": asked_now == expected,
         }
-    print(json.dumps(found))
+    return found
+
+
+def main(folder: Path) -> None:
+    """Prints a line for each class as soon as it has run: where the process hangs, the last says where."""
+    warnings.simplefilter("ignore")
+    for kind in KINDS:
+        print(json.dumps([kind, run(kind, folder / kind)]), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(Path(sys.argv[1]))

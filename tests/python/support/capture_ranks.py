@@ -160,6 +160,14 @@ PROGRAMS: list[Callable[[Watch], Observed]] = [
 ]
 
 
+def run(program: Callable[[Watch], Observed], watch: Watch) -> tuple[Observed, int]:
+    """What a program leads to, and how many process groups it makes."""
+    torch.manual_seed(5)
+    before = dist.distributed_c10d._group_count
+    observed = fingerprint(program(watch))
+    return observed, dist.distributed_c10d._group_count - before
+
+
 def main() -> None:
     """Runs everything on one rank."""
     rank, folder = int(sys.argv[1]), Path(sys.argv[2])
@@ -173,20 +181,22 @@ def main() -> None:
     )
     found: dict[str, list[str]] = {}
     for program in PROGRAMS:
-        torch.manual_seed(5)
-        alone = fingerprint(program(unwatched))
+        alone, groups_alone = run(program, unwatched)
         for level in LEVELS:
             before = snapshot()
             dumps = folder / f"{program.__name__}_{level}"
-            torch.manual_seed(5)
-            watched = fingerprint(
-                program(
-                    lambda model, dumps=dumps, level=level: ulpscope.capture(dumps, model=model, level=level)
-                )
+            watched, groups = run(
+                program,
+                lambda model, dumps=dumps, level=level: ulpscope.capture(dumps, model=model, level=level),
             )
             found[f"{program.__name__} {level}"] = [
                 *changed(alone, watched, level),
                 *left_behind(before, snapshot()),
+                *(
+                    []
+                    if groups == groups_alone
+                    else [f"makes {groups} groups, {groups_alone} without capture"]
+                ),
             ]
     (folder / f"rank{rank}.json").write_text(json.dumps(found))
     dist.destroy_process_group()

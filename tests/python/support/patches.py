@@ -62,13 +62,20 @@ PLACES = (
 
 
 # What torch itself moves when it is used: caches and counters.
-MOVING = ("torch._dynamo.", "torch.compiler.", "threading._", "builtins._")
+MOVING = (
+    *("torch._dynamo.", "torch.compiler.", "threading._", "builtins._"),
+    # Groups that were ever made. Where there is a CUDA device, each mesh of devices makes one.
+    "torch.distributed.distributed_c10d._group_count",
+)
 
 # The same, of what can be called.
 REMEMBERED = ("__warningregistry__", "most_recent_backend")
 
 # Where our code is.
 OURS = str(Path(ulpscope.__file__).parent)
+
+# Types whose values are none of ours. There are half a million values to look at.
+FOREIGN: set[type] = set()
 
 Snapshot = dict[str, dict[str, Any]]
 
@@ -111,31 +118,34 @@ def snapshot() -> Snapshot:
 
 def ours_in_modules() -> list[str]:
     """Every name in a module, or in a class of one, that has something of capture for a value."""
-    found = []
+    # A class is in many modules; each is looked at once.
+    holders: dict[int, Any] = {}
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", None)
         if not isinstance(names, dict) or str(names.get("__name__")).startswith("ulpscope"):
             continue
-        classes = {id(kind): kind for kind in list(names.values()) if issubclass(type(kind), type)}
-        for holder in (module, *classes.values()):
-            if isinstance(holder, type) and str(holder.__module__).startswith("ulpscope"):
-                continue
-            found += [
-                f"{getattr(holder, '__name__', holder)}.{name}"
-                for name, value in list(vars(holder).items())
-                if is_of_capture(value)
-            ]
-    return found
+        holders[id(module)] = module
+        holders.update((id(kind), kind) for kind in list(names.values()) if issubclass(type(kind), type))
+    return [
+        f"{getattr(holder, '__name__', holder)}.{name}"
+        for holder in holders.values()
+        if not (isinstance(holder, type) and str(holder.__module__).startswith("ulpscope"))
+        # By type(): some values of torch's modules warn as soon as they are asked for their class.
+        for name, value in list(vars(holder).items())
+        if type(value) not in FOREIGN and is_of_capture(value)
+    ]
 
 
 def is_of_capture(value: Any) -> bool:
     """Whether a value is a wrapper: a function that we have defined, or an object of one of our classes."""
-    # By type(): some values of torch's modules warn as soon as they are asked for their class.
     if type(value) in (classmethod, staticmethod):
         value = value.__func__
     if type(value) is FunctionType:
         return value.__code__.co_filename.startswith(OURS)
-    return str(type(value).__module__).partition(".")[0] == "ulpscope"
+    is_ours = str(type(value).__module__).partition(".")[0] == "ulpscope"
+    if not is_ours:
+        FOREIGN.add(type(value))
+    return is_ours
 
 
 def modes_of_this_thread() -> tuple[int, int]:

@@ -317,7 +317,7 @@ def test_a_gradient_of_parameters_is_said_to_be_one(tmp_path: Path) -> None:
         (lambda: torch.log(X - X), "A logarithm is NaN below 0"),
         (lambda: torch.sqrt(X - 5), "A square root is NaN below 0"),
         (lambda: X / (X - X), "divisor that is 0"),
-        (lambda: torch.exp(X * 100), "(float32, bfloat16: 88.7)"),
+        (lambda: torch.exp(X * 100), "(float32: 88.7)"),
         (lambda: X.pow(0.5), "negative number to a fractional power"),
     ],
 )

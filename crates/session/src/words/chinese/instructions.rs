@@ -93,9 +93,10 @@ fn look_for(hazard: &Hazard) -> String {
         Hazard::Division => {
             "查找为 0 的除数：0 / 0 为 NaN，其他数 / 0 为无穷大。可以给除数加上一个小数，或使用掩码来避免。".to_owned()
         }
-        Hazard::Exponential { operation, limit } => format!(
-            "{operation} 在参数较大时溢出（{limit}）：查找更大的参数。可以像 softmax 那样先减去最大值来避免。"
-        ),
+        Hazard::Exponential { operation, limit } => {
+            let limit = limit.as_ref().map(|limit| format!("（{limit}）")).unwrap_or_default();
+            format!("{operation} 在参数较大时溢出{limit}：查找更大的参数。可以像 softmax 那样先减去最大值来避免。")
+        }
         Hazard::Power => {
             "负数的分数次幂为 NaN，0 的负数次幂为无穷大：查找小于或等于 0 的参数，或其幂溢出的参数。".to_owned()
         }

@@ -125,10 +125,13 @@ fn look_for(hazard: &Hazard) -> String {
         Hazard::Division => "Look for a divisor that is 0: 0 / 0 is NaN, anything else / 0 is infinite. To avoid it, add a \
                              small number to the divisor, or use a mask."
             .to_owned(),
-        Hazard::Exponential { operation, limit } => format!(
-            "{operation} overflows for large arguments ({limit}): look for a larger one. To avoid it, subtract the largest \
-             argument first, as softmax does."
-        ),
+        Hazard::Exponential { operation, limit } => {
+            let limit = limit.as_ref().map(|limit| format!(" ({limit})")).unwrap_or_default();
+            format!(
+                "{operation} overflows for large arguments{limit}: look for a larger one. To avoid it, subtract the largest \
+                 argument first, as softmax does."
+            )
+        }
         Hazard::Power => "A negative number to a fractional power is NaN, and 0 to a negative power is infinite: look for an \
                           argument of 0 or less, or for one whose power overflows."
             .to_owned(),
