@@ -49,7 +49,14 @@ def test_signatures_are_those_of_the_guide(ptdbg: ModuleType, tmp_path: Path) ->
     }
     debugger = ptdbg.PrecisionDebugger(str(tmp_path), "overflow_check")
     shown = {name: one.default for name, one in inspect.signature(debugger.configure_hook).parameters.items()}
-    assert shown == {"mode": None, "acl_config": None, "overflow_nums": 1, "need_replicate": False}
+    # The last one is not in the guide, and can only be given by name.
+    assert list(shown.items()) == [
+        ("mode", None),
+        ("acl_config", None),
+        ("overflow_nums", 1),
+        ("need_replicate", False),
+        ("filter_switch", "OFF"),
+    ]
 
 
 def test_two_pieces_of_a_step_are_one_dump(ptdbg: ModuleType, tmp_path: Path) -> None:
@@ -244,24 +251,179 @@ def test_the_debugger_checks_for_overflows_in_its_steps(ptdbg: ModuleType, tmp_p
     debugger.stop()
     debugger.step()
     debugger.start()
+    pkl = tmp_path / TAG / "step1" / "rank0" / "Tensor___mul___1_forward_1.pkl"
+    with pytest.raises(ValueError, match=rf"^\[overflow 1 times\]: dump file is saved in '{pkl}'\.$"):
+        overflowing(torch.ones(2))
+    assert [path.name for path in (tmp_path / TAG).iterdir()] == ["step1"]
+
+
+def test_an_overflow_check_without_a_path_writes_to_the_working_directory(
+    ptdbg: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ptdbg.register_hook(torch.nn.Linear(2, 2), ptdbg.overflow_check)
+    ptdbg.set_overflow_check_switch("ON")
     with pytest.raises(ValueError, match=r"\[overflow 1 times\]"):
         overflowing(torch.ones(2))
+    ptdbg.set_overflow_check_switch("OFF")
+    assert (tmp_path / TAG / "rank0" / "Tensor___mul___1_forward_1.pkl").exists()
+
+
+def test_filter_switch_of_the_debuggers_overflow_check(ptdbg: ModuleType, tmp_path: Path) -> None:
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "overflow_check")
+    debugger.configure_hook(overflow_nums=-1, filter_switch="ON")
+    debugger.start()
+    overflowing(torch.ones(2))
+    debugger.stop()
+    found = names(tmp_path / TAG / "rank0" / "Tensor___mul___1_forward_1.pkl")
+    assert found[1:] == ["Tensor___mul___1_forward_input.0", "Tensor___mul___1_forward_output"]
+
+
+def test_the_switch_is_reported_in_the_words_of_the_tool(
+    ptdbg: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ptdbg.set_dump_path(str(tmp_path), dump_tag="all")
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.acc_cmp_dump)
+    ptdbg.set_dump_switch("ON")
+    torch.relu(torch.ones(2))
+    ptdbg.set_dump_switch("OFF")
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "dump", step=[1])
+    for _ in range(3):
+        debugger.start()
+        torch.relu(torch.ones(2))
+        debugger.stop()
+        debugger.step()
+    printed = [line.partition("-[INFO]")[2] for line in capsys.readouterr().out.splitlines()]
+    on = "Dump switch is turned on. Dump data will be saved to {}. "
+    off = "Dump switch is turned off. "
+    assert printed == [on.format(tmp_path / "all_v4.0.T2"), off, on.format(tmp_path / TAG), off]
+
+
+def test_a_profiler_may_run_beside_a_dump(ptdbg: ModuleType, tmp_path: Path) -> None:
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.acc_cmp_dump)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        ptdbg.set_dump_switch("ON")
+        work(torch.ones(2, 3))
+        ptdbg.set_dump_switch("OFF")
+    assert {"aten::relu", "aten::permute", "aten::sum"} <= {event.key for event in profiler.key_averages()}
+    found = names(tmp_path / TAG / "rank0" / "dump.pkl")
+    assert {"Torch_relu_0_forward_output", "Torch_relu_0_backward_input.0"} <= set(found)
+
+
+class Flag:
+    """A stand-in of torch_npu whose flag the test sets; ``_C`` has functions, the debug mode operators."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.is_set = False
+        self._C = SimpleNamespace(
+            _check_overflow_npu=lambda: self.note("check"), _clear_overflow_npu=lambda: self.note("clear")
+        )
+
+    def note(self, call: str) -> bool:
+        self.calls.append(call)
+        found, self.is_set = self.is_set, self.is_set and not call.endswith("clear")
+        return found
+
+    def npu_get_float_status(self, status: torch.Tensor) -> torch.Tensor:
+        return status + float(self.note("operator check"))
+
+    def npu_clear_float_status(self, status: torch.Tensor) -> torch.Tensor:
+        self.note("operator clear")
+        return status
+
+
+@pytest.mark.parametrize("debug", ["", "1"])
+def test_the_flag_of_an_npu_tells_an_overflow(
+    ptdbg: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, debug: str
+) -> None:
+    flag = Flag()
+    monkeypatch.setitem(sys.modules, "torch_npu", flag)
+    monkeypatch.setenv("OVERFLOW_DEBUG_MODE_ENABLE", debug)
+    monkeypatch.setattr(torch.Tensor, "npu", lambda tensor: tensor, raising=False)
+    x = torch.ones(2)
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check, overflow_nums=-1)
+    torch.relu(x)
+    flag.is_set = True
+    torch.tanh(x)
+    torch.relu(x)
+    assert [path.name for path in tmp_path.glob("*/rank0/*.pkl")] == ["Torch_tanh_0_forward_1.pkl"]
+    check, clear = ("operator check", "operator clear") if debug else ("check", "clear")
+    assert flag.calls == [clear, check, check, clear, check]
+
+
+def test_a_cann_without_the_debug_mode_is_explained(
+    ptdbg: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OVERFLOW_DEBUG_MODE_ENABLE", "1")
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check)
+    assert "OVERFLOW_DEBUG_MODE_ENABLE=1 needs an Ascend NPU and torch_npu" in caplog.text
+
+    def lacks(status: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("EZ3003: [PID: 1] No supported Ops kernel and engine are found")
+
+    flag = Flag()
+    flag.npu_clear_float_status = lacks  # type: ignore[method-assign]
+    monkeypatch.setitem(sys.modules, "torch_npu", flag)
+    monkeypatch.setattr(torch.Tensor, "npu", lambda tensor: tensor, raising=False)
+    with pytest.raises(RuntimeError, match="EZ3003: this CANN does not support OVERFLOW_DEBUG_MODE_ENABLE=1"):
+        ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check)
+
+
+def test_dynamic_loss_scaling_goes_on_as_without_the_check(ptdbg: ModuleType, tmp_path: Path) -> None:
+    def scales() -> list[float]:
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+        found = []
+        for _ in range(3):
+            scaler.scale(model(torch.full((1, 2), 64.0)).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+            found.append(scaler.get_scale())
+        return found
+
+    expected = scales()
+    assert expected[1] < expected[0]
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check, overflow_nums=-1)
+    assert scales() == expected
+    assert list(tmp_path.glob("*/rank0/Tensor___mul___0_forward_1.pkl"))
+
+
+def test_a_data_loader_drives_the_steps_of_an_overflow_check(ptdbg: ModuleType, tmp_path: Path) -> None:
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "overflow_check", step=[0, 2], enable_dataloader=True)
+    debugger.configure_hook(overflow_nums=-1)
+    with pytest.raises(Exception, match=r"^ptdbg: exit after iteration \[0, 2\]$"):
+        for x in DataLoader(torch.ones(6, 2), batch_size=1):
+            overflowing(x)
+    found = sorted(str(path.relative_to(tmp_path / TAG)) for path in tmp_path.rglob("*.pkl"))
+    name = "rank0/Tensor___mul___1_forward"
+    assert found == [f"step0/{name}_1.pkl", f"step2/{name}_2.pkl"]
 
 
 class Npu:
-    """Records the calls of ``torch_npu.npu``."""
+    """Records the calls of ``torch_npu.npu``, and how far the program was when a dump began and ended."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
+        self.progress = 0
+        self.dumped: list[int] = []
 
     def init_dump(self) -> None:
         self.calls.append("init_dump")
+        self.dumped.append(self.progress)
 
     def set_dump(self, cfg_file: str) -> None:
         self.calls.append(("set_dump", cfg_file))
 
     def finalize_dump(self) -> None:
         self.calls.append("finalize_dump")
+        self.dumped.append(self.progress)
 
     def synchronize(self) -> None:
         self.calls.append("synchronize")
@@ -285,7 +447,10 @@ def test_acl_mode_dumps_one_api_and_initialises_once(
     ptdbg.set_dump_switch("ON", mode="acl", scope=["Torch_relu_1_forward"], filter_switch="OFF")
     for _ in range(3):
         torch.relu(torch.ones(2))
+        npu.progress += 1
     ptdbg.set_dump_switch("OFF")
+    # Around the second call: the first is done, the second is not.
+    assert npu.dumped == [1, 1]
     assert npu.calls == [
         "init_dump",
         ("set_dump", str(config)),
@@ -321,6 +486,50 @@ def test_acl_mode_runs_a_backward_api_with_its_saved_gradient(
     y.sum().backward()
     assert x.grad is not None
     assert "acl mode needs export TASK_QUEUE_ENABLE=0" in caplog.text
+
+
+def test_acl_mode_counts_calls_over_the_pieces_of_a_step(
+    ptdbg: ModuleType, tmp_path: Path, npu: Npu
+) -> None:
+    config = tmp_path / "dump.json"
+    config.write_text(json.dumps({"dump": {"dump_path": str(tmp_path)}}))
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "dump")
+    debugger.configure_hook(mode="acl", scope=["Torch_relu_2_forward"], acl_config=str(config))
+    for _ in range(2):
+        for _ in range(2):
+            debugger.start()
+            for _ in range(2):
+                torch.relu(torch.ones(2))
+                npu.progress += 1
+            debugger.stop()
+        debugger.step()
+    assert npu.dumped == [2, 2, 6, 6]
+
+
+def test_acl_mode_runs_the_backward_of_a_call_with_a_list_of_tensors(
+    ptdbg: ModuleType, tmp_path: Path, npu: Npu, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "dump.json"
+    config.write_text(json.dumps({"dump": {"dump_path": str(tmp_path)}}))
+    gradient = tmp_path / "Torch_cat_0_backward_input.0.npy"
+    ulpscope.save(gradient, torch.ones(4))
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "dump")
+    debugger.configure_hook(
+        mode="acl",
+        scope=["Torch_cat_0_backward"],
+        acl_config=str(config),
+        backward_input=[str(gradient)],
+    )
+    debugger.start()
+    torch.cat([torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)])
+    assert npu.dumped == [0, 0]
+    debugger.stop()
+    debugger.step()
+    debugger.start()
+    torch.cat([torch.ones(2), torch.ones(2)])
+    debugger.stop()
+    assert npu.dumped == [0, 0]
+    assert "Torch_cat_0 has no backward call: nothing of it requires a gradient" in caplog.text
 
 
 def test_acl_mode_says_when_a_result_has_no_gradient(
