@@ -5,7 +5,7 @@ compare   ptdbg_ascend: bytes of both dumps / time of compare
 sample    torch_npu.hooks: size and time of a step with sample=True and sample=False
 async     torch_npu.hooks: time of a step with wrap_async_datadump_hook, beside the step alone
 
-Figures are medians; the caches of the system are warm.
+Figures are medians of wall time and, in brackets, of CPU time; the caches of the system are warm.
 """
 
 from __future__ import annotations
@@ -41,22 +41,29 @@ def main() -> None:
         layer(x).sum().backward()
 
     step()
-    alone = _median(step, options.repeat)
-    print(f"step       {alone:7.3f} s without a dump")
+    alone, alone_cpu = _median(step, options.repeat)
+    print(f"step       {alone:7.3f} s ({alone_cpu:.3f}) without a dump")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         with contextlib.redirect_stdout(io.StringIO()):
-            dumped = _median(lambda: _dump_for_ptdbg(layer, step, "npu"), options.repeat)
+            dumped, dumped_cpu = _median(lambda: _dump_for_ptdbg(layer, step, "npu"), options.repeat)
             _dump_for_ptdbg(layer, step, "gpu")
-            compared = _median(_compare_for_ptdbg, options.repeat)
-        size = _size(Path("npu"))
-        print(f"dump       {dumped:7.3f} s, {size / 1e9:.3f} GB: {size / 1e9 / (dumped - alone):.2f} GB/s")
-        print(f"compare    {compared:7.3f} s: {2 * size / 1e9 / compared:.2f} GB/s")
+            ptdbg.set_dump_path("unused")
+            compared, compared_cpu = _median(_compare_for_ptdbg, options.repeat)
+        size = _size(Path("npu")) / 1e9
+        speeds = [size / (dumped - alone), size / (dumped_cpu - alone_cpu)]
+        print(f"dump       {dumped:7.3f} s ({dumped_cpu:.3f}), {size:.3f} GB: ", end="")
+        print(f"{speeds[0]:.2f} GB/s ({speeds[1]:.2f} per CPU second)")
+        speeds = [2 * size / compared, 2 * size / compared_cpu]
+        print(f"compare    {compared:7.3f} s ({compared_cpu:.3f}): ", end="")
+        print(f"{speeds[0]:.2f} GB/s ({speeds[1]:.2f} per CPU second)")
         for sample in (True, False):
-            taken = _median(lambda: _dump_for_hooks(layer, step, sample), options.repeat)  # noqa: B023
-            print(f"sample     {taken:7.3f} s, {_size(Path('a.pkl')) / 1e6:9.3f} MB with sample={sample}")
-        taken = _median(lambda: _tensors_for_hooks(layer, step), options.repeat)
-        print(f"async      {taken:7.3f} s, {_size(Path('output')) / 1e6:9.3f} MB")
+            taken, cpu = _median(lambda: _dump_for_hooks(layer, step, sample), options.repeat)  # noqa: B023
+            written = _size(Path("a.pkl")) / 1e6
+            print(f"sample     {taken:7.3f} s ({cpu:.3f}), {written:9.3f} MB with sample={sample}")
+        taken, cpu = _median(lambda: _tensors_for_hooks(layer, step), options.repeat)
+        print(f"async      {taken:7.3f} s ({cpu:.3f}), {_size(Path('output')) / 1e6:9.3f} MB")
+        dumping.close()
         os.chdir("/")
 
 
@@ -95,13 +102,14 @@ def _tensors_for_hooks(layer: torch.nn.Module, step: Callable[[], None]) -> None
     dumping.close()
 
 
-def _median(work: Callable[[], None], repeat: int) -> float:
-    taken = []
+def _median(work: Callable[[], None], repeat: int) -> tuple[float, float]:
+    taken: list[tuple[float, float]] = []
     for _ in range(repeat):
-        began = time.perf_counter()
+        wall, cpu = time.perf_counter(), time.process_time()
         work()
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken)
+        taken.append((time.perf_counter() - wall, time.process_time() - cpu))
+    walls, cpus = zip(*taken, strict=True)
+    return statistics.median(walls), statistics.median(cpus)
 
 
 def _size(path: Path) -> int:

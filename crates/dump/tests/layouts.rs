@@ -169,7 +169,10 @@ fn an_array_of_ptdbg_ascend_that_cannot_be_read_is_noted_and_the_rest_is_written
     let rank = scratch.path().join("d/rank0");
     let lines = text(&rank.join("dump.pkl"));
     assert_eq!(lines.lines().count(), 3, "{lines}");
-    assert!(lines.starts_with(r#"["Torch_relu_0_forward_input.0", 0, [], "torch.bfloat16", [2], "#), "{lines}");
+    assert!(
+        lines.starts_with(r#"["Torch_relu_0_forward_input.0", 0, [], "torch.bfloat16", [2], "#),
+        "{lines}"
+    );
     assert!(!rank.join("dump/Torch_relu_0_forward_input.0.npy").exists());
     assert!(rank.join("dump/Torch_relu_0_forward_input.1.npy").exists());
     let ledger = text(&folder.join("ledger.json"));

@@ -55,7 +55,8 @@ def overflow_flag() -> OverflowFlag | None:
         return OverflowFlag(torch_npu, is_debug)
     if is_debug:
         _log.warning(
-            "%s=1 needs an Ascend NPU and torch_npu, which is not loaded: results are checked instead", DEBUG_MODE
+            "%s=1 needs an Ascend NPU and torch_npu, which is not loaded: results are checked instead",
+            DEBUG_MODE,
         )
     return None
 
@@ -69,5 +70,5 @@ def _explained() -> Iterator[None]:
         if "EZ3003" not in str(error):
             raise
         raise RuntimeError(
-            f"{error}\nEZ3003: this CANN does not support {DEBUG_MODE}=1; unset it, or install a CANN that does"
+            f"{error}\nEZ3003: this CANN does not support {DEBUG_MODE}=1; unset it, or install one that does"
         ) from error

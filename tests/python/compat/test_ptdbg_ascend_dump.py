@@ -164,6 +164,21 @@ def test_a_mode_selects_by_names_with_underscores(
     assert (folder / file).with_suffix("").is_dir()
 
 
+def test_apis_that_were_dumped_again_are_compared_alone(
+    ptdbg: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pkl = dump(ptdbg, tmp_path, mode="list", scope=["Torch_relu_0_forward"]) / "list_dump.pkl"
+    data = pkl.with_suffix("")
+    sides = {f"{side}_pkl_path": pkl for side in ("npu", "bench")}
+    ptdbg.compare(sides | {f"{side}_dump_data_dir": data for side in ("npu", "bench")}, tmp_path)
+    (table,) = tmp_path.glob("compare_result_*.csv")
+    rows = table.read_text().splitlines()[1:]
+    assert [row.partition(",")[0] for row in rows] == [
+        "Torch_relu_0_forward_input.0",
+        "Torch_relu_0_forward_output",
+    ]
+
+
 @pytest.mark.parametrize(
     ("scope", "count"),
     [([], None), (["Torch_relu"], 2), (["Tensor_permute_0_forward", "Tensor_transpose_0_forward"], 3)],

@@ -36,7 +36,8 @@ def test_the_whole_net_of_a_single_card(tmp_path: Path) -> None:
 
 
 def test_the_name_that_the_guide_once_has_for_the_package(tmp_path: Path) -> None:
-    script = "import torch\nfrom ptdbg import *\nassert torch.equal(torch.nn.functional.dropout(torch.ones(9)), torch.ones(9))\n"
+    script = "import torch\nfrom ptdbg import *\n"
+    script += "assert torch.equal(torch.nn.functional.dropout(torch.ones(9)), torch.ones(9))\n"
     names = "acc_cmp_dump, compare, compare_distributed, module_dump, module_dump_end, overflow_check, parse"
     names += ", register_hook, seed_all, set_backward_input, set_dump_path, set_dump_switch"
     names += ", set_overflow_check_switch, PrecisionDebugger"
@@ -49,7 +50,8 @@ def test_automatic_mode_ends_training_after_the_last_step(tmp_path: Path) -> Non
     assert ended.returncode == 1
     assert ended.stderr.rstrip().endswith("Exception: ptdbg: exit after iteration [0, 2]")
     printed = [line.partition("-[INFO]")[2] or line for line in ended.stdout.splitlines()]
-    on = f"Dump switch is turned on. Dump data will be saved to {tmp_path / 'dump_path'}/ptdbg_dump_{VERSION}. "
+    folder = tmp_path / "dump_path" / f"ptdbg_dump_{VERSION}"
+    on = f"Dump switch is turned on. Dump data will be saved to {folder}. "
     recorded = [on, "trained", "Dump switch is turned off. "]
     assert printed == [*recorded, "trained", *recorded]
     steps = tmp_path / "dump_path" / f"ptdbg_dump_{VERSION}"

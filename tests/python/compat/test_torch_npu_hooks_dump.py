@@ -260,6 +260,22 @@ def test_a_file_in_place_of_the_folder_of_tensors_is_refused() -> None:
             register_hook(torch.nn.ReLU(), wrap_async_datadump_hook, path=path)
 
 
+def test_attention_runs_as_without_the_hook() -> None:
+    """It calls ``Tensor.unflatten``, whose Python code calls the method of that name of its base class."""
+    attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    x = torch.randn(2, 3, 8)
+    expected = attention(x, x, x)[0]
+    set_dump_path("a.pkl")
+    register_hook(attention, wrap_acc_cmp_hook, seed=1)
+    found = attention(x, x, x)[0]
+    found.sum().backward()
+    dumping.close()
+    assert torch.equal(found, expected)
+    names = [json.loads(line)[0].split("_", 1)[1] for line in Path("a.pkl").read_text().splitlines()]
+    assert names.count("Tensor_unflatten_forward_output") == 1
+    assert "Functional_softmax_forward_output" in names
+
+
 def test_a_folder_of_tensors_is_listed_shown_and_compared() -> None:
     for folder, x in (("npu", torch.tensor([1.0, 2.0])), ("cpu", torch.tensor([1.0, 3.0]))):
         register_hook(torch.nn.ReLU(), wrap_async_datadump_hook, path=folder)

@@ -36,8 +36,8 @@ def _opened(function: Any) -> types.FunctionType | None:
     if not isinstance(function, types.FunctionType):
         return None
     if "__class__" in function.__code__.co_freevars:
-        # A method of torch.Tensor that calls `super()`: torch names that call by this method, so it would begin
-        # again without end.
+        # A method of torch.Tensor that calls `super()`: torch names that call by this method, so it would
+        # begin again without end.
         return None
     cells = [_opened_cell(cell) for cell in function.__closure__ or ()]
     asks = not set(_QUESTIONS).isdisjoint(function.__code__.co_names)

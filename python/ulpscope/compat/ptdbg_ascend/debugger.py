@@ -96,7 +96,7 @@ class PrecisionDebugger:
         *,
         filter_switch: str = "OFF",
     ) -> None:
-        """Chooses after how many overflows training ends. ``filter_switch`` is the tool's, not in its guide."""
+        """Chooses after how many overflows training ends. The guide does not have ``filter_switch``."""
         if mode not in (None, "api", "acl"):
             raise ValueError(f"mode is {mode!r}; expected None, 'api' or 'acl'")
         if not isinstance(need_replicate, bool):

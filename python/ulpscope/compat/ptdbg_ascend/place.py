@@ -50,7 +50,8 @@ def place_of(name: str, path: object, tag: object = DEFAULT_TAG, has_steps: bool
         work_path = os.environ.get(ENVIRONMENT)
         if not work_path:
             raise ValueError(
-                f"{name} is None and {ENVIRONMENT} is not set: give a folder for the dump, or set {ENVIRONMENT}"
+                f"{name} is None and {ENVIRONMENT} is not set: give a folder for the dump, or set "
+                f"{ENVIRONMENT}"
             )
         path = Path(work_path) / "dump_data"
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
