@@ -169,6 +169,19 @@ pub enum Gradients {
     Arguments,
     /// Those that enter and leave the last node that the call added to the graph, as in the older tools.
     LastNode,
+    /// Of modules those of their results and arguments, of functions those at the last node, as in msprobe 1.1.
+    FunctionsLastNode,
+}
+
+impl Gradients {
+    /// Whether the backward call of such a call is that of one node.
+    pub fn are_of_last_node(self, is_module: bool) -> bool {
+        match self {
+            Gradients::Arguments => false,
+            Gradients::LastNode => true,
+            Gradients::FunctionsLastNode => !is_module,
+        }
+    }
 }
 
 /// Decides whether a name is selected. It may run code of the front, so no lock may be held during the call.
@@ -246,7 +259,11 @@ impl Plan {
         let gradients = match settings.gradients.as_str() {
             "arguments" => Gradients::Arguments,
             "last_node" => Gradients::LastNode,
-            other => return Err(UnknownSetting::new("gradients", other, "arguments, last_node")),
+            "functions_last_node" => Gradients::FunctionsLastNode,
+            other => {
+                let expected = "arguments, last_node, functions_last_node";
+                return Err(UnknownSetting::new("gradients", other, expected));
+            }
         };
         let sample = settings.sample.map(|count| match count {
             u64::MAX => Sample::All,

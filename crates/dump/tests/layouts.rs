@@ -157,6 +157,31 @@ fn ptdbg_ascend_has_lines_and_arrays_per_rank_and_replaces_older_ones() {
     assert!(script.contains("rank3/dump.pkl\"\ndump_data_dir = ") && script.contains("stack_mode=False"));
 }
 
+#[test]
+fn an_array_of_ptdbg_ascend_that_cannot_be_read_is_noted_and_the_rest_is_written() {
+    let scratch = Scratch::new();
+    let place = scratch.path().join("d/rank{rank}/dump.pkl");
+    let layout = Layout::new("ptdbg_ascend", place.to_str()).unwrap();
+    let folder = saved_step(&scratch, "step0/rank", b"no array at all");
+    let lines = text(&folder.join("journal.jsonl")).replace("torch.float32", "torch.bfloat16");
+    fs::write(folder.join("journal.jsonl"), lines).unwrap();
+    journal::make_dump(&folder, &layout).unwrap();
+    let rank = scratch.path().join("d/rank0");
+    let lines = text(&rank.join("dump.pkl"));
+    assert_eq!(lines.lines().count(), 3, "{lines}");
+    assert!(
+        lines.starts_with(r#"["Torch_relu_0_forward_input.0", 0, [], "torch.bfloat16", [2], "#),
+        "{lines}"
+    );
+    assert!(!rank.join("dump/Torch_relu_0_forward_input.0.npy").exists());
+    assert!(rank.join("dump/Torch_relu_0_forward_input.1.npy").exists());
+    let ledger = text(&folder.join("ledger.json"));
+    assert!(ledger.contains("the array of Torch_relu_0_forward_input.0 is missing: "), "{ledger}");
+    fs::remove_file(folder.join("dump_tensor_data/x.npy")).unwrap();
+    journal::make_dump(&folder, &layout).unwrap();
+    assert_eq!(text(&rank.join("dump.pkl")).lines().count(), 3);
+}
+
 #[cfg(unix)]
 #[test]
 fn ptdbg_ascend_does_not_follow_a_link_in_place_of_its_folder() {

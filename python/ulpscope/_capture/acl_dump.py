@@ -33,7 +33,9 @@ def torch_npu_functions() -> Any:
 class AclDump(TorchFunctionMode):
     """Dumps the operators of one call, by its name with underscores: ``Tensor_permute_1_forward``."""
 
-    def __init__(self, npu: Any, config: str, name: str, gradients: Sequence[Path]) -> None:
+    def __init__(
+        self, npu: Any, config: str, name: str, gradients: Sequence[Path], counts: dict[str, int]
+    ) -> None:
         super().__init__()
         self._npu = npu
         self._config = config
@@ -42,7 +44,8 @@ class AclDump(TorchFunctionMode):
         self._name = name.removesuffix("_backward").removesuffix("_forward")
         self.gradients = gradients
         self._functions = Functions()
-        self._counts: dict[str, int] = {}
+        # How often each function was called, in earlier pieces of the step too.
+        self._counts = counts
         self._is_on = False
 
     def start(self) -> None:
@@ -90,7 +93,10 @@ class AclDump(TorchFunctionMode):
         if not self.gradients:
             raise ValueError("acl mode: a backward API needs the file of its gradient in backward_input")
         gradient = ulpscope.load(self.gradients[0], "torch").to(result.device)
-        inputs = [one for one in arguments if isinstance(one, torch.Tensor) and one.requires_grad]
+        inputs = [one for one in _tensors(arguments) if one.requires_grad]
+        if not result.requires_grad or not inputs:
+            _log.warning("%s has no backward call: nothing of it requires a gradient", self._name)
+            return
         with self._dumping():
             torch.autograd.grad(result, inputs, gradient, retain_graph=True, allow_unused=True)
 
@@ -104,3 +110,12 @@ class AclDump(TorchFunctionMode):
         finally:
             self._npu.synchronize()
             self._npu.finalize_dump()
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors among arguments, also those in lists."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _tensors(item)

@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from ulpscope._capture.calls import modes
 from ulpscope._capture.calls.functions import Functions
 from ulpscope._capture.calls.stacks import operator_name
+from ulpscope._capture.npu_overflow_flag import overflow_flag
 
 
 class Overflow(NamedTuple):
@@ -40,7 +41,7 @@ class OverflowCheck(TorchFunctionMode):
         self._functions = Functions()
         self._counts: dict[str, int] = {}
         self.is_paused = False
-        self._npu = getattr(sys.modules.get("torch_npu"), "_C", None)
+        self._flag = overflow_flag()
 
     def start(self) -> None:
         """Begins."""
@@ -57,8 +58,9 @@ class OverflowCheck(TorchFunctionMode):
 
     def clear(self) -> None:
         """Clears the flag of the device."""
-        if self._npu is not None:
-            self._npu._clear_overflow_npu()
+        if self._flag is not None:
+            with torch._C.DisableTorchFunction():
+                self._flag.clear()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -99,7 +101,7 @@ class OverflowCheck(TorchFunctionMode):
         node.register_hook(check)
 
     def _overflows(self, were_finite: bool, results: Any) -> bool:
-        if self._npu is not None and self._npu._check_overflow_npu():
+        if self._flag is not None and self._flag.is_set():
             # For the next call.
             self.clear()
             return True

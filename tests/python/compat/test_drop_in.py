@@ -32,19 +32,21 @@ def config(folder: Path, **keys: object) -> None:
     (folder / "config.json").write_text(json.dumps({"task": "statistics", "dump_path": "dump"} | keys))
 
 
-@pytest.mark.parametrize("level", ["L1", "mix"])
-def test_the_first_script_of_the_guide_as_printed(tmp_path: Path, level: str) -> None:
+@pytest.mark.parametrize(("level", "task"), [("L1", "statistics"), ("L0", "tensor"), ("mix", "tensor")])
+def test_the_first_script_of_the_guide_as_printed(tmp_path: Path, level: str, task: str) -> None:
     """Tabs and spaces, the config by position, `import torch_npu`, `torch.npu.set_device`."""
     text = GUIDE.read_text()
     assert "\tdebugger.start()" in text
     assert 'torch.npu.set_device("npu:0")' in text
-    config(tmp_path, level=level)
+    config(tmp_path, level=level, task=task)
     ended = run(tmp_path, text)
     assert ended.returncode == 0, ended.stderr
     assert [line.startswith(MAPPED) for line in ended.stderr.splitlines()].count(True) == 1
     calls = Captured(tmp_path / "dump").calls
-    assert {"Functional.relu.0.forward", "Functional.relu.0.backward"} <= set(calls)
-    assert ("Module.linear_1.Linear.forward.0" in calls) == (level == "mix")
+    for name in ("Functional.relu.0.forward", "Functional.relu.0.backward"):
+        assert (name in calls) == (level != "L0")
+    assert ("Module.linear_1.Linear.forward.0" in calls) == (level != "L1")
+    assert bool(list(tmp_path.rglob("dump_tensor_data/*.pt"))) == (task == "tensor")
 
 
 def test_tensors_and_modules_go_to_the_device_that_is_there(tmp_path: Path) -> None:

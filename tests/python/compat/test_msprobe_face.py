@@ -103,6 +103,14 @@ def test_before_there_is_an_object(tmp_path):
             method()
 
 
+@pytest.mark.parametrize(("rank", "is_dumped"), [([], True), ([0], True), ([3], False), (["2-4"], False)])
+def test_a_rank_that_this_process_does_not_have_is_not_dumped(tmp_path, rank, is_dumped, caplog):
+    train(PrecisionDebugger(config(tmp_path, rank=rank)), Net(), steps=3)
+    PrecisionDebugger.close()
+    assert (tmp_path / "dump").exists() == is_dumped
+    assert caplog.text.count("which this process does not have: nothing is dumped here") == (not is_dumped)
+
+
 def test_a_single_process_and_the_stacks_of_the_release(tmp_path):
     """The folder is `rank`; the stack of each forward call is under its name, innermost first."""
     train(PrecisionDebugger(config(tmp_path)), Net(), steps=2)

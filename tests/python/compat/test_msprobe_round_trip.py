@@ -65,21 +65,30 @@ with open("tables.json", "w") as file:
     json.dump(tables, file)
 """
 
-# torch's own Python code inside `backward` calls it, and the tool takes it for a call of the program.
-ONLY_THEIRS = "Torch.ones_like."
+# Its gradients of functions are those of the last node, its gradients of modules those of their results.
+GRADIENTS = {"L1": "last_node", "L0": "arguments", "mix": "functions_last_node"}
+
+# Torch's own Python code inside `backward`, and at level mix the tool's hooks of modules: the tool takes them
+# for calls of the program.
+ONLY_THEIRS = ("Torch.ones_like.", "Tensor.view_as.")
 
 
-@pytest.mark.parametrize("level", ["L1", "L0"])
-@pytest.mark.parametrize("task", ["statistics", "tensor"])
+@pytest.mark.parametrize(
+    ("level", "task"),
+    [("L1", "statistics"), ("L1", "tensor"), ("L0", "statistics"), ("L0", "tensor"), ("mix", "tensor")],
+)
 def test_rows_and_stacks_are_those_of_its_own_dump(tmp_path: Path, level: str, task: str) -> None:
     """Release 1.1.1, with the keys of config.json that give its form: its functions, and its gradients."""
     peer = mindstudio.environment("1.1.1")
     (functions,) = peer.glob("lib/python*/site-packages/msprobe/pytorch/hook_module/support_wrap_ops.yaml")
     theirs = {"task": task, "dump_path": "theirs", "level": level, "rank": [], "step": [], task: {}}
     form = {"support_wrap_ops": str(functions), "parameter_gradients": False}
-    form |= {"gradients": "last_node"} if level == "L1" else {}
+    form |= {"gradients": GRADIENTS[level]}
     (tmp_path / "config.json").write_text(json.dumps(theirs | form | {"dump_path": "ours"}))
-    dump_with_ours(tmp_path, REPEATABLE)
+    # At level mix, the tool has the backward call of a module whose inputs have no gradient first.
+    inputs = ("torch.randn(10,8)", f"torch.randn(10,8, requires_grad={level == 'mix'})")
+    assert inputs[0] in REPEATABLE
+    dump_with_ours(tmp_path, REPEATABLE.replace(*inputs))
     (tmp_path / "config.json").write_text(json.dumps(theirs))
     python = str(peer / "bin" / "python")
     subprocess.run([python, "script.py"], cwd=tmp_path, check=True, capture_output=True)

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import golden
@@ -141,6 +142,23 @@ def test_what_only_one_side_has_is_listed(
     compare(param(write_rank(tmp_path / "npu/rank0"), bench), str(output))
     assert [row["Accuracy Reached or Not"] for row in table(output)] == ["Yes"] * 4
     assert any("only in the golden: Torch_sin_0_forward" in record.getMessage() for record in caplog.records)
+
+
+def test_errors_that_pile_up_leave_every_row_paired(
+    tmp_path: Path, output: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = tuple(f"Torch_sin_{number}_forward" for number in range(6))
+    npu, bench = (write_rank(tmp_path / side / "rank0", calls=calls) for side in ("npu", "gpu"))
+    for number, call in enumerate(calls):
+        for part in ("input.0", "output"):
+            file = npu.with_suffix("") / f"{call}_{part}.npy"
+            np.save(file, np.load(file) * np.float32(-10) ** number)
+    compare(param(npu, bench), str(output))
+    rows = table(output)
+    assert [row["NPU Name"] for row in rows] == [row["Bench Name"] for row in rows]
+    assert len(rows) == 2 * len(calls)
+    assert [row["Accuracy Reached or Not"] for row in rows] == ["Yes"] * 2 + ["No"] * 10
+    assert not caplog.records
 
 
 def test_two_comparisons_in_one_second_keep_both_results(tmp_path: Path, output: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -93,6 +94,18 @@ def test_several_on_and_off_are_one_dump_and_a_second_run_replaces_it(
     assert len(list((folder / "dump").iterdir())) == once
 
 
+def test_notes_name_the_file_and_come_once(
+    ptdbg: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = threading.Event()
+    threading.Thread(target=ended.wait, daemon=True).start()
+    dump(ptdbg, tmp_path, mode="range", scope=["Torch_relu_0_forward", "Functional_linear_0_forward"])
+    ptdbg.set_dump_path(str(tmp_path))
+    ended.set()
+    assert f"{tmp_path / TAG}/rank0/range_dump.pkl: threads that ran before recording began" in caplog.text
+    assert caplog.text.count("no call Functional.linear.0.forward was seen after Torch.relu.0.forward") == 1
+
+
 def test_a_dump_without_calls_replaces_an_older_one_and_says_so(
     ptdbg: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -149,6 +162,21 @@ def test_a_mode_selects_by_names_with_underscores(
     has_stacks = any(name.endswith("stack_info") for name in names(folder / file))
     assert has_stacks == (switch["mode"] != "api_list")
     assert (folder / file).with_suffix("").is_dir()
+
+
+def test_apis_that_were_dumped_again_are_compared_alone(
+    ptdbg: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pkl = dump(ptdbg, tmp_path, mode="list", scope=["Torch_relu_0_forward"]) / "list_dump.pkl"
+    data = pkl.with_suffix("")
+    sides = {f"{side}_pkl_path": pkl for side in ("npu", "bench")}
+    ptdbg.compare(sides | {f"{side}_dump_data_dir": data for side in ("npu", "bench")}, tmp_path)
+    (table,) = tmp_path.glob("compare_result_*.csv")
+    rows = table.read_text().splitlines()[1:]
+    assert [row.partition(",")[0] for row in rows] == [
+        "Torch_relu_0_forward_input.0",
+        "Torch_relu_0_forward_output",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -259,6 +287,15 @@ def test_seed_all_seeds_everything_and_turns_cudnn_off(ptdbg: ModuleType) -> Non
         assert torch.are_deterministic_algorithms_enabled()
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_seed_all_seeds_every_device(ptdbg: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA, and the device of torch_npu, which torch knows as a custom one."""
+    seeded = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: seeded.append(("cuda", seed)))
+    monkeypatch.setattr(torch.random, "_seed_custom_device", lambda seed: seeded.append(("custom", seed)))
+    ptdbg.seed_all(7)
+    assert {("cuda", 7), ("custom", 7)} <= set(seeded)
 
 
 @pytest.mark.parametrize("wrong", [{"seed": -1}, {"seed": 2**32}, {"seed": "1"}, {"mode": 1}])

@@ -55,6 +55,8 @@ def test_set_dump_path_refuses(ptdbg: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="which is a file; expected a folder"):
         ptdbg.set_dump_path(str(tmp_path / "file"))
+    with pytest.raises(ValueError, match=r"but '.*/file' is a file; expected a folder"):
+        ptdbg.set_dump_path(str(tmp_path / "file" / "below"))
     for wrong in (3, ""):
         with pytest.raises(ValueError, match=r"fpath is .*; expected the path of a folder"):
             ptdbg.set_dump_path(wrong)
@@ -63,9 +65,23 @@ def test_set_dump_path_refuses(ptdbg: ModuleType, tmp_path: Path) -> None:
             ptdbg.set_dump_path(str(tmp_path), dump_tag=tag)
 
 
-def test_register_hook_needs_a_path(ptdbg: ModuleType) -> None:
+def test_a_dump_needs_a_path(ptdbg: ModuleType) -> None:
     with pytest.raises(ValueError, match="register_hook: there is no dump path; call set_dump_path first"):
         ptdbg.register_hook(net(), ptdbg.acc_cmp_dump)
+    with pytest.raises(ValueError, match="set_dump_switch: there is no dump path; call set_dump_path first"):
+        ptdbg.set_dump_switch("ON")
+
+
+def test_none_is_an_empty_list_as_in_the_tool(ptdbg: ModuleType, tmp_path: Path) -> None:
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(net(), ptdbg.acc_cmp_dump)
+    ptdbg.set_dump_switch("ON", scope=None, api_list=None, dump_mode=None)
+    torch.relu(torch.ones(2))
+    ptdbg.set_dump_switch("OFF")
+    assert list(tmp_path.glob("*/rank0/dump/Torch_relu_0_forward_*.npy"))
+    with pytest.raises(ValueError, match='scope has 0 names; mode "list" needs the names'):
+        ptdbg.set_dump_switch("ON", mode="list", scope=None)
+    ptdbg.PrecisionDebugger(str(tmp_path), "dump", step=None).configure_hook(scope=None, backward_input=None)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +89,7 @@ def test_register_hook_needs_a_path(ptdbg: ModuleType) -> None:
     [
         ({"hook": print}, TypeError, "expected acc_cmp_dump or overflow_check"),
         ({"hook": "dump"}, TypeError, "expected acc_cmp_dump or overflow_check"),
-        ({"model": None}, TypeError, "model is a NoneType; expected a torch.nn.Module"),
+        ({"model": None}, TypeError, "is a NoneType; expected .* Please register hooks to nn.Module."),
         ({"sample": True}, TypeError, "'sample' is unknown; known: rank, overflow_nums"),
         ({"rank": -1}, ValueError, "rank is -1; expected a number from 0 on"),
         ({"rank": "0"}, ValueError, "rank is '0'; expected a number from 0 on"),

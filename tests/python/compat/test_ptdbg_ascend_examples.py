@@ -35,11 +35,25 @@ def test_the_whole_net_of_a_single_card(tmp_path: Path) -> None:
     assert (folder / "api_stack_dump" / "Functional_linear_0_forward_input.1.npy").exists()
 
 
+def test_the_name_that_the_guide_once_has_for_the_package(tmp_path: Path) -> None:
+    script = "import torch\nfrom ptdbg import *\n"
+    script += "assert torch.equal(torch.nn.functional.dropout(torch.ones(9)), torch.ones(9))\n"
+    names = "acc_cmp_dump, compare, compare_distributed, module_dump, module_dump_end, overflow_check, parse"
+    names += ", register_hook, seed_all, set_backward_input, set_dump_path, set_dump_switch"
+    names += ", set_overflow_check_switch, PrecisionDebugger"
+    ended = run(tmp_path, script + f"import ptdbg_ascend\nfor one in ({names}):\n    assert callable(one)\n")
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_automatic_mode_ends_training_after_the_last_step(tmp_path: Path) -> None:
     ended = run(tmp_path, scripts.MODEL + scripts.AUTOMATIC + scripts.LOADER)
     assert ended.returncode == 1
     assert ended.stderr.rstrip().endswith("Exception: ptdbg: exit after iteration [0, 2]")
-    assert ended.stdout == "trained\n" * 3
+    printed = [line.partition("-[INFO]")[2] or line for line in ended.stdout.splitlines()]
+    folder = tmp_path / "dump_path" / f"ptdbg_dump_{VERSION}"
+    on = f"Dump switch is turned on. Dump data will be saved to {folder}. "
+    recorded = [on, "trained", "Dump switch is turned off. "]
+    assert printed == [*recorded, "trained", *recorded]
     steps = tmp_path / "dump_path" / f"ptdbg_dump_{VERSION}"
     assert sorted(path.name for path in steps.iterdir()) == ["step0", "step2"]
 
@@ -72,7 +86,9 @@ def test_acl_mode_checks_dump_json_and_says_what_is_missing(tmp_path: Path) -> N
 
 def test_a_module_as_one_call(tmp_path: Path) -> None:
     printed = run(tmp_path, scripts.MODULE)
-    assert "NameError: name 'nnLinear' is not defined" in printed.stderr or "TypeError" in printed.stderr
+    # The class is not instantiated: the first of the slips that matters.
+    expected = "module is <class '__main__.ModuleOP'>; expected an object of a torch.nn.Module class"
+    assert printed.stderr.rstrip().endswith(f"TypeError: module_dump: {expected}")
     mended = scripts.MODULE
     for before, after in scripts.MODULE_MEND:
         assert before in mended

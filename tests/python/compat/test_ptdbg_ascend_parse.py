@@ -62,8 +62,11 @@ def test_bad_values_are_refused(tmp_path: Path) -> None:
         assert error.value.code == CompareException.INVALID_PARAM_ERROR
     with pytest.raises(TypeError, match="name"):
         parse(pkl, name="Torch")
-    with pytest.raises(FileNotFoundError):
-        parse(tmp_path / "none.pkl", "Torch")
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "none.pkl", tmp_path / "empty", None):
+        with pytest.raises(CompareException, match="is an invalid file or non-exist") as error:
+            parse(path, "Torch")  # type: ignore[arg-type]
+        assert error.value.code == CompareException.INVALID_PATH_ERROR
 
 
 def test_lines_of_another_form_cannot_harm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ seed_all()
 set_dump_path(folder)
 import torch, torch.distributed as dist
 dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-model = torch.nn.Linear(2, 2)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
 register_hook(model, acc_cmp_dump)
 set_dump_switch("ON", mode="api_list", api_list=["distributed"])
 x = lambda: torch.full((2,), rank + 1.0)
@@ -66,6 +66,12 @@ for reduce in (
     except (RuntimeError, NotImplementedError) as error:
         # Older releases of gloo lack it. The call is recorded nevertheless.
         assert "not" in str(error), error
+set_dump_switch("OFF")
+set_dump_path(folder, dump_tag="one")
+register_hook(model, acc_cmp_dump, rank=1)
+set_dump_switch("ON")
+model(x()).sum().backward()
+dist.all_reduce(x())
 set_dump_switch("OFF")
 dist.barrier()
 """
@@ -158,6 +164,14 @@ def test_communication_has_its_output_after_the_call(ranks: list[Path]) -> None:
     assert array(outputs[0]) == [3.0, 3.0]
     received = [name for name in names(ranks[1] / "api_list_dump.pkl") if "_recv_0_forward_output" in name]
     assert [1.0, 1.0] in [array(name, 1) for name in received if array(name, 1) != 0]
+
+
+def test_one_rank_of_a_parallel_model_is_dumped_with_its_communication(ranks: list[Path]) -> None:
+    folder = ranks[0].parents[1] / "one_v4.0.T2"
+    assert [path.name for path in folder.iterdir()] == ["rank1"]
+    found = names(folder / "rank1" / "dump.pkl")
+    assert "Functional_linear_0_backward_input.0" in found
+    assert any(name.startswith("Distributed_all_reduce_0_forward_output") for name in found)
 
 
 def test_operators_of_an_npu_are_dumped_by_name(ptdbg: ModuleType, tmp_path: Path) -> None:

@@ -148,6 +148,20 @@ def test_a_sample_against_all_elements_is_reported(first: str, caplog: pytest.Lo
     assert "compare samples with samples" in caplog.text
 
 
+def test_paths_of_no_file_are_refused(tmp_path: Path) -> None:
+    dump("a.pkl", lambda: torch.neg(TWO))
+    for paths, problem in (
+        ((None, "a.pkl", "x.csv"), "pkl_path1 is None; give the path of a file"),
+        (("a.pkl", ".", "x.csv"), "pkl_path2 is '.'; give the path of a file"),
+        (("a.pkl", "a.pkl", str(tmp_path)), "output_path is .*; give the path of a file"),
+    ):
+        with pytest.raises(RuntimeError, match=problem):
+            compare(*paths)
+    with pytest.raises(FileNotFoundError):
+        compare("a.pkl", "none.pkl", "x.csv")
+    assert not Path("x.csv").exists()
+
+
 def test_later_operators_are_not_blamed_for_the_first_one() -> None:
     """In the table the error goes on to the end; the native comparison names where it begins."""
     torch.manual_seed(0)

@@ -105,6 +105,7 @@ def test_bad_paths_are_refused_at_the_call(path: Any, tmp_path: Path) -> None:
         (torch.nn.ReLU(), wrap_acc_cmp_hook, {"sample": 3}),
         (torch.nn.ReLU(), wrap_acc_cmp_hook, {"schedule": 3}),
         (torch.nn.ReLU(), wrap_acc_cmp_hook, {"samples": True}),
+        (torch.nn.ReLU(), wrap_async_datadump_hook, {"path": None}),
     ],
 )
 def test_bad_registrations_are_refused(
@@ -250,6 +251,29 @@ def test_a_sample_that_changes_within_a_file_is_refused() -> None:
         20,
         13,
     ]
+
+
+def test_a_file_in_place_of_the_folder_of_tensors_is_refused() -> None:
+    Path("a.pkl").touch()
+    for path in ("a.pkl", "a.pkl/below"):
+        with pytest.raises(RuntimeError, match=f"path is '{path}', which is a file; give a folder"):
+            register_hook(torch.nn.ReLU(), wrap_async_datadump_hook, path=path)
+
+
+def test_attention_runs_as_without_the_hook() -> None:
+    """It calls ``Tensor.unflatten``, whose Python code calls the method of that name of its base class."""
+    attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    x = torch.randn(2, 3, 8)
+    expected = attention(x, x, x)[0]
+    set_dump_path("a.pkl")
+    register_hook(attention, wrap_acc_cmp_hook, seed=1)
+    found = attention(x, x, x)[0]
+    found.sum().backward()
+    dumping.close()
+    assert torch.equal(found, expected)
+    names = [json.loads(line)[0].split("_", 1)[1] for line in Path("a.pkl").read_text().splitlines()]
+    assert names.count("Tensor_unflatten_forward_output") == 1
+    assert "Functional_softmax_forward_output" in names
 
 
 def test_a_folder_of_tensors_is_listed_shown_and_compared() -> None:

@@ -29,11 +29,15 @@ def call_open(mode: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _opened(function: Any) -> types.FunctionType | None:
-    """The function without its questions; None if it asks none, and would pass the call on without end.
+    """The function without its questions; None if it would pass the call on without end.
 
     It is made anew for each call: a program may replace what the function refers to.
     """
     if not isinstance(function, types.FunctionType):
+        return None
+    if "__class__" in function.__code__.co_freevars:
+        # A method of torch.Tensor that calls `super()`: torch names that call by this method, so it would
+        # begin again without end.
         return None
     cells = [_opened_cell(cell) for cell in function.__closure__ or ()]
     asks = not set(_QUESTIONS).isdisjoint(function.__code__.co_names)

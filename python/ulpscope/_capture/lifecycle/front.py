@@ -15,7 +15,8 @@ _log = logging.getLogger("ulpscope")
 class Front:
     """The recorder's queries to Python: once per function and stack, each time for unusual values."""
 
-    def __init__(self, selection: Selection) -> None:
+    def __init__(self, selection: Selection, reported: set[str]) -> None:
+        self._reported = reported
         self.wants_call = selection.wants_call
         self.function = Functions().describe
         self.original = originals.original
@@ -27,4 +28,8 @@ class Front:
         self.part_of = tensors.part_of
         self.take_part = tensors.take_part
         self.call_open = inner_calls.call_open
-        self.warn = _log.warning
+
+    def warn(self, message: str) -> None:
+        """Logs a message of the recorder, which then counts as reported."""
+        self._reported.add(message)
+        _log.warning("%s", message)

@@ -6,7 +6,7 @@ import functools
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -45,6 +45,14 @@ def folder_name(rank: int | None) -> str:
     if rank is not None:
         return f"rank{rank}"
     return f"proc{os.getpid()}" if _has_company() else "rank"
+
+
+def may_be_one_of(wanted: Collection[int]) -> bool:
+    """Whether this process has one of the ranks, or may still get it. A process on its own has rank 0."""
+    known = current_rank()
+    if known is None:
+        return 0 in wanted or folder_name(None) != "rank"
+    return known in wanted
 
 
 def is_one_of_several() -> bool:

@@ -46,7 +46,7 @@ class Run:
         self._model = model
         self._selection = Selection(settings)
         self._reported: set[str] = set()
-        self._recorder = Recorder(Front(self._selection), settings)
+        self._recorder = Recorder(Front(self._selection, self._reported), settings)
         self._jitter = None if settings.jitter is None else Jitter(settings.jitter, self._recorder.note)
         self._installation = Installation(
             settings, self._selection, self._recorder, self._joined_group, self._jitter
@@ -315,7 +315,8 @@ class Run:
         for report in working_folder.clear_step(self._aimed_at):
             if report not in self._reported:
                 self._reported.add(report)
-                _log.warning("%s: %s", self._settings.layout_path, report)
+                written = working_folder.layout_file(self._settings.layout_path, self._aimed_at)
+                _log.warning("%s: %s", written, report)
 
     def _note_unmatched(self) -> None:
         """Notes patterns that matched nothing in this step; logs each once."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,12 @@ def discard_left(dump_path: Path) -> None:
             shutil.rmtree(dump_path, ignore_errors=True)
         finally:
             lock.release()
+
+
+def layout_file(layout_path: str | None, folder: Path) -> str:
+    """What a layout writes for the folder of a step: ``{step}`` and ``{rank}`` stand for its numbers."""
+    step, rank = (re.sub(r"\D", "", part.name) or "0" for part in (folder.parent, folder))
+    return str(layout_path).format(step=step, rank=rank)
 
 
 def clear_step(folder: Path) -> list[str]:

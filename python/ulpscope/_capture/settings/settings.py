@@ -34,7 +34,7 @@ StackForm = Literal["grouped", "by_name"]
 DataMode = Literal["all", "forward", "backward", "input", "output"]
 Layout = Literal["msprobe", "torch_npu_hooks", "torch_npu_hooks_async", "ptdbg_ascend"]
 ListMatch = Literal["part", "start", "part_any_case"]
-Gradients = Literal["arguments", "last_node"]
+Gradients = Literal["arguments", "last_node", "functions_last_node"]
 Sample = int | Literal["all"] | None
 
 TASKS: tuple[Task, ...] = ("statistics", "tensor", "structure")
@@ -47,7 +47,7 @@ STACK_FORMS: tuple[StackForm, ...] = ("grouped", "by_name")
 DATA_MODES: tuple[DataMode, ...] = ("all", "forward", "backward", "input", "output")
 LAYOUTS: tuple[Layout, ...] = ("msprobe", "torch_npu_hooks", "torch_npu_hooks_async", "ptdbg_ascend")
 LIST_MATCHES: tuple[ListMatch, ...] = ("part", "start", "part_any_case")
-GRADIENTS: tuple[Gradients, ...] = ("arguments", "last_node")
+GRADIENTS: tuple[Gradients, ...] = ("arguments", "last_node", "functions_last_node")
 
 # The older tools' limit. A range such as "0-999999999" would otherwise be expanded in memory.
 MAX_STEP_OR_RANK = 1_000_000
@@ -144,7 +144,8 @@ class Settings:
     inner_calls: bool = False
     """Whether the calls inside torch's own Python functions are recorded, each before the outer one."""
     gradients: Gradients = "arguments"
-    """Whether backward calls have the gradients of arguments, or those at the last node of the graph."""
+    """Whether backward calls have the gradients of arguments, or those at the last node of the graph. With
+    ``functions_last_node``, modules have the former and functions the latter."""
     parameter_gradients: bool = True
     """At levels L0 and mix: whether the accumulated gradients of each module's parameters are recorded."""
 

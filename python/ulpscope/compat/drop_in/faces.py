@@ -13,6 +13,8 @@ from types import ModuleType
 
 FACES = {
     "msprobe": "ulpscope.compat.msprobe",
+    # The guide of ptdbg_ascend once imports it by this name.
+    "ptdbg": "ulpscope.compat.ptdbg_ascend",
     "ptdbg_ascend": "ulpscope.compat.ptdbg_ascend",
     "torch_npu.hooks": "ulpscope.compat.torch_npu_hooks",
 }

@@ -24,6 +24,16 @@ class AclConfig:
         self._path = path
         self._backward_input: list[Path] = []
         self._dump: AclDump | None = None
+        self._counts: dict[str, int] = {}
+
+    @property
+    def path(self) -> Path:
+        """The dump.json."""
+        return self._path
+
+    def begin_step(self) -> None:
+        """Counts calls from 0 again."""
+        self._counts.clear()
 
     def set_backward_input(self, paths: list[Path]) -> None:
         """Sets the saved gradients for a backward API."""
@@ -44,7 +54,7 @@ class AclConfig:
                 "TASK_QUEUE_ENABLE is not 0: acl mode needs export TASK_QUEUE_ENABLE=0 before the run"
             )
         log.warning('mode "acl" uses more NPU memory')
-        self._dump = AclDump(functions, str(self._path), name, self._backward_input)
+        self._dump = AclDump(functions, str(self._path), name, self._backward_input, self._counts)
         self._dump.start()
 
     def end(self) -> None:

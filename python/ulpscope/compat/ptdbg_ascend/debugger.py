@@ -13,8 +13,9 @@ from ulpscope._capture.settings.settings import MAX_STEP_OR_RANK
 from ulpscope.compat.ptdbg_ascend import acl
 from ulpscope.compat.ptdbg_ascend.overflow import Overflows, check_overflow_nums
 from ulpscope.compat.ptdbg_ascend.place import place_of
-from ulpscope.compat.ptdbg_ascend.recording import Recording, check_rank, log
-from ulpscope.compat.ptdbg_ascend.selection import Selection, one_of, selection_of
+from ulpscope.compat.ptdbg_ascend.recording import Recording, check_rank, is_selected, log
+from ulpscope.compat.ptdbg_ascend.selection import SWITCHES, Selection, one_of, selection_of
+from ulpscope.compat.ptdbg_ascend.tool_log import print_switched_off, print_switched_on
 
 _HOOKS = ("dump", "overflow_check")
 
@@ -40,6 +41,7 @@ class PrecisionDebugger:
         self._place = place_of("dump_path", dump_path, has_steps=bool(steps))
         self._steps = steps
         self._step = 0
+        self._is_on = False
         self._process = os.getpid()
         self._recording = Recording()
         self._selection = Selection(mode="api_stack")
@@ -83,7 +85,7 @@ class PrecisionDebugger:
             self._acl.end()
         if mode == "acl":
             self._acl = acl.read_config("acl_config", acl_config)
-            self._acl.set_backward_input(acl.backward_inputs(backward_input))
+            self._acl.set_backward_input(acl.backward_inputs(backward_input or ()))
 
     def _configure_overflow(
         self,
@@ -91,12 +93,15 @@ class PrecisionDebugger:
         acl_config: str | None = None,
         overflow_nums: int = 1,
         need_replicate: bool = False,
+        *,
+        filter_switch: str = "OFF",
     ) -> None:
-        """Chooses after how many overflows training ends."""
+        """Chooses after how many overflows training ends. The guide does not have ``filter_switch``."""
         if mode not in (None, "api", "acl"):
             raise ValueError(f"mode is {mode!r}; expected None, 'api' or 'acl'")
         if not isinstance(need_replicate, bool):
             raise ValueError(f"need_replicate is {need_replicate!r}; expected True or False")
+        one_of("filter_switch", filter_switch, SWITCHES)
         numbers = check_overflow_nums(overflow_nums)
         if mode == "acl":
             acl.read_config("acl_config", acl_config)
@@ -107,7 +112,8 @@ class PrecisionDebugger:
             )
         if self._overflows is not None:
             self._overflows.close()
-        self._overflows = Overflows(self._place, numbers, self._rank)
+        self._overflows = Overflows(self._place, numbers, self._rank, filter_switch == "ON")
+        self._overflows.begin_step(self._step)
 
     @classmethod
     def start(cls) -> None:
@@ -159,17 +165,26 @@ class PrecisionDebugger:
         return self._loaders is not None
 
     def _start(self) -> None:
+        is_wanted = not self._steps or self._step in self._steps
+        where = f"to {self._place.folder}"
         if self._overflows is not None:
-            if not self._steps or self._step in self._steps:
+            if is_wanted:
                 self._overflows.begin()
         elif self._selection.mode == "acl":
             assert self._acl is not None
-            if not self._steps or self._step in self._steps:
+            where = f"according to dump config {self._acl.path}"
+            if is_wanted:
                 self._acl.begin(self._selection.scope[0])
         elif not self._recording.steps_done:
             self._recording.start(self._selection.settings(self._place, self._steps, self._rank), self._rank)
+        if is_wanted and is_selected(self._rank):
+            print_switched_on(where)
+            self._is_on = True
 
     def _stop(self) -> None:
+        if self._is_on:
+            print_switched_off()
+            self._is_on = False
         if self._overflows is not None:
             self._overflows.pause()
         if self._acl is not None:
@@ -183,9 +198,11 @@ class PrecisionDebugger:
                 log.warning(
                     "every step replaces the dump of the one before; step=[…] keeps those that it names"
                 )
-        if self._overflows is not None:
-            self._overflows.restart()
         self._step += 1
+        if self._overflows is not None:
+            self._overflows.begin_step(self._step)
+        if self._acl is not None:
+            self._acl.begin_step()
 
     def _end_step(self) -> None:
         self._stop()

@@ -8,9 +8,10 @@ from typing import Any
 from ulpscope.compat.arguments import check_registered
 from ulpscope.compat.ptdbg_ascend import acl
 from ulpscope.compat.ptdbg_ascend.overflow import Overflows, check_overflow_nums
-from ulpscope.compat.ptdbg_ascend.place import DEFAULT_TAG, Place, place_of
-from ulpscope.compat.ptdbg_ascend.recording import Recording, check_rank
+from ulpscope.compat.ptdbg_ascend.place import DEFAULT_TAG, ENVIRONMENT, Place, place_of
+from ulpscope.compat.ptdbg_ascend.recording import Recording, check_rank, is_selected
 from ulpscope.compat.ptdbg_ascend.selection import SWITCHES, Selection, one_of, selection_of
+from ulpscope.compat.ptdbg_ascend.tool_log import print_switched_off, print_switched_on
 
 _KEYWORDS = ("rank", "overflow_nums", "dump_mode", "dump_config")
 
@@ -39,16 +40,28 @@ class Functions:
         self.waiting: Selection | None = None
 
     def switch_on(self, selection: Selection) -> None:
+        place = self.known_place("set_dump_switch")
         if not self.is_registered:
             self.waiting = selection
             return
-        assert self.place is not None
         if selection.mode == "acl":
             if self.acl is None:
                 raise ValueError('mode "acl" needs register_hook(model, acc_cmp_dump, dump_mode="acl", …)')
             self.acl.begin(selection.scope[0])
+            print_switched_on(f"according to dump config {self.acl.path}")
             return
-        self.recording.start(selection.settings(self.place, rank=self.rank), self.rank)
+        self.recording.start(selection.settings(place, rank=self.rank), self.rank)
+        if is_selected(self.rank):
+            print_switched_on(f"to {place.folder}")
+
+    def known_place(self, caller: str) -> Place:
+        """The folder that was set, or that of the environment."""
+        if self.place is None:
+            try:
+                self.place = place_of("fpath", None)
+            except ValueError:
+                raise ValueError(f"{caller}: there is no dump path; call set_dump_path first") from None
+        return self.place
 
     def end_hook(self) -> None:
         """Ends what an earlier ``register_hook`` began besides a dump."""
@@ -63,6 +76,7 @@ class Functions:
         if self.acl is not None:
             self.acl.end()
         self.recording.stop()
+        print_switched_off()
 
 
 functions = Functions()
@@ -84,18 +98,18 @@ def register_hook(model: Any, hook: Any, **kwargs: Any) -> None:
     one_of("dump_mode", dump_mode, ("api", "acl"))
     overflow_nums = check_overflow_nums(kwargs.get("overflow_nums", 1))
     config = acl.read_config("dump_config", kwargs.get("dump_config")) if dump_mode == "acl" else None
-    if functions.place is None:
-        try:
-            functions.place = place_of("fpath", None)
-        except ValueError:
-            raise ValueError("register_hook: there is no dump path; call set_dump_path first") from None
+    if hook is overflow_check and functions.place is None and ENVIRONMENT not in os.environ:
+        # So says the guide of overflow checks, whose examples set no path.
+        place = place_of("fpath", ".")
+    else:
+        place = functions.known_place("register_hook")
     functions.end_hook()
     functions.rank = rank
     functions.acl = config
     functions.is_registered = True
     if hook is overflow_check:
         functions.recording.close()
-        functions.overflows = Overflows(functions.place, overflow_nums, rank)
+        functions.overflows = Overflows(place, overflow_nums, rank)
         functions.overflows.begin()
         if config is not None:
             acl.say_not_for_overflows()

@@ -30,12 +30,13 @@ def check_overflow_nums(number: object) -> int:
 class Overflows:
     """Counts the overflows of this process, and saves each."""
 
-    def __init__(self, place: Place, limit: int, rank: int | None) -> None:
+    def __init__(self, place: Place, limit: int, rank: int | None, is_filtered: bool = False) -> None:
         self._place = place
         self._limit = limit
         self._rank = rank
         self._count = 0
-        self._is_filtered = False
+        self._step = 0
+        self._is_filtered = is_filtered
         self._check: OverflowCheck | None = None
 
     def begin(self) -> None:
@@ -62,8 +63,9 @@ class Overflows:
             self._check.stop()
             self._check = None
 
-    def restart(self) -> None:
-        """Counts calls from 0 again."""
+    def begin_step(self, step: int) -> None:
+        """Counts calls from 0 again, for the files of this step."""
+        self._step = step
         if self._check is not None:
             self._check.restart()
 
@@ -79,7 +81,7 @@ class Overflows:
         self._count += 1
         base, _, direction = overflow.name.rpartition(".")
         name = f"{base.replace('.', '_', 1)}_{overflow.number}_{direction}"
-        folder = self._place.folder / f"rank{ranks.current_rank() or 0}"
+        folder = self._place.rank(ranks.current_rank() or 0, self._step)
         pkl = folder / f"{name}_{self._count}.pkl"
         if pkl.exists():
             raise FileExistsError(

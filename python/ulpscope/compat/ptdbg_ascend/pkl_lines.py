@@ -27,6 +27,10 @@ def parse(pkl_file: str | os.PathLike[str], module_name_prefix: str = "", **keyw
         text = "The parameter:module_name_prefix is not a string."
         print_log("ERROR", text)
         raise CompareException(CompareException.INVALID_PARAM_ERROR, text)
+    if not isinstance(pkl_file, str | os.PathLike) or not Path(pkl_file).is_file():
+        text = f"{pkl_file} is an invalid file or non-exist."
+        print_log("ERROR", text)
+        raise CompareException(CompareException.INVALID_PATH_ERROR, text)
     has_title, is_found = False, False
     for line in _lines(pkl_file):
         if not isinstance(line[0], str) or not line[0].startswith(prefix):

@@ -10,7 +10,7 @@ from pathlib import Path
 VERSION = "v4.0.T2"
 
 DEFAULT_TAG = "ptdbg_dump"
-_WORK_PATH = "ASCEND_WORK_PATH"
+ENVIRONMENT = "ASCEND_WORK_PATH"
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,11 @@ class Place:
         """The folder of the journal while calls are recorded."""
         return self.path / f"{self.tag}_{VERSION}.journal"
 
+    def rank(self, rank: int, step: int) -> Path:
+        """The folder of a rank in a step."""
+        above = self.folder / f"step{step}" if self.has_steps else self.folder
+        return above / f"rank{rank}"
+
     def pkl(self, mode: str) -> str:
         """The text file of a mode, with placeholders for the numbers of the step and of the rank."""
         step = "step{step}/" if self.has_steps else ""
@@ -42,17 +47,20 @@ class Place:
 def place_of(name: str, path: object, tag: object = DEFAULT_TAG, has_steps: bool = False) -> Place:
     """The place of a path, or of the environment; ``name`` is that of the argument in messages."""
     if path is None:
-        work_path = os.environ.get(_WORK_PATH)
+        work_path = os.environ.get(ENVIRONMENT)
         if not work_path:
             raise ValueError(
-                f"{name} is None and {_WORK_PATH} is not set: give a folder for the dump, or set {_WORK_PATH}"
+                f"{name} is None and {ENVIRONMENT} is not set: give a folder for the dump, or set "
+                f"{ENVIRONMENT}"
             )
         path = Path(work_path) / "dump_data"
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise ValueError(f"{name} is {path!r}; expected the path of a folder")
     folder = Path(os.fspath(path)).absolute()
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{name} is {str(path)!r}, which is a file; expected a folder")
+    there = next(part for part in (folder, *folder.parents) if part.exists())
+    if not there.is_dir():
+        given = "which is" if there == folder else f"but {str(there)!r} is"
+        raise ValueError(f"{name} is {str(path)!r}, {given} a file; expected a folder")
     if not isinstance(tag, str) or not tag or tag in (".", "..") or "/" in tag or "\0" in tag:
         raise ValueError(f"dump_tag is {tag!r}; expected the name of a folder")
     return Place(folder, tag, has_steps)

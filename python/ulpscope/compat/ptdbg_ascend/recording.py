@@ -36,7 +36,7 @@ class Recording:
 
     def start(self, settings: Settings, rank: int | None) -> None:
         """Records from now on."""
-        if rank is not None and not _is_selected(rank):
+        if not is_selected(rank):
             log.warning("rank %d is selected, which this process does not have: nothing is dumped here", rank)
             return
         if self._process != os.getpid():
@@ -66,9 +66,6 @@ class Recording:
             run.close()
 
 
-def _is_selected(rank: int) -> bool:
-    """Whether this process may have the rank. A process on its own has rank 0."""
-    known = ranks.current_rank()
-    if known is None:
-        return rank == 0 or ranks.folder_name(None) != "rank"
-    return known == rank
+def is_selected(rank: int | None) -> bool:
+    """Whether this process may have the rank; None stands for all of them."""
+    return rank is None or ranks.may_be_one_of((rank,))

@@ -71,7 +71,7 @@ def selection_of(
     _check_scope(mode, scope)
     if mode == "api_list" and not api_list:
         raise ValueError('api_list is empty; mode "api_list" needs names, as in api_list=["relu"]')
-    words = _names(io_name, data_mode)
+    words = _names(io_name, data_mode) if data_mode is not None else ("all",)
     if not words or any(word not in DATA_MODES for word in words):
         raise ValueError(f"{io_name} is {data_mode!r}; expected a list of {', '.join(DATA_MODES)}")
     if "all" in words and len(words) > 1:
@@ -101,6 +101,9 @@ def _check_scope(mode: str, scope: tuple[str, ...]) -> None:
 
 
 def _names(name: str, value: object) -> tuple[str, ...]:
+    """A list of names. None is an empty one: it is the tool's own default."""
+    if value is None:
+        return ()
     if not isinstance(value, list | tuple) or any(not isinstance(item, str) or not item for item in value):
         raise ValueError(f"{name} is {value!r}; expected a list of names")
     return tuple(value)

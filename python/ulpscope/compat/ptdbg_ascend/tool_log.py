@@ -15,6 +15,16 @@ def print_log(level: Literal["INFO", "WARNING", "ERROR"], text: str) -> None:
     print(f"{moment}({group})-[{level}]{printable(text)}", flush=True)
 
 
+def print_switched_on(where: str) -> None:
+    """Says that a dump begins, and where it is saved."""
+    print_log("INFO", f"Dump switch is turned on. Dump data will be saved {where}. ")
+
+
+def print_switched_off() -> None:
+    """Says that a dump ends."""
+    print_log("INFO", "Dump switch is turned off. ")
+
+
 def printable(text: object) -> str:
     """The text for a terminal: what comes from a file may hold control characters."""
     return "".join(

@@ -232,9 +232,18 @@ def register_hook(model: Any, hook: Any, **kwargs: Any) -> None:
         _dumping.compare_calls(sample, chosen)
     elif hook is wrap_async_datadump_hook:
         _mention_runtime_setting()
-        _dumping.save_tensors(Path(kwargs.get("path", "./")).absolute(), chosen)
+        _dumping.save_tensors(_folder(kwargs.get("path", "./")), chosen)
     else:
         _check_overflow()
+
+
+def _folder(path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise TypeError(f"register_hook: path is {path!r}; give the folder of the tensors, as ./output")
+    folder = Path(path).absolute()
+    if any(part.exists() and not part.is_dir() for part in (folder, *folder.parents)):
+        raise RuntimeError(f"register_hook: path is {str(path)!r}, which is a file; give a folder")
+    return folder
 
 
 def _mention_runtime_setting() -> None:

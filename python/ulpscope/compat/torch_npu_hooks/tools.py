@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
 
 import ulpscope
 from ulpscope.compat.torch_npu_hooks import dumping, place
@@ -25,6 +26,9 @@ def compare(
     ``shape_flag``: operators match by name, dtype and shapes; otherwise by name alone. What matches nothing
     has no row, and is logged. One of several ranks compares its own files, if it has written these.
     """
+    for name, path in (("pkl_path1", pkl_path1), ("pkl_path2", pkl_path2), ("output_path", output_path)):
+        if not isinstance(path, str | os.PathLike) or Path(path).is_dir():
+            raise RuntimeError(f"compare: {name} is {path!r}; give the path of a file")
     dumping.flush()
     own = [place.in_this_process(path) for path in (pkl_path1, pkl_path2)]
     if all(path.exists() for path in own):

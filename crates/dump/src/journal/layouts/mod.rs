@@ -38,7 +38,12 @@ pub(super) use self::msprobe::write_ledger;
 impl FinishedStep<'_> {
     /// Writes the ledger to the folder of the journal.
     fn write_ledger(&self) -> Result<(), Error> {
-        let ledger = self.documents.ledger(self.problems).map_err(|error| error.in_file(self.path))?;
+        self.write_ledger_with(self.problems)
+    }
+
+    /// The same, with these problems in place of those of the journal.
+    fn write_ledger_with(&self, problems: &Problems) -> Result<(), Error> {
+        let ledger = self.documents.ledger(problems).map_err(|error| error.in_file(self.path))?;
         ledger.map_or(Ok(()), |ledger| write_ledger(self.folder, &ledger))
     }
 

@@ -34,9 +34,9 @@ impl LinesAndArrays {
         LinesAndArrays { target, last: Mutex::default() }
     }
 
-    /// Makes the files of a step. Those of an earlier step or run in the same place are replaced.
+    /// Makes the files of a step. Those of an earlier step or run in the same place are replaced. An array that cannot
+    /// be made is noted in the ledger, and its line stays: the rest of the step is not lost with it.
     pub(super) fn write(&self, step: &FinishedStep<'_>) -> Result<(), Error> {
-        step.write_ledger()?;
         let pkl = self.target.path(step.folder);
         let arrays = pkl.with_extension("");
         let this = Some((pkl.clone(), step.folder.to_owned()));
@@ -50,15 +50,23 @@ impl LinesAndArrays {
         let (dump, stacks) = (step.dump()?, step.all_stacks()?);
         let place = Place { from: step.folder.join(DATA_FOLDER), to: arrays.clone() };
         let has_arrays = step.documents.outline.header("task").and_then(Json::as_str) == Some("tensor");
+        let mut problems = step.problems.clone();
         file::write_with(&pkl, |out| {
-            let mut see = |name: &str, data: LineData<'_>| match has_arrays {
-                true => place.array(name, data),
-                false => Ok(()),
+            let mut see = |name: &str, data: LineData<'_>| {
+                if !has_arrays {
+                    return Ok(());
+                }
+                make_folder(&arrays)?;
+                if let Err(error) = place.array(name, data) {
+                    problems.note(format!("the array of {name} is missing: {error}"));
+                }
+                Ok(())
             };
             dump.reading(|| pkl_lines_with_data(&dump, Some(&stacks), PklStyle::Ptdbg4, &mut see, out))
                 .map(|_| ())
         })?;
         restrict(&pkl)?;
+        step.write_ledger_with(&problems)?;
         match COMPARED.iter().find(|(name, _)| arrays.ends_with(name)) {
             Some((_, has_stacks)) if arrays.is_dir() => write_script(above, &pkl, &arrays, *has_stacks),
             _ => Ok(()),
@@ -75,7 +83,6 @@ struct Place {
 impl Place {
     /// Makes the array of a line.
     fn array(&self, name: &str, data: LineData<'_>) -> Result<(), Error> {
-        make_folder(&self.to)?;
         if Path::new(name).components().count() != 1 || name.contains('\\') {
             return Err(Error::whole(Fault::Unsupported(format!("{name:?} is no name of a file"))));
         }

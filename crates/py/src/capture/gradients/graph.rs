@@ -9,7 +9,7 @@ use std::ops::Range;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use ulpscope_capture::{CallingThreads, Gradients, PendingBackward};
+use ulpscope_capture::{CallingThreads, Kind, PendingBackward};
 
 use crate::capture::calls::call_in_progress::{CallInProgress, Edge};
 use crate::capture::describe::items::Met;
@@ -103,7 +103,7 @@ impl Recorder {
     ) -> PyResult<()> {
         let py = recorder.py();
         let Some(first) = begun.sequence else { return Ok(()) };
-        if self.recording.plan.gradients == Gradients::LastNode {
+        if self.recording.plan.gradients.are_of_last_node(begun.kind == Kind::Module) {
             return self.watch_last_node(recorder, &begun, &outputs);
         }
         let mut own = Own::new(first..self.torch.next_sequence(py)?);

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ulpscope._capture.debugger import PrecisionDebugger as _Debugger
+from ulpscope._capture.lifecycle import ranks
 from ulpscope.compat.msprobe.exceptions import MsprobeException
 
 log = logging.getLogger("ulpscope.compat.msprobe")
@@ -21,6 +22,7 @@ class PrecisionDebugger(_Debugger):
 
     # compare of this release looks for the stack of a call by its name.
     _own_settings: ClassVar[Mapping[str, Any]] = {"stack_form": "by_name"}
+    _said_unwanted: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class PrecisionDebugger(_Debugger):
     ) -> None:
         if _Debugger._instance is None:
             _check(config_path, task, dump_path, level, model)
+            PrecisionDebugger._said_unwanted = False
         super().__init__(config_path, task, dump_path, level, model, step)
 
     @classmethod
@@ -53,7 +56,20 @@ class PrecisionDebugger(_Debugger):
         elif model is not None and not _is_model(model):
             log.error("The 'model' parameter of start must be a torch.nn.Module type.")
             raise _wrong("model must be a torch.nn.Module")
+        if not cls._has_wanted_rank(session.settings["rank"]):
+            return
         super().start(model, *others, **keywords)
+
+    @classmethod
+    def _has_wanted_rank(cls, wanted: Sequence[int]) -> bool:
+        """Whether this process may have one of the ranks. The tool dumps nothing of a process on its own."""
+        if not wanted or ranks.may_be_one_of(wanted):
+            return True
+        if not cls._said_unwanted:
+            cls._said_unwanted = True
+            text = "rank %s is selected, which this process does not have: nothing is dumped here"
+            log.warning(text, list(wanted))
+        return False
 
     @classmethod
     def record_module(cls, module: Any, name: str) -> None:

@@ -1,0 +1,270 @@
+"""Overflow checks of ptdbg_ascend's face: which call, which files, and the flag of an NPU."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import ulpscope
+
+TAG = "ptdbg_dump_v4.0.T2"
+
+
+def names(pkl: Path) -> list[str]:
+    return [json.loads(line)[0] for line in pkl.read_text().splitlines()]
+
+
+def overflowing(x: torch.Tensor) -> torch.Tensor:
+    return x * 1e38 * 1e38
+
+
+def test_overflows_end_training_at_the_given_number(ptdbg: ModuleType, tmp_path: Path) -> None:
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(torch.nn.Linear(2, 2), ptdbg.overflow_check, overflow_nums=3)
+    x = torch.ones(2)
+    overflowing(x)
+    overflowing(x)
+    pkl = tmp_path / TAG / "rank0" / "Tensor___mul___5_forward_3.pkl"
+    with pytest.raises(ValueError, match=rf"^\[overflow 3 times\]: dump file is saved in '{pkl}'\.$"):
+        overflowing(x)
+    folder = tmp_path / TAG / "rank0"
+    assert sorted(path.name for path in folder.glob("*.pkl")) == [
+        "Tensor___mul___1_forward_1.pkl",
+        "Tensor___mul___3_forward_2.pkl",
+        "Tensor___mul___5_forward_3.pkl",
+    ]
+    first, *lines = [json.loads(line) for line in pkl.read_text().splitlines()]
+    assert first[0] == "Tensor___mul___5_forward_stack_info"
+    assert first[1][0][2] == "overflowing"
+    assert [line[:2] for line in lines] == [
+        ["Tensor___mul___5_forward_input.0", 101],
+        ["Tensor___mul___5_forward_input.1", 101],
+        ["Tensor___mul___5_forward_output", 101],
+    ]
+    saved = ulpscope.load(pkl.with_suffix("") / "Tensor___mul___5_forward_output.npy", "torch")
+    assert saved.isinf().all()
+
+
+def test_a_second_overflow_check_refuses_equal_names(ptdbg: ModuleType, tmp_path: Path) -> None:
+    ptdbg.set_dump_path(str(tmp_path))
+    for error in (ValueError, FileExistsError):
+        ptdbg.register_hook(torch.nn.Linear(2, 2), ptdbg.overflow_check)
+        with pytest.raises(error):
+            overflowing(torch.ones(2))
+
+
+def test_overflows_are_checked_between_on_and_off(ptdbg: ModuleType, tmp_path: Path) -> None:
+    ptdbg.set_dump_path(str(tmp_path))
+    with pytest.raises(ValueError, match="call register_hook"):
+        ptdbg.set_overflow_check_switch("ON")
+    ptdbg.register_hook(torch.nn.Linear(2, 2), ptdbg.overflow_check, overflow_nums=-1)
+    ptdbg.set_overflow_check_switch("OFF")
+    overflowing(torch.ones(2))
+    assert not (tmp_path / TAG).exists()
+    ptdbg.set_overflow_check_switch("ON", filter_switch="ON")
+    overflowing(torch.ones(2))
+    overflowing(torch.ones(2))
+    ptdbg.set_overflow_check_switch("OFF")
+    overflowing(torch.ones(2))
+    folder = tmp_path / TAG / "rank0"
+    assert len(list(folder.glob("*.pkl"))) == 2
+    assert "Tensor___mul___3_forward_input.1" not in names(folder / "Tensor___mul___3_forward_1.pkl")
+
+
+def test_an_overflow_check_says_that_it_dumps_no_acl_data(
+    ptdbg: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "dump.json"
+    config.write_text(json.dumps({"dump": {"dump_path": str(tmp_path)}}))
+    ptdbg.set_dump_path(str(tmp_path))
+    model = torch.nn.Linear(2, 2)
+    ptdbg.register_hook(model, ptdbg.overflow_check, dump_mode="acl", dump_config=str(config))
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "overflow_check")
+    debugger.configure_hook(mode="acl", acl_config=str(config))
+    assert caplog.text.count("ACL data of calls that overflow are not dumped") == 2
+
+
+def test_the_debugger_checks_for_overflows_in_its_steps(ptdbg: ModuleType, tmp_path: Path) -> None:
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "overflow_check", step=[1])
+    debugger.configure_hook(overflow_nums=1)
+    debugger.start()
+    overflowing(torch.ones(2))
+    debugger.stop()
+    debugger.step()
+    debugger.start()
+    pkl = tmp_path / TAG / "step1" / "rank0" / "Tensor___mul___1_forward_1.pkl"
+    with pytest.raises(ValueError, match=rf"^\[overflow 1 times\]: dump file is saved in '{pkl}'\.$"):
+        overflowing(torch.ones(2))
+    assert [path.name for path in (tmp_path / TAG).iterdir()] == ["step1"]
+
+
+def test_an_overflow_check_without_a_path_writes_to_the_working_directory(
+    ptdbg: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ptdbg.register_hook(torch.nn.Linear(2, 2), ptdbg.overflow_check)
+    ptdbg.set_overflow_check_switch("ON")
+    with pytest.raises(ValueError, match=r"\[overflow 1 times\]"):
+        overflowing(torch.ones(2))
+    ptdbg.set_overflow_check_switch("OFF")
+    assert (tmp_path / TAG / "rank0" / "Tensor___mul___1_forward_1.pkl").exists()
+
+
+def test_filter_switch_of_the_debuggers_overflow_check(ptdbg: ModuleType, tmp_path: Path) -> None:
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "overflow_check")
+    debugger.configure_hook(overflow_nums=-1, filter_switch="ON")
+    debugger.start()
+    overflowing(torch.ones(2))
+    debugger.stop()
+    found = names(tmp_path / TAG / "rank0" / "Tensor___mul___1_forward_1.pkl")
+    assert found[1:] == ["Tensor___mul___1_forward_input.0", "Tensor___mul___1_forward_output"]
+
+
+class Flag:
+    """A stand-in of torch_npu whose flag the test sets; ``_C`` has functions, the debug mode operators."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.is_set = False
+        self._C = SimpleNamespace(
+            _check_overflow_npu=lambda: self.note("check"), _clear_overflow_npu=lambda: self.note("clear")
+        )
+
+    def note(self, call: str) -> bool:
+        self.calls.append(call)
+        found, self.is_set = self.is_set, self.is_set and not call.endswith("clear")
+        return found
+
+    def npu_get_float_status(self, status: torch.Tensor) -> torch.Tensor:
+        return status + float(self.note("operator check"))
+
+    def npu_clear_float_status(self, status: torch.Tensor) -> torch.Tensor:
+        self.note("operator clear")
+        return status
+
+
+@pytest.mark.parametrize("debug", ["", "1"])
+def test_the_flag_of_an_npu_tells_an_overflow(
+    ptdbg: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, debug: str
+) -> None:
+    flag = Flag()
+    monkeypatch.setitem(sys.modules, "torch_npu", flag)
+    monkeypatch.setenv("OVERFLOW_DEBUG_MODE_ENABLE", debug)
+    monkeypatch.setattr(torch.Tensor, "npu", lambda tensor: tensor, raising=False)
+    x = torch.ones(2)
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check, overflow_nums=-1)
+    torch.relu(x)
+    flag.is_set = True
+    torch.tanh(x)
+    torch.relu(x)
+    assert [path.name for path in tmp_path.glob("*/rank0/*.pkl")] == ["Torch_tanh_0_forward_1.pkl"]
+    check, clear = ("operator check", "operator clear") if debug else ("check", "clear")
+    assert flag.calls == [clear, check, check, clear, check]
+
+
+def test_a_cann_without_the_debug_mode_is_explained(
+    ptdbg: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OVERFLOW_DEBUG_MODE_ENABLE", "1")
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check)
+    assert "OVERFLOW_DEBUG_MODE_ENABLE=1 needs an Ascend NPU and torch_npu" in caplog.text
+
+    def lacks(status: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("EZ3003: [PID: 1] No supported Ops kernel and engine are found")
+
+    flag = Flag()
+    flag.npu_clear_float_status = lacks  # type: ignore[method-assign]
+    monkeypatch.setitem(sys.modules, "torch_npu", flag)
+    monkeypatch.setattr(torch.Tensor, "npu", lambda tensor: tensor, raising=False)
+    with pytest.raises(RuntimeError, match="EZ3003: this CANN does not support OVERFLOW_DEBUG_MODE_ENABLE=1"):
+        ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check)
+
+
+def test_dynamic_loss_scaling_goes_on_as_without_the_check(ptdbg: ModuleType, tmp_path: Path) -> None:
+    def scales() -> list[float]:
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+        found = []
+        for _ in range(3):
+            scaler.scale(model(torch.full((1, 2), 64.0)).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+            found.append(scaler.get_scale())
+        return found
+
+    expected = scales()
+    assert expected[1] < expected[0]
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check, overflow_nums=-1)
+    assert scales() == expected
+    assert list(tmp_path.glob("*/rank0/Tensor___mul___0_forward_1.pkl"))
+
+
+def test_a_data_loader_drives_the_steps_of_an_overflow_check(ptdbg: ModuleType, tmp_path: Path) -> None:
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path), "overflow_check", step=[0, 2], enable_dataloader=True)
+    debugger.configure_hook(overflow_nums=-1)
+
+    def train() -> None:
+        for x in DataLoader(torch.ones(6, 2), batch_size=1):
+            overflowing(x)
+
+    with pytest.raises(Exception, match=r"^ptdbg: exit after iteration \[0, 2\]$"):
+        train()
+    found = sorted(str(path.relative_to(tmp_path / TAG)) for path in tmp_path.rglob("*.pkl"))
+    name = "rank0/Tensor___mul___1_forward"
+    assert found == [f"step0/{name}_1.pkl", f"step2/{name}_2.pkl"]
+
+
+def test_the_inputs_of_a_backward_call_that_overflows_are_the_gradients_of_its_results(
+    ptdbg: ModuleType, tmp_path: Path
+) -> None:
+    ptdbg.set_dump_path(str(tmp_path), dump_tag="over")
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check)
+    x = torch.zeros(2, requires_grad=True)
+    with pytest.raises(ValueError, match=re.escape("[overflow 1 times]")):
+        torch.sqrt(x).sum().backward()
+    (given,) = tmp_path.glob("over_*/rank0/*/Torch_sqrt_0_backward_input.0.npy")
+    (returned,) = tmp_path.glob("over_*/rank0/*/Torch_sqrt_0_backward_output.0.npy")
+    assert np.isfinite(np.load(given)).all()
+    assert np.isinf(np.load(returned)).all()
+
+
+def test_an_overflow_check_that_begins_within_a_mode_of_the_program_leaves_that_mode_alone(
+    ptdbg: ModuleType, tmp_path: Path
+) -> None:
+    ptdbg.set_dump_path(str(tmp_path), dump_tag="over")
+    with torch.device("meta"):
+        ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check)
+    assert torch.ones(1).device.type == "cpu"
+    with pytest.raises(ValueError, match=re.escape("[overflow 1 times]")):
+        torch.log(torch.zeros(1))
+
+
+def test_a_call_that_returns_its_argument_is_not_blamed_for_the_gradient(
+    ptdbg: ModuleType, tmp_path: Path
+) -> None:
+    ptdbg.set_dump_path(str(tmp_path), dump_tag="over")
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check, overflow_nums=-1)
+    x = torch.zeros(2, requires_grad=True)
+    torch.sqrt(x).contiguous().sum().backward()
+    assert [path.name for path in tmp_path.glob("over_*/rank0/*.pkl")] == ["Torch_sqrt_0_backward_1.pkl"]
+
+
+def test_a_number_that_no_array_has_is_a_line(ptdbg: ModuleType, tmp_path: Path) -> None:
+    ptdbg.set_dump_path(str(tmp_path), dump_tag="over")
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check, overflow_nums=-1)
+    torch.mul(torch.full((1,), 3e38), np.float64(3e38))
+    (pkl,) = tmp_path.glob("over_*/rank0/Torch_mul_0_forward_1.pkl")
+    assert "Torch_mul_0_forward_input.1" in pkl.read_text()
