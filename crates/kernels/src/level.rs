@@ -9,9 +9,9 @@
 pub enum Level {
     /// The instructions of every machine of the architecture: SSE2 on x86-64, NEON on ARM64.
     Baseline,
-    /// AVX2 and FMA.
+    /// AVX2, FMA and F16C.
     Avx2,
-    /// AVX-512 F, BW, CD, DQ, VL, and FMA.
+    /// AVX-512 F, BW, CD, DQ, VL, FMA and F16C.
     Avx512,
 }
 
@@ -19,7 +19,8 @@ pub enum Level {
 pub(crate) trait Kernel {
     type Output;
     /// Must be `#[inline(always)]`, or the wrappers cannot compile it for their instruction set. `FMA` says that
-    /// fused multiply-add is an instruction here; use it only through [`add_exact_product`].
+    /// fused multiply-add is an instruction here, and so is the conversion of f16; use the first only through
+    /// [`add_exact_product`], and the second through [`Source::load`](crate::lanes::Source::load).
     fn run<const FMA: bool>(self) -> Self::Output;
 }
 
@@ -45,7 +46,11 @@ impl Level {
         match self {
             Level::Baseline => true,
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Level::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c")
+            }
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => {
                 is_x86_feature_detected!("avx512f")
@@ -54,6 +59,7 @@ impl Level {
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
                     && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c")
             }
             #[cfg(not(target_arch = "x86_64"))]
             Level::Avx2 | Level::Avx512 => false,
@@ -79,13 +85,13 @@ impl Level {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<true>()
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,fma")]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,fma,f16c")]
 fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<true>()
 }
@@ -94,5 +100,11 @@ fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
 /// happens once in both cases, so the fused instruction gives the same bits as two separate ones.
 #[inline(always)]
 pub(crate) fn add_exact_product<const FMA: bool>(sum: f64, a: f64, b: f64) -> f64 {
+    if FMA { a.mul_add(b, sum) } else { sum + a * b }
+}
+
+/// About `sum + a * b`: rounded once or twice, by instruction set. Only for estimates that decide nothing.
+#[inline(always)]
+pub(crate) fn add_about_product<const FMA: bool>(sum: f32, a: f32, b: f32) -> f32 {
     if FMA { a.mul_add(b, sum) } else { sum + a * b }
 }

@@ -13,6 +13,7 @@ mod float_env;
 mod lanes;
 mod level;
 mod recorded;
+mod short;
 mod stats;
 mod stop;
 
@@ -20,7 +21,7 @@ pub use blocks::{Reading, Threads};
 pub use compare::{
     BadTolerance, Comparison, Distances, ElementDiff, ExponentHistogram, NonFinite, PeerArithmetic,
     PeerErrors, Rest, ShapeMismatch, Tolerance, compare, compare_at, distances, distances_at, errors,
-    first_failing, kl_divergence, peer_errors, peer_errors_at, rest, worst,
+    errors_at, first_failing, kl_divergence, peer_errors, peer_errors_at, rest, worst,
 };
 pub use digest::{Digest, DigestKind, digest};
 pub use level::Level;

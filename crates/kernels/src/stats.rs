@@ -5,9 +5,10 @@ use ulpscope_tensor::{DType, Scalar, View};
 use crate::blocks::{BLOCK, Threads, over_spans};
 use crate::float_env::DefaultFloatEnv;
 use crate::lanes::{
-    ForSource, LANES, Lane, Source, count, each_lane, fold, larger, smaller, sum, with_source,
+    ForSource, LANES, Lane, Source, count, each_lane, fold, larger, prefetch, smaller, sum, with_source,
 };
 use crate::level::{Kernel, Level, add_exact_product};
+use crate::short::{self, Extrema, RunningExtrema, SHORT_LANES};
 
 /// The results of one pass over a tensor. For complex tensors everything is about the modulus.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,51 +151,84 @@ impl<S: Source> Kernel for Span<'_, S> {
 /// and only then a second loop counts them.
 #[inline(always)]
 fn measure_block<S: Source, const FMA: bool>(source: S, block: &[u8]) -> Partial<S::Value> {
-    let mut sums = [0.0; LANES];
-    let mut squares = [0.0; LANES];
-    let mut max = [S::Value::LOWEST; LANES];
-    let mut min = [S::Value::HIGHEST; LANES];
-    let mut least = [S::Value::HIGHEST; LANES];
-    each_lane(source, block, |lane, value| {
-        let wide = value.widen();
-        sums[lane] += wide;
-        squares[lane] = if S::Value::EXACT_SQUARES {
-            add_exact_product::<FMA>(squares[lane], wide, wide)
-        } else {
-            squares[lane] + wide * wide
-        };
-        max[lane] = larger(max[lane], value);
-        min[lane] = smaller(min[lane], value);
-        least[lane] = smaller(least[lane], value.abs());
-    });
-    let mut partial = Partial {
-        sum: sum(sums),
-        squares: sum(squares),
-        max: fold(max, larger),
-        min: fold(min, smaller),
-        odd: Odd::default(),
+    let mut sums = RunningSums { sums: [0.0; LANES], squares: [0.0; LANES] };
+    let (max, min, least) = if S::SHORT_INFINITY.is_some() {
+        let extrema = each_short::<S, FMA>(source, block, &mut sums);
+        let value = |bits: u16| source.one(&bits.to_le_bytes());
+        (value(extrema.max), value(extrema.min), value(extrema.least))
+    } else {
+        let mut max = [S::Value::LOWEST; LANES];
+        let mut min = [S::Value::HIGHEST; LANES];
+        let mut least = [S::Value::HIGHEST; LANES];
+        each_lane::<_, FMA>(source, block, |lane, value| {
+            sums.add::<_, FMA>(lane, value);
+            max[lane] = larger(max[lane], value);
+            min[lane] = smaller(min[lane], value);
+            least[lane] = smaller(least[lane], value.abs());
+        });
+        (fold(max, larger), fold(min, smaller), fold(least, smaller))
     };
-    let least = fold(least, smaller);
+    let mut partial =
+        Partial { sum: sum(sums.sums), squares: sum(sums.squares), max, min, odd: Odd::default() };
     // A square is finite only if its element is, so the sum of squares decides for the whole block. (The squares
     // of huge f64 overflow too: the second loop then finds no special value.)
     if !partial.squares.is_finite() {
-        count_non_finite(source, block, &mut partial);
+        count_non_finite::<S, FMA>(source, block, &mut partial);
     }
     if least <= S::Value::ZERO || least < source.min_normal() {
-        count_small(source, block, &mut partial.odd);
+        count_small::<S, FMA>(source, block, &mut partial.odd);
     }
     partial
 }
 
+/// Sums so far, in lanes.
+struct RunningSums {
+    sums: [f64; LANES],
+    squares: [f64; LANES],
+}
+
+impl RunningSums {
+    #[inline(always)]
+    fn add<V: Lane, const FMA: bool>(&mut self, lane: usize, value: V) {
+        let wide = value.widen();
+        self.sums[lane] += wide;
+        self.squares[lane] = if V::EXACT_SQUARES {
+            add_exact_product::<FMA>(self.squares[lane], wide, wide)
+        } else {
+            self.squares[lane] + wide * wide
+        };
+    }
+}
+
+/// Sums a packed block of 16-bit floats. Returns the extrema, which are meaningless if some element is NaN.
+#[inline(always)]
+fn each_short<S: Source, const FMA: bool>(source: S, block: &[u8], sums: &mut RunningSums) -> Extrema {
+    let mut extrema = RunningExtrema::none();
+    let (lines, tail) = block.as_chunks::<2>().0.as_chunks::<SHORT_LANES>();
+    for line in lines {
+        let bytes = line.as_flattened();
+        prefetch(bytes);
+        extrema.add(line);
+        for group in bytes.chunks_exact(LANES * S::SIZE) {
+            for (lane, value) in source.load::<FMA>(group).into_iter().enumerate() {
+                sums.add::<_, FMA>(lane, value);
+            }
+        }
+    }
+    extrema.add(tail);
+    each_lane::<_, FMA>(source, tail.as_flattened(), |lane, value| sums.add::<_, FMA>(lane, value));
+    extrema.finish()
+}
+
 /// Counts NaN and infinities, and takes the extrema of the finite elements only.
 #[inline(always)]
-fn count_non_finite<S: Source>(source: S, block: &[u8], partial: &mut Partial<S::Value>) {
+fn count_non_finite<S: Source, const FMA: bool>(source: S, block: &[u8], partial: &mut Partial<S::Value>) {
     let mut nan = [0; LANES];
     let mut pos_inf = [0; LANES];
     let mut neg_inf = [0; LANES];
     let mut max = [S::Value::LOWEST; LANES];
     let mut min = [S::Value::HIGHEST; LANES];
-    each_lane(source, block, |lane, value| {
+    each_lane::<_, FMA>(source, block, |lane, value| {
         let finite = value.is_finite();
         nan[lane] += u32::from(value.is_nan());
         pos_inf[lane] += u32::from(value.is_pos_inf());
@@ -211,11 +245,15 @@ fn count_non_finite<S: Source>(source: S, block: &[u8], partial: &mut Partial<S:
 
 /// Counts zeros and subnormals.
 #[inline(always)]
-fn count_small<S: Source>(source: S, block: &[u8], odd: &mut Odd) {
+fn count_small<S: Source, const FMA: bool>(source: S, block: &[u8], odd: &mut Odd) {
+    if let Some(infinity) = S::SHORT_INFINITY {
+        (odd.zeros, odd.subnormals) = short::count_small(block, infinity);
+        return;
+    }
     let min_normal = source.min_normal();
     let mut zeros = [0; LANES];
     let mut small = [0; LANES];
-    each_lane(source, block, |lane, value| {
+    each_lane::<_, FMA>(source, block, |lane, value| {
         zeros[lane] += u32::from(value == S::Value::ZERO);
         small[lane] += u32::from(value.abs() < min_normal);
     });

@@ -6,6 +6,7 @@ use super::distances::RunningDistances;
 use super::errors::{BlockErrors, RunningErrors};
 use super::exponents::Exponents;
 use super::pair::{Form, Masked, Packed, PairBlock, Quad, Scratch, decode, decode_quads};
+use super::thresholds::Thresholds;
 use super::ulp::Distances;
 use super::{ShapeMismatch, Tolerance};
 use crate::blocks::{BLOCK, Reading, over_spans};
@@ -120,7 +121,7 @@ pub(super) fn each_quad_block(
                 decode::<f64>(level, (dtypes.1, golden), golden_copy);
                 quads.clear();
                 Packed { source: lanes::F64, target: target_copy, golden: golden_copy }
-                    .each(|_, quad| quads.push(quad));
+                    .each::<false>(|_, quad| quads.push(quad));
             }
             with(start + index * BLOCK, quads);
         }
@@ -201,37 +202,23 @@ impl Block<'_> {
         exponents: &mut Exponents,
     ) {
         let same = self.is_same();
-        let few_bits = S::SIZE == 2;
         let distances = &mut self.running.distances;
         if same && distances.add_same(self.level, pairs) {
             return;
         }
-        // Errors with few bits have few values: estimated maxima would tie in every block. Exact ones come with the
-        // sums.
-        let with_errors = self.tolerance.is_some() || few_bits;
+        let wanted = self.tolerance.map(|tolerance| {
+            let so_far = self.running.errors.as_ref().map_or(0.0, |errors| errors.max_relative_excess);
+            Thresholds::new(tolerance, so_far)
+        });
         let counts = self.running.errors.as_ref().is_some_and(|errors| errors.buckets.is_some());
         let mut exponents = counts.then_some(exponents);
-        let added = distances.add_narrow(
-            self.level,
-            pairs,
-            self.start,
-            few_bits,
-            with_errors,
-            exponents.as_deref_mut(),
-        );
+        let added = distances.add_narrow(self.level, pairs, self.start, wanted, exponents.as_deref_mut());
         if let Some(errors) = added {
             self.look_closer_narrow(pairs, same, errors, exponents);
             return;
         }
         let pairs = distances.mask(pairs, lanes::F32, self.start, masked);
-        let errors = distances.add_narrow(
-            self.level,
-            pairs,
-            self.start,
-            few_bits,
-            with_errors,
-            exponents.as_deref_mut(),
-        );
+        let errors = distances.add_narrow(self.level, pairs, self.start, wanted, exponents.as_deref_mut());
         self.look_closer_narrow(pairs, same, errors.expect("masked"), exponents);
     }
 
@@ -286,7 +273,7 @@ impl Block<'_> {
         exponents: Option<&mut Exponents>,
     ) {
         if let (Some(tolerance), Some(errors), false) = (self.tolerance, &mut self.running.errors, same) {
-            errors.add(self.level, pairs, block, tolerance);
+            errors.add_short(self.level, pairs, block, tolerance);
             if let (Some(buckets), Some(exponents)) = (&mut errors.buckets, exponents) {
                 buckets.add_bytes(self.level, pairs, exponents, block);
             }

@@ -5,8 +5,9 @@ use super::NonFinite;
 use super::errors::BlockErrors;
 use super::exponents::Exponents;
 use super::loops::{Squares, Sums, Wide, WideBlock, ZeroGolden};
-use super::narrow::{Narrow, NarrowBlock, NarrowErrors, NarrowExponents};
+use super::narrow::{Maxima, Narrow, NarrowBlock, NarrowErrors, NarrowExponents};
 use super::pair::{Masked, Packed, PairBlock, Quad, Width};
+use super::thresholds::Thresholds;
 use super::ulp::UlpDistance;
 use crate::lanes::{Lane, Source, larger};
 use crate::level::Level;
@@ -25,8 +26,9 @@ pub(super) struct RunningDistances {
     pub(super) zero_golden: u64,
     pub(super) non_finite: NonFinite,
     pub(super) first_mismatch: Option<u64>,
-    /// The f32 estimate of `max_abs`: a block with a smaller estimate cannot raise it.
-    estimated_max_abs: f64,
+    /// Estimates of the last block would not have shown that it does not raise a maximum. The next is likely to be of
+    /// the same kind, and exact maxima are then cheaper.
+    expect_raise: bool,
     /// The last block had zeros in golden: the next is likely to have some too.
     expect_zeros: bool,
 }
@@ -42,7 +44,7 @@ impl RunningDistances {
             zero_golden: 0,
             non_finite: NonFinite::default(),
             first_mismatch: None,
-            estimated_max_abs: 0.0,
+            expect_raise: true,
             expect_zeros: false,
         }
     }
@@ -59,7 +61,6 @@ impl RunningDistances {
         self.zero_golden += next.zero_golden;
         self.non_finite.add(&next.non_finite);
         self.first_mismatch = self.first_mismatch.or(next.first_mismatch);
-        self.estimated_max_abs = larger(self.estimated_max_abs, next.estimated_max_abs);
         self
     }
 
@@ -91,21 +92,19 @@ impl RunningDistances {
     /// all elements are finite, it adds and returns nothing. On request the errors are summed, and their exponents
     /// are written to `exponents`.
     ///
-    /// `few_bits` says that both sides have the same 16-bit float type. Near a limit the two are then within a
-    /// factor of two, so their f32 difference is exact and a multiple of the smaller one's last place. A quotient
-    /// that does not equal the limit is 2^-12 or more away from it; one that does rounds to the limit and is not
-    /// under it. So no estimate of a share is ever uncertain.
+    /// If both sides have the same 16-bit float type, they are within a factor of two near a limit, so their f32
+    /// difference is exact and a multiple of the smaller one's last place. A quotient that does not equal the limit is
+    /// 2^-12 or more away from it; one that does is not under it. So no estimate of a share is ever uncertain.
     pub(super) fn add_narrow<S: Source<Value = f32>>(
         &mut self,
         level: Level,
         pairs: Packed<'_, S>,
         start: u64,
-        few_bits: bool,
-        with_errors: bool,
+        wanted: Option<Thresholds>,
         exponents: Option<&mut Exponents>,
     ) -> Option<BlockErrors> {
-        let mut block = self.measure_narrow(level, pairs, with_errors, exponents);
-        block.unsure &= !few_bits;
+        let wanted = wanted.or_else(|| self.expect_raise.then(Thresholds::none));
+        let block = self.measure_narrow(level, pairs, wanted, exponents);
         block.is_finite().then(|| self.take_narrow(level, block, pairs, start))
     }
 
@@ -114,23 +113,27 @@ impl RunningDistances {
         &mut self,
         level: Level,
         pairs: Packed<'_, S>,
-        with_errors: bool,
+        wanted: Option<Thresholds>,
         mut exponents: Option<&mut Exponents>,
     ) -> NarrowBlock {
         if !self.expect_zeros {
-            let block = match exponents.as_deref_mut() {
-                Some(exponents) => level.run(NarrowExponents::<S, false> { pairs, exponents }),
-                None if with_errors => level.run(NarrowErrors::<S, false> { pairs }),
-                None => level.run(Narrow::<S, false> { pairs }),
+            let block = match (wanted, exponents.as_deref_mut()) {
+                (Some(thresholds), Some(exponents)) => {
+                    level.run(NarrowExponents::<S, false> { pairs, thresholds, exponents })
+                }
+                (Some(thresholds), None) => level.run(NarrowErrors::<S, false> { pairs, thresholds }),
+                (None, _) => level.run(Narrow::<S, false> { pairs }),
             };
             if !block.met_zero_golden() {
                 return block;
             }
         }
-        let block = match exponents {
-            Some(exponents) => level.run(NarrowExponents::<S, true> { pairs, exponents }),
-            None if with_errors => level.run(NarrowErrors::<S, true> { pairs }),
-            None => level.run(Narrow::<S, true> { pairs }),
+        let block = match (wanted, exponents) {
+            (Some(thresholds), Some(exponents)) => {
+                level.run(NarrowExponents::<S, true> { pairs, thresholds, exponents })
+            }
+            (Some(thresholds), None) => level.run(NarrowErrors::<S, true> { pairs, thresholds }),
+            (None, _) => level.run(Narrow::<S, true> { pairs }),
         };
         self.expect_zeros = block.has_zero_golden;
         block
@@ -147,19 +150,18 @@ impl RunningDistances {
         self.add_sums(block.sums);
         let zero_golden = if block.has_zero_golden { level.run(ZeroGolden(pairs)) } else { 0 };
         let maxima = &block.maxima;
+        let is_decided = self.is_decided(maxima);
+        self.expect_raise = !is_decided;
         if maxima.exact {
             self.raise_maxima((maxima.abs, maxima.rel), &pairs, start);
         }
-        let may_raise_max_abs = !maxima.exact && maxima.abs > 0.0 && maxima.abs >= self.estimated_max_abs;
-        let may_raise_max_rel = !maxima.exact && maxima.rel > 0.0 && maxima.rel_at_most() >= self.max_rel;
-        if may_raise_max_abs || may_raise_max_rel || block.unsure {
-            let wide = level.run(Wide::<_, false>(pairs));
-            self.estimated_max_abs = larger(self.estimated_max_abs, maxima.abs);
-            self.raise_maxima((wide.max_abs, wide.max_rel), &pairs, start);
-            self.add_counts(wide.under, zero_golden);
-        } else {
+        if (maxima.exact || is_decided) && !block.unsure {
             // The lean loop counts a zero golden as a relative error of zero, hence as under every limit.
             self.add_counts(block.under.map(|under| under - zero_golden), zero_golden);
+        } else {
+            let wide = level.run(Wide::<_, false>(pairs));
+            self.raise_maxima((wide.max_abs, wide.max_rel), &pairs, start);
+            self.add_counts(wide.under, zero_golden);
         }
         BlockErrors {
             sums: block.errors,
@@ -167,7 +169,21 @@ impl RunningDistances {
             max_rel: if zero_golden > 0 { f64::INFINITY } else { block.maxima.rel_at_most() },
             least_golden: block.least_golden.into(),
             ulp: block.ulp,
+            estimates: block.estimates,
         }
+    }
+
+    /// Whether estimated maxima of a block cannot raise those so far.
+    fn is_decided(&self, maxima: &Maxima) -> bool {
+        let cannot_raise = |most: f64, so_far: f64| most == 0.0 || most < so_far;
+        let abs = maxima.abs <= self.max_abs && cannot_raise(maxima.rounded_abs_at_most(), self.max_abs);
+        let rel = if maxima.ordered && maxima.rel < 0.5 {
+            // The f32 nearest to a quotient in f64 is the one nearest to the exact quotient.
+            maxima.rel as f32 <= self.max_rel as f32
+        } else {
+            cannot_raise(maxima.rel_at_most(), self.max_rel)
+        };
+        abs && rel
     }
 
     /// Adds a block of pairs without estimates. Returns the same as [`RunningDistances::add_narrow`].
@@ -231,6 +247,7 @@ impl RunningDistances {
             max_rel: if zero_golden > 0 { f64::INFINITY } else { block.max_rel },
             least_golden: block.least_golden,
             ulp: UlpDistance::default(),
+            estimates: None,
         }
     }
 

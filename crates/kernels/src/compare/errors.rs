@@ -6,10 +6,14 @@
 use super::Tolerance;
 use super::exponents::Buckets;
 use super::loops::ErrorSums;
-use super::pair::PairBlock;
+use super::pair::{Packed, PairBlock};
+use super::thresholds::{Estimate, Estimates, Thresholds};
 use super::ulp::UlpDistance;
-use crate::lanes::{LANES, fold, larger, sum};
+use crate::lanes::{LANES, Source, fold, larger, sum};
 use crate::level::{Kernel, Level};
+
+/// Pairs that are walked again at a time: mostly one of them in a block has the largest difference.
+const PART: usize = 256;
 
 /// What the loops return about the errors of one block of pairs that are finite or masked to zero.
 #[derive(Clone, Copy)]
@@ -23,6 +27,8 @@ pub(super) struct BlockErrors {
     pub(super) least_golden: f64,
     /// Distances of f32 pairs; those of other dtypes are measured separately.
     pub(super) ulp: UlpDistance,
+    /// About the tolerance, for pairs of 16-bit floats.
+    pub(super) estimates: Option<Estimates>,
 }
 
 impl BlockErrors {
@@ -100,6 +106,37 @@ impl RunningErrors {
         }
     }
 
+    /// The same for pairs of 16-bit floats: only parts of the block that may raise a maximum are walked again.
+    pub(super) fn add_short<S: Source<Value = f32>>(
+        &mut self,
+        level: Level,
+        pairs: Packed<'_, S>,
+        block: BlockErrors,
+        tolerance: Tolerance,
+    ) {
+        let Some(Estimates { over: Some(over), excess, may_raise_relative }) = block.estimates else {
+            return self.add(level, pairs, block, tolerance);
+        };
+        self.sums.abs += block.sums.abs;
+        self.sums.rel += block.sums.rel;
+        self.over_tolerance += over;
+        if !(block.may_exceed(tolerance.rtol) && excess > self.max_excess || may_raise_relative) {
+            return;
+        }
+        let max_abs = block.max_abs;
+        for pairs in pairs.parts(PART) {
+            let thresholds = Thresholds::new(tolerance, self.max_relative_excess);
+            let part = level.run(Estimate { pairs, thresholds, max_abs });
+            if part.excess > self.max_excess {
+                self.max_excess = larger(self.max_excess, level.run(Excess { pairs, tolerance }).max);
+            }
+            if part.may_raise_relative && max_abs > tolerance.atol && self.max_relative_excess.is_finite() {
+                let relative = level.run(RelativeExcess { pairs, atol: tolerance.atol });
+                self.max_relative_excess = larger(self.max_relative_excess, relative);
+            }
+        }
+    }
+
     /// The smallest atol that passes with the given rtol, provably so in the arithmetic of the check itself.
     ///
     /// With `x` the largest rounded excess, every true excess is at most `x * (1 + eps/2)`. So `atol + rtol * |g|`
@@ -136,7 +173,7 @@ impl<P: PairBlock> Kernel for Excess<P> {
         // Counts in f64, which match the masks of f64 comparisons.
         let mut over = [0.0; LANES];
         let mut excess = [0.0; LANES];
-        self.pairs.each(|lane, quad| {
+        self.pairs.each::<FMA>(|lane, quad| {
             let (abs, allowed) = (quad.difference, rtol * quad.golden.abs());
             over[lane] += if abs > atol + allowed { 1.0 } else { 0.0 };
             excess[lane] = larger(excess[lane], abs - allowed);
@@ -157,7 +194,7 @@ impl<P: PairBlock> Kernel for RelativeExcess<P> {
     #[inline(always)]
     fn run<const FMA: bool>(self) -> f64 {
         let mut relative_excess = [0.0; LANES];
-        self.pairs.each(|lane, quad| {
+        self.pairs.each::<FMA>(|lane, quad| {
             let (abs, size) = (quad.difference, quad.golden.abs());
             let needed = if abs > self.atol { (abs - self.atol) / size } else { 0.0 };
             relative_excess[lane] = larger(relative_excess[lane], needed);

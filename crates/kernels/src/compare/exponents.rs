@@ -107,7 +107,7 @@ impl<P: PairBlock> Kernel for PairByPair<'_, P> {
     #[inline(always)]
     fn run<const FMA: bool>(self) -> u64 {
         let mut zeros = [0u32; LANES];
-        self.pairs.each(|lane, quad| {
+        self.pairs.each::<FMA>(|lane, quad| {
             let exponent = (quad.difference.to_bits() >> 52) as usize & (BUCKETS - 1);
             self.counts[lane % BUCKET_SETS][exponent] += 1;
             zeros[lane] += u32::from(quad.difference == 0.0);
@@ -127,7 +127,7 @@ impl<S: Source<Value = f32>> Kernel for Misleading<'_, S> {
     fn run<const FMA: bool>(self) -> bool {
         const MANTISSA: u32 = (1 << 23) - 1;
         let mut misleading = [0u32; LANES];
-        each_pair(
+        each_pair::<_, FMA>(
             self.0.source,
             self.0.target,
             self.0.golden,

@@ -32,7 +32,7 @@ impl<S: Source> Kernel for Squares<'_, S> {
     #[inline(always)]
     fn run<const FMA: bool>(self) -> f64 {
         let mut squares = [0.0; LANES];
-        each_lane(self.0.source, self.0.golden, |lane, value| {
+        each_lane::<_, FMA>(self.0.source, self.0.golden, |lane, value| {
             let wide = value.widen();
             squares[lane] = if S::Value::EXACT_SQUARES {
                 add_exact_product::<FMA>(squares[lane], wide, wide)
@@ -75,7 +75,7 @@ impl<P: PairBlock, const ERRORS: bool> Kernel for Wide<P, ERRORS> {
         let mut under_1 = [0u32; LANES];
         let mut sum_abs = [0.0; LANES];
         let mut sum_rel = [0.0; LANES];
-        pairs.each(|lane, quad| {
+        pairs.each::<FMA>(|lane, quad| {
             product[lane] += quad.product;
             target_squares[lane] += quad.target * quad.target;
             golden_squares[lane] += quad.golden * quad.golden;
@@ -116,7 +116,8 @@ impl<P: PairBlock> Kernel for ZeroGolden<P> {
     #[inline(always)]
     fn run<const FMA: bool>(self) -> u64 {
         let mut zeros = [0u32; LANES];
-        self.0.each(|lane, quad| zeros[lane] += u32::from((quad.golden == 0.0) & (quad.target != 0.0)));
+        self.0
+            .each::<FMA>(|lane, quad| zeros[lane] += u32::from((quad.golden == 0.0) & (quad.target != 0.0)));
         count(zeros)
     }
 }

@@ -18,6 +18,7 @@ mod narrow;
 mod pair;
 mod peer;
 mod rest;
+mod thresholds;
 pub(crate) mod ulp;
 
 use ulpscope_tensor::View;
@@ -264,7 +265,18 @@ pub fn errors<'a>(
     tolerance: Tolerance,
     reading: impl Into<Reading<'a>>,
 ) -> Result<Comparison, ShapeMismatch> {
-    measure(Level::best(), target, golden, Errors { tolerance, with_exponents: false }, reading.into())
+    errors_at(Level::best(), target, golden, tolerance, reading)
+}
+
+/// [`errors`] with a given instruction set; to show that the result does not depend on it.
+pub fn errors_at<'a>(
+    level: Level,
+    target: &View<'_>,
+    golden: &View<'_>,
+    tolerance: Tolerance,
+    reading: impl Into<Reading<'a>>,
+) -> Result<Comparison, ShapeMismatch> {
+    measure(level, target, golden, Errors { tolerance, with_exponents: false }, reading.into())
 }
 
 fn measure(

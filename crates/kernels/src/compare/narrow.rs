@@ -6,11 +6,16 @@
 //!
 //! If errors are requested, the same loop sums them: the pass is limited by arithmetic, and a second loop would
 //! widen and subtract again. It then has the quotients in f64, and takes the maxima from them, and for 32-bit pairs
-//! also the shares.
+//! also the shares. Those of 16-bit pairs come from products in f32, and so do estimates about the tolerance.
+//!
+//! Estimates of 16-bit pairs are better than that. If all relative errors of a block are under 1/2, the f32 difference
+//! of two is exact and has no more bits than they have. Different quotients of numbers with at most 11 bits differ by
+//! 2^-22 or more of their size, so f32 quotients have the order of the exact ones, and tie where those do.
 
 use super::exponents::Exponents;
 use super::loops::{ErrorSums, SHARE_LIMITS, Sums};
 use super::pair::Packed;
+use super::thresholds::{Estimates, RunningEstimates, Thresholds};
 use super::ulp::{self, UlpDistance};
 use crate::lanes::{LANES, Source, count, each_pair_group, fold, larger, smaller, sum};
 use crate::level::{Kernel, add_exact_product};
@@ -27,6 +32,12 @@ const MAGNITUDE: u32 = u32::MAX >> 1;
 
 const INFINITY: u32 = f32::INFINITY.to_bits();
 
+const HALF: u32 = 0.5f32.to_bits();
+
+/// The inverse of [`SHARE_LIMITS`], a little above: a relative error of two 16-bit floats that is not equal to a limit
+/// is 2^-12 or more away from it, and one that is equal must not be under it.
+const OVER_LIMITS: [f32; 2] = [1000.0 * (1.0 + 1.0 / 8192.0), 200.0 * (1.0 + 1.0 / 8192.0)];
+
 /// The results of the lean loop for one block of narrow pairs.
 pub(super) struct NarrowBlock {
     pub(super) sums: Sums,
@@ -41,6 +52,8 @@ pub(super) struct NarrowBlock {
     pub(super) errors: ErrorSums,
     /// Distances of both sides as f32; nothing if not requested.
     pub(super) ulp: UlpDistance,
+    /// Only for 16-bit pairs, with errors.
+    pub(super) estimates: Option<Estimates>,
 }
 
 /// The largest differences of a block.
@@ -49,12 +62,21 @@ pub(super) struct Maxima {
     pub(super) rel: f64,
     /// Nothing is estimated.
     pub(super) exact: bool,
+    /// The largest absolute difference among those that may not be exact.
+    rounded_abs: f64,
+    /// An estimated quotient is larger than another only if the exact one is.
+    pub(super) ordered: bool,
 }
 
 impl Maxima {
     /// An upper bound of the absolute differences.
     pub(super) fn abs_at_most(&self) -> f64 {
         if self.exact { self.abs } else { self.abs * (1.0 + ESTIMATE_ERROR) }
+    }
+
+    /// An upper bound of the absolute differences, without those that are exact.
+    pub(super) fn rounded_abs_at_most(&self) -> f64 {
+        self.rounded_abs * (1.0 + ESTIMATE_ERROR)
     }
 
     /// An upper bound of the relative differences.
@@ -85,11 +107,13 @@ pub(super) struct Narrow<'a, S, const ZEROS: bool> {
 /// The loop with errors.
 pub(super) struct NarrowErrors<'a, S, const ZEROS: bool> {
     pub(super) pairs: Packed<'a, S>,
+    pub(super) thresholds: Thresholds,
 }
 
 /// The loop with errors that also stores the exponents of the differences.
 pub(super) struct NarrowExponents<'a, S, const ZEROS: bool> {
     pub(super) pairs: Packed<'a, S>,
+    pub(super) thresholds: Thresholds,
     pub(super) exponents: &'a mut Exponents,
 }
 
@@ -98,7 +122,7 @@ impl<S: Source<Value = f32>, const ZEROS: bool> Kernel for Narrow<'_, S, ZEROS> 
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> NarrowBlock {
-        measure::<S, FMA, ZEROS, false, false>(self.pairs, &mut [])
+        measure::<S, FMA, ZEROS, false, false>(self.pairs, Thresholds::none(), &mut [])
     }
 }
 
@@ -107,7 +131,7 @@ impl<S: Source<Value = f32>, const ZEROS: bool> Kernel for NarrowErrors<'_, S, Z
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> NarrowBlock {
-        measure::<S, FMA, ZEROS, true, false>(self.pairs, &mut [])
+        measure::<S, FMA, ZEROS, true, false>(self.pairs, self.thresholds, &mut [])
     }
 }
 
@@ -116,7 +140,7 @@ impl<S: Source<Value = f32>, const ZEROS: bool> Kernel for NarrowExponents<'_, S
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> NarrowBlock {
-        measure::<S, FMA, ZEROS, true, true>(self.pairs, self.exponents)
+        measure::<S, FMA, ZEROS, true, true>(self.pairs, self.thresholds, self.exponents)
     }
 }
 
@@ -129,13 +153,17 @@ fn measure<
     const EXPONENTS: bool,
 >(
     pairs: Packed<'_, S>,
+    thresholds: Thresholds,
     exponents: &mut [u8],
 ) -> NarrowBlock {
-    // With errors the quotients exist in f64, and maxima come from them; for 32-bit pairs also the shares. 16-bit
-    // pairs are limited by arithmetic alone, and their estimated shares are never uncertain.
+    let short = S::SHORT_INFINITY.is_some();
+    // With errors the quotients exist in f64, and maxima come from them; for 32-bit pairs also the shares. Estimated
+    // shares of 16-bit pairs are never uncertain.
     let exact = ERRORS;
-    let exact_shares = ERRORS && S::SIZE == size_of::<f32>();
-    let ulp = ERRORS && S::SIZE == size_of::<f32>();
+    let exact_shares = ERRORS && !short;
+    let ulp = ERRORS && !short;
+    let estimated = ERRORS && short;
+    let mut estimates = RunningEstimates::new(thresholds);
     // The lower ends of the ranges in which an estimate is too close to a limit.
     let limits = SHARE_LIMITS.map(|limit| (limit as f32).to_bits() - ESTIMATE_ULPS);
     let mut product = [0.0; LANES];
@@ -159,8 +187,9 @@ fn measure<
     let mut exact_under_0 = [0.0; LANES];
     let mut exact_under_1 = [0.0; LANES];
     let mut nearest = [u32::MAX; LANES];
+    let mut max_rounded_abs = [0u32; LANES];
     let mut exponents = exponents.as_chunks_mut::<LANES>().0.iter_mut();
-    let filling = each_pair_group(
+    let filling = each_pair_group::<_, FMA>(
         pairs.source,
         pairs.target,
         pairs.golden,
@@ -206,6 +235,17 @@ fn measure<
                 if exact_shares {
                     continue;
                 }
+                if estimated {
+                    let (abs, golden) = (f32::from_bits(abs), f32::from_bits(divisor));
+                    estimates.add::<FMA>(lane, abs, golden);
+                    // A zero golden has no relative error, and must be under every limit.
+                    let abs = if ZEROS && divisor == 0 { -1.0 } else { abs };
+                    // Negative if under a limit.
+                    let above = OVER_LIMITS.map(|over| (abs * over).to_bits().wrapping_sub(divisor));
+                    under_0[lane] += above[0] >> 31;
+                    under_1[lane] += above[1] >> 31;
+                    continue;
+                }
                 if ZEROS {
                     // A zero golden has no relative error; an infinite divisor makes it zero.
                     divisor = if divisor == 0 { INFINITY } else { divisor };
@@ -219,7 +259,12 @@ fn measure<
                 let above = limits.map(|limit| rel.wrapping_sub(limit));
                 under_0[lane] += above[0] >> 31;
                 under_1[lane] += above[1] >> 31;
-                nearest[lane] = smaller(nearest[lane], smaller(above[0], above[1]));
+                if short {
+                    let rounded = if rel >= HALF { abs } else { 0 };
+                    max_rounded_abs[lane] = larger(max_rounded_abs[lane], rounded);
+                } else {
+                    nearest[lane] = smaller(nearest[lane], smaller(above[0], above[1]));
+                }
             }
             if EXPONENTS && let Some(out) = exponents.next() {
                 *out = sizes.map(|size| size as u8);
@@ -228,18 +273,24 @@ fn measure<
     );
     let least_golden = fold(least_golden, smaller);
     let float = |lanes: [u32; LANES]| f64::from(f32::from_bits(fold(lanes, larger)));
+    let maxima = if exact {
+        let (abs, rel) = (fold(exact_max_abs, larger), fold(exact_max_rel, larger));
+        Maxima { abs, rel, exact, rounded_abs: 0.0, ordered: true }
+    } else {
+        let (abs, rel) = (float(max_abs), float(max_rel));
+        let rounded_abs = if short { float(max_rounded_abs) } else { abs };
+        Maxima { abs, rel, exact, rounded_abs, ordered: short && rel < 0.5 }
+    };
+    let pairs_measured = (pairs.golden.len() / S::SIZE) as u64 + filling;
     NarrowBlock {
+        estimates: if estimated { Some(estimates.finish(pairs_measured, maxima.abs)) } else { None },
         sums: Sums {
             product: sum(product),
             target_squares: sum(target_squares),
             golden_squares: sum(golden_squares),
             difference_squares: sum(difference_squares),
         },
-        maxima: if exact {
-            Maxima { abs: fold(exact_max_abs, larger), rel: fold(exact_max_rel, larger), exact }
-        } else {
-            Maxima { abs: float(max_abs), rel: float(max_rel), exact }
-        },
+        maxima,
         has_zero_golden: ZEROS && least_golden == 0,
         least_golden: f32::from_bits(least_golden),
         // The padding of the last group agrees; where zeros are not expected it causes a second measurement of the
@@ -249,7 +300,7 @@ fn measure<
         } else {
             [under_0, under_1].map(|lanes| count(lanes).saturating_sub(filling))
         },
-        unsure: !exact_shares && fold(nearest, smaller) <= 2 * ESTIMATE_ULPS,
+        unsure: !short && !exact_shares && fold(nearest, smaller) <= 2 * ESTIMATE_ULPS,
         errors: ErrorSums { abs: sum(sum_abs), rel: sum(sum_rel) },
         ulp: UlpDistance {
             max: fold(max_ulp, larger).into(),

@@ -67,13 +67,13 @@ pub(super) struct Quad {
 
 /// A block of pairs that can be walked in lanes, in f64.
 pub(super) trait PairBlock: Copy {
-    /// Calls `step` with every pair and its lane.
-    fn each(&self, step: impl FnMut(usize, Quad));
+    /// Calls `step` with every pair and its lane. `FMA` is that of [`Kernel::run`].
+    fn each<const FMA: bool>(&self, step: impl FnMut(usize, Quad));
 
     /// The position of the first pair that satisfies `wanted`. There must be one.
     fn position(&self, wanted: impl Fn(Quad) -> bool) -> u64 {
         let (mut seen, mut found) = (0, None);
-        self.each(|_, quad| {
+        self.each::<false>(|_, quad| {
             if found.is_none() && wanted(quad) {
                 found = Some(seen);
             }
@@ -91,10 +91,18 @@ pub(super) struct Packed<'a, S> {
     pub(super) golden: &'a [u8],
 }
 
+impl<'a, S: Source> Packed<'a, S> {
+    /// Parts of this many pairs.
+    pub(super) fn parts(self, pairs: usize) -> impl Iterator<Item = Packed<'a, S>> {
+        let sides = self.target.chunks(pairs * S::SIZE).zip(self.golden.chunks(pairs * S::SIZE));
+        sides.map(move |(target, golden)| Packed { source: self.source, target, golden })
+    }
+}
+
 impl<S: Source> PairBlock for Packed<'_, S> {
     #[inline(always)]
-    fn each(&self, mut step: impl FnMut(usize, Quad)) {
-        each_pair(self.source, self.target, self.golden, |lane, a, b| {
+    fn each<const FMA: bool>(&self, mut step: impl FnMut(usize, Quad)) {
+        each_pair::<_, FMA>(self.source, self.target, self.golden, |lane, a, b| {
             let (target, golden) = (a.widen(), b.widen());
             step(lane, Quad::of_real(target, golden));
         });
@@ -103,7 +111,7 @@ impl<S: Source> PairBlock for Packed<'_, S> {
 
 impl PairBlock for &[Quad] {
     #[inline(always)]
-    fn each(&self, mut step: impl FnMut(usize, Quad)) {
+    fn each<const FMA: bool>(&self, mut step: impl FnMut(usize, Quad)) {
         for group in self.chunks(LANES) {
             for (lane, quad) in group.iter().enumerate() {
                 step(lane, *quad);
@@ -219,7 +227,7 @@ impl<S: Source, T: Width> Kernel for Decode<'_, S, T> {
         let mut outs = self.out.chunks_exact_mut(LANES * T::SIZE);
         for (group, out) in groups.zip(&mut outs) {
             prefetch(group);
-            let values = self.source.load(group);
+            let values = self.source.load::<FMA>(group);
             for (value, out) in values.into_iter().zip(out.chunks_exact_mut(T::SIZE)) {
                 T::from_lane(value).put(out);
             }

@@ -7,6 +7,7 @@ use ulpscope_tensor::{DType, Table};
 use crate::blocks::BLOCK;
 use crate::lanes::{ForSource, LANES, Source, fold, larger, smaller, with_source};
 use crate::level::Kernel;
+use crate::short::{MAGNITUDE, SHORT_LANES};
 
 /// Largest and summed distance over a range of pairs. The sum is an integer, so its order does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,13 +40,9 @@ pub(super) fn f32_distance(a: f32, b: f32) -> u32 {
     if ((a ^ b) as i32) < 0 { size_a + size_b } else { one_sign }
 }
 
-/// Elements of 16 bits that fill a cache line.
-const SHORT_LANES: usize = 32;
-
 /// The distances of a block of 16-bit IEEE floats, in lanes of the same width.
 #[inline(always)]
 pub(crate) fn short_distances(target: &[u8], golden: &[u8], infinity: u16) -> UlpDistance {
-    const MAGNITUDE: u16 = u16::MAX >> 1;
     // One half of a distance per group, summed in lanes of 16 bits.
     const { assert!(BLOCK / SHORT_LANES < 256) }
     let mut max = [0; SHORT_LANES];
@@ -72,7 +69,7 @@ pub(crate) fn short_distances(target: &[u8], golden: &[u8], infinity: u16) -> Ul
         take(lane, *a, *b);
     }
     let total = |lanes: [u16; SHORT_LANES]| lanes.iter().map(|lane| u64::from(*lane)).sum::<u64>();
-    UlpDistance { max: max.into_iter().fold(0, larger).into(), sum: (total(low) + (total(high) << 8)).into() }
+    UlpDistance { max: fold(max, larger).into(), sum: (total(low) + (total(high) << 8)).into() }
 }
 
 impl Kernel for Distances<'_> {

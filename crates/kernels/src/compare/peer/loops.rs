@@ -141,7 +141,7 @@ impl<T: Value, const TARGET: u32, const RESULT: u32, const FOR_GOOD: bool, const
         let mut golden_squares = [0.0; LANES];
         let mut difference_squares = [0.0; LANES];
         let Packed { source, target, golden } = self.pairs;
-        each_pair(
+        each_pair::<_, FMA>(
             source,
             target,
             golden,
