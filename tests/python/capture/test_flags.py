@@ -12,7 +12,7 @@ import ulpscope
 # Settings that are for the program's own loop or change nothing, and those for the faces of older tools.
 WITHOUT_FLAG = {"init_step", "custom_op_namespaces", "apis", "stack_form"}
 WITHOUT_FLAG |= {"layout", "layout_path", "sample", "strides", "inner_calls", "gradients"}
-WITHOUT_FLAG |= {"parameter_gradients", "list_match", "skip_single_values", "backward_stacks"}
+WITHOUT_FLAG |= {"parameter_gradients", "list_match", "skip_single_values", "backward_stacks", "flush_interval"}
 
 # Names of flags that are not the setting's name with dashes.
 NAMES = {"file_format": "--format", "stacks": "--no-stacks"}

@@ -19,6 +19,7 @@
 
 mod calls;
 mod describe;
+mod device;
 mod gradients;
 mod lifecycle;
 mod provenance;
