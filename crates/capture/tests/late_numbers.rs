@@ -157,15 +157,17 @@ fn a_killed_run_has_the_numbers_that_had_arrived() {
 fn every_line_can_be_read_at_every_moment() {
     // Names of all lengths, so that rooms come to lie at every place of a page.
     let program = Program::new(Settings::default());
-    let tickets: Vec<Ticket> =
-        (0..400).map(|number| program.late_call(&format!("Torch.{}", "x".repeat(1 + number * 7 % 151)))).collect();
+    let tickets: Vec<Ticket> = (0..400)
+        .map(|number| program.late_call(&format!("Torch.{}", "x".repeat(1 + number * 7 % 151))))
+        .collect();
     let mut journal = fs::read(program.rank.join(JOURNAL_FILE)).unwrap();
     for (number, ticket) in tickets.into_iter().enumerate() {
         program.numbers().arrive(ticket, numbers(&VALUES[number % 3])).unwrap();
         let next = fs::read(program.rank.join(JOURNAL_FILE)).unwrap();
         // Each write is within one page: it is there whole or not at all.
         let changed: Vec<usize> = (0..next.len()).filter(|&byte| next[byte] != journal[byte]).collect();
-        let pages = |part: &[usize]| part.iter().map(|byte| byte >> 12).collect::<std::collections::BTreeSet<_>>();
+        let pages =
+            |part: &[usize]| part.iter().map(|byte| byte >> 12).collect::<std::collections::BTreeSet<_>>();
         assert!(!changed.is_empty() && pages(&changed).len() <= 2, "{number}");
         let (first, last) = (changed[0], changed[changed.len() - 1]);
         if VALUES[number % 3].iter().all(|value| value.is_finite()) {
@@ -189,7 +191,9 @@ fn the_limit_of_bytes_includes_room() {
     for ticket in tickets {
         program.numbers().arrive(ticket, numbers(&VALUES[2])).unwrap();
     }
-    assert!(fs::read(program.rank.join(JOURNAL_FILE)).unwrap().iter().filter(|byte| **byte != 0).count() <= 6000);
+    assert!(
+        fs::read(program.rank.join(JOURNAL_FILE)).unwrap().iter().filter(|byte| **byte != 0).count() <= 6000
+    );
     let rank = program.finish();
     assert!((5..40).contains(&rank.calls().len()), "{}", rank.calls().len());
     assert_eq!(rank.ledger().unwrap().unread_tensors(), 0);

@@ -82,7 +82,9 @@ fn without_numbers(outline: &Outline, journal: &[u8], path: &Path) -> Option<Str
     match parts.map(|part| count_pending(part.of(journal))).sum::<usize>() {
         0 => None,
         1 => Some(format!("{path}: the numbers of 1 tensor had not arrived from its device: {end}")),
-        count => Some(format!("{path}: the numbers of {count} tensors had not arrived from their device: {end}")),
+        count => {
+            Some(format!("{path}: the numbers of {count} tensors had not arrived from their device: {end}"))
+        }
     }
 }
 

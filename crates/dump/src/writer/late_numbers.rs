@@ -136,8 +136,8 @@ impl Rooms {
     }
 
     fn write(&self, placed: PlacedRoom, numbers: Option<&Numbers>) -> io::Result<()> {
-        let has_text = placed.room == Room::Summaries
-            || numbers.is_some_and(|numbers| numbers.stats.has_non_finite());
+        let has_text =
+            placed.room == Room::Summaries || numbers.is_some_and(|numbers| numbers.stats.has_non_finite());
         match &self.file {
             Some(file) if has_text => write_at(file, &placed.room.text(numbers), placed.offset),
             _ => Ok(()),

@@ -1,10 +1,11 @@
 """Statistics of tensors on other devices, by torch's own operations there.
 
-``measure`` queues the operations on the device, and a copy of their results to the host. It waits for nothing:
-later changes of a tensor come after them in the order of the device. ``Batch`` says when the results are there.
+``measure`` queues the operations on the device, and a copy of their results to the host. It waits for
+nothing: later changes of a tensor come after them in the order of the device. ``Batch`` says when the results
+are there.
 
-Operations run on the tensors as they are, in pieces, so that temporary memory is bounded. They are hidden from
-the program's modes, from autograd and from autocast.
+Operations run on the tensors as they are, in pieces, so that temporary memory is bounded. They are hidden
+from the program's modes, from autograd and from autocast.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class Batch:
 
     def numbers(self) -> list[Numbers]:
         """The numbers of each tensor: those of ``_float_numbers`` or ``_integer_numbers``."""
-        values = {result.dtype: result.values.tolist() for result in self._results}
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            values = {result.dtype: result.values.tolist() for result in self._results}
         return [
             tuple(values[place.dtype][place.index] for place in tensor.values()) for tensor in self._tensors
         ]
@@ -230,8 +232,8 @@ def _pieces(x: torch.Tensor) -> Iterator[torch.Tensor]:
         return
     longest = max(range(x.dim()), key=x.size)
     length = max(1, _PIECE // (x.numel() // x.size(longest)))
-    for part in x.split(length, dim=longest):
-        yield from _pieces(part)
+    for start in range(0, x.size(longest), length):
+        yield from _pieces(x.narrow(longest, start, min(length, x.size(longest) - start)))
 
 
 def _can_widen(device: torch.device) -> bool:

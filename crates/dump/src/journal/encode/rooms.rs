@@ -128,7 +128,8 @@ pub(crate) fn place(parts: &[&[u8]], start: u64) -> (Vec<u8>, Vec<PlacedRoom>) {
         let mut rest = *part;
         while let Some(at) = rest.iter().position(|&byte| Room::of_mark(byte).is_some()) {
             line.extend_from_slice(&rest[..at]);
-            let digits = rest.get(at + 1..at + 1 + DIGITS).and_then(|digits| std::str::from_utf8(digits).ok());
+            let digits =
+                rest.get(at + 1..at + 1 + DIGITS).and_then(|digits| std::str::from_utf8(digits).ok());
             let ticket = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).map(Ticket);
             if let (Some(ticket), Some(room)) = (ticket, Room::of_mark(rest[at])) {
                 let left = PAGE - (start + line.len() as u64) % PAGE;

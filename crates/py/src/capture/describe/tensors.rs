@@ -117,7 +117,10 @@ impl Describe<'_> {
         let py = tensor.py();
         let torch = &self.recorder.torch;
         let is_plain = torch.is_plain_tensor(tensor);
-        if is_plain && self.recorder.measures_all_by_torch() && self.push_remote(tensor, requires_grad, out)? {
+        if is_plain
+            && self.recorder.measures_all_by_torch()
+            && self.push_remote(tensor, requires_grad, out)?
+        {
             return Ok(());
         }
         if is_plain && torch.may_have_memory(tensor)? {
@@ -146,7 +149,12 @@ impl Describe<'_> {
     }
 
     /// Appends the object of a tensor that is measured where it is, with room for its numbers; returns whether it is.
-    fn push_remote(&self, tensor: &Bound<'_, PyAny>, requires_grad: bool, out: &mut Vec<u8>) -> PyResult<bool> {
+    fn push_remote(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        requires_grad: bool,
+        out: &mut Vec<u8>,
+    ) -> PyResult<bool> {
         if self.file.is_some() {
             return Ok(false);
         }

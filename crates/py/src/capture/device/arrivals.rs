@@ -92,7 +92,9 @@ impl Arrivals {
 
     fn take_arrived(&self, py: Python<'_>, awaited: Option<&Arc<LateNumbers>>) {
         let mut left = VecDeque::new();
-        for batch in std::mem::take(&mut *lock(&self.waiting)) {
+        // Unlocked before Python is asked.
+        let batches = std::mem::take(&mut *lock(&self.waiting));
+        for batch in batches {
             let is_awaited = awaited.is_some_and(|step| Arc::ptr_eq(step, &batch.step));
             if !batch.write_arrived(py, is_awaited) {
                 left.push_back(batch);

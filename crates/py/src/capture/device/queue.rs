@@ -48,7 +48,11 @@ impl Recorder {
 
     /// Lets a tensor be measured where it is, with the others of its call; `None` if it has to be copied, or cannot be
     /// read at all.
-    pub(in crate::capture) fn queue(&self, tensor: &Bound<'_, PyAny>, step: StepId) -> PyResult<Option<Remote>> {
+    pub(in crate::capture) fn queue(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        step: StepId,
+    ) -> PyResult<Option<Remote>> {
         if !self.recording.plan.measures_on_devices() {
             return Ok(None);
         }
