@@ -32,6 +32,9 @@ pub const OVER_BYTES: &str = "over max_bytes";
 /// Why a call whose arguments are in the dump does not count as recorded: there was no room for its results.
 pub const RESULTS_OVER_BYTES: &str = "results over max_bytes";
 
+/// Why a tensor has no statistics: its device did not give them.
+pub const NOT_ARRIVED: &str = "its numbers did not arrive from its device";
+
 /// Counts of one rank in one step.
 #[derive(Debug, Default)]
 pub struct StepLedger {

@@ -34,7 +34,8 @@ pub use call_record::{CallRecord, Kind};
 pub use changes::{Changes, Storage};
 pub use flow::{Flow, Forgotten, TensorObject};
 pub use ledger::{
-    IN_REPEATED, METADATA, NOT_SELECTED, OUTSIDE, OVER_BYTES, OVER_CALLS, RESULTS_OVER_BYTES, StepLedger,
+    IN_REPEATED, METADATA, NOT_ARRIVED, NOT_SELECTED, OUTSIDE, OVER_BYTES, OVER_CALLS, RESULTS_OVER_BYTES,
+    StepLedger,
 };
 pub use limits::Limits;
 pub use modules::{ModuleLevel, ModuleName, Modules};
@@ -43,7 +44,9 @@ pub use pending_backward::{
     FinishedBackward, PartialGradient, PendingBackward, ResultGradient, SharedGradient, StartedBackwards,
     lock_call,
 };
-pub use plan::{Gradients, Interruption, NameTest, Plan, Sample, ScopeState, Settings, UnknownSetting};
+pub use plan::{
+    DeviceStatistics, Gradients, Interruption, NameTest, Plan, Sample, ScopeState, Settings, UnknownSetting,
+};
 pub use recording::{CallSelection, Recording};
 pub use stack::CallStack;
 pub use state::{State, StepId, Written};

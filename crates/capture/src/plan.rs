@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::error;
 use std::fmt;
+use std::time::Duration;
 
 use thiserror::Error;
 use ulpscope_dump::journal::encode::StackForm;
@@ -46,6 +47,9 @@ pub struct Settings {
     pub strides: bool,
     pub inner_calls: bool,
     pub gradients: String,
+    pub device_statistics: String,
+    /// In seconds.
+    pub flush_interval: f64,
 }
 
 impl Default for Settings {
@@ -77,6 +81,8 @@ impl Default for Settings {
             strides: false,
             inner_calls: false,
             gradients: "arguments".to_owned(),
+            device_statistics: "auto".to_owned(),
+            flush_interval: 0.2,
         }
     }
 }
@@ -151,6 +157,21 @@ pub struct Plan {
     pub inner_calls: bool,
     /// Which gradients a backward call has.
     pub gradients: Gradients,
+    /// Where tensors are measured.
+    pub device_statistics: DeviceStatistics,
+    /// How old numbers that have arrived from a device may be before they are written.
+    pub flush_interval: Duration,
+}
+
+/// Where tensors are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceStatistics {
+    /// Where they are: those in ordinary memory by the kernels of this project, others by operations of torch.
+    Auto,
+    /// In ordinary memory: those of other devices are copied.
+    Host,
+    /// All of them by operations of torch, where they are.
+    Torch,
 }
 
 /// Which elements of each tensor are recorded beside its statistics.
@@ -265,6 +286,15 @@ impl Plan {
                 return Err(UnknownSetting::new("gradients", other, expected));
             }
         };
+        let device_statistics = match settings.device_statistics.as_str() {
+            "auto" => DeviceStatistics::Auto,
+            "host" => DeviceStatistics::Host,
+            "torch" => DeviceStatistics::Torch,
+            other => return Err(UnknownSetting::new("device_statistics", other, "auto, host, torch")),
+        };
+        let flush_interval = Duration::try_from_secs_f64(settings.flush_interval).map_err(|_| {
+            UnknownSetting::new("flush_interval", &settings.flush_interval.to_string(), "seconds from 0 up")
+        })?;
         let sample = settings.sample.map(|count| match count {
             u64::MAX => Sample::All,
             count => Sample::First(count as usize),
@@ -277,6 +307,8 @@ impl Plan {
             strides: settings.strides,
             inner_calls: settings.inner_calls,
             gradients,
+            device_statistics,
+            flush_interval,
             digest,
             format,
             stacks: settings.stacks,
@@ -355,6 +387,11 @@ impl Plan {
     /// Whether outputs of calls are recorded.
     pub fn wants_outputs(&self) -> bool {
         self.parts.second && !self.is_structure()
+    }
+
+    /// Whether statistics of tensors on other devices are computed there. Digests and samples need the elements here.
+    pub fn measures_on_devices(&self) -> bool {
+        self.device_statistics != DeviceStatistics::Host && self.digest.is_none() && self.sample.is_none()
     }
 
     /// Whether the tensors of a call get files.

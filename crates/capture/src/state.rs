@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use ulpscope_dump::journal::JOURNAL_FILE;
 use ulpscope_dump::journal::encode::{Header, StackLine};
-use ulpscope_dump::writer::{DATA_FOLDER, Fingerprint, Journal, TensorFiles};
+use ulpscope_dump::writer::{DATA_FOLDER, Fingerprint, Journal, LateNumbers, TensorFiles};
 use ulpscope_formats::{Error, Fault, Tensor};
 
-use crate::ledger::StepLedger;
+use crate::ledger::{NOT_ARRIVED, StepLedger};
 use crate::limits::Limits;
 use crate::plan::{Plan, ScopeState};
 use crate::stack::CallStack;
@@ -59,6 +59,8 @@ pub struct State {
     /// Growing calls with a part seen so far; `true` if the call is left out, with all later parts.
     growing_met: HashMap<String, bool>,
     limits: Limits,
+    /// Statistics of this step that devices are still computing.
+    pub numbers: Arc<LateNumbers>,
     /// Why recording ended early, if not by a limit.
     pub ended: Option<String>,
 }
@@ -256,10 +258,29 @@ impl State {
 
     /// Appends a line, given in parts, if there is room.
     pub fn append(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        if self.numbers.has_tickets() {
+            return self.append_with_room(parts);
+        }
         self.find_room(parts.iter().map(|part| part.len() as u64).sum())?;
         let Some(step) = &mut self.step else { return Ok(()) };
         step.is_behind = true;
         let result = step.journal.append(parts);
+        if let Err(error) = &result {
+            self.end(error);
+        }
+        result
+    }
+
+    /// Appends a line that may have room for statistics.
+    fn append_with_room(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        let numbers = Arc::clone(&self.numbers);
+        let Some(line) = self.step.as_ref().map(|step| numbers.place(parts, &step.journal)) else {
+            return Ok(());
+        };
+        self.find_room(line.size())?;
+        let Some(step) = &mut self.step else { return Ok(()) };
+        step.is_behind = true;
+        let result = numbers.append(line, &mut step.journal);
         if let Err(error) = &result {
             self.end(error);
         }
@@ -350,6 +371,9 @@ impl State {
         let Some(step) = &mut self.step else { return Ok(None) };
         let is_behind = std::mem::take(&mut step.is_behind);
         if is_behind {
+            for _ in 0..self.numbers.give_up()? {
+                self.ledger.unread(NOT_ARRIVED.to_owned());
+            }
             if let Some(note) = plan.unwatched(self.ledger.has_left_out()) {
                 self.ledger.note_once(note);
             }

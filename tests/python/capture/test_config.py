@@ -113,6 +113,8 @@ class TestSettings:
             "inner_calls": False,
             "gradients": "arguments",
             "parameter_gradients": True,
+            "device_statistics": "auto",
+            "flush_interval": 0.2,
         }
 
     @pytest.mark.parametrize(

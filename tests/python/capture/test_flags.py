@@ -12,7 +12,13 @@ import ulpscope
 # Settings that are for the program's own loop or change nothing, and those for the faces of older tools.
 WITHOUT_FLAG = {"init_step", "custom_op_namespaces", "apis", "stack_form"}
 WITHOUT_FLAG |= {"layout", "layout_path", "sample", "strides", "inner_calls", "gradients"}
-WITHOUT_FLAG |= {"parameter_gradients", "list_match", "skip_single_values", "backward_stacks"}
+WITHOUT_FLAG |= {
+    "parameter_gradients",
+    "list_match",
+    "skip_single_values",
+    "backward_stacks",
+    "flush_interval",
+}
 
 # Names of flags that are not the setting's name with dashes.
 NAMES = {"file_format": "--format", "stacks": "--no-stacks"}
@@ -73,7 +79,15 @@ def test_completions_offer_the_values_that_are_accepted(tmp_path: Path) -> None:
         for option, values in re.findall(entry, script, re.MULTILINE)
     }
     assert 'subcommand run" -l threads' not in script
-    assert offered.keys() == {"level", "task", "data-mode", "layers", "digest", "format"}
+    assert offered.keys() == {
+        "level",
+        "task",
+        "data-mode",
+        "layers",
+        "digest",
+        "format",
+        "device-statistics",
+    }
     (tmp_path / "train.py").touch()
     for option, values in offered.items():
         refused = run(tmp_path, "--dump-path", "d", f"--{option}", "none-of-them", "--", "train.py")

@@ -7,17 +7,18 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command};
 
 /// The values of options that take one of a few words, or several with commas between them.
-const VALUES: [(&str, &[&str]); 6] = [
+const VALUES: [(&str, &[&str]); 7] = [
     ("level", &["L0", "L1", "mix", "L2", "debug"]),
     ("task", &["statistics", "tensor", "structure"]),
     ("data-mode", &["all", "forward", "backward", "input", "output"]),
     ("layers", &["all", "first", "last"]),
     ("digest", &["md5", "xxh3"]),
     ("format", &["pt", "npy", "safetensors"]),
+    ("device-statistics", &["auto", "host", "torch"]),
 ];
 
 /// Names, values and help texts.
-const OPTIONS: [(&str, Option<&str>, &str); 26] = [
+const OPTIONS: [(&str, Option<&str>, &str); 27] = [
     ("level", Some("L"), "L0 modules, L1 API calls (default), mix both, L2 every aten operator"),
     ("task", Some("T"), "statistics (default), tensor: the tensors too, structure: names only"),
     ("step", Some("N"), "steps wanted, as in 0,2-4 (default: all)"),
@@ -37,6 +38,11 @@ const OPTIONS: [(&str, Option<&str>, &str); 26] = [
     ("no-stacks", None, "do not note the source lines"),
     ("max-bytes", Some("SIZE"), "stop recording at this size, as in 500M or 10G"),
     ("max-calls", Some("N"), "stop recording after this many calls"),
+    (
+        "device-statistics",
+        Some("WHERE"),
+        "measure tensors on devices: auto (there; default), host (after a copy), torch (all by torch)",
+    ),
     (
         "dry-run",
         None,

@@ -6,6 +6,7 @@ use ulpscope_formats::json::{self, Json, Layout};
 use ulpscope_formats::{Bytes, Error};
 
 use super::encode::STACK_FORM;
+use super::encode::rooms::{has_room, without_room};
 use super::outline::{Call, NONE, Outline};
 use crate::call::CallKind;
 use crate::problems::Problems;
@@ -65,7 +66,7 @@ impl Documents<'_> {
             return Ok(0);
         };
         if parts.peek().is_none() {
-            out.write_all(first).map_err(Error::whole)?;
+            write_text(first, out)?;
             return Ok(first.len());
         }
         let mut copied = 0;
@@ -73,7 +74,8 @@ impl Documents<'_> {
         // The text between the braces of each.
         let insides = std::iter::once(first).chain(parts).map(|part| part[1..part.len() - 1].trim_ascii());
         for inside in insides.filter(|inside| !inside.is_empty()) {
-            out.write_all(before).and_then(|()| out.write_all(inside)).map_err(Error::whole)?;
+            out.write_all(before).map_err(Error::whole)?;
+            write_text(inside, out)?;
             before = b",";
             copied += inside.len();
         }
@@ -190,4 +192,12 @@ impl Documents<'_> {
         }
         Ok(Some(ledger))
     }
+}
+
+/// Copies text, without the room that numbers from a device did not need.
+fn write_text(text: &[u8], out: &mut dyn Write) -> Result<(), Error> {
+    if !has_room(text) {
+        return out.write_all(text).map_err(Error::whole);
+    }
+    without_room(text).try_for_each(|piece| out.write_all(piece)).map_err(Error::whole)
 }

@@ -10,6 +10,7 @@ use ulpscope_formats::json;
 use ulpscope_formats::{Access, Bytes, Error, Fault, file};
 
 use super::documents::Documents;
+use super::encode::rooms::count_pending;
 use super::line::shown;
 use super::outline::Outline;
 use super::scan::{self, Trust};
@@ -34,7 +35,8 @@ pub(crate) fn open(path: &Path) -> Result<Rank, Error> {
 fn read(path: &Path, journal: &Bytes) -> Result<Rank, Error> {
     let mut outline = scan::scan(journal, path, Trust::Foreign)?;
     let running = running(&outline, journal);
-    let notes = if outline.is_over { Vec::new() } else { how_it_ended(&outline, &running, path) };
+    let mut notes = if outline.is_over { Vec::new() } else { how_it_ended(&outline, &running, path) };
+    notes.extend(without_numbers(&outline, journal, path));
     let ledger = outline
         .ledger
         .map(|ledger| json::read(ledger.of(journal)).and_then(|ledger| Ledger::from_json(&ledger)));
@@ -71,6 +73,19 @@ fn how_it_ended(outline: &Outline, running: &[String], path: &Path) -> Vec<Strin
     let is_over = outline.ledger.is_some() || ended.is_some() || torn.is_some();
     let before = (!is_over).then(|| format!("{path}: the run ended before the step was over"));
     [torn, ended, before].into_iter().flatten().collect()
+}
+
+/// A note on the tensors whose numbers had not arrived from their device.
+fn without_numbers(outline: &Outline, journal: &[u8], path: &Path) -> Option<String> {
+    let parts = outline.calls.iter().flat_map(|call| outline.parts_of(call));
+    let (path, end) = (path.display(), "their statistics are missing");
+    match parts.map(|part| count_pending(part.of(journal))).sum::<usize>() {
+        0 => None,
+        1 => Some(format!("{path}: the numbers of 1 tensor had not arrived from its device: {end}")),
+        count => {
+            Some(format!("{path}: the numbers of {count} tensors had not arrived from their device: {end}"))
+        }
+    }
 }
 
 /// The names of the calls that were running, innermost first.

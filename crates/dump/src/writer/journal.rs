@@ -144,6 +144,11 @@ impl Journal {
         &self.folder
     }
 
+    /// The file, for writing to lines that are there: it stays the same file wherever its folder moves.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Bytes appended so far.
     pub fn written(&self) -> u64 {
         self.written

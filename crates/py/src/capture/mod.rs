@@ -8,7 +8,8 @@
 //! ```
 //! [`ulpscope_capture`] decides what is recorded, counted and written, without Python. The folders here read Python
 //! objects: `calls/` (from arguments to results), `gradients/` (hooks in the autograd graph), `provenance/` (where
-//! tensors come from), `describe/` (values as JSON), `lifecycle/` (steps, settings, errors).
+//! tensors come from), `describe/` (values as JSON), `device/` (statistics that arrive later), `lifecycle/` (steps,
+//! settings, errors).
 //!
 //! One Rust call per captured call does everything. Python code runs, through the [`torch_api::Torch`] table, only for
 //! new functions and stacks, and for unusual values and tensors.
@@ -19,6 +20,7 @@
 
 mod calls;
 mod describe;
+mod device;
 mod gradients;
 mod lifecycle;
 mod provenance;

@@ -21,6 +21,7 @@ use crate::capture::calls::functions::Functions;
 use crate::capture::calls::module_calls::end_module;
 use crate::capture::calls::open_calls::OpenCall;
 use crate::capture::describe::items::MAX_DEPTH;
+use crate::capture::device::arrivals::Arrivals;
 use crate::capture::gradients::node_hooks::Hooks;
 use crate::capture::lifecycle::failures::{Of, caught};
 use crate::capture::lifecycle::settings::plan_of;
@@ -42,6 +43,8 @@ pub(crate) struct Recorder {
     pub(in crate::capture) hooks: Hooks,
     /// Backward calls with some gradients received.
     pub(in crate::capture) started: StartedBackwards<Py<PyAny>>,
+    /// Tensors that their devices are measuring.
+    pub(in crate::capture) arrivals: Arc<Arrivals>,
     /// Messages reported to the user.
     pub(in crate::capture) told: Mutex<HashSet<String>>,
     /// Whether calls are recorded.
@@ -72,6 +75,7 @@ impl Recorder {
             passes: Passes::default(),
             hooks: Hooks::default(),
             started: StartedBackwards::default(),
+            arrivals: Arc::default(),
             told: Mutex::default(),
             is_on: AtomicBool::new(false),
             is_collecting: AtomicBool::new(false),

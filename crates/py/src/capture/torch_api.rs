@@ -32,8 +32,8 @@ pub(in crate::capture) struct Torch {
     strided: Py<PyAny>,
     /// Whether tensors without memory have been found. Programs without them have no extra cost.
     has_met_memoryless: AtomicBool,
-    /// The front: `function`, `original`, `stack`, `value`, `tensor`, `add`, `subtract`, `part_of`, `take_part`,
-    /// `warn`.
+    /// The front: `function`, `original`, `stack`, `value`, `tensor`, `measurable`, `measure`, `add`, `subtract`,
+    /// `part_of`, `take_part`, `warn`.
     pub(in crate::capture) front: Py<PyAny>,
 }
 

@@ -122,6 +122,11 @@ def parser() -> argparse.ArgumentParser:
     add("--no-stacks", action="store_false", default=None, dest="stacks", help="do not note the source lines")
     add("--max-bytes", metavar="SIZE", help="stop recording at this size, as in 500M or 10G")
     add("--max-calls", metavar="N", type=_number, help="stop recording after this many calls")
+    add(
+        "--device-statistics",
+        metavar="WHERE",
+        help="measure tensors on devices: auto (there; default), host (after a copy), torch (all by torch)",
+    )
     add = made.add_argument_group("other").add_argument
     add(
         "--dry-run",

@@ -7,7 +7,7 @@ import logging
 from ulpscope._capture.calls import inner_calls, originals, stacks
 from ulpscope._capture.calls.functions import Functions
 from ulpscope._capture.lifecycle.selection import Selection
-from ulpscope._capture.values import description, tensors
+from ulpscope._capture.values import description, device_statistics, tensors
 
 _log = logging.getLogger("ulpscope")
 
@@ -23,6 +23,8 @@ class Front:
         self.stack = stacks.describe
         self.value = description.describe
         self.tensor = tensors.describe
+        self.measurable = device_statistics.measurable
+        self.measure = device_statistics.measure
         self.add = tensors.add
         self.subtract = tensors.subtract
         self.part_of = tensors.part_of

@@ -50,6 +50,8 @@ _OURS = frozenset(
         "jitter",
         "gradients",
         "parameter_gradients",
+        "device_statistics",
+        "flush_interval",
     }
 )
 _COMMON = (

@@ -11,6 +11,7 @@ from typing import TypeAlias, TypedDict
 
 from ulpscope._capture.settings.settings import (
     DataMode,
+    DeviceStatistics,
     Digest,
     FileFormat,
     Gradients,
@@ -65,3 +66,5 @@ class CaptureKeywords(TypedDict, total=False):
     inner_calls: bool
     gradients: Gradients
     parameter_gradients: bool
+    device_statistics: DeviceStatistics
+    flush_interval: float

@@ -35,6 +35,7 @@ DataMode = Literal["all", "forward", "backward", "input", "output"]
 Layout = Literal["msprobe", "torch_npu_hooks", "torch_npu_hooks_async", "ptdbg_ascend"]
 ListMatch = Literal["part", "start", "part_any_case"]
 Gradients = Literal["arguments", "last_node", "functions_last_node"]
+DeviceStatistics = Literal["auto", "host", "torch"]
 Sample = int | Literal["all"] | None
 
 TASKS: tuple[Task, ...] = ("statistics", "tensor", "structure")
@@ -48,6 +49,7 @@ DATA_MODES: tuple[DataMode, ...] = ("all", "forward", "backward", "input", "outp
 LAYOUTS: tuple[Layout, ...] = ("msprobe", "torch_npu_hooks", "torch_npu_hooks_async", "ptdbg_ascend")
 LIST_MATCHES: tuple[ListMatch, ...] = ("part", "start", "part_any_case")
 GRADIENTS: tuple[Gradients, ...] = ("arguments", "last_node", "functions_last_node")
+DEVICE_STATISTICS: tuple[DeviceStatistics, ...] = ("auto", "host", "torch")
 
 # The older tools' limit. A range such as "0-999999999" would otherwise be expanded in memory.
 MAX_STEP_OR_RANK = 1_000_000
@@ -148,6 +150,10 @@ class Settings:
     ``functions_last_node``, modules have the former and functions the latter."""
     parameter_gradients: bool = True
     """At levels L0 and mix: whether the accumulated gradients of each module's parameters are recorded."""
+    device_statistics: DeviceStatistics = "auto"
+    """Where tensors on other devices are measured: there, after a copy to the host, or all by torch."""
+    flush_interval: float = 0.2
+    """How many seconds numbers that have arrived from a device may wait before they are in the journal."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -408,6 +414,13 @@ def _sample(key: str, value: object) -> Sample:
     return value
 
 
+def _interval(key: str, value: object) -> float:
+    is_number = _is_int(value) or isinstance(value, float)
+    if not is_number or not 0.001 <= value <= 3600:  # type: ignore[operator]
+        raise _wrong(key, value, "a number of seconds from 0.001 to 3600")
+    return float(value)  # type: ignore[arg-type]
+
+
 def _init_step(key: str, value: object) -> int:
     if not _is_int(value) or not 0 <= value <= MAX_STEP_OR_RANK:
         raise _wrong(key, value, f"a number from 0 to {MAX_STEP_OR_RANK}")
@@ -458,4 +471,6 @@ _CHECKS: dict[str, Callable[[str, object], object]] = {
     "inner_calls": _flag,
     "gradients": _one_of(*GRADIENTS),
     "parameter_gradients": _flag,
+    "device_statistics": _one_of(*DEVICE_STATISTICS),
+    "flush_interval": _interval,
 }

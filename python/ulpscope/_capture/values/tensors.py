@@ -87,7 +87,7 @@ def add(parts: list[torch.Tensor]) -> torch.Tensor | None:
 
 
 def _sum(parts: list[torch.Tensor]) -> torch.Tensor | None:
-    if any(_in_captured_graph(part) for part in parts):
+    if any(in_captured_graph(part) for part in parts):
         return None
     # Operations on detached tensors are not added to a graph.
     total: torch.Tensor | None = None
@@ -99,7 +99,7 @@ def _sum(parts: list[torch.Tensor]) -> torch.Tensor | None:
 def subtract(whole: torch.Tensor, parts: list[torch.Tensor]) -> torch.Tensor | None:
     """A gradient minus some of its parts, in float64: no more is lost than the sum has lost."""
     with _unseen([whole, *parts]) as own:
-        if _in_captured_graph(whole):
+        if in_captured_graph(whole):
             return None
         if any(
             one.layout is not torch.strided or not _is_plain(one) or one.shape != own[0].shape for one in own
@@ -174,7 +174,7 @@ def part_of(view: torch.Tensor, base: torch.Tensor) -> Part:
 def take_part(gradient: torch.Tensor, part: Part) -> torch.Tensor | None:
     """The part of a base's gradient that belongs to a view; None within a captured graph."""
     with _unseen([gradient]) as (own,):
-        if _in_captured_graph(own):
+        if in_captured_graph(own):
             return None
         own = own.detach()
         if len(part) == 1:
@@ -212,7 +212,7 @@ def _readable(tensor: torch.Tensor) -> tuple[torch.Tensor | None, str | None]:
         return None, "nested tensor"
     if type(tensor).__name__ == "AsyncCollectiveTensor":
         return _readable(_received(tensor))
-    if _in_captured_graph(tensor):
+    if in_captured_graph(tensor):
         return None, "inside a captured graph"
     if tensor.layout is not torch.strided:
         if tensor.numel() * tensor.element_size() > _MAX_DENSE:
@@ -250,7 +250,7 @@ def _received(tensor: Any) -> torch.Tensor:
     return received
 
 
-def _in_captured_graph(tensor: torch.Tensor) -> bool:
+def in_captured_graph(tensor: torch.Tensor) -> bool:
     """Whether operations on a tensor are captured into a graph (CUDA's, or another device's) and not run."""
     kind = tensor.device.type
     if kind in ("cpu", "meta"):

@@ -4,6 +4,7 @@ use ulpscope_formats::json::push_text;
 use ulpscope_kernels::{Statistic, Stats};
 use ulpscope_tensor::Scalar;
 
+use super::rooms::{Room, Ticket};
 use super::values::{Key, ListText, ObjectText, key, push_flag, push_float, push_int, push_ints, push_null};
 
 /// The type of a tensor. Written before it is measured; [`TensorRest`] follows in the same buffer.
@@ -35,6 +36,8 @@ impl TensorHead<'_> {
 pub struct TensorRest<'a> {
     /// Its statistics; nothing if it could not be read or should not be.
     pub stats: Option<&'a Stats>,
+    /// The ticket of statistics that arrive later.
+    pub ticket: Option<Ticket>,
     /// Whether it has no dimensions: then every summary is its value.
     pub is_scalar: bool,
     /// Whether it requires a gradient.
@@ -69,8 +72,9 @@ impl TensorRest<'_> {
     pub fn close(&self, out: &mut Vec<u8>) {
         let mut object = ObjectText::reopened();
         let (summaries, others) = Statistic::summaries_and_others();
-        for statistic in summaries {
-            self.push_statistic(statistic, &mut object, out);
+        match self.ticket {
+            Some(ticket) => Room::Summaries.push_mark(ticket, out),
+            None => summaries.iter().for_each(|statistic| self.push_statistic(statistic, &mut object, out)),
         }
         object.known_key(key!("requires_grad"), out);
         push_flag(self.requires_grad, out);
@@ -95,6 +99,9 @@ impl TensorRest<'_> {
                 self.push_statistic(statistic, &mut object, out);
             }
         }
+        if let Some(ticket) = self.ticket {
+            Room::Others.push_mark(ticket, out);
+        }
         if self.is_recompute {
             object.known_key(key!("is_recompute"), out);
             push_flag(true, out);
@@ -105,9 +112,21 @@ impl TensorRest<'_> {
 
     #[inline]
     fn push_statistic(&self, statistic: &Statistic, object: &mut ObjectText, out: &mut Vec<u8>) {
-        object.plain_key(statistic.key, out);
-        push_scalar(self.stats.and_then(|stats| statistic.of(stats, self.is_scalar)), out);
+        push_statistic(statistic, self.stats, self.is_scalar, object, out);
     }
+}
+
+/// Appends a statistic with its key; `null` if there are no numbers.
+#[inline]
+pub(super) fn push_statistic(
+    statistic: &Statistic,
+    stats: Option<&Stats>,
+    is_scalar: bool,
+    object: &mut ObjectText,
+    out: &mut Vec<u8>,
+) {
+    object.plain_key(statistic.key, out);
+    push_scalar(stats.and_then(|stats| statistic.of(stats, is_scalar)), out);
 }
 
 /// Adds to the object of a gradient the other arguments that share it.

@@ -147,6 +147,7 @@ impl Recorder {
             None => ObjectText::open(&mut line).close(&mut line),
         }
         sections.close(&mut line);
+        self.measure_queued(py)?;
         let (met, describes) = (walk.met, walk.describes);
         if begun.kind == Kind::Module && !self.recording.plan.sees_apis() {
             begun.versions = met.iter().filter_map(|met| version(met.tensor.bind(py))).collect();
@@ -230,6 +231,7 @@ impl Recorder {
             walk.values(parameters, line)?;
         }
         sections.close(line);
+        self.measure_queued(output.py())?;
         Ok(outputs)
     }
 

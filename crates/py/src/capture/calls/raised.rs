@@ -54,7 +54,7 @@ impl Recorder {
             walk.is_recompute = begun.is_recompute;
             walk.values(parameters, line)?;
             sections.close(line);
-            Ok(())
+            self.measure_queued(parameters.py())
         })
     }
 }

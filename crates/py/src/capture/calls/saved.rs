@@ -39,6 +39,7 @@ impl Recorder {
                 walk.has_sources = false;
                 walk.item(value, line)
             })?;
+            self.measure_queued(py)?;
             let written = self.append(step, |state| {
                 state.append(&[&line])?;
                 state.ledger.recorded += 1;

@@ -11,6 +11,7 @@ use ulpscope_dump::journal::encode::{Elements, TensorHead, TensorRest};
 use ulpscope_kernels::{Threads, digest, read_once, stats};
 use ulpscope_tensor::View;
 
+use crate::capture::device::queue::Remote;
 use crate::capture::recorder::{Recorder, kind_of};
 use crate::input::Input;
 
@@ -115,12 +116,22 @@ impl Describe<'_> {
     fn try_push(&self, tensor: &Bound<'_, PyAny>, requires_grad: bool, out: &mut Vec<u8>) -> PyResult<()> {
         let py = tensor.py();
         let torch = &self.recorder.torch;
-        if torch.is_plain_tensor(tensor) && torch.may_have_memory(tensor)? {
+        let is_plain = torch.is_plain_tensor(tensor);
+        if is_plain
+            && self.recorder.measures_all_by_torch()
+            && self.push_remote(tensor, requires_grad, out)?
+        {
+            return Ok(());
+        }
+        if is_plain && torch.may_have_memory(tensor)? {
             if let Some(input) = Input::in_memory(tensor)? {
                 let placed = self.placed(tensor, "")?;
                 return self.push_readable(py, (PLAIN_CLASS, None, &placed), input, requires_grad, out);
             }
             torch.meet_memoryless();
+        }
+        if is_plain && self.push_remote(tensor, requires_grad, out)? {
+            return Ok(());
         }
         // A different device or layout, or a tensor class: the front knows where the elements are.
         let found = torch.front.bind(py).call_method1(intern!(py, "tensor"), (tensor,))?;
@@ -135,6 +146,25 @@ impl Describe<'_> {
         TensorHead { class: &class, dtype: &dtype, shape: &shape }.open(out);
         TensorRest { requires_grad, extra: &extra, ..self.rest() }.close(out);
         Ok(())
+    }
+
+    /// Appends the object of a tensor that is measured where it is, with room for its numbers; returns whether it is.
+    fn push_remote(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        requires_grad: bool,
+        out: &mut Vec<u8>,
+    ) -> PyResult<bool> {
+        if self.file.is_some() {
+            return Ok(false);
+        }
+        let Some(Remote { dtype, shape, ticket }) = self.recorder.queue(tensor, self.step)? else {
+            return Ok(false);
+        };
+        let extra = self.placed(tensor, "")?;
+        TensorHead { class: PLAIN_CLASS, dtype: &dtype, shape: &shape }.open(out);
+        TensorRest { ticket: Some(ticket), requires_grad, extra: &extra, ..self.rest() }.close(out);
+        Ok(true)
     }
 
     /// Further keys of a tensor, with its strides and its offset in memory if these are wanted. A tensor without memory

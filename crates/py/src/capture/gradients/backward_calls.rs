@@ -322,5 +322,6 @@ fn describe(
     let file = stem.as_deref();
     let describe = Describe { recorder, step: *step, file, source: None, is_recompute: false };
     describe.push(&gradient, requires_grad, &mut text)?;
+    recorder.measure_queued(py)?;
     Ok(Some(text))
 }

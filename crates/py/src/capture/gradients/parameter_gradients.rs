@@ -84,6 +84,7 @@ impl Recorder {
         let describe = Describe { recorder: self, step, file, source: None, is_recompute: false };
         let requires_grad = gradient.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
         describe.push(gradient, requires_grad, &mut item)?;
+        self.measure_queued(py)?;
         let appended = self.append(step, |state| {
             let known = state.growing(call);
             let id = known.unwrap_or_else(|| state.next_id());

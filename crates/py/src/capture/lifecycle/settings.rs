@@ -39,6 +39,8 @@ pub(in crate::capture) fn plan_of(
         strides: get("strides")?.extract()?,
         inner_calls: get("inner_calls")?.extract()?,
         gradients: get("gradients")?.extract()?,
+        device_statistics: get("device_statistics")?.extract()?,
+        flush_interval: get("flush_interval")?.extract()?,
     };
     let plan = Plan::new(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok(if wants_call.is_none() { plan } else { plan.with_call_test(name_test(wants_call)) })

@@ -5,12 +5,14 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use ulpscope_capture::State;
 use ulpscope_dump::journal;
+use ulpscope_dump::writer::LateNumbers;
 
 use crate::capture::lifecycle::failures::{Of, caught};
 use crate::capture::recorder::Recorder;
@@ -45,6 +47,9 @@ impl Recorder {
         let removed = self.hooks.remove(py);
         let flushed = self.flush_gradients(py);
         self.is_collecting.store(false, Ordering::Relaxed);
+        let numbers = self.locked(|state| Arc::clone(&state.numbers));
+        self.wait_for_numbers(py, &numbers);
+        self.arrivals.rest(py);
         let settled = self.locked(|state| state.settle(&self.recording.plan, false));
         let finished = self.make_dump(py, settled, false);
         if finished.is_err() {
@@ -88,6 +93,7 @@ impl Recorder {
             true => over.begin_files(&self.recording.plan),
             false => Ok(()),
         };
+        self.wait_for_numbers(py, &over.numbers);
         let settled = opened.and_then(|()| over.settle(&self.recording.plan, true));
         let finished = self.make_dump(py, settled, true);
         let ended = over.ended.clone();
@@ -105,6 +111,13 @@ impl Recorder {
             told = told.and(self.warn_once(py, note));
         }
         flushed.and(self.guarded(py, Of::Beside("the dump"), finished).map(|_| ())).and(told)
+    }
+
+    /// Waits until the devices have measured the tensors of a step: the only place that waits for them.
+    fn wait_for_numbers(&self, py: Python<'_>, step: &Arc<LateNumbers>) {
+        if step.has_tickets() {
+            self.arrivals.wait_for(py, step);
+        }
     }
 
     /// The note about calls whose backward call may still come after recording has ended.

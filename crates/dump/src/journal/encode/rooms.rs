@@ -1,0 +1,165 @@
+//! Room in a line for statistics that arrive later: those of a tensor whose device has not measured it yet.
+//!
+//! While a line is being made, a room is a mark: a control character, which no JSON text contains, and the number of a
+//! [`Ticket`]. [`place`] puts text of a fixed width there, once the position of the line in the journal is known:
+//! statistics that are `null`, the key `pending`, and tabs, which every reader of JSON skips. The numbers replace it
+//! when they arrive. One write does that, and a room never crosses a page: the system does not interrupt such a write,
+//! so a kill leaves either text whole.
+
+use ulpscope_kernels::{Statistic, Stats};
+
+use super::tensors::push_statistic;
+use super::values::ObjectText;
+
+/// The number of a tensor whose statistics arrive later. Unique within a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(pub u64);
+
+/// The statistics of a tensor, arrived.
+#[derive(Clone, Debug)]
+pub struct Numbers {
+    /// What was measured.
+    pub stats: Stats,
+    /// Whether the tensor has no dimensions: then every summary is its value.
+    pub is_scalar: bool,
+}
+
+/// The two places of a tensor that have statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Those that msprobe has too.
+    Summaries,
+    /// The others, which most tensors do not have.
+    Others,
+}
+
+/// A room in a line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlacedRoom {
+    pub(crate) ticket: Ticket,
+    pub(crate) room: Room,
+    /// Its offset in the journal.
+    pub(crate) offset: u64,
+}
+
+/// The longest number: 17 digits with sign, point and exponent.
+const NUMBER: usize = 24;
+
+/// Bytes that one write replaces without interruption, if they begin at a multiple.
+const PAGE: u64 = 1 << 12;
+
+/// The key that says that numbers have not arrived. It is in journals of killed runs only.
+const PENDING: &[u8] = b",\"pending\":true";
+
+/// The byte that follows the digits of a mark.
+const DIGITS: usize = 16;
+
+impl Room {
+    const fn mark(self) -> u8 {
+        match self {
+            Room::Summaries => 1,
+            Room::Others => 2,
+        }
+    }
+
+    fn of_mark(mark: u8) -> Option<Room> {
+        [Room::Summaries, Room::Others].into_iter().find(|room| room.mark() == mark)
+    }
+
+    fn statistics(self) -> &'static [Statistic] {
+        let (summaries, others) = Statistic::summaries_and_others();
+        match self {
+            Room::Summaries => summaries,
+            Room::Others => others,
+        }
+    }
+
+    fn width(self) -> usize {
+        // A comma, two quotes and a colon.
+        self.statistics().iter().map(|statistic| statistic.key.len() + 4 + NUMBER).sum()
+    }
+
+    /// Appends its mark.
+    pub(super) fn push_mark(self, ticket: Ticket, out: &mut Vec<u8>) {
+        out.push(self.mark());
+        let digit = |shift: usize| b"0123456789abcdef"[(ticket.0 >> shift) as usize & 15];
+        out.extend((0..DIGITS).rev().map(|position| digit(4 * position)));
+    }
+
+    /// Its text with these numbers; without numbers, as for a tensor that could not be read. Always of the same width.
+    pub(crate) fn text(self, numbers: Option<&Numbers>) -> Vec<u8> {
+        let mut text = Vec::with_capacity(self.width());
+        let mut object = ObjectText::reopened();
+        let stats = numbers.map(|numbers| &numbers.stats);
+        let is_scalar = numbers.is_some_and(|numbers| numbers.is_scalar);
+        let is_there = |statistic: &&Statistic| match (self, stats) {
+            (Room::Summaries, _) => true,
+            (Room::Others, Some(stats)) => statistic.is_recorded_of(stats),
+            (Room::Others, None) => false,
+        };
+        for statistic in self.statistics().iter().filter(is_there) {
+            push_statistic(statistic, stats, is_scalar, &mut object, &mut text);
+        }
+        self.filled(text)
+    }
+
+    /// Its text before the numbers arrive.
+    fn pending_text(self) -> Vec<u8> {
+        let mut text = self.text(None);
+        if self == Room::Summaries {
+            text.truncate(text.trim_ascii_end().len());
+            text.extend_from_slice(PENDING);
+        }
+        self.filled(text)
+    }
+
+    fn filled(self, mut text: Vec<u8>) -> Vec<u8> {
+        debug_assert!(text.len() <= self.width(), "{}", text.escape_ascii());
+        text.resize(self.width(), b'\t');
+        text
+    }
+}
+
+/// A line with text instead of marks, for this offset of the journal; and its rooms.
+pub(crate) fn place(parts: &[&[u8]], start: u64) -> (Vec<u8>, Vec<PlacedRoom>) {
+    let mut line = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+    let mut rooms = Vec::new();
+    for part in parts {
+        let mut rest = *part;
+        while let Some(at) = rest.iter().position(|&byte| Room::of_mark(byte).is_some()) {
+            line.extend_from_slice(&rest[..at]);
+            let digits =
+                rest.get(at + 1..at + 1 + DIGITS).and_then(|digits| std::str::from_utf8(digits).ok());
+            let ticket = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).map(Ticket);
+            if let (Some(ticket), Some(room)) = (ticket, Room::of_mark(rest[at])) {
+                let left = PAGE - (start + line.len() as u64) % PAGE;
+                if left < room.width() as u64 {
+                    line.resize(line.len() + left as usize, b'\t');
+                }
+                rooms.push(PlacedRoom { ticket, room, offset: start + line.len() as u64 });
+                line.extend_from_slice(&room.pending_text());
+            }
+            rest = rest.get(at + 1 + DIGITS..).unwrap_or_default();
+        }
+        line.extend_from_slice(rest);
+    }
+    (line, rooms)
+}
+
+/// How many tensors in a text wait for their numbers.
+pub(in crate::journal) fn count_pending(text: &[u8]) -> usize {
+    // The quotes of a key with this text inside a string would be escaped.
+    text.windows(PENDING.len()).filter(|window| *window == PENDING).count()
+}
+
+/// The text without tabs, in pieces: room that was not needed. Strings contain no tabs, which are escaped there.
+pub(in crate::journal) fn without_room(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&byte| byte == b'\t').filter(|piece| !piece.is_empty())
+}
+
+/// Whether a text has tabs. Checks blocks of bytes with a few instructions each.
+pub(in crate::journal) fn has_room(text: &[u8]) -> bool {
+    let (blocks, rest) = text.as_chunks::<64>();
+    let has_tab = |bytes: &[u8]| bytes.iter().fold(false, |has, &byte| has | (byte == b'\t'));
+    blocks.iter().any(|block| has_tab(block)) || has_tab(rest)
+}

@@ -1,0 +1,199 @@
+//! Batches of tensors that a device measures, until their numbers are written.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use ulpscope_capture::Plan;
+use ulpscope_dump::journal::encode::{Numbers, Ticket};
+use ulpscope_dump::writer::LateNumbers;
+use ulpscope_kernels::Stats;
+use ulpscope_tensor::{DType, NumberKind, Scalar};
+
+use crate::capture::device::poller::Poller;
+
+/// Batches that wait before a call looks whether some have arrived.
+const MANY: usize = 64;
+
+/// How long the end of a step sleeps while another thread is looking.
+const BRIEFLY: Duration = Duration::from_micros(200);
+
+/// A tensor that is measured elsewhere.
+pub(in crate::capture) struct Expected {
+    pub(in crate::capture) ticket: Ticket,
+    pub(in crate::capture) dtype: DType,
+    pub(in crate::capture) count: u64,
+    pub(in crate::capture) is_scalar: bool,
+}
+
+/// Tensors of one step that are measured together.
+pub(in crate::capture) struct Batch {
+    pub(in crate::capture) step: Arc<LateNumbers>,
+    pub(in crate::capture) tensors: Vec<Expected>,
+    /// The front's object: `has_arrived`, `wait`, `numbers`.
+    pub(in crate::capture) object: Py<PyAny>,
+}
+
+/// The batches whose numbers have not arrived, oldest first.
+#[derive(Default)]
+pub(in crate::capture) struct Arrivals {
+    waiting: Mutex<VecDeque<Batch>>,
+    /// Whether a thread looks at them. It asks Python, so no lock may be held meanwhile.
+    is_looked_at: AtomicBool,
+    poller: Mutex<Option<Poller>>,
+}
+
+impl Arrivals {
+    /// Adds a batch, and looks at the older ones if there are many.
+    pub(in crate::capture) fn add(self: &Arc<Self>, py: Python<'_>, batch: Batch, plan: &Plan) {
+        let count = {
+            let mut waiting = lock(&self.waiting);
+            waiting.push_back(batch);
+            waiting.len()
+        };
+        lock(&self.poller).get_or_insert_with(|| Poller::start(Arc::clone(self), plan.flush_interval));
+        if count >= MANY {
+            self.look(py);
+        }
+    }
+
+    /// Writes the numbers that have arrived, without waiting.
+    pub(super) fn look(&self, py: Python<'_>) {
+        if !self.is_looked_at.swap(true, Ordering::Acquire) {
+            self.take_arrived(py, None);
+            self.is_looked_at.store(false, Ordering::Release);
+        }
+    }
+
+    /// Waits for all numbers of a step.
+    pub(in crate::capture) fn wait_for(&self, py: Python<'_>, step: &Arc<LateNumbers>) {
+        while self.is_looked_at.swap(true, Ordering::Acquire) {
+            py.detach(|| std::thread::sleep(BRIEFLY));
+        }
+        self.take_arrived(py, Some(step));
+        self.is_looked_at.store(false, Ordering::Release);
+    }
+
+    /// Ends the thread.
+    pub(in crate::capture) fn rest(&self, py: Python<'_>) {
+        let poller = lock(&self.poller).take();
+        // It may need the GIL for its last look.
+        py.detach(|| poller.map(Poller::stop));
+    }
+
+    /// Whether a batch is waiting.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.waiting).is_empty()
+    }
+
+    fn take_arrived(&self, py: Python<'_>, awaited: Option<&Arc<LateNumbers>>) {
+        let mut left = VecDeque::new();
+        // Unlocked before Python is asked.
+        let batches = std::mem::take(&mut *lock(&self.waiting));
+        for batch in batches {
+            let is_awaited = awaited.is_some_and(|step| Arc::ptr_eq(step, &batch.step));
+            if !batch.write_arrived(py, is_awaited) {
+                left.push_back(batch);
+            }
+        }
+        let mut waiting = lock(&self.waiting);
+        left.append(&mut waiting);
+        *waiting = left;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Batch {
+    /// Writes the numbers if they have arrived, or after waiting; returns whether nothing more is to be expected. What
+    /// cannot be read or written stays without numbers, and is counted at the end of the step.
+    fn write_arrived(&self, py: Python<'_>, waits: bool) -> bool {
+        let object = self.object.bind(py);
+        let asked = match waits {
+            true => object.call_method0(intern!(py, "wait")).map(|_| true),
+            false => object.call_method0(intern!(py, "has_arrived")).and_then(|answer| answer.is_truthy()),
+        };
+        if let Ok(false) = asked {
+            return false;
+        }
+        let numbers = asked.and_then(|_| object.call_method0(intern!(py, "numbers")));
+        if let Ok(numbers) = numbers.and_then(|numbers| Ok(numbers.cast_into::<PyList>()?)) {
+            for (expected, found) in self.tensors.iter().zip(numbers.iter()) {
+                if let Ok(stats) = expected.stats(&found) {
+                    let numbers = Numbers { stats, is_scalar: expected.is_scalar };
+                    // A journal that cannot be written to has been reported by its next line.
+                    let _ = self.step.arrive(expected.ticket, numbers);
+                }
+            }
+        }
+        true
+    }
+}
+
+/// The front's numbers of a tensor of floats: the sum, the norm, the largest and the smallest finite element, and how
+/// many are NaN, positive and negative infinity.
+type OfFloats = (f64, f64, f64, f64, u64, u64, u64);
+
+/// Those of a tensor of integers: the sum, the norm, the largest and the smallest element.
+type OfIntegers = (f64, f64, i128, i128);
+
+impl Expected {
+    /// The statistics from the front's numbers. Zeros and subnormals, which are not recorded, are not counted there.
+    fn stats(&self, found: &Bound<'_, PyAny>) -> PyResult<Stats> {
+        let count = self.count;
+        let known = |sum: f64, norm: f64| Stats {
+            count,
+            max: None,
+            min: None,
+            mean: (count > 0).then(|| canonical(sum / count as f64)),
+            norm: canonical(norm),
+            nan: 0,
+            pos_inf: 0,
+            neg_inf: 0,
+            zeros: 0,
+            subnormals: 0,
+            finite_max: None,
+            finite_min: None,
+        };
+        let kind = self.dtype.encoding().kind();
+        if let NumberKind::Bool | NumberKind::Signed | NumberKind::Unsigned = kind {
+            let (sum, norm, max, min): OfIntegers = found.extract()?;
+            let scalar = |value: i128| match kind {
+                NumberKind::Bool => Scalar::Bool(value != 0),
+                _ => Scalar::Int(value),
+            };
+            let (max, min) = (Some(scalar(max)), Some(scalar(min)));
+            return Ok(Stats { max, min, finite_max: max, finite_min: min, ..known(sum, norm) });
+        }
+        let (sum, norm, largest, smallest, nan, pos_inf, neg_inf): OfFloats = found.extract()?;
+        let has_finite = nan + pos_inf + neg_inf < count;
+        // Adding zero turns -0.0 into zero, as on the host.
+        let finite = |value: f64| has_finite.then_some(Scalar::Float(value + 0.0));
+        let extreme = |finite: Option<Scalar>, this: (u64, f64), other: f64| match () {
+            () if nan > 0 => Some(Scalar::Float(f64::NAN)),
+            () if this.0 > 0 => Some(Scalar::Float(this.1)),
+            () => finite.or(Some(Scalar::Float(other))),
+        };
+        Ok(Stats {
+            max: extreme(finite(largest), (pos_inf, f64::INFINITY), f64::NEG_INFINITY),
+            min: extreme(finite(smallest), (neg_inf, f64::NEG_INFINITY), f64::INFINITY),
+            nan,
+            pos_inf,
+            neg_inf,
+            finite_max: finite(largest),
+            finite_min: finite(smallest),
+            ..known(sum, norm)
+        })
+    }
+}
+
+/// The only NaN in results.
+fn canonical(value: f64) -> f64 {
+    if value.is_nan() { f64::NAN } else { value }
+}

@@ -1,0 +1,13 @@
+//! Statistics of tensors on other devices, computed there.
+//!
+//! ```text
+//! tensor ──► queue (ticket, room in the line) ──► batch: operations on the device, in its order, a copy to the host
+//!                                                   │
+//! journal ◄── numbers, when they have arrived ◄── arrivals, checked by calls, by a thread, at the end of the step
+//! ```
+//! The program never waits for numbers before its step is over. Later changes of a tensor do not matter: the device
+//! measures in the order in which it was asked.
+
+pub(super) mod arrivals;
+mod poller;
+pub(super) mod queue;
