@@ -12,11 +12,13 @@
 //! A partly damaged dump is partly read: what could not be read is listed once in [`Problems`], with
 //! its file and place.
 
+mod address;
 mod async_npy;
 mod call;
 mod companion;
 mod damage;
 mod entry;
+mod file_part;
 mod files;
 mod find;
 mod joined;
@@ -38,8 +40,10 @@ mod structure;
 mod tree;
 pub mod writer;
 
+pub use address::tensor_at;
 pub use call::{Call, CallKind};
 pub use entry::{Content, Data, Entry, NonFiniteCounts, Role, TensorEntry};
+pub use file_part::FilePart;
 pub use find::AFTER_LAST_STEP;
 pub use key::parse_key;
 pub use ledger::Ledger;

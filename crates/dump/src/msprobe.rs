@@ -13,6 +13,7 @@ use ulpscope_kernels::{RECORDED, SUMMARY_KEYS, Statistic};
 use crate::call::{Call, CallKind};
 use crate::companion::Companion;
 use crate::entry::{Content, Data, Entry, Role, TensorEntry};
+use crate::file_part::{FilePart, PartFiles};
 use crate::journal::encode::Section;
 use crate::key::{key_of, parse_key};
 use crate::ledger::Ledger;
@@ -145,6 +146,7 @@ pub(crate) fn assemble(
         index,
         source: Box::new(source),
         problems,
+        part_files: PartFiles::default(),
     })
 }
 
@@ -359,7 +361,11 @@ fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
         digest: tensor.digest().map(str::to_owned),
         data: match tensor.data_name() {
             Ok(None) => Data::None,
-            Ok(Some(name)) => Data::File(name.to_owned()),
+            Ok(Some(name)) => match FilePart::of(name, tensor) {
+                Ok(None) => Data::File(name.to_owned()),
+                Ok(Some(part)) => Data::Part(Box::new(part)),
+                Err(error) => Data::Refused(error.to_string()),
+            },
             Err(error) => Data::Refused(error.to_string()),
         },
         source: tensor.get("source").and_then(Json::as_str).map(str::to_owned),

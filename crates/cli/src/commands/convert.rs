@@ -145,6 +145,9 @@ impl Convert {
     }
 
     fn convert(&self, found: &Found, target: &Target, root: Option<&Path>) -> Result<Converted, Error> {
+        if let Some(source) = Source::entry(&found.path)? {
+            return self.convert_tensors(found, source, target, root);
+        }
         let (format, bytes) = open(&found.path)?;
         if self.pkl_style.is_some() && format.records() != Some(Records::Msprobe) {
             return Ok(Converted::nothing("--pkl-style converts a dump.json, and this is none"));
