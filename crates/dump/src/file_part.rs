@@ -17,8 +17,14 @@ use crate::entry::TensorEntry;
 /// Files that stay mapped at a time. A system limits the number of mappings.
 const MAX_KEPT: usize = 256;
 
+/// A few bytes may stand for any number of elements. A tensor may have this many, as one of a `.pt` file ...
+const MIN_REPEATED: u64 = 1 << 32;
+
+/// ... or this many for each byte of the file, if that is more.
+const MAX_REPEATED_PER_BYTE: u64 = 8;
+
 /// A part of a file of the rank's folder of tensors.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FilePart {
     /// The name of the file.
     pub file: String,
@@ -80,6 +86,13 @@ impl FilePart {
             let expected = format!("{} bytes from byte {}", self.length, self.offset);
             return Err(Fault::truncated(expected, format!("a file of {} bytes", bytes.len())));
         };
+        if self.shape.is_some() {
+            let limit = (bytes.len() as u64).saturating_mul(MAX_REPEATED_PER_BYTE).max(MIN_REPEATED);
+            let found = whole.iter().fold(1u64, |count, &dim| count.saturating_mul(dim as u64));
+            if found > limit {
+                return Err(Fault::TooLarge { what: "the number of repeated elements", limit, found });
+            }
+        }
         let part = bytes.slice(self.offset as usize..end as usize);
         Ok(expanded(dtype, &stored, whole, part)?)
     }

@@ -38,6 +38,7 @@ mod rank;
 mod stacks;
 mod structure;
 mod tree;
+mod unpack;
 pub mod writer;
 
 pub use address::tensor_at;
@@ -50,5 +51,6 @@ pub use ledger::Ledger;
 pub use problems::Problems;
 pub use rank::{Rank, Task, Tool};
 pub use tree::{Dump, RankPlace, Select, Step};
+pub use unpack::{PackedRank, Unpacked};
 pub use ulpscope_formats::Error;
 pub use ulpscope_formats::pkl_lines::Frame;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ulpscope_formats::pkl_lines::Frame;
 use ulpscope_formats::records::line_to_frame;
-use ulpscope_formats::{Access, Error, Fault, Tensor, Value, file};
+use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value, file};
 
 use crate::call::Call;
 use crate::address;
@@ -80,6 +80,17 @@ pub(crate) struct Index {
     pub(crate) running: Vec<u32>,
 }
 
+/// The documents of a rank in msprobe's layout.
+#[derive(Debug)]
+pub(crate) struct RankDocuments {
+    /// `dump.json` or `debug.json`.
+    pub(crate) dump: Bytes,
+    /// `stack.json`, if there is one.
+    pub(crate) stacks: Option<Bytes>,
+    /// `construct.json`, if there is one.
+    pub(crate) parents: Option<Bytes>,
+}
+
 /// Where the entries of a rank come from. One implementation per dump format.
 pub(crate) trait Source: Send + Sync {
     /// The entries of a call: inputs, parameters, outputs, gradients, each in order.
@@ -101,6 +112,11 @@ pub(crate) trait Source: Send + Sync {
 
     /// The folder of [`Data::File`] paths.
     fn data_folder(&self) -> Option<&Path>;
+
+    /// The documents, if the rank has msprobe's layout.
+    fn documents(&self) -> Result<Option<RankDocuments>, Error> {
+        Ok(None)
+    }
 
     /// What the run recorded about its own capture.
     fn ledger(&self) -> Option<Ledger> {
