@@ -23,6 +23,7 @@ __all__ = [
     "diff",
     "digest",
     "read_file",
+    "pack_size",
     "recorded_formats",
     "recorded_statistics",
     "restore",
@@ -413,6 +414,7 @@ def stats(x: Any) -> Stats:
     A dictionary, or a file with several tensors, gives a dictionary of ``Stats`` by name.
     """
 
+def pack_size(tensors: list[tuple[str, str, tuple[int, ...]]]) -> tuple[int, int]: ...
 def recorded_formats() -> list[str]: ...
 def recorded_statistics(stats: Stats | None) -> dict[str, Any]: ...
 @overload

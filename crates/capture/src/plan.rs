@@ -8,7 +8,7 @@ use std::time::Duration;
 use thiserror::Error;
 use ulpscope_dump::journal::encode::StackForm;
 use ulpscope_dump::journal::{Layout, LayoutError};
-use ulpscope_formats::file::Format;
+use ulpscope_dump::writer::TensorFormat;
 use ulpscope_kernels::DigestKind;
 
 use crate::backward_names::backward_name;
@@ -121,7 +121,7 @@ pub struct Plan {
     /// The digest of tensors, if any.
     pub digest: Option<DigestKind>,
     /// The format of tensor files.
-    pub format: Format,
+    pub format: TensorFormat,
     /// Whether the stack of each call is recorded.
     pub stacks: bool,
     /// The form in which stacks are written.
@@ -255,8 +255,8 @@ impl Plan {
             Some(other) => return Err(UnknownSetting::new("digest", other, "md5, xxh3")),
         };
         let asked = settings.file_format.as_str();
-        let format = Format::recorded().find(|format| format.extension() == asked).ok_or_else(|| {
-            let names: Vec<&str> = Format::recorded().map(Format::extension).collect();
+        let format = TensorFormat::all().find(|format| format.name() == asked).ok_or_else(|| {
+            let names: Vec<&str> = TensorFormat::all().map(TensorFormat::name).collect();
             UnknownSetting::new("file_format", asked, &names.join(", "))
         })?;
         let stack_form = match settings.stack_form.as_str() {

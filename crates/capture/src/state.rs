@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ulpscope_dump::journal::JOURNAL_FILE;
 use ulpscope_dump::journal::encode::{Header, StackLine};
-use ulpscope_dump::writer::{DATA_FOLDER, Fingerprint, Journal, LateNumbers, TensorFiles};
+use ulpscope_dump::writer::{DATA_FOLDER, Fingerprint, Journal, LateNumbers, SavedTensor, TensorStore};
 use ulpscope_formats::{Error, Fault, Tensor};
 
 use crate::ledger::{NOT_ARRIVED, StepLedger};
@@ -80,7 +80,7 @@ pub enum Written<T> {
 #[derive(Debug)]
 struct Step {
     journal: Journal,
-    files: TensorFiles,
+    tensors: TensorStore,
     stacks: HashSet<u64>,
     /// Calls that still grow: the gradients of a module's parameters, by name.
     growing: HashMap<String, u64>,
@@ -110,7 +110,7 @@ impl Step {
         })?;
         Ok(Step {
             journal,
-            files: TensorFiles::new(folder, plan.format),
+            tensors: TensorStore::new(folder, plan.format),
             stacks: HashSet::new(),
             growing: HashMap::new(),
             is_behind: true,
@@ -227,7 +227,7 @@ impl State {
 
     /// Calls with a place, and bytes written, in all steps.
     pub fn so_far(&self) -> (u64, u64) {
-        let written = self.step.as_ref().map_or(0, |step| step.journal.written() + step.files.written());
+        let written = self.step.as_ref().map_or(0, |step| step.journal.written() + step.tensors.written());
         (self.earlier.0 + self.places, self.earlier.1 + written)
     }
 
@@ -306,7 +306,7 @@ impl State {
     pub fn move_to(&mut self, folder: PathBuf) -> io::Result<()> {
         if let Some(step) = &mut self.step {
             step.journal.move_to(&folder)?;
-            step.files.moved_to(&folder);
+            step.tensors.moved_to(&folder);
         }
         self.folder = Some(folder);
         Ok(())
@@ -340,15 +340,26 @@ impl State {
         notes
     }
 
-    /// Adds a name for the file of an equal tensor and returns it; `None` if there is no such file.
-    pub fn link(&mut self, stem: &str, fingerprint: &Fingerprint) -> Option<String> {
-        self.step.as_mut()?.files.link(stem, fingerprint)
+    /// The place of an equal tensor that was saved before, for an entry of this name; `None` if there is none.
+    pub fn link(&mut self, stem: &str, fingerprint: &Fingerprint) -> Option<SavedTensor> {
+        self.step.as_mut()?.tensors.link(stem, fingerprint)
     }
 
-    /// Writes the file of a tensor and returns its name.
-    pub fn save(&mut self, stem: &str, fingerprint: Fingerprint, tensor: &Tensor) -> Result<String, Error> {
-        let Some(step) = &mut self.step else { return Ok(String::new()) };
-        let result = step.files.save(stem, fingerprint, tensor);
+    /// Checks that the elements of a tensor fit within the limit.
+    pub fn find_room_for(&mut self, tensor: &Tensor) -> io::Result<()> {
+        let Some(step) = &self.step else { return Ok(()) };
+        self.find_room(step.tensors.most_added(tensor))
+    }
+
+    /// Saves a tensor for an entry of this name.
+    pub fn save(
+        &mut self,
+        stem: &str,
+        fingerprint: Fingerprint,
+        tensor: &Tensor,
+    ) -> Result<SavedTensor, Error> {
+        let Some(step) = &mut self.step else { return Ok(SavedTensor::default()) };
+        let result = step.tensors.save(stem, fingerprint, tensor);
         if let Err(error) = &result
             && let Fault::Io(cause) = &error.fault
             && is_final(cause)
@@ -376,6 +387,10 @@ impl State {
             }
             if let Some(note) = plan.unwatched(self.ledger.has_left_out()) {
                 self.ledger.note_once(note);
+            }
+            // If that fails, the dump is complete all the same: it says itself where each tensor is.
+            if let Err(error) = step.tensors.finish() {
+                self.ledger.note(format!("tensors are complete, but other programs cannot open their file: {error}"));
             }
             let mut line = Vec::new();
             self.ledger.report(self.ended.as_deref(), limit.as_deref()).encode(is_over, &mut line);

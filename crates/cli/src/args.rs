@@ -197,7 +197,7 @@ pub(crate) struct ExplainArgs {
 #[derive(Debug, Args)]
 #[command(after_help = STATS_EXAMPLES, after_long_help = stats_help())]
 pub(crate) struct StatsArgs {
-    /// Files, or folders to search
+    /// Files, folders to search, or DUMP:ENTRY for one tensor of a dump
     #[arg(required = true, value_name = "FILE|DIR")]
     pub(crate) paths: Vec<PathBuf>,
 
@@ -243,10 +243,10 @@ pub(crate) enum DigestName {
 #[derive(Debug, Args)]
 #[command(after_help = DIFF_EXAMPLES, after_long_help = diff_help())]
 pub(crate) struct DiffArgs {
-    /// The file under suspicion
+    /// The file under suspicion, or DUMP:ENTRY for one tensor of a dump
     pub(crate) target: PathBuf,
 
-    /// The trusted file
+    /// The trusted file, or DUMP:ENTRY
     pub(crate) golden: PathBuf,
 
     /// Absolute tolerance
@@ -269,13 +269,14 @@ pub(crate) struct DiffArgs {
 /// Convert tensor files into another format, one file or a whole tree
 ///
 /// One file goes to the file DST; a folder goes to the folder DST, with the same relative paths, and nothing is
-/// written outside it. A file that holds several tensors becomes a container; towards .npy, which holds one, it
+/// written outside it. A dump whose tensors are together in a few files gets a file for each tensor (--to pt, npy or
+/// safetensors), as the older tools read it. A file that holds several tensors becomes a container; towards .npy, which holds one, it
 /// becomes a folder with a file for each. Records (.pkl of statistics, dump.json) convert into each other.
 /// Files are complete or absent: each is written beside its place first.
 #[derive(Debug, Args)]
 #[command(after_help = CONVERT_EXAMPLES)]
 pub(crate) struct ConvertArgs {
-    /// File or folder to convert
+    /// File or folder to convert, or DUMP:ENTRY for one tensor of a dump
     pub(crate) src: PathBuf,
 
     /// Where the result goes
@@ -375,6 +376,7 @@ fn tolerance(text: &str) -> Result<f64, String> {
 const STATS_EXAMPLES: &str = "\
 Examples:
   ulpscope stats out.pt
+  ulpscope stats dump/step0:Functional.linear.0.forward.input.0
   ulpscope stats dump/ --json > stats.json
   ulpscope stats out.npy --txt=text/ --first 100";
 
@@ -391,6 +393,7 @@ Exit codes:
 const DIFF_EXAMPLES: &str = "\
 Examples:
   ulpscope diff npu/out.pt cpu/out.npy
+  ulpscope diff npu/step0:Torch.mm.0.forward.output.0 cpu/step0:Torch.mm.0.forward.output.0
   ulpscope diff a.safetensors b.safetensors --atol 1e-5 --rtol 0
   ulpscope diff a.npy b.npy -p 50 --json
 
@@ -404,6 +407,7 @@ Examples:
   ulpscope convert out.pt -o out.npy
   ulpscope convert model.pt -o model.safetensors
   ulpscope convert dump/ -o dump_npy/ --to npy
+  ulpscope convert dump/step0:Torch.mm.0.forward.output.0 -o out.npy
   ulpscope convert ptdbg/rank0/dump.pkl -o msprobe/rank0/dump.json
   ulpscope convert msprobe/rank0/dump.json -o ptdbg/rank0/dump.pkl --pkl-style ptdbg";
 

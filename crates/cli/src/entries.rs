@@ -69,7 +69,7 @@ pub(crate) fn shape(tensor: &TensorEntry) -> Cell {
 fn data_word(data: &Data) -> &'static str {
     match data {
         Data::None => "none",
-        Data::File(_) => "file",
+        Data::File(_) | Data::Part(_) => "file",
         Data::Tensor(_) => "whole",
         Data::Sample(_) => "sample",
         Data::Refused(_) => "refused",

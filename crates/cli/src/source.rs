@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ulpscope_dump::tensor_at;
 use ulpscope_formats::file::{self, Format};
 use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value};
 
@@ -18,8 +19,16 @@ pub(crate) enum Source {
 impl Source {
     /// Reads a file of any known format.
     pub(crate) fn read(path: &Path) -> Result<Source, Error> {
+        if let Some(source) = Source::entry(path)? {
+            return Ok(source);
+        }
         let (format, bytes) = open(path)?;
         bytes.reading(|| Source::decode(path, format, &bytes)).map_err(|error| error.in_file(path))
+    }
+
+    /// The tensor of a dump that a path addresses as `DUMP:ENTRY`.
+    pub(crate) fn entry(path: &Path) -> Result<Option<Source>, Error> {
+        Ok(tensor_at(path)?.map(|tensor| Source::Tensors(Value::Tensor(tensor))))
     }
 
     /// Reads an open file. Records are visited, not kept: they may be larger than memory.

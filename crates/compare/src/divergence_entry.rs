@@ -18,7 +18,7 @@ pub struct DivergenceEntry {
     pub sources: [Option<String>; 2],
     /// The dtypes.
     pub dtypes: [Option<String>; 2],
-    /// The files with the elements.
+    /// How to name the elements on a command line: their files, or `DUMP:ENTRY`.
     pub files: [Option<PathBuf>; 2],
 }
 
@@ -47,10 +47,7 @@ impl DivergenceEntry {
             sources: tensors.map(|tensor| tensor.and_then(|tensor| tensor.source.clone())),
             source: tensors.iter().flatten().find_map(|tensor| tensor.source.clone()),
             dtypes: tensors.map(|tensor| tensor.map(|tensor| short(&tensor.dtype))),
-            files: [0, 1].map(|side| {
-                let rank = [target, golden][side].0;
-                tensors[side].and_then(|tensor| rank.tensor_file(tensor)).filter(|path| path.is_file())
-            }),
+            files: [0, 1].map(|side| found[side].and_then(|entry| [target, golden][side].0.tensor_address(entry))),
         }
     }
 }

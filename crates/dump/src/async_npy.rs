@@ -12,6 +12,7 @@ use ulpscope_formats::{Access, Bytes, Error, npy};
 
 use crate::call::Call;
 use crate::entry::{Content, Data, Entry, TensorEntry};
+use crate::file_part::PartFiles;
 use crate::find::digits;
 use crate::listing::Listing;
 use crate::pkl::role_and_path;
@@ -80,6 +81,7 @@ pub(crate) fn open(folder: &Path) -> Result<Rank, Error> {
         index,
         source: Box::new(AsyncSource { folder: folder.to_owned(), files }),
         problems: Problems::default(),
+        part_files: PartFiles::default(),
     })
 }
 

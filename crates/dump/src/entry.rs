@@ -5,6 +5,8 @@ use ulpscope_formats::json::Json;
 use ulpscope_kernels::{SUMMARIES, Statistic};
 use ulpscope_tensor::DType;
 
+use crate::file_part::FilePart;
+
 /// The role of an entry in its call. Entries of a call are listed in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
@@ -112,12 +114,34 @@ pub enum Data {
     None,
     /// In this file of the rank's folder of tensors; `/` separates folders.
     File(String),
+    /// In a part of such a file, which holds several tensors.
+    Part(Box<FilePart>),
     /// In memory (torch_npu.hooks with all values, checkpoints).
     Tensor(Tensor),
     /// A few elements, then max, min, mean (torch_npu.hooks with samples).
     Sample(Vec<f64>),
     /// The dump names a file in a way that is refused, with the reason.
     Refused(String),
+}
+
+impl Data {
+    /// The file of the elements, if they are in one.
+    pub fn file(&self) -> Option<&str> {
+        match self {
+            Data::File(name) => Some(name),
+            Data::Part(part) => Some(&part.file),
+            Data::None | Data::Tensor(_) | Data::Sample(_) | Data::Refused(_) => None,
+        }
+    }
+
+    /// The same, to change it.
+    pub(crate) fn file_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Data::File(name) => Some(name),
+            Data::Part(part) => Some(&mut part.file),
+            Data::None | Data::Tensor(_) | Data::Sample(_) | Data::Refused(_) => None,
+        }
+    }
 }
 
 impl TensorEntry {
@@ -167,6 +191,6 @@ impl TensorEntry {
 
     /// Whether all elements are available.
     pub fn has_data(&self) -> bool {
-        matches!(self.data, Data::File(_) | Data::Tensor(_))
+        matches!(self.data, Data::File(_) | Data::Part(_) | Data::Tensor(_))
     }
 }

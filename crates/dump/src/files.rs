@@ -21,8 +21,10 @@ use ulpscope_formats::{Access, Error, Fault, Value};
 use ulpscope_kernels::{DigestKind, digest};
 use ulpscope_tensor::{DType, View};
 
+use crate::address;
 use crate::call::{Call, CallKind};
 use crate::entry::{Content, Data, Entry, Role, TensorEntry};
+use crate::file_part::PartFiles;
 use crate::listing::TensorFile;
 use crate::problems::Problems;
 use crate::rank::{Index, Rank, Source, Task, Tool};
@@ -40,6 +42,17 @@ pub(crate) fn open_file(path: &Path) -> Result<Rank, Error> {
     let name = PathBuf::from(path.file_name().unwrap_or_default());
     contents.take(TensorFile { path: name.clone(), named: name }, leaves);
     // A single tensor has an empty path in its file.
+    Ok(contents.into_rank(path, |item, _| item.name.clone()))
+}
+
+/// Opens one tensor of a dump. Like the tensor of a file it has no name, so that two of them are paired.
+pub(crate) fn open_entry(path: &Path) -> Result<Rank, Error> {
+    let mut contents = Contents::of(path.parent().unwrap_or(Path::new("")));
+    let tensor = address::tensor_at(path)?.into_iter().map(Value::Tensor).collect();
+    let name = PathBuf::from(path.file_name().unwrap_or_default());
+    contents.items.push(Item { file: 0, leaf: 0, name: String::new() });
+    let file = TensorFile { path: name.clone(), named: name };
+    contents.files.push(Stored { file, leaves: Some(Arc::new(tensor)), is_array: false });
     Ok(contents.into_rank(path, |item, _| item.name.clone()))
 }
 
@@ -166,6 +179,7 @@ impl Contents {
             index,
             source: Box::new(source),
             problems: self.problems,
+            part_files: PartFiles::default(),
         }
     }
 }

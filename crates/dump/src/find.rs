@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use ulpscope_formats::file::{Format, Records};
 use ulpscope_formats::{Access, Bytes, Error, Fault};
 
+use crate::address;
 use crate::async_npy;
 use crate::journal::{JOURNAL_FILE, MARK};
 use crate::ledger::LEDGER_FILE;
@@ -68,6 +69,8 @@ pub(crate) enum Opening {
     Folder(PathBuf, Vec<TensorFile>),
     /// A tensor file, or a checkpoint.
     File(PathBuf),
+    /// One tensor of a dump, by its address.
+    Entry(PathBuf),
 }
 
 impl Opening {
@@ -81,7 +84,8 @@ impl Opening {
             Opening::Journal(path)
             | Opening::AsyncNpy(path)
             | Opening::Folder(path, _)
-            | Opening::File(path) => path,
+            | Opening::File(path)
+            | Opening::Entry(path) => path,
         }
     }
 
@@ -93,6 +97,7 @@ impl Opening {
             Opening::Journal(file) | Opening::File(file) => *file == path,
             Opening::AsyncNpy(opened) => opened == folder && async_npy::is_name(name),
             Opening::Folder(opened, _) => opened == folder,
+            Opening::Entry(_) => false,
         }
     }
 }
@@ -122,6 +127,9 @@ pub(crate) fn find(
     problems: &mut Problems,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Found>, Error> {
+    if address::is_address(path) {
+        return Ok(vec![Here::default().found(Opening::Entry(path.to_owned()))]);
+    }
     // `.` and links do not show the real name.
     let whole = path.canonicalize().map_err(|error| Error::whole(error).in_file(path))?;
     let names: Vec<String> = whole

@@ -7,7 +7,8 @@ use ulpscope_formats::Error;
 use ulpscope_formats::pkl_lines::Frame;
 
 use crate::call::Call;
-use crate::entry::{Content, Data, Entry};
+use crate::entry::{Content, Entry};
+use crate::file_part::PartFiles;
 use crate::ledger::Ledger;
 use crate::problems::Problems;
 use crate::rank::{Index, Rank, Source};
@@ -61,6 +62,7 @@ fn join(folder: &Path, parts: Vec<Rank>, problems: Problems) -> Rank {
         index,
         source: Box::new(Joined { parts, starts, data, one_folder }),
         problems,
+        part_files: PartFiles::default(),
     }
 }
 
@@ -90,7 +92,7 @@ impl Source for Joined {
         {
             for entry in &mut entries {
                 if let Content::Tensor(tensor) = &mut entry.content
-                    && let Data::File(name) = &mut tensor.data
+                    && let Some(name) = tensor.data.file_mut()
                 {
                     *name = format!("{}/{name}", folder.to_string_lossy());
                 }

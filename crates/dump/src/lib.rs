@@ -12,11 +12,13 @@
 //! A partly damaged dump is partly read: what could not be read is listed once in [`Problems`], with
 //! its file and place.
 
+mod address;
 mod async_npy;
 mod call;
 mod companion;
 mod damage;
 mod entry;
+mod file_part;
 mod files;
 mod find;
 mod joined;
@@ -36,15 +38,19 @@ mod rank;
 mod stacks;
 mod structure;
 mod tree;
+mod unpack;
 pub mod writer;
 
+pub use address::tensor_at;
 pub use call::{Call, CallKind};
 pub use entry::{Content, Data, Entry, NonFiniteCounts, Role, TensorEntry};
+pub use file_part::FilePart;
 pub use find::AFTER_LAST_STEP;
 pub use key::parse_key;
 pub use ledger::Ledger;
 pub use problems::Problems;
 pub use rank::{Rank, Task, Tool};
 pub use tree::{Dump, RankPlace, Select, Step};
+pub use unpack::{PackedRank, Unpacked};
 pub use ulpscope_formats::Error;
 pub use ulpscope_formats::pkl_lines::Frame;

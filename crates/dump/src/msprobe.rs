@@ -13,12 +13,13 @@ use ulpscope_kernels::{RECORDED, SUMMARY_KEYS, Statistic};
 use crate::call::{Call, CallKind};
 use crate::companion::Companion;
 use crate::entry::{Content, Data, Entry, Role, TensorEntry};
+use crate::file_part::{FilePart, PartFiles};
 use crate::journal::encode::Section;
 use crate::key::{key_of, parse_key};
 use crate::ledger::Ledger;
 use crate::parents::Parents;
 use crate::problems::Problems;
-use crate::rank::{Index, Rank, Source, Task, Tool};
+use crate::rank::{Index, Rank, RankDocuments, Source, Task, Tool};
 use crate::stacks::Stacks;
 use crate::structure;
 
@@ -26,7 +27,7 @@ use crate::structure;
 const DATA_FOLDER: &str = "dump_tensor_data";
 
 /// The stacks of the calls, beside a `dump.json`.
-const STACK_FILE: &str = "stack.json";
+pub(crate) const STACK_FILE: &str = "stack.json";
 
 /// The files beside the calls of a dump.
 #[derive(Debug)]
@@ -145,6 +146,7 @@ pub(crate) fn assemble(
         index,
         source: Box::new(source),
         problems,
+        part_files: PartFiles::default(),
     })
 }
 
@@ -225,6 +227,11 @@ impl Source for MsprobeSource {
         &self.beside.notes
     }
 
+    fn documents(&self) -> Result<Option<RankDocuments>, Error> {
+        let (stacks, parents) = (self.beside.stacks.bytes()?, self.beside.parents.bytes()?);
+        Ok(Some(RankDocuments { dump: self.bytes.clone(), stacks, parents }))
+    }
+
     fn late_problems(&self) -> Problems {
         let mut problems = Problems::default();
         if let Some(Err(error)) = self.beside.ledger.get() {
@@ -242,20 +249,12 @@ fn entries_of(key: &str, kind: CallKind, body: Item) -> Vec<Entry> {
     match body {
         Item::Dict(sections) if kind != CallKind::Saved => {
             for (section, item) in sections {
-                let role = match Section::of_key(&section) {
-                    _ if kind == CallKind::ParametersGrad => Role::ParameterGrad,
-                    Some(Section::InputArgs | Section::InputKwargs | Section::Input) => Role::Input,
-                    Some(Section::Output) => Role::Output,
-                    Some(Section::Parameters) => Role::Parameter,
-                    None => Role::Saved,
-                };
+                let (role, name) = role_of(key, kind, &section);
                 let mut walk = Walk { role, entries: &mut entries };
                 match role {
-                    Role::ParameterGrad => walk.grad(&format!("{key}.{section}"), &section, item),
-                    Role::Input => walk.item(&format!("{key}.input"), "", item, true),
-                    Role::Output => walk.item(&format!("{key}.output"), "", item, true),
-                    Role::Parameter => walk.item(&format!("{key}.parameters"), "", item, true),
-                    Role::Saved => walk.item(&format!("{key}.{section}"), &section, item, false),
+                    Role::ParameterGrad => walk.grad(&name, &section, item),
+                    Role::Input | Role::Output | Role::Parameter => walk.item(&name, "", item, true),
+                    Role::Saved => walk.item(&name, &section, item, false),
                 }
             }
             entries.sort_by_key(|entry| entry.role);
@@ -263,6 +262,19 @@ fn entries_of(key: &str, kind: CallKind, body: Item) -> Vec<Entry> {
         body => Walk { role: Role::Saved, entries: &mut entries }.item(key, "", body, false),
     }
     entries
+}
+
+/// The role of the entries in a section of a call, and how their names begin.
+pub(crate) fn role_of(key: &str, kind: CallKind, section: &str) -> (Role, String) {
+    let known = Section::of_key(section).filter(|_| kind != CallKind::ParametersGrad);
+    let (role, word) = match known {
+        Some(Section::InputArgs | Section::InputKwargs | Section::Input) => (Role::Input, "input"),
+        Some(Section::Output) => (Role::Output, "output"),
+        Some(Section::Parameters) => (Role::Parameter, "parameters"),
+        None if kind == CallKind::ParametersGrad => (Role::ParameterGrad, section),
+        None => (Role::Saved, section),
+    };
+    (role, format!("{key}.{word}"))
 }
 
 /// Walks down an item and collects its leaves. The JSON reader limits the depth.
@@ -348,7 +360,7 @@ fn further(tensor: &TensorItem) -> Vec<(&'static Statistic, Json)> {
         .collect()
 }
 
-fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
+pub(crate) fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
     let stat = |key: &str| tensor.get(key).cloned().unwrap_or(Json::Null);
     TensorEntry {
         class: tensor.class().unwrap_or_default().to_owned(),
@@ -359,7 +371,11 @@ fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
         digest: tensor.digest().map(str::to_owned),
         data: match tensor.data_name() {
             Ok(None) => Data::None,
-            Ok(Some(name)) => Data::File(name.to_owned()),
+            Ok(Some(name)) => match FilePart::of(name, tensor) {
+                Ok(None) => Data::File(name.to_owned()),
+                Ok(Some(part)) => Data::Part(Box::new(part)),
+                Err(error) => Data::Refused(error.to_string()),
+            },
             Err(error) => Data::Refused(error.to_string()),
         },
         source: tensor.get("source").and_then(Json::as_str).map(str::to_owned),

@@ -20,6 +20,7 @@ use ulpscope_formats::{Access, Bytes, Error, Fault};
 use crate::call::{Call, CallKind};
 use crate::damage::Damage;
 use crate::entry::{Content, Data, Entry, Role, TensorEntry};
+use crate::file_part::PartFiles;
 use crate::problems::Problems;
 use crate::rank::{Index, Rank, Source, Task, Tool};
 
@@ -80,6 +81,7 @@ fn index(path: &Path, data: Option<&Path>, bytes: Bytes) -> Result<Rank, Error> 
             data,
         }),
         problems,
+        part_files: PartFiles::default(),
     })
 }
 

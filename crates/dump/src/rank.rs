@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use ulpscope_formats::pkl_lines::Frame;
 use ulpscope_formats::records::line_to_frame;
-use ulpscope_formats::{Access, Error, Fault, Tensor, Value, file};
+use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value, file};
 
 use crate::call::Call;
-use crate::entry::{Data, Entry, TensorEntry};
+use crate::address;
+use crate::entry::{Content, Data, Entry, TensorEntry};
+use crate::file_part::PartFiles;
 use crate::key::name_of;
 use crate::ledger::Ledger;
 use crate::links;
@@ -78,6 +80,17 @@ pub(crate) struct Index {
     pub(crate) running: Vec<u32>,
 }
 
+/// The documents of a rank in msprobe's layout.
+#[derive(Debug)]
+pub(crate) struct RankDocuments {
+    /// `dump.json` or `debug.json`.
+    pub(crate) dump: Bytes,
+    /// `stack.json`, if there is one.
+    pub(crate) stacks: Option<Bytes>,
+    /// `construct.json`, if there is one.
+    pub(crate) parents: Option<Bytes>,
+}
+
 /// Where the entries of a rank come from. One implementation per dump format.
 pub(crate) trait Source: Send + Sync {
     /// The entries of a call: inputs, parameters, outputs, gradients, each in order.
@@ -99,6 +112,11 @@ pub(crate) trait Source: Send + Sync {
 
     /// The folder of [`Data::File`] paths.
     fn data_folder(&self) -> Option<&Path>;
+
+    /// The documents, if the rank has msprobe's layout.
+    fn documents(&self) -> Result<Option<RankDocuments>, Error> {
+        Ok(None)
+    }
 
     /// What the run recorded about its own capture.
     fn ledger(&self) -> Option<Ledger> {
@@ -132,6 +150,8 @@ pub struct Rank {
     pub(crate) index: Index,
     pub(crate) source: Box<dyn Source>,
     pub(crate) problems: Problems,
+    /// The files of tensors that hold several, once they were asked for.
+    pub(crate) part_files: PartFiles,
 }
 
 impl Rank {
@@ -193,31 +213,47 @@ impl Rank {
     /// The elements of a tensor, mapped; nothing if only statistics were recorded. Links are not followed:
     /// nothing in a dump leads out of it.
     pub fn tensor(&self, entry: &TensorEntry) -> Result<Option<Tensor>, Error> {
-        let name = match &entry.data {
+        let (name, part) = match &entry.data {
             Data::None | Data::Sample(_) => return Ok(None),
             Data::Tensor(tensor) => return Ok(Some(tensor.clone())),
             Data::Refused(why) => {
                 return Err(Error::whole(Fault::Unsupported(why.clone())).in_file(&self.path));
             }
-            Data::File(name) => name,
+            Data::File(name) => (name, None),
+            Data::Part(part) => (&part.file, Some(part)),
         };
         let Some(folder) = self.source.data_folder() else { return Ok(None) };
         let path = folder.join(name);
-        // If the folder is not the one that the user named, it could be a link too.
-        if folder != self.path {
-            links::refuse(folder)?;
+        let check = || {
+            // If the folder is not the one that the user named, it could be a link too.
+            if folder != self.path {
+                links::refuse(folder)?;
+            }
+            links::refuse_below(folder, Path::new(name))
+        };
+        if let Some(part) = part {
+            return self.part_files.tensor(&path, part, entry, check).map(Some);
         }
-        links::refuse_below(folder, Path::new(name))?;
+        check()?;
         lone_tensor(file::read(&path, Access::ReadOnly)?.value)
             .map(Some)
             .map_err(|error| error.in_file(&path))
     }
 
-    /// The file of a tensor's elements, if they have a separate one. It may be missing.
-    pub fn tensor_file(&self, entry: &TensorEntry) -> Option<PathBuf> {
-        match &entry.data {
-            Data::File(name) => Some(self.source.data_folder()?.join(name)),
-            _ => None,
+    /// How a command line names the elements of a tensor: the path of its file, or `DUMP:ENTRY` if the file holds
+    /// others too. Nothing if there is no such file.
+    pub fn tensor_address(&self, entry: &Entry) -> Option<PathBuf> {
+        let Content::Tensor(tensor) = &entry.content else { return None };
+        let path = self.source.data_folder()?.join(tensor.data.file()?);
+        if !path.is_file() {
+            return None;
+        }
+        match &tensor.data {
+            Data::Part(_) => {
+                let folder = if self.path.is_dir() { &self.path } else { self.path.parent()? };
+                Some(address::of_entry(folder, &entry.name))
+            }
+            _ => Some(path),
         }
     }
 

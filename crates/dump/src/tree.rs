@@ -170,6 +170,7 @@ impl RankPlace {
             Opening::AsyncNpy(folder) => async_npy::open(folder),
             Opening::Folder(folder, names) => files::open_folder(folder, names),
             Opening::File(path) => files::open_file(path),
+            Opening::Entry(path) => files::open_entry(path),
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use ulpscope_dump::writer::{Fingerprint, Journal, TensorFiles};
+use ulpscope_dump::writer::{Fingerprint, Journal, TensorFormat, TensorStore};
 use ulpscope_formats::Tensor;
 use ulpscope_formats::file::Format;
 use ulpscope_tensor::DType;
@@ -20,8 +20,8 @@ fn names_in(folder: &Path) -> Vec<String> {
 /// Records a line and a tensor, moves, and records a second line and tensor.
 fn moved(from: &Path, to: &Path) {
     let mut journal = Journal::create(from).unwrap();
-    let mut files = TensorFiles::new(from, Format::Npy);
-    let save = |files: &mut TensorFiles, stem: &str, value: u8| {
+    let mut files = TensorStore::new(from, TensorFormat::Files(Format::Npy));
+    let save = |files: &mut TensorStore, stem: &str, value: u8| {
         let tensor = Tensor::contiguous(DType::U8, vec![1], vec![value].into()).unwrap();
         files.save(stem, Fingerprint::of(&tensor.view()), &tensor).unwrap();
     };

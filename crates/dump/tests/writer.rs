@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use ulpscope_dump::writer::{Fingerprint, TensorFiles};
+use ulpscope_dump::writer::{Fingerprint, TensorFormat, TensorStore};
 use ulpscope_formats::file::{Format, encode};
 use ulpscope_formats::{Bytes, Tensor, Value};
 use ulpscope_tensor::DType;
@@ -17,8 +17,8 @@ fn tensor(count: usize) -> Tensor {
     Tensor::contiguous(DType::U8, vec![count], bytes(count)).unwrap()
 }
 
-fn save(files: &mut TensorFiles, stem: &str, tensor: &Tensor) -> String {
-    files.save(stem, Fingerprint::of(&tensor.view()), tensor).unwrap()
+fn save(files: &mut TensorStore, stem: &str, tensor: &Tensor) -> String {
+    files.save(stem, Fingerprint::of(&tensor.view()), tensor).unwrap().file
 }
 
 fn read(folder: &Path, name: &str) -> Vec<u8> {
@@ -28,7 +28,7 @@ fn read(folder: &Path, name: &str) -> Vec<u8> {
 /// The file must equal the encoder's output, byte for byte and no longer.
 fn is_as_encoded(format: Format, tensor: &Tensor) {
     let folder = tempfile::tempdir().unwrap();
-    let mut files = TensorFiles::new(folder.path(), format);
+    let mut files = TensorStore::new(folder.path(), TensorFormat::Files(format));
     let name = save(&mut files, "x", tensor);
     let mut encoded = Vec::new();
     encode(format, &Value::Tensor(tensor.clone()), "x", &mut encoded).unwrap();
@@ -69,7 +69,7 @@ fn a_file_contains_only_what_its_tensor_needs() {
 #[test]
 fn equal_tensors_share_a_file_under_separate_names() {
     let folder = tempfile::tempdir().unwrap();
-    let mut files = TensorFiles::new(folder.path(), Format::Pt);
+    let mut files = TensorStore::new(folder.path(), TensorFormat::Files(Format::Pt));
     let first = tensor(600 << 10);
     let fingerprint = Fingerprint::of(&first.view());
     assert_eq!(files.link("a", &fingerprint), None);
@@ -77,8 +77,8 @@ fn equal_tensors_share_a_file_under_separate_names() {
     let written = files.written();
 
     let equal = Fingerprint::of(&tensor(600 << 10).view());
-    assert_eq!(files.link("b", &equal).as_deref(), Some("b.pt"));
-    assert_eq!(files.link("b", &equal).as_deref(), Some("b~2.pt"));
+    assert_eq!(files.link("b", &equal).map(|saved| saved.file).as_deref(), Some("b.pt"));
+    assert_eq!(files.link("b", &equal).map(|saved| saved.file).as_deref(), Some("b~2.pt"));
     assert_eq!(files.written(), written);
     assert_eq!(read(folder.path(), "b~2.pt"), read(folder.path(), "a.pt"));
 
@@ -92,7 +92,7 @@ fn equal_tensors_share_a_file_under_separate_names() {
 #[test]
 fn invalid_file_names_are_replaced() {
     let folder = tempfile::tempdir().unwrap();
-    let mut files = TensorFiles::new(folder.path(), Format::Npy);
+    let mut files = TensorStore::new(folder.path(), TensorFormat::Files(Format::Npy));
     let names: Vec<String> = ["a.b-c_0", "../a", "a:b", "..", "", "\u{e4}"]
         .iter()
         .enumerate()

@@ -38,5 +38,6 @@ pub use budget::Budget;
 pub use bytes::{Access, Bytes};
 pub use error::{Error, Fault, Place};
 pub use mapping::{Watch, check_memory};
+pub use packed::write_packed;
 pub use tensor::Tensor;
 pub use value::Value;

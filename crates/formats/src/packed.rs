@@ -8,7 +8,7 @@ use ulpscope_tensor::View;
 const BLOCK: usize = 1 << 20;
 
 /// Writes the elements of a view in row-major order. A contiguous view is written directly.
-pub(crate) fn write_packed(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_packed(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     if let Some(packed) = view.as_packed() {
         return out.write_all(packed);
     }

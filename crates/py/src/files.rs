@@ -8,8 +8,11 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, ffi};
+use ulpscope_dump::tensor_at;
+use ulpscope_dump::writer::{PackSize, TensorFormat};
 use ulpscope_formats::file::{self, Format};
 use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value};
+use ulpscope_tensor::DType;
 
 use crate::dlpack::{CPU, DLTensor, DataType, Device, ManagedTensor, TENSOR_CAPSULE};
 use crate::errors::{shown, to_python};
@@ -199,6 +202,11 @@ pub(crate) fn read_file(
     mmap: bool,
 ) -> PyResult<Py<PyAny>> {
     let read = |stop: &Stop| {
+        // One tensor of a dump is copied, whatever was asked: its file is mapped for reading alone.
+        if let Some(tensor) = tensor_at(&path)? {
+            let copied = Value::Tensor(tensor).copied(&|| go_on(stop));
+            return copied.map_err(|error| error.in_file(&path));
+        }
         if mmap {
             // Private pages: writes to a loaded tensor stay in this process.
             return Ok(file::read(&path, Access::CopyOnWrite)?.value);
@@ -272,10 +280,22 @@ pub(crate) fn write_file(py: Python<'_>, path: PathBuf, x: &Bound<'_, PyAny>) ->
     written.map_err(to_python)
 }
 
+/// The number of files, and their bytes, that capture writes for tensors with these names, dtypes and shapes.
+#[pyfunction]
+pub(crate) fn pack_size(tensors: Vec<(String, String, Vec<usize>)>) -> (u64, u64) {
+    let mut size = PackSize::default();
+    for (name, dtype, shape) in &tensors {
+        // The values of a dtype that no file has are saved as others; a byte is the least.
+        let dtype = dtype.strip_prefix("torch.").and_then(|name| name.parse().ok()).unwrap_or(DType::U8);
+        size.add(name, dtype, shape);
+    }
+    size.total()
+}
+
 /// The formats in which capture saves tensors, the default first.
 #[pyfunction]
 pub(crate) fn recorded_formats() -> Vec<&'static str> {
-    Format::recorded().map(Format::extension).collect()
+    TensorFormat::all().map(TensorFormat::name).collect()
 }
 
 /// The position in the saved value, for messages.

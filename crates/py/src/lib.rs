@@ -50,7 +50,7 @@ mod _core {
     #[pymodule_export]
     use crate::errors::FormatError;
     #[pymodule_export]
-    use crate::files::{FileTensor, Unread, read_file, recorded_formats, write_file};
+    use crate::files::{FileTensor, Unread, pack_size, read_file, recorded_formats, write_file};
     #[pymodule_export]
     use crate::restore::restore;
     #[pymodule_export]

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use ulpscope_dump::tensor_at;
 use ulpscope_formats::file;
-use ulpscope_formats::{Access, Tensor};
+use ulpscope_formats::{Access, Tensor, Value};
 
 use crate::errors::{shown, to_python};
 use crate::files::MAX_DEPTH;
@@ -78,13 +79,13 @@ impl<'py> Operand<'py> {
             return Ok(Operand::Named(found));
         }
         let Some(path) = path_of(object)? else { return Input::of(object).map(Operand::One) };
-        let opened = read(object.py(), &path)?;
-        let unread = opened.value.unread();
+        let value = read(object.py(), &path)?;
+        let unread = value.unread();
         if !unread.is_empty() {
             let reasons: Vec<_> = unread.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
             report(format!("{}: not every tensor can be read: {}", path.display(), reasons.join("; ")))?;
         }
-        let tensors = opened.value.tensors().into_iter();
+        let tensors = value.tensors().into_iter();
         let tensors: Vec<_> = tensors.map(|(name, tensor)| (name, Named::File(tensor.clone()))).collect();
         if tensors.is_empty() {
             let message = format!("{}: expected tensors, found none", path.display());
@@ -111,15 +112,19 @@ fn is_dict(object: &Bound<'_, PyAny>) -> bool {
     object.is_instance_of::<PyDict>()
 }
 
-fn read(py: Python<'_>, path: &Path) -> PyResult<file::Opened> {
+fn read(py: Python<'_>, path: &Path) -> PyResult<Value> {
     let is_long = path.metadata().is_ok_and(|metadata| metadata.len() > LONG_WORK_BYTES as u64);
-    let opened = if is_long {
-        let path = path.to_owned();
-        abandonable(py, move |_| file::read(&path, Access::ReadOnly))?
-    } else {
-        py.detach(|| file::read(path, Access::ReadOnly))
+    let read = |path: &Path| match tensor_at(path)? {
+        Some(tensor) => Ok(Value::Tensor(tensor)),
+        None => file::read(path, Access::ReadOnly).map(|opened| opened.value),
     };
-    opened.map_err(to_python)
+    let value = if is_long {
+        let path = path.to_owned();
+        abandonable(py, move |_| read(&path))?
+    } else {
+        py.detach(|| read(path))
+    };
+    value.map_err(to_python)
 }
 
 /// Everything in a dictionary that may be a tensor, by dotted path. Other values are skipped.

@@ -30,6 +30,9 @@ log = logging.getLogger("ulpscope.capture")
 # The default folder of the older tools.
 DEFAULT_DUMP_PATH = "./dump_path"
 
+# Scripts of the older tools open a file for each tensor.
+_DEFAULTS = {"file_format": "pt"}
+
 # Another thread may end the step.
 _lock = threading.RLock()
 
@@ -69,7 +72,9 @@ class PrecisionDebugger:
                     )
                 return
             config = (
-                Config({"dump_path": DEFAULT_DUMP_PATH}) if config_path is None else Config.read(config_path)
+                Config({"dump_path": DEFAULT_DUMP_PATH}, defaults=_DEFAULTS)
+                if config_path is None
+                else Config.read(config_path, _DEFAULTS)
             )
             overrides = {"task": task, "dump_path": dump_path, "level": level, "step": step}
             overrides |= self._own_settings

@@ -159,8 +159,8 @@ def check_recorded(folder: Path) -> int:
         call = listed[step, name]
         assert any(entry["role"] == "output" for entry in call["entries"]), (step, name)
         if digest != "-":
-            file = folder / "dump" / f"step{step}" / "rank" / "dump_tensor_data" / f"{name}.output.0.pt"
-            elements = ulpscope.load(file).numpy().tobytes()
+            address = folder / "dump" / f"step{step}" / f"rank:{name}.output.0"
+            elements = ulpscope.load(address).numpy().tobytes()
             assert f"{zlib.crc32(elements):08x}" == digest, (step, name)
     return len(wanted)
 

@@ -182,7 +182,7 @@ def test_nesting_and_stacks(tmp_path):
     assert all(ours not in frame for frames in stacks.values() for frame in frames)
 
 
-@pytest.mark.parametrize("format_", ["pt", "npy", "safetensors"])
+@pytest.mark.parametrize("format_", ["pack", "pt", "npy", "safetensors"])
 def test_files_hold_the_tensors(tmp_path, format_):
     x = torch.randn(5, 7).t()
     captured = capture_of(tmp_path, lambda: torch.sin(x), task="tensor", file_format=format_)
@@ -191,12 +191,15 @@ def test_files_hold_the_tensors(tmp_path, format_):
     assert torch.equal(captured.tensor(call["output"][0]), x.sin())
 
 
-def test_the_same_content_is_stored_once(tmp_path):
+@pytest.mark.parametrize("file_format", ["pack", "pt"])
+def test_the_same_content_is_stored_once(tmp_path, file_format):
     x = torch.randn(1000)
-    captured = capture_of(tmp_path, lambda: torch.sin(torch.cos(x)), task="tensor")
+    program = lambda: torch.sin(torch.cos(x))  # noqa: E731
+    captured = capture_of(tmp_path, program, task="tensor", file_format=file_format)
     calls = captured.calls
     names = [calls["Torch.cos.0.forward"]["output"][0], calls["Torch.sin.0.forward"]["input_args"][0]]
-    files = [(captured.folder / "dump_tensor_data" / item["data_name"]).stat().st_ino for item in names]
+    folder = captured.folder / "dump_tensor_data"
+    files = [((folder / item["data_name"]).stat().st_ino, item.get("data_at")) for item in names]
     assert files[0] == files[1]
 
 
@@ -423,16 +426,17 @@ def test_blank_memory_is_not_measured(tmp_path):
     assert calls["Torch.sin.0.forward"]["input_args"][0]["Max"] == 1.0
 
 
-def test_no_file_leaves_its_folder(tmp_path):
+@pytest.mark.parametrize("file_format", ["pack", "pt"])
+def test_no_file_leaves_its_folder(tmp_path, file_format):
     names = ["../../escaped", str(tmp_path / "absolute"), "a/b\\c", "n" * 300]
-    with ulpscope.capture(tmp_path / "dump", level="debug", task="tensor") as run:
+    with ulpscope.capture(tmp_path / "dump", level="debug", task="tensor", file_format=file_format) as run:
         for name in names:
             run.save(torch.ones(2), name)
         run.save({1: torch.ones(1), "1": torch.zeros(1)}, "twice")
     assert [path.name for path in tmp_path.iterdir()] == ["dump"]
     captured = Captured(tmp_path / "dump")
-    files = {path.name for path in (captured.folder / "dump_tensor_data").iterdir()}
-    assert len(files) == 6
+    # In a pack equal tensors have one name.
+    assert len(captured.saved_names()) == (3 if file_format == "pack" else 6)
     assert [path.name for path in captured.folder.parent.iterdir()] == ["rank"]
     assert ulpscope.compare(tmp_path / "dump", tmp_path / "dump").ok
 

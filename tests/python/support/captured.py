@@ -33,12 +33,38 @@ class Captured:
         return self.document("ledger.json")
 
     def tensor(self, item: dict[str, Any]) -> torch.Tensor:
-        """The file of an entry."""
+        """The elements of an entry."""
         file = self.folder / "dump_tensor_data" / item["data_name"]
+        if "data_at" in item:
+            return self._part(file, item)
         if file.suffix == ".pt":
             return torch.load(file, weights_only=True)
         found = ulpscope.load(file)
         return torch.from_dlpack(next(iter(found.values())) if isinstance(found, dict) else found)
+
+
+    def _part(self, file: Path, item: dict[str, Any]) -> torch.Tensor:
+        """Elements in a part of a file, found by what the dump says of them alone."""
+        offset, length = item["data_at"]
+        shape = item.get("data_shape", item["shape"])
+        dtype = getattr(torch, item.get("data_dtype", item["dtype"]).removeprefix("torch."))
+        with file.open("rb") as opened:
+            opened.seek(offset)
+            part = bytearray(opened.read(length))
+        assert len(part) == length
+        if not part:
+            return torch.empty(shape, dtype=dtype)
+        return torch.frombuffer(part, dtype=dtype).reshape(shape).expand(item["shape"])
+
+    def saved_names(self) -> set[str]:
+        """The names of the saved tensors, in whichever files they are."""
+        names = set()
+        for file in sorted((self.folder / "dump_tensor_data").iterdir()):
+            if file.name.startswith("tensors-"):
+                names |= set(ulpscope.load(file)) - {"__metadata__"}
+            else:
+                names.add(file.stem)
+        return names
 
 
 def capture_of(dump_path: Path, program: Any, **settings: Any) -> Captured:

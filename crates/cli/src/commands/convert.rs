@@ -1,11 +1,13 @@
 //! `ulpscope convert`: the same tensors in a different format.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use rayon::prelude::*;
 use serde_json::json;
+use ulpscope_dump::PackedRank;
 use ulpscope_formats::file::{self, Format, Holds, Records};
 use ulpscope_formats::records::PklStyle;
 use ulpscope_formats::{Bytes, Error, Tensor, Value};
@@ -82,7 +84,9 @@ impl Convert {
                 self.source.display()
             );
         }
-        let walk = Walk::of(std::slice::from_ref(&self.source), root.as_deref());
+        let mut walk = Walk::of(std::slice::from_ref(&self.source), root.as_deref());
+        let packed = self.packed_ranks(&walk);
+        walk.files.retain(|found| !packed.iter().any(|rank| rank.has(&found.path)));
         let targets = self.destination.targets(&walk.files, self.format);
         let progress = Progress::of_steps("converting", walk.files.len());
         let results: Vec<Result<Converted, Error>> = walk
@@ -99,9 +103,21 @@ impl Convert {
 
         let mut notes = walk.notes();
         let mut errors = walk.errors();
-        errors.extend(walk.empty_folders(std::slice::from_ref(&self.source)));
+        let unpacked = self.unpack(&packed, root.as_deref(), &mut errors);
+        if packed.is_empty() {
+            errors.extend(walk.empty_folders(std::slice::from_ref(&self.source)));
+        }
+        let found = walk.files.len() + packed.len();
         let (mut converted, mut written, mut foreign) = (0, 0, 0);
         let mut files = Vec::new();
+        for (rank, paths) in packed.iter().zip(&unpacked) {
+            converted += usize::from(!paths.is_empty());
+            written += paths.len();
+            files.push(json!({
+                "source": rank.folder.display().to_string(),
+                "written": paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
+            }));
+        }
         for (found, result) in walk.files.iter().zip(results) {
             match result {
                 Ok(mut one) => {
@@ -122,7 +138,9 @@ impl Convert {
                 Err(error) => errors.push(error.to_string()),
             }
         }
-        if foreign > 0 {
+        if foreign > 0 && !packed.is_empty() {
+            notes.push(format!("{foreign} of {found} files are of no known format"));
+        } else if foreign > 0 {
             walk.report_foreign(foreign, &mut notes, &mut errors);
         }
         if converted == 0 && errors.is_empty() {
@@ -130,7 +148,7 @@ impl Convert {
         }
         if self.json {
             output.json(&json!({
-                "found": walk.files.len(),
+                "found": found,
                 "converted": converted,
                 "written": written,
                 "files": files,
@@ -138,13 +156,50 @@ impl Convert {
                 "errors": errors,
             }))?;
         } else {
-            output.line(&format!("converted {converted} of {} files into {written}", walk.files.len()))?;
+            output.line(&format!("converted {converted} of {found} files into {written}"))?;
         }
         output.notes_and_errors(&notes, &errors);
         Ok(if errors.is_empty() { Exit::Done } else { Exit::Failed })
     }
 
+    /// The ranks of a tree that get a file for each tensor: those with several in a file, if the format is one that
+    /// dumps have.
+    fn packed_ranks(&self, walk: &Walk) -> Vec<PackedRank> {
+        if !matches!(self.destination, Destination::Folder(_)) || !Format::recorded().any(|one| one == self.format) {
+            return Vec::new();
+        }
+        let mut known = HashSet::new();
+        let folders = walk.files.iter().filter_map(|found| found.path.parent());
+        folders.filter(|folder| known.insert(*folder)).filter_map(PackedRank::in_folder).collect()
+    }
+
+    /// Writes each of these ranks below the destination. Returns the files of each.
+    fn unpack(&self, ranks: &[PackedRank], root: Option<&Path>, errors: &mut Vec<String>) -> Vec<Vec<PathBuf>> {
+        let Destination::Folder(folder) = &self.destination else { return Vec::new() };
+        let progress = Progress::of_steps("converting", ranks.len());
+        let mut written = Vec::new();
+        for rank in ranks {
+            let below = rank.folder.strip_prefix(&self.source).unwrap_or(Path::new(""));
+            let make_room = |path: &Path| make_room(path, root, self.force);
+            match rank.unpack(&folder.join(below), self.format, &make_room) {
+                Ok(unpacked) => {
+                    errors.extend_from_slice(unpacked.problems.listed());
+                    written.push(unpacked.written);
+                }
+                Err(error) => {
+                    errors.push(error.to_string());
+                    written.push(Vec::new());
+                }
+            }
+            progress.step();
+        }
+        written
+    }
+
     fn convert(&self, found: &Found, target: &Target, root: Option<&Path>) -> Result<Converted, Error> {
+        if let Some(source) = Source::entry(&found.path)? {
+            return self.convert_tensors(found, source, target, root);
+        }
         let (format, bytes) = open(&found.path)?;
         if self.pkl_style.is_some() && format.records() != Some(Records::Msprobe) {
             return Ok(Converted::nothing("--pkl-style converts a dump.json, and this is none"));

@@ -1,4 +1,4 @@
-//! Buffers the bytes of one tensor file.
+//! Buffers the bytes of one tensor.
 //!
 //! An encoder passes them in pieces: a head of a few hundred bytes, the payload, a tail. One write call for each
 //! costs too much: the system keeps a file in groups of pages, each as large as the write and its offset in the
@@ -21,7 +21,7 @@ const PAGE: u64 = 4 << 10;
 /// Allocating in advance pays from this many bytes on.
 const MIN_PROMISE: usize = 512 << 10;
 
-/// A file that is written from its start.
+/// The end of a file, to which a tensor is written.
 pub(super) struct Outgoing<'a> {
     file: &'a File,
     /// Bytes that precede the next ones and are not in the file yet.
@@ -32,17 +32,22 @@ pub(super) struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// An empty file for about `size` bytes. Small pieces wait in `memory`.
-    pub(super) fn new(file: &'a File, memory: &'a mut Vec<u8>, size: usize) -> io::Result<Outgoing<'a>> {
+    /// About `size` bytes from `start` on, where the file is positioned. Small pieces wait in `memory`.
+    pub(super) fn new(
+        file: &'a File,
+        memory: &'a mut Vec<u8>,
+        start: u64,
+        size: usize,
+    ) -> io::Result<Outgoing<'a>> {
         memory.clear();
-        let mut length = 0;
+        let mut length = start;
         if size >= MIN_PROMISE {
-            match promised(file, 0, size) {
-                Ok(()) => length = size as u64,
+            match promised(file, start, size) {
+                Ok(()) => length = start + size as u64,
                 Err(error) => none_is_fine(error)?,
             }
         }
-        Ok(Outgoing { file, waiting: memory, written: 0, length })
+        Ok(Outgoing { file, waiting: memory, written: start, length })
     }
 
     /// Writes the waiting bytes and truncates excess blocks. Returns the size of the file.

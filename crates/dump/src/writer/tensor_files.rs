@@ -5,7 +5,6 @@
 //! link to it. A tensor that was changed without the framework's knowledge (a custom kernel, numpy over the same
 //! memory) has different content and gets a separate file.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
@@ -13,31 +12,23 @@ use std::path::{Path, PathBuf};
 
 use ulpscope_formats::file::{Format, encode};
 use ulpscope_formats::{Error, Fault, Tensor, Value};
-use ulpscope_kernels::{Digest, DigestKind, digest, read_once};
-use ulpscope_tensor::{DType, View};
 
+use super::fingerprint::Fingerprint;
 use super::folder::Folder;
+use super::names::file_stem;
 use super::outgoing::Outgoing;
 
 /// The folder beside `dump.json`.
 pub const DATA_FOLDER: &str = "dump_tensor_data";
 
 /// Contents remembered; further ones are written without a search for an equal one.
-const MAX_KNOWN: usize = 1 << 20;
-
-/// Bytes of a file's name before its suffix; file systems allow 255 in total.
-const MAX_STEM: usize = 200;
+pub(super) const MAX_KNOWN: usize = 1 << 20;
 
 /// Maximum number of entries with the same name that get files.
 const MAX_NAMESAKES: u32 = 1000;
 
 /// The maximum of a file beside its elements: heads, and names of `MAX_STEM` bytes a dozen times.
 const MAX_FRAME: u64 = 8 << 10;
-
-/// Maximum bytes of the file of a tensor.
-pub fn file_size(tensor: &Tensor) -> u64 {
-    elements_size(tensor) as u64 + MAX_FRAME
-}
 
 /// Bytes of the elements in a file. Overlapping or scattered elements may be written with their strides or packed.
 fn elements_size(tensor: &Tensor) -> usize {
@@ -46,7 +37,7 @@ fn elements_size(tensor: &Tensor) -> usize {
 
 /// The tensor files of a rank.
 #[derive(Debug)]
-pub struct TensorFiles {
+pub(super) struct TensorFiles {
     path: PathBuf,
     /// Made with the first file.
     folder: Option<Folder>,
@@ -57,19 +48,14 @@ pub struct TensorFiles {
     waiting: Vec<u8>,
 }
 
-/// The identity of a tensor's content.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Fingerprint {
-    digest: Digest,
-    dtype: DType,
-    shape: Vec<usize>,
-    /// The shape that the digest covers, if each of its elements is repeated many times.
-    once: Option<Vec<usize>>,
-}
-
 impl TensorFiles {
+    /// Maximum bytes of the file of a tensor.
+    pub(super) fn most_added(tensor: &Tensor) -> u64 {
+        elements_size(tensor) as u64 + MAX_FRAME
+    }
+
     /// Files of one format in `dump_tensor_data/` of a rank's folder. The first file creates that folder.
-    pub fn new(rank_folder: &Path, format: Format) -> TensorFiles {
+    pub(super) fn new(rank_folder: &Path, format: Format) -> TensorFiles {
         TensorFiles {
             path: rank_folder.join(DATA_FOLDER),
             folder: None,
@@ -81,7 +67,7 @@ impl TensorFiles {
     }
 
     /// Sets the new folder of the rank.
-    pub fn moved_to(&mut self, rank_folder: &Path) {
+    pub(super) fn moved_to(&mut self, rank_folder: &Path) {
         self.path = rank_folder.join(DATA_FOLDER);
         if let Some(folder) = &mut self.folder {
             folder.moved_to(&self.path);
@@ -89,20 +75,20 @@ impl TensorFiles {
     }
 
     /// Bytes of files written so far; links count as zero.
-    pub fn written(&self) -> u64 {
+    pub(super) fn written(&self) -> u64 {
         self.written
     }
 
     /// If there is a file with this fingerprint, gives it a further name and returns the name: `stem` and
     /// the format's suffix, as far as it is a valid file name.
-    pub fn link(&mut self, stem: &str, fingerprint: &Fingerprint) -> Option<String> {
+    pub(super) fn link(&mut self, stem: &str, fingerprint: &Fingerprint) -> Option<String> {
         let (folder, twin) = (self.folder.as_ref()?, self.known.get(fingerprint)?);
         // If the file system has no links, or no more for this file, the file is written again.
         self.under_free_name(&file_stem(stem), |name| folder.link(twin, name).map_err(Error::whole)).ok()
     }
 
     /// Writes a tensor's file and returns its name, which is chosen as for a link.
-    pub fn save(&mut self, stem: &str, fingerprint: Fingerprint, tensor: &Tensor) -> Result<String, Error> {
+    pub(super) fn save(&mut self, stem: &str, fingerprint: Fingerprint, tensor: &Tensor) -> Result<String, Error> {
         let folder = match self.folder.take() {
             Some(folder) => folder,
             None => Folder::make(&self.path).map_err(|error| Error::whole(error).in_file(&self.path))?,
@@ -157,43 +143,9 @@ fn write(
     tensor: &Tensor,
     waiting: &mut Vec<u8>,
 ) -> Result<u64, Error> {
-    let mut out = Outgoing::new(file, waiting, elements_size(tensor)).map_err(Error::whole)?;
+    let mut out = Outgoing::new(file, waiting, 0, elements_size(tensor)).map_err(Error::whole)?;
     encode(format, &Value::Tensor(tensor.clone()), stem, &mut out)?;
     out.finish().map_err(Error::whole)
-}
-
-impl Fingerprint {
-    /// The fingerprint of a tensor. Elements that it repeats in large numbers are read once: such a tensor does not
-    /// share a file with a copy of itself.
-    pub fn of(view: &View<'_>) -> Fingerprint {
-        let once = read_once(view).map(|(once, _)| once);
-        let digest = digest(once.as_ref().unwrap_or(view), DigestKind::Xxh3);
-        let once = once.map(|once| once.shape().to_vec());
-        Fingerprint { digest, dtype: view.dtype(), shape: view.shape().to_vec(), once }
-    }
-}
-
-/// A valid file name: names come from programs and may contain anything. Characters that would leave the folder or
-/// are invalid become `_`; a name that is too long ends with a digest of the whole.
-fn file_stem(stem: &str) -> Cow<'_, str> {
-    let is_unfit = |character: char| character.is_control() || matches!(character, '/' | '\\' | ':');
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    if stem.len() <= MAX_STEM && stem.bytes().all(is_plain) && stem.bytes().any(|byte| byte != b'.') {
-        return Cow::Borrowed(stem);
-    }
-    let fit: String =
-        stem.chars().map(|character| if is_unfit(character) { '_' } else { character }).collect();
-    let fit = if fit.trim_matches('.').is_empty() { format!("_{fit}") } else { fit };
-    if fit.len() <= MAX_STEM {
-        return Cow::Owned(fit);
-    }
-    let mut end = MAX_STEM - 9;
-    while !fit.is_char_boundary(end) {
-        end -= 1;
-    }
-    let view = View::contiguous(DType::U8, vec![stem.len()], stem.as_bytes());
-    let whole = view.map(|view| digest(&view, DigestKind::Crc32).to_string()).unwrap_or_default();
-    Cow::Owned(format!("{}~{whole}", &fit[..end]))
 }
 
 fn is_taken(error: &Error) -> bool {

@@ -127,6 +127,19 @@ impl TensorItem {
         self
     }
 
+    /// The same description for elements in a file of their own, or in none: the keys that name a part of a file are
+    /// left out.
+    pub fn in_own_file(mut self, file: Option<String>) -> TensorItem {
+        self.fields.retain(|(key, _)| {
+            !matches!(key.as_str(), "data_at" | "data_key" | "data_dtype" | "data_shape")
+                && (key != "data_name" || file.is_some())
+        });
+        for (_, value) in self.fields.iter_mut().filter(|(key, _)| key == "data_name") {
+            *value = file.clone().map_or(Json::Null, Json::Str);
+        }
+        self
+    }
+
     /// Every key and value, in file order.
     pub fn fields(&self) -> &[(String, Json)] {
         &self.fields

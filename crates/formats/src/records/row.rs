@@ -142,7 +142,12 @@ fn tensor_content(tensor: &TensorItem) -> Content {
         shape: tensor.shape(),
         stats: ["Max", "Min", "Mean", "Norm"].map(|key| tensor.get(key).cloned().unwrap_or(Json::Null)),
         digest: tensor.digest().map(str::to_owned),
-        data_name: tensor.get("data_name").and_then(Json::as_str).map(str::to_owned),
+        // A file with several tensors is not the file of this one.
+        data_name: tensor
+            .get("data_name")
+            .filter(|_| tensor.get("data_at").is_none())
+            .and_then(Json::as_str)
+            .map(str::to_owned),
         elements: floats(tensor, "values")
             .map(Elements::All)
             .or_else(|| floats(tensor, "sample").map(Elements::Sample)),

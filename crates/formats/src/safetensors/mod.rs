@@ -15,9 +15,15 @@
 //!
 //! `hifloat8` is stored as `U8`, and `complex128` as `F64` with a last dimension of 2 (real, imaginary). A metadata
 //! entry `ulpscope.dtype.NAME` names the type. This reader restores it; any other reader sees plain numbers.
+//!
+//! # Files of a capture
+//!
+//! [`ShardHeader`] is the header of a file to which a run appends its tensors. The metadata entry `ulpscope.pack`
+//! identifies such a file.
 
 mod header;
 mod read;
+mod shard;
 mod write;
 
 use ulpscope_tensor::DType;
@@ -26,6 +32,7 @@ use crate::value::Value;
 
 pub use header::MAX_HEADER_SIZE;
 pub use read::read;
+pub use shard::{ALIGNMENT, ShardHeader, ShardMark, ShardPlace};
 pub use write::{left_out, write};
 
 /// The header's entry for metadata, and its key in the value that [`read`] returns.
@@ -33,6 +40,15 @@ pub const METADATA: &str = "__metadata__";
 
 /// Prefix of a metadata key. A tensor's name follows, and the value is a type that the format has no name for.
 const DTYPE_KEY: &str = "ulpscope.dtype.";
+
+/// A metadata key of a file that capture wrote: tensors appended one by one, with fillers between them.
+const PACK_KEY: &str = "ulpscope.pack";
+
+/// A metadata key of such a file whose header was not filled in yet. The value says where its tensors are listed.
+const UNFINISHED_KEY: &str = "ulpscope.unfinished";
+
+/// How the names of fillers begin.
+const PADDING_NAME: &str = "__padding__.";
 
 /// The name of a single tensor without a name.
 const LONE_TENSOR: &str = "tensor";

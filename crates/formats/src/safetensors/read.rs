@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use ulpscope_tensor::{DType, element_count};
 
 use super::header::{self, Header, Info};
-use super::{DTYPE_KEY, METADATA, stand_in};
+use super::{DTYPE_KEY, METADATA, PACK_KEY, PADDING_NAME, UNFINISHED_KEY, stand_in};
 use crate::budget::Budget;
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place, shortened};
@@ -24,6 +24,12 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
         }
     }
     drop(names);
+    let of_metadata = |wanted: &str| metadata.iter().find(|(key, _)| key == wanted).map(|(_, text)| text);
+    let is_pack = of_metadata(PACK_KEY).is_some();
+    if let Some(instead) = of_metadata(UNFINISHED_KEY).filter(|_| is_pack) {
+        let message = format!("its header was never filled in, because the run was killed; {}", shortened(instead));
+        return Err(Error::whole(Fault::Unsupported(message)));
+    }
     // Zero-sized tensors share an offset with their neighbour: the end decides which comes first.
     tensors.sort_by_key(|(_, info)| info.data_offsets);
 
@@ -38,6 +44,9 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
     for (name, info) in tensors {
         let piece = piece(&data, &info, end_before).map_err(|fault| in_tensor(&name, fault))?;
         end_before = info.data_offsets.1;
+        if is_pack && name.starts_with(PADDING_NAME) {
+            continue;
+        }
         let mut value = value_of(&info, piece).map_err(|fault| in_tensor(&name, fault))?;
         if let (Some(mark), Value::Tensor(tensor)) = (marks.get(name.as_str()), &value) {
             value = Value::Tensor(restore(tensor, mark).map_err(|fault| in_tensor(&name, fault))?);
@@ -55,7 +64,7 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
 
     let metadata: Vec<(Value, Value)> = metadata
         .into_iter()
-        .filter(|(key, _)| !restored.contains(key))
+        .filter(|(key, _)| !restored.contains(key) && key != PACK_KEY)
         .map(|(key, text)| (Value::Str(key), Value::Str(text)))
         .collect();
     if !metadata.is_empty() {

@@ -36,7 +36,7 @@ class Estimate:
     tensors: int
     """Tensors that would be saved."""
     files: int
-    """Files of the step. Equal tensors share their content, but each has a file name."""
+    """Files of the step. With a file for each tensor, equal ones share their content, not their name."""
     bytes: int
     """Size of these files on disk."""
 
@@ -96,21 +96,30 @@ class Estimation:
             documents = [file for file in ledger.parent.iterdir() if file.is_file()]
             saved = list(self._saved(json.loads((ledger.parent / "dump.json").read_text())["data"]))
             tensors += len(saved)
-            files += len(documents) + len(saved)
+            files += len(documents)
             size += sum(file.stat().st_size for file in documents)
-            size += sum(_payload(dtype, shape) + self._overhead() for _, dtype, shape in set(saved))
+            # Equal tensors share their elements; the first gives the name.
+            content = {(digest, dtype, shape): name for name, digest, dtype, shape in reversed(saved)}
+            if self._wanted.file_format == "pack":
+                kinds = [(name, dtype, shape) for (_, dtype, shape), name in reversed(content.items())]
+                packs, packed = _core.pack_size(kinds)
+                files += packs
+                size += packed
+            else:
+                files += len(saved)
+                size += sum(_payload(dtype, shape) + self._overhead() for _, dtype, shape in content)
         return Estimate(step=self.step, calls=calls, tensors=tensors, files=files, bytes=size)
 
-    def _saved(self, calls: dict[str, Any]) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-        """Digest, dtype and shape of the tensors that would have files."""
+    def _saved(self, calls: dict[str, Any]) -> Iterator[tuple[str, str, str, tuple[int, ...]]]:
+        """Name, digest, dtype and shape of the tensors that would be saved."""
         if not self._saves_some:
             return
         parts = self._wanted.tensor_list
         for name, call in calls.items():
             if self._wanted.task == "tensor" or any(part in name for part in parts):
-                for entry in _entries(call):
+                for number, entry in enumerate(_entries(call)):
                     if "md5" in entry:
-                        yield entry["md5"], entry["dtype"], tuple(entry["shape"])
+                        yield f"{name}.output.{number}", entry["md5"], entry["dtype"], tuple(entry["shape"])
 
     def _overhead(self) -> int:
         """The size of a file in the chosen format beyond its elements."""

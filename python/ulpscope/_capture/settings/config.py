@@ -97,11 +97,13 @@ class Config:
 
     keys: Mapping[str, Any]
     path: Path | None = None
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Settings that hold where neither the file nor the caller has them."""
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Config:
+    def read(cls, path: str | os.PathLike[str], defaults: Mapping[str, Any] | None = None) -> Config:
         """Reads a config.json."""
-        return cls(_load(Path(path)), Path(path).absolute())
+        return cls(_load(Path(path)), Path(path).absolute(), defaults or {})
 
     @property
     def dump_enable(self) -> bool | None:
@@ -126,7 +128,8 @@ class Config:
         for key in self.keys:
             if key not in _COMMON and key not in _TASKS:
                 raise unknown_key(key, [*_COMMON, *_TASKS], "keys of config.json")
-        values = {key: self.keys[key] for key in sorted(_SAME | _OURS) if _is_set(self.keys.get(key))}
+        values = dict(self.defaults)
+        values |= {key: self.keys[key] for key in sorted(_SAME | _OURS) if _is_set(self.keys.get(key))}
         values |= self._look_at_common()
 
         task = _first_set(overrides.get("task"), self.keys.get("task"), "statistics")
@@ -241,6 +244,7 @@ def _record_tensors(section: Section, level: str) -> dict[str, Any]:
             log.warning(
                 "config.json: tensor.file_format %s is for level L2: tensors are written as .pt", file_format
             )
+            values["file_format"] = "pt"
         elif file_format == "bin":
             *others, last = sorted(FILE_FORMATS)
             supported = f"{', '.join(others)} or {last}"

@@ -28,7 +28,7 @@ from ulpscope._core import recorded_formats
 Task = Literal["statistics", "tensor", "structure"]
 Level = Literal["L0", "L1", "mix", "L2", "debug"]
 Digest = Literal["md5", "xxh3"]
-FileFormat = Literal["pt", "npy", "safetensors"]
+FileFormat = Literal["pack", "pt", "npy", "safetensors"]
 Layers = Literal["all", "first", "last"]
 StackForm = Literal["grouped", "by_name"]
 DataMode = Literal["all", "forward", "backward", "input", "output"]
@@ -115,7 +115,8 @@ class Settings:
     """With task statistics: also saves the tensors of calls whose name contains one of these."""
     digest: Digest | None = None
     """A digest of every tensor: "md5" is the older tools' word for CRC-32."""
-    file_format: FileFormat = "pt"
+    file_format: FileFormat = "pack"
+    """"pack": a few large files for each step and rank; others: a file for each tensor."""
     stacks: bool = True
     stack_form: StackForm = "grouped"
     """The form of stack.json: that of msprobe from 8.1 on, or that of 1.x."""

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use ulpscope_dump::{Content, Data, Entry, TensorEntry};
+use ulpscope_dump::{Content, Entry, TensorEntry};
 use ulpscope_formats::json::{Json, python_float_repr};
 use ulpscope_kernels::{DigestKind, SUMMARY_KEYS, digest};
 use ulpscope_tensor::{DType, View};
@@ -135,10 +135,7 @@ impl<'a> Item<'a> {
 
     /// The name of the file of elements, where there is one.
     pub(crate) fn file(&self) -> Option<&'a str> {
-        match &self.tensor?.data {
-            Data::File(name) => Some(name),
-            _ => None,
-        }
+        self.tensor?.data.file()
     }
 
     /// Whether 26.x compares two dtypes.

@@ -12,6 +12,7 @@ use super::super::quick;
 use super::super::scan::Trust;
 use super::*;
 use crate::ledger::Ledger;
+use crate::writer::{SavedPart, SavedTensor};
 
 /// The offset of the lines in their file.
 const START: u64 = 7;
@@ -228,6 +229,7 @@ proptest! {
         (digest, file, source) in (prop::option::of(text()), prop::option::of(text()), prop::option::of(text())),
         (requires_grad, is_blank, is_recompute, is_read) in any::<(bool, bool, bool, bool)>(),
         shared_with in prop::collection::vec(0..9usize, 0..3),
+        part in prop::option::of(saved_part()),
     ) {
         let bytes: Vec<u8> = elements.iter().flat_map(|element| element.to_ne_bytes()).collect();
         let measured = stats(&View::contiguous(DType::F32, vec![elements.len()], &bytes).unwrap(), Threads::One);
@@ -235,15 +237,27 @@ proptest! {
         let mut out = Vec::new();
         TensorHead { class: "torch.Tensor", dtype: "torch.float32", shape: &[elements.len()] }.open(&mut out);
         let extra = ",\"placements\":[1]";
+        let saved = file.as_ref().map(|file| SavedTensor { file: file.clone(), part: part.clone() });
         TensorRest {
-            stats, is_scalar, requires_grad, digest: digest.as_deref(), file: file.as_deref(), is_blank,
+            stats, is_scalar, requires_grad, digest: digest.as_deref(), saved: saved.as_ref(), is_blank,
             extra, is_recompute, source: source.as_deref(), elements: is_read.then_some(Elements::All(&elements)),
         }.close(&mut out);
         add_shared_with(&shared_with, &mut out);
         let found = json::read(&out).unwrap();
         prop_assert_eq!(found.get("shape").unwrap(), &Json::List(vec![Json::Int(elements.len() as i128)]));
         prop_assert_eq!(found.get("requires_grad").unwrap(), &Json::Bool(requires_grad));
-        for (key, text) in [("md5", digest), ("data_name", file), ("source", source)] {
+        let part = part.filter(|_| file.is_some());
+        let numbers = |numbers: Vec<u64>| Json::List(numbers.into_iter().map(|number| Json::Int(number.into())).collect());
+        let at = part.as_ref().map(|part| numbers(vec![part.offset, part.length]));
+        prop_assert_eq!(found.get("data_at"), at.as_ref());
+        let dims = part.as_ref().and_then(|part| part.shape.clone());
+        let dims = dims.map(|dims| numbers(dims.into_iter().map(|dim| dim as u64).collect()));
+        prop_assert_eq!(found.get("data_shape"), dims.as_ref());
+        let dtype = part.as_ref().and_then(|part| part.dtype).map(|dtype| dtype.name().to_owned());
+        let key = part.and_then(|part| part.name);
+        for (key, text) in [
+            ("md5", digest), ("data_name", file), ("source", source), ("data_key", key), ("data_dtype", dtype),
+        ] {
             let text = text.map(Json::Str);
             prop_assert_eq!(found.get(key), text.as_ref());
         }
@@ -265,6 +279,17 @@ proptest! {
                 "{}: {}", statistic.key, out.escape_ascii()
             );
         }
+    }
+}
+
+prop_compose! {
+    fn saved_part()(
+        (offset, length) in any::<(u64, u64)>(),
+        name in prop::option::of(text()),
+        dtype in prop::option::of(prop::sample::select(DType::ALL.to_vec())),
+        shape in prop::option::of(prop::collection::vec(0..9usize, 0..3)),
+    ) -> SavedPart {
+        SavedPart { offset, length, name, dtype, shape }
     }
 }
 

@@ -2,10 +2,11 @@
 
 use ulpscope_formats::json::push_text;
 use ulpscope_kernels::{Statistic, Stats};
-use ulpscope_tensor::Scalar;
+use ulpscope_tensor::{DType, Scalar};
 
 use super::rooms::{Room, Ticket};
 use super::values::{Key, ListText, ObjectText, key, push_flag, push_float, push_int, push_ints, push_null};
+use crate::writer::SavedTensor;
 
 /// The type of a tensor. Written before it is measured; [`TensorRest`] follows in the same buffer.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +45,8 @@ pub struct TensorRest<'a> {
     pub requires_grad: bool,
     /// The digest of its elements.
     pub digest: Option<&'a str>,
-    /// The name of its file.
-    pub file: Option<&'a str>,
+    /// Where its elements are saved.
+    pub saved: Option<&'a SavedTensor>,
     /// Some of its elements, or all of them.
     pub elements: Option<Elements<'a>>,
     /// Whether it is uninitialised memory.
@@ -78,8 +79,9 @@ impl TensorRest<'_> {
         }
         object.known_key(key!("requires_grad"), out);
         push_flag(self.requires_grad, out);
-        for (key, text) in [(key!("md5"), self.digest), (key!("data_name"), self.file)] {
-            push_maybe(key, text, &mut object, out);
+        push_maybe(key!("md5"), self.digest, &mut object, out);
+        if let Some(saved) = self.saved {
+            push_saved(saved, &mut object, out);
         }
         if let Some(elements) = self.elements {
             let (key, elements) = match elements {
@@ -136,6 +138,20 @@ pub fn add_shared_with(arguments: &[usize], object_text: &mut Vec<u8>) {
     object.known_key(key!("shared_with"), object_text);
     push_ints(arguments.iter().map(|&argument| argument as i128), object_text);
     object.close(object_text);
+}
+
+/// The file of a tensor, and its part of the file if that holds several.
+fn push_saved(saved: &SavedTensor, object: &mut ObjectText, out: &mut Vec<u8>) {
+    push_maybe(key!("data_name"), Some(&saved.file), object, out);
+    let Some(part) = &saved.part else { return };
+    object.known_key(key!("data_at"), out);
+    push_ints([part.offset.into(), part.length.into()].into_iter(), out);
+    push_maybe(key!("data_key"), part.name.as_deref(), object, out);
+    push_maybe(key!("data_dtype"), part.dtype.map(DType::name), object, out);
+    if let Some(shape) = &part.shape {
+        object.known_key(key!("data_shape"), out);
+        push_ints(shape.iter().map(|&dim| dim as i128), out);
+    }
 }
 
 fn push_floats(values: &[f32], out: &mut Vec<u8>) {

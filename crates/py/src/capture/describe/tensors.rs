@@ -223,13 +223,14 @@ impl Describe<'_> {
             Some(stem) => self.recorder.save_tensor(py, self.step, stem, input)?,
             None => None,
         };
+        let saved = file.map(|saved| saved.recorded_as(dtype_name, dtype));
         let digest = digest.map(|digest| digest.to_string());
         let rest = TensorRest {
             stats: Some(&numbers),
             is_scalar,
             requires_grad,
             digest: digest.as_deref(),
-            file: file.as_deref(),
+            saved: saved.as_ref(),
             elements: elements.as_deref().zip(sample).map(|(elements, sample)| match sample {
                 Sample::First(_) => Elements::Sample(elements),
                 Sample::All => Elements::All(elements),

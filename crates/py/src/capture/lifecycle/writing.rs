@@ -5,8 +5,7 @@ use std::io;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use ulpscope_capture::{OVER_BYTES, State, StepId, Written};
-use ulpscope_dump::writer::{Fingerprint, file_size};
-use ulpscope_formats::file::Format;
+use ulpscope_dump::writer::{Fingerprint, SavedTensor};
 
 use crate::capture::describe::tensors::{LONG, is_endless};
 use crate::capture::recorder::Recorder;
@@ -27,19 +26,19 @@ impl Recorder {
         self.recording.append(step, with).map_err(not_written)
     }
 
-    /// Writes the file of a tensor, or a link to that of an equal one, and returns its name; `None` if the step is
-    /// over, or if there is no room, which is counted.
+    /// Saves a tensor, unless an equal one was saved before, and returns where it is; `None` if the step is over, or if
+    /// there is no room, which is counted.
     pub(in crate::capture) fn save_tensor(
         &self,
         py: Python<'_>,
         step: StepId,
         stem: &str,
         input: Input<'_>,
-    ) -> PyResult<Option<String>> {
+    ) -> PyResult<Option<SavedTensor>> {
         let (is_long, is_endless) = input.looked_at(|view| (view.packed_size() >= LONG, is_endless(view)))?;
-        if is_endless && self.recording.plan.format != Format::Pt {
+        if is_endless && !self.recording.plan.format.keeps_repetitions_short() {
             // Other formats have no strides: the file would hold every repetition.
-            let why = "an expanded tensor that stands for more than 1 GiB (use file_format pt)";
+            let why = "an expanded tensor that stands for more than 1 GiB (use file_format pack or pt)";
             self.locked(|state| state.ledger.unread(why.to_owned()));
             return Ok(None);
         }
@@ -55,7 +54,7 @@ impl Recorder {
         let tensor = input.into_lone_tensor()?;
         let save = || {
             self.append(step, |state| {
-                state.find_room(file_size(&tensor))?;
+                state.find_room_for(&tensor)?;
                 Ok(state.save(stem, fingerprint, &tensor))
             })
         };
