@@ -1,0 +1,5 @@
+from ulpscope.check.perturbation.perturber import Perturber
+
+
+class Amplification(Perturber):
+    pass
