@@ -20,6 +20,7 @@ from ulpscope.check.perturbation.arguments import mapped, tensors_in
 from ulpscope.check.perturbation.second_run import (
     CannotRepeatError,
     Given,
+    aside,
     is_autocast_on,
     without_autocast,
     without_saving_hooks,
@@ -95,6 +96,16 @@ class KeptCall:
             )
 
 
+    def as_call(self, incoming: tuple[Any, ...]) -> NamedCall:
+        """The vector-Jacobian product as a function of the inputs and the incoming gradients."""
+
+        def product(args: Any, kwargs: Any, gradients: Any) -> Any:
+            return self.gradients(args, kwargs, gradients)
+
+        function = (self.given.args, self.given.kwargs, incoming)
+        return NamedCall(f"{self.call.base}.backward", self.call.number, product, function, {}, None)
+
+
 class BackwardStage:
     """Keeps the inputs of calls until their backward pass; ``check`` is called then."""
 
@@ -114,7 +125,7 @@ class BackwardStage:
         result = call.original()
         if given is not None:
             try:
-                with unseen():
+                with aside():
                     self._keep(call, given, result, perturber)
             except Exception as error:
                 perturber.hold_back(call, error)
@@ -153,7 +164,7 @@ class BackwardStage:
             if self._kept.get(call.name) is not kept:
                 return
             try:
-                with unseen():
+                with aside():
                     self._check(call, kept, tuple(gradients))
             except Exception as error:
                 perturber.hold_back(call, error)

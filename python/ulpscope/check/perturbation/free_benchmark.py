@@ -14,7 +14,7 @@ from ulpscope.check.perturbation.backward import BackwardStage, KeptCall
 from ulpscope.check.perturbation.findings import Findings
 from ulpscope.check.perturbation.perturber import Perturber
 from ulpscope.check.perturbation.preheat import Preheat
-from ulpscope.check.perturbation.second_run import CannotRepeatError, Given
+from ulpscope.check.perturbation.second_run import CannotRepeatError, Given, aside
 from ulpscope.check.perturbation.settings import PerturbSettings
 from ulpscope.check.perturbation.thresholds import SIGN, Change, Stage, agrees_with_cpu, change_of, threshold
 
@@ -44,7 +44,7 @@ class FreeBenchmark(Perturber):
         if given is None:
             return result
         try:
-            with unseen():
+            with aside():
                 self._perturb(call, given, result)
         except Exception as error:
             self.hold_back(call, error)

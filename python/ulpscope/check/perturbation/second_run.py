@@ -30,6 +30,13 @@ class CannotRepeatError(Exception):
     """Why a call is not run a second time."""
 
 
+@contextlib.contextmanager
+def aside() -> Iterator[None]:
+    """For our own operations: no mode sees them, and they are no part of a graph."""
+    with unseen(), torch.no_grad():
+        yield
+
+
 class Given:
     """The arguments of a call as they were before it ran."""
 
@@ -52,6 +59,7 @@ class Given:
         self.kwargs: dict[str, Any] = mapped(call.kwargs, before) if copies else call.kwargs
         self._unchanged = [tensor for tensor in tensors if id(tensor) not in copies]
         self._versions = [_version(tensor) for tensor in self._unchanged]
+        self._has_graph = torch.is_grad_enabled()
         self.needs_grad = [tensor.requires_grad for tensor in tensors]
         self.devices = {tensor.device for tensor in tensors}
         self.random = RandomStates(self.devices, call.kwargs.get("generator"))
@@ -69,6 +77,7 @@ class Given:
         with contextlib.ExitStack() as around:
             around.enter_context(unseen())
             around.enter_context(without_saving_hooks())
+            around.enter_context(torch.set_grad_enabled(self._has_graph))
             around.enter_context(self.random.repeated())
             if not keeps_autocast:
                 around.enter_context(without_autocast(self.devices))
@@ -81,7 +90,7 @@ class Given:
 
     def _apart(self, given: Any) -> Any:
         """The arguments outside of the program's graph, each still with or without a gradient."""
-        if not torch.is_grad_enabled():
+        if not self._has_graph:
             return given
         needs = iter(self.needs_grad)
         made: dict[int, torch.Tensor] = {}
