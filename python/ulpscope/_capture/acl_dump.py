@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 import ulpscope
 from ulpscope._capture.calls import modes
-from ulpscope._capture.calls.functions import Functions
-from ulpscope._capture.calls.stacks import operator_name
+from ulpscope._capture.calls.named_calls import NamedCall, NamedCalls
 
 _log = logging.getLogger("ulpscope")
 
@@ -30,7 +28,7 @@ def torch_npu_functions() -> Any:
     return npu if npu is not None and all(callable(getattr(npu, name, None)) for name in wanted) else None
 
 
-class AclDump(TorchFunctionMode):
+class AclDump(NamedCalls):
     """Dumps the operators of one call, by its name with underscores: ``Tensor_permute_1_forward``."""
 
     def __init__(
@@ -43,7 +41,6 @@ class AclDump(TorchFunctionMode):
         # A backward call is dumped when its forward call is made, whose graph it needs.
         self._name = name.removesuffix("_backward").removesuffix("_forward")
         self.gradients = gradients
-        self._functions = Functions()
         # How often each function was called, in earlier pieces of the step too.
         self._counts = counts
         self._is_on = False
@@ -62,28 +59,19 @@ class AclDump(TorchFunctionMode):
 
     def _has_been_found(self) -> bool:
         prefix, _, number = self._name.rpartition("_")
-        return number.isdecimal() and self._counts.get(prefix, 0) > int(number)
+        counts = {base.replace(".", "_"): count for base, count in self._counts.items()}
+        return number.isdecimal() and counts.get(prefix, 0) > int(number)
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def around(self, call: NamedCall) -> Any:
         """Runs a call; the wanted one while the dump is on."""
-        kwargs = kwargs or {}
-        function = self._functions.describe(func) if self._is_on else None
-        if function is None or function.treatment != "record":
-            return func(*args, **kwargs)
-        called = operator_name(function.operators, function.name, sys._getframe(1))
-        base = f"{function.prefix}_{called}"
-        number = self._counts.get(base, 0)
-        self._counts[base] = number + 1
-        if f"{base}_{number}" != self._name:
-            return func(*args, **kwargs)
+        if not self._is_on or f"{call.base}.{call.number}".replace(".", "_") != self._name:
+            return call.original()
         if not self._is_backward:
             with self._dumping():
-                return func(*args, **kwargs)
-        result = func(*args, **kwargs)
+                return call.original()
+        result = call.original()
         with torch._C.DisableTorchFunction():
-            self._run_backward(result, [*args, *kwargs.values()])
+            self._run_backward(result, [*call.args, *call.kwargs.values()])
         return result
 
     def _run_backward(self, result: Any, arguments: list[Any]) -> None:

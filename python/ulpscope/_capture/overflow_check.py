@@ -6,16 +6,14 @@ all of its arguments are finite: a mask of ``-inf`` is no overflow, and neither 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from ulpscope._capture.calls import modes
-from ulpscope._capture.calls.functions import Functions
-from ulpscope._capture.calls.stacks import operator_name
+from ulpscope._capture.calls.functions import Function
+from ulpscope._capture.calls.named_calls import NamedCall, NamedCalls
 from ulpscope._capture.npu_overflow_flag import overflow_flag
 
 
@@ -32,14 +30,12 @@ class Overflow(NamedTuple):
     """How many of the innermost frames are those of the check."""
 
 
-class OverflowCheck(TorchFunctionMode):
+class OverflowCheck(NamedCalls):
     """Calls ``report`` for each call that overflows; what it raises reaches the program."""
 
     def __init__(self, report: Callable[[Overflow], None]) -> None:
         super().__init__()
         self._report = report
-        self._functions = Functions()
-        self._counts: dict[str, int] = {}
         self.is_paused = False
         self._flag = overflow_flag()
 
@@ -52,39 +48,30 @@ class OverflowCheck(TorchFunctionMode):
         self.is_paused = True
         modes.take_function_mode(self)
 
-    def restart(self) -> None:
-        """Counts calls from 0 again."""
-        self._counts.clear()
-
     def clear(self) -> None:
         """Clears the flag of the device."""
         if self._flag is not None:
             with torch._C.DisableTorchFunction():
                 self._flag.clear()
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def wants(self, function: Function) -> bool:
+        """Functions and methods, no operators."""
+        return function.prefix in ("Functional", "Tensor", "Torch")
+
+    def around(self, call: NamedCall) -> Any:
         """Runs a call, and checks its results."""
-        function = self._functions.describe(func)
-        if function.treatment != "record" or function.prefix not in ("Functional", "Tensor", "Torch"):
-            return func(*args, **(kwargs or {}))
-        called = operator_name(function.operators, function.name, sys._getframe(1))
-        name = f"{function.prefix}.{called}"
-        number = self._counts.get(name, 0)
-        self._counts[name] = number + 1
         if self.is_paused:
-            return func(*args, **(kwargs or {}))
+            return call.original()
         with torch._C.DisableTorchFunction():
             # A call in place changes its arguments.
-            given = (args, tuple((kwargs or {}).values()))
+            given = (call.args, tuple(call.kwargs.values()))
             were_finite = _is_finite(given)
             known = [tensor.grad_fn for tensor in _tensors(given)]
-        result = func(*args, **(kwargs or {}))
+        result = call.original()
         with torch._C.DisableTorchFunction():
             if self._overflows(were_finite, result):
-                self._report(Overflow(f"{name}.forward", number, args, result, 1))
-            self._watch(name, number, result, known)
+                self._report(Overflow(f"{call.base}.forward", call.number, call.args, result, 2))
+            self._watch(call.base, call.number, result, known)
         return result
 
     def _watch(self, name: str, number: int, result: Any, known: list[Any]) -> None:

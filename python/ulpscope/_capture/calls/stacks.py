@@ -7,6 +7,7 @@ import functools
 import json
 import linecache
 import os
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -148,15 +149,39 @@ def _instruction(code: CodeType, offset: int) -> _Instruction:
     return _Instruction(_operator(found), _names(code) if callee is None else [callee], positional, keywords)
 
 
-def operator_name(operators: list[tuple[str, str]], name: str, frame: FrameType) -> str:
-    """The name of a call made by a frame: ``__mul__`` for ``x * 2``, which torch reports as ``mul``.
+def call_name(
+    operators: list[tuple[str, str]], name: str, frame: FrameType | None, hint: str | None = None
+) -> str:
+    """The name of a call seen at a frame: ``__mul__`` for ``x * 2``, which torch reports as ``mul``.
 
-    ``operators`` has the names by operator.
+    ``operators`` has the names by operator; ``hint`` is the operator, if a wrapper knows it. Without one,
+    a caller whose code does not mention the function called it through C code, as ``sum(tensors)`` does.
     """
     if not operators:
         return name
-    operator = _instruction(frame.f_code, frame.f_lasti).operator
-    return next((found for known, found in operators if known == operator), name)
+    made = _Instruction(hint, [], None, []) if hint else _caller_instruction(frame)
+    if made.operator is not None:
+        return next((found for known, found in operators if known == made.operator), name)
+    return name if name.rpartition(".")[2] in made.names else operators[0][1]
+
+
+def _caller_instruction(frame: FrameType | None) -> _Instruction:
+    """What the program's instruction shows: the first frame that is neither ours nor torch's machinery."""
+    frame = _skipping(frame, lambda code: code.co_filename.startswith(_OWN_FOLDER))
+    inside = _skipping(frame, lambda code: code.co_filename.endswith(_OVERRIDES))
+    if inside is not frame and inside is not None:
+        # The function itself, which checked for function modes.
+        inside = inside.f_back
+    found = _skipping(
+        inside, lambda code: code.co_filename.startswith(_OWN_FOLDER) or _is_dispatch(code)
+    )
+    return _Instruction(None, [], None, []) if found is None else _instruction(found.f_code, found.f_lasti)
+
+
+def _skipping(frame: FrameType | None, skips: Callable[[CodeType], bool]) -> FrameType | None:
+    while frame is not None and skips(frame.f_code):
+        frame = frame.f_back
+    return frame
 
 
 def _operator(found: dis.Instruction) -> str | None:

@@ -26,9 +26,12 @@ from ulpscope._capture.settings.settings import (
     Settings,
     SettingsError,
     in_file,
+    one_of,
     renamed,
     unknown_key,
 )
+from ulpscope.check.perturbation import settings as perturbation
+from ulpscope.check.perturbation.settings import PerturbSettings
 
 log = logging.getLogger("ulpscope.capture")
 
@@ -139,14 +142,23 @@ class Config:
             raise SettingsError("task", f"is {task!r}; expected one of {supported}")
         level = _first_set(overrides.get("level"), values.get("level"), "L1")
         # The handler also sets the level: task structure needs one with modules, whatever was chosen.
-        values |= {"task": task, "level": level} | handler(Section(task, self._section(task)), level)
+        values |= {"task": task, "level": level} | self._handled(task, handler, level)
         values |= {key: value for key, value in overrides.items() if key not in ("task", "level")}
         if "dump_path" not in values:
             raise SettingsError("dump_path", "is missing; give the folder to write to")
+        kind = PerturbSettings if handler is _perturb else Settings
         try:
-            return Settings.from_keywords(**values)
+            return kind.from_keywords(**values)
         except SettingsError as error:
             if error.key in overrides or error.key not in _SPELLED:
+                raise
+            raise renamed(error, f"{task}.{_SPELLED[error.key]}") from None
+
+    def _handled(self, task: str, handler: Handler, level: str) -> dict[str, Any]:
+        try:
+            return handler(Section(task, self._section(task)), level)
+        except SettingsError as error:
+            if error.key not in _SPELLED:
                 raise
             raise renamed(error, f"{task}.{_SPELLED[error.key]}") from None
 
@@ -263,6 +275,17 @@ def _record_structure(section: Section, level: str) -> dict[str, Any]:
     return values
 
 
+def _perturb(section: Section, level: str) -> dict[str, Any]:
+    known = frozenset({"scope", "list", *perturbation.KEYS})
+    _check_keys(section, known)
+    values = {key: section.keys[key] for key in sorted(known) if _is_set(section.keys.get(key))}
+    # What the guide has; other values are those of ulpscope.check.perturb.
+    for key, allowed in (("pert_mode", perturbation.PERT_MODES), ("fuzz_level", ("L1",))):
+        if key in values:
+            values[key] = one_of(*allowed)(key, values[key])
+    return values
+
+
 Handler = Callable[[Section, str], dict[str, Any]]
 
 
@@ -273,7 +296,7 @@ def _not_supported(instead: str) -> Handler:
     return refuse
 
 
-_RECORDING: tuple[Handler, ...] = (_record_statistics, _record_tensors, _record_structure)
+_RECORDING: tuple[Handler, ...] = (_record_statistics, _record_tensors, _record_structure, _perturb)
 
 _REPLAY = _not_supported("record with task tensor: replaying single calls is no part of capture")
 
@@ -283,7 +306,7 @@ _TASKS: dict[str, Handler] = {
     "structure": _record_structure,
     "overflow_check": _not_supported("task statistics counts the NaN and Inf of every tensor"),
     "nan_check": _not_supported("task statistics counts the NaN and Inf of every tensor"),
-    "free_benchmark": _not_supported("record two runs and use ulpscope compare"),
+    "free_benchmark": _perturb,
     "diff_check": _not_supported("record two runs and use ulpscope compare"),
     "grad_probe": _not_supported("task statistics at level L0 or mix records the gradients of parameters"),
     "acc_check": _REPLAY,
@@ -299,6 +322,7 @@ _SPELLED = {
     "tensor_list": "tensor_list",
     "digest": "summary_mode",
     "file_format": "file_format",
+    **{key: key for key in perturbation.KEYS},
 }
 
 

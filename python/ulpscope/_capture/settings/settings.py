@@ -19,11 +19,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from ulpscope._capture.noise.seed import MAX_SEED
 from ulpscope._capture.settings import patterns
 from ulpscope._core import recorded_formats
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Task = Literal["statistics", "tensor", "structure"]
 Level = Literal["L0", "L1", "mix", "L2", "debug"]
@@ -158,13 +161,18 @@ class Settings:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value = _CHECKS[field.name](field.name, getattr(self, field.name))
+            value = self._checks()[field.name](field.name, getattr(self, field.name))
             # The class is frozen; only here values are converted to their types.
             object.__setattr__(self, field.name, value)
         self._check_together()
 
     @classmethod
-    def from_keywords(cls, dump_path: str | os.PathLike[str], **keywords: Any) -> Settings:
+    def _checks(cls) -> Mapping[str, Callable[[str, object], object]]:
+        """What checks and converts each value."""
+        return _CHECKS
+
+    @classmethod
+    def from_keywords(cls, dump_path: str | os.PathLike[str], **keywords: Any) -> Self:
         """Settings from loosely typed keywords: ``step="0,2-4"``, ``max_bytes="10G"``, ``list="relu"``."""
         known = [field.name for field in dataclasses.fields(cls)]
         for key in keywords:
@@ -271,7 +279,8 @@ def _file(key: str, value: object) -> str | None:
     return str(Path(text).absolute())
 
 
-def _one_of(*allowed: str | None) -> Callable[[str, object], object]:
+def one_of(*allowed: str | None) -> Callable[[str, object], object]:
+    """A check for a setting that is one of several words."""
     expected = ", ".join("None" if word is None else word for word in allowed)
 
     def check(key: str, value: object) -> object:
@@ -284,9 +293,17 @@ def _one_of(*allowed: str | None) -> Callable[[str, object], object]:
     return check
 
 
-def _flag(key: str, value: object) -> bool:
+def flag(key: str, value: object) -> bool:
+    """A check for a setting that is true or false."""
     if not isinstance(value, bool):
         raise _wrong(key, value, "true or false")
+    return value
+
+
+def whole_number(key: str, value: object) -> int:
+    """A check for a setting that is a whole number above 0."""
+    if not _is_int(value) or value <= 0:
+        raise _wrong(key, value, "a whole number above 0")
     return value
 
 
@@ -438,40 +455,40 @@ def _seed(key: str, value: object) -> int | None:
 
 _CHECKS: dict[str, Callable[[str, object], object]] = {
     "dump_path": _path,
-    "task": _one_of(*TASKS),
-    "level": _one_of(*LEVELS),
+    "task": one_of(*TASKS),
+    "level": one_of(*LEVELS),
     "step": _numbers,
     "rank": _numbers,
     "scope": _scope,
     "list": _selection,
-    "list_match": _one_of(*LIST_MATCHES),
+    "list_match": one_of(*LIST_MATCHES),
     "module": _patterns,
     "call": _patterns,
     "apis": _apis,
     "data_mode": _data_mode,
     "tensor_list": _selection,
-    "digest": _one_of(None, *DIGESTS),
-    "file_format": _one_of(*FILE_FORMATS),
-    "stacks": _flag,
-    "stack_form": _one_of(*STACK_FORMS),
-    "backward_stacks": _flag,
-    "skip_scalars": _flag,
-    "skip_ints": _flag,
-    "skip_single_values": _flag,
-    "layers": _one_of(*LAYERS),
+    "digest": one_of(None, *DIGESTS),
+    "file_format": one_of(*FILE_FORMATS),
+    "stacks": flag,
+    "stack_form": one_of(*STACK_FORMS),
+    "backward_stacks": flag,
+    "skip_scalars": flag,
+    "skip_ints": flag,
+    "skip_single_values": flag,
+    "layers": one_of(*LAYERS),
     "max_bytes": _size,
     "max_calls": _limit,
-    "strict": _flag,
+    "strict": flag,
     "init_step": _init_step,
     "jitter": _seed,
     "custom_op_namespaces": _namespaces,
-    "layout": _one_of(*LAYOUTS),
+    "layout": one_of(*LAYOUTS),
     "layout_path": _file,
     "sample": _sample,
-    "strides": _flag,
-    "inner_calls": _flag,
-    "gradients": _one_of(*GRADIENTS),
-    "parameter_gradients": _flag,
-    "device_statistics": _one_of(*DEVICE_STATISTICS),
+    "strides": flag,
+    "inner_calls": flag,
+    "gradients": one_of(*GRADIENTS),
+    "parameter_gradients": flag,
+    "device_statistics": one_of(*DEVICE_STATISTICS),
     "flush_interval": _interval,
 }

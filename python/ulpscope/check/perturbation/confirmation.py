@@ -1,0 +1,189 @@
+"""What is wrong with a suspected call: it is run in float64, where rounding is out of the way.
+
+    f       the call as the program made it             y
+    f_hi    the same function in float64                y_hi = f_hi(x)
+    noise   one rounding of the inputs, in float64      d1 = |f_hi(x + noise) - y_hi|,  d2 with noise / 64
+
+    not repeatable      f(x) again differs from y
+    non-finite          y has NaN or infinities, and x has none
+    loses bits          |y - y_hi| is far above what the inputs' own rounding explains: d1 + one unit of y
+    rounds inside       d2 is no 64th of d1: something inside rounds more coarsely than the inputs
+    ill-conditioned     d1 exceeds half of the significand: no operator could do better on these inputs
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from ulpscope.check.perturbation import changes
+from ulpscope.check.perturbation.arguments import float_outputs, mapped, tensors_in
+from ulpscope.check.perturbation.noise import Noise
+from ulpscope.check.perturbation.second_run import LOW_PRECISION, Given
+
+Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+
+_PARTS = 64
+
+# A smooth function has d2 = d1 / 64; one that rounds inside has about d1 / 8.
+_NOT_SMOOTH = 1 / 24
+
+# Own errors, as a multiple of what is explained. Kernels sum low precision in float32, so that their error is
+# that of one rounding; float32 itself is summed in blocks, with an error of a few roundings.
+_FAR = {True: 2.5, False: 8.0}
+
+# An output of few elements may be close to zero by chance.
+_FEW = 16
+
+# Functions that are steps or saws by definition: an element at an edge changes by a whole step.
+STEPS = frozenset(
+    "round round_ floor floor_ ceil ceil_ trunc trunc_ fix frac frac_ sign sign_ sgn heaviside fmod fmod_ "
+    "remainder remainder_ __mod__ __imod__ floor_divide __floordiv__ fake_quantize_per_tensor_affine "
+    "fake_quantize_per_channel_affine quantize_per_tensor one_hot histc".split()
+)
+
+
+class Verdict(NamedTuple):
+    """What is wrong with an output of a call."""
+
+    index: int | None
+    output: torch.Tensor
+    size: float
+    """The relative size of the error that the cause is about."""
+    cause: str
+
+
+def verdicts(call_name: str, given: Given, result: Any, raised: Run | None, noise: Noise) -> list[Verdict]:
+    """What is wrong with each output of a call; an output without a fault has none.
+
+    ``raised`` runs the call in higher precision. Raises what a second run raises.
+    """
+    outputs = float_outputs(result)
+    found = _not_repeatable(outputs, given)
+    if found or raised is None:
+        return found
+    inputs = [one for one in tensors_in((given.args, given.kwargs)) if one.is_floating_point()]
+    are_finite = all(bool(one.isfinite().all()) for one in inputs)
+    # A mask of -inf is no fault, and neither is passing a NaN on.
+    if not are_finite:
+        return []
+    wide = _Wide(given, raised, noise, max((torch.finfo(one.dtype).eps for one in inputs), default=0.0))
+    function = call_name.split(".")[-3] if call_name.count(".") >= 2 else call_name
+    for place, (index, output) in enumerate(outputs):
+        found += _of_output(index, output, wide, place, function in STEPS)
+    return found
+
+
+class _Wide:
+    """The runs in float64."""
+
+    def __init__(self, given: Given, raised: Run, noise: Noise, eps: float) -> None:
+        self._raised = raised
+        self._given = given
+        self._noise = noise
+        self._eps = eps
+        self.plain = self._outputs(0.0)
+        self._moved: dict[float, list[torch.Tensor]] = {}
+
+    def moved(self, share: float, place: int) -> float:
+        """How far noise of one rounding moves an output."""
+        if share not in self._moved:
+            self._moved[share] = self._outputs(self._eps / 2 * share)
+        return _norm(self._moved[share][place] - self.plain[place])
+
+    def _outputs(self, size: float) -> list[torch.Tensor]:
+        def widened(tensor: torch.Tensor) -> torch.Tensor:
+            if not tensor.is_floating_point():
+                return tensor
+            wide = tensor.detach().double()
+            return self._noise.around(wide, size) if size else wide
+
+        result = self._raised(mapped(self._given.args, widened), mapped(self._given.kwargs, widened))
+        return [one.double() for _, one in float_outputs(result)]
+
+
+def _not_repeatable(outputs: list[tuple[int | None, torch.Tensor]], given: Given) -> list[Verdict]:
+    again = float_outputs(given.run(given.args, given.kwargs))
+    found = []
+    for (index, output), (_, other) in zip(outputs, again, strict=True):
+        first, second = output.detach().double().cpu(), other.detach().double().cpu()
+        if not torch.equal(first.nan_to_num(), second.nan_to_num()):
+            size = _norm(second - first) / (_norm(first) or 1.0)
+            text = f"not repeatable: two runs on the same inputs differ by {size:.1e} of the output"
+            found.append(Verdict(index, output, size, text))
+    return found
+
+
+def _of_output(
+    index: int | None, output: torch.Tensor, wide: _Wide, place: int, is_step: bool
+) -> list[Verdict]:
+    if place >= len(wide.plain) or wide.plain[place].shape != output.shape:
+        return []
+    reference = wide.plain[place]
+    own = output.detach().to(reference.device).double()
+    if not bool(own.isfinite().all()):
+        return [_non_finite(index, output, own, reference)]
+    scale = _norm(reference)
+    if scale == 0 or not math.isfinite(scale):
+        return []
+    unit = torch.finfo(output.dtype).eps
+    error, moved = _norm(own - reference) / scale, wide.moved(1.0, place) / scale
+    explained = moved + unit
+    if error > _FAR[output.dtype in LOW_PRECISION] * explained:
+        text = (
+            f"loses bits: the result differs from float64 by {error:.1e}, which is {error / explained:.0f} x "
+            f"what the rounding of its inputs and output explains ({explained:.1e})"
+        )
+        return [Verdict(index, output, error, text)]
+    if moved > 4 * unit and not is_step and wide.moved(1 / _PARTS, place) / scale > moved * _NOT_SMOOTH:
+        text = (
+            f"rounds inside: noise of one rounding moves the result by {moved:.1e}, and a {_PARTS}th of it by more "
+            f"than a {1 / _NOT_SMOOTH:.0f}th of that: something inside computes in a lower precision"
+        )
+        return [Verdict(index, output, moved, text)]
+    half = 2.0 ** (-_significand(output.dtype) / 2)
+    if output.numel() < _FEW:
+        half = max(half, 0.25)
+    if moved > half and not is_step:
+        text = (
+            f"ill-conditioned here (catastrophic cancellation): rounding of its inputs alone moves the result by "
+            f"{moved:.1e}, more than half of the {_significand(output.dtype)} bits of {output.dtype}"
+        )
+        return [Verdict(index, output, moved, text)]
+    return []
+
+
+def _non_finite(
+    index: int | None, output: torch.Tensor, own: torch.Tensor, reference: torch.Tensor
+) -> Verdict:
+    share = 1 - float(own.isfinite().double().mean())
+    kind = "NaN" if bool(own.isnan().any()) else "infinity"
+    text = f"returns {kind} from finite inputs ({share:.0%} of the output); in float64 the result is "
+    text += "finite: it overflows inside" if bool(reference.isfinite().all()) else "not finite either"
+    return Verdict(index, output, math.inf, text)
+
+
+def _significand(dtype: torch.dtype) -> int:
+    return 1 - round(math.log2(torch.finfo(dtype).eps))
+
+
+def _norm(values: torch.Tensor) -> float:
+    return float(torch.linalg.vector_norm(values))
+
+
+def raised_on_cpu(given: Given) -> Run:
+    """Runs a call in higher precision: on the CPU, or where it is if it cannot run there."""
+
+    def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        moved = changes.changed("to_cpu", args, kwargs)
+        try:
+            return given.run(moved.args, moved.kwargs, keeps_autocast=False)
+        except Exception:
+            if given.devices == {torch.device("cpu")}:
+                raise
+            return given.run(args, kwargs, keeps_autocast=False)
+
+    return run

@@ -1,0 +1,368 @@
+"""Task free_benchmark: what is changed, what is compared, what is written, what is logged."""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+import ulpscope
+from ulpscope.check.perturbation import changes, thresholds
+from ulpscope.check.perturbation.thresholds import change_of
+
+# The guide's config.json, letter by letter except for the folder.
+GUIDE = """
+{
+    "task": "free_benchmark",
+    "dump_path": "./dump_path",
+    "rank": [],
+    "step": [],
+    "level": "L1",
+
+    "free_benchmark": {
+        "scope": [],
+        "list": [],
+        "fuzz_device": "npu",
+        "pert_mode": "improve_precision",
+        "handler_type": "check",
+        "fuzz_level": "L1",
+        "fuzz_stage": "forward",
+        "if_preheat": false,
+        "preheat_step": 15,
+        "max_sample": 20
+    }
+}
+"""
+
+
+@pytest.fixture
+def closing() -> Iterator[None]:
+    yield
+    ulpscope.PrecisionDebugger.close()
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    file = folder / "free_benchmark.csv"
+    return list(csv.DictReader(file.open())) if file.exists() else []
+
+
+def config(folder: Path, **section: Any) -> Path:
+    """The guide's file with another folder and other keys."""
+    keys = json.loads(GUIDE)
+    keys["dump_path"] = str(folder / "out")
+    keys.update({key: section.pop(key) for key in ("rank", "step", "level") if key in section})
+    keys["free_benchmark"].update(section)
+    path = folder / "config.json"
+    path.write_text(json.dumps(keys))
+    return path
+
+
+class Wrong(torch.autograd.Function):
+    """Rounds to three digits of the dtype's: in float32 it is right."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 1.01 if x.dtype == torch.bfloat16 else x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return gradients[0]
+
+
+@pytest.mark.usefixtures("closing")
+def test_the_guides_config_json_finds_a_wrong_operator(tmp_path: Path) -> None:
+    debugger = ulpscope.PrecisionDebugger(config_path=config(tmp_path))
+    x = torch.linspace(1, 2, 12).reshape(3, 4).bfloat16()
+    outside = Wrong.apply(x)
+    for _ in range(2):
+        debugger.start()
+        inside = Wrong.apply(x)
+        torch.neg(x)
+        debugger.stop()
+        debugger.step()
+    assert torch.equal(outside, inside), "check goes on with the original output"
+    found = rows(tmp_path / "out")
+    assert [(row["api_name"], row["step"]) for row in found] == [
+        ("Autograd.Wrong.0.forward", "0"),
+        ("Autograd.Wrong.0.forward", "1"),
+    ]
+    first = dict(found[0])
+    assert 0.004 < float(first.pop("max_rel")) < 0.02
+    assert first == {
+        "rank": "",
+        "pert_mode": "improve_precision",
+        "stage": "forward",
+        "step": "0",
+        "api_name": "Autograd.Wrong.0.forward",
+        "dtype": "torch.bfloat16",
+        "shape": "torch.Size([3, 4])",
+        "output_index": "",
+    }
+    header = (tmp_path / "out" / "free_benchmark.csv").read_text().splitlines()[0]
+    assert header == "rank,pert_mode,stage,step,api_name,max_rel,dtype,shape,output_index"
+
+
+@pytest.mark.usefixtures("closing")
+def test_only_wanted_steps_and_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    debugger = ulpscope.PrecisionDebugger(config_path=config(tmp_path, step=[1], rank=[1]))
+    for _ in range(3):
+        debugger.start()
+        Wrong.apply(torch.ones(2).bfloat16())
+        debugger.stop()
+        debugger.step()
+    assert [(row["step"], row["rank"]) for row in rows(tmp_path / "out")] == [("1", "1")]
+    ulpscope.PrecisionDebugger.close()
+    monkeypatch.setenv("RANK", "0")
+    debugger = ulpscope.PrecisionDebugger(config_path=config(tmp_path, rank=[1]))
+    debugger.start()
+    Wrong.apply(torch.ones(2).bfloat16())
+    debugger.stop()
+    assert len(rows(tmp_path / "out")) == 1
+
+
+@pytest.mark.usefixtures("closing")
+def test_scope_and_list(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ulpscope.check")
+    x = torch.ones(2).bfloat16()
+
+    def perturbed(**keys: Any) -> list[str]:
+        caplog.clear()
+        debugger = ulpscope.PrecisionDebugger(config_path=config(tmp_path, **keys))
+        debugger.start()
+        F.relu(torch.exp(torch.neg(torch.exp(x))))
+        torch.relu(x)
+        debugger.stop()
+        ulpscope.PrecisionDebugger.close()
+        start = "[msprobe] Free Benchmark: Perturbation is improve_precision of "
+        return [
+            record.getMessage().removeprefix(start).removesuffix(".")
+            for record in caplog.records
+            if record.getMessage().startswith(start)
+        ]
+
+    assert perturbed(scope=["Torch.neg.0.forward", "Torch.exp.1.forward"]) == [
+        "Torch.neg.0.forward",
+        "Torch.exp.1.forward",
+    ]
+    assert perturbed(list=["relu"]) == ["Functional.relu.0.forward", "Torch.relu.0.forward"]
+    assert len(perturbed()) == 5
+
+
+RULES = [
+    ({"scope": ["Torch.a.0.forward", "Torch.b.0.forward"], "list": ["a"]}, "scope is given together with list"),
+    ({"level": "L0"}, "level is 'L0'; task free_benchmark works at level L1"),
+    ({"fuzz_stage": "both"}, "free_benchmark.fuzz_stage is 'both'; expected one of forward, backward"),
+    ({"fuzz_stage": "backward"}, "free_benchmark.fuzz_stage is 'backward', which needs a list"),
+    (
+        {"fuzz_stage": "backward", "list": ["a"], "handler_type": "fix"},
+        "free_benchmark.fuzz_stage is 'backward'; handler_type 'fix' works with 'forward'",
+    ),
+    ({"pert_mode": "noise"}, "free_benchmark.pert_mode is 'noise'; expected one of improve_precision, bit_noise"),
+    ({"pert_mode": "amplification"}, "free_benchmark.pert_mode is 'amplification'; expected one of"),
+    ({"fuzz_device": "gpu"}, "free_benchmark.fuzz_device is 'gpu'; expected one of npu, cpu"),
+    ({"fuzz_device": "cpu"}, "free_benchmark.fuzz_device is 'cpu', which needs pert_mode 'to_cpu'"),
+    ({"pert_mode": "to_cpu"}, "free_benchmark.fuzz_device is 'npu'; pert_mode 'to_cpu' needs"),
+    ({"handler_type": "repair"}, "free_benchmark.handler_type is 'repair'; expected one of check, fix"),
+    *(
+        ({"handler_type": "fix", "pert_mode": mode}, f"free_benchmark.pert_mode is '{mode}'; handler_type 'fix'")
+        for mode in ("bit_noise", "add_noise", "change_value", "no_change")
+    ),
+    ({"fuzz_level": "L0"}, "free_benchmark.fuzz_level is 'L0'; expected one of L1"),
+    ({"if_preheat": 1}, "free_benchmark.if_preheat is 1; expected true or false"),
+    ({"if_preheat": True, "handler_type": "fix"}, "free_benchmark.if_preheat is true, but handler_type 'fix'"),
+    ({"preheat_step": 0}, "free_benchmark.preheat_step is 0; expected a whole number above 0"),
+    ({"preheat_step": 1.5}, "free_benchmark.preheat_step is 1.5"),
+    ({"max_sample": -1}, "free_benchmark.max_sample is -1; expected a whole number above 0"),
+    ({"max_sample": True}, "free_benchmark.max_sample is True"),
+    ({"pertmode": "to_cpu"}, "free_benchmark.pertmode is not among the known keys"),
+]
+
+
+@pytest.mark.parametrize(("section", "message"), RULES)
+def test_wrong_settings_are_errors_before_anything_runs(
+    section: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ulpscope.SettingsError) as error:
+        ulpscope.PrecisionDebugger(config_path=config(tmp_path, **section))
+    assert message in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("closing")
+def test_absent_keys_have_the_guides_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"task": "free_benchmark", "dump_path": str(tmp_path / "out")}))
+    settings = ulpscope.PrecisionDebugger(config_path=file).settings
+    guide = json.loads(GUIDE)["free_benchmark"]
+    assert {key: settings[key] for key in guide} == {**guide, "scope": (), "list": ()}
+
+
+@pytest.mark.parametrize("mode", ["bit_noise", "add_noise", "change_value", "no_change"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_what_each_mode_changes(mode: str, dtype: torch.dtype) -> None:
+    x = torch.tensor([[1.0, -2.5], [0.0, 3.0]], dtype=dtype)
+    (new,) = changes.changed(mode, (x,), {}).args
+    tiny = {torch.bfloat16: 1e-4, torch.float16: 1e-6, torch.float32: 1e-8, torch.float64: 1e-16}[dtype]
+    bits = {8: torch.int64, 4: torch.int32, 2: torch.int16}[x.element_size()]
+    expected = {
+        "bit_noise": torch.where(x == 0, x, (x.view(bits) ^ 1).view(dtype)),
+        "add_noise": torch.where(x == 0, x, x + tiny),
+        "change_value": torch.tensor([[3.0, -2.5], [0.0, 1.0]], dtype=dtype),
+        "no_change": x,
+    }[mode]
+    assert torch.equal(new, expected)
+    assert new.data_ptr() != x.data_ptr()
+    assert torch.equal(x, torch.tensor([[1.0, -2.5], [0.0, 3.0]], dtype=dtype))
+
+
+def test_precision_is_raised_wherever_a_tensor_is() -> None:
+    low, whole = torch.ones(2).half(), torch.ones(2, dtype=torch.int32)
+    new = changes.changed("improve_precision", ([low, (whole, low)],), {"b": {"c": low.bfloat16()}})
+    assert new.args[0][0].dtype == new.args[0][1][1].dtype == new.kwargs["b"]["c"].dtype == torch.float32
+    assert new.args[0][1][0] is whole
+    with pytest.raises(changes.NotChangedError, match="no input has a precision"):
+        changes.changed("improve_precision", (torch.ones(2),), {})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "allowed"),
+    [(torch.float16, 0.002), (torch.bfloat16, 0.004), (torch.float32, 0.0002), (torch.float64, 0.0002)],
+)
+def test_just_below_and_just_above_each_threshold(dtype: torch.dtype, allowed: float) -> None:
+    original = torch.tensor([1.0, 2.0, -4.0], dtype=dtype)
+    assert thresholds.threshold(dtype, "bit_noise") == allowed
+    for factor, is_over in ((0.99, False), (1.01, True)):
+        for moved in (1 + allowed * factor, 1 / (1 + allowed * factor)):
+            second = original.double() * torch.tensor([1, 1, moved])
+            assert change_of(original, second, "forward").exceeds(allowed) is is_over
+    assert thresholds.threshold(dtype, "no_change") == 0
+
+
+def test_what_a_change_is() -> None:
+    def change(a: list[float], b: list[float]) -> str:
+        return change_of(torch.tensor(a), torch.tensor(b), "forward").text
+
+    inf, nan = float("inf"), float("nan")
+    assert change([1, 2], [1, 2]) == "0.0"
+    assert change([1, 2], [1, 3]) == change([1, 3], [1, 2]) == "0.5"
+    assert change([1, -2], [1, 2]) == "symbol_flipping"
+    assert change([1e-7], [-1e-7]) == "0.0", "a change of sign below the floor is none"
+    assert change([inf, nan, 1], [inf, nan, 1]) == "0.0"
+    assert change([1.0], [inf]) == "inf"
+    assert change([1.0], [nan]) == "nan"
+    assert change_of(torch.tensor([1.0]), torch.tensor([nan]), "forward").exceeds(0.1)
+    assert change([], []) == "0.0"
+
+
+def test_a_large_tensor_is_judged_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "_BLOCK", 10)
+    original, second = torch.ones(100), torch.ones(100)
+    second[3] = 1.5
+    assert change_of(original, second, "forward").relative == 0.5
+    second[57] = float("nan")
+    assert change_of(original, second, "forward").text == "nan"
+
+
+def logged(caplog: pytest.LogCaptureFixture, mode: str, folder: Path, call: Any) -> list[tuple[str, str]]:
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "ulpscope.check"), ulpscope.check.perturb(folder, pert_mode=mode):
+        call()
+    return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+def test_the_guides_log_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    x = torch.ones(3)
+    cases = [
+        (lambda: torch.exp(x), "INFO", "Free Benchmark: Perturbation is bit_noise of Torch.exp.0.forward."),
+        (
+            lambda: torch.abs(x.int()),
+            "INFO",
+            "Free Benchmark: For Torch.abs.0.forward,dtype torch.int32 is not supported. Cancel perturbation.",
+        ),
+        (
+            lambda: torch.abs(x[:0]),
+            "INFO",
+            "Free Benchmark: For Torch.abs.0.forward,the input is an empty tensor. Cancel perturbation.",
+        ),
+        (
+            lambda: torch.abs(x * 1e-12),
+            "INFO",
+            "Free Benchmark: For Torch.abs.0.forward,all values of the input are too small. Cancel perturbation.",
+        ),
+        (
+            lambda: torch.arange(3),
+            "WARNING",
+            "Free benchmark: 无标杆工具不支持当前算子的输入类型 Torch.arange.0.forward.",
+        ),
+    ]
+    for call, level, text in cases:
+        assert (level, f"[msprobe] {text}") in logged(caplog, "bit_noise", tmp_path, call)
+
+
+def test_a_second_run_that_raises_never_ends_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = []
+
+    class Once(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            calls.append(x)
+            if len(calls) > 1:
+                raise RuntimeError("only once")
+            return x + 1
+
+    lines = logged(caplog, "bit_noise", tmp_path, lambda: Once.apply(torch.ones(2)))
+    assert len(calls) == 2
+    assert (
+        "WARNING",
+        "[msprobe] Free benchmark: For Autograd.Once.0.forward,the second run raised RuntimeError: only once. "
+        "Cancel perturbation.",
+    ) in lines
+    assert "Autograd.Once" not in "".join(row["api_name"] for row in rows(tmp_path))
+
+
+def test_position_in_a_tuple_and_sign(tmp_path: Path) -> None:
+    x = torch.tensor([[1.0 + 2**-23, 1.0], [5.0, 6.0]])
+
+    def parts(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return x.int(), x[1] * 1.0, (x[0, :1] - x[0, 1:]) * 1e6
+
+    class Parts(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> Any:
+            return parts(x)
+
+    with ulpscope.check.perturb(tmp_path, pert_mode="bit_noise", list=["Parts"]) as check:
+        Parts.apply(x)
+    assert [(one.output_index, one.max_rel) for one in check.findings] == [(2, "symbol_flipping")]
+    assert [(row["output_index"], row["max_rel"]) for row in rows(tmp_path)] == [("2", "symbol_flipping")]
+
+
+def test_needs_a_current_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "1.13.1")
+    with pytest.raises(RuntimeError, match=r"needs PyTorch 2\.0 or newer; this is 1\.13\.1"):
+        ulpscope.check.perturb(tmp_path)
+
+
+def test_to_cpu_runs_on_the_cpu_in_float32(tmp_path: Path) -> None:
+    kinds = []
+
+    class Seen(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            kinds.append((x.device.type, x.dtype))
+            return x * 1.01 if x.dtype == torch.float16 else x * 1
+
+    with ulpscope.check.perturb(tmp_path, pert_mode="to_cpu", list=["Seen"]) as check:
+        Seen.apply(torch.ones(2).half())
+    assert kinds == [("cpu", torch.float16), ("cpu", torch.float32)]
+    assert [one.api_name for one in check.findings] == ["Autograd.Seen.0.forward"]
