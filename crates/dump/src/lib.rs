@@ -12,6 +12,7 @@
 //! A partly damaged dump is partly read: what could not be read is listed once in [`Problems`], with
 //! its file and place.
 
+mod arguments;
 mod async_npy;
 mod call;
 mod companion;
@@ -38,6 +39,7 @@ mod structure;
 mod tree;
 pub mod writer;
 
+pub use arguments::{Argument, CallArguments};
 pub use call::{Call, CallKind};
 pub use entry::{Content, Data, Entry, NonFiniteCounts, Role, TensorEntry};
 pub use find::AFTER_LAST_STEP;
