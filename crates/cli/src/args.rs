@@ -85,7 +85,7 @@ impl Low {
     pub(crate) fn look(&self) -> Look {
         let json = match &self.command {
             // Standard output belongs to the script, or to a shell or a pager.
-            Command::Run(_) | Command::Completions(_) | Command::Man(_) => false,
+            Command::Run(_) | Command::Check(_) | Command::Completions(_) | Command::Man(_) => false,
             Command::Compare(args) => args.json,
             Command::Explain(args) => args.json,
             Command::Stats(args) => args.json,
@@ -123,6 +123,7 @@ pub(crate) fn look_of_words(args: &[OsString]) -> Look {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(RunArgs),
+    Check(CheckArgs),
     Compare(Box<CompareArgs>),
     Explain(ExplainArgs),
     Stats(StatsArgs),
@@ -142,6 +143,17 @@ pub(crate) enum Command {
 #[command(disable_help_flag = true)]
 pub(crate) struct RunArgs {
     /// Options, then -- and the script with its arguments; ulpscope run --help lists the options
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    pub(crate) arguments: Vec<OsString>,
+}
+
+/// Make the calls of a dump again, alone, and judge each result against raised precision
+///
+/// Hands over to Python: this is python3 -m ulpscope check, for a Python that has the packages ulpscope and torch.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct CheckArgs {
+    /// Options and the dump; ulpscope check --help lists the options
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     pub(crate) arguments: Vec<OsString>,
 }

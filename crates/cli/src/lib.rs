@@ -18,6 +18,7 @@ mod ledgers;
 mod names;
 mod output;
 mod progress;
+mod python;
 mod records;
 mod result_files;
 mod source;
@@ -86,6 +87,7 @@ fn execute(low: Low, output: &mut Output) -> anyhow::Result<u8> {
     pool.build()?.install(|| {
         let exit = match low.command {
             Command::Run(args) => return commands::run::Run::from(args).run(),
+            Command::Check(args) => return commands::check::Check::from(args).run(),
             Command::Stats(args) => commands::stats::Stats::try_from(args)?.run(output),
             Command::Compare(args) => commands::compare::Compare::try_from(*args)?.run(output),
             Command::Explain(args) => commands::explain::Explain::try_from(args)?.run(output),

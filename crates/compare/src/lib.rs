@@ -31,6 +31,7 @@ pub mod results;
 mod row_spool;
 mod run;
 mod stack;
+pub mod standards;
 mod style;
 pub mod styles;
 mod verdict;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use ulpscope_formats::Error;
 use ulpscope_formats::pkl_lines::Frame;
 
+use crate::arguments::CallArguments;
 use crate::call::Call;
 use crate::entry::{Content, Entry};
 use crate::file_part::PartFiles;
@@ -99,6 +100,11 @@ impl Source for Joined {
             }
         }
         Ok(entries)
+    }
+
+    fn arguments(&self, _index: &Index, call: usize) -> Result<Option<CallArguments>, Error> {
+        let (part, call) = self.part(call);
+        part.arguments(call)
     }
 
     fn stack(&self, _index: &Index, call: usize) -> Option<Vec<String>> {

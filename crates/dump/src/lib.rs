@@ -13,6 +13,7 @@
 //! its file and place.
 
 mod address;
+mod arguments;
 mod async_npy;
 mod call;
 mod companion;
@@ -42,6 +43,7 @@ mod unpack;
 pub mod writer;
 
 pub use address::tensor_at;
+pub use arguments::{Argument, CallArguments};
 pub use call::{Call, CallKind};
 pub use entry::{Content, Data, Entry, NonFiniteCounts, Role, TensorEntry};
 pub use file_part::FilePart;

@@ -10,6 +10,7 @@ use ulpscope_formats::msprobe::{self, DumpJson, Item, TensorItem};
 use ulpscope_formats::{Access, Bytes, Error, Place};
 use ulpscope_kernels::{RECORDED, SUMMARY_KEYS, Statistic};
 
+use crate::arguments::CallArguments;
 use crate::call::{Call, CallKind};
 use crate::companion::Companion;
 use crate::entry::{Content, Data, Entry, Role, TensorEntry};
@@ -166,13 +167,12 @@ impl MsprobeSource {
     fn parents(&self, index: &Index) -> &Parents {
         self.parents.get_or_init(|| Parents::read(&self.beside.parents, index))
     }
-}
 
-impl Source for MsprobeSource {
-    fn entries(&self, index: &Index, call: usize) -> Result<Vec<Entry>, Error> {
+    /// The key of a call and what is recorded under it; nothing if only its name is.
+    fn body(&self, index: &Index, call: usize) -> Result<Option<(String, Item)>, Error> {
         let call = &index.calls[call];
         if call.place.is_empty() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let key = key_of(index.names.text(call.base), call);
         let body = msprobe::Call::body_at(&self.bytes, call.place.start as usize..call.place.end as usize);
@@ -183,7 +183,19 @@ impl Source for MsprobeSource {
             let error = if nowhere { Error { place: Place::Whole, ..error }.in_part(&key) } else { error };
             error.in_file(&self.path)
         })?;
-        Ok(entries_of(&key, call.kind, body))
+        Ok(Some((key, body)))
+    }
+}
+
+impl Source for MsprobeSource {
+    fn entries(&self, index: &Index, call: usize) -> Result<Vec<Entry>, Error> {
+        let kind = index.calls[call].kind;
+        let Some((key, body)) = self.body(index, call)? else { return Ok(Vec::new()) };
+        Ok(entries_of(&key, kind, body))
+    }
+
+    fn arguments(&self, index: &Index, call: usize) -> Result<Option<CallArguments>, Error> {
+        Ok(self.body(index, call)?.map(|(_, body)| CallArguments::of(body)))
     }
 
     fn stack(&self, index: &Index, call: usize) -> Option<Vec<String>> {

@@ -7,6 +7,7 @@ use ulpscope_formats::pkl_lines::Frame;
 use ulpscope_formats::records::line_to_frame;
 use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value, file};
 
+use crate::arguments::CallArguments;
 use crate::call::Call;
 use crate::address;
 use crate::entry::{Content, Data, Entry, TensorEntry};
@@ -96,6 +97,11 @@ pub(crate) trait Source: Send + Sync {
     /// The entries of a call: inputs, parameters, outputs, gradients, each in order.
     fn entries(&self, index: &Index, call: usize) -> Result<Vec<Entry>, Error>;
 
+    /// The same in the containers that they were passed in; nothing if the format does not record them all.
+    fn arguments(&self, _index: &Index, _call: usize) -> Result<Option<CallArguments>, Error> {
+        Ok(None)
+    }
+
     /// Where a call was made, innermost frame first.
     fn stack(&self, index: &Index, call: usize) -> Option<Vec<String>>;
 
@@ -176,6 +182,12 @@ impl Rank {
     /// each in order; for a `.pkl` in the order of its lines.
     pub fn entries(&self, call: usize) -> Result<Vec<Entry>, Error> {
         self.source.entries(&self.index, call)
+    }
+
+    /// The arguments and results of a call in the containers that they were passed in. Nothing for tools whose
+    /// records are incomplete: ptdbg_ascend and torch_npu.hooks leave out keyword arguments.
+    pub fn arguments(&self, call: usize) -> Result<Option<CallArguments>, Error> {
+        self.source.arguments(&self.index, call)
     }
 
     /// Where a call was made, innermost frame first: `File {path}, line {n}, in {function}, \n {code}`.

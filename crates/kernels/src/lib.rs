@@ -8,12 +8,15 @@
 
 mod blocks;
 mod compare;
+mod decoded;
 mod digest;
 mod float_env;
 mod lanes;
 mod level;
 mod recorded;
+mod replay;
 mod short;
+mod standards;
 mod stats;
 mod stop;
 
@@ -26,5 +29,7 @@ pub use compare::{
 pub use digest::{Digest, DigestKind, digest};
 pub use level::Level;
 pub use recorded::{RECORDED, SUMMARIES, SUMMARY_KEYS, Statistic};
+pub use replay::{ReplayReference, ReplayErrors, replay_errors};
+pub use standards::{StandardErrors, StandardLimits, standard_errors};
 pub use stats::{Stats, read_once, stats, stats_at};
 pub use stop::stoppable;

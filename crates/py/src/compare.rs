@@ -40,7 +40,6 @@ pub(crate) fn compare(
     golden_data: Option<PathBuf>,
 ) -> PyResult<Comparison> {
     let wrong = |error: String| PyValueError::new_err(error);
-    let chosen = |numbers: Option<Numbers>| numbers.map(|numbers| numbers.0).unwrap_or_default();
     let request = Request {
         target,
         golden,
@@ -51,7 +50,7 @@ pub(crate) fn compare(
         mapping: MappingFiles { data: data_mapping, cell: cell_mapping.map(Some), layer: layer_mapping },
         stack_column: false,
         noise,
-        select: Select { steps: chosen(step), ranks: chosen(rank) },
+        select: Select { steps: Numbers::chosen(step), ranks: Numbers::chosen(rank) },
         language: Language::of_environment().map_err(wrong)?,
     };
     let compared = abandonable(py, |stop| execute(request, &MemoryOutputs, &Stoppable(stop.clone())))?
@@ -108,6 +107,11 @@ impl<'py> FromPyObject<'_, 'py> for Numbers {
 }
 
 impl Numbers {
+    /// The numbers; none, which selects all, if nothing was given.
+    pub(crate) fn chosen(given: Option<Numbers>) -> Vec<u64> {
+        given.map(|numbers| numbers.0).unwrap_or_default()
+    }
+
     /// The numbers of a value that is not a list.
     fn of_one(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u64>>> {
         if let Ok(text) = object.cast::<PyString>() {

@@ -30,6 +30,10 @@ pub(crate) struct FileTensor {
 }
 
 impl FileTensor {
+    pub(crate) fn new(tensor: Tensor) -> FileTensor {
+        FileTensor { tensor }
+    }
+
     pub(crate) fn tensor(&self) -> &Tensor {
         &self.tensor
     }

@@ -156,6 +156,20 @@ impl<'py> Input<'py> {
         Ok(result)
     }
 
+    /// The same for the views of several inputs.
+    pub(crate) fn detached_together<T: Send>(
+        inputs: &[&Input<'_>],
+        py: Python<'_>,
+        with: impl FnOnce(&[View<'_>]) -> T + Send,
+    ) -> PyResult<T> {
+        let parts: Vec<Part<'_>> = inputs.iter().map(|input| input.part()).collect();
+        let views = parts.iter().map(Part::view).collect::<PyResult<Vec<_>>>()?;
+        let size = views.iter().map(View::packed_size).fold(0, usize::saturating_add);
+        let result = measured(py, size, || with(&views))?;
+        parts.iter().try_for_each(Part::check)?;
+        Ok(result)
+    }
+
     /// The tensor as an owned value, which keeps the object alive instead of copying its elements. It refers to the
     /// whole torch storage, so that shared storages are recognised.
     pub(crate) fn into_tensor(self) -> PyResult<Tensor> {

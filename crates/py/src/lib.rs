@@ -18,14 +18,17 @@ mod diff;
 mod digest;
 mod divergence;
 mod dlpack;
+mod dump_reader;
 mod errors;
 mod files;
 mod input;
 mod interrupt;
 mod numbers;
 mod operand;
+mod own_error;
 mod restore;
 mod result_bytes;
+mod sheets;
 mod stats;
 
 use pyo3::prelude::*;
@@ -48,11 +51,17 @@ mod _core {
     #[pymodule_export]
     use crate::divergence::Divergence;
     #[pymodule_export]
+    use crate::dump_reader::{DumpCall, DumpRank, DumpTensor, DumpValue, open_dump};
+    #[pymodule_export]
     use crate::errors::FormatError;
     #[pymodule_export]
     use crate::files::{FileTensor, Unread, pack_size, read_file, recorded_formats, write_file};
     #[pymodule_export]
+    use crate::own_error::{Judgement, detail_columns, judge_result};
+    #[pymodule_export]
     use crate::restore::restore;
+    #[pymodule_export]
+    use crate::sheets::write_sheet;
     #[pymodule_export]
     use crate::stats::{Stats, recorded_statistics, stats};
 

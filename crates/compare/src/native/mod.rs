@@ -32,7 +32,7 @@ mod parts;
 mod regions;
 mod remarks;
 mod reordered;
-mod rounding;
+pub(crate) mod rounding;
 mod routes;
 mod saved;
 mod sensitivity;

@@ -13,12 +13,12 @@ use crate::finding::Precision;
 pub(super) const ACCUMULATOR: f64 = 1.0 / 16_777_216.0;
 
 /// Half a unit in the last place of 1. Integers and truth values are exact.
-pub(super) fn unit_roundoff(dtype: DType) -> f64 {
+pub(crate) fn unit_roundoff(dtype: DType) -> f64 {
     dtype.float_limits().map_or(0.0, |limits| 0.5 / (1u64 << limits.mantissa_bits) as f64)
 }
 
 /// The relative error of a result of `unit`, summed up from `terms`.
-pub(super) fn own_error(unit: f64, terms: f64) -> f64 {
+pub(crate) fn own_error(unit: f64, terms: f64) -> f64 {
     // Both sides are rounded, and a kernel may round some intermediate results too: four roundings.
     4.0 * unit + ACCUMULATOR.min(unit) * terms.max(1.0).sqrt()
 }

@@ -1,0 +1,38 @@
+//! Judges the result of a call against the same call in raised precision.
+//!
+//! ```text
+//! result, reference ──► own error ──► native: is it more than rounding explains?
+//!                   └─► numbers of msprobe ──► its cascade (Status), and its standard for the API
+//! ```
+//! The native judgement needs no table of tolerances: the reference shows the error, and moved references show how
+//! large the terms were that the call added up ([`ulpscope_kernels::replay_errors`]).
+
+mod apis;
+mod msprobe;
+mod native;
+
+pub use apis::Standard;
+pub use msprobe::{COLUMNS, StandardMeasurement, Ratios, ratios};
+pub use native::{OwnErrorJudgement, OwnError, own_error_of};
+
+/// What a judgement says, in the words of the older tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CheckStatus {
+    /// Within what is allowed.
+    Pass,
+    /// Doubtful.
+    Warning,
+    /// Wrong.
+    Error,
+}
+
+impl CheckStatus {
+    /// The word in result files.
+    pub fn word(self) -> &'static str {
+        match self {
+            CheckStatus::Pass => "pass",
+            CheckStatus::Warning => "warning",
+            CheckStatus::Error => "error",
+        }
+    }
+}

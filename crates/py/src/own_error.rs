@@ -1,0 +1,168 @@
+//! Judges the result of a call against the same call in raised precision.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use ulpscope_compare::standards::{
+    COLUMNS, CheckStatus, OwnErrorJudgement, Standard, StandardMeasurement, own_error_of, ratios,
+};
+use ulpscope_kernels::{ReplayReference, ShapeMismatch};
+use ulpscope_report::Cell;
+use ulpscope_tensor::View;
+
+use crate::input::Input;
+use crate::sheets::to_object;
+
+/// What became of a call's result.
+#[pyclass(frozen, module = "ulpscope")]
+pub(crate) struct Judgement {
+    judged: OwnErrorJudgement,
+    cascade: CheckStatus,
+    standard: Standard,
+    by_standard: Option<CheckStatus>,
+    cells: Vec<Cell>,
+    undecided: u64,
+    out_of_range: u64,
+    saturated: u64,
+}
+
+/// Judges a result. All tensors are real and of the same shape. `moved` are two references from inputs that were moved
+/// relatively by `shift`, and by a sixteenth of it. `peer` is the result of a healthy device.
+#[pyfunction]
+#[pyo3(signature = (api, result, reference, *, moved = None, shift = 1.0, terms = 1.0, peer = None))]
+#[expect(clippy::too_many_arguments, reason = "one for each keyword of the Python function")]
+pub(crate) fn judge_result(
+    py: Python<'_>,
+    api: &str,
+    result: &Bound<'_, PyAny>,
+    reference: &Bound<'_, PyAny>,
+    moved: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
+    shift: f64,
+    terms: f64,
+    peer: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Judgement> {
+    let mut inputs = vec![Input::of(result)?, Input::of(reference)?];
+    let has_moved = moved.is_some();
+    if let Some((far, near)) = moved {
+        inputs.extend([Input::of(&far)?, Input::of(&near)?]);
+    }
+    inputs.extend(peer.map(Input::of).transpose()?);
+    let inputs: Vec<&Input<'_>> = inputs.iter().collect();
+    let judged = Input::detached_together(&inputs, py, |views| {
+        let moved = has_moved.then(|| [&views[2], &views[3]]);
+        let peer = views.get(peer_position(has_moved));
+        judge(api, &views[0], ReplayReference { exact: &views[1], moved, shift }, terms, peer)
+    })?;
+    judged.map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// Where the peer is among the inputs.
+fn peer_position(has_moved: bool) -> usize {
+    if has_moved { 4 } else { 2 }
+}
+
+fn judge(
+    api: &str,
+    result: &View<'_>,
+    reference: ReplayReference<'_>,
+    terms: f64,
+    peer: Option<&View<'_>>,
+) -> Result<Judgement, ShapeMismatch> {
+    let own = own_error_of(result, reference, terms)?;
+    let peers = peer.map(|peer| own_error_of(peer, reference, terms)).transpose()?;
+    let measured = StandardMeasurement::of(result, reference.exact)?;
+    let peer = peer.map(|peer| StandardMeasurement::of(peer, reference.exact)).transpose()?;
+    let ratios = peer.map(|peer| ratios(&measured, &peer));
+    let standard = Standard::of(api, result.dtype());
+    Ok(Judgement {
+        judged: own.judge(peers.as_ref()),
+        cascade: measured.cascade(),
+        standard,
+        by_standard: measured.by_standard(standard, ratios.as_ref()),
+        cells: measured.cells(),
+        undecided: own.errors().undecided,
+        out_of_range: own.errors().out_of_range,
+        saturated: own.errors().saturated,
+    })
+}
+
+#[pymethods]
+impl Judgement {
+    /// By rounding alone: "pass", "warning" or "error".
+    #[getter]
+    fn status(&self) -> &'static str {
+        self.judged.status.word()
+    }
+
+    /// The same by msprobe's cascade.
+    #[getter]
+    fn cascade(&self) -> &'static str {
+        self.cascade.word()
+    }
+
+    /// The standard that msprobe has for the API.
+    #[getter]
+    fn standard(&self) -> &'static str {
+        self.standard.name()
+    }
+
+    /// The status by that standard; None if it needs the result of a different device.
+    #[getter]
+    fn by_standard(&self) -> Option<&'static str> {
+        self.by_standard.map(CheckStatus::word)
+    }
+
+    /// Why, in words; empty if there is nothing to say.
+    #[getter]
+    fn message(&self) -> &str {
+        &self.judged.message
+    }
+
+    /// The error relative to the reference.
+    #[getter]
+    fn error(&self) -> f64 {
+        self.judged.error
+    }
+
+    /// What rounding explains of it.
+    #[getter]
+    fn floor(&self) -> f64 {
+        self.judged.floor
+    }
+
+    /// How many times what rounding explains.
+    #[getter]
+    fn ratio(&self) -> f64 {
+        self.judged.ratio
+    }
+
+    /// Elements that no precision decides.
+    #[getter]
+    fn undecided(&self) -> u64 {
+        self.undecided
+    }
+
+    /// Elements that are infinite where the reference leaves the range of the dtype.
+    #[getter]
+    fn out_of_range(&self) -> u64 {
+        self.out_of_range
+    }
+
+    /// Elements that are the largest finite value where the reference leaves the range.
+    #[getter]
+    fn saturated(&self) -> u64 {
+        self.saturated
+    }
+
+    /// The measured values of a row of details, from "Bench Dtype" on.
+    fn measured<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let cells = self.cells.iter().map(|cell| to_object(py, cell)).collect::<PyResult<Vec<_>>>()?;
+        PyList::new(py, cells)
+    }
+}
+
+/// The columns of the details.
+#[pyfunction]
+pub(crate) fn detail_columns(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    PyList::new(py, COLUMNS)
+}
