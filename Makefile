@@ -60,7 +60,7 @@ setup: $(FOR_USE_READY) ## Create .venv with the development tools and the built
 demo: setup ## Train a small model twice, once with a fault in one layer, and find it
 	$(BIN)/python examples/demo.py
 
-test: test-rust test-python ## Run every test (half an hour on 2 cores, with what it builds and installs)
+test: test-rust test-python ## Run every test (20 minutes on 2 cores, with what it builds and installs)
 
 test-fast: $(FOR_TESTS_READY) ## Run the Python tests of the working loop: none that is slow, distributed, peer or gpu (3 minutes)
 	$(PYTEST) -m 'not (slow or distributed or peer or gpu)'

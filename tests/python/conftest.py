@@ -23,8 +23,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # Tests check what capture notes about other threads, so there must be none that no test started.
-# torch.compile starts two for the processes that it compiles in, and keeps them. It also reports progress
-# through tqdm, if that is installed, and tqdm starts a thread that never ends.
+# torch.compile compiles on a pool with a thread for each core, and keeps it. It also reports progress through
+# tqdm, if that is installed, and tqdm starts a thread that never ends.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 if find_spec("tqdm") is not None:
     from tqdm import tqdm
