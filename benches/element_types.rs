@@ -59,6 +59,11 @@ fn encode(dtype: DType, value: f32) -> Vec<u8> {
     }
 }
 
+/// Keeps the compiler from removing a result.
+fn keep<T>(result: T) {
+    black_box(&result);
+}
+
 fn main() {
     let numbers: Vec<usize> = std::env::args().filter_map(|text| text.parse().ok()).collect();
     let count = numbers.first().copied().unwrap_or(1 << 19);
@@ -90,13 +95,10 @@ fn main() {
                 (0..DTYPES.len()).map(|index| [view(index, 0), view(index, 1)]).collect();
             type Pass<'a> = (&'a str, Box<dyn Fn(&View<'_>, &View<'_>) + 'a>);
             let mut passes: Vec<Pass<'_>> = vec![
-                ("stats", Box::new(|t, _| drop(black_box(stats_at(level, t, Threads::One))))),
-                ("distances", Box::new(|t, g| drop(black_box(distances_at(level, t, g, Threads::One))))),
-                ("errors", Box::new(|t, g| drop(black_box(errors_at(level, t, g, tolerance, Threads::One))))),
-                (
-                    "compare",
-                    Box::new(|t, g| drop(black_box(compare_at(level, t, g, tolerance, Threads::One)))),
-                ),
+                ("stats", Box::new(|t, _| keep(stats_at(level, t, Threads::One)))),
+                ("distances", Box::new(|t, g| keep(distances_at(level, t, g, Threads::One)))),
+                ("errors", Box::new(|t, g| keep(errors_at(level, t, g, tolerance, Threads::One)))),
+                ("compare", Box::new(|t, g| keep(compare_at(level, t, g, tolerance, Threads::One)))),
             ];
             passes.retain(|(name, _)| is_wanted(&format!("{level:?} {name}, {kind}")));
             let mut best = vec![[f64::INFINITY; DTYPES.len()]; passes.len()];

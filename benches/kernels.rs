@@ -133,14 +133,17 @@ fn main() {
         ("stats f32", bytes, Box::new(|| keep(stats(&t, Threads::One)))),
         ("stats f32, half zeros", bytes, Box::new(|| keep(stats(&relu, Threads::One)))),
         ("stats bf16", bytes / 2, Box::new(|| keep(stats(&t16, Threads::One)))),
+        ("stats f16", bytes / 2, Box::new(|| keep(stats(&t_half, Threads::One)))),
         ("distances f32", 2 * bytes, Box::new(|| keep(distances(&t, &g, Threads::One)))),
         ("distances f32, equal", 2 * bytes, Box::new(|| keep(distances(&copy, &g, Threads::One)))),
         ("distances f64", 2 * bytes, Box::new(|| keep(distances(&t64, &g64, Threads::One)))),
         ("distances bf16", bytes, Box::new(|| keep(distances(&t16, &g16, Threads::One)))),
+        ("distances f16", bytes, Box::new(|| keep(distances(&t_half, &g_half, Threads::One)))),
         ("distances bf16 / f32", bytes / 2 * 3, Box::new(|| keep(distances(&t16, &g, Threads::One)))),
         ("compare f32", 2 * bytes, Box::new(|| keep(compare(&t, &g, tolerance, Threads::One)))),
         ("errors f32", 2 * bytes, Box::new(|| keep(errors(&t, &g, tolerance, Threads::One)))),
         ("errors bf16", bytes, Box::new(|| keep(errors(&t16, &g16, tolerance, Threads::One)))),
+        ("errors f16", bytes, Box::new(|| keep(errors(&t_half, &g_half, tolerance, Threads::One)))),
         ("compare f32, noisy", 2 * bytes, Box::new(|| keep(compare(&noisy, &g, tolerance, Threads::One)))),
         (
             "compare f32, half zeros",
@@ -190,6 +193,15 @@ fn main() {
     }
     let find =
         |wanted: &str| measurements.iter().position(|(name, ..)| *name == wanted).expect("measured above");
+    for pass in ["stats", "distances", "errors", "compare"] {
+        let elements = |dtype: &str| 1.0 / best[find(&format!("{pass} {dtype}"))];
+        let of_f32 = |dtype: &str| elements(dtype) / elements("f32");
+        println!(
+            "{pass}: bf16 at {:.2}, f16 at {:.2} of the elements per second of f32",
+            of_f32("bf16"),
+            of_f32("f16")
+        );
+    }
     for name in ["stats f32", "distances f32", "compare f32"] {
         let cores = best[find(name)] / best[find(&format!("{name}, all cores"))];
         println!("{name}: all cores are {cores:.2} x one");

@@ -307,12 +307,12 @@ fn widen_f16(half: u16) -> f32 {
 #[expect(unsafe_code)]
 #[inline(always)]
 fn widen_f16_group(halves: &[[u8; 2]; LANES]) -> [f32; LANES] {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm256_cvtph_ps};
+    use std::arch::x86_64::{__m128i, __m256, _mm_loadu_si128, _mm256_cvtph_ps};
     let mut lanes = [[0.0; 8]; 2];
     for (lanes, halves) in lanes.iter_mut().zip(halves.as_chunks::<8>().0) {
         let halves: *const __m128i = halves.as_ptr().cast();
         // SAFETY: reads 16 bytes of 16; called only for levels that have F16C; both types are 32 bytes of floats.
-        *lanes = unsafe { std::mem::transmute::<_, [f32; 8]>(_mm256_cvtph_ps(_mm_loadu_si128(halves))) };
+        *lanes = unsafe { std::mem::transmute::<__m256, [f32; 8]>(_mm256_cvtph_ps(_mm_loadu_si128(halves))) };
     }
     lanes.as_flattened().try_into().expect("LANES elements")
 }

@@ -79,8 +79,8 @@ pub(crate) fn count_small(block: &[u8], infinity: u16) -> (u64, u64) {
     };
     let (lines, tail) = block.as_chunks::<2>().0.as_chunks::<SHORT_LANES>();
     for line in lines {
-        for lane in 0..SHORT_LANES {
-            add(lane, line[lane]);
+        for (lane, element) in line.iter().enumerate() {
+            add(lane, *element);
         }
     }
     for (lane, element) in tail.iter().enumerate() {

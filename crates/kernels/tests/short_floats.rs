@@ -7,7 +7,8 @@ use ulpscope_kernels::{Comparison, Level, Threads, Tolerance, compare_at, distan
 use ulpscope_tensor::{DType, Scalar, View};
 
 /// How target differs from golden.
-const KINDS: [&str; 7] = ["any bits", "last place", "noise", "zeros", "constant", "one size", "tiny and huge"];
+const KINDS: [&str; 7] =
+    ["any bits", "last place", "noise", "zeros", "constant", "one size", "tiny and huge"];
 
 fn random(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed | 1;
@@ -32,9 +33,11 @@ fn pairs(kind: &str, infinity: u16, count: usize, seed: u64) -> Vec<[u16; 2]> {
         match kind {
             "any bits" => [(bits >> 40) as u16, bits as u16],
             "last place" => [golden.wrapping_add((bits >> 40) as u16 % 3).wrapping_sub(1), golden],
-            "noise" => [golden ^ (bits >> 40) as u16 & (step / 4 | 1), golden],
+            "noise" => [golden ^ ((bits >> 40) as u16 & ((step / 4) | 1)), golden],
             "zeros" if bits >> 40 & 3 == 0 => [sign, 0],
-            "zeros" => [golden.wrapping_add((bits >> 42) as u16 & 1), if bits >> 50 & 7 == 0 { 0 } else { golden }],
+            "zeros" => {
+                [golden.wrapping_add((bits >> 42) as u16 & 1), if bits >> 50 & 7 == 0 { 0 } else { golden }]
+            }
             "constant" => constant,
             "one size" => [golden | 1, golden & !1],
             _ => {
@@ -79,8 +82,13 @@ fn check(dtype: DType, kind: &str, count: usize, seed: u64, tolerance: Tolerance
         assert_eq!(shown(short), shown(wide), "{at}");
 
         let mut stats = [&target, &wide_target].map(|view| stats_at(level, view, Threads::One));
-        let is_subnormal = |pair: &[u16; 2]| (1..infinity & infinity.wrapping_neg()).contains(&(pair[0] & 0x7fff));
-        assert_eq!(stats[0].subnormals, pairs.iter().filter(|pair| is_subnormal(pair)).count() as u64, "{at}");
+        let is_subnormal =
+            |pair: &[u16; 2]| (1..infinity & infinity.wrapping_neg()).contains(&(pair[0] & 0x7fff));
+        assert_eq!(
+            stats[0].subnormals,
+            pairs.iter().filter(|pair| is_subnormal(pair)).count() as u64,
+            "{at}"
+        );
         stats[1].subnormals = stats[0].subnormals;
         assert_eq!(format!("{:?}", stats[0]), format!("{:?}", stats[1]), "{at}");
     }
