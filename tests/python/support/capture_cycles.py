@@ -20,13 +20,15 @@ from torch import nn
 
 import ulpscope
 
-# What is lost in each cycle is lost in each part of them. What is there once, whenever that happens, is not:
-# the stack of a thread that starts late, or another arena of the allocator, of which many cores have many.
+# Memory that is lost in each cycle is lost in each part of them. Memory that is taken once, whenever that
+# happens, is not: the stack of a thread that starts late, or another arena of the allocator, of which many
+# cores have many.
 PARTS = 4
+MEMORY = "resident bytes"
 
 
 def grown(warm_up: int, cycles: int, once: Callable[[], None]) -> dict[str, int]:
-    """How much more there is after the cycles than after the warm-up, by their part that added least."""
+    """How much more there is after the cycles than before; of memory, by the part that added least."""
     for _ in range(warm_up):
         once()
     counts = [there_is()]
@@ -34,10 +36,9 @@ def grown(warm_up: int, cycles: int, once: Callable[[], None]) -> dict[str, int]
         for _ in range(cycles // PARTS):
             once()
         counts.append(there_is())
-    return {
-        name: PARTS * min(after[name] - before[name] for before, after in pairwise(counts))
-        for name in counts[0]
-    }
+    more = {name: count - counts[0][name] for name, count in counts[-1].items()}
+    more[MEMORY] = PARTS * min(after[MEMORY] - before[MEMORY] for before, after in pairwise(counts))
+    return more
 
 
 def there_is() -> dict[str, int]:
@@ -46,7 +47,7 @@ def there_is() -> dict[str, int]:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {
         "objects": len(gc.get_objects()),
-        "resident bytes": pages * resource.getpagesize(),
+        MEMORY: pages * resource.getpagesize(),
         "open files": len(list(Path("/proc/self/fd").iterdir())),
     }
 
