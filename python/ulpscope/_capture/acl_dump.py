@@ -17,6 +17,7 @@ import torch
 import ulpscope
 from ulpscope._capture.calls import modes
 from ulpscope._capture.calls.named_calls import NamedCall, NamedCalls
+from ulpscope._capture.overflow_check import tensors_of
 
 _log = logging.getLogger("ulpscope")
 
@@ -81,7 +82,7 @@ class AclDump(NamedCalls):
         if not self.gradients:
             raise ValueError("acl mode: a backward API needs the file of its gradient in backward_input")
         gradient = ulpscope.load(self.gradients[0], "torch").to(result.device)
-        inputs = [one for one in _tensors(arguments) if one.requires_grad]
+        inputs = [one for one in tensors_of(arguments) if one.requires_grad]
         if not result.requires_grad or not inputs:
             _log.warning("%s has no backward call: nothing of it requires a gradient", self._name)
             return
@@ -98,12 +99,3 @@ class AclDump(NamedCalls):
         finally:
             self._npu.synchronize()
             self._npu.finalize_dump()
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors among arguments, also those in lists."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _tensors(item)

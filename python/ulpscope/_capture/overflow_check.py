@@ -66,7 +66,7 @@ class OverflowCheck(NamedCalls):
             # A call in place changes its arguments.
             given = (call.args, tuple(call.kwargs.values()))
             were_finite = _is_finite(given)
-            known = [tensor.grad_fn for tensor in _tensors(given)]
+            known = [tensor.grad_fn for tensor in tensors_of(given)]
         result = call.original()
         with torch._C.DisableTorchFunction():
             if self._overflows(were_finite, result):
@@ -75,7 +75,7 @@ class OverflowCheck(NamedCalls):
         return result
 
     def _watch(self, name: str, number: int, result: Any, known: list[Any]) -> None:
-        first = next(_tensors(result), None)
+        first = next(tensors_of(result), None)
         node = None if first is None or first._is_view() else first.grad_fn
         # A call that returns its argument has no node: it is that of the call before.
         if node is None or any(node is one for one in known):
@@ -95,12 +95,13 @@ class OverflowCheck(NamedCalls):
         return were_finite and not _is_finite(results)
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors_of(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors among arguments or results, also those in lists."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, tuple | list):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_of(item)
 
 
 def _is_finite(value: Any) -> bool:

@@ -168,6 +168,28 @@ def test_list_and_scope_together_select_what_is_in_both(tmp_path):
     assert len(recorded(tmp_path / "all", scope=[], list=[])) == len(recorded(tmp_path / "plain")) == 17
 
 
+@pytest.mark.parametrize(
+    ("gradients", "of_function", "of_module"),
+    [
+        ("arguments", [[2, 3, 8], [4, 8], [4]], [[2, 3, 8]]),
+        ("last_node", [[6, 4]], [[6, 4]]),
+        ("functions_last_node", [[6, 4]], [[2, 3, 8]]),
+    ],
+)
+def test_gradients_are_those_of_arguments_or_of_the_last_node(tmp_path, gradients, of_function, of_module):
+    """A linear layer of three dimensions ends in a node that only changes the shape of its results."""
+    net = torch.nn.Sequential(torch.nn.Linear(8, 4))
+    x = torch.ones(2, 3, 8, requires_grad=True)
+    settings = {"level": "mix", "gradients": gradients, "parameter_gradients": False}
+    calls = capture_of(tmp_path, lambda: net(x).sum().backward(), model=net, **settings).calls
+
+    def shapes(name):
+        return [entry["shape"] for entry in calls[name]["output"] if entry is not None]
+
+    assert shapes("Functional.linear.0.backward") == of_function
+    assert shapes("Module.0.Linear.backward.0") == of_module
+
+
 def test_a_backward_pass_inside_a_scope_is_recorded_and_one_outside_is_counted(tmp_path):
     """Two passes over one graph, the scope around the second."""
     x = torch.ones(2, requires_grad=True)

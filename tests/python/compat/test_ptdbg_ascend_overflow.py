@@ -152,7 +152,7 @@ class Flag:
 
 
 @pytest.mark.parametrize("debug", ["", "1"])
-def test_the_flag_of_an_npu_tells_an_overflow(
+def test_the_flag_of_an_npu_decides(
     ptdbg: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, debug: str
 ) -> None:
     flag = Flag()

@@ -73,6 +73,14 @@ set_dump_switch("ON")
 model(x()).sum().backward()
 dist.all_reduce(x())
 set_dump_switch("OFF")
+set_dump_path(folder, dump_tag="over")
+register_hook(model, overflow_check, overflow_nums=2)
+try:
+    for number in range(3):
+        torch.exp(torch.full((2,), 1e3 if rank == 0 or number == 0 else 0.0))
+    assert rank == 1
+except ValueError as error:
+    assert rank == 0 and "[overflow 2 times]" in str(error), error
 dist.barrier()
 """
 
@@ -172,6 +180,14 @@ def test_one_rank_of_a_parallel_model_is_dumped_with_its_communication(ranks: li
     found = names(folder / "rank1" / "dump.pkl")
     assert "Functional_linear_0_backward_input.0" in found
     assert any(name.startswith("Distributed_all_reduce_0_forward_output") for name in found)
+
+
+def test_each_rank_counts_its_own_overflows(ranks: list[Path]) -> None:
+    """The rank that reaches the number ends with the error; the other goes on."""
+    folder = ranks[0].parents[1] / "over_v4.0.T2"
+    found = {rank: sorted(path.name for path in (folder / rank).glob("*.pkl")) for rank in ("rank0", "rank1")}
+    first, second = "Torch_exp_0_forward_1.pkl", "Torch_exp_1_forward_2.pkl"
+    assert found == {"rank0": [first, second], "rank1": [first]}
 
 
 def test_operators_of_an_npu_are_dumped_by_name(ptdbg: ModuleType, tmp_path: Path) -> None:
