@@ -236,7 +236,7 @@ proptest! {
         TensorHead { class: "torch.Tensor", dtype: "torch.float32", shape: &[elements.len()] }.open(&mut out);
         let extra = ",\"placements\":[1]";
         TensorRest {
-            stats, is_scalar, requires_grad, digest: digest.as_deref(), file: file.as_deref(), is_blank,
+            stats, ticket: None, is_scalar, requires_grad, digest: digest.as_deref(), file: file.as_deref(), is_blank,
             extra, is_recompute, source: source.as_deref(), elements: is_read.then_some(Elements::All(&elements)),
         }.close(&mut out);
         add_shared_with(&shared_with, &mut out);

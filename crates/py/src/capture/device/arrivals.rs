@@ -55,7 +55,7 @@ impl Arrivals {
             waiting.push_back(batch);
             waiting.len()
         };
-        lock(&self.poller).get_or_insert_with(|| Poller::start(Arc::clone(self), plan.flush_interval));
+        lock(&self.poller).get_or_insert_with(|| Poller::start(self, plan.flush_interval));
         if count >= MANY {
             self.look(py);
         }
