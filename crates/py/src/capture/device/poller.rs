@@ -38,7 +38,7 @@ impl Poller {
             while !has_ended(&own, interval) {
                 let Some(arrivals) = arrivals.upgrade() else { break };
                 if !arrivals.is_empty() {
-                    // Nothing is read while the interpreter ends.
+                    // Nothing is read while the interpreter ends. Only the main thread is interrupted.
                     let _ = Python::try_attach(|py| arrivals.look(py));
                 }
             }
