@@ -50,7 +50,7 @@ WITH_WHEEL_TOOLS := PATH="$(abspath .venv-wheels/bin):$$PATH" PYO3_PYTHON=$(absp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-faces bench-verdict faults fuzz wheels sdist check-packages clean
+.PHONY: help setup demo test test-fast test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-faces bench-gpu bench-verdict faults fuzz wheels sdist check-packages clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -132,6 +132,9 @@ bench-capture: setup ## Measure what capture costs, against mindstudio-probe fro
 
 bench-faces: setup ## Measure the faces of older tools by the formulas of their guides (some minutes)
 	$(BIN)/python benches/faces.py
+
+bench-gpu: setup ## Measure what capture costs on a GPU, beside torch's DebugMode (needs a GPU; some minutes)
+	$(BIN)/python benches/gpu/step_cost.py
 
 bench-verdict: ## Measure what judging calls costs, as a share of the comparison (some minutes)
 	cargo bench --package ulpscope-compare --bench verdict --locked

@@ -161,3 +161,51 @@ def test_copies_that_are_not_waited_for_are_read_when_they_are_there(tmp_path, l
     found = calls(tmp_path)
     assert [found[first]["output"][0][name] for name in ("Max", "Min")] == [7, 7]
     assert [found[second]["output"][0][name] for name in ("Max", "Min")] == [9, 9]
+
+
+@pytest.fixture
+def no_waiting():
+    """Raises where the program waits for the device."""
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_nothing_waits_for_the_device_within_a_step(tmp_path, level, no_waiting):
+    model = Block().to("cuda")
+    x = torch.randn(2, 16, 64, device="cuda")
+    with ulpscope.capture(tmp_path, model, level=level) as run:
+        model(x).square().mean().backward()
+        torch.cuda.set_sync_debug_mode("default")
+        run.step()
+    ledger = json.loads((tmp_path / "step0" / "rank" / "ledger.json").read_text())
+    assert (ledger["failed"], ledger["unread"], ledger["notes"]) == ({}, {}, [])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64", "int32", "bool"])
+def test_statistics_on_the_device_are_those_of_the_host(tmp_path, dtype):
+    x = (torch.randn(3000, 3001, device="cuda") * 3).to(getattr(torch, dtype))
+    for where in ("auto", "host"):
+        with ulpscope.capture(tmp_path / where, device_statistics=where):
+            torch.atleast_1d(x)
+            torch.atleast_1d(x.t()[1::2])
+    found, expected = calls(tmp_path / "auto"), calls(tmp_path / "host")
+    for name, call in expected.items():
+        item, other = call["input_args"][0], found[name]["input_args"][0]
+        assert list(item) == list(other)
+        bound = 1e-12 if x.is_complex() else 0
+        for key in ("Max", "Min"):
+            assert other[key] == pytest.approx(item[key], rel=bound, abs=0), key
+        scale = 1e-12 * x.to(torch.complex128).abs().mean().item()
+        assert other["Mean"] == pytest.approx(item["Mean"], rel=1e-12, abs=scale)
+        assert other["Norm"] == pytest.approx(item["Norm"], rel=1e-12)
+
+
+def test_later_changes_in_place_are_not_seen(tmp_path):
+    x = torch.full((4096, 4096), 0.5, device="cuda")
+    with ulpscope.capture(tmp_path):
+        keep_busy(x / 64)
+        y = torch.sin(x)
+        y.fill_(7)
+    assert calls(tmp_path)["Torch.sin.0.forward"]["output"][0]["Max"] == pytest.approx(0.479425, rel=1e-5)

@@ -188,7 +188,7 @@ def test_no_thread_and_no_room_is_left(tmp_path):
     assert "pending" not in text
 
 
-@pytest.mark.parametrize("found", ["gpu", None, 7])
+@pytest.mark.parametrize("found", ["gpu", None, 7200])
 def test_wrong_settings_are_refused(tmp_path, found):
     with pytest.raises(ulpscope.SettingsError, match="device_statistics"):
         ulpscope.capture(tmp_path, device_statistics=found)
@@ -340,3 +340,29 @@ def test_a_forked_child_leaves_the_numbers_to_its_parent(tmp_path):
     assert done.returncode == 0, done.stderr
     assert list(calls(tmp_path)) == ["Torch.sin.0.forward"]
     assert ledger(tmp_path)["unread"] == {}
+
+
+@needs_python_devices
+def test_an_interruption_at_the_end_of_a_step_reaches_the_program_and_loses_nothing(tmp_path):
+    done = on_device(
+        tmp_path,
+        """
+        x = to_device(torch.full((3,), 0.5))
+        as_it_is = standin_device.Event.synchronize
+        def interrupted(event):
+            standin_device.Event.synchronize = as_it_is
+            raise KeyboardInterrupt
+        standin_device.Event.synchronize = interrupted
+        run = ulpscope.capture(folder)
+        run.start()
+        torch.sin(x)
+        try:
+            run.step()
+        except KeyboardInterrupt:
+            print("interrupted")
+        run.close()
+        """,
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+    assert ledger(tmp_path)["unread"] == {}
+    assert calls(tmp_path)["Torch.sin.0.forward"]["input_args"][0]["Max"] == 0.5

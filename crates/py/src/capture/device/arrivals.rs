@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -49,33 +50,43 @@ pub(in crate::capture) struct Arrivals {
 
 impl Arrivals {
     /// Adds a batch, and looks at the older ones if there are many.
-    pub(in crate::capture) fn add(self: &Arc<Self>, py: Python<'_>, batch: Batch, plan: &Plan) {
+    pub(in crate::capture) fn add(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        batch: Batch,
+        plan: &Plan,
+    ) -> PyResult<()> {
         let count = {
             let mut waiting = lock(&self.waiting);
             waiting.push_back(batch);
             waiting.len()
         };
-        lock(&self.poller).get_or_insert_with(|| Poller::start(Arc::clone(self), plan.flush_interval));
-        if count >= MANY {
-            self.look(py);
+        lock(&self.poller).get_or_insert_with(|| Poller::start(self, plan.flush_interval));
+        if count >= MANY { self.look(py) } else { Ok(()) }
+    }
+
+    /// Writes the numbers that have arrived, without waiting. What interrupts the program (Ctrl-C) is returned.
+    pub(super) fn look(&self, py: Python<'_>) -> PyResult<()> {
+        match Looking::begin(&self.is_looked_at) {
+            Some(_looking) => self.take_arrived(py, None),
+            None => Ok(()),
         }
     }
 
-    /// Writes the numbers that have arrived, without waiting.
-    pub(super) fn look(&self, py: Python<'_>) {
-        if !self.is_looked_at.swap(true, Ordering::Acquire) {
-            self.take_arrived(py, None);
-            self.is_looked_at.store(false, Ordering::Release);
+    /// Waits for all numbers of a step. What interrupts the program is returned when they are there.
+    pub(in crate::capture) fn wait_for(&self, py: Python<'_>, step: &Arc<LateNumbers>) -> PyResult<()> {
+        let _looking = loop {
+            match Looking::begin(&self.is_looked_at) {
+                Some(looking) => break looking,
+                None => py.detach(|| std::thread::sleep(BRIEFLY)),
+            }
+        };
+        let waited = self.take_arrived(py, Some(step));
+        if waited.is_err() {
+            // Once: a second interruption means it.
+            let _ = self.take_arrived(py, Some(step));
         }
-    }
-
-    /// Waits for all numbers of a step.
-    pub(in crate::capture) fn wait_for(&self, py: Python<'_>, step: &Arc<LateNumbers>) {
-        while self.is_looked_at.swap(true, Ordering::Acquire) {
-            py.detach(|| std::thread::sleep(BRIEFLY));
-        }
-        self.take_arrived(py, Some(step));
-        self.is_looked_at.store(false, Ordering::Release);
+        waited
     }
 
     /// Ends the thread.
@@ -90,19 +101,41 @@ impl Arrivals {
         lock(&self.waiting).is_empty()
     }
 
-    fn take_arrived(&self, py: Python<'_>, awaited: Option<&Arc<LateNumbers>>) {
+    fn take_arrived(&self, py: Python<'_>, awaited: Option<&Arc<LateNumbers>>) -> PyResult<()> {
+        let mut result = Ok(());
         let mut left = VecDeque::new();
         // Unlocked before Python is asked.
         let batches = std::mem::take(&mut *lock(&self.waiting));
         for batch in batches {
             let is_awaited = awaited.is_some_and(|step| Arc::ptr_eq(step, &batch.step));
-            if !batch.write_arrived(py, is_awaited) {
+            let is_done = result.is_ok()
+                && batch.write_arrived(py, is_awaited).unwrap_or_else(|error| {
+                    result = Err(error);
+                    false
+                });
+            if !is_done {
                 left.push_back(batch);
             }
         }
         let mut waiting = lock(&self.waiting);
         left.append(&mut waiting);
         *waiting = left;
+        result
+    }
+}
+
+/// While it is alive, no other thread looks.
+struct Looking<'a>(&'a AtomicBool);
+
+impl<'a> Looking<'a> {
+    fn begin(is_looked_at: &'a AtomicBool) -> Option<Looking<'a>> {
+        (!is_looked_at.swap(true, Ordering::Acquire)).then_some(Looking(is_looked_at))
+    }
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -113,16 +146,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Batch {
     /// Writes the numbers if they have arrived, or after waiting; returns whether nothing more is to be expected. What
     /// cannot be read or written stays without numbers, and is counted at the end of the step.
-    fn write_arrived(&self, py: Python<'_>, waits: bool) -> bool {
+    fn write_arrived(&self, py: Python<'_>, waits: bool) -> PyResult<bool> {
         let object = self.object.bind(py);
         let asked = match waits {
             true => object.call_method0(intern!(py, "wait")).map(|_| true),
             false => object.call_method0(intern!(py, "has_arrived")).and_then(|answer| answer.is_truthy()),
         };
         if let Ok(false) = asked {
-            return false;
+            return Ok(false);
         }
         let numbers = asked.and_then(|_| object.call_method0(intern!(py, "numbers")));
+        let numbers = match numbers {
+            Err(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
+            numbers => numbers,
+        };
         if let Ok(numbers) = numbers.and_then(|numbers| Ok(numbers.cast_into::<PyList>()?)) {
             for (expected, found) in self.tensors.iter().zip(numbers.iter()) {
                 if let Ok(stats) = expected.stats(&found) {
@@ -132,7 +169,7 @@ impl Batch {
                 }
             }
         }
-        true
+        Ok(true)
     }
 }
 

@@ -29,13 +29,16 @@ impl Signal {
 }
 
 impl Poller {
-    pub(super) fn start(arrivals: Arc<Arrivals>, interval: Duration) -> Poller {
+    /// Starts the thread, which does not keep `arrivals` alive.
+    pub(super) fn start(arrivals: &Arc<Arrivals>, interval: Duration) -> Poller {
+        let arrivals = Arc::downgrade(arrivals);
         let signal = Arc::new(Signal::default());
         let own = Arc::clone(&signal);
         let run = move || {
             while !has_ended(&own, interval) {
+                let Some(arrivals) = arrivals.upgrade() else { break };
                 if !arrivals.is_empty() {
-                    // Nothing is read while the interpreter ends.
+                    // Nothing is read while the interpreter ends. Only the main thread is interrupted.
                     let _ = Python::try_attach(|py| arrivals.look(py));
                 }
             }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -95,9 +96,9 @@ impl Recorder {
             Ok(object) => {
                 let tensors = batch.into_iter().map(|queued| queued.expected).collect();
                 let batch = Batch { step, tensors, object: object.unbind() };
-                self.arrivals.add(py, batch, &self.recording.plan);
+                self.arrivals.add(py, batch, &self.recording.plan)?;
             }
-            Err(error) if error.is_instance_of::<pyo3::exceptions::PyException>(py) => {
+            Err(error) if error.is_instance_of::<PyException>(py) => {
                 self.locked(|state| state.note_once(ON_HOST));
                 for queued in batch {
                     let input = Input::of(queued.tensor.bind(py))?;

@@ -48,7 +48,7 @@ impl Recorder {
         let flushed = self.flush_gradients(py);
         self.is_collecting.store(false, Ordering::Relaxed);
         let numbers = self.locked(|state| Arc::clone(&state.numbers));
-        self.wait_for_numbers(py, &numbers);
+        let waited = self.wait_for_numbers(py, &numbers);
         self.arrivals.rest(py);
         let settled = self.locked(|state| state.settle(&self.recording.plan, false));
         let finished = self.make_dump(py, settled, false);
@@ -57,7 +57,7 @@ impl Recorder {
         }
         let finished = self.guarded(py, Of::Beside("the dump"), finished).map(|_| ());
         let removed = self.guarded(py, Of::Beside("hooks"), removed).map(|_| ());
-        removed.and(flushed).and(finished)
+        waited.and(removed).and(flushed).and(finished)
     }
 
     /// Ends a step and starts the next, which has a folder if it is selected.
@@ -93,7 +93,7 @@ impl Recorder {
             true => over.begin_files(&self.recording.plan),
             false => Ok(()),
         };
-        self.wait_for_numbers(py, &over.numbers);
+        let waited = self.wait_for_numbers(py, &over.numbers);
         let settled = opened.and_then(|()| over.settle(&self.recording.plan, true));
         let finished = self.make_dump(py, settled, true);
         let ended = over.ended.clone();
@@ -110,14 +110,12 @@ impl Recorder {
         for note in unmatched {
             told = told.and(self.warn_once(py, note));
         }
-        flushed.and(self.guarded(py, Of::Beside("the dump"), finished).map(|_| ())).and(told)
+        waited.and(flushed).and(self.guarded(py, Of::Beside("the dump"), finished).map(|_| ())).and(told)
     }
 
     /// Waits until the devices have measured the tensors of a step: the only place that waits for them.
-    fn wait_for_numbers(&self, py: Python<'_>, step: &Arc<LateNumbers>) {
-        if step.has_tickets() {
-            self.arrivals.wait_for(py, step);
-        }
+    fn wait_for_numbers(&self, py: Python<'_>, step: &Arc<LateNumbers>) -> PyResult<()> {
+        if step.has_tickets() { self.arrivals.wait_for(py, step) } else { Ok(()) }
     }
 
     /// The note about calls whose backward call may still come after recording has ended.
