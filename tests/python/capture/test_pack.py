@@ -109,7 +109,7 @@ def test_many_tensors_take_several_files(tmp_path: Path) -> None:
     captured = capture_of(tmp_path, program, task="tensor")
     files = shards(captured)
     assert [file.name for file in files] == [f"tensors-{number:05}.safetensors" for number in range(len(files))]
-    assert len(files) == 2
+    assert len(files) > 1
     for number in range(700):
         item = captured.calls[f"Torch.add.{number}.forward"]["output"][0]
         assert captured.tensor(item).tolist() == [number] * 4
@@ -288,8 +288,8 @@ def test_explain_names_the_tensor_to_look_at(tmp_path: Path) -> None:
     [
         ({"data_at": [1 << 60, 24]}, "truncated: expected 24 bytes from byte 1152921504606846976"),
         ({"data_at": [(1 << 63) + ((1 << 63) - 1), 24]}, "truncated: expected 24 bytes"),
-        ({"data_at": [65536, 1 << 62]}, "expected the bytes of float32 of shape [3, 2]"),
-        ({"data_at": [65536, 20]}, "expected the bytes of float32 of shape [3, 2]"),
+        ({"data_at": [16384, 1 << 62]}, "expected the bytes of float32 of shape [3, 2]"),
+        ({"data_at": [16384, 20]}, "expected the bytes of float32 of shape [3, 2]"),
         ({"data_at": [-1, 24]}, "data_at: expected [offset, length] in bytes"),
         ({"data_at": [1, 2, 3]}, "data_at: expected [offset, length] in bytes"),
         ({"data_at": "65536"}, "data_at: expected [offset, length] in bytes"),
@@ -298,7 +298,7 @@ def test_explain_names_the_tensor_to_look_at(tmp_path: Path) -> None:
         ({"data_shape": [1, 9]}, "expected a data_shape that repeats to [3, 2]"),
         ({"data_shape": [1 << 40, 1 << 40]}, "expected a data_shape that repeats to [3, 2]"),
         (
-            {"shape": [1 << 30, 1 << 30], "data_shape": [1, 1], "data_at": [65536, 4]},
+            {"shape": [1 << 30, 1 << 30], "data_shape": [1, 1], "data_at": [16384, 4]},
             "the number of repeated elements of 1152921504606846976 exceeds the limit",
         ),
         ({"data_name": "../tensors-00000.safetensors"}, "leads out of its folder"),
