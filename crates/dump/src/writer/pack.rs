@@ -211,7 +211,12 @@ impl Pack {
     pub(super) fn most_added(&self, tensor: &Tensor) -> u64 {
         let view = tensor.view();
         let length = read_once(&view).map_or(view.packed_size(), |(once, _)| once.packed_size());
-        ShardHeader::most_added(length as u64).saturating_add(self.placing.next_header() as u64)
+        let most = ShardHeader::most_added(length as u64);
+        let has_room = self.placing.header.as_ref().is_some_and(ShardHeader::has_room);
+        match has_room && !self.placing.is_full(most) {
+            true => most,
+            false => most.saturating_add(self.placing.next_header() as u64),
+        }
     }
 
     /// The place of an equal tensor.
