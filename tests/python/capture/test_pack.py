@@ -1,4 +1,4 @@
-"""Tensors of a step in a few large files: what others read of them, and what becomes of them when a run is killed."""
+"""Tensors of a step in a few large files: what others read of them, also when a run was killed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def bytes_of(tensor: torch.Tensor) -> bytes:
 
 
 def test_the_safetensors_library_opens_it(tmp_path: Path) -> None:
-    """Every tensor under the name of its entry, in its dtype. Bytes are where the dump says, aligned to 64."""
+    """Every tensor under the name of its entry, in its dtype, where the dump says, aligned to 64 bytes."""
     values = [torch.arange(-3, 4).to(dtype) for dtype in DTYPES]
     values += [torch.tensor(1.5), torch.empty(0, 3), torch.randn(6, 5).t()]
 
@@ -108,7 +108,9 @@ def test_many_tensors_take_several_files(tmp_path: Path) -> None:
 
     captured = capture_of(tmp_path, program, task="tensor")
     files = shards(captured)
-    assert [file.name for file in files] == [f"tensors-{number:05}.safetensors" for number in range(len(files))]
+    assert [file.name for file in files] == [
+        f"tensors-{number:05}.safetensors" for number in range(len(files))
+    ]
     assert len(files) > 1
     for number in range(700):
         item = captured.calls[f"Torch.add.{number}.forward"]["output"][0]
@@ -162,9 +164,10 @@ def test_a_killed_run_is_read_by_its_journal(tmp_path: Path) -> None:
         ulpscope.load(shard)
     unpacked = tmp_path / "unpacked"
     assert command("convert", tmp_path / "dump", "-o", unpacked, "--to", "npy").returncode == 0
-    assert np.load(
-        unpacked / "step0/rank/dump_tensor_data/Torch.add.7.forward.output.0.npy"
-    ).tolist() == [7] * 100
+    assert (
+        np.load(unpacked / "step0/rank/dump_tensor_data/Torch.add.7.forward.output.0.npy").tolist()
+        == [7] * 100
+    )
     assert "Torch.add.7.forward" in json.loads((unpacked / "step0/rank/dump.json").read_text())["data"]
 
 

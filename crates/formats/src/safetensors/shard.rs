@@ -61,7 +61,7 @@ pub struct ShardMark {
 impl ShardHeader {
     /// A header without tensors. `reserved` bytes precede the elements; a multiple of [`ALIGNMENT`].
     pub fn new(reserved: usize) -> ShardHeader {
-        debug_assert!(reserved as u64 % ALIGNMENT == 0 && reserved > FRAME);
+        debug_assert!((reserved as u64).is_multiple_of(ALIGNMENT) && reserved > FRAME);
         ShardHeader { reserved, tensors: Vec::new(), marks: Vec::new(), end: 0, fillers: 0 }
     }
 
