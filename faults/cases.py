@@ -183,8 +183,10 @@ def _target(case: Case, task: Task, folder: Path) -> tuple[Path, Planted]:
 
 
 def _record(program: Program, dump: Path, task: Task, around: AbstractContextManager[object]) -> None:
-    with threads(1), around, ulpscope.capture(
-        dump, model=program.model, level="mix", task=task, file_format="pt"
+    with (
+        threads(1),
+        around,
+        ulpscope.capture(dump, model=program.model, level="mix", task=task, file_format="pt"),
     ):
         program.step()
 

@@ -97,8 +97,10 @@ def _main(rank: int, dump: Path, model: str, seed: int, benign: str, task: Task,
     if rank == FAULTY_RANK and missing >= 0:
         # Below the recorder, which wraps what it finds.
         dist.all_reduce = _missing_once(dist.all_reduce, missing)
-    with threads(1), change.around(), ulpscope.capture(
-        dump, model=program.model, level="mix", task=task, file_format="pt"
+    with (
+        threads(1),
+        change.around(),
+        ulpscope.capture(dump, model=program.model, level="mix", task=task, file_format="pt"),
     ):
         _step(program)
     dist.destroy_process_group()

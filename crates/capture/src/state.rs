@@ -390,7 +390,9 @@ impl State {
             }
             // If that fails, the dump is complete all the same: it says itself where each tensor is.
             if let Err(error) = step.tensors.finish() {
-                self.ledger.note(format!("tensors are complete, but other programs cannot open their file: {error}"));
+                self.ledger.note(format!(
+                    "tensors are complete, but other programs cannot open their file: {error}"
+                ));
             }
             let mut line = Vec::new();
             self.ledger.report(self.ended.as_deref(), limit.as_deref()).encode(is_over, &mut line);

@@ -47,7 +47,8 @@ impl DivergenceEntry {
             sources: tensors.map(|tensor| tensor.and_then(|tensor| tensor.source.clone())),
             source: tensors.iter().flatten().find_map(|tensor| tensor.source.clone()),
             dtypes: tensors.map(|tensor| tensor.map(|tensor| short(&tensor.dtype))),
-            files: [0, 1].map(|side| found[side].and_then(|entry| [target, golden][side].0.tensor_address(entry))),
+            files: [0, 1]
+                .map(|side| found[side].and_then(|entry| [target, golden][side].0.tensor_address(entry))),
         }
     }
 }

@@ -58,8 +58,11 @@ pub fn tensor_at(path: &Path) -> Result<Option<Tensor>, Error> {
             true => place.to_owned(),
             false => place.parent().unwrap_or(Path::new("")).to_owned(),
         };
-        let mut places: Vec<String> =
-            found.iter().take(SHOWN).map(|(place, _)| of_entry(&folder(place), name).display().to_string()).collect();
+        let mut places: Vec<String> = found
+            .iter()
+            .take(SHOWN)
+            .map(|(place, _)| of_entry(&folder(place), name).display().to_string())
+            .collect();
         if found.len() > SHOWN {
             places.push(format!("{} more", found.len() - SHOWN));
         }
@@ -69,7 +72,8 @@ pub fn tensor_at(path: &Path) -> Result<Option<Tensor>, Error> {
         (Some((_, tensor)), _) => Ok(Some(tensor)),
         (None, Some(error)) => Err(error),
         (None, None) => {
-            let message = format!("{} has no entry of this name: ulpscope ls shows its calls", dump.display());
+            let message =
+                format!("{} has no entry of this name: ulpscope ls shows its calls", dump.display());
             Err(in_address(message))
         }
     }
@@ -84,7 +88,9 @@ fn tensor_in(rank: &Rank, name: &str) -> Result<Option<Tensor>, Error> {
     let Some(entry) = near.or_else(|| calls.into_iter().find_map(|call| entry_of(rank, call, name))) else {
         return Ok(None);
     };
-    let refused = |message: &str| Error::whole(Fault::Unsupported(message.to_owned())).in_part(name).in_file(&rank.path);
+    let refused = |message: &str| {
+        Error::whole(Fault::Unsupported(message.to_owned())).in_part(name).in_file(&rank.path)
+    };
     let Content::Tensor(tensor) = &entry.content else { return Err(refused("is not a tensor")) };
     let elements = rank.tensor(tensor)?;
     elements.map(Some).ok_or_else(|| refused("has statistics only: record it with task=tensor"))

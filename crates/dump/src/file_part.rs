@@ -52,7 +52,8 @@ impl FilePart {
             Some(other) => return Err(refused("data_dtype", "the name of a dtype", other)),
         };
         let shape = item.get("data_shape");
-        let shape = shape.map(|shape| numbers(shape).ok_or_else(|| refused("data_shape", "dimensions", shape)));
+        let shape =
+            shape.map(|shape| numbers(shape).ok_or_else(|| refused("data_shape", "dimensions", shape)));
         Ok(Some(FilePart { file: file.to_owned(), offset, length, dtype, shape: shape.transpose()? }))
     }
 
@@ -71,10 +72,12 @@ impl FilePart {
         };
         let stored = match &self.shape {
             None => whole.clone(),
-            Some(shape) => sizes(Some(shape)).filter(|stored| is_repeated(stored, &whole)).ok_or_else(|| {
-                let expected = format!("a data_shape that repeats to {whole:?}");
-                Fault::malformed(expected, format!("{shape:?}"))
-            })?,
+            Some(shape) => {
+                sizes(Some(shape)).filter(|stored| is_repeated(stored, &whole)).ok_or_else(|| {
+                    let expected = format!("a data_shape that repeats to {whole:?}");
+                    Fault::malformed(expected, format!("{shape:?}"))
+                })?
+            }
         };
         let needed = element_count(&stored).and_then(|count| count.checked_mul(dtype.size()));
         if needed.map(|needed| needed as u64) != Some(self.length) {

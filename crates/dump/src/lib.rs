@@ -53,6 +53,6 @@ pub use ledger::Ledger;
 pub use problems::Problems;
 pub use rank::{Rank, Task, Tool};
 pub use tree::{Dump, RankPlace, Select, Step};
-pub use unpack::{PackedRank, Unpacked};
 pub use ulpscope_formats::Error;
 pub use ulpscope_formats::pkl_lines::Frame;
+pub use unpack::{PackedRank, Unpacked};

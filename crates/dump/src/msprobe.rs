@@ -261,8 +261,8 @@ fn entries_of(key: &str, kind: CallKind, body: Item) -> Vec<Entry> {
     match body {
         Item::Dict(sections) if kind != CallKind::Saved => {
             for (section, item) in sections {
-                let (role, name) = role_of(key, kind, &section);
-                let mut walk = Walk { role, entries: &mut entries };
+                let SectionNames { role, name, stem } = SectionNames::of(key, kind, &section);
+                let mut walk = Walk { role, names: (&name, &stem), entries: &mut entries };
                 match role {
                     Role::ParameterGrad => walk.grad(&name, &section, item),
                     Role::Input | Role::Output | Role::Parameter => walk.item(&name, "", item, true),
@@ -271,27 +271,43 @@ fn entries_of(key: &str, kind: CallKind, body: Item) -> Vec<Entry> {
             }
             entries.sort_by_key(|entry| entry.role);
         }
-        body => Walk { role: Role::Saved, entries: &mut entries }.item(key, "", body, false),
+        body => {
+            let mut walk = Walk { role: Role::Saved, names: (key, key), entries: &mut entries };
+            walk.item(key, "", body, false);
+        }
     }
     entries
 }
 
-/// The role of the entries in a section of a call, and how their names begin.
-pub(crate) fn role_of(key: &str, kind: CallKind, section: &str) -> (Role, String) {
-    let known = Section::of_key(section).filter(|_| kind != CallKind::ParametersGrad);
-    let (role, word) = match known {
-        Some(Section::InputArgs | Section::InputKwargs | Section::Input) => (Role::Input, "input"),
-        Some(Section::Output) => (Role::Output, "output"),
-        Some(Section::Parameters) => (Role::Parameter, "parameters"),
-        None if kind == CallKind::ParametersGrad => (Role::ParameterGrad, section),
-        None => (Role::Saved, section),
-    };
-    (role, format!("{key}.{word}"))
+/// The entries in a section of a call.
+pub(crate) struct SectionNames {
+    pub(crate) role: Role,
+    /// How their names begin.
+    pub(crate) name: String,
+    /// How the names of their files begin.
+    pub(crate) stem: String,
+}
+
+impl SectionNames {
+    pub(crate) fn of(key: &str, kind: CallKind, section: &str) -> SectionNames {
+        let known = Section::of_key(section).filter(|_| kind != CallKind::ParametersGrad);
+        let (role, word) = match known {
+            Some(Section::InputArgs | Section::InputKwargs | Section::Input) => (Role::Input, "input"),
+            Some(Section::Output) => (Role::Output, "output"),
+            Some(Section::Parameters) => (Role::Parameter, "parameters"),
+            None if kind == CallKind::ParametersGrad => (Role::ParameterGrad, section),
+            None => (Role::Saved, section),
+        };
+        let file_word = if known == Some(Section::InputKwargs) { "kwargs" } else { word };
+        SectionNames { role, name: format!("{key}.{word}"), stem: format!("{key}.{file_word}") }
+    }
 }
 
 /// Walks down an item and collects its leaves. The JSON reader limits the depth.
 struct Walk<'a> {
     role: Role,
+    /// How names begin, and those of files.
+    names: (&'a str, &'a str),
     entries: &'a mut Vec<Entry>,
 }
 
@@ -331,12 +347,21 @@ impl Walk<'_> {
     fn leaf(&mut self, name: &str, path: &str, item: Item) {
         let mut name = name.to_owned();
         let content = Content::from(item);
-        // The tool's rows have the name of the file, if there is one.
-        if let Content::Tensor(tensor) = &content
-            && let Data::File(file) = &tensor.data
-            && let Some((stem, _)) = file.rsplit_once('.')
-        {
-            name = stem.to_owned();
+        // The tool's rows have the name of the file, if there is one, or that which a separate file would have.
+        if let Content::Tensor(tensor) = &content {
+            match &tensor.data {
+                Data::File(file) => {
+                    if let Some((stem, _)) = file.rsplit_once('.') {
+                        name = stem.to_owned();
+                    }
+                }
+                Data::Part(_) => {
+                    if let Some(rest) = name.strip_prefix(self.names.0) {
+                        name = format!("{}{rest}", self.names.1);
+                    }
+                }
+                Data::None | Data::Tensor(_) | Data::Sample(_) | Data::Refused(_) => {}
+            }
         }
         self.entries.push(Entry { name, role: self.role, path: path.to_owned(), content });
     }

@@ -7,9 +7,9 @@ use ulpscope_formats::pkl_lines::Frame;
 use ulpscope_formats::records::line_to_frame;
 use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value, file};
 
+use crate::address;
 use crate::arguments::CallArguments;
 use crate::call::Call;
-use crate::address;
 use crate::entry::{Content, Data, Entry, TensorEntry};
 use crate::file_part::PartFiles;
 use crate::key::name_of;

@@ -23,7 +23,7 @@ use crate::journal::{self, JOURNAL_FILE};
 use crate::key::parse_key;
 use crate::ledger::LEDGER_FILE;
 use crate::links;
-use crate::msprobe::{self, STACK_FILE, role_of, tensor_entry};
+use crate::msprobe::{self, STACK_FILE, SectionNames, tensor_entry};
 use crate::problems::Problems;
 use crate::rank::Rank;
 use crate::writer::names::file_stem;
@@ -99,7 +99,8 @@ impl PackedRank {
         for name in &self.records {
             let path = self.folder.join(name);
             links::refuse(&path)?;
-            let rank = if *name == JOURNAL_FILE { journal::open(&path)? } else { msprobe::open(&path, None)? };
+            let rank =
+                if *name == JOURNAL_FILE { journal::open(&path)? } else { msprobe::open(&path, None)? };
             let made = if *name == JOURNAL_FILE { DUMP_FILE } else { *name };
             unpacked.problems.extend(rank.problems());
             let Some(documents) = rank.source.documents()? else { continue };
@@ -121,8 +122,15 @@ impl PackedRank {
             }
             let path = to.join(made);
             make_room(&path)?;
-            let mut files =
-                Files { rank: &rank, to, format, make_room, names: &mut names, known: HashMap::new(), made: unpacked };
+            let mut files = Files {
+                rank: &rank,
+                to,
+                format,
+                make_room,
+                names: &mut names,
+                known: HashMap::new(),
+                made: unpacked,
+            };
             file::write_with(&path, |out| {
                 documents.dump.reading(|| rewrite(&documents.dump, &to.join(DATA_FOLDER), &mut files, out))
             })?;
@@ -137,7 +145,8 @@ impl PackedRank {
 fn rewrite(dump: &Bytes, data: &Path, files: &mut Files<'_>, out: &mut dyn Write) -> Result<(), Error> {
     let mut calls = DumpJson::new(dump)?;
     let mut header = calls.before().to_vec();
-    for (_, value) in header.iter_mut().filter(|(key, value)| key == "dump_data_dir" && *value != Json::Null) {
+    for (_, value) in header.iter_mut().filter(|(key, value)| key == "dump_data_dir" && *value != Json::Null)
+    {
         *value = Json::Str(data.to_string_lossy().into_owned());
     }
     let mut writer = DumpWriter::new(out, &header)?;
@@ -177,13 +186,13 @@ impl Files<'_> {
         match body {
             Item::Dict(sections) if kind != CallKind::Saved => {
                 let section = |(section, item): (String, Item)| {
-                    let (role, name) = role_of(key, kind, &section);
+                    let SectionNames { role, stem, .. } = SectionNames::of(key, kind, &section);
                     let item = match item {
                         // The gradient of a parameter is a list of one.
                         Item::List(items) if role == Role::ParameterGrad && items.len() == 1 => {
-                            Item::List(items.into_iter().map(|item| self.item(&name, item)).collect())
+                            Item::List(items.into_iter().map(|item| self.item(&stem, item)).collect())
                         }
-                        item => self.item(&name, item),
+                        item => self.item(&stem, item),
                     };
                     (section, item)
                 };
@@ -249,7 +258,8 @@ impl Files<'_> {
             let view = tensor.view();
             if self.format != Format::Pt && view.packed_size() > ENDLESS && view.without_repeats().1 > 1 {
                 // Other formats have no strides: the file would hold every repetition.
-                let why = "stands for more than 1 GiB of repeated elements, which only .pt has a way to write";
+                let why =
+                    "stands for more than 1 GiB of repeated elements, which only .pt has a way to write";
                 return Err(Error::whole(Fault::Unsupported(why.to_owned())));
             }
             let write = |out: &mut dyn Write| {

@@ -68,7 +68,9 @@ fn every_tensor_is_where_it_was_said_to_be() {
             size.add(name, tensor.dtype(), tensor.shape());
         }
     }
-    let on_disk = |(name, _): &(String, _)| fs::metadata(folder.path().join("dump_tensor_data").join(name)).unwrap().len();
+    let on_disk = |(name, _): &(String, _)| {
+        fs::metadata(folder.path().join("dump_tensor_data").join(name)).unwrap().len()
+    };
     let bytes: u64 = files.iter().map(on_disk).sum();
     assert_eq!(store.written(), bytes);
     assert_eq!(size.total(), (files.len() as u64, bytes));

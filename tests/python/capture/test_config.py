@@ -68,6 +68,11 @@ def read(folder: Path, config: Any, **overrides: Any) -> Mapping[str, Any]:
     return read_file(write(folder, config), **overrides)
 
 
+def debugger_settings(dump_path: Any, **settings: Any) -> Mapping[str, Any]:
+    """The same settings as a debugger has them: it writes a file for each tensor."""
+    return settings_of(dump_path, **{"file_format": "pt", **settings})
+
+
 def refused(folder: Path, config: Any, **overrides: Any) -> str:
     path = write(folder, config)
     with pytest.raises(SettingsError) as caught:
@@ -93,7 +98,7 @@ class TestSettings:
             "data_mode": ("all",),
             "tensor_list": (),
             "digest": None,
-            "file_format": "pt",
+            "file_format": "pack",
             "stacks": True,
             "skip_scalars": False,
             "skip_ints": False,
@@ -213,7 +218,7 @@ class TestConfig:
         self, tmp_path: Path, stock: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        assert read(tmp_path, stock) == settings_of("dump_path")
+        assert read(tmp_path, stock) == debugger_settings("dump_path")
         assert caplog.text == ""
 
     def test_every_key_that_becomes_a_setting(self, tmp_path: Path) -> None:
@@ -243,7 +248,7 @@ class TestConfig:
                 "tensor_list": ["softmax"],
             },
         }
-        assert read(tmp_path, config) == settings_of(tmp_path) | {
+        assert read(tmp_path, config) == debugger_settings(tmp_path) | {
             "dump_path": tmp_path / "here",
             "level": "mix",
             "step": (1, 4, 5, 6),
@@ -294,7 +299,7 @@ class TestConfig:
             "dump_enable": None,
             "statistics": None,
         }
-        assert read(tmp_path, config) == settings_of("d")
+        assert read(tmp_path, config) == debugger_settings("d")
 
     @pytest.mark.parametrize(
         ("keys", "said"),
@@ -324,7 +329,7 @@ class TestConfig:
     ) -> None:
         level, task = keys.get("level", "L1"), keys.get("task", "statistics")
         namespaces = keys.get("custom_op_namespaces", ["_C_ascend"])
-        assert read(tmp_path, {"dump_path": "d", **keys}) == settings_of(
+        assert read(tmp_path, {"dump_path": "d", **keys}) == debugger_settings(
             "d", level=level, task=task, custom_op_namespaces=namespaces
         )
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
@@ -423,7 +428,7 @@ class TestConfig:
             ),
             (
                 {"dump_path": "d", "task": "tensor", "tensor": {"file_format": False}},
-                "FILE: tensor.file_format is False; expected one of pt, npy, safetensors",
+                "FILE: tensor.file_format is False; expected one of pack, pt, npy, safetensors",
             ),
             ({"dump_path": "d", "extra_info": "no"}, "FILE: extra_info is 'no'; expected one of true, false"),
         ],
@@ -455,7 +460,7 @@ class TestConfig:
             ({"task": "tensor", "tensor": {"online_run_ut": True}}, "tensor.online_run_ut is set"),
             (
                 {"task": "tensor", "level": "L2", "tensor": {"file_format": "bin"}},
-                "use npy, pt or safetensors",
+                "use npy, pack, pt or safetensors",
             ),
         ],
     )
@@ -491,7 +496,7 @@ class TestConfig:
 
     def test_windows_editors_are_welcome(self, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_bytes(b'\xef\xbb\xbf{"dump_path": "d"}\r\n')
-        assert read_file(tmp_path / "config.json") == settings_of("d")
+        assert read_file(tmp_path / "config.json") == debugger_settings("d")
 
 
 @pytest.mark.parametrize("path", ["/proc/nope/x", "a_file/below"])
@@ -501,6 +506,6 @@ def test_a_folder_that_cannot_be_made(tmp_path, path):
         ulpscope.capture(tmp_path / path).start()
 
 
-def test_a_wrong_list_of_steps_is_shown_as_it_was_settings_of():
+def test_a_wrong_list_of_steps_is_shown_as_it_was_debugger_settings():
     with pytest.raises(SettingsError, match=r"step is '1,,2'"):
-        settings_of("dumps", step="1,,2")
+        debugger_settings("dumps", step="1,,2")

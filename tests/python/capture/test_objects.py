@@ -111,7 +111,8 @@ def test_a_cache_is_recorded_as_it_is_before_and_after(tmp_path: Path, level: st
     assert list(call["output"][0]["past_key_values"]["layers"][1]) == ["keys", "values"]
     keys = call["output"][0]["past_key_values"]["layers"][1]["keys"]
     name = "Module.0.Block.forward.0.output.0.past_key_values.layers.1.keys"
-    assert name in captured.saved_names()
+    # The elements may have the name of an equal tensor.
+    assert keys.get("data_key", name) in captured.saved_names()
     assert captured.ledger["notes"] == []
     assert torch.equal(captured.tensor(keys), torch.full((1, 2), 2.0))
 

@@ -1,4 +1,4 @@
-"""Tensors of a step in a few large files: what others read of them, and what becomes of them when a run is killed."""
+"""Tensors of a step in a few large files: what others read of them, also when a run was killed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def bytes_of(tensor: torch.Tensor) -> bytes:
 
 
 def test_the_safetensors_library_opens_it(tmp_path: Path) -> None:
-    """Every tensor under the name of its entry, in its dtype. Bytes are where the dump says, aligned to 64."""
+    """Every tensor under the name of its entry, in its dtype, where the dump says, aligned to 64 bytes."""
     values = [torch.arange(-3, 4).to(dtype) for dtype in DTYPES]
     values += [torch.tensor(1.5), torch.empty(0, 3), torch.randn(6, 5).t()]
 
@@ -108,8 +108,10 @@ def test_many_tensors_take_several_files(tmp_path: Path) -> None:
 
     captured = capture_of(tmp_path, program, task="tensor")
     files = shards(captured)
-    assert [file.name for file in files] == [f"tensors-{number:05}.safetensors" for number in range(len(files))]
-    assert len(files) == 2
+    assert [file.name for file in files] == [
+        f"tensors-{number:05}.safetensors" for number in range(len(files))
+    ]
+    assert len(files) > 1
     for number in range(700):
         item = captured.calls[f"Torch.add.{number}.forward"]["output"][0]
         assert captured.tensor(item).tolist() == [number] * 4
@@ -162,9 +164,10 @@ def test_a_killed_run_is_read_by_its_journal(tmp_path: Path) -> None:
         ulpscope.load(shard)
     unpacked = tmp_path / "unpacked"
     assert command("convert", tmp_path / "dump", "-o", unpacked, "--to", "npy").returncode == 0
-    assert np.load(
-        unpacked / "step0/rank/dump_tensor_data/Torch.add.7.forward.output.0.npy"
-    ).tolist() == [7] * 100
+    assert (
+        np.load(unpacked / "step0/rank/dump_tensor_data/Torch.add.7.forward.output.0.npy").tolist()
+        == [7] * 100
+    )
     assert "Torch.add.7.forward" in json.loads((unpacked / "step0/rank/dump.json").read_text())["data"]
 
 
@@ -288,8 +291,8 @@ def test_explain_names_the_tensor_to_look_at(tmp_path: Path) -> None:
     [
         ({"data_at": [1 << 60, 24]}, "truncated: expected 24 bytes from byte 1152921504606846976"),
         ({"data_at": [(1 << 63) + ((1 << 63) - 1), 24]}, "truncated: expected 24 bytes"),
-        ({"data_at": [65536, 1 << 62]}, "expected the bytes of float32 of shape [3, 2]"),
-        ({"data_at": [65536, 20]}, "expected the bytes of float32 of shape [3, 2]"),
+        ({"data_at": [16384, 1 << 62]}, "expected the bytes of float32 of shape [3, 2]"),
+        ({"data_at": [16384, 20]}, "expected the bytes of float32 of shape [3, 2]"),
         ({"data_at": [-1, 24]}, "data_at: expected [offset, length] in bytes"),
         ({"data_at": [1, 2, 3]}, "data_at: expected [offset, length] in bytes"),
         ({"data_at": "65536"}, "data_at: expected [offset, length] in bytes"),
@@ -298,7 +301,7 @@ def test_explain_names_the_tensor_to_look_at(tmp_path: Path) -> None:
         ({"data_shape": [1, 9]}, "expected a data_shape that repeats to [3, 2]"),
         ({"data_shape": [1 << 40, 1 << 40]}, "expected a data_shape that repeats to [3, 2]"),
         (
-            {"shape": [1 << 30, 1 << 30], "data_shape": [1, 1], "data_at": [65536, 4]},
+            {"shape": [1 << 30, 1 << 30], "data_shape": [1, 1], "data_at": [16384, 4]},
             "the number of repeated elements of 1152921504606846976 exceeds the limit",
         ),
         ({"data_name": "../tensors-00000.safetensors"}, "leads out of its folder"),

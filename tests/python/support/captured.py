@@ -42,7 +42,6 @@ class Captured:
         found = ulpscope.load(file)
         return torch.from_dlpack(next(iter(found.values())) if isinstance(found, dict) else found)
 
-
     def _part(self, file: Path, item: dict[str, Any]) -> torch.Tensor:
         """Elements in a part of a file, found by what the dump says of them alone."""
         offset, length = item["data_at"]

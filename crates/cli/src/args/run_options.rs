@@ -13,7 +13,7 @@ const VALUES: [(&str, &[&str]); 7] = [
     ("data-mode", &["all", "forward", "backward", "input", "output"]),
     ("layers", &["all", "first", "last"]),
     ("digest", &["md5", "xxh3"]),
-    ("format", &["pt", "npy", "safetensors"]),
+    ("format", &["pack", "pt", "npy", "safetensors"]),
     ("device-statistics", &["auto", "host", "torch"]),
 ];
 
@@ -34,7 +34,7 @@ const OPTIONS: [(&str, Option<&str>, &str); 27] = [
     ("dump-path", Some("DIR"), "the folder to write to; made where it is missing"),
     ("digest", Some("D"), "a digest of every tensor: xxh3, or md5 (CRC-32, as in msprobe)"),
     ("tensor-list", Some("A,B"), "with task statistics: save the tensors of these calls"),
-    ("format", Some("F"), "of saved tensors: pt (default), npy, safetensors"),
+    ("format", Some("F"), "of saved tensors: pack (default), pt, npy, safetensors"),
     ("no-stacks", None, "do not note the source lines"),
     ("max-bytes", Some("SIZE"), "stop recording at this size, as in 500M or 10G"),
     ("max-calls", Some("N"), "stop recording after this many calls"),

@@ -165,7 +165,9 @@ impl Convert {
     /// The ranks of a tree that get a file for each tensor: those with several in a file, if the format is one that
     /// dumps have.
     fn packed_ranks(&self, walk: &Walk) -> Vec<PackedRank> {
-        if !matches!(self.destination, Destination::Folder(_)) || !Format::recorded().any(|one| one == self.format) {
+        if !matches!(self.destination, Destination::Folder(_))
+            || !Format::recorded().any(|one| one == self.format)
+        {
             return Vec::new();
         }
         let mut known = HashSet::new();
@@ -174,7 +176,12 @@ impl Convert {
     }
 
     /// Writes each of these ranks below the destination. Returns the files of each.
-    fn unpack(&self, ranks: &[PackedRank], root: Option<&Path>, errors: &mut Vec<String>) -> Vec<Vec<PathBuf>> {
+    fn unpack(
+        &self,
+        ranks: &[PackedRank],
+        root: Option<&Path>,
+        errors: &mut Vec<String>,
+    ) -> Vec<Vec<PathBuf>> {
         let Destination::Folder(folder) = &self.destination else { return Vec::new() };
         let progress = Progress::of_steps("converting", ranks.len());
         let mut written = Vec::new();

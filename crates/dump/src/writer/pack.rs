@@ -27,8 +27,8 @@ use super::outgoing::Outgoing;
 use super::saved_tensor::{SavedPart, SavedTensor};
 use super::tensor_files::{DATA_FOLDER, MAX_KNOWN};
 
-/// Bytes before the elements of the first file: some 500 tensors. Those of later files double.
-const FIRST_HEADER: usize = 64 << 10;
+/// Bytes before the elements of the first file: some 130 tensors. Those of later files double.
+const FIRST_HEADER: usize = 16 << 10;
 
 /// The largest header.
 const MAX_HEADER: usize = 4 << 20;
@@ -211,7 +211,12 @@ impl Pack {
     pub(super) fn most_added(&self, tensor: &Tensor) -> u64 {
         let view = tensor.view();
         let length = read_once(&view).map_or(view.packed_size(), |(once, _)| once.packed_size());
-        ShardHeader::most_added(length as u64).saturating_add(self.placing.next_header() as u64)
+        let most = ShardHeader::most_added(length as u64);
+        let has_room = self.placing.header.as_ref().is_some_and(ShardHeader::has_room);
+        match has_room && !self.placing.is_full(most) {
+            true => most,
+            false => most.saturating_add(self.placing.next_header() as u64),
+        }
     }
 
     /// The place of an equal tensor.
@@ -277,7 +282,11 @@ impl Pack {
                 let place = self.placing.add(name, view.dtype(), view.shape(), length);
                 place.ok_or_else(|| {
                     let limit = self.placing.header.as_ref().map_or(0, ShardHeader::reserved) as u64;
-                    Error::whole(Fault::TooLarge { what: "the description of a tensor", limit, found: limit + 1 })
+                    Error::whole(Fault::TooLarge {
+                        what: "the description of a tensor",
+                        limit,
+                        found: limit + 1,
+                    })
                 })?
             }
         };

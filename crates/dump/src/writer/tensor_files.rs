@@ -88,7 +88,12 @@ impl TensorFiles {
     }
 
     /// Writes a tensor's file and returns its name, which is chosen as for a link.
-    pub(super) fn save(&mut self, stem: &str, fingerprint: Fingerprint, tensor: &Tensor) -> Result<String, Error> {
+    pub(super) fn save(
+        &mut self,
+        stem: &str,
+        fingerprint: Fingerprint,
+        tensor: &Tensor,
+    ) -> Result<String, Error> {
         let folder = match self.folder.take() {
             Some(folder) => folder,
             None => Folder::make(&self.path).map_err(|error| Error::whole(error).in_file(&self.path))?,

@@ -27,7 +27,8 @@ pub fn read(bytes: &Bytes) -> Result<Value, Error> {
     let of_metadata = |wanted: &str| metadata.iter().find(|(key, _)| key == wanted).map(|(_, text)| text);
     let is_pack = of_metadata(PACK_KEY).is_some();
     if let Some(instead) = of_metadata(UNFINISHED_KEY).filter(|_| is_pack) {
-        let message = format!("its header was never filled in, because the run was killed; {}", shortened(instead));
+        let message =
+            format!("its header was never filled in, because the run was killed; {}", shortened(instead));
         return Err(Error::whole(Fault::Unsupported(message)));
     }
     // Zero-sized tensors share an offset with their neighbour: the end decides which comes first.

@@ -25,6 +25,9 @@ const UNFINISHED: &str = "the journal.jsonl beside its folder says which tensors
 /// Bytes of the header around the descriptions of tensors.
 const FRAME: usize = 256;
 
+/// The most that a tensor with its filler takes: a name of some hundred characters, and 64 dimensions.
+const MAX_DESCRIPTION: usize = 4 << 10;
+
 /// The header of one file. It knows where the next tensor goes.
 #[derive(Clone, Debug)]
 pub struct ShardHeader {
@@ -58,7 +61,7 @@ pub struct ShardMark {
 impl ShardHeader {
     /// A header without tensors. `reserved` bytes precede the elements; a multiple of [`ALIGNMENT`].
     pub fn new(reserved: usize) -> ShardHeader {
-        debug_assert!(reserved as u64 % ALIGNMENT == 0 && reserved > FRAME);
+        debug_assert!((reserved as u64).is_multiple_of(ALIGNMENT) && reserved > FRAME);
         ShardHeader { reserved, tensors: Vec::new(), marks: Vec::new(), end: 0, fillers: 0 }
     }
 
@@ -70,6 +73,11 @@ impl ShardHeader {
     /// The size of the file.
     pub fn file_size(&self) -> u64 {
         self.reserved as u64 + self.end
+    }
+
+    /// Whether the description of any tensor has room.
+    pub fn has_room(&self) -> bool {
+        self.tensors.len() + self.marks.len() + FRAME + MAX_DESCRIPTION <= self.reserved
     }
 
     /// The bytes that a tensor of `length` bytes adds at most.
