@@ -76,6 +76,11 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
+def is_aside() -> bool:
+    """Whether this thread's calls are ours: see ``unseen``."""
+    return _thread.is_aside
+
+
 @contextlib.contextmanager
 def unseen() -> Iterator[None]:
     """Hides what runs inside from all modes and wrappers, on this thread."""

@@ -37,6 +37,8 @@ class Perturber(NamedCalls):
         self._is_inside = False
         self._is_after = False
         self._noted: set[str] = set()
+        # The names of modules by their addresses, at level L0.
+        self._modules: dict[int, str] = {}
 
     def perturbed(self, call: NamedCall) -> Any:
         """Runs a selected call, perturbs it, and returns what the program gets as its result."""
@@ -123,6 +125,35 @@ class Perturber(NamedCalls):
 
     def forget_model(self) -> None:
         """The installation is removed."""
+        self._modules.clear()
+
+    def add_module(self, module: Any, base: str | None, is_muted: bool, is_selected: bool) -> None:
+        """A module has a name: ``Module.fc.Linear``."""
+        if base is not None and not is_muted and (is_selected or not self.settings.module):
+            self._modules[id(module)] = base
+
+    def forget_module(self, address: int) -> None:
+        """A module is gone."""
+        self._modules.pop(address, None)
+
+    def is_outermost(self) -> bool:
+        """Whether no module runs: modules that are met later belong to no model."""
+        return True
+
+    def enter_module(self, module: Any, args: Any, kwargs: Any) -> Any:
+        """A module is about to run; None if it is not perturbed."""
+
+    def leave_module(self, begun: Any, module: Any, output: Any) -> None:
+        """A module has returned."""
+
+    def raised_module(self, begun: Any, module: Any, kind: str) -> None:
+        """A module has raised: there is nothing to judge."""
+
+    def add_origin(self, *_: Any) -> None:
+        """A parameter has a name."""
+
+    def parameter_gradient(self, *_: Any) -> None:
+        """A parameter has its gradient."""
 
     def begin(self, *_: Any) -> None:
         """A message between processes begins: it is never perturbed."""

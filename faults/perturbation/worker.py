@@ -1,0 +1,129 @@
+"""Runs every case under one tool, each in a forked process; prints a line of JSON with the calls that it names.
+
+    python -m faults.perturbation.worker TOOL MODE FOLDER
+
+The tool is `ulpscope` or `msprobe`, in whose environment this runs.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# See tests/python/conftest.py.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
+
+import torch
+import torch.distributed as dist
+
+from faults.perturbation.bad import CASES, planted
+from faults.perturbation.healthy import NETWORKS
+
+# Steps of training of a healthy network.
+STEPS = 2
+
+
+def programs() -> dict[str, Callable[[Callable[[], Any]], None]]:
+    """Every case by its name. Each calls what it gets after every step."""
+    found: dict[str, Callable[[Callable[[], Any]], None]] = {}
+    for case in CASES:
+
+        def run_bad(step: Callable[[], Any], case: Any = case) -> None:
+            with planted(case):
+                case.program()
+            step()
+
+        found[case.fault] = run_bad
+    for network in NETWORKS:
+
+        def run_healthy(step: Callable[[], Any], network: Any = network) -> None:
+            torch.manual_seed(0)
+            train = network()
+            for _ in range(STEPS):
+                train()
+                step()
+
+        found[network.__name__] = run_healthy
+    return found
+
+
+def under_ulpscope(mode: Any, folder: Path, program: Callable[[Callable[[], Any]], None]) -> list[str]:
+    """The calls that Ulpscope names."""
+    import ulpscope
+
+    with ulpscope.check.perturb(folder, pert_mode=mode) as check:
+        program(check.step)
+    return [one.api_name for one in check.findings]
+
+
+def under_msprobe(mode: str, folder: Path, program: Callable[[Callable[[], Any]], None]) -> list[str]:
+    """The calls that mindstudio-probe names."""
+    from msprobe.pytorch import PrecisionDebugger
+
+    folder.mkdir(parents=True, exist_ok=True)
+    # Without a group the tool loses what it finds.
+    dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=0, world_size=1)
+    section = {
+        "scope": [],
+        "list": [],
+        "fuzz_device": "npu",
+        "pert_mode": mode,
+        "handler_type": "check",
+        "fuzz_level": "L1",
+        "fuzz_stage": "forward",
+        "if_preheat": False,
+        "preheat_step": 15,
+        "max_sample": 20,
+    }
+    config = {"task": "free_benchmark", "dump_path": str(folder), "rank": [], "step": [], "level": "L1"}
+    file = folder / "config.json"
+    file.write_text(json.dumps(config | {"free_benchmark": section}))
+    debugger = PrecisionDebugger(config_path=str(file))
+    debugger.start()
+
+    def step() -> None:
+        debugger.stop()
+        debugger.step()
+        debugger.start()
+
+    program(step)
+    debugger.stop()
+    tables = sorted(folder.rglob("free_benchmark.csv"))
+    return [row["api_name"] for table in tables for row in csv.DictReader(table.open())]
+
+
+def main() -> None:
+    """Runs all cases."""
+    tool, mode, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    warnings.simplefilter("ignore")
+    under = {"ulpscope": under_ulpscope, "msprobe": under_msprobe}[tool]
+    torch.set_num_threads(1)
+    for number, (name, program) in enumerate(programs().items()):
+        # What the tools print does not belong to the result.
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            silence = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(silence, 1)
+            os.dup2(silence, 2)
+            try:
+                answer: Any = under(mode, folder / str(number), program)
+            except BaseException as error:
+                answer = f"{type(error).__name__}: {error}"[:300]
+            os.write(writing, json.dumps(answer).encode()[: 1 << 16])
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            text = pipe.read()
+        os.waitpid(child, 0)
+        print(json.dumps([name, json.loads(text or b'"ended without an answer"')]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
