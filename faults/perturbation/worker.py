@@ -8,6 +8,7 @@ The tool is `ulpscope` or `msprobe`, in whose environment this runs.
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import os
 import sys
@@ -103,6 +104,8 @@ def main() -> None:
     tool, mode, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     warnings.simplefilter("ignore")
     under = {"ulpscope": under_ulpscope, "msprobe": under_msprobe}[tool]
+    # Once, before the processes are forked: it takes seconds.
+    importlib.import_module({"ulpscope": "ulpscope", "msprobe": "msprobe.pytorch"}[tool])
     torch.set_num_threads(1)
     for number, (name, program) in enumerate(programs().items()):
         # What the tools print does not belong to the result.
@@ -116,11 +119,12 @@ def main() -> None:
                 answer: Any = under(mode, folder / str(number), program)
             except BaseException as error:
                 answer = f"{type(error).__name__}: {error}"[:300]
-            os.write(writing, json.dumps(answer).encode()[: 1 << 16])
+            with os.fdopen(writing, "wb") as pipe:
+                pipe.write(json.dumps(answer).encode())
             os._exit(0)
         os.close(writing)
-        with os.fdopen(reading, "rb") as pipe:
-            text = pipe.read()
+        with os.fdopen(reading, "rb") as answers:
+            text = answers.read()
         os.waitpid(child, 0)
         print(json.dumps([name, json.loads(text or b'"ended without an answer"')]), flush=True)
 
