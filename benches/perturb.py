@@ -1,8 +1,8 @@
-"""The cost of perturbation: CPU seconds of a training step with it, divided by those of the same step without it.
+"""The cost of perturbation: CPU seconds of a training step with it, over those of the same step without it.
 
-Every call of the 8-layer GPT of `benches/capture.py` (10 M parameters, batch 2 x 64, one thread) is checked in the
-forward pass; for the backward stage every linear layer. With and without take turns, and each number is the
-median of the steps, so that other load on the machine affects both.
+Every call of the 8-layer GPT of `benches/capture.py` (10 M parameters, batch 2 x 64, one thread) is checked
+in the forward pass; for the backward stage every linear layer. With and without take turns, and each number
+is the median of the steps, so that other load on the machine affects both.
 
     python benches/perturb.py [--mode NAME] [--steps N]
 """
@@ -17,9 +17,9 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from capture_workload import Lap, workload
 
-import torch
 import ulpscope
 
 # Mode, stage, dtype; with the goal for a check of all forward calls.
@@ -36,7 +36,9 @@ ROWS: list[tuple[str, str, torch.dtype, float | None]] = [
 ]
 
 
-def ratio(mode: Any, stage: Any, step: Callable[[], None], steps: int, folder: str) -> tuple[float, float, float]:
+def ratio(
+    mode: Any, stage: Any, step: Callable[[], None], steps: int, folder: str
+) -> tuple[float, float, float]:
     """CPU seconds of a step without and with a check, and their ratio."""
     listed = ["Functional.linear"] if stage == "backward" else []
     check = ulpscope.check.perturb(folder, pert_mode=mode, fuzz_stage=stage, list=listed, max_sample=1000)
@@ -58,7 +60,9 @@ def ratio(mode: Any, stage: Any, step: Callable[[], None], steps: int, folder: s
 
 def main() -> None:
     """Measures and prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--mode", default="", help="only this pert_mode")
     parser.add_argument("--steps", type=int, default=7)
     options = parser.parse_args()
@@ -77,10 +81,8 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         wanted = "" if goal is None else f"{goal:.0f} x"
         kind = str(dtype).removeprefix("torch.")
-        print(
-            f"| {mode} | {stage} | {kind} | {before:.3f} | {after:.3f} | {times:.2f} x | {wanted} | {peak:.0f} |",
-            flush=True,
-        )
+        cells = [mode, stage, kind, f"{before:.3f}", f"{after:.3f}", f"{times:.2f} x", wanted, f"{peak:.0f}"]
+        print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python -m faults.perturbation [--peer FOLDER]
 
 Ulpscope judges amplification. mindstudio-probe 8.3.3, the last release with a free benchmark, runs in an
-environment of its own, once for each of three changes. A wrong operator is found if the tool names it; how many
-other calls it names is beside that. A healthy network should have no named call.
+environment of its own, once for each of three changes. A wrong operator is found if the tool names it; how
+many other calls it names is beside that. A healthy network should have no named call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from faults.perturbation.healthy import NETWORKS
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "benches"))
 
-from peer import environment  # noqa: E402
+from peer import environment  # type: ignore[import-not-found]  # noqa: E402
 
 RELEASE = "8.3.3"
 COLUMNS = [
@@ -68,7 +68,9 @@ def of_healthy(calls: list[str] | str) -> str:
 
 def main() -> None:
     """Runs the tools and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--peer", type=Path, help="environment with mindstudio-probe [default: made]")
     options = parser.parse_args()
     pythons = {
@@ -82,7 +84,9 @@ def main() -> None:
     heads = [f"{tool} {mode}" if tool == "ulpscope" else f"{RELEASE} {mode}" for tool, mode in COLUMNS]
     print(f"| wrong operator | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}")
     for case in CASES:
-        print(f"| {case.fault} | " + " | ".join(of_bad(one[case.fault], case.named) for one in results) + " |")
+        print(
+            f"| {case.fault} | " + " | ".join(of_bad(one[case.fault], case.named) for one in results) + " |"
+        )
     print(f"\n| healthy network | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}")
     for network in NETWORKS:
         name = network.__name__

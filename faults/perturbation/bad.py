@@ -34,7 +34,7 @@ class Bad(NamedTuple):
 @contextlib.contextmanager
 def planted(bad: Bad) -> Iterator[None]:
     """With the kernels of a case in place."""
-    library = torch.library.Library("aten", "IMPL")
+    library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     try:
         for name, kernel in bad.kernels.items():
             library.impl(name, kernel, "CPU", allow_override=True)
@@ -131,9 +131,13 @@ CASES = [
         "matmul sums bf16 in bf16",
         "Torch.mm.0",
         "loses bits",
-        lambda: torch.mm(_numbers(8, 512, dtype=torch.bfloat16).abs(), _numbers(512, 8, dtype=torch.bfloat16).abs())
-        .float()
-        .tanh(),
+        lambda: (
+            torch.mm(
+                _numbers(8, 512, dtype=torch.bfloat16).abs(), _numbers(512, 8, dtype=torch.bfloat16).abs()
+            )
+            .float()
+            .tanh()
+        ),
         {"mm": _mm_summed_in_bf16},
     ),
     Bad(

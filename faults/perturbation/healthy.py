@@ -21,7 +21,7 @@ class Block(nn.Module):
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         q, k, v = self.qkv(self.norm1(x)).chunk(3, dim=-1)
         scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
         later = torch.triu(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool), 1)
@@ -39,7 +39,7 @@ class GPT(nn.Module):
         self.blocks = nn.ModuleList(Block(width) for _ in range(2))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 64, bias=False)
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor) -> Any:
         x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
         for block in self.blocks:
             x = block(x)
@@ -51,7 +51,7 @@ def trained(model: nn.Module, loss: Callable[[], Tensor], kind: Any = torch.opti
     optimizer = kind(model.parameters(), lr=1e-3)
 
     def run() -> None:
-        loss().backward()
+        loss().backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
@@ -125,7 +125,7 @@ def vae() -> Step:
     model = nn.ModuleList([encode, decode])
     x = torch.rand(16, 20)
 
-    def loss() -> Tensor:
+    def loss() -> Any:
         mean, log_variance = encode(x).chunk(2, -1)
         z = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
         divergence = -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum(-1)
@@ -158,7 +158,7 @@ class RMSNorm(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         wide = x.float()
         return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * self.weight
 
@@ -166,7 +166,11 @@ class RMSNorm(nn.Module):
 def llama_bf16() -> Step:
     """Rotary positions, RMS norm, fused attention and a gated feed-forward net, in bf16."""
     width, heads = 32, 4
-    norm, qkv, out = RMSNorm(width), nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+    norm, qkv, out = (
+        RMSNorm(width),
+        nn.Linear(width, 3 * width, bias=False),
+        nn.Linear(width, width, bias=False),
+    )
     norm2, gate, up = RMSNorm(width), nn.Linear(width, 64, bias=False), nn.Linear(width, 64, bias=False)
     down = nn.Linear(64, width, bias=False)
     model = nn.ModuleList([norm, qkv, out, norm2, gate, up, down]).bfloat16()
@@ -178,7 +182,7 @@ def llama_bf16() -> Step:
         a, b = t.float().chunk(2, -1)
         return (t.float() * cos + torch.cat([-b, a], -1) * sin).to(t.dtype)
 
-    def loss() -> Tensor:
+    def loss() -> Any:
         parts = qkv(norm(x)).reshape(2, 12, 3, heads, 8).permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(turned(parts[0]), turned(parts[1]), parts[2], is_causal=True)
         h = x + out(mixed.transpose(1, 2).reshape(2, 12, width))

@@ -1,4 +1,4 @@
-"""Runs every case under one tool, each in a forked process; prints a line of JSON with the calls that it names.
+"""Runs every case under one tool, each in a forked process; prints the calls that it names as JSON.
 
     python -m faults.perturbation.worker TOOL MODE FOLDER
 
@@ -65,7 +65,7 @@ def under_ulpscope(mode: Any, folder: Path, program: Callable[[Callable[[], Any]
 
 def under_msprobe(mode: str, folder: Path, program: Callable[[Callable[[], Any]], None]) -> list[str]:
     """The calls that mindstudio-probe names."""
-    from msprobe.pytorch import PrecisionDebugger
+    debuggers: Any = importlib.import_module("msprobe.pytorch")
 
     folder.mkdir(parents=True, exist_ok=True)
     # Without a group the tool loses what it finds.
@@ -85,7 +85,7 @@ def under_msprobe(mode: str, folder: Path, program: Callable[[Callable[[], Any]]
     config = {"task": "free_benchmark", "dump_path": str(folder), "rank": [], "step": [], "level": "L1"}
     file = folder / "config.json"
     file.write_text(json.dumps(config | {"free_benchmark": section}))
-    debugger = PrecisionDebugger(config_path=str(file))
+    debugger = debuggers.PrecisionDebugger(config_path=str(file))
     debugger.start()
 
     def step() -> None:

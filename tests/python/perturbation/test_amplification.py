@@ -1,4 +1,4 @@
-"""The judgement of amplification: ten wrong operators are named with their cause, ten healthy networks are not."""
+"""Amplification: ten wrong operators are named with their cause, and nothing in ten healthy networks."""
 
 from __future__ import annotations
 

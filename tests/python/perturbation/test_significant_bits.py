@@ -30,7 +30,9 @@ def test_bits_gains_and_the_ranking_of_a_cancellation() -> None:
     calls = {one.name: one for one in report.calls}
     assert 1000 < (calls["Torch.sub.0.forward"].gain or 0) < 20000
     assert (calls["Tensor.sum.0.forward"].gain or 0) < 2
-    assert report.raise_precision[0].name == "Tensor.__add__.0.forward", "whose output is rounded most coarsely"
+    assert report.raise_precision[0].name == "Tensor.__add__.0.forward", (
+        "whose output is rounded most coarsely"
+    )
     lower = [one.name for one in report.safe_to_lower()]
     assert "Tensor.__mul__.0.forward" in lower
     assert "Tensor.__add__.0.forward" not in lower

@@ -1,9 +1,9 @@
-"""Our own judgement: a call is wrong if it loses more digits than its inputs explain, whatever the difference.
+"""Our own judgement: a call is wrong if it loses more digits than its inputs explain.
 
-    every call       a second run on inputs that rounding could have made; gain = relative change of the output /
-                     relative change of the inputs, beyond one unit in the last place of the output
-    some calls       run in float64 (``confirmation.py``): those whose gain is high and stands out from the cleared
-                     calls of the same API, those that return NaN or infinity, and the first call of each kind
+    every call    a second run on inputs that rounding could have made; gain = relative change of the output
+                  over that of the inputs, beyond one unit in the last place of the output
+    some calls    run in float64 (``confirmation.py``): those whose gain is high and stands out from the
+                  cleared calls of the same API, those that return NaN or infinity, the first of each kind
 
 A gain alone is no fault: only what is confirmed is reported. So noise of one unit in bf16, which changes the
 output of every healthy call by more than any fixed threshold, reports nothing.
@@ -89,7 +89,9 @@ class Amplification(Perturber):
             self.judge(call, given, result, raised_on_cpu(given))
         return result
 
-    def enter_module(self, module: torch.nn.Module, args: Any, kwargs: Any) -> tuple[ModuleCall, Given] | None:
+    def enter_module(
+        self, module: torch.nn.Module, args: Any, kwargs: Any
+    ) -> tuple[ModuleCall, Given] | None:
         """Level L0: a module is about to run."""
         base = self._modules.get(id(module))
         if base is None or not self.is_on or is_aside():
@@ -163,7 +165,7 @@ class Amplification(Perturber):
             beside += f", other calls of {call.base}: {statistics.median(siblings):.3g}"
         for verdict in found:
             self.report(
-                call, stage, f"{verdict.size:.6g}", verdict.output, verdict.index, verdict.cause + beside
+                call, stage, f"{verdict.size:.6g}", verdict.output, verdict.place, verdict.cause + beside
             )
 
     def _check_backward(self, call: NamedCall, kept: KeptCall, gradients: tuple[Any, ...]) -> None:
@@ -186,7 +188,7 @@ class Amplification(Perturber):
 
 
 def gain_of(outputs: list[torch.Tensor], others: list[torch.Tensor], noise: float) -> float:
-    """The largest relative change of an output, in units of the inputs' noise; infinite if one is not finite."""
+    """The largest relative change of an output over the inputs' noise; infinite if one is not finite."""
     highest = 0.0
     if [one.shape for one in outputs] != [one.shape for one in others]:
         raise CannotRepeatError("its results have other shapes on the changed inputs")

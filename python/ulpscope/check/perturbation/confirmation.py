@@ -1,14 +1,14 @@
 """What is wrong with a suspected call: it is run in float64, where rounding is out of the way.
 
-    f       the call as the program made it             y
-    f_hi    the same function in float64                y_hi = f_hi(x)
-    noise   one rounding of the inputs, in float64      d1 = |f_hi(x + noise) - y_hi|,  d64 with 64 x noise
+f       the call as the program made it             y
+f_hi    the same function in float64                y_hi = f_hi(x)
+noise   one rounding of the inputs, in float64      d1 = |f_hi(x + noise) - y_hi|,  d64 with 64 x noise
 
-    not repeatable      f(x) again differs from y
-    non-finite          y has NaN or infinities, and x has none
-    loses bits          |y - y_hi| is far above what the inputs' own rounding explains: d1 + one unit of y
-    rounds inside       d64 is not 64 x d1: something inside rounds more coarsely than the inputs
-    ill-conditioned     d1 exceeds half of the significand: no operator could do better on these inputs
+not repeatable      f(x) again differs from y
+non-finite          y has NaN or infinities, and x has none
+loses bits          |y - y_hi| is far above what the inputs' own rounding explains: d1 + one unit of y
+rounds inside       d64 is not 64 x d1: something inside rounds more coarsely than the inputs
+ill-conditioned     d1 exceeds half of the significand: no operator could do better on these inputs
 """
 
 from __future__ import annotations
@@ -46,16 +46,19 @@ _FEW = 16
 
 # Functions that are steps or saws by definition: an element at an edge changes by a whole step.
 STEPS = frozenset(
-    "round round_ floor floor_ ceil ceil_ trunc trunc_ fix frac frac_ sign sign_ sgn heaviside fmod fmod_ "
-    "remainder remainder_ __mod__ __imod__ floor_divide __floordiv__ fake_quantize_per_tensor_affine "
-    "fake_quantize_per_channel_affine quantize_per_tensor one_hot histc".split()
+    """
+    round round_ floor floor_ ceil ceil_ trunc trunc_ fix frac frac_ sign sign_ sgn heaviside fmod fmod_
+    remainder remainder_ __mod__ __imod__ floor_divide __floordiv__ fake_quantize_per_tensor_affine
+    fake_quantize_per_channel_affine quantize_per_tensor one_hot histc
+    """.split()
 )
 
 
 class Verdict(NamedTuple):
     """What is wrong with an output of a call."""
 
-    index: int | None
+    place: int | None
+    """The position of the output in a list or tuple."""
     output: torch.Tensor
     size: float
     """The relative size of the error that the cause is about."""
@@ -160,8 +163,8 @@ def _of_output(
         further = wide.moved(_TIMES, place) / scale
         if further < _NOT_SMOOTH * moved:
             text = (
-                f"rounds inside: noise of one rounding moves the result by {moved:.1e}, and {_TIMES} times the "
-                f"noise only {further / moved:.0f} times as far: something inside computes in a lower precision"
+                f"rounds inside: noise of one rounding moves the result by {moved:.1e}, and {_TIMES} times "
+                f"the noise only {further / moved:.0f} times as far: it computes in a lower precision inside"
             )
             return [Verdict(index, output, moved, text)]
     bits = min(_significand(output.dtype), 1 - round(math.log2(wide.eps)))
@@ -170,8 +173,8 @@ def _of_output(
         half = max(half, 0.25)
     if moved > half and not is_step:
         text = (
-            f"ill-conditioned here (catastrophic cancellation): rounding of its inputs alone moves the result by "
-            f"{moved:.1e}, more than half of their {bits} bits"
+            "ill-conditioned here (catastrophic cancellation): rounding of its inputs alone moves the result "
+            f"by {moved:.1e}, more than half of their {bits} bits"
         )
         return [Verdict(index, output, moved, text)]
     return []

@@ -1,6 +1,6 @@
 """The findings of a run, in memory and in a csv file.
 
-Ranks share the file: each appends whole lines under a lock, and whoever finds the file empty writes the header.
+Ranks share the file: each appends whole lines under a lock. Whoever finds the file empty writes the header.
 """
 
 from __future__ import annotations

@@ -163,9 +163,7 @@ def paired(result: Any, second: Any) -> list[Pair]:
     shapes = [(index, tensor.shape) for index, tensor in originals]
     if shapes != [(index, tensor.shape) for index, tensor in others]:
         raise CannotRepeatError("its results have other shapes on the changed inputs")
-    return [
-        (index, original, other) for (index, original), (_, other) in zip(originals, others, strict=True)
-    ]
+    return [(index, original, other) for (index, original), (_, other) in zip(originals, others, strict=True)]
 
 
 def _size(change: Change) -> float:

@@ -1,4 +1,4 @@
-"""A call of a module as a function of its parameters, buffers and arguments, so that all of them can be changed."""
+"""A call of a module as a function of its parameters, buffers and arguments: all of them can be changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ModuleCall(NamedCall):
             return functional_call(module, state, args, kwargs)
 
         with unseen():
-            state = dict(module.named_parameters())
+            state: dict[str, torch.Tensor] = dict(module.named_parameters())
             state |= {name: value.detach().clone() for name, value in module.named_buffers()}
         return cls(base, number, run, (state, args, kwargs), {}, None)
 

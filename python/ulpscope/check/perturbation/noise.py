@@ -1,7 +1,7 @@
 """Noise of the size of rounding: every element is multiplied by one or by a number next to it.
 
-A product needs one pass over a tensor, keeps zeros, infinities and NaN, and never overflows: the magnitude only
-becomes smaller. The factors repeat after a while; they are drawn once, and not from the program's generators.
+A product needs one pass over a tensor, keeps zeros, infinities and NaN, and never overflows: the magnitude
+only becomes smaller. The factors repeat after a while; they are drawn once, from a generator of our own.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import math
 
 import torch
 
-# Factors that are drawn; a tensor begins anywhere in the first half, by its position among the arguments, so that
-# two arguments do not move together.
+# Factors that are drawn; a tensor begins anywhere in the first half, by its position among the arguments, so
+# that two arguments do not move together.
 _POOL = 1 << 18
 _SPREAD = 40503
 

@@ -1,7 +1,7 @@
 """Which calls are perturbed, and how a perturbation is kept from harming the program.
 
-It takes the place of the recorder in capture's ``Installation``, so it sees the calls that capture sees, under
-the same names. A subclass runs a selected call and judges it.
+It takes the place of the recorder in capture's ``Installation``, so it sees the calls that capture sees,
+under the same names. A subclass runs a selected call and judges it.
 """
 
 from __future__ import annotations

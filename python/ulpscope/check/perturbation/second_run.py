@@ -1,7 +1,8 @@
 """Runs a call a second time, without side effects on the program.
 
-Before the call: a copy of every argument that the call changes, and the states of random numbers. After it: the
-same function on these, apart from the program's graph, with the same random numbers, whose states are restored.
+Before the call: a copy of every argument that the call changes, and the states of random numbers. After it:
+the same function on these, apart from the program's graph, with the same random numbers. Then the states are
+restored.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 # Their results are uninitialised memory: no two are alike.
 _BLANK = frozenset(
-    "empty empty_like empty_strided empty_permuted empty_quantized new_empty new_empty_strided resize_ "
-    "resize_as_".split()
+    """
+    empty empty_like empty_strided empty_permuted empty_quantized new_empty new_empty_strided resize_
+    resize_as_
+    """.split()
 )
 
 
@@ -173,7 +176,7 @@ def _default_generator(device: torch.device) -> torch.Generator | None:
 
 
 def without_saving_hooks() -> contextlib.AbstractContextManager[Any]:
-    """Without the program's hooks on tensors that are saved for a backward pass: checkpointing counts these."""
+    """Without the program's hooks on tensors that are saved for a backward pass: checkpointing counts."""
     top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
     if top is not None and top(True) is None:
         return contextlib.nullcontext()

@@ -1,7 +1,7 @@
 """How many bits of every result can be trusted, and where precision matters.
 
-    reference run    samples the elements of every call's inputs, outputs and gradients; with a backward pass also
-                     how strongly the result depends on each output: |gradient x output|
+    reference run    samples the elements of every call's inputs, outputs and gradients; with a backward pass
+                     also how strongly the result depends on each output: |gradient x output|
     noisy runs       the output of every call is changed by rounding noise, with other signs in each run
 
 An entry has as many significant bits as it has in common between the runs. The gain of a call is the relative
@@ -96,8 +96,10 @@ class SignificantBits:
         return found
 
     def safe_to_lower(self, tolerance: float = 1e-3) -> list[CallGain]:
-        """Calls that could all round to the next lower dtype, with a change of the result below ``tolerance``."""
-        known = sorted((one for one in self.calls if one.lowered is not None), key=lambda one: one.lowered or 0)
+        """Calls that could all round to the next lower dtype: together they change the result by less."""
+        known = sorted(
+            (one for one in self.calls if one.lowered is not None), key=lambda one: one.lowered or 0
+        )
         found, variance = [], 0.0
         for one in known:
             variance += (one.lowered or 0) ** 2
@@ -136,7 +138,7 @@ def measure(program: Callable[[], Any], samples: int, seed: int) -> SignificantB
         with aside():
             for index, (_, tensor) in enumerate(float_outputs((result,) if result is not None else ())):
                 observer.see(f"result.{index}", tensor)
-    return observer.report(samples)
+    return observer.conclude(samples)
 
 
 class _Entry:
@@ -242,9 +244,9 @@ class _Observer(Perturber):
 
         # A view that is changed in place has no node of its own to watch.
         with contextlib.suppress(RuntimeError):
-            tensor.register_hook(arrived)
+            tensor.register_hook(arrived)  # type: ignore[no-untyped-call]
 
-    def report(self, samples: int) -> SignificantBits:
+    def conclude(self, samples: int) -> SignificantBits:
         """What all runs have shown."""
         entries = {name: entry.as_bits(name) for name, entry in self._entries.items()}
         result = [bits for name, bits in entries.items() if name.startswith("result.")]
@@ -260,9 +262,7 @@ class _Observer(Perturber):
             for name, call in self._calls.items()
             if call.outputs
         ]
-        return SignificantBits(
-            samples, [one for one in entries.values() if one not in result], calls, result
-        )
+        return SignificantBits(samples, [one for one in entries.values() if one not in result], calls, result)
 
     def _gain(
         self,

@@ -58,9 +58,7 @@ class Change:
         return self.is_flipped or not self.relative <= allowed
 
 
-def change_of(
-    original: torch.Tensor, changed: torch.Tensor, stage: Stage, accepted: float = 0.0
-) -> Change:
+def change_of(original: torch.Tensor, changed: torch.Tensor, stage: Stage, accepted: float = 0.0) -> Change:
     """Compares an output with that of the second run. Both have the same shape.
 
     Elements whose change is certainly not above ``accepted`` are only bounded: that is fast.
@@ -130,4 +128,5 @@ def _blocks(a: torch.Tensor, b: torch.Tensor) -> Iterator[tuple[torch.Tensor, to
     if a.numel() <= _BLOCK:
         yield a, b
         return
-    yield from zip(a.reshape(-1).split(_BLOCK), b.reshape(-1).split(_BLOCK), strict=True)
+    parts = torch.split(a.reshape(-1), _BLOCK), torch.split(b.reshape(-1), _BLOCK)
+    yield from zip(*parts, strict=True)
