@@ -26,15 +26,21 @@ class Finding:
     """A call whose output responded too strongly."""
 
     rank: int | None
+    """None without a process group."""
     pert_mode: str
+    """How the inputs were changed."""
     stage: str
+    """``forward`` or ``backward``."""
     step: int
+    """The iteration."""
     api_name: str
+    """The call: ``Functional.linear.8.backward``."""
     max_rel: str
     """The largest relative change, or ``symbol_flipping``."""
     dtype: str
     """That of the output."""
     shape: str
+    """That of the output."""
     output_index: int | None
     """The position of the output in a list or tuple."""
     cause: str = ""

@@ -45,8 +45,11 @@ class EntryBits:
     """An entry, and how many of its bits are the same in all runs."""
 
     name: str
+    """``Functional.linear.0.forward.output.0``."""
     dtype: str
+    """Such as ``bfloat16``."""
     bits: float
+    """Those that are the same in all runs."""
     of: int
     """The bits of its dtype's significand."""
 
@@ -56,7 +59,9 @@ class CallGain:
     """A call, and what it does with the noise of its inputs."""
 
     name: str
+    """``Functional.linear.0.forward``."""
     dtype: str
+    """That of its first output."""
     gain: float | None
     """Noise of the outputs over that of the inputs; None if the inputs have none."""
     bits: float
@@ -72,8 +77,11 @@ class SignificantBits:
     """What the runs have shown."""
 
     samples: int
+    """The number of noisy runs."""
     entries: list[EntryBits]
+    """Every input, output and gradient, in the order of the program."""
     calls: list[CallGain]
+    """Every call, in the order of the program."""
     result: list[EntryBits]
     """The tensors that the program returned."""
 
