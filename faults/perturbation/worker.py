@@ -23,38 +23,49 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 import torch
 import torch.distributed as dist
 
-from faults.perturbation.bad import CASES, planted
-from faults.perturbation.healthy import NETWORKS
+from faults.perturbation.bad import CASES, Bad, planted
+from faults.perturbation.healthy import NETWORKS, Step
 
 # Steps of training of a healthy network.
 STEPS = 2
 
 
-def programs() -> dict[str, Callable[[Callable[[], Any]], None]]:
-    """Every case by its name. Each calls what it gets after every step."""
-    found: dict[str, Callable[[Callable[[], Any]], None]] = {}
+# Runs a case, and calls what it gets after every step.
+Program = Callable[[Callable[[], Any]], None]
+
+
+def programs() -> dict[str, Callable[[], Program]]:
+    """Every case by its name; a function that prepares it, before the tool starts."""
+    found: dict[str, Callable[[], Program]] = {}
     for case in CASES:
 
-        def run_bad(step: Callable[[], Any], case: Any = case) -> None:
-            with planted(case):
-                case.program()
-            step()
-
-        found[case.fault] = run_bad
-    for network in NETWORKS:
-
-        def run_healthy(step: Callable[[], Any], network: Any = network) -> None:
-            torch.manual_seed(0)
-            train = network()
-            for _ in range(STEPS):
-                train()
+        def prepare_bad(case: Bad = case) -> Program:
+            def run(step: Callable[[], Any]) -> None:
+                with planted(case):
+                    case.program()
                 step()
 
-        found[network.__name__] = run_healthy
+            return run
+
+        found[case.fault] = prepare_bad
+    for network in NETWORKS:
+
+        def prepare_healthy(network: Callable[[], Step] = network) -> Program:
+            torch.manual_seed(0)
+            train = network()
+
+            def run(step: Callable[[], Any]) -> None:
+                for _ in range(STEPS):
+                    train()
+                    step()
+
+            return run
+
+        found[network.__name__] = prepare_healthy
     return found
 
 
-def under_ulpscope(mode: Any, folder: Path, program: Callable[[Callable[[], Any]], None]) -> list[str]:
+def under_ulpscope(mode: Any, folder: Path, program: Program) -> list[str]:
     """The calls that Ulpscope names."""
     import ulpscope
 
@@ -63,7 +74,7 @@ def under_ulpscope(mode: Any, folder: Path, program: Callable[[Callable[[], Any]
     return [one.api_name for one in check.findings]
 
 
-def under_msprobe(mode: str, folder: Path, program: Callable[[Callable[[], Any]], None]) -> list[str]:
+def under_msprobe(mode: str, folder: Path, program: Program) -> list[str]:
     """The calls that mindstudio-probe names."""
     debuggers: Any = importlib.import_module("msprobe.pytorch")
 
@@ -106,8 +117,10 @@ def main() -> None:
     under = {"ulpscope": under_ulpscope, "msprobe": under_msprobe}[tool]
     # Once, before the processes are forked: it takes seconds.
     importlib.import_module({"ulpscope": "ulpscope", "msprobe": "msprobe.pytorch"}[tool])
+    # Optimizers load it.
+    importlib.import_module("torch._dynamo")
     torch.set_num_threads(1)
-    for number, (name, program) in enumerate(programs().items()):
+    for number, (name, prepare) in enumerate(programs().items()):
         # What the tools print does not belong to the result.
         reading, writing = os.pipe()
         child = os.fork()
@@ -116,7 +129,7 @@ def main() -> None:
             os.dup2(silence, 1)
             os.dup2(silence, 2)
             try:
-                answer: Any = under(mode, folder / str(number), program)
+                answer: Any = under(mode, folder / str(number), prepare())
             except BaseException as error:
                 answer = f"{type(error).__name__}: {error}"[:300]
             with os.fdopen(writing, "wb") as pipe:
