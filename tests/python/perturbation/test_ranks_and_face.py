@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import json
 import multiprocessing
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+import ulpscope
 from ulpscope.check.perturbation.findings import COLUMNS, append_row
 
 
@@ -41,6 +44,18 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="symbolic links"):
         append_row(tmp_path / "free_benchmark.csv", COLUMNS, [""] * len(COLUMNS))
     assert (tmp_path / "other.txt").read_text() == "mine\n"
+
+
+def test_a_forked_process_is_left_alone(tmp_path: Path) -> None:
+    with ulpscope.check.perturb(tmp_path, pert_mode="bit_noise") as check:
+        child = os.fork()
+        if child == 0:
+            torch.exp(torch.full((4,), 90.0).bfloat16())
+            os._exit(len(check.findings))
+        assert os.waitpid(child, 0)[1] == 0
+        assert not (tmp_path / "free_benchmark.csv").exists()
+        torch.exp(torch.full((4,), 80.0).bfloat16())
+    assert [one.api_name for one in check.findings][-1:] == ["Torch.exp.0.forward"]
 
 
 # The guide's loop, with a model.

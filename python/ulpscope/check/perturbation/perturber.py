@@ -7,6 +7,7 @@ under the same names. A subclass runs a selected call and judges it.
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 
 from ulpscope._capture.calls.functions import Function
@@ -33,6 +34,7 @@ class Perturber(NamedCalls):
         """Whether the backward pass of calls that were perturbed is."""
         self.findings = findings
         self._selection = selection
+        self._process = os.getpid()
         # Scope: before the first call, inside, after the last.
         self._is_inside = False
         self._is_after = False
@@ -46,7 +48,8 @@ class Perturber(NamedCalls):
 
     def around(self, call: NamedCall) -> Any:
         """Runs a call."""
-        if not self.is_on or not self._is_selected(call):
+        # A forked process has a copy of the mode: its calls, such as those of data loaders, are left alone.
+        if not self.is_on or os.getpid() != self._process or not self._is_selected(call):
             return call.original()
         return self.perturbed(call)
 
