@@ -10,6 +10,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ulpscope import check as check
 from ulpscope._capture import PrecisionDebugger, SettingsError, capture, seed_all
 from ulpscope._capture.lifecycle.estimate import Estimate
 from ulpscope._core import (

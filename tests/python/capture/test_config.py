@@ -444,7 +444,6 @@ class TestConfig:
         [
             ({"task": "overflow_check"}, "task is 'overflow_check', which is not supported; task statistics"),
             ({"task": "nan_check"}, "counts the NaN and Inf of every tensor"),
-            ({"task": "free_benchmark"}, "record two runs and use ulpscope compare"),
             ({"task": "grad_probe"}, "level L0 or mix records the gradients of parameters"),
             ({"task": "diff_check"}, "record two runs and use ulpscope compare"),
             ({"task": "exception_dump"}, "it is for MindSpore; use task statistics or tensor"),

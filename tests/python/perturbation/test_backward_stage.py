@@ -87,11 +87,12 @@ def test_inputs_are_let_go_and_their_amount_is_bounded_and_stated(
     lines = [record.getMessage() for record in caplog.records]
     assert sum("Perturbation is bit_noise of Torch.sin" in line for line in lines) == 2
     assert (
-        "[msprobe] Free Benchmark: For Torch.sin.2.backward,the inputs of 2 calls of it are kept (max_sample). "
-        "Cancel perturbation."
+        "[msprobe] Free Benchmark: For Torch.sin.2.backward,"
+        "the inputs of 2 calls of it are kept (max_sample). Cancel perturbation."
     ) in lines
     assert (
-        "[msprobe] Free benchmark: step 0 kept the inputs of up to 2 calls for the backward stage: 0.0 MB" in lines
+        "[msprobe] Free benchmark: step 0 kept the inputs of up to 2 calls for the backward stage: 0.0 MB"
+        in lines
     )
 
 

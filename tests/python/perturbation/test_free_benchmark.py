@@ -157,7 +157,10 @@ def test_scope_and_list(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
 
 
 RULES = [
-    ({"scope": ["Torch.a.0.forward", "Torch.b.0.forward"], "list": ["a"]}, "scope is given together with list"),
+    (
+        {"scope": ["Torch.a.0.forward", "Torch.b.0.forward"], "list": ["a"]},
+        "scope is given together with list",
+    ),
     ({"level": "L0"}, "level is 'L0'; task free_benchmark works at level L1"),
     ({"fuzz_stage": "both"}, "free_benchmark.fuzz_stage is 'both'; expected one of forward, backward"),
     ({"fuzz_stage": "backward"}, "free_benchmark.fuzz_stage is 'backward', which needs a list"),
@@ -165,19 +168,28 @@ RULES = [
         {"fuzz_stage": "backward", "list": ["a"], "handler_type": "fix"},
         "free_benchmark.fuzz_stage is 'backward'; handler_type 'fix' works with 'forward'",
     ),
-    ({"pert_mode": "noise"}, "free_benchmark.pert_mode is 'noise'; expected one of improve_precision, bit_noise"),
+    (
+        {"pert_mode": "noise"},
+        "free_benchmark.pert_mode is 'noise'; expected one of improve_precision, bit_noise",
+    ),
     ({"pert_mode": "amplification"}, "free_benchmark.pert_mode is 'amplification'; expected one of"),
     ({"fuzz_device": "gpu"}, "free_benchmark.fuzz_device is 'gpu'; expected one of npu, cpu"),
     ({"fuzz_device": "cpu"}, "free_benchmark.fuzz_device is 'cpu', which needs pert_mode 'to_cpu'"),
     ({"pert_mode": "to_cpu"}, "free_benchmark.fuzz_device is 'npu'; pert_mode 'to_cpu' needs"),
     ({"handler_type": "repair"}, "free_benchmark.handler_type is 'repair'; expected one of check, fix"),
     *(
-        ({"handler_type": "fix", "pert_mode": mode}, f"free_benchmark.pert_mode is '{mode}'; handler_type 'fix'")
+        (
+            {"handler_type": "fix", "pert_mode": mode},
+            f"free_benchmark.pert_mode is '{mode}'; handler_type 'fix'",
+        )
         for mode in ("bit_noise", "add_noise", "change_value", "no_change")
     ),
     ({"fuzz_level": "L0"}, "free_benchmark.fuzz_level is 'L0'; expected one of L1"),
     ({"if_preheat": 1}, "free_benchmark.if_preheat is 1; expected true or false"),
-    ({"if_preheat": True, "handler_type": "fix"}, "free_benchmark.if_preheat is true, but handler_type 'fix'"),
+    (
+        {"if_preheat": True, "handler_type": "fix"},
+        "free_benchmark.if_preheat is true, but handler_type 'fix'",
+    ),
     ({"preheat_step": 0}, "free_benchmark.preheat_step is 0; expected a whole number above 0"),
     ({"preheat_step": 1.5}, "free_benchmark.preheat_step is 1.5"),
     ({"max_sample": -1}, "free_benchmark.max_sample is -1; expected a whole number above 0"),
@@ -285,7 +297,8 @@ def test_the_guides_log_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
         (
             lambda: torch.abs(x.int()),
             "INFO",
-            "Free Benchmark: For Torch.abs.0.forward,dtype torch.int32 is not supported. Cancel perturbation.",
+            "Free Benchmark: For Torch.abs.0.forward,dtype torch.int32 is not supported."
+            " Cancel perturbation.",
         ),
         (
             lambda: torch.abs(x[:0]),
@@ -295,7 +308,8 @@ def test_the_guides_log_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
         (
             lambda: torch.abs(x * 1e-12),
             "INFO",
-            "Free Benchmark: For Torch.abs.0.forward,all values of the input are too small. Cancel perturbation.",
+            "Free Benchmark: For Torch.abs.0.forward,all values of the input are too small."
+            " Cancel perturbation.",
         ),
         (
             lambda: torch.arange(3),
@@ -324,8 +338,8 @@ def test_a_second_run_that_raises_never_ends_training(
     assert len(calls) == 2
     assert (
         "WARNING",
-        "[msprobe] Free benchmark: For Autograd.Once.0.forward,the second run raised RuntimeError: only once. "
-        "Cancel perturbation.",
+        "[msprobe] Free benchmark: For Autograd.Once.0.forward,"
+        "the second run raised RuntimeError: only once. Cancel perturbation.",
     ) in lines
     assert "Autograd.Once" not in "".join(row["api_name"] for row in rows(tmp_path))
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-import twin_programs
 
+import twin_programs
 import ulpscope
 from captured import Captured
 
@@ -24,9 +24,10 @@ NAMED = re.compile(r"(?:of |For |类型 )([\w.]+?\.\d+\.forward)")
 def names_of(caplog: pytest.LogCaptureFixture, folder: Path, program: Callable[[Any], None]) -> list[str]:
     """The calls that a program makes, as the log of its perturbation names them."""
     caplog.clear()
-    with caplog.at_level(logging.INFO, "ulpscope.check"), ulpscope.check.perturb(
-        folder, pert_mode="no_change"
-    ) as check:
+    with (
+        caplog.at_level(logging.INFO, "ulpscope.check"),
+        ulpscope.check.perturb(folder, pert_mode="no_change") as check,
+    ):
 
         @contextlib.contextmanager
         def tool(model: torch.nn.Module) -> Iterator[None]:
@@ -72,7 +73,7 @@ def operators(tool: Any) -> None:
     """Operators, properties, pooling, sums in C, and a function of the program."""
     x = torch.arange(1.0, 17).reshape(4, 4).requires_grad_()
     with tool(torch.nn.Identity()):
-        y = 2 * x + 1 - x / 3 + 2 ** x % 5
+        y = 2 * x + 1 - x / 3 + 2**x % 5
         y = sum([y, x.T, x.mT @ x]) + x.real
         y = F.max_pool2d(y[None], 2) + Squared.apply(x)[:2, :2]
         y.add_(1)

@@ -105,7 +105,10 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     apply, call = torch.autograd.Function.apply, nn.Module.__call__
     check = ulpscope.check.perturb(tmp_path, pert_mode="bit_noise")
     check.start()
-    with pytest.raises(RuntimeError, match="only one capture can record at a time"), ulpscope.capture(tmp_path):
+    with (
+        pytest.raises(RuntimeError, match="only one capture can record at a time"),
+        ulpscope.capture(tmp_path),
+    ):
         pass
     check.close()
     assert torch._C._len_torch_function_stack() == 0

@@ -22,7 +22,7 @@ from ulpscope._capture.calls.functions import Function, Functions
 from ulpscope._capture.calls.recorded import CallRunner
 from ulpscope._capture.calls.stacks import call_name
 
-_PROPERTY_ACCESS = type(torch.Tensor.shape.__get__)
+_PROPERTY_ACCESS = type(vars(torch._C.TensorBase)["shape"].__get__)
 
 # Properties that compute a new tensor: they are calls.
 _COMPUTING = [getattr(torch.Tensor, name) for name in ("T", "mT", "H", "mH", "real", "imag")]
@@ -74,6 +74,11 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
+
+
+def is_aside() -> bool:
+    """Whether this thread's calls are ours: see ``unseen``."""
+    return _thread.is_aside
 
 
 @contextlib.contextmanager

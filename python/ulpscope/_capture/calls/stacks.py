@@ -172,9 +172,7 @@ def _caller_instruction(frame: FrameType | None) -> _Instruction:
     if inside is not frame and inside is not None:
         # The function itself, which checked for function modes.
         inside = inside.f_back
-    found = _skipping(
-        inside, lambda code: code.co_filename.startswith(_OWN_FOLDER) or _is_dispatch(code)
-    )
+    found = _skipping(inside, lambda code: code.co_filename.startswith(_OWN_FOLDER) or _is_dispatch(code))
     return _Instruction(None, [], None, []) if found is None else _instruction(found.f_code, found.f_lasti)
 
 

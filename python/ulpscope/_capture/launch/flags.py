@@ -9,6 +9,7 @@ from typing import Any
 from ulpscope._capture.settings import Settings, SettingsError
 from ulpscope._capture.settings.config import Config
 from ulpscope._capture.settings.settings import FILE_FORMATS, renamed
+from ulpscope.check.perturbation.settings import PerturbSettings
 
 _DESCRIPTION = """\
 Runs a Python script and records the inputs and outputs of its torch calls.
@@ -51,6 +52,12 @@ def settings_from(
         if folder is not None and "dump_path" not in given and not config.keys.get("dump_path"):
             given["dump_path"] = folder
         settings = config.settings(**given)
+        if isinstance(settings, PerturbSettings):
+            raise SettingsError(
+                "task",
+                "is 'free_benchmark', which is not supported here; use PrecisionDebugger or "
+                "ulpscope.check.perturb in the script",
+            )
     except SettingsError as error:
         if error.key in given or (error.key == "dump_path" and path is None):
             raise renamed(error, name_of(error.key)) from None

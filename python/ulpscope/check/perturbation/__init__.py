@@ -46,9 +46,9 @@ def perturb(
     >>> for finding in check.findings:
     ...     print(finding)
 
-    The default ``pert_mode="amplification"`` names calls that lose more digits than their inputs explain, with
-    the reason. The modes of msprobe's free benchmark (``improve_precision``, ``bit_noise``, ``add_noise``,
-    ``change_value``, ``no_change``, ``to_cpu``) compare with a threshold for each dtype.
+    The default ``pert_mode="amplification"`` names calls that lose more digits than their inputs explain,
+    with the reason. The modes of msprobe's free benchmark (``improve_precision``, ``bit_noise``,
+    ``add_noise``, ``change_value``, ``no_change``, ``to_cpu``) compare with a threshold for each dtype.
     ``handler_type="fix"`` continues with the result of the second run (``improve_precision``, ``to_cpu``).
     docs/free-benchmark.md lists the other settings: ``step``, ``rank``, ``list``, ``scope``, ``call``, …
     """

@@ -1,9 +1,9 @@
-"""Our own judgement: a call is wrong if it loses more digits than its inputs explain, whatever the difference.
+"""Our own judgement: a call is wrong if it loses more digits than its inputs explain.
 
-    every call       a second run on inputs that rounding could have made; gain = relative change of the output /
-                     relative change of the inputs, beyond one unit in the last place of the output
-    some calls       run in float64 (``confirmation.py``): those whose gain is high and stands out from the cleared
-                     calls of the same API, those that return NaN or infinity, and the first call of each kind
+    every call    a second run on inputs that rounding could have made; gain = relative change of the output
+                  over that of the inputs, beyond one unit in the last place of the output
+    some calls    run in float64 (``confirmation.py``): those whose gain is high and stands out from the
+                  cleared calls of the same API, those that return NaN or infinity, the first of each kind
 
 A gain alone is no fault: only what is confirmed is reported. So noise of one unit in bf16, which changes the
 output of every healthy call by more than any fixed threshold, reports nothing.
@@ -11,6 +11,7 @@ output of every healthy call by more than any fixed threshold, reports nothing.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections import deque
@@ -18,13 +19,14 @@ from typing import Any
 
 import torch
 
-from ulpscope._capture.calls.named_calls import NamedCall, unseen
+from ulpscope._capture.calls.named_calls import NamedCall, is_aside, unseen
 from ulpscope._capture.lifecycle.selection import Selection
 from ulpscope.check.perturbation import messages
 from ulpscope.check.perturbation.arguments import float_outputs, mapped, tensors_in
 from ulpscope.check.perturbation.backward import BackwardStage, KeptCall
 from ulpscope.check.perturbation.confirmation import Run, Verdict, raised_on_cpu, verdicts
 from ulpscope.check.perturbation.findings import Findings
+from ulpscope.check.perturbation.module_calls import ModuleCall
 from ulpscope.check.perturbation.noise import Noise, relative_noise
 from ulpscope.check.perturbation.perturber import Perturber
 from ulpscope.check.perturbation.second_run import CannotRepeatError, Given, aside
@@ -37,6 +39,9 @@ _SUSPICIOUS = 8.0
 
 # How far above the highest gain of its cleared siblings the gain of a suspect is.
 _STANDS_OUT = 2.0
+
+# Kinds of calls of one API of which the first is looked at: a program may make a new shape with every call.
+_MAX_KINDS = 8
 
 # Gains that are remembered of each API.
 _SIBLINGS = 64
@@ -54,8 +59,9 @@ class _Api:
     def is_suspect(self, gain: float, kind: Any) -> bool:
         if not math.isfinite(gain):
             return True
-        is_first = kind not in self.kinds
-        self.kinds.add(kind)
+        is_first = len(self.kinds) < _MAX_KINDS and kind not in self.kinds
+        if is_first:
+            self.kinds.add(kind)
         return is_first or gain > max(_SUSPICIOUS, _STANDS_OUT * self.highest_cleared)
 
 
@@ -75,9 +81,6 @@ class Amplification(Perturber):
 
     def perturbed(self, call: NamedCall) -> Any:
         """Runs a call and judges it."""
-        if self.settings.fuzz_level == "L0":
-            # Modules are judged as a whole: see `enter_module`.
-            return call.original()
         if self.settings.fuzz_stage == "backward":
             return self._backward.watched(call, self)
         given = self.given(call)
@@ -85,6 +88,22 @@ class Amplification(Perturber):
         if given is not None:
             self.judge(call, given, result, raised_on_cpu(given))
         return result
+
+    def enter_module(
+        self, module: torch.nn.Module, args: Any, kwargs: Any
+    ) -> tuple[ModuleCall, Given] | None:
+        """Level L0: a module is about to run."""
+        base = self._modules.get(id(module))
+        if base is None or not self.is_on or is_aside():
+            return None
+        call = ModuleCall.of(base, self._number(base), module, args, kwargs)
+        given = self.given(call) if self._is_selected(call) else None
+        return None if given is None else (call, given)
+
+    def leave_module(self, begun: tuple[ModuleCall, Given], module: torch.nn.Module, output: Any) -> None:
+        """A module has returned: it is judged as a whole."""
+        call, given = begun
+        self.judge(call, given, output, raised_on_cpu(given))
 
     def given(self, call: NamedCall) -> Given | None:
         """The arguments of a call, if it can be judged; in silence otherwise: most calls compute nothing."""
@@ -118,12 +137,13 @@ class Amplification(Perturber):
             self.hold_back(call, error)
 
     def _gain(self, given: Given, outputs: list[torch.Tensor]) -> float:
-        below = self._noise.below
+        positions = itertools.count()
 
         def noisy(tensor: torch.Tensor) -> torch.Tensor:
-            return below(tensor) if tensor.dtype in _DTYPES else tensor
+            return self._noise.below(tensor, next(positions)) if tensor.dtype in _DTYPES else tensor
 
-        second = given.run(mapped(given.args, noisy), mapped(given.kwargs, noisy))
+        args, kwargs = mapped((given.args, given.kwargs), noisy)
+        second = given.run(args, kwargs)
         dtypes = {one.dtype for one in tensors_in((given.args, given.kwargs)) if one.dtype in _DTYPES}
         return gain_of(outputs, [one for _, one in float_outputs(second)], max(map(relative_noise, dtypes)))
 
@@ -145,7 +165,7 @@ class Amplification(Perturber):
             beside += f", other calls of {call.base}: {statistics.median(siblings):.3g}"
         for verdict in found:
             self.report(
-                call, stage, f"{verdict.size:.6g}", verdict.output, verdict.index, verdict.cause + beside
+                call, stage, f"{verdict.size:.6g}", verdict.output, verdict.place, verdict.cause + beside
             )
 
     def _check_backward(self, call: NamedCall, kept: KeptCall, gradients: tuple[Any, ...]) -> None:
@@ -168,7 +188,7 @@ class Amplification(Perturber):
 
 
 def gain_of(outputs: list[torch.Tensor], others: list[torch.Tensor], noise: float) -> float:
-    """The largest relative change of an output, in units of the inputs' noise; infinite if one is not finite."""
+    """The largest relative change of an output over the inputs' noise; infinite if one is not finite."""
     highest = 0.0
     if [one.shape for one in outputs] != [one.shape for one in others]:
         raise CannotRepeatError("its results have other shapes on the changed inputs")

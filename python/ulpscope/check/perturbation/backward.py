@@ -1,8 +1,8 @@
 """The backward stage: the gradients of a call, computed again for a changed gradient of its outputs.
 
-    forward   keeps the inputs of a selected call, at most ``max_sample`` calls of one API
-    backward  when the gradients of the call's outputs have arrived: the call and its vector-Jacobian product are
-              computed again, on the kept inputs; then these are let go
+forward   keeps the inputs of a selected call, at most ``max_sample`` calls of one API
+backward  when the gradients of the call's outputs have arrived: the call and its vector-Jacobian product are
+          computed again, on the kept inputs; then these are let go
 """
 
 from __future__ import annotations
@@ -94,7 +94,6 @@ class KeptCall:
                 [gradient for _, gradient in wanted],
                 allow_unused=True,
             )
-
 
     def as_call(self, incoming: tuple[Any, ...]) -> NamedCall:
         """The vector-Jacobian product as a function of the inputs and the incoming gradients."""

@@ -1,18 +1,19 @@
 """What is wrong with a suspected call: it is run in float64, where rounding is out of the way.
 
-    f       the call as the program made it             y
-    f_hi    the same function in float64                y_hi = f_hi(x)
-    noise   one rounding of the inputs, in float64      d1 = |f_hi(x + noise) - y_hi|,  d2 with noise / 64
+f       the call as the program made it             y
+f_hi    the same function in float64                y_hi = f_hi(x)
+noise   one rounding of the inputs, in float64      d1 = |f_hi(x + noise) - y_hi|,  d64 with 64 x noise
 
-    not repeatable      f(x) again differs from y
-    non-finite          y has NaN or infinities, and x has none
-    loses bits          |y - y_hi| is far above what the inputs' own rounding explains: d1 + one unit of y
-    rounds inside       d2 is no 64th of d1: something inside rounds more coarsely than the inputs
-    ill-conditioned     d1 exceeds half of the significand: no operator could do better on these inputs
+not repeatable      f(x) again differs from y
+non-finite          y has NaN or infinities, and x has none
+loses bits          |y - y_hi| is far above what the inputs' own rounding explains: d1 + one unit of y
+rounds inside       d64 is not 64 x d1: something inside rounds more coarsely than the inputs
+ill-conditioned     d1 exceeds half of the significand: no operator could do better on these inputs
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -26,10 +27,15 @@ from ulpscope.check.perturbation.second_run import LOW_PRECISION, Given
 
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
-_PARTS = 64
+# A smooth function moves 64 times as far under 64 times the noise; one that rounds inside 8 times as far.
+_TIMES = 64
+_NOT_SMOOTH = 24
 
-# A smooth function has d2 = d1 / 64; one that rounds inside has about d1 / 8.
-_NOT_SMOOTH = 1 / 24
+# Noise this large is still small after multiplication by that.
+_SMALL = 2.0**-16
+
+# Runs of a call whose result is wrong, to tell a race from a formula.
+_REPEATS = 4
 
 # Own errors, as a multiple of what is explained. Kernels sum low precision in float32, so that their error is
 # that of one rounding; float32 itself is summed in blocks, with an error of a few roundings.
@@ -40,16 +46,19 @@ _FEW = 16
 
 # Functions that are steps or saws by definition: an element at an edge changes by a whole step.
 STEPS = frozenset(
-    "round round_ floor floor_ ceil ceil_ trunc trunc_ fix frac frac_ sign sign_ sgn heaviside fmod fmod_ "
-    "remainder remainder_ __mod__ __imod__ floor_divide __floordiv__ fake_quantize_per_tensor_affine "
-    "fake_quantize_per_channel_affine quantize_per_tensor one_hot histc".split()
+    """
+    round round_ floor floor_ ceil ceil_ trunc trunc_ fix frac frac_ sign sign_ sgn heaviside fmod fmod_
+    remainder remainder_ __mod__ __imod__ floor_divide __floordiv__ fake_quantize_per_tensor_affine
+    fake_quantize_per_channel_affine quantize_per_tensor one_hot histc
+    """.split()
 )
 
 
 class Verdict(NamedTuple):
     """What is wrong with an output of a call."""
 
-    index: int | None
+    place: int | None
+    """The position of the output in a list or tuple."""
     output: torch.Tensor
     size: float
     """The relative size of the error that the cause is about."""
@@ -63,18 +72,28 @@ def verdicts(call_name: str, given: Given, result: Any, raised: Run | None, nois
     """
     outputs = float_outputs(result)
     found = _not_repeatable(outputs, given)
-    if found or raised is None:
+    # Other random numbers are drawn for another dtype.
+    if found or raised is None or given.random.are_used():
         return found
     inputs = [one for one in tensors_in((given.args, given.kwargs)) if one.is_floating_point()]
-    are_finite = all(bool(one.isfinite().all()) for one in inputs)
     # A mask of -inf is no fault, and neither is passing a NaN on.
-    if not are_finite:
+    if not all(bool(one.isfinite().all()) for one in inputs) or not _has_finite_scalars(given):
         return []
-    wide = _Wide(given, raised, noise, max((torch.finfo(one.dtype).eps for one in inputs), default=0.0))
-    function = call_name.split(".")[-3] if call_name.count(".") >= 2 else call_name
+    eps = max((torch.finfo(one.dtype).eps for one in inputs), default=0.0)
+    wide = _Wide(given, raised, noise, eps)
+    is_step = call_name.rsplit(".", 2)[0].rpartition(".")[2] in STEPS
     for place, (index, output) in enumerate(outputs):
-        found += _of_output(index, output, wide, place, function in STEPS)
+        found += _of_output(index, output, wide, place, is_step)
+    if found:
+        for _ in range(_REPEATS - 1):
+            if racing := _not_repeatable(outputs, given):
+                return racing
     return found
+
+
+def _has_finite_scalars(given: Given) -> bool:
+    scalars = [one for one in (*given.args, *given.kwargs.values()) if isinstance(one, float)]
+    return all(map(math.isfinite, scalars))
 
 
 class _Wide:
@@ -84,25 +103,27 @@ class _Wide:
         self._raised = raised
         self._given = given
         self._noise = noise
-        self._eps = eps
+        self.eps = eps
         self.plain = self._outputs(0.0)
         self._moved: dict[float, list[torch.Tensor]] = {}
 
     def moved(self, share: float, place: int) -> float:
         """How far noise of one rounding moves an output."""
         if share not in self._moved:
-            self._moved[share] = self._outputs(self._eps / 2 * share)
+            self._moved[share] = self._outputs(self.eps / 2 * share)
         return _norm(self._moved[share][place] - self.plain[place])
 
     def _outputs(self, size: float) -> list[torch.Tensor]:
+        positions = itertools.count()
+
         def widened(tensor: torch.Tensor) -> torch.Tensor:
             if not tensor.is_floating_point():
                 return tensor
             wide = tensor.detach().double()
-            return self._noise.around(wide, size) if size else wide
+            return self._noise.around(wide, next(positions), size) if size else wide
 
-        result = self._raised(mapped(self._given.args, widened), mapped(self._given.kwargs, widened))
-        return [one.double() for _, one in float_outputs(result)]
+        args, kwargs = mapped((self._given.args, self._given.kwargs), widened)
+        return [one.detach().double() for _, one in float_outputs(self._raised(args, kwargs))]
 
 
 def _not_repeatable(outputs: list[tuple[int | None, torch.Tensor]], given: Given) -> list[Verdict]:
@@ -138,19 +159,22 @@ def _of_output(
             f"what the rounding of its inputs and output explains ({explained:.1e})"
         )
         return [Verdict(index, output, error, text)]
-    if moved > 4 * unit and not is_step and wide.moved(1 / _PARTS, place) / scale > moved * _NOT_SMOOTH:
-        text = (
-            f"rounds inside: noise of one rounding moves the result by {moved:.1e}, and a {_PARTS}th of it by more "
-            f"than a {1 / _NOT_SMOOTH:.0f}th of that: something inside computes in a lower precision"
-        )
-        return [Verdict(index, output, moved, text)]
-    half = 2.0 ** (-_significand(output.dtype) / 2)
+    if moved > 4 * unit and not is_step and wide.eps < _SMALL:
+        further = wide.moved(_TIMES, place) / scale
+        if further < _NOT_SMOOTH * moved:
+            text = (
+                f"rounds inside: noise of one rounding moves the result by {moved:.1e}, and {_TIMES} times "
+                f"the noise only {further / moved:.0f} times as far: it computes in a lower precision inside"
+            )
+            return [Verdict(index, output, moved, text)]
+    bits = min(_significand(output.dtype), 1 - round(math.log2(wide.eps)))
+    half = 2.0 ** (-bits / 2)
     if output.numel() < _FEW:
         half = max(half, 0.25)
     if moved > half and not is_step:
         text = (
-            f"ill-conditioned here (catastrophic cancellation): rounding of its inputs alone moves the result by "
-            f"{moved:.1e}, more than half of the {_significand(output.dtype)} bits of {output.dtype}"
+            "ill-conditioned here (catastrophic cancellation): rounding of its inputs alone moves the result "
+            f"by {moved:.1e}, more than half of their {bits} bits"
         )
         return [Verdict(index, output, moved, text)]
     return []

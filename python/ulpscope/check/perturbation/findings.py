@@ -1,6 +1,6 @@
 """The findings of a run, in memory and in a csv file.
 
-Ranks share the file: each appends whole lines under a lock, and whoever finds the file empty writes the header.
+Ranks share the file: each appends whole lines under a lock. Whoever finds the file empty writes the header.
 """
 
 from __future__ import annotations
@@ -26,15 +26,21 @@ class Finding:
     """A call whose output responded too strongly."""
 
     rank: int | None
+    """None without a process group."""
     pert_mode: str
+    """How the inputs were changed."""
     stage: str
+    """``forward`` or ``backward``."""
     step: int
+    """The iteration."""
     api_name: str
+    """The call: ``Functional.linear.8.backward``."""
     max_rel: str
     """The largest relative change, or ``symbol_flipping``."""
     dtype: str
     """That of the output."""
     shape: str
+    """That of the output."""
     output_index: int | None
     """The position of the output in a list or tuple."""
     cause: str = ""

@@ -1,7 +1,7 @@
 """``fix``: the program goes on with the result of the second run.
 
-The elements are written into the original output, so it keeps its place in the autograd graph, and what the graph
-saved of it for the backward pass is the new result, too.
+The elements are written into the original output, so it keeps its place in the autograd graph, and what the
+graph saved of it for the backward pass is the new result, too.
 """
 
 from __future__ import annotations

@@ -78,21 +78,23 @@ class FreeBenchmark(Perturber):
         except (changes.NotChangedError, CannotRepeatError) as reason:
             messages.cancelled(call.name, reason)
             return
-        second = given.run(changed.args, changed.kwargs, changed.keeps_autocast)
+        is_sampling = self._preheat is not None and not self._preheat.is_over
+        second = given.run(changed.args, changed.kwargs, changed.keeps_autocast, is_last=not is_sampling)
         messages.perturbed(self._mode, call.name)
         if self.settings.handler_type == "fix":
             fix.replace(result, second)
             return
         pairs = paired(result, second)
-        if self._preheat is not None and not self._preheat.is_over:
+        if is_sampling:
             self._learn(call, given, pairs)
         else:
             self._judge(call, pairs, "forward")
 
     def _judge(self, call: NamedCall, pairs: list[Pair], stage: Stage) -> None:
         for index, original, second in pairs:
-            change = change_of(original, second, stage)
-            if change.exceeds(self._allowed(call, original.dtype)):
+            allowed = self._allowed(call, original.dtype)
+            change = change_of(original, second, stage, allowed)
+            if change.exceeds(allowed):
                 self.report(call, stage, change.text, original, index)
 
     def _allowed(self, call: NamedCall, dtype: torch.dtype) -> float:
@@ -161,9 +163,7 @@ def paired(result: Any, second: Any) -> list[Pair]:
     shapes = [(index, tensor.shape) for index, tensor in originals]
     if shapes != [(index, tensor.shape) for index, tensor in others]:
         raise CannotRepeatError("its results have other shapes on the changed inputs")
-    return [
-        (index, original, other) for (index, original), (_, other) in zip(originals, others, strict=True)
-    ]
+    return [(index, original, other) for (index, original), (_, other) in zip(originals, others, strict=True)]
 
 
 def _size(change: Change) -> float:

@@ -1,12 +1,13 @@
 """Which calls are perturbed, and how a perturbation is kept from harming the program.
 
-It takes the place of the recorder in capture's ``Installation``, so it sees the calls that capture sees, under
-the same names. A subclass runs a selected call and judges it.
+It takes the place of the recorder in capture's ``Installation``, so it sees the calls that capture sees,
+under the same names. A subclass runs a selected call and judges it.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 
 from ulpscope._capture.calls.functions import Function
@@ -33,10 +34,13 @@ class Perturber(NamedCalls):
         """Whether the backward pass of calls that were perturbed is."""
         self.findings = findings
         self._selection = selection
+        self._process = os.getpid()
         # Scope: before the first call, inside, after the last.
         self._is_inside = False
         self._is_after = False
         self._noted: set[str] = set()
+        # The names of modules by their addresses, at level L0.
+        self._modules: dict[int, str] = {}
 
     def perturbed(self, call: NamedCall) -> Any:
         """Runs a selected call, perturbs it, and returns what the program gets as its result."""
@@ -44,7 +48,8 @@ class Perturber(NamedCalls):
 
     def around(self, call: NamedCall) -> Any:
         """Runs a call."""
-        if not self.is_on or not self._is_selected(call):
+        # A forked process has a copy of the mode: its calls, such as those of data loaders, are left alone.
+        if not self.is_on or os.getpid() != self._process or not self._is_selected(call):
             return call.original()
         return self.perturbed(call)
 
@@ -123,6 +128,35 @@ class Perturber(NamedCalls):
 
     def forget_model(self) -> None:
         """The installation is removed."""
+        self._modules.clear()
+
+    def add_module(self, module: Any, base: str | None, is_muted: bool, is_selected: bool) -> None:
+        """A module has a name: ``Module.fc.Linear``."""
+        if base is not None and not is_muted and (is_selected or not self.settings.module):
+            self._modules[id(module)] = base
+
+    def forget_module(self, address: int) -> None:
+        """A module is gone."""
+        self._modules.pop(address, None)
+
+    def is_outermost(self) -> bool:
+        """Whether no module runs: modules that are met later belong to no model."""
+        return True
+
+    def enter_module(self, module: Any, args: Any, kwargs: Any) -> Any:
+        """A module is about to run; None if it is not perturbed."""
+
+    def leave_module(self, begun: Any, module: Any, output: Any) -> None:
+        """A module has returned."""
+
+    def raised_module(self, begun: Any, module: Any, kind: str) -> None:
+        """A module has raised: there is nothing to judge."""
+
+    def add_origin(self, *_: Any) -> None:
+        """A parameter has a name."""
+
+    def parameter_gradient(self, *_: Any) -> None:
+        """A parameter has its gradient."""
 
     def begin(self, *_: Any) -> None:
         """A message between processes begins: it is never perturbed."""

@@ -1,8 +1,8 @@
 """Preheat: in the first steps the thresholds are learned, with the CPU as the judge.
 
     step 0                     counts the calls of every API
-    steps 1 .. preheat_step-1  samples some calls of each: how much did the change move the output, and does the
-                               output agree with the CPU?
+    steps 1 .. preheat_step-1  samples some calls of each: how far did the change move the output, and does
+                               the output agree with the CPU?
     later                      checks, with the thresholds that separate the one from the other
 
 A threshold starts high. While all samples agree with the CPU it is halved, or doubled if a sample that agrees

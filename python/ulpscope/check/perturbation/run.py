@@ -20,6 +20,7 @@ from ulpscope._capture.lifecycle.selection import Selection
 from ulpscope._capture.modules import models
 from ulpscope._capture.noise import seed
 from ulpscope._capture.regions.compiled import untraced
+from ulpscope._capture.settings import Settings
 from ulpscope.check.perturbation.amplification import Amplification
 from ulpscope.check.perturbation.findings import Finding, Findings
 from ulpscope.check.perturbation.free_benchmark import FreeBenchmark
@@ -38,7 +39,10 @@ class PerturbRun:
 
     gives_way = False
 
-    def __init__(self, settings: PerturbSettings, model: Any = None) -> None:
+    def __init__(
+        self, settings: PerturbSettings, model: Any = None, perturber: Perturber | None = None
+    ) -> None:
+        """``perturber`` takes the place of the one that the settings ask for; then nothing is written."""
         _check_torch()
         if model is not None:
             models.roots_of(model)
@@ -48,14 +52,13 @@ class PerturbRun:
         selection = Selection(settings)
         is_own = settings.pert_mode == AMPLIFICATION
         file = settings.dump_path / (AMPLIFICATION_CSV if is_own else CSV)
-        self._findings = Findings(None if settings.handler_type == "fix" else file, with_cause=is_own)
+        self._writes = settings.handler_type != "fix" and perturber is None
+        self._findings = Findings(file if self._writes else None, with_cause=is_own)
         kind = Amplification if is_own else FreeBenchmark
-        self._perturber: Perturber = kind(settings, selection, self._findings)
-        # Of capture's recorder it has what is asked of it at level L1.
+        self._perturber: Perturber = perturber or kind(settings, selection, self._findings)
+        # Of capture's recorder it has what is asked of it at levels L0 and L1.
         recorder: Any = self._perturber
-        self._installation = Installation(
-            dataclasses.replace(settings, level="L1"), selection, recorder, self._joined_group
-        )
+        self._installation = Installation(_as_capture(settings), selection, recorder, self._joined_group)
         self._custom: CustomApis = {}
         self._started = False
         self._closed = False
@@ -92,7 +95,7 @@ class PerturbRun:
             models.roots_of(model)
             self._model = model
         exclusive.check(self)
-        if self._settings.handler_type != "fix":
+        if self._writes:
             # Report an unwritable place now, not in the middle of a run.
             folders.make(self._settings.dump_path)
         exclusive.begin(self)
@@ -215,6 +218,12 @@ class PerturbRun:
         if self._installation.installed:
             self._installation.remove()
             self._update()
+
+
+def _as_capture(settings: PerturbSettings) -> Settings:
+    """The settings of a capture that sees the same calls."""
+    shared = {field.name: getattr(settings, field.name) for field in dataclasses.fields(Settings)}
+    return Settings(**(shared | {"task": "statistics", "level": settings.fuzz_level}))
 
 
 def _check_torch() -> None:

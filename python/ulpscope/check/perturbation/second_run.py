@@ -1,7 +1,8 @@
 """Runs a call a second time, without side effects on the program.
 
-Before the call: a copy of every argument that the call changes, and the states of random numbers. After it: the
-same function on these, apart from the program's graph, with the same random numbers, whose states are restored.
+Before the call: a copy of every argument that the call changes, and the states of random numbers. After it:
+the same function on these, apart from the program's graph, with the same random numbers. Then the states are
+restored.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 # Their results are uninitialised memory: no two are alike.
 _BLANK = frozenset(
-    "empty empty_like empty_strided empty_permuted empty_quantized new_empty new_empty_strided resize_ "
-    "resize_as_".split()
+    """
+    empty empty_like empty_strided empty_permuted empty_quantized new_empty new_empty_strided resize_
+    resize_as_
+    """.split()
 )
 
 
@@ -55,6 +58,7 @@ class Given:
             return copies.get(id(tensor), tensor)
 
         self.has_copies = bool(copies)
+        self._copies = {id(copy) for copy in copies.values()}
         self.args: tuple[Any, ...] = mapped(call.args, before) if copies else call.args
         self.kwargs: dict[str, Any] = mapped(call.kwargs, before) if copies else call.kwargs
         self._unchanged = [tensor for tensor in tensors if id(tensor) not in copies]
@@ -69,8 +73,14 @@ class Given:
         if [_version(tensor) for tensor in self._unchanged] != self._versions:
             raise CannotRepeatError("it changes one of its inputs in a way that is not known beforehand")
 
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], keeps_autocast: bool = True) -> Any:
-        """The result for changed arguments. Arguments that the call changes are copied for each run.
+    def run(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        keeps_autocast: bool = True,
+        is_last: bool = False,
+    ) -> Any:
+        """The result for changed arguments. Before the last run, those that the call writes to are copied.
 
         Where the program computes gradients, so does this run, in a graph of its own: kernels differ.
         """
@@ -81,12 +91,22 @@ class Given:
             around.enter_context(self.random.repeated())
             if not keeps_autocast:
                 around.enter_context(without_autocast(self.devices))
+            if self.has_copies and not is_last:
+                args, kwargs = self._without_own_copies((args, kwargs))
             args, kwargs = self._apart((args, kwargs))
-            if self.has_copies:
-                copies = {id(tensor): tensor.clone() for tensor in _changed(self._call, args, kwargs)}
-                args = mapped(args, lambda tensor: copies.get(id(tensor), tensor))
-                kwargs = mapped(kwargs, lambda tensor: copies.get(id(tensor), tensor))
             return self.result(self._call.run(*args, **kwargs), args, kwargs)
+
+    def _without_own_copies(self, given: Any) -> Any:
+        made: dict[int, torch.Tensor] = {}
+
+        def copied(tensor: torch.Tensor) -> torch.Tensor:
+            if id(tensor) not in self._copies:
+                return tensor
+            if id(tensor) not in made:
+                made[id(tensor)] = tensor.clone()
+            return made[id(tensor)]
+
+        return mapped(given, copied)
 
     def _apart(self, given: Any) -> Any:
         """The arguments outside of the program's graph, each still with or without a gradient."""
@@ -98,9 +118,12 @@ class Given:
         def apart(tensor: torch.Tensor) -> torch.Tensor:
             needs_grad = next(needs)
             if id(tensor) not in made:
-                known = made[id(tensor)] = tensor.detach()
+                known = tensor.detach()
                 if needs_grad and known.is_floating_point():
                     known.requires_grad_()
+                    # A call may write to its argument, which a leaf of a graph refuses.
+                    known = known.view_as(known) if self.has_copies else known
+                made[id(tensor)] = known
             return made[id(tensor)]
 
         return mapped(given, apart)
@@ -153,7 +176,7 @@ def _default_generator(device: torch.device) -> torch.Generator | None:
 
 
 def without_saving_hooks() -> contextlib.AbstractContextManager[Any]:
-    """Without the program's hooks on tensors that are saved for a backward pass: checkpointing counts these."""
+    """Without the program's hooks on tensors that are saved for a backward pass: checkpointing counts."""
     top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
     if top is not None and top(True) is None:
         return contextlib.nullcontext()

@@ -58,22 +58,48 @@ class Change:
         return self.is_flipped or not self.relative <= allowed
 
 
-def change_of(original: torch.Tensor, changed: torch.Tensor, stage: Stage) -> Change:
-    """Compares an output with that of the second run. Both have the same shape."""
+def change_of(original: torch.Tensor, changed: torch.Tensor, stage: Stage, accepted: float = 0.0) -> Change:
+    """Compares an output with that of the second run. Both have the same shape.
+
+    Elements whose change is certainly not above ``accepted`` are only bounded: that is fast.
+    """
     lowest = floor(original.dtype, stage)
     wide = torch.float64 if torch.float64 in (original.dtype, changed.dtype) else torch.float32
-    relative, is_flipped = 0.0, False
+    relative = 0.0
     for first, second in _blocks(original, changed):
+        if first.dtype == second.dtype and first.device == second.device and torch.equal(first, second):
+            continue
         a, b = first.to(changed.device, wide), second.to(wide)
-        # A number and a NaN: the larger of the two is NaN, and stays so.
-        same = (a == b) | (a.isnan() & b.isnan())
-        is_flipped = is_flipped or bool(((a * b < -(lowest**2)) & ~same).any())
-        low, high = _ordered(a.abs().clamp(min=lowest), b.abs().clamp(min=lowest))
-        found = float((high / low - 1).masked_fill_(same, 0).max())
+        bounds = _bounds(a, b, lowest)
+        found = float(bounds.max())
+        if not found <= accepted and not _is_exact(a, b, lowest, bounds):
+            if float(torch.mul(a, b).min()) < -(lowest**2):
+                return Change(SIGN, is_flipped=True)
+            found = _exact(a, b, lowest)
         relative = found if math.isnan(found) or found > relative else relative
         if math.isnan(relative):
             break
-    return Change(relative, is_flipped)
+    return Change(relative, is_flipped=False)
+
+
+def _bounds(a: torch.Tensor, b: torch.Tensor, lowest: float) -> torch.Tensor:
+    """No less than the relative change of each element; at least 1 where the sign changes and that counts."""
+    smaller = torch.minimum(a.abs(), b.abs()).clamp_(min=lowest)
+    return torch.sub(a, b).abs_().div_(smaller)
+
+
+def _is_exact(a: torch.Tensor, b: torch.Tensor, lowest: float, bounds: torch.Tensor) -> bool:
+    """Whether the largest bound is the largest change: it is where no sign and no floor plays a part."""
+    place = bounds.argmax()
+    first, second = float(a.reshape(-1)[place]), float(b.reshape(-1)[place])
+    return float(bounds.reshape(-1)[place]) < 1 and min(abs(first), abs(second)) >= lowest
+
+
+def _exact(a: torch.Tensor, b: torch.Tensor, lowest: float) -> float:
+    """The largest relative change: NaN for a number and a NaN, 0 for two NaN or equal infinities."""
+    same = (a == b) | (a.isnan() & b.isnan())
+    a, b = a.abs().clamp(min=lowest), b.abs().clamp(min=lowest)
+    return float((torch.maximum(a, b) / torch.minimum(a, b) - 1).masked_fill_(same, 0).max())
 
 
 def agrees_with_cpu(original: torch.Tensor, on_cpu: torch.Tensor) -> bool:
@@ -95,10 +121,6 @@ def agrees_with_cpu(original: torch.Tensor, on_cpu: torch.Tensor) -> bool:
     return count == 0 or abs(total / count) <= max(1e-4, allowed / math.sqrt(count))
 
 
-def _ordered(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.minimum(a, b), torch.maximum(a, b)
-
-
 def _blocks(a: torch.Tensor, b: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     a, b = a.detach(), b.detach()
     if a.numel() == 0:
@@ -106,4 +128,5 @@ def _blocks(a: torch.Tensor, b: torch.Tensor) -> Iterator[tuple[torch.Tensor, to
     if a.numel() <= _BLOCK:
         yield a, b
         return
-    yield from zip(a.reshape(-1).split(_BLOCK), b.reshape(-1).split(_BLOCK), strict=True)
+    parts = torch.split(a.reshape(-1), _BLOCK), torch.split(b.reshape(-1), _BLOCK)
+    yield from zip(*parts, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -37,6 +38,8 @@ class PrecisionDebugger(_Debugger):
             _check(config_path, task, dump_path, level, model)
             PrecisionDebugger._said_unwanted = False
         super().__init__(config_path, task, dump_path, level, model, step)
+        if self.settings["task"] == "free_benchmark":
+            _print_log()
 
     @classmethod
     def start(cls, model: Any = None, *others: Any, **keywords: Any) -> None:
@@ -95,6 +98,18 @@ def _check(config_path: Any, task: Any, dump_path: Any, level: Any, model: Any) 
         raise _wrong(f"level must be one of {LEVELS}")
     if model is not None and not _is_model(model):
         raise _wrong("model must be a torch.nn.Module")
+
+
+def _print_log() -> None:
+    """The free benchmark reports each call on stdout, as the tool does."""
+    found = logging.getLogger("ulpscope.check")
+    if not found.handlers:
+        handler = logging.StreamHandler(sys.stdout)
+        handler.setFormatter(logging.Formatter("%(asctime)s (%(process)d) [%(levelname)s] %(message)s"))
+        found.addHandler(handler)
+        found.setLevel(logging.INFO)
+        # The program's own handlers would print the lines again.
+        found.propagate = False
 
 
 def _is_model(model: Any) -> bool:

@@ -1,0 +1,112 @@
+"""Amplification: ten wrong operators are named with their cause, and nothing in ten healthy networks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import ulpscope
+from faults.perturbation.bad import CASES, Bad, planted
+from faults.perturbation.healthy import GPT, NETWORKS
+from ulpscope.check.perturbation.noise import Noise, relative_noise
+
+# aten warns about each kernel that is replaced.
+pytestmark = pytest.mark.filterwarnings("ignore:Warning only once for all operators")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.fault)
+def test_a_wrong_operator_is_named_alone_with_its_cause(case: Bad, tmp_path: Path) -> None:
+    with planted(case), ulpscope.check.perturb(tmp_path) as check:
+        case.program()
+    named = {one.api_name.rpartition(".")[0] for one in check.findings}
+    assert named
+    assert all(name.startswith(case.named) for name in named), named
+    assert check.findings[0].cause.startswith(case.cause)
+    header, first, *_ = (tmp_path / "perturbation.csv").read_text().splitlines()
+    assert header == "rank,pert_mode,stage,step,api_name,max_rel,dtype,shape,output_index,cause"
+    assert case.cause in first
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
+def test_a_healthy_network_has_no_finding(network: Callable[[], Any], tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    step = network()
+    with ulpscope.check.perturb(tmp_path) as check:
+        step()
+    assert [str(one) for one in check.findings] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_noise_is_one_unit_and_harmless() -> None:
+    noise = Noise(0)
+    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+        info = torch.finfo(dtype)
+        special = torch.tensor([0.0, math.inf, -math.inf, info.max, info.min, math.nan], dtype=dtype)
+        x = torch.cat([torch.randn(1000).to(dtype), special])
+        y = noise.below(x, 0)
+        change = ((y.double() - x.double()) / x.double())[:1000]
+        assert change.abs().max() <= 2 * info.eps
+        assert 0.4 < (change != 0).double().mean() < 0.6
+        assert torch.equal(y[1000:1003], x[1000:1003])
+        assert y[1003:1005].isfinite().all()
+        assert change.square().mean().sqrt() == pytest.approx(relative_noise(dtype), rel=0.35)
+    large = torch.ones(3 * (1 << 18) + 5)
+    assert (noise.below(large, 1) != 1).double().mean() == pytest.approx(0.5, abs=0.01)
+    assert not torch.equal(noise.below(large[:99], 0), noise.below(large[:99], 1)), "arguments move apart"
+
+
+def test_a_backward_pass_that_loses_bits_is_named(tmp_path: Path) -> None:
+    class Lossy(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            gradient = gradients[0]
+            return ((gradient + 1e4) - 1e4) * 2 if gradient.dtype != torch.float64 else gradient * 2
+
+    x = torch.randn(32, 32).requires_grad_()
+    with ulpscope.check.perturb(tmp_path, fuzz_stage="backward") as check:
+        torch.tanh(Lossy.apply(torch.sin(x))).sum().backward()
+    assert [one.api_name for one in check.findings] == ["Autograd.Lossy.0.backward"]
+    assert check.findings[0].cause.startswith("loses bits")
+
+
+class Shifted(nn.Module):
+    """It loses the digits of its input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x + 1e5) - 1e5
+
+
+def test_modules_are_judged_as_a_whole(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), Shifted(), nn.Dropout(0.5))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    x = torch.randn(16, 8)
+    torch.manual_seed(1)
+    plain = model(x)
+    after = {name: value.clone() for name, value in model.state_dict().items()}
+    model.load_state_dict(before)
+    torch.manual_seed(1)
+    with ulpscope.check.perturb(tmp_path, model, fuzz_level="L0") as check:
+        checked = model(x)
+    assert torch.equal(plain, checked)
+    assert all(torch.equal(after[name], value) for name, value in model.state_dict().items())
+    assert check.findings[0].api_name == "Module.2.Shifted.forward.0"
+    assert check.findings[0].cause.startswith("loses bits")
+    assert {one.api_name for one in check.findings[1:]} <= {"Module.Sequential.forward.0"}
+
+
+def test_a_healthy_model_has_no_finding_at_module_level(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = GPT().bfloat16()
+    with ulpscope.check.perturb(tmp_path, model, fuzz_level="L0", module=["blocks.*"]) as check:
+        model(torch.randint(0, 64, (2, 16))).float().logsumexp(-1).mean().backward()
+    assert [str(one) for one in check.findings] == []
