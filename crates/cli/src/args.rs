@@ -151,7 +151,7 @@ pub(crate) struct RunArgs {
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// Make the calls of a dump again, alone, and judge each result against raised precision
+/// Make the calls of a dump again, alone, and judge each result by raised precision
 ///
 /// Hands over to Python: this is python3 -m ulpscope check, for a Python that has the packages ulpscope and torch.
 #[derive(Debug, Args)]

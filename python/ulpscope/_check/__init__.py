@@ -35,15 +35,17 @@ def check(
 ) -> CheckResult:
     """Makes every API call of a dump again, alone, and judges its result against the same call in float64.
 
-    Judged are the recorded results and gradients, and with ``device`` ("cuda", "npu", "cpu") what that device
-    computes from the recorded inputs. A dump without elements is replayed with inputs drawn from its statistics
-    (``seed``); then the results of ``device``, by default the CPU, are judged. ``standard``: "native" asks
-    whether an error is larger than rounding explains, "msprobe" applies that tool's standard for each API.
+    Judged are the recorded results and gradients, and with ``device`` ("cuda", "npu", "cpu") what that
+    device computes from the recorded inputs. A dump without elements is replayed with inputs drawn from its
+    statistics (``seed``); then the results of ``device``, by default the CPU, are judged. ``standard``:
+    "native" asks whether an error is larger than rounding explains, "msprobe" applies that tool's standard
+    for each API.
     ``white_list`` and ``black_list`` select by names such as "linear" or "Functional.linear".
 
     ``output`` is the folder for ``accuracy_checking_result_{timestamp}.csv`` and
-    ``accuracy_checking_details_{timestamp}.csv``; with ``repro``, each failing call gets a script there. ``jobs``
-    is the number of processes. ``resume`` continues an interrupted check with the same folder. Needs torch.
+    ``accuracy_checking_details_{timestamp}.csv``; with ``repro``, each failing call gets a script there.
+    ``jobs`` is the number of processes. ``resume`` continues an interrupted check with the same folder.
+    Needs torch.
     """
     from ulpscope._check import jobs as checking
     from ulpscope._check.replay import Settings

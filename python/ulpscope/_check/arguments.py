@@ -2,8 +2,8 @@
 
     DumpCall ──► Rebuilt: positional and keyword arguments with tensors of torch in them, and these in order
 
-Nothing is evaluated: tensors come from the inert reader, plain values are numbers and texts, and names of dtypes
-and memory formats are looked up in closed tables.
+Nothing is evaluated: tensors come from the inert reader, plain values are numbers and texts, and names of
+dtypes and memory formats are looked up in closed tables.
 """
 
 from __future__ import annotations

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from ulpscope._core import DumpTensor
 
 
-def drawn(tensor: DumpTensor, dtype: torch.dtype, shape: tuple[int, ...], seed: int, place: str) -> torch.Tensor:
+def drawn(
+    tensor: DumpTensor, dtype: torch.dtype, shape: tuple[int, ...], seed: int, place: str
+) -> torch.Tensor:
     """A tensor like a recorded one. ``place`` is the name of its entry."""
     generator = torch.Generator().manual_seed((seed << 32) ^ zlib.crc32(place.encode()))
     found = tensor.statistics()

@@ -60,7 +60,7 @@ class Autocast:
     dtype: str
     """``torch.bfloat16``"""
     shared: frozenset[str]
-    """Parameters that several calls use. Their converted copy is made once, so the first call has all gradients."""
+    """Parameters that several calls use: their copy is made once, so the first call has all gradients."""
 
 
 def autocast_of(rank: DumpRank) -> Autocast | None:

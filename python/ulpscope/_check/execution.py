@@ -117,8 +117,9 @@ class Execution:
         if self.function.returns_its_argument:
             return True
         found = [tuple(one.shape) if isinstance(one, torch.Tensor) else None for one in results]
-        return not self._shapes or len(found) == len(self._shapes) and all(
-            shape is None or one == shape for one, shape in zip(found, self._shapes, strict=True)
+        return not self._shapes or (
+            len(found) == len(self._shapes)
+            and all(shape is None or one == shape for one, shape in zip(found, self._shapes, strict=True))
         )
 
     def _backward(
@@ -190,9 +191,7 @@ def _plain(value: Any, way: Way) -> Any:
     return value
 
 
-def _check_size(
-    name: str, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
-) -> None:
+def _check_size(name: str, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
     """Refuses a call whose results would not fit into memory. The numbers come from a file."""
     if name in SIZED_BY_VALUES:
         for value in leaves([args, list(kwargs.values())]):
@@ -206,7 +205,7 @@ def _check_size(
             on_meta = [_on_meta(value) for value in args]
             result = function(*on_meta, **{key: _on_meta(value) for key, value in kwargs.items()})
     except Exception:
-        # Not every function says its shapes without computing; the sizes of those follow from their arguments.
+        # Not every function says its shapes without computing; these follow from its arguments.
         return
     size = sum(one.numel() * one.element_size() for one in leaves(result) if isinstance(one, torch.Tensor))
     if size > MAX_RESULT_BYTES:

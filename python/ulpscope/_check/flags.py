@@ -25,12 +25,14 @@ def parser() -> argparse.ArgumentParser:
     """The parser of all options."""
     made = argparse.ArgumentParser(
         prog="ulpscope check",
-        description="Makes the calls of a dump again, alone, and judges each result against raised precision.",
+        description="Makes the calls of a dump again, alone, and judges each result by raised precision.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("dump", metavar="DUMP", nargs="?", help="a dump with arguments: Ulpscope's or msprobe's")
+    made.add_argument(
+        "dump", metavar="DUMP", nargs="?", help="a dump with arguments: Ulpscope's or msprobe's"
+    )
     add = made.add_argument
     add("-o", "--output", metavar="DIR", help="write the result files into DIR")
     add("--step", metavar="N", help="steps to check, such as 0,2,4-6 (default: all)")
@@ -51,7 +53,11 @@ def parser() -> argparse.ArgumentParser:
     add("--no-repro", action="store_true", help="write no scripts for failing calls")
     add("--config", metavar="FILE", help="a config.json with task run_ut: its white_list and black_list")
     add("--json", action="store_true", help="print one JSON object")
-    add("-forward", metavar="FILE", help="a forward_info_PID.json of an overflow check: which overflows are normal")
+    add(
+        "-forward",
+        metavar="FILE",
+        help="a forward_info_PID.json of an overflow check: which overflows are normal",
+    )
     add("-backward", metavar="FILE", help="its backward_info_PID.json")
     return made
 

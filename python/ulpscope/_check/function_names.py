@@ -97,9 +97,7 @@ FUNCTIONAL = frozenset(
 )
 
 # In ``torch._VF``.
-RECURRENT = frozenset(
-    "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell".split()
-)
+RECURRENT = frozenset("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell".split())
 
 # In ``torch.ops.aten`` (level L2): those above that are operators, and the backward operators of training.
 ATEN_BACKWARD = frozenset(

@@ -60,7 +60,9 @@ def function_of(base: str) -> Function:
     if name in names.UNINITIALISED:
         raise NotReplayableError("its result is uninitialised memory")
     if not any(name in listed for listed in _lists(prefix)):
-        raise NotReplayableError(f"{name} is not in the table of functions that are called; see docs/check.md")
+        raise NotReplayableError(
+            f"{name} is not in the table of functions that are called; see docs/check.md"
+        )
     found = tuple(function for function in _found(prefix, name) if callable(function))
     if not found:
         raise NotReplayableError(f"torch {torch.__version__} has no {base}")

@@ -41,9 +41,11 @@ class Request:
     save_error_data: bool
 
     def wants(self, found: Found) -> bool:
-        """Whether a call is checked; names are those of APIs, ``linear``, or whole ones, ``Functional.linear``."""
+        """Whether a call is checked; names are ``linear``, ``Functional.linear`` or ``Functional.linear.0``."""
         names = {found.api, found.base, found.name}
-        return not names & set(self.black_list) and (not self.white_list or bool(names & set(self.white_list)))
+        return not names & set(self.black_list) and (
+            not self.white_list or bool(names & set(self.white_list))
+        )
 
     def header(self) -> dict[str, Any]:
         """What a check that goes on must have in common with the one before."""
@@ -121,7 +123,7 @@ class Checker:
             return checked
         floor = max((one.floor for one in replayed.tensors if one.status == "error"), default=0.0)
         path = write_repro(folder / "repro", _file_name(checked), replay, floor)
-        return dataclasses.replace(checked, repro=None if path is None else str(path))
+        return dataclasses.replace(checked, repro="" if path is None else str(path))
 
     def _autocast_of(self, number: int) -> Autocast | None:
         from ulpscope._check.dump_calls import autocast_of
@@ -160,9 +162,7 @@ def _key(checker: Checker, place: tuple[int, Found]) -> tuple[int | None, str, s
     return rank.step, rank.name, place[1].name
 
 
-def _checked(
-    checker: Checker, request: Request, pending: list[Any], processes: int
-) -> Iterator[CheckedCall]:
+def _checked(checker: Checker, request: Request, pending: list[Any], processes: int) -> Iterator[CheckedCall]:
     if processes <= 1 or len(pending) <= 1:
         yield from map(checker.check, pending)
         return

@@ -1,9 +1,10 @@
 """Is an overflow normal? The overflowed calls of an overflow check, made again in raised precision.
 
-    forward_info_{pid}.json [backward_info_{pid}.json] ──► each call in float64 ──► normal, abnormal, not reproduced
+    forward_info_{pid}.json [backward_info_{pid}.json] ──► each call in float64 ──► normal, abnormal, neither
 
-Normal: the exact result leaves the range of the dtype too, so no kernel could return it. Abnormal: it does not, and
-the call in its own dtype overflows. If neither overflows, the call does not reproduce it: that is no verdict.
+Normal: the exact result leaves the range of the dtype too, so no kernel could return it. Abnormal: it does
+not, and the call in its own dtype overflows. If neither overflows, the call does not reproduce it: that is no
+verdict.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class _Recorded:
 
 
 def run_overflow_check(forward: str | None, backward: str | None) -> int:
-    """Prints a line for each call. Returns 1 if an overflow is abnormal, 2 if something could not be replayed."""
+    """Prints a line for each call. Returns 1 if an overflow is abnormal, 2 if a call cannot be replayed."""
     if forward is None:
         print("ulpscope check: error: -backward needs -forward: the arguments are there", file=sys.stderr)
         return 2
@@ -45,11 +46,10 @@ def run_overflow_check(forward: str | None, backward: str | None) -> int:
         print(f"ulpscope check: error: {shown(str(error))}", file=sys.stderr)
         return 2
     code = 0
-    names = dict.fromkeys([*calls, *(_forward_of(name) for name in gradients)])
-    for name in names:
-        own = {name: _gradients_for(gradients, name)}
+    known = {_forward_of(name) for name in calls}
+    for name in [*calls, *(name for name in gradients if _forward_of(name) not in known)]:
         try:
-            verdicts = list(_verdicts(name, calls, own[name], Path(forward).parent))
+            verdicts = _verdicts(name, calls, _gradients_for(gradients, name), Path(forward).parent)
         except (NotReplayableError, RuntimeError, ValueError, TypeError, OSError, KeyError) as error:
             print(f"The {shown(name)} overflow could not be replayed: {shown(str(error))}")
             code = max(code, 2) if code != 1 else code
@@ -74,6 +74,8 @@ def _verdicts(
     base, _, number = _forward_of(name).rpartition(".")
     if not number.isdigit():
         base = _forward_of(name)
+    if name not in calls:
+        raise NotReplayableError("the arguments of its forward call are not recorded")
     arguments = _arguments(calls[name], folder)
     execution = Execution(function_of(base), arguments, [])
     given = None if gradients is None else [_gradient(one, folder) for one in gradients]
@@ -116,7 +118,7 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _forward_of(name: str) -> str:
-    """``Functional.linear.0`` of any spelling: ``Functional*linear*0_forward``, ``Functional_linear_0_forward``."""
+    """``Functional.linear.0`` of any spelling: ``Functional*linear*0_forward``, with dots, with ``_``."""
     plain = name.replace("*", ".")
     for end in ("_forward", "_backward", ".forward", ".backward"):
         plain = plain.removesuffix(end)
@@ -165,7 +167,9 @@ def _value(value: Any, folder: Path, made: Rebuilt, depth: int) -> Any:
 
 
 def _gradient(value: Any, folder: Path) -> torch.Tensor | None:
-    return _tensor(value, folder) if isinstance(value, dict) and "dtype" in value or _has_file(value) else None
+    return (
+        _tensor(value, folder) if (isinstance(value, dict) and "dtype" in value) or _has_file(value) else None
+    )
 
 
 def _has_file(value: Any) -> bool:
@@ -176,7 +180,7 @@ def _tensor(value: dict[str, Any], folder: Path) -> torch.Tensor:
     """The recorded elements; without them, a tensor between the recorded extremes."""
     if _has_file(value):
         path = Path(value["datapath"])
-        # The path is that of the machine that recorded it: only its last parts are looked for, beside the file.
+        # The path is that of the machine that recorded it: its last parts are looked for beside the file.
         parts = [part for part in path.parts if part not in ("..", "/")]
         for count in range(1, min(len(parts), 4) + 1):
             near = folder.joinpath(*parts[-count:])
@@ -187,7 +191,11 @@ def _tensor(value: dict[str, Any], folder: Path) -> torch.Tensor:
                 return tensor
         raise NotReplayableError(f"{path.name} is not beside the json file")
     dtype, shape = DTYPES.get(str(value.get("dtype"))), value.get("shape")
-    if dtype is None or not isinstance(shape, list) or not all(isinstance(dim, int) and dim >= 0 for dim in shape):
+    if (
+        dtype is None
+        or not isinstance(shape, list)
+        or not all(isinstance(dim, int) and dim >= 0 for dim in shape)
+    ):
         raise NotReplayableError("dtype or shape of a tensor are unknown")
     if math.prod(shape) > _MAX_ELEMENTS:
         raise NotReplayableError("a tensor has too many elements")

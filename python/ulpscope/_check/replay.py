@@ -1,7 +1,7 @@
 """Replays one call and judges what was recorded of it, or what a device computes now.
 
-    DumpCall ──► arguments ──► reference in raised precision ──┬──► judged ──► rows of details
-                         └──► recorded results, or a device's ─┘
+DumpCall ──► arguments ──► reference in raised precision ──┬──► judged ──► rows of details
+                     └──► recorded results, or a device's ─┘
 """
 
 from __future__ import annotations
@@ -234,7 +234,9 @@ class Replay:
         terms = self._terms(other)
         coarsest = self._coarsest()
         found = judge_result(self.function.name, real(one), real(other), terms=terms, coarsest=coarsest)
-        needs_more = found.status != "pass" or (found.by_standard is None and self._settings.standard != "native")
+        needs_more = found.status != "pass" or (
+            found.by_standard is None and self._settings.standard != "native"
+        )
         if needs_more and not self._remark and other.dtype != torch.bool:
             found = self._judged_with_more(direction, number, one, other, terms, coarsest) or found
         status = found.status if self._settings.standard == "native" else found.by_standard or found.cascade
@@ -271,7 +273,9 @@ class Replay:
                     self._peer = self._run(Way())
             except (NotReplayableError, RuntimeError, NotImplementedError):
                 return found
-            far, near, peer = (_part(outcome, direction, number, one.shape) for outcome in (*moved, self._peer))
+            far, near, peer = (
+                _part(outcome, direction, number, one.shape) for outcome in (*moved, self._peer)
+            )
             if far is None or near is None:
                 return found
             has_peer = peer is not None and peer.dtype == real(one).dtype
@@ -313,9 +317,7 @@ class Replay:
         return max(each, default=1.0)
 
 
-def _part(
-    outcome: Outcome, direction: str, number: int, shape: torch.Size
-) -> torch.Tensor | None:
+def _part(outcome: Outcome, direction: str, number: int, shape: torch.Size) -> torch.Tensor | None:
     values = outcome.results if direction == "forward" else outcome.gradients or []
     value = values[number] if number < len(values) else None
     return real(value) if isinstance(value, torch.Tensor) and value.shape == shape else None

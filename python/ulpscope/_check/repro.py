@@ -77,7 +77,9 @@ def flat(value):
 
 def call(precision):
     names, strides, wanted = {names!r}, {strides!r}, {wanted!r}
-    given = [argument(name, stride, precision).requires_grad_(name in wanted) for name, stride in zip(names, strides)]
+    given = [argument(name, stride, precision) for name, stride in zip(names, strides)]
+    for name, one in zip(names, given):
+        one.requires_grad_(name in wanted)
     {slots}= [one.clone() for one in given]
     result = {call}
     results = flat({result})
@@ -113,7 +115,7 @@ sys.exit(worst > {limit!r})
 
 
 def write_repro(folder: Path, file_name: str, replay: Replay, floor: float) -> Path | None:
-    """Writes the script of a failing call and its tensors; ``None`` for functions that are not torch's own."""
+    """Writes the script of a failing call and its tensors; ``None`` for functions that torch lacks."""
     function = replay.function
     if function.prefix not in _SPACES:
         return None

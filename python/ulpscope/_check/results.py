@@ -56,8 +56,8 @@ class CheckedCall:
     message: str
     """Why, for a call that failed or could not be made again."""
     tensors: tuple[CheckedTensor, ...] = ()
-    repro: str | None = None
-    """The script that shows the failure with plain torch."""
+    repro: str = ""
+    """The script that shows the failure with plain torch; empty if there is none."""
 
     @property
     def failed(self) -> bool:
@@ -102,7 +102,7 @@ class CheckResult:
 
     @property
     def exit_code(self) -> int:
-        """0: replayed, and nothing failed; 1: something failed; 2: nothing was replayed, or not all was read."""
+        """0: nothing failed; 1: something failed; 2: nothing was replayed, or not all was read."""
         if self.failed:
             return 1
         return 2 if self.problems or len(self.skipped) == len(self.calls) else 0

@@ -70,7 +70,11 @@ def gpt(dump: Path, wrong: Wrong | None = None) -> None:
 def conv_net(dump: Path, wrong: Wrong | None = None) -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 6, 3), torch.nn.MaxPool2d(2), Residual(6), torch.nn.Dropout(0.2), torch.nn.Flatten()
+        torch.nn.Conv2d(3, 6, 3),
+        torch.nn.MaxPool2d(2),
+        Residual(6),
+        torch.nn.Dropout(0.2),
+        torch.nn.Flatten(),
     )
     x = torch.randn(2, 3, 12, 12)
     train(model, lambda: model(x).square().mean(), dump, wrong)
@@ -143,13 +147,17 @@ def test_exactly_the_wrong_calls_are_named(tmp_path: Path) -> None:
         "Torch.matmul.0": ("error", "pass"),
         "Functional.embedding.0": ("pass", "error"),
     }
-    assert result.exit_code == 1 and not result
+    assert result.exit_code == 1
+    assert not result
     # Each has a script, which shows the failure with plain torch, and nothing of ours.
-    scripts = [Path(call.repro or "") for call in result.failed]
+    scripts = [Path(call.repro) for call in result.failed]
     one_by_one = "import runpy, sys\nfor path in sys.argv[1:]:\n    try: runpy.run_path(path)\n"
     one_by_one += "    except SystemExit as end: print('ended with', end.code)\n"
     shown = subprocess.run(
-        [sys.executable, "-I", "-c", one_by_one, *map(str, scripts)], capture_output=True, text=True, check=False
+        [sys.executable, "-I", "-c", one_by_one, *map(str, scripts)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert shown.stdout.count("ended with True") == len(scripts), shown.stderr
     assert all("import ulpscope" not in script.read_text() for script in scripts)
@@ -179,8 +187,16 @@ def test_the_files_are_those_of_the_older_tool(tmp_path: Path) -> None:
     assert list(details[0])[21:23] == ["Status", "Message"]
     relu = details[0]
     assert relu["API Name"] == "Torch.relu.0.forward.output.0"
-    assert (relu["Bench Dtype"], relu["DEVICE Dtype"], relu["Shape"]) == ("torch.float64", "torch.float32", "[4, 8]")
-    assert (relu["二进制一致错误率"], relu["Status"], relu["Standard"]) == ("0.0", "pass", "binary consistency")
+    assert (relu["Bench Dtype"], relu["DEVICE Dtype"], relu["Shape"]) == (
+        "torch.float64",
+        "torch.float32",
+        "[4, 8]",
+    )
+    assert (relu["二进制一致错误率"], relu["Status"], relu["Standard"]) == (
+        "0.0",
+        "pass",
+        "binary consistency",
+    )
     assert not (tmp_path / "out" / "check_progress.jsonl").exists()
 
 
