@@ -56,8 +56,19 @@ class Way:
 class Execution:
     """One call, to be made in several ways."""
 
-    def __init__(self, function: Function, arguments: Rebuilt, shapes: list[tuple[int, ...] | None]) -> None:
-        """``shapes`` are those of the recorded results; they decide between candidates."""
+    def __init__(
+        self,
+        function: Function,
+        arguments: Rebuilt,
+        shapes: list[tuple[int, ...] | None],
+        of_node: bool = False,
+    ) -> None:
+        """``shapes`` are those of the recorded results; they decide between candidates.
+
+        ``of_node``: gradients are those that the last autograd node of the call returns, as msprobe records
+        them, and not those of the arguments.
+        """
+        self._of_node = of_node
         self.function = function
         self._arguments = arguments
         self._shapes = shapes
@@ -140,6 +151,13 @@ class Execution:
         for result, gradient in pairs:
             if result.shape != gradient.shape:
                 raise NotReplayableError("a recorded gradient has a different shape than the result")
+        if self._of_node:
+            node = pairs[0][0].grad_fn
+            try:
+                returned = node(*(gradient.to(result.dtype) for result, gradient in pairs))
+            except TypeError as error:
+                raise NotReplayableError("the gradients of some results are not recorded") from error
+            return list(returned) if isinstance(returned, tuple) else [returned]
         found = torch.autograd.grad(
             [result for result, _ in pairs],
             wanted,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ulpscope._core import DumpRank
 
 PROGRESS_FILE = "check_progress.jsonl"
+OWN_TOOL = "Ulpscope"
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Request:
     save_error_data: bool
 
     def wants(self, found: Found) -> bool:
-        """Whether a call is checked; names are ``linear``, ``Functional.linear`` or ``Functional.linear.0``."""
+        """Whether a call is checked, by ``linear``, ``Functional.linear`` or ``Functional.linear.0``."""
         names = {found.api, found.base, found.name}
         return not names & set(self.black_list) and (
             not self.white_list or bool(names & set(self.white_list))
@@ -103,11 +104,13 @@ class Checker:
             raise NotReplayableError(f"{rank.tool} does not record all arguments of a call")
         backward = None if found.backward is None else rank.call(found.backward)
         settings = self._request.settings
-        replay = Replay(found.name, found.base, forward, backward, settings)
+        # Other tools record what one autograd node returns.
+        of_node = rank.tool != OWN_TOOL
+        replay = Replay(found.name, found.base, forward, backward, settings, of_node)
         replayed = replay.judged()
         if replayed.has_failed and (autocast := self._autocast_of(number)) is not None:
             settings = dataclasses.replace(settings, autocast=autocast)
-            replay = Replay(found.name, found.base, forward, backward, settings)
+            replay = Replay(found.name, found.base, forward, backward, settings, of_node)
             replayed = replay.judged()
         checked = CheckedCall(
             found.name,

@@ -6,6 +6,7 @@ DumpCall ──► arguments ──► reference in raised precision ──┬�
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ class Replayed:
 
     remark: str
     """What is wrong beside the numbers; empty if nothing is."""
+    backward_reason: str
+    """Why the backward pass could not be replayed; empty if it was, or there is none."""
     tensors: list[CheckedTensor] = field(default_factory=list)
 
     def status(self, direction: str) -> str:
@@ -47,6 +50,8 @@ class Replayed:
         found = [tensor.status for tensor in self.tensors if f".{direction}.output" in tensor.name]
         if self.remark and direction == "forward":
             found.append("error")
+        if self.backward_reason and direction == "backward":
+            return "SKIP"
         return max(found, key=_ORDER.index, default="")
 
     @property
@@ -60,7 +65,8 @@ class Replayed:
         worst = [tensor for tensor in self.tensors if tensor.status in ("error", "warning")]
         worst.sort(key=lambda tensor: -_ORDER.index(tensor.status))
         texts = [f"{one.name}: {one.message or one.by_standard or one.status}" for one in worst[:1]]
-        return "; ".join(([self.remark] if self.remark else []) + texts)
+        backward = [f"backward: {self.backward_reason}"] if self.backward_reason else []
+        return "; ".join(([self.remark] if self.remark else []) + texts + backward)
 
 
 @dataclass(frozen=True)
@@ -79,16 +85,26 @@ class Replay:
     """One call, with everything that was computed for it."""
 
     def __init__(
-        self, name: str, base: str, forward: DumpCall, backward: DumpCall | None, settings: Settings
+        self,
+        name: str,
+        base: str,
+        forward: DumpCall,
+        backward: DumpCall | None,
+        settings: Settings,
+        of_node: bool = False,
     ) -> None:
-        """``name`` is the call's without its direction, ``base`` the same without its number."""
+        """``name`` is the call's without its direction, ``base`` the same without its number.
+
+        ``of_node``: recorded gradients are those of the call's last autograd node.
+        """
+        self.of_node = of_node
         self.name, self._settings = name, settings
         self.function: Function = function_of(base)
         rebuilder = Rebuilder(settings.seed)
         self.arguments: Rebuilt = rebuilder.call(forward, f"{name}.forward")
         self._recorded = list(leaves(forward.results))
         shapes = [_shape(one) for one in self._recorded]
-        self._execution = Execution(self.function, self.arguments, shapes)
+        self._execution = Execution(self.function, self.arguments, shapes, of_node)
         self.gradients = None
         self._recorded_gradients: list[Any] = []
         if backward is not None:
@@ -99,12 +115,13 @@ class Replay:
         self._moved: dict[int, tuple[Outcome, Outcome]] = {}
         self._peer: Outcome | None = None
         self._remark = ""
+        self.backward_reason = ""
 
     def reference(self) -> tuple[Outcome, torch.dtype]:
         """The call in raised precision."""
         if self._reference is None:
             try:
-                outcome, precision = raised(self._execution, self.gradients)
+                outcome, precision = self._raised()
                 self._reference = self._summed(outcome), precision
             except RandomError:
                 known = next((_loaded(one) for one in self._recorded if isinstance(one, DumpTensor)), None)
@@ -113,6 +130,18 @@ class Replay:
                 )
                 self._reference = outcome, torch.float64
         return self._reference
+
+    def _raised(self) -> tuple[Outcome, torch.dtype]:
+        """Without the backward pass, if only that cannot be replayed."""
+        try:
+            return raised(self._execution, self.gradients)
+        except RandomError:
+            raise
+        except NotReplayableError as reason:
+            if self.gradients is None:
+                raise
+            self.gradients, self.backward_reason = None, str(reason)
+            return raised(self._execution, None)
 
     def recorded_results(self) -> list[torch.Tensor | None]:
         """The recorded results, flat, as far as their elements are there."""
@@ -134,7 +163,7 @@ class Replay:
     def judged(self) -> Replayed:
         """Judges every result and gradient."""
         reference, _ = self.reference()
-        replayed = Replayed(self._remark)
+        replayed = Replayed(self._remark, self.backward_reason)
         for judged, results, gradients in self._sides():
             replayed.tensors += self._tensors("forward", results, reference.results, judged)
             if reference.gradients is not None:
@@ -166,7 +195,7 @@ class Replay:
         """Tensors whose gradient is recorded in that of another, because both are the same argument."""
         given = self.arguments.tensors
         recorded = self._recorded_gradients
-        if len(recorded) != len(given):
+        if len(recorded) != len(given) or self.of_node:
             return {}
         found = {}
         for number, one in enumerate(given):
@@ -193,6 +222,11 @@ class Replay:
 
         A tool may record those of an inner node: these have different shapes, and are left out.
         """
+        if self.of_node:
+            return [
+                one if one is not None and other is not None and one.shape == other.shape else None
+                for one, other in itertools.zip_longest(recorded[: len(reference)], reference)
+            ]
         if len(recorded) != len(reference):
             wanted = [number for number, given in enumerate(self.arguments.tensors) if given.needs_grad]
             by_number = dict(zip(wanted, recorded, strict=False)) if len(wanted) == len(recorded) else {}
@@ -239,11 +273,17 @@ class Replay:
         )
         if needs_more and not self._remark and other.dtype != torch.bool:
             found = self._judged_with_more(direction, number, one, other, terms, coarsest) or found
-        status = found.status if self._settings.standard == "native" else found.by_standard or found.cascade
+        status: str = (
+            found.status if self._settings.standard == "native" else found.by_standard or found.cascade
+        )
+        message = found.message
+        if self.of_node and direction == "backward" and status == "error":
+            # It may be the gradient of a recomputed call, or of a wrapper: no reason to blame the kernel.
+            status, message = "warning", f"{message}; the tool does not record gradients of arguments"
         return CheckedTensor(
             name,
             status,
-            found.message,
+            message,
             judged,
             tuple(found.measured()),
             found.error,

@@ -130,7 +130,7 @@ def write_repro(folder: Path, file_name: str, replay: Replay, floor: float) -> P
         if one is not None:
             tensors[f"recorded.output.{number}"] = one.contiguous()
     for number, one in enumerate(replay.recorded_gradients()):
-        if one is not None:
+        if one is not None and not replay.of_node:
             tensors[f"recorded.argument.{number}.gradient"] = one.contiguous()
     text = _SCRIPT.format(
         name=replay.name,

@@ -22,15 +22,25 @@ class CheckedTensor:
     """A judged result or gradient."""
 
     name: str
+    """``Functional.linear.0.forward.output.0``; of a gradient ``Functional.linear.0.backward.output.1``."""
     status: str
+    """``"pass"``, ``"warning"`` or ``"error"``."""
     message: str
+    """Why; empty if there is nothing to say."""
     judged: str
+    """``"recorded"``, or the device whose result was judged."""
     measured: tuple[Any, ...] = ()
+    """The numbers of msprobe's columns."""
     error: float = 0.0
+    """The error relative to the reference."""
     floor: float = 0.0
+    """What rounding explains of it."""
     ratio: float = 0.0
+    """How many times what rounding explains."""
     standard: str = ""
+    """The standard that msprobe has for the API."""
     by_standard: str = ""
+    """The status by that standard; empty if it needs the result of a different device."""
 
     def row(self) -> list[Any]:
         """Its row of details."""
@@ -49,13 +59,17 @@ class CheckedCall:
     call: str
     """``Functional.linear.0``"""
     step: int | None
+    """The step; ``None`` in dumps without steps."""
     rank: str
+    """The folder of the rank."""
     forward: str
     """``"pass"``, ``"warning"``, ``"error"``, ``"SKIP"``, or ``""`` if there is nothing to judge."""
     backward: str
+    """The same for the gradients."""
     message: str
     """Why, for a call that failed or could not be made again."""
     tensors: tuple[CheckedTensor, ...] = ()
+    """Its results and gradients."""
     repro: str = ""
     """The script that shows the failure with plain torch; empty if there is none."""
 
