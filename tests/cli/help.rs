@@ -25,7 +25,17 @@ fn help_goes_to_stdout_and_lists_the_exit_codes() {
 #[test]
 fn every_subcommand_shows_examples() {
     let commands = [
-        "compare", "explain", "stats", "diff", "convert", "merge", "ls", "show", "overflow", "completions", "man",
+        "compare",
+        "explain",
+        "stats",
+        "diff",
+        "convert",
+        "merge",
+        "ls",
+        "show",
+        "overflow",
+        "completions",
+        "man",
     ];
     for command in commands {
         for flag in ["-h", "--help"] {
@@ -92,7 +102,11 @@ fn shells_and_pagers_learn_every_command_and_option() {
     assert!(page.contains(".TH ulpscope-compare 1") && page.contains("\\-\\-threads"), "{page}");
     let refused = place.run(&["man", "frobnicate"]);
     assert_eq!(refused.code, 2);
-    assert!(refused.err.contains("frobnicate: no such command; there are run, check, compare"), "{}", refused.err);
+    assert!(
+        refused.err.contains("frobnicate: no such command; there are run, check, compare"),
+        "{}",
+        refused.err
+    );
 }
 
 #[test]

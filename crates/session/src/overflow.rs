@@ -22,7 +22,8 @@ pub fn anomaly_document(origins: &[NonFiniteOrigin]) -> Value {
 fn node(origin: &NonFiniteOrigin) -> Value {
     let entries = origin.entries.iter().map(|entry| {
         let role = if entry.is_result { "output" } else { "input" };
-        let about = json!({ "role": role, "dtype": entry.dtype, "shape": entry.shape, "not_finite": entry.what });
+        let about =
+            json!({ "role": role, "dtype": entry.dtype, "shape": entry.shape, "not_finite": entry.what });
         (entry.name.clone(), about)
     });
     json!({
@@ -47,7 +48,9 @@ pub fn anomaly_lines(origin: &NonFiniteOrigin) -> Vec<String> {
     let (call, what) = (&origin.call, origin.what);
     let sentence = match &origin.kind {
         OriginKind::Made => format!("{call} returns {what} from finite inputs"),
-        OriginKind::NanOfInfinities => format!("{call} returns NaN, and its inputs have infinities and no NaN"),
+        OriginKind::NanOfInfinities => {
+            format!("{call} returns NaN, and its inputs have infinities and no NaN")
+        }
         OriginKind::Outside(source) => format!("{call} gets {what} from outside: {source}"),
         OriginKind::Unrecorded => format!("{call} gets {what}, which no recorded call returned"),
     };

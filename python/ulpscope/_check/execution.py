@@ -152,7 +152,7 @@ class Execution:
             if result.shape != gradient.shape:
                 raise NotReplayableError("a recorded gradient has a different shape than the result")
         if self._of_node:
-            node = pairs[0][0].grad_fn
+            node: Any = pairs[0][0].grad_fn
             try:
                 returned = node(*(gradient.to(result.dtype) for result, gradient in pairs))
             except TypeError as error:

@@ -157,7 +157,7 @@ def test_the_manual_page_has_every_option(tmp_path: Path) -> None:
         (torch.tensor([3e4, 3e4], dtype=torch.float16), "norm", "is an abnormal overflow.", 1),
     ],
 )
-def test_overflows_are_told_apart(
+def test_normal_and_abnormal_overflows_are_distinguished(
     x: torch.Tensor,
     api: str,
     expected: str,

@@ -133,9 +133,10 @@ fn origins_of(
         if given.has_nan() && !is_known && !state.has_sources && named.is_empty() {
             found.push((call, OriginKind::Unrecorded, given));
         }
-        let is_sent = given.is_none() && traffic.senders(number, call).any(|(rank, sent)| {
-            scans[rank].state(sent).is_some_and(|state| !state.given.is_none())
-        });
+        let is_sent = given.is_none()
+            && traffic
+                .senders(number, call)
+                .any(|(rank, sent)| scans[rank].state(sent).is_some_and(|state| !state.given.is_none()));
         if !is_sent {
             let new_nan = made.has_nan() && !given.has_nan();
             if new_nan && !given.is_none() {
@@ -206,8 +207,8 @@ fn path_of(rank: &Rank, call: usize) -> Vec<String> {
     let mut parent = rank.parent(call);
     // A file may claim that a module is inside itself.
     while let Some(name) = parent.filter(|name| !path.contains(name)) {
-        let numbers =
-            numbers.get_or_insert_with(|| (0..rank.calls().len()).map(|call| (rank.name(call), call)).collect());
+        let numbers = numbers
+            .get_or_insert_with(|| (0..rank.calls().len()).map(|call| (rank.name(call), call)).collect());
         parent = numbers.get(&name).and_then(|&call| rank.parent(call));
         path.push(name);
     }

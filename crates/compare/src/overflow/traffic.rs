@@ -62,7 +62,8 @@ impl Traffic {
                 Part::Received(from) => {
                     let own = scans[place.0].number;
                     let sender = by_number.get(from).zip(own);
-                    let sent = sender.and_then(|(&rank, own)| Some((rank, *calls.get(&(rank, Part::Sent(own), count))?)));
+                    let sent = sender
+                        .and_then(|(&rank, own)| Some((rank, *calls.get(&(rank, Part::Sent(own), count))?)));
                     sent.into_iter().collect()
                 }
                 Part::Sent(_) => continue,
@@ -81,9 +82,11 @@ impl Traffic {
 fn parts_of(base: &str, entries: &[Entry]) -> Vec<Part> {
     let name = base.rsplit('.').next().unwrap_or(base);
     let peer = |keys: [&str; 3]| {
-        entries.iter().find(|entry| keys.contains(&entry.path.as_str())).and_then(|entry| match &entry.content {
-            Content::Scalar { value: Json::Int(number), .. } => u64::try_from(*number).ok(),
-            _ => None,
+        entries.iter().find(|entry| keys.contains(&entry.path.as_str())).and_then(|entry| {
+            match &entry.content {
+                Content::Scalar { value: Json::Int(number), .. } => u64::try_from(*number).ok(),
+                _ => None,
+            }
         })
     };
     match name {
@@ -98,7 +101,9 @@ fn parts_of(base: &str, entries: &[Entry]) -> Vec<Part> {
 fn messages(entries: &[Entry]) -> Vec<Part> {
     let mut found = Vec::new();
     let text = |entry: &Entry| match &entry.content {
-        Content::Scalar { value: Json::Str(text), .. } | Content::Other(Json::Str(text)) => Some(text.clone()),
+        Content::Scalar { value: Json::Str(text), .. } | Content::Other(Json::Str(text)) => {
+            Some(text.clone())
+        }
         _ => None,
     };
     for entry in entries {

@@ -4,7 +4,7 @@
 //! terms: `own_error(unit, terms)` of the native verdicts, at the size of what was added up. No model of the operation
 //! is needed for that size, since moved references show it.
 
-use ulpscope_kernels::{ReplayReference, ReplayErrors, ShapeMismatch, replay_errors};
+use ulpscope_kernels::{ReplayErrors, ReplayReference, ShapeMismatch, replay_errors};
 use ulpscope_tensor::{DType, View};
 
 use super::CheckStatus;
@@ -87,10 +87,7 @@ impl OwnError {
             DType::F16 => limits.min_positive,
             _ => limits.min_positive * 2f64.powi(limits.mantissa_bits as i32),
         });
-        [
-            own * natural + least * spread,
-            own * errors.largest.max(ELEMENT_SPREAD * natural / spread) + least,
-        ]
+        [own * natural + least * spread, own * errors.largest.max(ELEMENT_SPREAD * natural / spread) + least]
     }
 
     /// How many times what rounding explains.
@@ -140,7 +137,10 @@ impl OwnError {
         });
         if is_peers {
             let why = "the same call on this machine has an error of that size too";
-            return judged(CheckStatus::Warning, format!("{times} x what rounding explains, but {why}{left_out}"));
+            return judged(
+                CheckStatus::Warning,
+                format!("{times} x what rounding explains, but {why}{left_out}"),
+            );
         }
         judged(CheckStatus::Error, format!("{times} x what rounding explains{left_out}"))
     }
@@ -185,7 +185,9 @@ mod tests {
             [1.0, 1.0 / 16.0].map(|part| bytes64(exact.iter().map(|value| value + size * part * shift)))
         });
         let moved = moved.as_ref().map(|moved| {
-            moved.each_ref().map(|bytes| View::contiguous(DType::F64, vec![exact.len()], bytes).expect("a view"))
+            moved
+                .each_ref()
+                .map(|bytes| View::contiguous(DType::F64, vec![exact.len()], bytes).expect("a view"))
         });
         let moved = moved.as_ref().map(|moved| moved.each_ref());
         let computation = Computation { terms: 1.0, coarsest };
