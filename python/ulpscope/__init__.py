@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ulpscope import check as check
 from ulpscope._capture import PrecisionDebugger, SettingsError, capture, seed_all
 from ulpscope._capture.lifecycle.estimate import Estimate
+from ulpscope._check import check
+from ulpscope._check.results import CheckedCall, CheckedTensor, CheckResult
 from ulpscope._core import (
     Comparison,
     Diff,
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from ulpscope._capture.lifecycle.capture import Capture as Capture
 
 __all__ = [
+    "CheckResult",
+    "CheckedCall",
+    "CheckedTensor",
     "Comparison",
     "Diff",
     "Diffs",
@@ -49,6 +54,7 @@ __all__ = [
     "Unread",
     "__version__",
     "capture",
+    "check",
     "compare",
     "diff",
     "digest",

@@ -1,6 +1,6 @@
 """The script ``ulpscope`` of an installed wheel: the same command as the Rust binary.
 
-``ulpscope run`` is implemented here, since it is the only command that runs a Python script.
+``ulpscope run`` and ``ulpscope check`` are implemented here: they run a Python script, and calls of torch.
 """
 
 import signal
@@ -15,6 +15,10 @@ def main() -> int:
         from ulpscope._capture.launch import command
 
         return command.run(sys.argv[2:])
+    if sys.argv[1:2] == ["check"]:
+        from ulpscope._check import command as check_command
+
+        return check_command.run(sys.argv[2:])
     # Python would only note the interrupt, and deliver it after the command has ended.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return run_command(["ulpscope", *sys.argv[1:]])

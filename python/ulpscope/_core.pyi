@@ -10,18 +10,26 @@ __all__ = [
     "Comparison",
     "Diff",
     "Divergence",
+    "DumpCall",
+    "DumpRank",
+    "DumpTensor",
+    "DumpValue",
     "ElementDiff",
     "FileTensor",
     "FormatError",
     "HookPlacer",
+    "Judgement",
     "OpenCall",
     "Recorder",
     "Stats",
     "Unread",
     "__version__",
     "compare",
+    "detail_columns",
     "diff",
     "digest",
+    "judge_result",
+    "open_dump",
     "pack_size",
     "read_file",
     "recorded_formats",
@@ -30,6 +38,7 @@ __all__ = [
     "run_command",
     "stats",
     "write_file",
+    "write_sheet",
 ]
 
 __version__: str
@@ -518,3 +527,151 @@ class Recorder:
     def withdraw(self) -> None: ...
     def stop(self) -> None: ...
     def next_step(self, wants_dump: bool, next_folder: Any) -> None: ...
+
+def open_dump(
+    path: _Path, step: _Numbers | None = None, rank: _Numbers | None = None
+) -> tuple[list[DumpRank], list[str]]:
+    """Opens the ranks of a dump, in order of steps and ranks. Returns them, and what could not be read."""
+
+@final
+class DumpRank:
+    """One rank of one step."""
+
+    @property
+    def step(self) -> int | None:
+        """The number of the step; ``None`` in dumps without steps."""
+    @property
+    def name(self) -> str:
+        """The name of the rank's folder; empty if there is none."""
+    @property
+    def number(self) -> int | None:
+        """The number of the rank, if its folder has one."""
+    @property
+    def tool(self) -> str:
+        """The tool that wrote it."""
+    @property
+    def path(self) -> Any:
+        """Where it was read from, as a ``pathlib.Path``."""
+    def calls(self) -> list[str]:
+        """The names of the calls, in order."""
+    def call(self, number: int) -> DumpCall | None:
+        """The arguments and results of a call; ``None`` if its tool does not record them all."""
+    def stack(self, number: int) -> list[str]:
+        """Where a call was made, innermost frame first."""
+
+@final
+class DumpCall:
+    """The arguments and results of a call, in lists and dictionaries as they were passed."""
+
+    @property
+    def positional(self) -> list[Any]:
+        """Arguments by position."""
+    @property
+    def keyword(self) -> dict[str, Any]:
+        """Arguments by name."""
+    @property
+    def results(self) -> list[Any]:
+        """Results."""
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of a module."""
+
+@final
+class DumpTensor:
+    """A tensor of a call, as recorded."""
+
+    @property
+    def dtype(self) -> str:
+        """Element type, ``torch.float32``."""
+    @property
+    def class_name(self) -> str:
+        """The class; empty if unknown."""
+    @property
+    def shape(self) -> list[int] | None:
+        """The dimensions; ``None`` if they were not recorded."""
+    @property
+    def requires_grad(self) -> bool:
+        """Whether it required a gradient."""
+    @property
+    def source(self) -> str | None:
+        """The entry that produced it, if recorded."""
+    @property
+    def is_blank(self) -> bool:
+        """Whether it is uninitialised memory."""
+    @property
+    def has_data(self) -> bool:
+        """Whether its elements are in the dump."""
+    def statistics(self) -> dict[str, Any]:
+        """The recorded statistics by their keys."""
+    def load(self) -> FileTensor | None:
+        """Its elements; ``None`` if only statistics were recorded."""
+
+@final
+class DumpValue:
+    """A plain value of a call."""
+
+    @property
+    def kind(self) -> str:
+        """``int``, ``torch.dtype``; empty if it is not described by a kind."""
+    @property
+    def value(self) -> Any:
+        """The value."""
+
+def judge_result(
+    api: str,
+    result: Any,
+    reference: Any,
+    *,
+    moved: tuple[Any, Any] | None = None,
+    shift: float = 1.0,
+    terms: float = 1.0,
+    coarsest: str | None = None,
+    peer: Any | None = None,
+) -> Judgement:
+    """Judges the result of a call against the same call in raised precision."""
+
+@final
+class Judgement:
+    """What became of a call's result."""
+
+    @property
+    def status(self) -> Literal["pass", "warning", "error"]:
+        """By rounding alone."""
+    @property
+    def cascade(self) -> Literal["pass", "warning", "error"]:
+        """By msprobe's cascade."""
+    @property
+    def standard(self) -> str:
+        """The standard that msprobe has for the API."""
+    @property
+    def by_standard(self) -> Literal["pass", "warning", "error"] | None:
+        """By that standard; ``None`` if it needs the result of a different device."""
+    @property
+    def message(self) -> str:
+        """Why, in words."""
+    @property
+    def error(self) -> float:
+        """The error relative to the reference."""
+    @property
+    def floor(self) -> float:
+        """What rounding explains of it."""
+    @property
+    def ratio(self) -> float:
+        """How many times what rounding explains."""
+    @property
+    def undecided(self) -> int:
+        """Elements that no precision decides."""
+    @property
+    def out_of_range(self) -> int:
+        """Elements that are infinite where the reference leaves the range of the dtype."""
+    @property
+    def saturated(self) -> int:
+        """Elements that are the largest finite value where the reference leaves the range."""
+    def measured(self) -> list[Any]:
+        """The measured values of a row of details."""
+
+def detail_columns() -> list[str]:
+    """The columns of the details of a check."""
+
+def write_sheet(path: _Path, columns: list[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Writes a sheet in the format of its name's suffix."""

@@ -38,7 +38,7 @@ def load(path: str | os.PathLike[str], framework: Framework | None = None, *, mm
             f"ulpscope.load needs {missing}, which is not installed: pip install {framework}; "
             "ulpscope.stats and ulpscope.diff read files without"
         )
-    convert = _to_torch if framework == "torch" else _to_numpy
+    convert = to_torch if framework == "torch" else _to_numpy
     return _core.read_file(path, convert, mmap=mmap)
 
 
@@ -50,7 +50,7 @@ def save(path: str | os.PathLike[str], x: Any) -> None:
     _core.write_file(path, x)
 
 
-def _to_torch(tensor: _core.FileTensor) -> torch.Tensor:
+def to_torch(tensor: _core.FileTensor) -> torch.Tensor:
     import torch
     from torch.utils.dlpack import from_dlpack
 

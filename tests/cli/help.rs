@@ -24,8 +24,19 @@ fn help_goes_to_stdout_and_lists_the_exit_codes() {
 
 #[test]
 fn every_subcommand_shows_examples() {
-    let commands =
-        ["compare", "explain", "stats", "diff", "convert", "merge", "ls", "show", "completions", "man"];
+    let commands = [
+        "compare",
+        "explain",
+        "stats",
+        "diff",
+        "convert",
+        "merge",
+        "ls",
+        "show",
+        "overflow",
+        "completions",
+        "man",
+    ];
     for command in commands {
         for flag in ["-h", "--help"] {
             let ran = Workspace::new().run(&[command, flag]);
@@ -67,9 +78,10 @@ fn shells_and_pagers_learn_every_command_and_option() {
         let page = place.run(&["man", command]);
         assert_eq!((page.code, page.err.as_str()), (0, ""));
         let page = page.out.replace("\\-", "-");
-        // Python has the help of `run`; tests/python/capture/test_flags.py compares it with the manual page.
+        // Python has the help of `run` and `check`; test_flags.py and test_command.py compare it with the manual page.
         let options = match command.as_str() {
             "run" => vec!["--dump-path".to_owned(), "--no-stacks".to_owned(), "--dry-run".to_owned()],
+            "check" => vec!["--white-list".to_owned(), "--jobs".to_owned(), "--no-repro".to_owned()],
             command => options(&place.run(&[command, "--help"]).out),
         };
         assert!(options.len() > 2, "{command}: {options:?}");
@@ -90,7 +102,11 @@ fn shells_and_pagers_learn_every_command_and_option() {
     assert!(page.contains(".TH ulpscope-compare 1") && page.contains("\\-\\-threads"), "{page}");
     let refused = place.run(&["man", "frobnicate"]);
     assert_eq!(refused.code, 2);
-    assert!(refused.err.contains("frobnicate: no such command; there are run, compare"), "{}", refused.err);
+    assert!(
+        refused.err.contains("frobnicate: no such command; there are run, check, compare"),
+        "{}",
+        refused.err
+    );
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod ls;
 mod memory;
 mod merge;
 mod no_hangs;
+mod overflow;
 mod passed_over;
 #[cfg(target_os = "linux")]
 mod peak;

@@ -57,7 +57,7 @@ fn pipes_and_devices_are_refused_wherever_a_file_is_named() {
     let made = std::process::Command::new("mkfifo").arg(place.path("pipe")).status().unwrap();
     assert!(made.success());
     for path in ["pipe", "/dev/zero"] {
-        let commands: [&[&str]; 11] = [
+        let commands: [&[&str]; 12] = [
             &["explain", path],
             &["compare", "a", "b", "--data-mapping", path],
             &["compare", "a", "b", "--cell-mapping", path],
@@ -65,6 +65,7 @@ fn pipes_and_devices_are_refused_wherever_a_file_is_named() {
             &["compare", path, "b"],
             &["ls", path],
             &["show", path, "x"],
+            &["overflow", path],
             &["stats", path],
             &["diff", path, path],
             &["merge", path],

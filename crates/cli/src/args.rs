@@ -1,5 +1,6 @@
 //! The command line. Each command converts its arguments once; the code below sees no flags.
 
+mod check_options;
 mod compare;
 mod dumps;
 mod pkl_style;
@@ -17,9 +18,9 @@ use ulpscope_report::{ColourChoice, SheetFormat};
 use ulpscope_session::Language;
 
 pub(crate) use compare::{CompareArgs, OutputFormat, spell_out};
-pub(crate) use dumps::{DumpArgs, LsArgs, ShowArgs};
+pub(crate) use dumps::{DumpArgs, LsArgs, OverflowArgs, ShowArgs};
 use pkl_style::PklStyleName;
-pub(crate) use run_options::with_run_options;
+pub(crate) use run_options::with_python_options;
 
 use crate::output::Look;
 
@@ -38,7 +39,8 @@ fn long_about() -> String {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; what was compared agrees
-  1  something differs, or only one side has it; ls, show, merge: nothing matches
+  1  something differs, or only one side has it; ls, show, merge: nothing matches; overflow: NaN or
+     infinity was found; check: a result is wrong
   2  something could not be read, compared or written, or there was nothing to read
 Of several, a result that could not be written counts first, then a difference.";
 
@@ -94,6 +96,7 @@ impl Low {
             Command::Merge(args) => args.json,
             Command::Ls(args) => args.dump.json,
             Command::Show(args) => args.dump.json,
+            Command::Overflow(args) => args.dump.json,
         };
         Look { colour: self.color.into(), wide: self.wide, json }
     }
@@ -132,6 +135,7 @@ pub(crate) enum Command {
     Merge(MergeArgs),
     Ls(LsArgs),
     Show(ShowArgs),
+    Overflow(OverflowArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -147,7 +151,7 @@ pub(crate) struct RunArgs {
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// Make the calls of a dump again, alone, and judge each result against raised precision
+/// Make the calls of a dump again, alone, and judge each result by raised precision
 ///
 /// Hands over to Python: this is python3 -m ulpscope check, for a Python that has the packages ulpscope and torch.
 #[derive(Debug, Args)]

@@ -96,6 +96,7 @@ fn execute(low: Low, output: &mut Output) -> anyhow::Result<u8> {
             Command::Merge(args) => commands::merge::Merge::from(args).run(output),
             Command::Ls(args) => commands::ls::Ls::from(args).run(output),
             Command::Show(args) => commands::show::Show::from(args).run(output),
+            Command::Overflow(args) => commands::overflow::Overflow::from(args).run(output),
             Command::Completions(args) => commands::manual::completions(&args, output),
             Command::Man(args) => commands::manual::man(&args, output),
         }?;

@@ -25,6 +25,7 @@ mod native;
 mod note;
 pub mod number;
 mod origins;
+pub mod overflow;
 mod pairing;
 mod reading;
 pub mod results;

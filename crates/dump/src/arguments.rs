@@ -78,8 +78,12 @@ mod tests {
     fn containers_stay_as_they_were() {
         let text = r#"{"input_args":[[],[{"type":"int","value":3}],null,{}],"input_kwargs":{"dim":null},"output":[null]}"#;
         let read = call(text);
-        let [Argument::List(empty), Argument::List(one), Argument::Leaf(Content::None), Argument::Dict(unknown)] =
-            read.positional.as_slice()
+        let [
+            Argument::List(empty),
+            Argument::List(one),
+            Argument::Leaf(Content::None),
+            Argument::Dict(unknown),
+        ] = read.positional.as_slice()
         else {
             panic!("{read:?}")
         };

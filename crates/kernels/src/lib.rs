@@ -29,7 +29,7 @@ pub use compare::{
 pub use digest::{Digest, DigestKind, digest};
 pub use level::Level;
 pub use recorded::{RECORDED, SUMMARIES, SUMMARY_KEYS, Statistic};
-pub use replay::{ReplayReference, ReplayErrors, replay_errors};
+pub use replay::{ReplayErrors, ReplayReference, replay_errors};
 pub use standards::{StandardErrors, StandardLimits, standard_errors};
 pub use stats::{Stats, read_once, stats, stats_at};
 pub use stop::stoppable;

@@ -92,8 +92,12 @@ impl ReplayErrors {
 }
 
 /// The error of a result, element by element. Complex tensors are given as tensors of their parts.
-pub fn replay_errors(result: &View<'_>, reference: ReplayReference<'_>) -> Result<ReplayErrors, ShapeMismatch> {
-    let others = [Some(reference.exact), reference.moved.map(|moved| moved[0]), reference.moved.map(|moved| moved[1])];
+pub fn replay_errors(
+    result: &View<'_>,
+    reference: ReplayReference<'_>,
+) -> Result<ReplayErrors, ShapeMismatch> {
+    let others =
+        [Some(reference.exact), reference.moved.map(|moved| moved[0]), reference.moved.map(|moved| moved[1])];
     for other in others.into_iter().flatten() {
         if other.shape() != result.shape() {
             return Err(ShapeMismatch { target: result.shape().to_vec(), golden: other.shape().to_vec() });
@@ -107,7 +111,8 @@ pub fn replay_errors(result: &View<'_>, reference: ReplayReference<'_>) -> Resul
         for start in elements.clone().step_by(BLOCK) {
             let block = start..elements.end.min(start + BLOCK);
             let mut errors = ReplayErrors::default();
-            let [found, exact, moved, less] = scratch.read([Some(result), others[0], others[1], others[2]], block);
+            let [found, exact, moved, less] =
+                scratch.read([Some(result), others[0], others[1], others[2]], block);
             for at in 0..found.len() {
                 let jump = moved.get(at).zip(less.get(at));
                 if jump.is_some_and(|(&moved, &less)| is_jump(exact[at], moved, less)) {
@@ -233,7 +238,8 @@ mod tests {
         let exact = f64s(&[1e6, 1e6, 5.0, 1.0, f64::NAN]);
         let result = View::contiguous(DType::F16, vec![5], &result).expect("a view");
         let exact = view(&exact);
-        let found = replay_errors(&result, ReplayReference { exact: &exact, moved: None, shift: 1.0 }).expect("shapes");
+        let found = replay_errors(&result, ReplayReference { exact: &exact, moved: None, shift: 1.0 })
+            .expect("shapes");
         assert_eq!((found.out_of_range, found.saturated, found.mismatched, found.count), (1, 1, 3, 0));
         assert_eq!(found.worst_index, Some(2));
     }

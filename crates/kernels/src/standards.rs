@@ -188,7 +188,11 @@ struct Rounding {
 
 impl Rounding {
     fn to(dtype: DType) -> Rounding {
-        Rounding { limits: dtype.float_limits().map(|limits| (limits.mantissa_bits, limits.min_positive, limits.max)) }
+        Rounding {
+            limits: dtype
+                .float_limits()
+                .map(|limits| (limits.mantissa_bits, limits.min_positive, limits.max)),
+        }
     }
 
     fn round(self, exact: f64) -> f64 {

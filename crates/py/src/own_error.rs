@@ -4,8 +4,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use ulpscope_compare::standards::{
-    COLUMNS, CheckStatus, OwnErrorJudgement, Standard, StandardMeasurement, own_error_of, ratios,
+    COLUMNS, CheckStatus, Computation, OwnErrorJudgement, Standard, StandardMeasurement, own_error_of, ratios,
 };
+use ulpscope_formats::pkl_lines::dtype_named;
 use ulpscope_kernels::{ReplayReference, ShapeMismatch};
 use ulpscope_report::Cell;
 use ulpscope_tensor::View;
@@ -27,9 +28,9 @@ pub(crate) struct Judgement {
 }
 
 /// Judges a result. All tensors are real and of the same shape. `moved` are two references from inputs that were moved
-/// relatively by `shift`, and by a sixteenth of it. `peer` is the result of a healthy device.
+/// relatively by `shift`, and by a sixteenth of it. `coarsest` is the coarsest dtype of the call's tensors. `peer` is the result of a healthy device.
 #[pyfunction]
-#[pyo3(signature = (api, result, reference, *, moved = None, shift = 1.0, terms = 1.0, peer = None))]
+#[pyo3(signature = (api, result, reference, *, moved = None, shift = 1.0, terms = 1.0, coarsest = None, peer = None))]
 #[expect(clippy::too_many_arguments, reason = "one for each keyword of the Python function")]
 pub(crate) fn judge_result(
     py: Python<'_>,
@@ -39,10 +40,12 @@ pub(crate) fn judge_result(
     moved: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
     shift: f64,
     terms: f64,
+    coarsest: Option<&str>,
     peer: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Judgement> {
     let mut inputs = vec![Input::of(result)?, Input::of(reference)?];
     let has_moved = moved.is_some();
+    let computation = Computation { terms, coarsest: coarsest.and_then(dtype_named) };
     if let Some((far, near)) = moved {
         inputs.extend([Input::of(&far)?, Input::of(&near)?]);
     }
@@ -51,7 +54,7 @@ pub(crate) fn judge_result(
     let judged = Input::detached_together(&inputs, py, |views| {
         let moved = has_moved.then(|| [&views[2], &views[3]]);
         let peer = views.get(peer_position(has_moved));
-        judge(api, &views[0], ReplayReference { exact: &views[1], moved, shift }, terms, peer)
+        judge(api, &views[0], ReplayReference { exact: &views[1], moved, shift }, computation, peer)
     })?;
     judged.map_err(|error| PyValueError::new_err(error.to_string()))
 }
@@ -65,11 +68,11 @@ fn judge(
     api: &str,
     result: &View<'_>,
     reference: ReplayReference<'_>,
-    terms: f64,
+    computation: Computation,
     peer: Option<&View<'_>>,
 ) -> Result<Judgement, ShapeMismatch> {
-    let own = own_error_of(result, reference, terms)?;
-    let peers = peer.map(|peer| own_error_of(peer, reference, terms)).transpose()?;
+    let own = own_error_of(result, reference, computation)?;
+    let peers = peer.map(|peer| own_error_of(peer, reference, computation)).transpose()?;
     let measured = StandardMeasurement::of(result, reference.exact)?;
     let peer = peer.map(|peer| StandardMeasurement::of(peer, reference.exact)).transpose()?;
     let ratios = peer.map(|peer| ratios(&measured, &peer));

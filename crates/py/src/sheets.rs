@@ -15,7 +15,8 @@ use crate::errors::shown;
 #[pyfunction]
 pub(crate) fn write_sheet(path: PathBuf, columns: Vec<String>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
     let Some(format) = SheetFormat::of_extension(&path) else {
-        let message = format!("{}: expected a name that ends in {}", path.display(), SheetFormat::extensions());
+        let message =
+            format!("{}: expected a name that ends in {}", path.display(), SheetFormat::extensions());
         return Err(PyValueError::new_err(shown(message)));
     };
     let failed = |error: std::io::Error| named(&path, &error);

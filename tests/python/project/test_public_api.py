@@ -18,6 +18,9 @@ STUB = Path(ulpscope.__file__).with_name("_core.pyi")
 
 # Members of public objects, without those that Python or their base class gives them.
 MEMBERS = {
+    "CheckResult": {"counts", "exit_code", "failed", "skipped", "to_json", "write"},
+    "CheckedCall": {"failed", "place", "repro", "skipped", "tensors"},
+    "CheckedTensor": {"by_standard", "error", "floor", "measured", "ratio", "row", "standard"},
     "Capture": {
         "close",
         "dump_path",

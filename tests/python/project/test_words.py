@@ -112,7 +112,20 @@ def test_names_of_tests_are_in_plain_words() -> None:
 
 COMMANDS = [
     "",
-    *["compare", "completions", "convert", "diff", "explain", "ls", "man", "merge", "run", "show", "stats"],
+    *[
+        "check",
+        "compare",
+        "completions",
+        "convert",
+        "diff",
+        "explain",
+        "ls",
+        "man",
+        "merge",
+        "overflow",
+        "run",
+    ],
+    *["show", "stats"],
 ]
 
 

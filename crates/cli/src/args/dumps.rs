@@ -59,6 +59,33 @@ pub(crate) struct ShowArgs {
     pub(crate) call: String,
 }
 
+/// Find the calls that first produced NaN or infinity
+///
+/// A call is an origin if its results have NaN or infinities and its inputs do not, or if it makes NaN of infinities.
+/// What arrives through a collective or a message is traced to the rank that sent it. An infinity that the program passes
+/// on purpose, as the -inf of a mask, is no origin.
+#[derive(Debug, Args)]
+#[command(after_help = OVERFLOW_EXAMPLES)]
+pub(crate) struct OverflowArgs {
+    #[command(flatten)]
+    pub(crate) dump: DumpArgs,
+
+    /// Write anomaly_analyze_{nanoseconds}.json into DIR, in the layout of msprobe's overflow_check
+    #[arg(short = 'o', long = "output", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+const OVERFLOW_EXAMPLES: &str = "\
+Examples:
+  ulpscope overflow dump/
+  ulpscope overflow dump/ --step 3 -o anomalies/
+  ulpscope overflow dump/step0 --json
+
+Exit codes:
+  0  every number is finite, or passed on purpose
+  1  NaN or infinity was found
+  2  something could not be read";
+
 const LS_EXAMPLES: &str = "\
 Examples:
   ulpscope ls dump/

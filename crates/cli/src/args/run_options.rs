@@ -6,6 +6,8 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command};
 
+use super::check_options;
+
 /// The values of options that take one of a few words, or several with commas between them.
 const VALUES: [(&str, &[&str]); 7] = [
     ("level", &["L0", "L1", "mix", "L2", "debug"]),
@@ -17,8 +19,11 @@ const VALUES: [(&str, &[&str]); 7] = [
     ("device-statistics", &["auto", "host", "torch"]),
 ];
 
+/// Name, value and help text of an option that is parsed in Python.
+pub(super) type PythonOption = (&'static str, Option<&'static str>, &'static str);
+
 /// Names, values and help texts.
-const OPTIONS: [(&str, Option<&str>, &str); 27] = [
+const OPTIONS: [PythonOption; 27] = [
     ("level", Some("L"), "L0 modules, L1 API calls (default), mix both, L2 every aten operator"),
     ("task", Some("T"), "statistics (default), tensor: the tensors too, structure: names only"),
     ("step", Some("N"), "steps wanted, as in 0,2-4 (default: all)"),
@@ -66,29 +71,31 @@ const OPTIONS: [(&str, Option<&str>, &str); 27] = [
     ("strict", None, "raise where a call cannot be recorded, instead of noting it"),
 ];
 
-/// The command line, with the options that `run` has in Python.
+/// The command line, with the options that `run` and `check` have in Python.
 ///
-/// `run` knows none of the program's options for all commands: these become options of each other command.
-pub(crate) fn with_run_options(program: Command) -> Command {
+/// They know none of the program's options for all commands: these become options of each other command.
+pub(crate) fn with_python_options(program: Command) -> Command {
     let of_all: Vec<Arg> = program.get_arguments().filter(|option| option.is_global_set()).cloned().collect();
     let program = program.mut_args(|option| option.global(false));
     // Unlike `mut_subcommand`, this keeps the order of the commands.
     program.mut_subcommands(|command| match command.get_name() {
-        "run" => command.args(OPTIONS.map(|(name, value, help)| {
-            let option = Arg::new(name).long(name).help(help);
-            match value {
-                Some(value) => with_values(option.value_name(value), name),
-                None => option.action(ArgAction::SetTrue),
-            }
-        })),
+        "run" => command.args(arguments(&OPTIONS, &VALUES)),
+        "check" => command.args(arguments(&check_options::OPTIONS, &check_options::VALUES)),
         _ => command.args(of_all.iter().map(|option| option.clone().global(false))),
     })
 }
 
-/// The option with its values, if it has only a few.
-fn with_values(option: Arg, name: &str) -> Arg {
-    match VALUES.iter().find(|(known, _)| *known == name) {
-        Some((_, values)) => option.value_parser(PossibleValuesParser::new(*values)),
-        None => option,
-    }
+fn arguments<'a>(
+    options: &'a [PythonOption],
+    values: &'a [(&'static str, &'static [&'static str])],
+) -> impl Iterator<Item = Arg> + 'a {
+    options.iter().map(|&(name, value, help)| {
+        let option = Arg::new(name).long(name).help(help);
+        let Some(value) = value else { return option.action(ArgAction::SetTrue) };
+        let option = option.value_name(value);
+        match values.iter().find(|(known, _)| *known == name) {
+            Some((_, words)) => option.value_parser(PossibleValuesParser::new(*words)),
+            None => option,
+        }
+    })
 }

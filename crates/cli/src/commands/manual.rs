@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use clap::CommandFactory;
 
-use crate::args::{CompletionsArgs, Low, ManArgs, with_run_options};
+use crate::args::{CompletionsArgs, Low, ManArgs, with_python_options};
 use crate::exit::Exit;
 use crate::output::Output;
 
@@ -12,14 +12,14 @@ const PROGRAM: &str = "ulpscope";
 /// Prints a completion script.
 pub(crate) fn completions(args: &CompletionsArgs, output: &mut Output) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut with_run_options(Low::command()), PROGRAM, &mut script);
+    clap_complete::generate(args.shell, &mut with_python_options(Low::command()), PROGRAM, &mut script);
     output.piece(&String::from_utf8(script)?)?;
     Ok(Exit::Done)
 }
 
 /// Prints a manual page.
 pub(crate) fn man(args: &ManArgs, output: &mut Output) -> anyhow::Result<Exit> {
-    let mut program = with_run_options(Low::command());
+    let mut program = with_python_options(Low::command());
     // Without it, a command does not know the options of the program.
     program.build();
     let page = match &args.command {

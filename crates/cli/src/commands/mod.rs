@@ -8,6 +8,7 @@ pub(crate) mod explain;
 pub(crate) mod ls;
 pub(crate) mod manual;
 pub(crate) mod merge;
+pub(crate) mod overflow;
 pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod stats;

@@ -25,7 +25,8 @@ const BINARY: &str = "abs absolute argmin bitwise_and broadcast_to ceil equal fi
     maximum minimum neg nonzero not_equal one_hot pad relu reshape round select sign sort tile topk transpose tril \
     triu type_as";
 
-const ULP: &str = "__matmul__ addbmm addmm baddbmm bilinear bmm chain_matmul hspmm linear matmul mm mv smm sspaddmm";
+const ULP: &str =
+    "__matmul__ addbmm addmm baddbmm bilinear bmm chain_matmul hspmm linear matmul mm mv smm sspaddmm";
 
 const THOUSANDTH: &str = "conv1d conv2d";
 

@@ -12,8 +12,8 @@ mod msprobe;
 mod native;
 
 pub use apis::Standard;
-pub use msprobe::{COLUMNS, StandardMeasurement, Ratios, ratios};
-pub use native::{OwnErrorJudgement, OwnError, own_error_of};
+pub use msprobe::{COLUMNS, Ratios, StandardMeasurement, ratios};
+pub use native::{Computation, OwnError, OwnErrorJudgement, own_error_of};
 
 /// What a judgement says, in the words of the older tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,12 +1,10 @@
 //! The rules of msprobe's accuracy checker (`acc_check`, before that `run_ut`), and the columns of its details.
 
-use ulpscope_kernels::{
-    ShapeMismatch, StandardErrors, StandardLimits, Threads, distances, standard_errors,
-};
+use ulpscope_kernels::{ShapeMismatch, StandardErrors, StandardLimits, Threads, distances, standard_errors};
 use ulpscope_report::Cell;
 use ulpscope_tensor::{DType, View};
 
-use super::{Standard, CheckStatus};
+use super::{CheckStatus, Standard};
 
 /// The columns of `accuracy_checking_details_{timestamp}.csv`: those of the tool, then ours.
 pub const COLUMNS: [&str; 29] = [
@@ -122,7 +120,11 @@ impl Ratios {
             (self.mean_relative, 2.0),
             (self.balance, 2.0),
         ];
-        if limits.into_iter().any(|(ratio, limit)| ratio > limit) { CheckStatus::Error } else { CheckStatus::Pass }
+        if limits.into_iter().any(|(ratio, limit)| ratio > limit) {
+            CheckStatus::Error
+        } else {
+            CheckStatus::Pass
+        }
     }
 }
 

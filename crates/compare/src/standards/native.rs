@@ -4,7 +4,7 @@
 //! terms: `own_error(unit, terms)` of the native verdicts, at the size of what was added up. No model of the operation
 //! is needed for that size, since moved references show it.
 
-use ulpscope_kernels::{ReplayReference, ReplayErrors, ShapeMismatch, replay_errors};
+use ulpscope_kernels::{ReplayErrors, ReplayReference, ShapeMismatch, replay_errors};
 use ulpscope_tensor::{DType, View};
 
 use super::CheckStatus;
@@ -21,6 +21,8 @@ const ELEMENT_SPREAD: f64 = 6.0;
 pub struct OwnError {
     errors: ReplayErrors,
     dtype: DType,
+    /// The roundoff of what the call computes in.
+    unit: f64,
     /// Terms that are added up for an element.
     terms: f64,
 }
@@ -40,13 +42,27 @@ pub struct OwnErrorJudgement {
     pub message: String,
 }
 
-/// Measures the own error of a call. `terms` is how many terms an element was added up from, if known.
+/// How a call computes.
+#[derive(Clone, Copy, Debug)]
+pub struct Computation {
+    /// How many terms an element is added up from.
+    pub terms: f64,
+    /// The coarsest dtype among its tensors, if that is coarser than its result: a gradient of float32 may have been
+    /// computed in bfloat16.
+    pub coarsest: Option<DType>,
+}
+
+/// Measures the own error of a call.
 pub fn own_error_of(
     result: &View<'_>,
     reference: ReplayReference<'_>,
-    terms: f64,
+    computation: Computation,
 ) -> Result<OwnError, ShapeMismatch> {
-    Ok(OwnError { errors: replay_errors(result, reference)?, dtype: result.dtype(), terms })
+    let own = unit_roundoff(result.dtype());
+    // Exact results stay exact, whatever they were computed from.
+    let unit = if own == 0.0 { 0.0 } else { own.max(computation.coarsest.map_or(0.0, unit_roundoff)) };
+    let errors = replay_errors(result, reference)?;
+    Ok(OwnError { errors, dtype: result.dtype(), unit, terms: computation.terms })
 }
 
 impl OwnError {
@@ -63,7 +79,7 @@ impl OwnError {
     /// What rounding explains: of the whole tensor, and of one element.
     fn floors(&self) -> [f64; 2] {
         let errors = &self.errors;
-        let own = own_error(unit_roundoff(self.dtype), self.terms);
+        let own = own_error(self.unit, self.terms);
         let natural = errors.natural().max(errors.norm());
         let spread = (errors.count.max(1) as f64).sqrt();
         // Numbers near zero have no more digits than the dtype leaves them.
@@ -71,10 +87,7 @@ impl OwnError {
             DType::F16 => limits.min_positive,
             _ => limits.min_positive * 2f64.powi(limits.mantissa_bits as i32),
         });
-        [
-            own * natural + least * spread,
-            own * errors.largest.max(ELEMENT_SPREAD * natural / spread) + least,
-        ]
+        [own * natural + least * spread, own * errors.largest.max(ELEMENT_SPREAD * natural / spread) + least]
     }
 
     /// How many times what rounding explains.
@@ -124,7 +137,10 @@ impl OwnError {
         });
         if is_peers {
             let why = "the same call on this machine has an error of that size too";
-            return judged(CheckStatus::Warning, format!("{times} x what rounding explains, but {why}{left_out}"));
+            return judged(
+                CheckStatus::Warning,
+                format!("{times} x what rounding explains, but {why}{left_out}"),
+            );
         }
         judged(CheckStatus::Error, format!("{times} x what rounding explains{left_out}"))
     }
@@ -152,6 +168,15 @@ mod tests {
     }
 
     fn judge(result: &[f32], exact: &[f64], natural: Option<f64>) -> OwnErrorJudgement {
+        judge_in(None, result, exact, natural)
+    }
+
+    fn judge_in(
+        coarsest: Option<DType>,
+        result: &[f32],
+        exact: &[f64],
+        natural: Option<f64>,
+    ) -> OwnErrorJudgement {
         let (one, other) = (bytes32(result.iter().copied()), bytes64(exact.iter().copied()));
         let result = View::contiguous(DType::F32, vec![result.len()], &one).expect("a view");
         let reference = View::contiguous(DType::F64, vec![exact.len()], &other).expect("a view");
@@ -160,10 +185,14 @@ mod tests {
             [1.0, 1.0 / 16.0].map(|part| bytes64(exact.iter().map(|value| value + size * part * shift)))
         });
         let moved = moved.as_ref().map(|moved| {
-            moved.each_ref().map(|bytes| View::contiguous(DType::F64, vec![exact.len()], bytes).expect("a view"))
+            moved
+                .each_ref()
+                .map(|bytes| View::contiguous(DType::F64, vec![exact.len()], bytes).expect("a view"))
         });
         let moved = moved.as_ref().map(|moved| moved.each_ref());
-        own_error_of(&result, ReplayReference { exact: &reference, moved, shift }, 1.0).expect("shapes").judge(None)
+        let computation = Computation { terms: 1.0, coarsest };
+        let reference = ReplayReference { exact: &reference, moved, shift };
+        own_error_of(&result, reference, computation).expect("shapes").judge(None)
     }
 
     #[test]
@@ -183,6 +212,14 @@ mod tests {
         assert_eq!(judge(&[3e-7], &[1e-12], None).status, CheckStatus::Error);
         assert_eq!(judge(&[3e-7], &[1e-12], Some(5.0)).status, CheckStatus::Pass);
         assert_eq!(judge(&[3e-4], &[1e-12], Some(5.0)).status, CheckStatus::Error);
+    }
+
+    #[test]
+    fn what_was_computed_in_a_coarser_dtype_has_its_errors() {
+        let (result, exact) = ([1.003f32, 2.0], [1.0, 2.0]);
+        assert_eq!(judge(&result, &exact, None).status, CheckStatus::Error);
+        assert_eq!(judge_in(Some(DType::BF16), &result, &exact, None).status, CheckStatus::Pass);
+        assert_eq!(judge_in(Some(DType::F64), &result, &exact, None).status, CheckStatus::Error);
     }
 
     #[test]

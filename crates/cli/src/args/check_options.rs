@@ -1,0 +1,30 @@
+//! The options of `ulpscope check`, for completions and the manual page.
+//!
+//! The command itself parses them in Python (`python/ulpscope/_check/flags.py`), which this list has to match:
+//! `tests/python/check/test_command.py` compares the two.
+
+use super::run_options::PythonOption;
+
+/// Names, values and help texts.
+pub(super) const OPTIONS: [PythonOption; 13] = [
+    ("output", Some("DIR"), "write the result files into DIR"),
+    ("step", Some("N"), "steps to check, such as 0,2,4-6 (default: all)"),
+    ("rank", Some("N"), "ranks to check, likewise"),
+    ("white-list", Some("A,B"), "only these APIs: linear, Tensor.add"),
+    ("black-list", Some("A,B"), "all but these APIs"),
+    ("device", Some("D"), "judge what this device computes, too: cuda, npu, cpu"),
+    (
+        "standard",
+        Some("S"),
+        "native (default): more than rounding explains; msprobe: that tool's standard for each API",
+    ),
+    ("seed", Some("N"), "for inputs that are drawn (default: 1234)"),
+    ("jobs", Some("N"), "processes (default: 1)"),
+    ("resume", None, "go on where a check with the same DIR was interrupted"),
+    ("no-repro", None, "write no scripts for failing calls"),
+    ("config", Some("FILE"), "a config.json with task run_ut: its white_list and black_list"),
+    ("json", None, "print one JSON object"),
+];
+
+/// The values of options that take one of a few words.
+pub(super) const VALUES: [(&str, &[&str]); 1] = [("standard", &["native", "msprobe"])];

@@ -1,0 +1,79 @@
+//! `ulpscope overflow`: the calls of a dump that first produced NaN or infinity.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use ulpscope_compare::overflow::non_finite_origins;
+use ulpscope_dump::{Dump, Select};
+use ulpscope_session::{NumberRanges, anomaly_document, anomaly_lines};
+
+use crate::args::OverflowArgs;
+use crate::exit::Exit;
+use crate::output::{Output, unless_broken_pipe};
+
+/// Origins on the terminal; the document has all.
+const LISTED: usize = 20;
+
+/// The request of `overflow`.
+pub(crate) struct Overflow {
+    dump: PathBuf,
+    select: Select,
+    output: Option<PathBuf>,
+    json: bool,
+}
+
+impl From<OverflowArgs> for Overflow {
+    fn from(args: OverflowArgs) -> Overflow {
+        let chosen = |numbers: Option<NumberRanges>| numbers.unwrap_or_default().0;
+        Overflow {
+            dump: args.dump.dump,
+            select: Select { steps: chosen(args.dump.step), ranks: chosen(args.dump.rank) },
+            output: args.output,
+            json: args.dump.json,
+        }
+    }
+}
+
+impl Overflow {
+    pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
+        let dump = Dump::open(&self.dump, &self.select)?;
+        let mut problems = dump.problems.clone();
+        let origins = non_finite_origins(&dump, &mut problems);
+        let document = anomaly_document(&origins);
+        let mut written = None;
+        if let Some(folder) = &self.output {
+            written = Some(write(folder, &document)?);
+        }
+        let shown = if self.json {
+            output.json(&document)
+        } else {
+            let mut lines: Vec<String> = origins.iter().take(LISTED).flat_map(anomaly_lines).collect();
+            if origins.is_empty() {
+                lines.push("no call produced NaN or infinity".to_owned());
+            } else if origins.len() > LISTED {
+                lines.push(format!("and {} more", origins.len() - LISTED));
+            }
+            lines.extend(written.map(|path| format!("written: {}", path.display())));
+            lines.iter().try_for_each(|line| output.line(line))
+        };
+        unless_broken_pipe(shown)?;
+        let mut errors = problems.listed().to_vec();
+        if problems.unlisted() > 0 {
+            errors.push(format!("{} more problems of this kind", problems.unlisted()));
+        }
+        output.notes_and_errors(&dump.notes, &errors);
+        let found = if origins.is_empty() { Exit::Done } else { Exit::Differ };
+        Ok(found.max(Exit::of_reading(&errors)))
+    }
+}
+
+fn write(folder: &Path, document: &serde_json::Value) -> anyhow::Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let path = folder.join(format!("anomaly_analyze_{now}.json"));
+    let text = ulpscope_report::json::document(document);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}

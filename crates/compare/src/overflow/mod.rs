@@ -1,0 +1,217 @@
+//! Where NaN and infinities come from, in one dump: the calls that made them, over ranks and steps.
+//!
+//! ```text
+//! rank ──► scan: what each call was given and returned ──► origins: made here, or given?
+//!                                                              └─► traffic: received from which rank?
+//! ```
+//! A call is an origin if its results have NaN and its arguments have none, or if its results are infinite and its
+//! arguments are finite. An infinity among plain arguments (`masked_fill(mask, -inf)`) is passed on purpose.
+
+mod scan;
+mod traffic;
+
+use std::collections::HashMap;
+
+use ulpscope_dump::{Content, Dump, Entry, Problems, Rank, Role};
+
+use scan::{CallState, NonFiniteKinds, RankScan};
+use traffic::Traffic;
+
+/// A call that produced NaN or infinity, or was the first to get it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NonFiniteOrigin {
+    /// The step, if the dump has steps.
+    pub step: Option<u64>,
+    /// The folder of the rank; empty if there is none.
+    pub rank: String,
+    /// The number of the rank, if it has one.
+    pub rank_number: Option<u64>,
+    /// The name of the call.
+    pub call: String,
+    /// What happened.
+    pub kind: OriginKind,
+    /// What of it: `NaN`, `infinity`, `NaN and infinity`.
+    pub what: &'static str,
+    /// Its tensors, as recorded: name and description.
+    pub entries: Vec<OriginEntry>,
+    /// The modules around it, the outermost first, then the call.
+    pub path: Vec<String>,
+    /// Where it was made, innermost frame first.
+    pub stack: Vec<String>,
+    /// The collectives or messages through which other ranks received it: `rank1: Distributed.all_reduce.0.forward`.
+    pub received_by: Vec<String>,
+}
+
+/// A tensor of an origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OriginEntry {
+    /// `Torch.div.0.forward.output.0`
+    pub name: String,
+    /// Whether it is a result.
+    pub is_result: bool,
+    /// `torch.float32`
+    pub dtype: String,
+    /// The dimensions, if recorded.
+    pub shape: Vec<u64>,
+    /// What of it is not finite; empty if all is.
+    pub what: &'static str,
+}
+
+/// How NaN or infinity came into a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OriginKind {
+    /// Made by the call from finite arguments.
+    Made,
+    /// NaN, made of infinities.
+    NanOfInfinities,
+    /// It was in a parameter, a buffer or an input: which, as recorded.
+    Outside(String),
+    /// An argument has it, and no recorded call made it.
+    Unrecorded,
+}
+
+impl OriginKind {
+    /// The word in result files.
+    pub fn word(&self) -> &'static str {
+        match self {
+            OriginKind::Made => "made here",
+            OriginKind::NanOfInfinities => "NaN of infinities",
+            OriginKind::Outside(_) => "from outside",
+            OriginKind::Unrecorded => "made by no recorded call",
+        }
+    }
+}
+
+/// The origins of a dump, by steps, then in order of execution.
+pub fn non_finite_origins(dump: &Dump, problems: &mut Problems) -> Vec<NonFiniteOrigin> {
+    let mut all = Vec::new();
+    for step in &dump.steps {
+        let mut scans = Vec::new();
+        for place in &step.ranks {
+            match place.open() {
+                Ok(rank) => scans.push(RankScan::of(rank, place, problems)),
+                Err(error) => problems.add(&error),
+            }
+        }
+        let traffic = Traffic::of(&scans);
+        let mut found: Vec<(usize, NonFiniteOrigin)> = Vec::new();
+        for (number, scan) in scans.iter().enumerate() {
+            for (call, kind, what) in origins_of(number, scan, &scans, &traffic) {
+                found.push((call, described(step.number, scan, call, kind, what)));
+            }
+        }
+        name_receivers(&scans, &traffic, &mut found);
+        found.sort_by(|one, other| {
+            (one.0, one.1.rank_number, &one.1.rank).cmp(&(other.0, other.1.rank_number, &other.1.rank))
+        });
+        all.extend(found.into_iter().map(|(_, origin)| origin));
+        for scan in &scans {
+            problems.extend(scan.rank.problems());
+        }
+    }
+    all
+}
+
+/// The calls of a rank that are origins.
+fn origins_of(
+    number: usize,
+    scan: &RankScan,
+    scans: &[RankScan],
+    traffic: &Traffic,
+) -> Vec<(usize, OriginKind, NonFiniteKinds)> {
+    let mut found = Vec::new();
+    let mut named = Vec::new();
+    let mut is_known = false;
+    for state in &scan.states {
+        let CallState { call, given, made, .. } = *state;
+        for source in &state.outside {
+            if !named.contains(source) {
+                named.push(source.clone());
+                found.push((call, OriginKind::Outside(source.clone()), NonFiniteKinds::NAN));
+            }
+        }
+        if given.has_nan() && !is_known && !state.has_sources && named.is_empty() {
+            found.push((call, OriginKind::Unrecorded, given));
+        }
+        let is_sent = given.is_none()
+            && traffic
+                .senders(number, call)
+                .any(|(rank, sent)| scans[rank].state(sent).is_some_and(|state| !state.given.is_none()));
+        if !is_sent {
+            let new_nan = made.has_nan() && !given.has_nan();
+            if new_nan && !given.is_none() {
+                found.push((call, OriginKind::NanOfInfinities, NonFiniteKinds::NAN));
+            } else if !made.is_none() && given.is_none() {
+                found.push((call, OriginKind::Made, made));
+            }
+        }
+        is_known |= made.has_nan() || given.has_nan();
+    }
+    found
+}
+
+/// Adds to the origins of each sending rank who received what it sent.
+fn name_receivers(scans: &[RankScan], traffic: &Traffic, found: &mut [(usize, NonFiniteOrigin)]) {
+    for (number, scan) in scans.iter().enumerate() {
+        for state in scan.states.iter().filter(|state| state.given.is_none() && !state.made.is_none()) {
+            for (sender, sent) in traffic.senders(number, state.call) {
+                let is_bad = scans[sender].state(sent).is_some_and(|state| !state.given.is_none());
+                let first = found.iter_mut().find(|(_, origin)| origin.rank == scans[sender].name);
+                if let (true, Some((_, origin))) = (is_bad, first) {
+                    let name = scan.rank.name(state.call);
+                    origin.received_by.push(format!("{}: {name}", scan.name));
+                }
+            }
+        }
+    }
+}
+
+fn described(
+    step: Option<u64>,
+    scan: &RankScan,
+    call: usize,
+    kind: OriginKind,
+    what: NonFiniteKinds,
+) -> NonFiniteOrigin {
+    let rank = &scan.rank;
+    let entries = rank.entries(call).unwrap_or_default();
+    NonFiniteOrigin {
+        step,
+        rank: scan.name.clone(),
+        rank_number: scan.number,
+        call: rank.name(call),
+        kind,
+        what: what.words(),
+        entries: entries.iter().filter_map(|entry| origin_entry(rank, entry)).collect(),
+        path: path_of(rank, call),
+        stack: rank.stack(call).unwrap_or_default(),
+        received_by: Vec::new(),
+    }
+}
+
+fn origin_entry(rank: &Rank, entry: &Entry) -> Option<OriginEntry> {
+    let Content::Tensor(tensor) = &entry.content else { return None };
+    Some(OriginEntry {
+        name: entry.name.clone(),
+        is_result: entry.role == Role::Output,
+        dtype: tensor.dtype.clone(),
+        shape: tensor.shape.clone().unwrap_or_default(),
+        what: scan::kinds_of(rank, tensor).map_or("", NonFiniteKinds::words),
+    })
+}
+
+/// The modules around a call, the outermost first, then the call.
+fn path_of(rank: &Rank, call: usize) -> Vec<String> {
+    let mut path = vec![rank.name(call)];
+    let mut numbers: Option<HashMap<String, usize>> = None;
+    let mut parent = rank.parent(call);
+    // A file may claim that a module is inside itself.
+    while let Some(name) = parent.filter(|name| !path.contains(name)) {
+        let numbers = numbers
+            .get_or_insert_with(|| (0..rank.calls().len()).map(|call| (rank.name(call), call)).collect());
+        parent = numbers.get(&name).and_then(|&call| rank.parent(call));
+        path.push(name);
+    }
+    path.reverse();
+    path
+}

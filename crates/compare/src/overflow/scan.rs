@@ -1,0 +1,182 @@
+//! What each call of a rank was given and returned, in two bits each.
+
+use std::collections::HashMap;
+
+use ulpscope_dump::{CallKind, Content, Entry, Problems, Rank, RankPlace, Role, TensorEntry};
+use ulpscope_formats::Error;
+use ulpscope_formats::json::Json;
+use ulpscope_kernels::{Threads, stats};
+
+/// Their results are memory that nothing was written to, or what the program wrote on purpose.
+const IGNORED: [&str; 7] =
+    ["empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "fill_"];
+
+/// Which numbers that are not finite something has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct NonFiniteKinds {
+    nan: bool,
+    infinite: bool,
+}
+
+impl NonFiniteKinds {
+    pub(super) const NAN: NonFiniteKinds = NonFiniteKinds { nan: true, infinite: false };
+
+    pub(super) fn is_none(self) -> bool {
+        !self.nan && !self.infinite
+    }
+
+    pub(super) fn has_nan(self) -> bool {
+        self.nan
+    }
+
+    pub(super) fn words(self) -> &'static str {
+        match (self.nan, self.infinite) {
+            (true, true) => "NaN and infinity",
+            (true, false) => "NaN",
+            (false, true) => "infinity",
+            (false, false) => "",
+        }
+    }
+
+    fn and(self, more: NonFiniteKinds) -> NonFiniteKinds {
+        NonFiniteKinds { nan: self.nan || more.nan, infinite: self.infinite || more.infinite }
+    }
+
+    fn of_number(number: f64) -> NonFiniteKinds {
+        NonFiniteKinds { nan: number.is_nan(), infinite: number.is_infinite() }
+    }
+}
+
+/// A call.
+#[derive(Clone, Debug)]
+pub(super) struct CallState {
+    /// Its number in the rank.
+    pub(super) call: usize,
+    /// What its arguments have; of a backward call also what its forward call worked on.
+    pub(super) given: NonFiniteKinds,
+    /// What its results have.
+    pub(super) made: NonFiniteKinds,
+    /// Parameters, buffers and inputs with NaN among its arguments.
+    pub(super) outside: Vec<String>,
+    /// Whether its arguments name the calls that made them.
+    pub(super) has_sources: bool,
+}
+
+/// The calls of a rank.
+pub(super) struct RankScan {
+    pub(super) rank: Rank,
+    pub(super) name: String,
+    pub(super) number: Option<u64>,
+    /// In order of execution.
+    pub(super) states: Vec<CallState>,
+    by_call: HashMap<usize, usize>,
+}
+
+impl RankScan {
+    pub(super) fn of(rank: Rank, place: &RankPlace, problems: &mut Problems) -> RankScan {
+        // A module only repeats what its calls say, if they were recorded.
+        let is_module = |call: usize| {
+            let base = rank.base(rank.calls()[call].base);
+            base.starts_with("Module.") || base.starts_with("Cell.")
+        };
+        let calls = 0..rank.calls().len();
+        let has_apis = calls.clone().any(|call| !is_module(call) && is_computed(&rank, call));
+        let mut states: Vec<CallState> = Vec::new();
+        let mut forwards: HashMap<(String, Option<u32>), NonFiniteKinds> = HashMap::new();
+        for call in calls.filter(|&call| is_computed(&rank, call) && !(has_apis && is_module(call))) {
+            let entries = match rank.entries(call) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    problems.add(&error);
+                    continue;
+                }
+            };
+            let mut state = state_of(&rank, call, &entries, problems);
+            let about = &rank.calls()[call];
+            let key = (rank.base(about.base).to_owned(), about.index);
+            if about.kind == CallKind::Forward {
+                forwards.insert(key, state.given.and(state.made));
+            } else if let Some(forward) = forwards.get(&key) {
+                state.given = state.given.and(*forward);
+            }
+            states.push(state);
+        }
+        let by_call = states.iter().enumerate().map(|(at, state)| (state.call, at)).collect();
+        RankScan { rank, name: place.name.clone(), number: place.number, states, by_call }
+    }
+
+    pub(super) fn state(&self, call: usize) -> Option<&CallState> {
+        self.by_call.get(&call).map(|&at| &self.states[at])
+    }
+}
+
+fn is_computed(rank: &Rank, call: usize) -> bool {
+    matches!(rank.calls()[call].kind, CallKind::Forward | CallKind::Backward)
+}
+
+fn state_of(rank: &Rank, call: usize, entries: &[Entry], problems: &mut Problems) -> CallState {
+    let mut state = CallState {
+        call,
+        given: NonFiniteKinds::default(),
+        made: NonFiniteKinds::default(),
+        outside: Vec::new(),
+        has_sources: false,
+    };
+    let base = rank.base(rank.calls()[call].base);
+    let ignores_results = IGNORED.contains(&base.rsplit('.').next().unwrap_or(base));
+    for entry in entries {
+        let kinds = match &entry.content {
+            Content::Tensor(tensor) => match kinds_of(rank, tensor) {
+                Ok(kinds) => kinds,
+                Err(error) => {
+                    problems.add(&error);
+                    continue;
+                }
+            },
+            Content::Scalar { value: Json::Float(number), .. } => NonFiniteKinds::of_number(*number),
+            _ => continue,
+        };
+        if matches!(entry.role, Role::Output) {
+            state.made = if ignores_results { state.made } else { state.made.and(kinds) };
+            continue;
+        }
+        state.given = state.given.and(kinds);
+        if let Content::Tensor(tensor) = &entry.content
+            && let Some(source) = &tensor.source
+        {
+            state.has_sources = true;
+            let is_outside = source == "outside" || source.contains(':');
+            if is_outside && kinds.nan {
+                state.outside.push(if source == "outside" { entry.name.clone() } else { source.clone() });
+            }
+        }
+    }
+    state
+}
+
+/// What a tensor has: as counted, as its extremes show, or, if nothing was recorded, as its elements show.
+pub(super) fn kinds_of(rank: &Rank, tensor: &TensorEntry) -> Result<NonFiniteKinds, Error> {
+    if tensor.is_blank {
+        return Ok(NonFiniteKinds::default());
+    }
+    if let Some(counts) = tensor.non_finite() {
+        return Ok(NonFiniteKinds { nan: counts.nan > 0, infinite: counts.inf > 0 });
+    }
+    // The largest and the smallest element; the norm may overflow on its own.
+    let extremes = &tensor.stats[..2];
+    if extremes.iter().any(|one| *one != Json::Null) {
+        let kinds = extremes.iter().map(|one| match one {
+            Json::Float(number) => NonFiniteKinds::of_number(*number),
+            Json::Str(text) => text.parse().map(NonFiniteKinds::of_number).unwrap_or_default(),
+            _ => NonFiniteKinds::default(),
+        });
+        return Ok(kinds.fold(NonFiniteKinds::default(), NonFiniteKinds::and));
+    }
+    if tensor.dtype().is_none_or(|dtype| dtype.float_limits().is_none()) || !tensor.has_data() {
+        return Ok(NonFiniteKinds::default());
+    }
+    let Some(elements) = rank.tensor(tensor)? else { return Ok(NonFiniteKinds::default()) };
+    let found = stats(&elements.view(), Threads::All);
+    elements.check()?;
+    Ok(NonFiniteKinds { nan: found.nan > 0, infinite: found.pos_inf + found.neg_inf > 0 })
+}

@@ -1,0 +1,185 @@
+"""The arguments of a call, rebuilt from a dump.
+
+    DumpCall ──► Rebuilt: positional and keyword arguments with tensors of torch in them, and these in order
+
+Nothing is evaluated: tensors come from the inert reader, plain values are numbers and texts, and names of
+dtypes and memory formats are looked up in closed tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ulpscope._check.drawing import drawn
+from ulpscope._check.functions import NotReplayableError
+from ulpscope._core import DumpTensor, DumpValue
+from ulpscope._files import to_torch
+
+if TYPE_CHECKING:
+    from ulpscope._core import DumpCall
+
+DTYPES = {str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
+_MEMORY_FORMATS = {
+    "contiguous_format": torch.contiguous_format,
+    "channels_last": torch.channels_last,
+    "channels_last_3d": torch.channels_last_3d,
+    "preserve_format": torch.preserve_format,
+}
+
+# A hostile dump may describe tensors of any size without their elements.
+MAX_ELEMENTS = 1 << 31
+
+
+@dataclass
+class Given:
+    """A tensor among the arguments."""
+
+    recorded: DumpTensor
+    tensor: torch.Tensor
+    is_drawn: bool
+    """Whether it was drawn from statistics."""
+
+    @property
+    def needs_grad(self) -> bool:
+        """Whether a gradient with respect to it was or could be computed."""
+        kind = self.tensor.dtype
+        return self.recorded.requires_grad and (kind.is_floating_point or kind.is_complex)
+
+
+class Slot:
+    """The place of a tensor among the arguments, by its number."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+@dataclass
+class Rebuilt:
+    """The arguments of a call; tensors are `Slot`s, so that they can be filled again and again."""
+
+    positional: list[Any] = field(default_factory=list)
+    keyword: dict[str, Any] = field(default_factory=dict)
+    tensors: list[Given] = field(default_factory=list)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether some tensor was drawn from statistics."""
+        return any(given.is_drawn for given in self.tensors)
+
+    def filled(
+        self, tensors: list[torch.Tensor], plain: Callable[[Any], Any], index_as: type | None
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments with these tensors. ``plain`` converts other values."""
+
+        def fill(value: Any) -> Any:
+            if isinstance(value, Slot):
+                return tensors[value.number]
+            if isinstance(value, list):
+                return [fill(item) for item in value]
+            if isinstance(value, dict):
+                return {name: fill(item) for name, item in value.items()}
+            return plain(value)
+
+        positional = [fill(value) for value in self.positional]
+        if index_as is not None and len(positional) > 1 and isinstance(positional[1], list):
+            positional[1] = index_as(positional[1])
+        return positional, {name: fill(value) for name, value in self.keyword.items()}
+
+
+class Rebuilder:
+    """Rebuilds arguments; ``seed`` is for tensors that have only statistics."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def call(self, call: DumpCall, name: str) -> Rebuilt:
+        """The arguments of a call. ``name`` is the call's, for drawing."""
+        made = Rebuilt()
+        made.positional = [
+            self._value(value, f"{name}.input.{at}", made) for at, value in enumerate(call.positional)
+        ]
+        made.keyword = {
+            key: self._value(value, f"{name}.input.{key}", made) for key, value in call.keyword.items()
+        }
+        return made
+
+    def gradients(self, recorded: list[Any], name: str) -> list[torch.Tensor | None]:
+        """The gradients of results that a backward call was given."""
+        made = Rebuilt()
+        slots = [self._value(value, f"{name}.input.{at}", made) for at, value in enumerate(leaves(recorded))]
+        return [made.tensors[slot.number].tensor if isinstance(slot, Slot) else None for slot in slots]
+
+    def _value(self, value: Any, place: str, made: Rebuilt) -> Any:
+        if isinstance(value, DumpTensor):
+            made.tensors.append(self._tensor(value, place))
+            return Slot(len(made.tensors) - 1)
+        if isinstance(value, list):
+            return [self._value(item, f"{place}.{at}", made) for at, item in enumerate(value)]
+        if isinstance(value, dict):
+            if not value:
+                raise NotReplayableError(f"{place} is an argument that the tool did not describe")
+            return {key: self._value(item, f"{place}.{key}", made) for key, item in value.items()}
+        if isinstance(value, DumpValue):
+            return _plain(value, place)
+        return value
+
+    def _tensor(self, recorded: DumpTensor, place: str) -> Given:
+        if recorded.class_name not in ("", "torch.Tensor", "torch.nn.parameter.Parameter"):
+            raise NotReplayableError(f"{place} is a {recorded.class_name}")
+        if recorded.is_blank:
+            raise NotReplayableError(f"{place} is uninitialised memory")
+        if recorded.has_data:
+            found = recorded.load()
+            if found is not None:
+                return Given(recorded, to_torch(found), False)
+        dtype = DTYPES.get(recorded.dtype)
+        if dtype is None or recorded.shape is None:
+            raise NotReplayableError(f"dtype or shape of {place} are unknown")
+        shape = tuple(recorded.shape)
+        if math.prod(shape) > MAX_ELEMENTS:
+            raise NotReplayableError(f"{place} has more than {MAX_ELEMENTS} elements, and none is recorded")
+        return Given(recorded, drawn(recorded, dtype, shape, self._seed, place), True)
+
+
+def _plain(value: DumpValue, place: str) -> Any:
+    kind, found = value.kind, value.value
+    match kind:
+        case "int" | "float" | "bool" | "str":
+            return found
+        case "torch.Size" if isinstance(found, list):
+            return torch.Size(found)
+        case "slice" if isinstance(found, list) and len(found) == 3:
+            return slice(*found)
+        case "ellipsis":
+            return ...
+        case "torch.dtype" if found in DTYPES:
+            return DTYPES[found]
+        case "torch.device":
+            return torch.device("cpu")
+        case "" if isinstance(found, dict) and found.get("type") == "torch.memory_format":
+            known = _MEMORY_FORMATS.get(found.get("format", ""))
+            if known is not None:
+                return known
+        case _ if kind.startswith(("int", "float", "uint")) and isinstance(found, int | float):
+            # A scalar of numpy.
+            return found
+    raise NotReplayableError(f"{place} is a {kind or 'value'} that cannot be rebuilt")
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """What is in containers, in order; ``None`` is a leaf."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from leaves(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from leaves(item)
+    else:
+        yield value

@@ -1,0 +1,132 @@
+"""``ulpscope check``: arguments in, a summary out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ulpscope._check import flags
+
+if TYPE_CHECKING:
+    from ulpscope._check.results import CheckedCall, CheckResult
+
+# How many failing and skipped calls are listed on the terminal; the files have all.
+_LISTED = 20
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs the arguments of ``ulpscope check``. Returns the exit code."""
+    parser = flags.parser()
+    options = parser.parse_args(arguments)
+    if options.forward or options.backward:
+        from ulpscope._check.overflow_replay import run_overflow_check
+
+        return run_overflow_check(options.forward, options.backward)
+    if options.dump is None:
+        parser.error("the dump is missing, as in: ulpscope check dump/ -o check/")
+    try:
+        return _check(options)
+    except (OSError, ValueError, ImportError) as error:
+        print(f"ulpscope check: error: {shown(str(error))}", file=sys.stderr)
+        return 2
+
+
+def _check(options: argparse.Namespace) -> int:
+    if options.jobs < 1:
+        raise ValueError("--jobs must be at least 1")
+    white_list, black_list = _lists(options)
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise ImportError("check needs torch, which is not installed: pip install torch") from None
+    from ulpscope._check import jobs
+    from ulpscope._check.replay import Settings
+
+    request = jobs.Request(
+        Path(options.dump),
+        options.step,
+        options.rank,
+        tuple(white_list),
+        tuple(black_list),
+        Settings(options.device, options.standard, options.seed),
+        None if options.output is None else Path(options.output),
+        not options.no_repro,
+    )
+    progress = _Progress(not options.json)
+    result = jobs.run(request, options.jobs, options.resume, progress.report)
+    progress.end()
+    print(result.to_json() if options.json else _summary(result))
+    for problem in result.problems:
+        print(f"error: {shown(problem)}", file=sys.stderr)
+    return result.exit_code
+
+
+def _lists(options: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """The lists of the flags, and those of a config.json."""
+    white, black = list(options.white_list), list(options.black_list)
+    if options.config is not None:
+        given = json.loads(Path(options.config).read_text(encoding="utf-8"))
+        task = next((given[key] for key in ("run_ut", "acc_check") if isinstance(given.get(key), dict)), None)
+        if task is None:
+            raise ValueError(f'{options.config}: expected an object "run_ut" or "acc_check"')
+        for key, into in (("white_list", white), ("black_list", black)):
+            names: Any = task.get(key, [])
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                raise ValueError(f"{options.config}: {key} is {names!r}; expected a list of names")
+            into += names
+        if options.output is None and isinstance(task.get("error_data_path"), str):
+            options.output = task["error_data_path"]
+    return white, black
+
+
+def _summary(result: CheckResult) -> str:
+    counts = result.counts()
+    total = len(result.calls)
+    lines = [
+        f"{total} calls: {counts['pass']} pass, {counts['warning']} doubtful, {counts['error']} wrong, "
+        f"{counts['SKIP']} not replayed"
+    ]
+    for title, calls in (("wrong", result.failed), ("not replayed", result.skipped)):
+        if calls:
+            lines += ["", f"{title}:", *(_line(call) for call in calls[:_LISTED])]
+            if len(calls) > _LISTED:
+                lines.append(f"  and {len(calls) - _LISTED} more")
+    if result.files:
+        lines += ["", *(f"written: {file}" for file in result.files)]
+    return "\n".join(lines)
+
+
+def _line(call: CheckedCall) -> str:
+    place = f"{call.place.replace('_', ' ')} " if call.place and call.place != "rank" else ""
+    repro = f"\n    repro: {shown(call.repro)}" if call.repro else ""
+    return f"  {place}{shown(call.call)}: {shown(call.message)}{repro}"
+
+
+def shown(text: str) -> str:
+    """Text that is safe on a terminal: names in dumps may contain anything."""
+    return "".join(
+        character if unicodedata.category(character)[0] != "C" else f"\\u{{{ord(character):x}}}"
+        for character in text
+    )
+
+
+class _Progress:
+    """How many calls are done, on standard error, if that is a terminal."""
+
+    def __init__(self, wanted: bool) -> None:
+        self._shows = wanted and sys.stderr.isatty()
+
+    def report(self, done: int, of: int, call: CheckedCall) -> None:
+        """Shows a number."""
+        if self._shows and (done % 10 == 0 or done == of):
+            print(f"\rchecking {done}/{of}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Removes the line."""
+        if self._shows:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

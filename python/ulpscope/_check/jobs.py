@@ -1,0 +1,258 @@
+"""Checks the calls of a dump one by one: in this process or in several, from the start or where it was left.
+
+    ranks of the dump ──► calls ──► workers: replay, judge, repro ──► progress file ──► CheckResult
+
+Each finished call is a line of the progress file, so that a check that was interrupted can go on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ulpscope._check.results import CheckedCall, CheckedTensor, CheckResult
+from ulpscope._core import open_dump
+
+if TYPE_CHECKING:
+    from ulpscope._check.dump_calls import Autocast, Found
+    from ulpscope._check.replay import Settings
+    from ulpscope._core import DumpRank
+
+PROGRESS_FILE = "check_progress.jsonl"
+OWN_TOOL = "Ulpscope"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to check, and how."""
+
+    dump: Path
+    step: Any
+    rank: Any
+    white_list: tuple[str, ...]
+    black_list: tuple[str, ...]
+    settings: Settings
+    output: Path | None
+    save_error_data: bool
+
+    def wants(self, found: Found) -> bool:
+        """Whether a call is checked, by ``linear``, ``Functional.linear`` or ``Functional.linear.0``."""
+        names = {found.api, found.base, found.name}
+        return not names & set(self.black_list) and (
+            not self.white_list or bool(names & set(self.white_list))
+        )
+
+    def header(self) -> dict[str, Any]:
+        """What a check that goes on must have in common with the one before."""
+        return {
+            "dump": str(self.dump.resolve()),
+            "step": repr(self.step),
+            "rank": repr(self.rank),
+            "settings": dataclasses.asdict(self.settings),
+        }
+
+
+class Checker:
+    """Checks calls of one dump, in one process."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        ranks, self.problems = open_dump(request.dump, request.step, request.rank)
+        self.ranks = ranks
+        self._autocast: dict[int, Autocast | None] = {}
+
+    def places(self) -> Iterator[tuple[int, Found]]:
+        """Every wanted call, with the number of its rank."""
+        from ulpscope._check.dump_calls import calls_of, has_apis
+
+        for number, rank in enumerate(self.ranks):
+            # A module repeats its calls. Where these were recorded, they are checked instead of it.
+            with_modules = not has_apis(rank)
+            for found in calls_of(rank):
+                if self._request.wants(found) and (with_modules or not found.is_module):
+                    yield number, found
+
+    def check(self, place: tuple[int, Found]) -> CheckedCall:
+        """Replays one call. Whatever goes wrong with it is its own result."""
+        from ulpscope._check.functions import NotReplayableError
+
+        number, found = place
+        rank = self.ranks[number]
+        try:
+            return self._checked(number, rank, found)
+        except NotReplayableError as reason:
+            text = str(reason)
+        except MemoryError:
+            text = "there is not enough memory for it"
+        except (RuntimeError, ValueError, TypeError, ArithmeticError, LookupError, OSError) as error:
+            text = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300] if str(error) else ''}"
+        return CheckedCall(found.name, rank.step, rank.name, "SKIP", "", text)
+
+    def _checked(self, number: int, rank: DumpRank, found: Found) -> CheckedCall:
+        from ulpscope._check.functions import NotReplayableError
+        from ulpscope._check.replay import Replay
+        from ulpscope._check.repro import write_repro
+
+        forward = rank.call(found.forward)
+        if forward is None:
+            raise NotReplayableError(f"{rank.tool} does not record all arguments of a call")
+        backward = None if found.backward is None else rank.call(found.backward)
+        settings = self._request.settings
+        # Other tools record what one autograd node returns.
+        of_node = rank.tool != OWN_TOOL
+        replay = Replay(found.name, found.base, forward, backward, settings, of_node)
+        replayed = replay.judged()
+        if replayed.has_failed and (autocast := self._autocast_of(number)) is not None:
+            settings = dataclasses.replace(settings, autocast=autocast)
+            replay = Replay(found.name, found.base, forward, backward, settings, of_node)
+            replayed = replay.judged()
+        checked = CheckedCall(
+            found.name,
+            rank.step,
+            rank.name,
+            replayed.status("forward"),
+            replayed.status("backward"),
+            replayed.message,
+            tuple(replayed.tensors),
+        )
+        folder = self._request.output
+        if folder is None or not checked.failed or not self._request.save_error_data:
+            return checked
+        floor = max((one.floor for one in replayed.tensors if one.status == "error"), default=0.0)
+        path = write_repro(folder / "repro", _file_name(checked), replay, floor)
+        return dataclasses.replace(checked, repro="" if path is None else str(path))
+
+    def _autocast_of(self, number: int) -> Autocast | None:
+        from ulpscope._check.dump_calls import autocast_of
+
+        if number not in self._autocast:
+            self._autocast[number] = autocast_of(self.ranks[number])
+        return self._autocast[number]
+
+
+def run(
+    request: Request, processes: int, resume: bool, report: Callable[[int, int, CheckedCall], None]
+) -> CheckResult:
+    """Checks all calls of a dump, in order. ``report`` is told how many of how many are done."""
+    checker = Checker(request)
+    places = list(checker.places())
+    done = _read_progress(request) if resume else {}
+    result = CheckResult(problems=list(checker.problems))
+    with _Progress(request, done) as progress:
+        pending = [place for place in places if _key(checker, place) not in done]
+        checked = _checked(checker, request, pending, processes)
+        for place in places:
+            known = done.get(_key(checker, place))
+            call = known if known is not None else next(checked)
+            if known is None:
+                progress.add(call)
+            result.calls.append(call)
+            report(len(result.calls), len(places), call)
+    if request.output is not None:
+        result.write(request.output)
+        progress.remove()
+    return result
+
+
+def _key(checker: Checker, place: tuple[int, Found]) -> tuple[int | None, str, str]:
+    rank = checker.ranks[place[0]]
+    return rank.step, rank.name, place[1].name
+
+
+def _checked(checker: Checker, request: Request, pending: list[Any], processes: int) -> Iterator[CheckedCall]:
+    if processes <= 1 or len(pending) <= 1:
+        yield from map(checker.check, pending)
+        return
+    # A fork of a process with threads, as torch has them, may wait for ever.
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(processes, _start_worker, (request,)) as pool:
+        yield from pool.imap(_work, pending, chunksize=max(1, min(16, len(pending) // (4 * processes))))
+
+
+_worker: Checker | None = None
+
+
+def _start_worker(request: Request) -> None:
+    global _worker
+    import torch
+
+    torch.set_num_threads(1)
+    _worker = Checker(request)
+
+
+def _work(place: tuple[int, Found]) -> CheckedCall:
+    assert _worker is not None
+    return _worker.check(place)
+
+
+class _Progress:
+    """The file of finished calls; none without a folder."""
+
+    def __init__(self, request: Request, done: dict[Any, CheckedCall]) -> None:
+        self._path = None if request.output is None else request.output / PROGRESS_FILE
+        self._header, self._done = request.header(), done
+        self._file: Any = None
+
+    def __enter__(self) -> _Progress:
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("a" if self._done else "w", encoding="utf-8")
+            if not self._done:
+                self._line(self._header)
+        return self
+
+    def add(self, call: CheckedCall) -> None:
+        """Notes a finished call."""
+        if self._file is not None:
+            self._line(dataclasses.asdict(call))
+
+    def _line(self, value: dict[str, Any]) -> None:
+        self._file.write(json.dumps(value) + "\n")
+        self._file.flush()
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def remove(self) -> None:
+        """The result files have everything."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _read_progress(request: Request) -> dict[Any, CheckedCall]:
+    """The calls that an earlier check finished. The last line may be incomplete."""
+    path = None if request.output is None else request.output / PROGRESS_FILE
+    if path is None or not path.exists():
+        return {}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    values = list(_parsed(lines))
+    if not values or values[0] != request.header():
+        raise ValueError(f"{path} is of a different check: remove it, or leave out --resume")
+    calls = [_call_of(value) for value in values[1:]]
+    return {(call.step, call.rank, call.call): call for call in calls}
+
+
+def _parsed(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return
+
+
+def _call_of(value: dict[str, Any]) -> CheckedCall:
+    tensors = [CheckedTensor(**{**one, "measured": tuple(one["measured"])}) for one in value.pop("tensors")]
+    return CheckedCall(**value, tensors=tuple(tensors))
+
+
+def _file_name(call: CheckedCall) -> str:
+    """A name that is good on every file system; names in dumps may be anything."""
+    name = f"{call.place}_{call.call}" if call.place else call.call
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:120].lstrip(".")

@@ -1,0 +1,206 @@
+"""Is an overflow normal? The overflowed calls of an overflow check, made again in raised precision.
+
+    forward_info_{pid}.json [backward_info_{pid}.json] ──► each call in float64 ──► normal, abnormal, neither
+
+Normal: the exact result leaves the range of the dtype too, so no kernel could return it. Abnormal: it does
+not, and the call in its own dtype overflows. If neither overflows, the call does not reproduce it: that is no
+verdict.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ulpscope._check.arguments import DTYPES, Given, Rebuilt, Slot
+from ulpscope._check.command import shown
+from ulpscope._check.execution import Execution, Outcome, Way, raised
+from ulpscope._check.functions import NotReplayableError, function_of
+from ulpscope._files import load
+
+_MAX_DEPTH = 50
+_MAX_ELEMENTS = 1 << 28
+
+
+class _Recorded:
+    """What `Given` asks of a recorded tensor."""
+
+    def __init__(self, requires_grad: bool) -> None:
+        self.requires_grad = requires_grad
+        self.source = None
+
+
+def run_overflow_check(forward: str | None, backward: str | None) -> int:
+    """Prints a line for each call. Returns 1 if an overflow is abnormal, 2 if a call cannot be replayed."""
+    if forward is None:
+        print("ulpscope check: error: -backward needs -forward: the arguments are there", file=sys.stderr)
+        return 2
+    try:
+        calls, gradients = _read(forward), _read(backward) if backward else {}
+    except (OSError, ValueError) as error:
+        print(f"ulpscope check: error: {shown(str(error))}", file=sys.stderr)
+        return 2
+    code = 0
+    known = {_forward_of(name) for name in calls}
+    for name in [*calls, *(name for name in gradients if _forward_of(name) not in known)]:
+        try:
+            verdicts = _verdicts(name, calls, _gradients_for(gradients, name), Path(forward).parent)
+        except (NotReplayableError, RuntimeError, ValueError, TypeError, OSError, KeyError) as error:
+            print(f"The {shown(name)} overflow could not be replayed: {shown(str(error))}")
+            code = max(code, 2) if code != 1 else code
+            continue
+        for called, verdict in verdicts:
+            print(_sentence(shown(called), verdict))
+            if verdict == "abnormal":
+                code = 1
+    return code
+
+
+def _sentence(name: str, verdict: str) -> str:
+    if verdict == "not reproduced":
+        return f"The {name} overflow did not reproduce: neither precision leaves the range of the dtype."
+    article = "an" if verdict == "abnormal" else "a"
+    return f"The {name} overflow is {article} {verdict} overflow."
+
+
+def _verdicts(
+    name: str, calls: dict[str, Any], gradients: list[Any] | None, folder: Path
+) -> list[tuple[str, str]]:
+    base, _, number = _forward_of(name).rpartition(".")
+    if not number.isdigit():
+        base = _forward_of(name)
+    if name not in calls:
+        raise NotReplayableError("the arguments of its forward call are not recorded")
+    arguments = _arguments(calls[name], folder)
+    execution = Execution(function_of(base), arguments, [])
+    given = None if gradients is None else [_gradient(one, folder) for one in gradients]
+    exact, _ = raised(execution, given)
+    own = execution.run(Way(), given)
+    found = [(name, _verdict(own.results, exact.results))]
+    if given is not None:
+        found.append((f"{_forward_of(name)}.backward", _verdict(_grads(own), _grads(exact))))
+    return found
+
+
+def _grads(outcome: Outcome) -> list[Any]:
+    return outcome.gradients or []
+
+
+def _verdict(own: list[Any], exact: list[Any]) -> str:
+    pairs = [
+        (one, other)
+        for one, other in zip(own, exact, strict=False)
+        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.dtype.is_floating_point
+    ]
+    reaches = any(_leaves_range(other, one.dtype) for one, other in pairs)
+    overflows = any(not bool(one.isfinite().all()) for one, _ in pairs)
+    if reaches:
+        return "normal"
+    return "abnormal" if overflows else "not reproduced"
+
+
+def _leaves_range(exact: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Whether the exact result is not finite, or too large for the dtype."""
+    largest = torch.finfo(dtype).max
+    return bool((~exact.isfinite() | (exact.abs() > largest)).any())
+
+
+def _read(path: str) -> dict[str, Any]:
+    value = json.loads(Path(path).read_text(encoding="utf-8"))
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: expected an object of calls")
+    return value
+
+
+def _forward_of(name: str) -> str:
+    """``Functional.linear.0`` of any spelling: ``Functional*linear*0_forward``, with dots, with ``_``."""
+    plain = name.replace("*", ".")
+    for end in ("_forward", "_backward", ".forward", ".backward"):
+        plain = plain.removesuffix(end)
+    if "." not in plain:
+        front, _, number = plain.rpartition("_")
+        prefix, _, api = front.partition("_")
+        plain = f"{prefix}.{api}.{number}"
+    return plain
+
+
+def _gradients_for(gradients: dict[str, Any], name: str) -> list[Any] | None:
+    wanted = _forward_of(name)
+    return next((value for key, value in gradients.items() if _forward_of(key) == wanted), None)
+
+
+def _arguments(call: Any, folder: Path) -> Rebuilt:
+    if not isinstance(call, dict):
+        raise NotReplayableError("its arguments are not recorded")
+    made = Rebuilt()
+    made.positional = [_value(one, folder, made, _MAX_DEPTH) for one in call.get("args", [])]
+    made.keyword = {key: _value(one, folder, made, _MAX_DEPTH) for key, one in call.get("kwargs", {}).items()}
+    return made
+
+
+def _value(value: Any, folder: Path, made: Rebuilt, depth: int) -> Any:
+    if depth == 0:
+        raise NotReplayableError("its arguments are nested too deep")
+    if isinstance(value, list):
+        return [_value(one, folder, made, depth - 1) for one in value]
+    if value is None or not isinstance(value, dict):
+        return value
+    kind, found = value.get("type"), value.get("value")
+    if kind == "torch.Tensor":
+        tensor = _tensor(value, folder)
+        made.tensors.append(Given(_Recorded(bool(value.get("requires_grad"))), tensor, False))  # type: ignore[arg-type]
+        return Slot(len(made.tensors) - 1)
+    if kind == "slice" and isinstance(found, list) and len(found) == 3:
+        return slice(*found)
+    if kind == "torch.dtype" and found in DTYPES:
+        return DTYPES[found]
+    if kind == "torch.device":
+        return torch.device("cpu")
+    if kind in ("int", "float", "bool", "str"):
+        return found
+    raise NotReplayableError(f"an argument is a {kind} that cannot be rebuilt")
+
+
+def _gradient(value: Any, folder: Path) -> torch.Tensor | None:
+    return (
+        _tensor(value, folder) if (isinstance(value, dict) and "dtype" in value) or _has_file(value) else None
+    )
+
+
+def _has_file(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("datapath"), str)
+
+
+def _tensor(value: dict[str, Any], folder: Path) -> torch.Tensor:
+    """The recorded elements; without them, a tensor between the recorded extremes."""
+    if _has_file(value):
+        path = Path(value["datapath"])
+        # The path is that of the machine that recorded it: its last parts are looked for beside the file.
+        parts = [part for part in path.parts if part not in ("..", "/")]
+        for count in range(1, min(len(parts), 4) + 1):
+            near = folder.joinpath(*parts[-count:])
+            if near.is_file() and not near.is_symlink():
+                tensor = load(near)
+                if not isinstance(tensor, torch.Tensor):
+                    raise NotReplayableError(f"{near}: expected one tensor")
+                return tensor
+        raise NotReplayableError(f"{path.name} is not beside the json file")
+    dtype, shape = DTYPES.get(str(value.get("dtype"))), value.get("shape")
+    if (
+        dtype is None
+        or not isinstance(shape, list)
+        or not all(isinstance(dim, int) and dim >= 0 for dim in shape)
+    ):
+        raise NotReplayableError("dtype or shape of a tensor are unknown")
+    if math.prod(shape) > _MAX_ELEMENTS:
+        raise NotReplayableError("a tensor has too many elements")
+    low, high = value.get("Min"), value.get("Max")
+    if not isinstance(low, int | float) or not isinstance(high, int | float):
+        raise NotReplayableError("the values of a tensor are unknown")
+    generator = torch.Generator().manual_seed(1234)
+    return (torch.rand(shape, generator=generator, dtype=torch.float64) * (high - low) + low).to(dtype)

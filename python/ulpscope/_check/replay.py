@@ -1,0 +1,382 @@
+"""Replays one call and judges what was recorded of it, or what a device computes now.
+
+DumpCall ──► arguments ──► reference in raised precision ──┬──► judged ──► rows of details
+                     └──► recorded results, or a device's ─┘
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from ulpscope._check.arguments import DTYPES, Rebuilder, Rebuilt, leaves
+from ulpscope._check.dump_calls import Autocast
+from ulpscope._check.execution import SHIFTS, Execution, Outcome, RandomError, Way, raised
+from ulpscope._check.function_names import AUTOCAST
+from ulpscope._check.functions import Function, NotReplayableError, function_of
+from ulpscope._check.random_calls import dropout_reference
+from ulpscope._check.results import CheckedTensor
+from ulpscope._core import DumpTensor, judge_result
+from ulpscope._files import to_torch
+
+if TYPE_CHECKING:
+    from ulpscope._core import DumpCall, Judgement
+
+Standard = Literal["native", "msprobe"]
+# Below this many elements, inputs are moved up to so often.
+_FEW_ELEMENTS = 64
+_DRAWS = 6
+# From best to worst.
+_ORDER = ("", "pass", "warning", "error")
+
+
+@dataclass
+class Replayed:
+    """What became of a call."""
+
+    remark: str
+    """What is wrong beside the numbers; empty if nothing is."""
+    backward_reason: str
+    """Why the backward pass could not be replayed; empty if it was, or there is none."""
+    tensors: list[CheckedTensor] = field(default_factory=list)
+
+    def status(self, direction: str) -> str:
+        """The worst status of a direction; empty if it has none."""
+        found = [tensor.status for tensor in self.tensors if f".{direction}.output" in tensor.name]
+        if self.remark and direction == "forward":
+            found.append("error")
+        if self.backward_reason and direction == "backward":
+            return "SKIP"
+        return max(found, key=_ORDER.index, default="")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a result or a gradient is wrong."""
+        return "error" in (self.status("forward"), self.status("backward"))
+
+    @property
+    def message(self) -> str:
+        """Why it is not a pass: the first tensor that is not."""
+        worst = [tensor for tensor in self.tensors if tensor.status in ("error", "warning")]
+        worst.sort(key=lambda tensor: -_ORDER.index(tensor.status))
+        texts = [f"{one.name}: {one.message or one.by_standard or one.status}" for one in worst[:1]]
+        backward = [f"backward: {self.backward_reason}"] if self.backward_reason else []
+        return "; ".join(([self.remark] if self.remark else []) + texts + backward)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How calls are replayed."""
+
+    device: str | None = None
+    """A device whose results are judged besides the recorded ones."""
+    standard: Standard = "native"
+    seed: int = 1234
+    autocast: Autocast | None = None
+    """What autocast did in this run."""
+
+
+class Replay:
+    """One call, with everything that was computed for it."""
+
+    def __init__(
+        self,
+        name: str,
+        base: str,
+        forward: DumpCall,
+        backward: DumpCall | None,
+        settings: Settings,
+        of_node: bool = False,
+    ) -> None:
+        """``name`` is the call's without its direction, ``base`` the same without its number.
+
+        ``of_node``: recorded gradients are those of the call's last autograd node.
+        """
+        self.of_node = of_node
+        self.name, self._settings = name, settings
+        self.function: Function = function_of(base)
+        rebuilder = Rebuilder(settings.seed)
+        self.arguments: Rebuilt = rebuilder.call(forward, f"{name}.forward")
+        self._recorded = list(leaves(forward.results))
+        shapes = [_shape(one) for one in self._recorded]
+        self._execution = Execution(self.function, self.arguments, shapes, of_node)
+        self.gradients = None
+        self._recorded_gradients: list[Any] = []
+        if backward is not None:
+            self.gradients = rebuilder.gradients(backward.positional, f"{name}.backward")
+            self._recorded_gradients = list(leaves(backward.results))
+        self._shared = self._shared_gradients()
+        self._reference: tuple[Outcome, torch.dtype] | None = None
+        self._moved: dict[int, tuple[Outcome, Outcome]] = {}
+        self._peer: Outcome | None = None
+        self._remark = ""
+        self.backward_reason = ""
+
+    def reference(self) -> tuple[Outcome, torch.dtype]:
+        """The call in raised precision."""
+        if self._reference is None:
+            try:
+                outcome, precision = self._raised()
+                self._reference = self._summed(outcome), precision
+            except RandomError:
+                known = next((_loaded(one) for one in self._recorded if isinstance(one, DumpTensor)), None)
+                outcome, self._remark = dropout_reference(
+                    self.function, self.arguments, known, self.gradients, self._loaded_gradients()
+                )
+                self._reference = outcome, torch.float64
+        return self._reference
+
+    def _raised(self) -> tuple[Outcome, torch.dtype]:
+        """Without the backward pass, if only that cannot be replayed."""
+        try:
+            return raised(self._execution, self.gradients)
+        except RandomError:
+            raise
+        except NotReplayableError as reason:
+            if self.gradients is None:
+                raise
+            self.gradients, self.backward_reason = None, str(reason)
+            return raised(self._execution, None)
+
+    def recorded_results(self) -> list[torch.Tensor | None]:
+        """The recorded results, flat, as far as their elements are there."""
+        return [_loaded(one) if isinstance(one, DumpTensor) else None for one in self._recorded]
+
+    def recorded_gradients(self) -> list[torch.Tensor | None]:
+        """The recorded gradients, by the tensors among the arguments."""
+        reference = self.reference()[0].gradients
+        return [] if reference is None else self._aligned(self._loaded_gradients(), reference)
+
+    def _loaded_gradients(self) -> list[torch.Tensor | None]:
+        return [_loaded(one) if isinstance(one, DumpTensor) else None for one in self._recorded_gradients]
+
+    def chosen(self) -> tuple[Any, type | None]:
+        """The function that was called, and the kind of container of an index."""
+        self.reference()
+        return self._execution.chosen or (self.function.candidates[0], None)
+
+    def judged(self) -> Replayed:
+        """Judges every result and gradient."""
+        reference, _ = self.reference()
+        replayed = Replayed(self._remark, self.backward_reason)
+        for judged, results, gradients in self._sides():
+            replayed.tensors += self._tensors("forward", results, reference.results, judged)
+            if reference.gradients is not None:
+                replayed.tensors += self._tensors("backward", gradients, reference.gradients, judged)
+        if not replayed.tensors:
+            raise NotReplayableError("none of its results is recorded, and no device was given")
+        return replayed
+
+    def _sides(self) -> Iterator[tuple[str, list[Any], list[Any]]]:
+        """What is judged: the recorded results, where there are any, and those of a device."""
+        recorded = self.recorded_results()
+        has_inputs = not self.arguments.is_drawn
+        if has_inputs and any(one is not None for one in recorded):
+            yield "recorded", recorded, self.recorded_gradients()
+        elif self._settings.device is None and not self._remark:
+            yield from self._of_device("cpu")
+        if self._settings.device is not None:
+            yield from self._of_device(self._settings.device)
+
+    def _of_device(self, device: str) -> Iterator[tuple[str, list[Any], list[Any]]]:
+        outcome = self._run(Way(device=device))
+        results = [one.cpu() if isinstance(one, torch.Tensor) else one for one in outcome.results]
+        yield device, results, [None if one is None else one.cpu() for one in outcome.gradients or []]
+
+    def _run(self, way: Way) -> Outcome:
+        return self._summed(self._execution.run(way, self.gradients))
+
+    def _shared_gradients(self) -> dict[int, int]:
+        """Tensors whose gradient is recorded in that of another, because both are the same argument."""
+        given = self.arguments.tensors
+        recorded = self._recorded_gradients
+        if len(recorded) != len(given) or self.of_node:
+            return {}
+        found = {}
+        for number, one in enumerate(given):
+            if not one.needs_grad or recorded[number] is not None:
+                continue
+            for other in range(number):
+                is_same = recorded[other] is not None and given[other].recorded.source == one.recorded.source
+                if is_same and torch.equal(given[other].tensor, one.tensor):
+                    found[number] = other
+                    break
+        return found
+
+    def _summed(self, outcome: Outcome) -> Outcome:
+        """Gradients as they were recorded: of an argument that was passed twice, their sum."""
+        if outcome.gradients is not None:
+            for number, other in self._shared.items():
+                mine, theirs = outcome.gradients[number], outcome.gradients[other]
+                if mine is not None and theirs is not None:
+                    outcome.gradients[other], outcome.gradients[number] = theirs + mine, None
+        return outcome
+
+    def _aligned(self, recorded: list[Any], reference: list[torch.Tensor | None]) -> list[Any]:
+        """Recorded gradients by the tensors that they are of.
+
+        A tool may record those of an inner node: these have different shapes, and are left out.
+        """
+        if self.of_node:
+            return [
+                one if one is not None and other is not None and one.shape == other.shape else None
+                for one, other in itertools.zip_longest(recorded[: len(reference)], reference)
+            ]
+        if len(recorded) != len(reference):
+            wanted = [number for number, given in enumerate(self.arguments.tensors) if given.needs_grad]
+            by_number = dict(zip(wanted, recorded, strict=False)) if len(wanted) == len(recorded) else {}
+            recorded = [by_number.get(number) for number in range(len(reference))]
+        autocast = self._settings.autocast
+        shared = frozenset() if autocast is None else autocast.shared
+        return [
+            one
+            if one is not None
+            and other is not None
+            and one.shape == other.shape
+            and given.recorded.source not in shared
+            else None
+            for one, other, given in zip(recorded, reference, self.arguments.tensors, strict=True)
+        ]
+
+    def _tensors(
+        self, direction: str, found: list[Any], reference: list[Any], judged: str
+    ) -> Iterator[CheckedTensor]:
+        if direction == "forward" and len(found) != len(reference):
+            name = f"{self.name}.{direction}.output"
+            yield CheckedTensor(name, "error", "the structure of the result differs", judged)
+            return
+        for number, (one, other) in enumerate(zip(found, reference, strict=True)):
+            if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+                continue
+            name = f"{self.name}.{direction}.output.{number}"
+            if one.shape != other.shape:
+                message = f"shape {tuple(one.shape)}, expected {tuple(other.shape)}"
+                yield CheckedTensor(name, "error", message, judged)
+            elif not one.numel():
+                yield CheckedTensor(name, "pass", "it has no elements", judged)
+            else:
+                yield self._tensor(name, direction, number, one, other, judged)
+
+    def _tensor(
+        self, name: str, direction: str, number: int, one: torch.Tensor, other: torch.Tensor, judged: str
+    ) -> CheckedTensor:
+        terms = self._terms(other)
+        coarsest = self._coarsest()
+        found = judge_result(self.function.name, real(one), real(other), terms=terms, coarsest=coarsest)
+        needs_more = found.status != "pass" or (
+            found.by_standard is None and self._settings.standard != "native"
+        )
+        if needs_more and not self._remark and other.dtype != torch.bool:
+            found = self._judged_with_more(direction, number, one, other, terms, coarsest) or found
+        status: str = (
+            found.status if self._settings.standard == "native" else found.by_standard or found.cascade
+        )
+        message = found.message
+        if self.of_node and direction == "backward" and status == "error":
+            # It may be the gradient of a recomputed call, or of a wrapper: no reason to blame the kernel.
+            status, message = "warning", f"{message}; the tool does not record gradients of arguments"
+        return CheckedTensor(
+            name,
+            status,
+            message,
+            judged,
+            tuple(found.measured()),
+            found.error,
+            found.floor,
+            found.ratio,
+            found.standard,
+            found.by_standard or "",
+        )
+
+    def _judged_with_more(
+        self,
+        direction: str,
+        number: int,
+        one: torch.Tensor,
+        other: torch.Tensor,
+        terms: float,
+        coarsest: str | None,
+    ) -> Judgement | None:
+        """Judges again, with how far the result moves with its inputs, and with the same call here."""
+        _, precision = self.reference()
+        found = None
+        # Of a few elements, a single draw may move none by chance.
+        for draw in range(_DRAWS if one.numel() < _FEW_ELEMENTS else 1):
+            try:
+                moved = self._moved_by(SHIFTS[precision], precision, draw)
+                if self._peer is None:
+                    self._peer = self._run(Way())
+            except (NotReplayableError, RuntimeError, NotImplementedError):
+                return found
+            far, near, peer = (
+                _part(outcome, direction, number, one.shape) for outcome in (*moved, self._peer)
+            )
+            if far is None or near is None:
+                return found
+            has_peer = peer is not None and peer.dtype == real(one).dtype
+            found = judge_result(
+                self.function.name,
+                real(one),
+                real(other),
+                moved=(far, near),
+                shift=SHIFTS[precision],
+                terms=terms,
+                coarsest=coarsest,
+                peer=peer if has_peer else None,
+            )
+            if found.status == "pass":
+                break
+        return found
+
+    def _moved_by(self, shift: float, precision: torch.dtype, draw: int) -> tuple[Outcome, Outcome]:
+        if draw not in self._moved:
+            far, near = (self._run(Way(precision, size, draw=draw)) for size in (shift, shift / 16))
+            self._moved[draw] = far, near
+        return self._moved[draw]
+
+    def _coarsest(self) -> str | None:
+        """The coarsest dtype that the call computes in: of its tensors, or that autocast gives it."""
+        found = [one.recorded.dtype for one in self.arguments.tensors]
+        found += [one.dtype for one in self._recorded if isinstance(one, DumpTensor)]
+        autocast = self._settings.autocast
+        if autocast is not None and self.function.name in AUTOCAST:
+            found.append(autocast.dtype)
+        floats = [dtype for dtype in found if dtype in DTYPES and DTYPES[dtype].is_floating_point]
+        return max(floats, key=lambda dtype: torch.finfo(DTYPES[dtype]).eps, default=None)
+
+    def _terms(self, result: torch.Tensor) -> float:
+        """How many terms an element is added up from: most sums go over one dimension, or all but one."""
+        counts = [given.tensor.numel() for given in self.arguments.tensors]
+        counts += [gradient.numel() for gradient in self.gradients or [] if gradient is not None]
+        each = [max(count / max(result.numel(), 1), math.sqrt(count)) for count in counts]
+        return max(each, default=1.0)
+
+
+def _part(outcome: Outcome, direction: str, number: int, shape: torch.Size) -> torch.Tensor | None:
+    values = outcome.results if direction == "forward" else outcome.gradients or []
+    value = values[number] if number < len(values) else None
+    return real(value) if isinstance(value, torch.Tensor) and value.shape == shape else None
+
+
+def real(tensor: torch.Tensor) -> torch.Tensor:
+    """The parts of a complex tensor; any other as it is."""
+    tensor = tensor.detach()
+    if tensor.is_complex():
+        return torch.view_as_real(tensor.resolve_conj())
+    return tensor.resolve_neg()
+
+
+def _shape(recorded: Any) -> tuple[int, ...] | None:
+    if isinstance(recorded, DumpTensor) and recorded.shape is not None:
+        return tuple(recorded.shape)
+    return None
+
+
+def _loaded(recorded: DumpTensor) -> torch.Tensor | None:
+    found = recorded.load() if recorded.has_data and not recorded.is_blank else None
+    return None if found is None else to_torch(found)

@@ -1,0 +1,287 @@
+//! `ulpscope overflow`.
+
+use serde_json::{Value, json};
+
+use crate::workspace::Workspace;
+
+/// A tensor whose extremes are these.
+fn tensor(max: &str, min: &str) -> String {
+    format!(
+        r#"{{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], "Max": {max}, "Min": {min}, "Mean": 0.5, "Norm": 1.0}}"#
+    )
+}
+
+fn finite() -> String {
+    tensor("1.0", "0.0")
+}
+
+fn nan() -> String {
+    tensor("NaN", "NaN")
+}
+
+fn infinite() -> String {
+    tensor("Infinity", "0.0")
+}
+
+fn call(inputs: &[&str], keywords: &str, outputs: &[&str]) -> String {
+    format!(
+        r#"{{"input_args": [{}], "input_kwargs": {{{keywords}}}, "output": [{}]}}"#,
+        inputs.join(", "),
+        outputs.join(", ")
+    )
+}
+
+fn put(place: &Workspace, rank: &str, calls: &[(&str, String)]) {
+    let calls: Vec<String> = calls.iter().map(|(name, body)| format!(r#""{name}": {body}"#)).collect();
+    let dump = format!(
+        r#"{{"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": null, "data": {{{}}}}}"#,
+        calls.join(", ")
+    );
+    place.put_text(&format!("d/{rank}/dump.json"), &dump);
+}
+
+/// The origins that `--json` names: the key of the rank, the call and the kind.
+fn origins(document: &Value) -> Vec<(String, String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let ranks = document.as_object().expect("an object");
+    ranks
+        .iter()
+        .flat_map(|(rank, calls)| {
+            let calls = calls.as_array().expect("a list");
+            calls.iter().map(|call| (rank.clone(), text(&call["op_name"]), text(&call["kind"])))
+        })
+        .collect()
+}
+
+fn named(rank: &str, call: &str, kind: &str) -> (String, String, String) {
+    (rank.to_owned(), call.to_owned(), kind.to_owned())
+}
+
+#[test]
+fn the_call_that_made_it_is_named_and_not_those_after_it() {
+    let place = Workspace::new();
+    let (finite, nan) = (finite(), nan());
+    put(
+        &place,
+        "step0/rank0",
+        &[
+            ("Torch.relu.0.forward", call(&[&finite], "", &[&finite])),
+            ("Torch.div.0.forward", call(&[&finite, &finite], "", &[&nan])),
+            ("Torch.relu.1.forward", call(&[&nan], "", &[&nan])),
+        ],
+    );
+    place.put_text("d/step0/rank0/construct.json", r#"{"Torch.div.0.forward": "Module.a.A.forward.0"}"#);
+    place.put_text(
+        "d/step0/rank0/stack.json",
+        r#"{"0": [["Torch.div.0.forward"], ["File model.py, line 3, in forward, \n x / y"]]}"#,
+    );
+    let ran = place.run(&["overflow", "d", "-o", "out"]);
+    assert_eq!((ran.code, ran.err.as_str()), (1, ""));
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert_eq!(
+        lines[..3],
+        [
+            "step 0, rank0: Torch.div.0.forward returns NaN from finite inputs",
+            "  in Module.a.A.forward.0",
+            "  at File model.py, line 3, in forward,   x / y",
+        ]
+    );
+    let path = lines[3].strip_prefix("written: ").expect("a path");
+    assert!(path.starts_with("out/anomaly_analyze_") && path.ends_with(".json"), "{path}");
+    let document = place.run(&["overflow", "d", "--json"]).json();
+    let node = &document["rank_0"][0];
+    assert_eq!(node["op_name"], "Torch.div.0.forward");
+    assert_eq!(node["construct_info"], json!(["Module.a.A.forward.0", "Torch.div.0.forward"]));
+    assert_eq!(node["stack_info"], json!(["File model.py, line 3, in forward, \n x / y"]));
+    assert_eq!(node["data_info"]["Torch.div.0.forward.output.0"]["not_finite"], "NaN");
+}
+
+#[test]
+fn nothing_is_found_where_all_is_finite_or_on_purpose() {
+    let place = Workspace::new();
+    let (finite, infinite) = (finite(), infinite());
+    let minus = r#"{"type": "float", "value": -Infinity}"#;
+    put(
+        &place,
+        "step0/rank0",
+        &[
+            ("Tensor.masked_fill.0.forward", call(&[&finite, minus], "", &[&infinite])),
+            ("Torch.empty.0.forward", call(&[], "", &[&nan()])),
+            ("Functional.softmax.0.forward", call(&[&infinite], "", &[&finite])),
+        ],
+    );
+    let ran = place.run(&["overflow", "d"]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "no call produced NaN or infinity\n", ""));
+}
+
+#[test]
+fn lists_and_keywords_are_looked_into() {
+    let place = Workspace::new();
+    let (finite, nan) = (finite(), nan());
+    let list = format!("[{finite}, {nan}]");
+    let keyword = format!(r#""weight": {nan}"#);
+    put(
+        &place,
+        "step0/rank0",
+        &[
+            ("Torch.log.0.forward", call(&[&finite], "", &[&nan])),
+            ("Torch.cat.0.forward", call(&[&list], "", &[&nan])),
+            ("Functional.rms_norm.0.forward", call(&[&finite], &keyword, &[&nan])),
+        ],
+    );
+    let document = place.run(&["overflow", "d", "--json"]).json();
+    assert_eq!(origins(&document), [named("rank_0", "Torch.log.0.forward", "made here")]);
+}
+
+#[test]
+fn nan_of_infinities_is_a_second_origin() {
+    let place = Workspace::new();
+    let (finite, infinite, nan) = (finite(), infinite(), nan());
+    put(
+        &place,
+        "step0/rank0",
+        &[
+            ("Torch.exp.0.forward", call(&[&finite], "", &[&infinite])),
+            ("Torch.sub.0.forward", call(&[&infinite, &infinite], "", &[&nan])),
+        ],
+    );
+    let document = place.run(&["overflow", "d", "--json"]).json();
+    assert_eq!(
+        origins(&document),
+        [
+            named("rank_0", "Torch.exp.0.forward", "made here"),
+            named("rank_0", "Torch.sub.0.forward", "NaN of infinities"),
+        ]
+    );
+}
+
+#[test]
+fn a_backward_call_works_on_what_its_forward_call_did() {
+    let place = Workspace::new();
+    let (finite, infinite, nan) = (finite(), infinite(), nan());
+    let backward = |given: &str, made: &str| format!(r#"{{"input": [{given}], "output": [{made}]}}"#);
+    put(
+        &place,
+        "step0/rank0",
+        &[
+            ("Torch.sqrt.0.forward", call(&[&finite], "", &[&finite])),
+            ("Torch.relu.0.forward", call(&[&nan], "", &[&nan])),
+            ("Torch.relu.0.backward", backward(&finite, &nan)),
+            ("Torch.sqrt.0.backward", backward(&finite, &infinite)),
+        ],
+    );
+    let document = place.run(&["overflow", "d", "--json"]).json();
+    assert_eq!(
+        origins(&document),
+        [
+            named("rank_0", "Torch.relu.0.forward", "made by no recorded call"),
+            named("rank_0", "Torch.sqrt.0.backward", "made here"),
+        ]
+    );
+}
+
+#[test]
+fn parameters_and_inputs_are_origins_by_name() {
+    let place = Workspace::new();
+    let (finite, nan) = (finite(), nan());
+    let from = |source: &str| nan.replace("}", &format!(r#", "source": "{source}"}}"#));
+    put(
+        &place,
+        "step0/rank0",
+        &[
+            ("Functional.linear.0.forward", call(&[&finite, &from("parameter:fc.weight")], "", &[&nan])),
+            ("Functional.linear.1.forward", call(&[&finite, &from("parameter:fc.weight")], "", &[&nan])),
+        ],
+    );
+    let ran = place.run(&["overflow", "d"]);
+    assert_eq!(
+        ran.out,
+        "step 0, rank0: Functional.linear.0.forward gets NaN from outside: parameter:fc.weight\n"
+    );
+}
+
+#[test]
+fn what_a_collective_brings_is_traced_to_the_rank_that_sent_it() {
+    let place = Workspace::new();
+    let (finite, nan) = (finite(), nan());
+    let reduce = |given: &str| call(&[given], "", &[&nan]);
+    put(&place, "step0/rank0", &[("Distributed.all_reduce.0.forward", reduce(&finite))]);
+    put(
+        &place,
+        "step0/rank1",
+        &[
+            ("Torch.div.0.forward", call(&[&finite], "", &[&nan])),
+            ("Distributed.all_reduce.0.forward", reduce(&nan)),
+        ],
+    );
+    let ran = place.run(&["overflow", "d"]);
+    assert_eq!(
+        ran.out,
+        "\
+step 0, rank1: Torch.div.0.forward returns NaN from finite inputs
+  received by rank0: Distributed.all_reduce.0.forward
+"
+    );
+    // If no rank sent it, the collective made it: a sum may overflow.
+    put(&place, "step0/rank1", &[("Distributed.all_reduce.0.forward", reduce(&finite))]);
+    let document = place.run(&["overflow", "d", "--json"]).json();
+    assert_eq!(
+        origins(&document),
+        [
+            named("rank_0", "Distributed.all_reduce.0.forward", "made here"),
+            named("rank_1", "Distributed.all_reduce.0.forward", "made here"),
+        ]
+    );
+}
+
+#[test]
+fn a_message_is_traced_to_its_sender() {
+    let place = Workspace::new();
+    let (finite, nan) = (finite(), nan());
+    let number = |value: u32| format!(r#"{{"type": "int", "value": {value}}}"#);
+    let to = |rank: u32, what: &str| call(&[what, &number(rank)], "", &["null"]);
+    put(
+        &place,
+        "step0/rank0",
+        &[
+            ("Distributed.send.0.forward", to(1, &finite)),
+            ("Torch.log.0.forward", call(&[&finite], "", &[&nan])),
+            ("Distributed.send.1.forward", to(1, &nan)),
+        ],
+    );
+    let receive = |made: &str| call(&["null"], &format!(r#""src": {}"#, number(0)), &[made]);
+    put(
+        &place,
+        "step0/rank1",
+        &[
+            ("Distributed.recv.0.forward", receive(&finite)),
+            ("Distributed.recv.1.forward", receive(&nan)),
+            ("Torch.relu.0.forward", call(&[&nan], "", &[&nan])),
+        ],
+    );
+    let ran = place.run(&["overflow", "d"]);
+    assert_eq!(
+        ran.out,
+        "\
+step 0, rank0: Torch.log.0.forward returns NaN from finite inputs
+  received by rank1: Distributed.recv.1.forward
+"
+    );
+}
+
+#[test]
+fn several_steps_have_their_own_keys_and_a_bad_file_is_reported() {
+    let place = Workspace::new();
+    let (finite, nan) = (finite(), nan());
+    for step in ["step0", "step3"] {
+        put(&place, &format!("{step}/rank0"), &[("Torch.log.0.forward", call(&[&finite], "", &[&nan]))]);
+    }
+    let document = place.run(&["overflow", "d", "--json"]).json();
+    assert_eq!(
+        document.as_object().expect("an object").keys().collect::<Vec<_>>(),
+        ["step_0_rank_0", "step_3_rank_0"]
+    );
+    place.put_text("d/step0/rank0/dump.json", "{\"data\": {\"Torch.log.0.forward\": [");
+    let ran = place.run(&["overflow", "d", "--step", "0"]);
+    assert_eq!(ran.code, 2, "{} {}", ran.out, ran.err);
+}

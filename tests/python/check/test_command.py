@@ -1,0 +1,195 @@
+"""``ulpscope check`` as a command: options, files, processes, going on after an interruption."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+import ulpscope
+from ulpscope._check import command, flags, jobs
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    """Three calls, the second of them wrong by a factor."""
+    folder = tmp_path / "dump"
+    x = torch.randn(4, 8)
+    with ulpscope.capture(folder, level="L1", task="tensor"):
+        y = torch.relu(torch.sin(x))
+        F.softmax(y, -1)
+    path = folder / "step0" / "rank" / "dump_tensor_data" / "Torch.relu.0.forward.output.0.pt"
+    path.unlink()
+    ulpscope.save(path, y * 1.5)
+    return folder
+
+
+def test_the_summary_names_what_is_wrong(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run([str(dump)]) == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith("3 calls: 2 pass, 0 doubtful, 1 wrong, 0 not replayed\n")
+    assert re.search(
+        r"Torch\.relu\.0: Torch\.relu\.0\.forward\.output\.0: \S+ x what rounding explains", shown
+    )
+
+
+def test_json_has_everything(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run([str(dump), "--json", "--black-list", "relu"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["counts"] == {"pass": 2, "warning": 0, "error": 0, "SKIP": 0}
+    assert [call["call"] for call in found["calls"]] == ["Torch.sin.0", "Functional.softmax.0"]
+
+
+def test_lists_of_a_config_count(dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "config.json"
+    lists = {
+        "white_list": ["sin", "relu"],
+        "black_list": ["relu"],
+        "error_data_path": str(tmp_path / "errors"),
+    }
+    config.write_text(json.dumps({"task": "run_ut", "run_ut": lists}))
+    assert command.run([str(dump), "--config", str(config)]) == 0
+    assert "1 calls: 1 pass" in capsys.readouterr().out
+    assert list((tmp_path / "errors").glob("accuracy_checking_result_*.csv"))
+    config.write_text(json.dumps({"run_ut": {"white_list": "sin"}}))
+    assert command.run([str(dump), "--config", str(config)]) == 2
+    assert "white_list is 'sin'; expected a list of names" in capsys.readouterr().err
+
+
+def test_a_check_goes_on_where_it_was_interrupted(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = jobs.Checker.check
+    seen: list[str] = []
+
+    def interrupted(self: jobs.Checker, place: tuple[int, jobs.Found]) -> jobs.CheckedCall:
+        seen.append(place[1].name)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return check(self, place)
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched:
+        patched.setattr(jobs.Checker, "check", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ulpscope.check(dump, output=out)
+    progress = out / jobs.PROGRESS_FILE
+    # The run was killed while it wrote a line.
+    progress.write_text(progress.read_text() + '{"call": "Functional.so')
+    seen.clear()
+    monkeypatch.setattr(
+        jobs.Checker, "check", lambda self, place: (seen.append(place[1].name), check(self, place))[1]
+    )
+    result = ulpscope.check(dump, output=out, resume=True)
+    assert seen == ["Functional.softmax.0"]
+    assert [call.call for call in result.calls] == ["Torch.sin.0", "Torch.relu.0", "Functional.softmax.0"]
+    assert [call.failed for call in result.calls] == [False, True, False]
+    assert not progress.exists()
+
+
+def test_a_different_check_is_not_continued(dump: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / jobs.PROGRESS_FILE).write_text('{"dump": "elsewhere"}\n')
+    with pytest.raises(ValueError, match="is of a different check"):
+        ulpscope.check(dump, output=out, resume=True)
+
+
+@pytest.mark.slow
+def test_several_processes_find_the_same(dump: Path) -> None:
+    assert ulpscope.check(dump, jobs=2).calls == ulpscope.check(dump).calls
+
+
+def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run([str(tmp_path / "nothing")]) == 2
+    assert "ulpscope check: error:" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        command.run([])
+    assert ended.value.code == 2
+
+
+def test_names_from_a_dump_do_not_reach_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rank = tmp_path / "step0" / "rank"
+    rank.mkdir(parents=True)
+    call = {"input_args": [], "input_kwargs": {}, "output": []}
+    data = {
+        "task": "tensor",
+        "level": "L1",
+        "dump_data_dir": None,
+        "data": {"Torch.\x1b[2Jx.0.forward": call},
+    }
+    (rank / "dump.json").write_text(json.dumps(data))
+    assert command.run([str(tmp_path)]) == 2
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_the_manual_page_has_every_option(tmp_path: Path) -> None:
+    options = {
+        (option.lstrip("-"), action.metavar if action.nargs != 0 else None, action.help)
+        for action in flags.parser()._actions
+        for option in action.option_strings
+        if option.startswith("--") and option != "--help"
+    }
+    page = subprocess.run(
+        [sys.executable, "-m", "ulpscope", "man", "check"], capture_output=True, text=True, check=True
+    ).stdout
+    plain = re.sub(r"\\f[A-Z]", "", page.split(".SH OPTIONS\n")[1].split(".SH ")[0])
+    plain = plain.replace("\\-", "-").replace("\\*(Aq", "'").replace("\\(aq", "'")
+    entry = r"^\.TP\n--(\S+)(?: <(.+?)>)?(?: \[.*\])?\n(.*)$"
+    shown = {(name, value or None, text) for name, value, text in re.findall(entry, plain, re.MULTILINE)}
+    assert shown == options
+
+
+@pytest.mark.parametrize(
+    ("x", "api", "expected", "code"),
+    [
+        (torch.tensor([20.0], dtype=torch.float16), "exp", "is a normal overflow.", 0),
+        (torch.tensor([1.0], dtype=torch.float16), "exp", "did not reproduce", 0),
+        # Its square leaves the range of float16; its root does not.
+        (torch.tensor([3e4, 3e4], dtype=torch.float16), "norm", "is an abnormal overflow.", 1),
+    ],
+)
+def test_normal_and_abnormal_overflows_are_distinguished(
+    x: torch.Tensor,
+    api: str,
+    expected: str,
+    code: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if api == "norm":
+        # A kernel that squares in its own dtype.
+        monkeypatch.setattr(torch, "norm", lambda x: (x * x).sum().sqrt())
+    folder = tmp_path / "forward_real_data"
+    folder.mkdir()
+    ulpscope.save(folder / "x.npy", x)
+    # The path is that of the machine that recorded it.
+    given = {"type": "torch.Tensor", "datapath": "/elsewhere/forward_real_data/x.npy", "requires_grad": False}
+    info = tmp_path / "forward_info_1.json"
+    info.write_text(json.dumps({f"Torch.{api}.0.forward": {"args": [given], "kwargs": {}}}))
+    assert command.run(["-forward", str(info)]) == code
+    assert expected in capsys.readouterr().out
+
+
+def test_an_overflow_in_the_backward_pass_is_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = torch.tensor([1e-6], dtype=torch.float16)
+    ulpscope.save(tmp_path / "x.npy", x)
+    given = {"type": "torch.Tensor", "datapath": "x.npy", "requires_grad": True}
+    forward, backward = tmp_path / "forward_info_1.json", tmp_path / "backward_info_1.json"
+    forward.write_text(json.dumps({"Torch.reciprocal.0.forward": {"args": [given], "kwargs": {}}}))
+    gradient = {"type": "torch.Tensor", "dtype": "torch.float16", "shape": [1], "Max": 1.0, "Min": 1.0}
+    backward.write_text(json.dumps({"Torch.reciprocal.0.backward": [gradient]}))
+    assert command.run(["-forward", str(forward), "-backward", str(backward)]) == 0
+    shown = capsys.readouterr().out
+    assert "The Torch.reciprocal.0.backward overflow is a normal overflow." in shown
