@@ -6,12 +6,14 @@
 
 settings.py         the keys of config.json and of ``perturb``, and the rules between them
 run.py              start, stop and step; what is installed meanwhile
-perturber.py        msprobe's free benchmark: one change, a threshold per dtype, ``check`` or ``fix``
-changes.py          the changes of the inputs, one function for each
+perturber.py        which calls are perturbed
 second_run.py       runs a call again without side effects
-thresholds.py       the comparison and the thresholds of the guide; ``preheat.py`` learns others
+free_benchmark.py   msprobe's free benchmark: one change, a threshold per dtype, ``check`` or ``fix``
+changes.py          its changes of the inputs, one function for each
+thresholds.py       its comparison and thresholds; ``preheat.py`` learns others
 backward.py         the backward stage
 amplification.py    our own judgement: how much a call amplifies the rounding of its inputs
+confirmation.py     what is wrong with a suspect, in float64
 significance.py     how many bits of every result can be trusted
 findings.py         the results in memory and in files
 """
