@@ -8,13 +8,12 @@
 3
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ulpscope import check as check
 from ulpscope._capture import PrecisionDebugger, SettingsError, capture, seed_all
 from ulpscope._capture.lifecycle.estimate import Estimate
 from ulpscope._check import check
-from ulpscope._check.results import CheckedCall, CheckedTensor, CheckResult
 from ulpscope._core import (
     Comparison,
     Diff,
@@ -32,9 +31,15 @@ from ulpscope._core import (
 )
 from ulpscope._diffs import Diffs
 from ulpscope._files import load, save
+from ulpscope._replay.results import CheckedCall, CheckedTensor, CheckResult
 
 if TYPE_CHECKING:
     from ulpscope._capture.lifecycle.capture import Capture as Capture
+    from ulpscope._perturbation.findings import Finding as Finding
+    from ulpscope._perturbation.perturbation import Perturbation as Perturbation
+    from ulpscope._perturbation.significance import CallGain as CallGain
+    from ulpscope._perturbation.significance import EntryBits as EntryBits
+    from ulpscope._perturbation.significance import SignificantBits as SignificantBits
 
 __all__ = [
     "CheckResult",
@@ -64,15 +69,22 @@ __all__ = [
     "stats",
 ]
 
+# Classes that need torch, which reading files does not; each is loaded on first use.
+_WITH_TORCH = {
+    "CallGain": "ulpscope._perturbation.significance",
+    "Capture": "ulpscope._capture.lifecycle.capture",
+    "EntryBits": "ulpscope._perturbation.significance",
+    "Finding": "ulpscope._perturbation.findings",
+    "Perturbation": "ulpscope._perturbation.perturbation",
+    "SignificantBits": "ulpscope._perturbation.significance",
+}
+
 
 def __dir__() -> list[str]:
-    return [*__all__, "Capture"]
+    return [*__all__, *_WITH_TORCH]
 
 
 def __getattr__(name: str) -> Any:
-    """Loads ``ulpscope.Capture`` on first use: it needs torch, and reading files does not."""
-    if name == "Capture":
-        from ulpscope._capture.lifecycle.capture import Capture
-
-        return Capture
+    if name in _WITH_TORCH:
+        return getattr(import_module(_WITH_TORCH[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,7 @@ def main() -> int:
 
         return command.run(sys.argv[2:])
     if sys.argv[1:2] == ["check"]:
-        from ulpscope._check import command as check_command
+        from ulpscope._replay import command as check_command
 
         return check_command.run(sys.argv[2:])
     # Python would only note the interrupt, and deliver it after the command has ended.

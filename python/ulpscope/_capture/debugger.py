@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ulpscope._capture.settings import Settings, SettingsError
 from ulpscope._capture.settings.config import Config
 from ulpscope._capture.settings.config_watch import ConfigWatch
-from ulpscope.check.perturbation.settings import PerturbSettings
+from ulpscope._perturbation.settings import PerturbSettings
 
 if TYPE_CHECKING:
     from ulpscope._capture.lifecycle.loader_steps import LoaderSteps
     from ulpscope._capture.lifecycle.run import Run
     from ulpscope._capture.settings.settings import Level, Task
-    from ulpscope.check.perturbation.run import PerturbRun
+    from ulpscope._perturbation.run import PerturbRun
 
 log = logging.getLogger("ulpscope.capture")
 
@@ -349,7 +349,7 @@ def _leave_to_parent() -> None:
 def _new_run(settings: Settings) -> Run | PerturbRun:
     # Imports torch, which programs that only read dumps do not need.
     if isinstance(settings, PerturbSettings):
-        from ulpscope.check.perturbation.run import PerturbRun
+        from ulpscope._perturbation.run import PerturbRun
 
         return PerturbRun(settings)
     from ulpscope._capture.lifecycle.run import Run

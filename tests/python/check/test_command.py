@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 import ulpscope
-from ulpscope._check import command, flags, jobs
+from ulpscope._replay import command, flags, jobs
 
 
 @pytest.fixture

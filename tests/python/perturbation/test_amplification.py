@@ -14,7 +14,7 @@ from torch import nn
 import ulpscope
 from faults.perturbation.bad import CASES, Bad, planted
 from faults.perturbation.healthy import GPT, NETWORKS
-from ulpscope.check.perturbation.noise import Noise, relative_noise
+from ulpscope._perturbation.noise import Noise, relative_noise
 
 # aten warns about each kernel that is replaced.
 pytestmark = pytest.mark.filterwarnings("ignore:Warning only once for all operators")

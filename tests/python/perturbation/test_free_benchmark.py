@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 import ulpscope
-from ulpscope.check.perturbation import changes, thresholds
-from ulpscope.check.perturbation.thresholds import change_of
+from ulpscope._perturbation import changes, thresholds
+from ulpscope._perturbation.thresholds import change_of
 
 # The guide's config.json, letter by letter except for the folder.
 GUIDE = """

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import ulpscope
-from ulpscope.check.perturbation.preheat import Preheat
+from ulpscope._perturbation.preheat import Preheat
 
 
 def test_samples_of_a_step() -> None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import ulpscope
-from ulpscope.check.perturbation.findings import COLUMNS, append_row
+from ulpscope._perturbation.findings import COLUMNS, append_row
 
 
 def append(path: Path, rank: int) -> None:

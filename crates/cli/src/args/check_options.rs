@@ -1,6 +1,6 @@
 //! The options of `ulpscope check`, for completions and the manual page.
 //!
-//! The command itself parses them in Python (`python/ulpscope/_check/flags.py`), which this list has to match:
+//! The command itself parses them in Python (`python/ulpscope/_replay/flags.py`), which this list has to match:
 //! `tests/python/check/test_command.py` compares the two.
 
 use super::run_options::PythonOption;

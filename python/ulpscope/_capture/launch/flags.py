@@ -9,7 +9,7 @@ from typing import Any
 from ulpscope._capture.settings import Settings, SettingsError
 from ulpscope._capture.settings.config import Config
 from ulpscope._capture.settings.settings import FILE_FORMATS, renamed
-from ulpscope.check.perturbation.settings import PerturbSettings
+from ulpscope._perturbation.settings import PerturbSettings
 
 _DESCRIPTION = """\
 Runs a Python script and records the inputs and outputs of its torch calls.

@@ -30,8 +30,8 @@ from ulpscope._capture.settings.settings import (
     renamed,
     unknown_key,
 )
-from ulpscope.check.perturbation import settings as perturbation
-from ulpscope.check.perturbation.settings import PerturbSettings
+from ulpscope._perturbation import settings as perturbation
+from ulpscope._perturbation.settings import PerturbSettings
 
 log = logging.getLogger("ulpscope.capture")
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 
-from ulpscope._check.arguments import DTYPES, Given, Rebuilt, Slot
-from ulpscope._check.command import shown
-from ulpscope._check.execution import Execution, Outcome, Way, raised
-from ulpscope._check.functions import NotReplayableError, function_of
 from ulpscope._files import load
+from ulpscope._replay.arguments import DTYPES, Given, Rebuilt, Slot
+from ulpscope._replay.command import shown
+from ulpscope._replay.execution import Execution, Outcome, Way, raised
+from ulpscope._replay.functions import NotReplayableError, function_of
 
 _MAX_DEPTH = 50
 _MAX_ELEMENTS = 1 << 28

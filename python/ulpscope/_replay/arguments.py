@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ulpscope._check.drawing import drawn
-from ulpscope._check.functions import NotReplayableError
 from ulpscope._core import DumpTensor, DumpValue
 from ulpscope._files import to_torch
+from ulpscope._replay.drawing import drawn
+from ulpscope._replay.functions import NotReplayableError
 
 if TYPE_CHECKING:
     from ulpscope._core import DumpCall

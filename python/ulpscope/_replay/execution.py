@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from ulpscope._check.arguments import Rebuilt, leaves
-from ulpscope._check.function_names import SIZED_BY_VALUES
-from ulpscope._check.functions import Function, NotReplayableError
+from ulpscope._replay.arguments import Rebuilt, leaves
+from ulpscope._replay.function_names import SIZED_BY_VALUES
+from ulpscope._replay.functions import Function, NotReplayableError
 
 # The relative movement of inputs, and a sixteenth of it, for references in float64 and in float32.
 SHIFTS = {torch.float64: 2.0**-30, torch.float32: 2.0**-12}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ulpscope._check.function_names import AUTOCAST
 from ulpscope._core import DumpTensor
+from ulpscope._replay.function_names import AUTOCAST
 
 if TYPE_CHECKING:
     from ulpscope._core import DumpRank

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from ulpscope._check import function_names as names
-from ulpscope._check.npu_functions import NPU_FUNCTIONS
+from ulpscope._replay import function_names as names
+from ulpscope._replay.npu_functions import NPU_FUNCTIONS
 
 # Prefixes of calls that are no single function, and why.
 _NO_FUNCTION = {

@@ -13,7 +13,7 @@ from typing import Literal
 
 import torch
 
-from ulpscope.check.perturbation.changes import TINY
+from ulpscope._perturbation.changes import TINY
 
 THRESHOLDS = {torch.float16: 0.002, torch.bfloat16: 0.004, torch.float32: 0.0002}
 _OTHER_THRESHOLD = 0.0002

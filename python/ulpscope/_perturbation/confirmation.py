@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ulpscope.check.perturbation import changes
-from ulpscope.check.perturbation.arguments import float_outputs, mapped, tensors_in
-from ulpscope.check.perturbation.noise import Noise
-from ulpscope.check.perturbation.second_run import LOW_PRECISION, Given
+from ulpscope._perturbation import changes
+from ulpscope._perturbation.arguments import float_outputs, mapped, tensors_in
+from ulpscope._perturbation.noise import Noise
+from ulpscope._perturbation.second_run import LOW_PRECISION, Given
 
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ulpscope.check.perturbation.arguments import mapped, tensors_in
-from ulpscope.check.perturbation.second_run import LOW_PRECISION, is_autocast_on
+from ulpscope._perturbation.arguments import mapped, tensors_in
+from ulpscope._perturbation.second_run import LOW_PRECISION, is_autocast_on
 
 # What add_noise adds. Its root is the smallest element that gets it, and the floor of comparisons.
 TINY = {torch.bfloat16: 1e-4, torch.float16: 1e-6, torch.float32: 1e-8, torch.float64: 1e-16}

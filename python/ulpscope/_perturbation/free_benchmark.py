@@ -8,15 +8,15 @@ import torch
 
 from ulpscope._capture.calls.named_calls import NamedCall, unseen
 from ulpscope._capture.lifecycle.selection import Selection
-from ulpscope.check.perturbation import changes, fix, messages
-from ulpscope.check.perturbation.arguments import float_outputs
-from ulpscope.check.perturbation.backward import BackwardStage, KeptCall
-from ulpscope.check.perturbation.findings import Findings
-from ulpscope.check.perturbation.perturber import Perturber
-from ulpscope.check.perturbation.preheat import Preheat
-from ulpscope.check.perturbation.second_run import CannotRepeatError, Given, aside
-from ulpscope.check.perturbation.settings import PerturbSettings
-from ulpscope.check.perturbation.thresholds import SIGN, Change, Stage, agrees_with_cpu, change_of, threshold
+from ulpscope._perturbation import changes, fix, messages
+from ulpscope._perturbation.arguments import float_outputs
+from ulpscope._perturbation.backward import BackwardStage, KeptCall
+from ulpscope._perturbation.findings import Findings
+from ulpscope._perturbation.perturber import Perturber
+from ulpscope._perturbation.preheat import Preheat
+from ulpscope._perturbation.second_run import CannotRepeatError, Given, aside
+from ulpscope._perturbation.settings import PerturbSettings
+from ulpscope._perturbation.thresholds import SIGN, Change, Stage, agrees_with_cpu, change_of, threshold
 
 
 class FreeBenchmark(Perturber):

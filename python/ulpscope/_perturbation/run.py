@@ -21,11 +21,11 @@ from ulpscope._capture.modules import models
 from ulpscope._capture.noise import seed
 from ulpscope._capture.regions.compiled import untraced
 from ulpscope._capture.settings import Settings
-from ulpscope.check.perturbation.amplification import Amplification
-from ulpscope.check.perturbation.findings import Finding, Findings
-from ulpscope.check.perturbation.free_benchmark import FreeBenchmark
-from ulpscope.check.perturbation.perturber import Perturber
-from ulpscope.check.perturbation.settings import AMPLIFICATION, PerturbSettings
+from ulpscope._perturbation.amplification import Amplification
+from ulpscope._perturbation.findings import Finding, Findings
+from ulpscope._perturbation.free_benchmark import FreeBenchmark
+from ulpscope._perturbation.perturber import Perturber
+from ulpscope._perturbation.settings import AMPLIFICATION, PerturbSettings
 
 CSV = "free_benchmark.csv"
 """With the columns of the guide."""
@@ -35,7 +35,7 @@ AMPLIFICATION_CSV = "perturbation.csv"
 
 
 class PerturbRun:
-    """Perturbs the calls of a program, step by step; created by ``ulpscope.check.perturb``."""
+    """Perturbs the calls of a program, step by step."""
 
     gives_way = False
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from ulpscope.check.perturbation.arguments import float_outputs
-from ulpscope.check.perturbation.second_run import CannotRepeatError
+from ulpscope._perturbation.arguments import float_outputs
+from ulpscope._perturbation.second_run import CannotRepeatError
 
 
 def replace(result: Any, second: Any) -> None:

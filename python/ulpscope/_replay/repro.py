@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ulpscope._check.arguments import Slot
-from ulpscope._check.functions import Function
 from ulpscope._files import save
+from ulpscope._replay.arguments import Slot
+from ulpscope._replay.functions import Function
 
 if TYPE_CHECKING:
-    from ulpscope._check.replay import Replay
+    from ulpscope._replay.replay import Replay
 
 _SPACES = {
     "Tensor": "torch.Tensor",

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from ulpscope._check.arguments import DTYPES, Rebuilder, Rebuilt, leaves
-from ulpscope._check.dump_calls import Autocast
-from ulpscope._check.execution import SHIFTS, Execution, Outcome, RandomError, Way, raised
-from ulpscope._check.function_names import AUTOCAST
-from ulpscope._check.functions import Function, NotReplayableError, function_of
-from ulpscope._check.random_calls import dropout_reference
-from ulpscope._check.results import CheckedTensor
 from ulpscope._core import DumpTensor, judge_result
 from ulpscope._files import to_torch
+from ulpscope._replay.arguments import DTYPES, Rebuilder, Rebuilt, leaves
+from ulpscope._replay.dump_calls import Autocast
+from ulpscope._replay.execution import SHIFTS, Execution, Outcome, RandomError, Way, raised
+from ulpscope._replay.function_names import AUTOCAST
+from ulpscope._replay.functions import Function, NotReplayableError, function_of
+from ulpscope._replay.random_calls import dropout_reference
+from ulpscope._replay.results import CheckedTensor
 
 if TYPE_CHECKING:
     from ulpscope._core import DumpCall, Judgement

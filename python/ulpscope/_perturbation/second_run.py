@@ -15,7 +15,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from ulpscope._capture.calls.named_calls import NamedCall, unseen
-from ulpscope.check.perturbation.arguments import is_plain, mapped, tensors_in
+from ulpscope._perturbation.arguments import is_plain, mapped, tensors_in
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 

@@ -21,16 +21,16 @@ import torch
 
 from ulpscope._capture.calls.named_calls import NamedCall, is_aside, unseen
 from ulpscope._capture.lifecycle.selection import Selection
-from ulpscope.check.perturbation import messages
-from ulpscope.check.perturbation.arguments import float_outputs, mapped, tensors_in
-from ulpscope.check.perturbation.backward import BackwardStage, KeptCall
-from ulpscope.check.perturbation.confirmation import Run, Verdict, raised_on_cpu, verdicts
-from ulpscope.check.perturbation.findings import Findings
-from ulpscope.check.perturbation.module_calls import ModuleCall
-from ulpscope.check.perturbation.noise import Noise, relative_noise
-from ulpscope.check.perturbation.perturber import Perturber
-from ulpscope.check.perturbation.second_run import CannotRepeatError, Given, aside
-from ulpscope.check.perturbation.settings import PerturbSettings
+from ulpscope._perturbation import messages
+from ulpscope._perturbation.arguments import float_outputs, mapped, tensors_in
+from ulpscope._perturbation.backward import BackwardStage, KeptCall
+from ulpscope._perturbation.confirmation import Run, Verdict, raised_on_cpu, verdicts
+from ulpscope._perturbation.findings import Findings
+from ulpscope._perturbation.module_calls import ModuleCall
+from ulpscope._perturbation.noise import Noise, relative_noise
+from ulpscope._perturbation.perturber import Perturber
+from ulpscope._perturbation.second_run import CannotRepeatError, Given, aside
+from ulpscope._perturbation.settings import PerturbSettings
 
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 

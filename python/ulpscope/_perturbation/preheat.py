@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import torch
 
-from ulpscope.check.perturbation.thresholds import threshold
+from ulpscope._perturbation.thresholds import threshold
 
 _START = 1.05
 

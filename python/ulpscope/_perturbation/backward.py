@@ -15,9 +15,9 @@ import torch
 from torch.autograd.graph import register_multi_grad_hook
 
 from ulpscope._capture.calls.named_calls import NamedCall, unseen
-from ulpscope.check.perturbation import messages
-from ulpscope.check.perturbation.arguments import mapped, tensors_in
-from ulpscope.check.perturbation.second_run import (
+from ulpscope._perturbation import messages
+from ulpscope._perturbation.arguments import mapped, tensors_in
+from ulpscope._perturbation.second_run import (
     CannotRepeatError,
     Given,
     aside,
@@ -27,7 +27,7 @@ from ulpscope.check.perturbation.second_run import (
 )
 
 if TYPE_CHECKING:
-    from ulpscope.check.perturbation.perturber import Perturber
+    from ulpscope._perturbation.perturber import Perturber
 
 
 class KeptCall:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ulpscope._check import flags
+from ulpscope._replay import flags
 
 if TYPE_CHECKING:
-    from ulpscope._check.results import CheckedCall, CheckResult
+    from ulpscope._replay.results import CheckedCall, CheckResult
 
 # How many failing and skipped calls are listed on the terminal; the files have all.
 _LISTED = 20
@@ -24,7 +24,7 @@ def run(arguments: Sequence[str]) -> int:
     parser = flags.parser()
     options = parser.parse_args(arguments)
     if options.forward or options.backward:
-        from ulpscope._check.overflow_replay import run_overflow_check
+        from ulpscope._replay.overflow_replay import run_overflow_check
 
         return run_overflow_check(options.forward, options.backward)
     if options.dump is None:
@@ -44,8 +44,8 @@ def _check(options: argparse.Namespace) -> int:
         import torch  # noqa: F401
     except ImportError:
         raise ImportError("check needs torch, which is not installed: pip install torch") from None
-    from ulpscope._check import jobs
-    from ulpscope._check.replay import Settings
+    from ulpscope._replay import jobs
+    from ulpscope._replay.replay import Settings
 
     request = jobs.Request(
         Path(options.dump),

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from ulpscope._check.arguments import Rebuilt, Slot
-from ulpscope._check.execution import Outcome
-from ulpscope._check.functions import Function, NotReplayableError
+from ulpscope._replay.arguments import Rebuilt, Slot
+from ulpscope._replay.execution import Outcome
+from ulpscope._replay.functions import Function, NotReplayableError
 
 # The share of zeros may differ from the probability by this many standard deviations.
 _SPREAD = 6.0

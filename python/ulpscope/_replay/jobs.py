@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ulpscope._check.results import CheckedCall, CheckedTensor, CheckResult
 from ulpscope._core import open_dump
+from ulpscope._replay.results import CheckedCall, CheckedTensor, CheckResult
 
 if TYPE_CHECKING:
-    from ulpscope._check.dump_calls import Autocast, Found
-    from ulpscope._check.replay import Settings
     from ulpscope._core import DumpRank
+    from ulpscope._replay.dump_calls import Autocast, Found
+    from ulpscope._replay.replay import Settings
 
 PROGRESS_FILE = "check_progress.jsonl"
 OWN_TOOL = "Ulpscope"
@@ -69,7 +69,7 @@ class Checker:
 
     def places(self) -> Iterator[tuple[int, Found]]:
         """Every wanted call, with the number of its rank."""
-        from ulpscope._check.dump_calls import calls_of, has_apis
+        from ulpscope._replay.dump_calls import calls_of, has_apis
 
         for number, rank in enumerate(self.ranks):
             # A module repeats its calls. Where these were recorded, they are checked instead of it.
@@ -80,7 +80,7 @@ class Checker:
 
     def check(self, place: tuple[int, Found]) -> CheckedCall:
         """Replays one call. Whatever goes wrong with it is its own result."""
-        from ulpscope._check.functions import NotReplayableError
+        from ulpscope._replay.functions import NotReplayableError
 
         number, found = place
         rank = self.ranks[number]
@@ -95,9 +95,9 @@ class Checker:
         return CheckedCall(found.name, rank.step, rank.name, "SKIP", "", text)
 
     def _checked(self, number: int, rank: DumpRank, found: Found) -> CheckedCall:
-        from ulpscope._check.functions import NotReplayableError
-        from ulpscope._check.replay import Replay
-        from ulpscope._check.repro import write_repro
+        from ulpscope._replay.functions import NotReplayableError
+        from ulpscope._replay.replay import Replay
+        from ulpscope._replay.repro import write_repro
 
         forward = rank.call(found.forward)
         if forward is None:
@@ -129,7 +129,7 @@ class Checker:
         return dataclasses.replace(checked, repro="" if path is None else str(path))
 
     def _autocast_of(self, number: int) -> Autocast | None:
-        from ulpscope._check.dump_calls import autocast_of
+        from ulpscope._replay.dump_calls import autocast_of
 
         if number not in self._autocast:
             self._autocast[number] = autocast_of(self.ranks[number])

@@ -1,0 +1,6 @@
+"""Replay: the calls of a dump, made again and judged.
+
+    dump ──► dump_calls ──► replay: arguments, execution ──► judged in Rust ──► results, repro
+
+`functions` has the closed table of what may be called. torch is imported on first use.
+"""
