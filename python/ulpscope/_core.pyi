@@ -423,7 +423,9 @@ def stats(x: Any) -> Stats:
     A dictionary, or a file with several tensors, gives a dictionary of ``Stats`` by name.
     """
 
-def pack_size(tensors: list[tuple[str, str, tuple[int, ...]]]) -> tuple[int, int]: ...
+def pack_size(tensors: list[tuple[str, str, tuple[int, ...]]]) -> tuple[int, int]:
+    """The number of files, and their bytes, that a pack of tensors takes: names, dtypes and shapes."""
+
 def recorded_formats() -> list[str]: ...
 def recorded_statistics(stats: Stats | None) -> dict[str, Any]: ...
 @overload

@@ -286,9 +286,9 @@ pub(crate) struct DiffArgs {
 ///
 /// One file goes to the file DST; a folder goes to the folder DST, with the same relative paths, and nothing is
 /// written outside it. A dump whose tensors are together in a few files gets a file for each tensor (--to pt, npy or
-/// safetensors), as the older tools read it. A file that holds several tensors becomes a container; towards .npy, which holds one, it
-/// becomes a folder with a file for each. Records (.pkl of statistics, dump.json) convert into each other.
-/// Files are complete or absent: each is written beside its place first.
+/// safetensors), as the older tools read it. A file that holds several tensors becomes a container; towards .npy,
+/// which holds one, it becomes a folder with a file for each. Records (.pkl of statistics, dump.json) convert into
+/// each other. Files are complete or absent: each is written beside its place first.
 #[derive(Debug, Args)]
 #[command(after_help = CONVERT_EXAMPLES)]
 pub(crate) struct ConvertArgs {

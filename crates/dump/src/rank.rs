@@ -265,7 +265,7 @@ impl Rank {
                 let folder = if self.path.is_dir() { &self.path } else { self.path.parent()? };
                 Some(address::of_entry(folder, &entry.name))
             }
-            _ => Some(path),
+            Data::None | Data::File(_) | Data::Tensor(_) | Data::Sample(_) | Data::Refused(_) => Some(path),
         }
     }
 

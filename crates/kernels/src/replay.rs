@@ -1,6 +1,6 @@
 //! The result of a call against the same call computed again in raised precision.
 //!
-//! Three more tensors of the raised precision may be given: the reference computed from inputs that were moved
+//! Two more tensors of the raised precision may be given: the reference computed from inputs that were moved
 //! relatively by a tiny `shift`, and by a sixteenth of it. They show how far rounding of the inputs reaches:
 //!
 //! - Where the result moves in proportion, `|moved - reference| / shift` is the size of what was added up for it. That

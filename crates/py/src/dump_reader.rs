@@ -1,7 +1,7 @@
 //! Dumps for Python: the calls of each rank with their arguments, to make them again.
 //!
 //! A dump is data. Its containers become Python's, its tensors and values become objects that only say what was
-//! recorded. What may be called with them is decided in `python/ulpscope/check`.
+//! recorded. What may be called with them is decided in `python/ulpscope/_replay`.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -28,7 +28,8 @@ pub(crate) struct Judgement {
 }
 
 /// Judges a result. All tensors are real and of the same shape. `moved` are two references from inputs that were moved
-/// relatively by `shift`, and by a sixteenth of it. `coarsest` is the coarsest dtype of the call's tensors. `peer` is the result of a healthy device.
+/// relatively by `shift`, and by a sixteenth of it. `coarsest` is the coarsest dtype of the call's tensors. `peer` is
+/// the result of a healthy device.
 #[pyfunction]
 #[pyo3(signature = (api, result, reference, *, moved = None, shift = 1.0, terms = 1.0, coarsest = None, peer = None))]
 #[expect(clippy::too_many_arguments, reason = "one for each keyword of the Python function")]

@@ -82,7 +82,7 @@ class Given:
     ) -> Any:
         """The result for changed arguments. Before the last run, those that the call writes to are copied.
 
-        Where the program computes gradients, so does this run, in a graph of its own: kernels differ.
+        Where the program computes gradients, so does this run, in a separate graph: kernels differ.
         """
         with contextlib.ExitStack() as around:
             around.enter_context(unseen())

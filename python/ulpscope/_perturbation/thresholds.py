@@ -36,7 +36,7 @@ def threshold(dtype: torch.dtype, mode: str) -> float:
 
 
 def floor(dtype: torch.dtype, stage: Stage) -> float:
-    """The smallest magnitude that is told from zero."""
+    """The smallest magnitude that is distinguished from zero."""
     return _BACKWARD_FLOOR if stage == "backward" else math.sqrt(TINY.get(dtype, TINY[torch.float32]))
 
 

@@ -97,12 +97,12 @@ def _summary(result: CheckResult) -> str:
             if len(calls) > _LISTED:
                 lines.append(f"  and {len(calls) - _LISTED} more")
     if result.files:
-        lines += ["", *(f"written: {file}" for file in result.files)]
+        lines += ["", *(f"written: {shown(str(file))}" for file in result.files)]
     return "\n".join(lines)
 
 
 def _line(call: CheckedCall) -> str:
-    place = f"{call.place.replace('_', ' ')} " if call.place and call.place != "rank" else ""
+    place = f"{shown(call.place.replace('_', ' '))} " if call.place and call.place != "rank" else ""
     repro = f"\n    repro: {shown(call.repro)}" if call.repro else ""
     return f"  {place}{shown(call.call)}: {shown(call.message)}{repro}"
 

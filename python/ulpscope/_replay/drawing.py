@@ -70,11 +70,14 @@ def _break(flat: torch.Tensor, found: dict[str, Any], generator: torch.Generator
     infinite = [end for end in shown if math.isinf(end)]
     nan = found.get("nan") if isinstance(found.get("nan"), int) else int(any(map(math.isnan, shown)))
     inf = found.get("inf") if isinstance(found.get("inf"), int) else len(infinite)
-    places = torch.randperm(flat.numel(), generator=generator).tolist()
-    for position in places[: int(nan or 0)]:
-        flat[position] = math.nan
-    for number, position in enumerate(places[int(nan or 0) : int(nan or 0) + int(inf or 0)]):
-        flat[position] = infinite[number % len(infinite)] if infinite else math.inf
+    nan, inf = max(0, int(nan or 0)), max(0, int(inf or 0))
+    if nan + inf == 0:
+        return
+    places = torch.randperm(flat.numel(), generator=generator)
+    flat[places[:nan]] = math.nan
+    infinite = infinite or [math.inf]
+    for number, value in enumerate(infinite):
+        flat[places[nan : nan + inf][number :: len(infinite)]] = value
 
 
 def _range_of_finite(found: dict[str, Any]) -> tuple[float, float]:

@@ -115,7 +115,7 @@ ATEN_BACKWARD = frozenset(
 # Their results take as much memory as an element says, whatever the shapes are.
 SIZED_BY_VALUES = frozenset(("one_hot", "bincount", "repeat_interleave"))
 
-# Their results are memory that nothing was written to.
+# Their results are uninitialised memory.
 UNINITIALISED = frozenset("empty empty_like empty_permuted empty_strided new_empty new_empty_strided".split())
 
 # Autocast converts their arguments to a half. Where their results are float32 again, dtypes do not show it.

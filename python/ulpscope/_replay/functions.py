@@ -13,7 +13,7 @@ from ulpscope._replay.npu_functions import NPU_FUNCTIONS
 
 # Prefixes of calls that are no single function, and why.
 _NO_FUNCTION = {
-    "Module": "a module: give --module package:function, which makes the model",
+    "Module": "a module: calls inside it are replayed, if they were recorded (level L1 or mix)",
     "Cell": "a cell of MindSpore",
     "Distributed": "a collective: its result depends on other ranks",
     "Autograd": "an autograd function of the program",

@@ -139,7 +139,7 @@ class Checker:
 def run(
     request: Request, processes: int, resume: bool, report: Callable[[int, int, CheckedCall], None]
 ) -> CheckResult:
-    """Checks all calls of a dump, in order. ``report`` is told how many of how many are done."""
+    """Checks all calls of a dump, in order. ``report`` gets how many of how many are done."""
     checker = Checker(request)
     places = list(checker.places())
     done = _read_progress(request) if resume else {}
@@ -202,9 +202,11 @@ class _Progress:
     def __enter__(self) -> _Progress:
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("a" if self._done else "w", encoding="utf-8")
-            if not self._done:
-                self._line(self._header)
+            # Written anew: after a kill, the last line may be incomplete, and nothing may be appended to it.
+            self._file = self._path.open("w", encoding="utf-8")
+            self._line(self._header)
+            for call in self._done.values():
+                self.add(call)
         return self
 
     def add(self, call: CheckedCall) -> None:

@@ -42,7 +42,7 @@ def run_overflow_check(forward: str | None, backward: str | None) -> int:
         return 2
     try:
         calls, gradients = _read(forward), _read(backward) if backward else {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         print(f"ulpscope check: error: {shown(str(error))}", file=sys.stderr)
         return 2
     code = 0
@@ -50,9 +50,21 @@ def run_overflow_check(forward: str | None, backward: str | None) -> int:
     for name in [*calls, *(name for name in gradients if _forward_of(name) not in known)]:
         try:
             verdicts = _verdicts(name, calls, _gradients_for(gradients, name), Path(forward).parent)
-        except (NotReplayableError, RuntimeError, ValueError, TypeError, OSError, KeyError) as error:
+        except MemoryError:
+            print(f"The {shown(name)} overflow could not be replayed: there is not enough memory for it")
+            code = code or 2
+            continue
+        except (
+            NotReplayableError,
+            RuntimeError,
+            ValueError,
+            TypeError,
+            ArithmeticError,
+            LookupError,
+            OSError,
+        ) as error:
             print(f"The {shown(name)} overflow could not be replayed: {shown(str(error))}")
-            code = max(code, 2) if code != 1 else code
+            code = code or 2
             continue
         for called, verdict in verdicts:
             print(_sentence(shown(called), verdict))
@@ -135,11 +147,13 @@ def _gradients_for(gradients: dict[str, Any], name: str) -> list[Any] | None:
 
 
 def _arguments(call: Any, folder: Path) -> Rebuilt:
-    if not isinstance(call, dict):
+    positional = call.get("args", []) if isinstance(call, dict) else None
+    keyword = call.get("kwargs", {}) if isinstance(call, dict) else None
+    if not isinstance(positional, list) or not isinstance(keyword, dict):
         raise NotReplayableError("its arguments are not recorded")
     made = Rebuilt()
-    made.positional = [_value(one, folder, made, _MAX_DEPTH) for one in call.get("args", [])]
-    made.keyword = {key: _value(one, folder, made, _MAX_DEPTH) for key, one in call.get("kwargs", {}).items()}
+    made.positional = [_value(one, folder, made, _MAX_DEPTH) for one in positional]
+    made.keyword = {key: _value(one, folder, made, _MAX_DEPTH) for key, one in keyword.items()}
     return made
 
 
@@ -181,10 +195,11 @@ def _tensor(value: dict[str, Any], folder: Path) -> torch.Tensor:
     if _has_file(value):
         path = Path(value["datapath"])
         # The path is that of the machine that recorded it: its last parts are looked for beside the file.
-        parts = [part for part in path.parts if part not in ("..", "/")]
+        parts = [part for part in path.parts if part not in ("..", path.anchor)]
         for count in range(1, min(len(parts), 4) + 1):
             near = folder.joinpath(*parts[-count:])
-            if near.is_file() and not near.is_symlink():
+            # Links, of folders too, do not lead out of the folder.
+            if near.is_file() and near.resolve().is_relative_to(folder.resolve()):
                 tensor = load(near)
                 if not isinstance(tensor, torch.Tensor):
                     raise NotReplayableError(f"{near}: expected one tensor")

@@ -1,8 +1,9 @@
-"""A failing call as a script of its own: plain torch, with its tensors in a .safetensors file beside it."""
+"""A failing call as a separate script: plain torch, with its tensors in a .safetensors file beside it."""
 
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,7 +134,7 @@ def write_repro(folder: Path, file_name: str, replay: Replay, floor: float) -> P
         if one is not None and not replay.of_node:
             tensors[f"recorded.argument.{number}.gradient"] = one.contiguous()
     text = _SCRIPT.format(
-        name=replay.name,
+        name=_harmless(replay.name),
         limit=3 * floor,
         names=names,
         strides=[tuple(one.tensor.stride()) for one in given],
@@ -157,8 +158,16 @@ def _call(function: Function, replay: Replay) -> str:
     arguments = [_text(value) for value in replay.arguments.positional]
     if index_as is tuple and len(arguments) > 1 and isinstance(replay.arguments.positional[1], list):
         arguments[1] = f"tuple({arguments[1]})"
-    arguments += [f"{key}={_text(value)}" for key, value in replay.arguments.keyword.items()]
+    for key, value in replay.arguments.keyword.items():
+        # A key of a dump is code only if it is a plain name.
+        plain = key.isidentifier()
+        arguments.append(f"{key}={_text(value)}" if plain else f"**{{{key!r}: {_text(value)}}}")
     return f"{space}.{function.name}({', '.join(arguments)})"
+
+
+def _harmless(name: str) -> str:
+    """The name of a call for a docstring. Names in dumps may contain anything, even quotes that end it."""
+    return re.sub(r"[^A-Za-z0-9._]", "-", name)
 
 
 def _text(value: Any) -> str:

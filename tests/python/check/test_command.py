@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -21,7 +22,7 @@ def dump(tmp_path: Path) -> Path:
     """Three calls, the second of them wrong by a factor."""
     folder = tmp_path / "dump"
     x = torch.randn(4, 8)
-    with ulpscope.capture(folder, level="L1", task="tensor"):
+    with ulpscope.capture(folder, level="L1", task="tensor", file_format="pt"):
         y = torch.relu(torch.sin(x))
         F.softmax(y, -1)
     path = folder / "step0" / "rank" / "dump_tensor_data" / "Torch.relu.0.forward.output.0.pt"
@@ -60,6 +61,18 @@ def test_lists_of_a_config_count(dump: Path, tmp_path: Path, capsys: pytest.Capt
     config.write_text(json.dumps({"run_ut": {"white_list": "sin"}}))
     assert command.run([str(dump), "--config", str(config)]) == 2
     assert "white_list is 'sin'; expected a list of names" in capsys.readouterr().err
+
+
+def test_a_name_in_a_dump_is_no_code_of_the_script(dump: Path, tmp_path: Path) -> None:
+    record = dump / "step0" / "rank" / "dump.json"
+    document = json.loads(record.read_text())
+    hostile = 'Torch.relu.0"""\nraise SystemExit(77)\n""".forward'
+    document["data"][hostile] = document["data"].pop("Torch.relu.0.forward")
+    record.write_text(json.dumps(document))
+    assert command.run([str(dump), "-o", str(tmp_path / "out")]) == 1
+    (script,) = (tmp_path / "out" / "repro").glob("*.py")
+    tree = ast.parse(script.read_text())
+    assert not any(isinstance(node, ast.Raise) for node in ast.walk(tree))
 
 
 def test_a_check_goes_on_where_it_was_interrupted(

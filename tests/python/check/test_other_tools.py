@@ -21,7 +21,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gptS_tensor_L1_ref", "gptS_tensor_L1_bf16", "gptS_tensor_L1_wfault"])
 def test_calls_of_msprobe_pass(name: str, unpacked: Path) -> None:
-    """A wrong weight is a wrong input: each call computes rightly from what it is given."""
+    """A wrong weight is a wrong input: each call computes rightly from its inputs."""
     result = ulpscope.check(unpacked / name, step=0)
     assert result.failed == []
     assert result.counts() == {"pass": 81, "warning": 0, "error": 0, "SKIP": 0}

@@ -109,7 +109,7 @@ def test_bf16_autocast_is_bit_identical(tmp_path: Path) -> None:
             assert torch.equal(loss(), plain)
 
 
-def test_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_torch_is_restored_afterwards(tmp_path: Path) -> None:
     apply, call = torch.autograd.Function.apply, nn.Module.__call__
     check = ulpscope.check.perturb(tmp_path, pert_mode="bit_noise")
     check.start()

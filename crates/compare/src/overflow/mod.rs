@@ -5,7 +5,7 @@
 //!                                                              └─► traffic: received from which rank?
 //! ```
 //! A call is an origin if its results have NaN and its arguments have none, or if its results are infinite and its
-//! arguments are finite. An infinity among plain arguments (`masked_fill(mask, -inf)`) is passed on purpose.
+//! arguments are finite. An infinity among scalar arguments (`masked_fill(mask, -inf)`) is passed on purpose.
 
 mod scan;
 mod traffic;

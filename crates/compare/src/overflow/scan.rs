@@ -7,7 +7,7 @@ use ulpscope_formats::Error;
 use ulpscope_formats::json::Json;
 use ulpscope_kernels::{Threads, stats};
 
-/// Their results are memory that nothing was written to, or what the program wrote on purpose.
+/// Their results are uninitialised memory, or what the program wrote on purpose.
 const IGNORED: [&str; 7] =
     ["empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "fill_"];
 
@@ -52,7 +52,7 @@ impl NonFiniteKinds {
 pub(super) struct CallState {
     /// Its number in the rank.
     pub(super) call: usize,
-    /// What its arguments have; of a backward call also what its forward call worked on.
+    /// What its arguments have; of a backward call also what the inputs and results of its forward call have.
     pub(super) given: NonFiniteKinds,
     /// What its results have.
     pub(super) made: NonFiniteKinds,

@@ -102,7 +102,7 @@ impl LateNumbers {
         let mut late = self.lock();
         match late.tensors.remove(&ticket) {
             Some(Late::Room(rooms)) => late.write_all(&rooms, Some(&numbers)),
-            _ => {
+            Some(Late::Numbers(_)) | None => {
                 late.tensors.insert(ticket, Late::Numbers(numbers));
                 Ok(())
             }

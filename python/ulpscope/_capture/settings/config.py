@@ -298,14 +298,18 @@ def _not_supported(instead: str) -> Handler:
 
 _RECORDING: tuple[Handler, ...] = (_record_statistics, _record_tensors, _record_structure, _perturb)
 
-_REPLAY = _not_supported("record with task tensor: replaying single calls is no part of capture")
+_REPLAY = _not_supported("record with task tensor, then run: ulpscope check DUMP")
+
+_ORIGINS = _not_supported(
+    "task statistics counts the NaN and Inf of every tensor, and ulpscope overflow DUMP names their origin"
+)
 
 _TASKS: dict[str, Handler] = {
     "statistics": _record_statistics,
     "tensor": _record_tensors,
     "structure": _record_structure,
-    "overflow_check": _not_supported("task statistics counts the NaN and Inf of every tensor"),
-    "nan_check": _not_supported("task statistics counts the NaN and Inf of every tensor"),
+    "overflow_check": _ORIGINS,
+    "nan_check": _ORIGINS,
     "free_benchmark": _perturb,
     "diff_check": _not_supported("record two runs and use ulpscope compare"),
     "grad_probe": _not_supported("task statistics at level L0 or mix records the gradients of parameters"),

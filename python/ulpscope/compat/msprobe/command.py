@@ -24,6 +24,10 @@ from ulpscope.compat.msprobe.pytorch.comparison import compare, compare_distribu
 
 _INSTEAD = {
     "run_overflow_check": "use overflow_check: it names the call that returns NaN or infinity first",
+    "acc_check": "use ulpscope check DUMP -o DIR",
+    "multi_acc_check": "use ulpscope check DUMP -o DIR -j N",
+    "run_ut": "use ulpscope check DUMP -o DIR",
+    "multi_run_ut": "use ulpscope check DUMP -o DIR -j N",
     "parse": "use ulpscope stats, diff and convert on the files",
 }
 

@@ -51,7 +51,7 @@ const PAGE: u64 = 1 << 12;
 /// The key that says that numbers have not arrived. It is in journals of killed runs only.
 const PENDING: &[u8] = b",\"pending\":true";
 
-/// The byte that follows the digits of a mark.
+/// Hexadecimal digits of the ticket in a mark.
 const DIGITS: usize = 16;
 
 impl Room {
