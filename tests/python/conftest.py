@@ -86,6 +86,7 @@ def _torch_now() -> dict[str, Any]:
         "function modes": torch._C._len_torch_function_stack(),
         "calls of modules": torch.nn.Module.__call__.__module__,
         "dropout": torch._VF.dropout.__module__,
+        "tracing": torch.jit.trace.__module__,
     }
 
 

@@ -50,11 +50,17 @@ class Server:
         return self.process.stdout.readline()
 
     def train(
-        self, folder: Path, *, kill_when: Callable[[], bool] | None = None, limit: int | None = None
+        self,
+        folder: Path,
+        *,
+        kill_when: Callable[[], bool] | None = None,
+        limit: int | None = None,
+        file_format: str = "pack",
     ) -> int:
         """One victim; its exit status. Killed when that is so, or left alone."""
         folder.mkdir(exist_ok=True)
-        request = {"folder": str(folder), "limit": limit, "wait": kill_when is not None}
+        wait = kill_when is not None
+        request = {"folder": str(folder), "limit": limit, "wait": wait, "format": file_format}
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
@@ -238,17 +244,26 @@ def journal_of_a_killed_run(server: Server, whole: Whole, tmp_path: Path) -> Pat
 
 
 @pytest.mark.parametrize(
-    ("limit", "has_calls"),
+    ("file_format", "limit", "has_calls"),
     # The program's own files have to fit the smallest.
-    [(1_000, False), (3_000, True), (20_000, True)],
-    ids=["at_once", "at_the_first_larger_tensor", "within_the_journal"],
+    [
+        ("pt", 1_000, False),
+        ("pt", 3_000, True),
+        ("pt", 20_000, True),
+        ("pack", 1_000, False),
+        ("pack", 17_500, True),
+        ("pack", 20_000, True),
+    ],
+    ids=["at_once", "at_the_first_larger_tensor", "within_the_journal"]
+    + ["a_pack_at_once", "a_pack_after_its_header", "a_pack_after_some_tensors"],
 )
 def test_a_file_may_not_grow(
-    server: Server, whole: Whole, tmp_path: Path, limit: int, has_calls: bool
+    server: Server, whole: Whole, tmp_path: Path, file_format: str, limit: int, has_calls: bool
 ) -> None:
     """None may have more than `limit` bytes."""
-    assert server.train(tmp_path / "run", limit=limit) == 0, (tmp_path / "run" / "said").read_text()
-    assert check_ended_early(tmp_path / "run", whole) > 0 or not has_calls
+    folder = tmp_path / "run"
+    assert server.train(folder, limit=limit, file_format=file_format) == 0, (folder / "said").read_text()
+    assert check_ended_early(folder, whole) > 0 or not has_calls
 
 
 @pytest.mark.parametrize("limit", [3_000, 20_000, 60_000])
@@ -299,18 +314,21 @@ def check_ended_early(folder: Path, whole: Whole) -> int:
     return check_compared(folder / "dump", whole.folder / "dump")
 
 
-def test_the_disk_is_full(server: Server, whole: Whole, tmp_path: Path) -> None:
-    """A file system of its own: room for the journal, promised at once, and a megabyte for tensors."""
+@pytest.mark.parametrize(("file_format", "size"), [("pt", "2m"), ("pack", "1400k")])
+def test_the_disk_is_full(
+    server: Server, whole: Whole, tmp_path: Path, file_format: str, size: str
+) -> None:
+    """A file system of its own: room for the journal, promised at once, and for some of the tensors."""
     folder = tmp_path / "run"
     disk = folder / "dump"
     disk.mkdir(parents=True)
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)], capture_output=True, text=True
     )
     if mounted.returncode != 0:
         pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
     try:
-        assert server.train(folder) == 0, (folder / "said").read_text()
+        assert server.train(folder, file_format=file_format) == 0, (folder / "said").read_text()
         assert check_ended_early(folder, whole) > 0
     finally:
         subprocess.run(["umount", str(disk)], check=True)

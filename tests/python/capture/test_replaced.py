@@ -72,7 +72,7 @@ def test_a_block_sees_what_the_modes_around_it_make_of_a_call(tmp_path: Path) ->
             result = func(*args, **(kwargs or {}))
             return result * 2 if func is torch.sin else result
 
-    with Doubled(), ulpscope.capture(tmp_path / "dump", task="tensor"):
+    with Doubled(), ulpscope.capture(tmp_path / "dump", task="tensor", file_format="pt"):
         made = torch.sin(torch.ones(3))
     (recorded,) = (tmp_path / "dump").rglob("Torch.sin.0.forward.output.0.pt")
     assert torch.equal(torch.load(recorded), made)

@@ -56,7 +56,8 @@ def test_the_backward_call_of_a_listed_name_has_its_gradients(tmp_path):
     def program():
         torch.nn.functional.relu(x).sum().backward()
 
-    found = capture_of(tmp_path, program, list=["Functional.relu.0.backward"], task="tensor")
+    only = ["Functional.relu.0.backward"]
+    found = capture_of(tmp_path, program, list=only, task="tensor", file_format="pt")
     assert list(found.calls) == ["Functional.relu.0.backward"]
     call = found.calls["Functional.relu.0.backward"]
     assert [call["input"][0]["Max"], call["output"][0]["Max"], call["output"][0]["Min"]] == [1.0, 1.0, 0.0]

@@ -1,6 +1,6 @@
 """A training process to be killed. It keeps its own record of the calls that returned to it.
 
-    python capture_victim.py    reads one JSON object to a line: {"folder": ..., "wait": ..., "limit": ...}
+    python capture_victim.py    reads one JSON object to a line: {"folder": …, "wait": …, "limit": …, "format": …}
 
 Importing torch takes seconds, so it is done once, and every victim is a fork. For each line the server prints
 the process id, and its exit status once it has ended. A victim trains STEPS steps into folder/dump and writes
@@ -83,7 +83,7 @@ class Diary:
             self.returned(f"Functional.linear.{2 * again + 1}.backward")
 
 
-def train(folder: Path, limit: int | None) -> None:
+def train(folder: Path, limit: int | None, file_format: Any) -> None:
     """The program. With a `limit` no file may have more bytes: a full disk, as far as a process can tell."""
     torch.set_num_threads(1)
     torch.manual_seed(11)
@@ -95,7 +95,8 @@ def train(folder: Path, limit: int | None) -> None:
     start = time.perf_counter()
     if limit is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    with ulpscope.capture(folder / "dump", model=model, level="mix", task="tensor") as run:
+    dump = folder / "dump"
+    with ulpscope.capture(dump, model=model, level="mix", task="tensor", file_format=file_format) as run:
         for step in range(STEPS):
             diary.step = step
             loss = model(x).square().mean()
@@ -119,7 +120,7 @@ def serve(request: dict[str, Any]) -> None:
         os.dup2(said, 1)
         os.dup2(said, 2)
         try:
-            train(folder, request["limit"])
+            train(folder, request["limit"], request["format"])
             if request["wait"]:
                 signal.pause()
         except BaseException:
