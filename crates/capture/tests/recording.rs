@@ -255,7 +255,7 @@ fn settings_that_mean_nothing_are_refused_by_name() {
     let digest = Settings { digest: Some("sha".to_owned()), ..Settings::default() };
     assert_eq!(refused(digest), "digest: expected md5, xxh3, found sha");
     let format = Settings { file_format: "csv".to_owned(), ..Settings::default() };
-    assert_eq!(refused(format), "file_format: expected pt, npy, safetensors, found csv");
+    assert_eq!(refused(format), "file_format: expected pack, pt, npy, safetensors, found csv");
     let scope = Settings { scope: vec!["a".to_owned()], ..Settings::default() };
     assert_eq!(refused(scope), "scope: expected two names, the first and the last, found a");
 }

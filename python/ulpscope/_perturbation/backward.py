@@ -37,6 +37,8 @@ class KeptCall:
         self.call = call
         self.given = given
         self._autocast = _autocast_now(given.devices)
+        # A tensor that is given twice has one gradient, also when each place gets a changed copy of its own.
+        self._identities = [id(tensor) for tensor in tensors_in((given.args, given.kwargs))]
         self.size = sum(
             tensor.untyped_storage().nbytes()
             for tensor in {id(one): one for one in tensors_in((given.args, given.kwargs))}.values()
@@ -57,16 +59,17 @@ class KeptCall:
         keeps_autocast: bool = True,
     ) -> tuple[torch.Tensor | None, ...]:
         """The gradients of all inputs that need one, in order; ``incoming`` belong to its outputs that do."""
-        needs = iter(self.given.needs_grad)
+        places = zip(self._identities, self.given.needs_grad, strict=True)
         leaves: dict[int, torch.Tensor] = {}
 
         def leaf(tensor: torch.Tensor) -> torch.Tensor:
-            if not next(needs):
+            identity, needs_grad = next(places)
+            if not needs_grad:
                 return tensor
-            if id(tensor) not in leaves:
-                leaves[id(tensor)] = tensor.detach().requires_grad_()
+            if identity not in leaves:
+                leaves[identity] = tensor.detach().requires_grad_()
             # The call may change its argument in place, which a leaf refuses.
-            return leaves[id(tensor)].clone() if self.given.has_copies else leaves[id(tensor)]
+            return leaves[identity].clone() if self.given.has_copies else leaves[identity]
 
         with contextlib.ExitStack() as around:
             around.enter_context(unseen())
@@ -165,6 +168,8 @@ class BackwardStage:
             try:
                 with aside():
                     self._check(call, kept, tuple(gradients))
+            except CannotRepeatError as reason:
+                messages.cancelled(f"{call.base}.{call.number}.backward", reason)
             except Exception as error:
                 perturber.hold_back(call, error)
             finally:

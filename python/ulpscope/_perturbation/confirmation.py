@@ -63,6 +63,8 @@ class Verdict(NamedTuple):
     size: float
     """The relative size of the error that the cause is about."""
     cause: str
+    is_conditioning: bool = False
+    """Whether the inputs are the cause, and any operator would do as badly."""
 
 
 def verdicts(call_name: str, given: Given, result: Any, raised: Run | None, noise: Noise) -> list[Verdict]:
@@ -176,7 +178,7 @@ def _of_output(
             "ill-conditioned here (catastrophic cancellation): rounding of its inputs alone moves the result "
             f"by {moved:.1e}, more than half of their {bits} bits"
         )
-        return [Verdict(index, output, moved, text)]
+        return [Verdict(index, output, moved, text, is_conditioning=True)]
     return []
 
 
@@ -186,7 +188,13 @@ def _non_finite(
     share = 1 - float(own.isfinite().double().mean())
     kind = "NaN" if bool(own.isnan().any()) else "infinity"
     text = f"returns {kind} from finite inputs ({share:.0%} of the output); in float64 the result is "
-    text += "finite: it overflows inside" if bool(reference.isfinite().all()) else "not finite either"
+    largest = float(reference.abs().max())
+    if not math.isfinite(largest):
+        text += "not finite either"
+    elif largest > torch.finfo(output.dtype).max:
+        text += f"finite, but up to {largest:.1e}, beyond the range of {output.dtype}"
+    else:
+        text += "finite: it overflows inside"
     return Verdict(index, output, math.inf, text)
 
 

@@ -113,6 +113,7 @@ class Given:
         if not self._has_graph:
             return given
         needs = iter(self.needs_grad)
+        written = {id(tensor) for tensor in _changed(self._call, *given)}
         made: dict[int, torch.Tensor] = {}
 
         def apart(tensor: torch.Tensor) -> torch.Tensor:
@@ -121,8 +122,8 @@ class Given:
                 known = tensor.detach()
                 if needs_grad and known.is_floating_point():
                     known.requires_grad_()
-                    # A call may write to its argument, which a leaf of a graph refuses.
-                    known = known.view_as(known) if self.has_copies else known
+                    # A leaf of a graph and its views refuse to be written to; a copy inside the graph does not.
+                    known = known.clone() if id(tensor) in written else known
                 made[id(tensor)] = known
             return made[id(tensor)]
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -133,7 +134,7 @@ class SignificantBits:
 
 
 def measure(program: Callable[[], Any], samples: int, seed: int) -> SignificantBits:
-    """Runs a program ``samples + 1`` times."""
+    """Runs a program ``samples + 1`` times. Raises ``ValueError`` if it changes its own parameters."""
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
         raise ValueError(f"samples is {samples!r}; expected a whole number above 0")
     settings = PerturbSettings.from_keywords(".", pert_mode="amplification", seed=seed)
@@ -146,6 +147,7 @@ def measure(program: Callable[[], Any], samples: int, seed: int) -> SignificantB
         with aside():
             for index, (_, tensor) in enumerate(float_outputs((result,) if result is not None else ())):
                 observer.see(f"result.{index}", tensor)
+        observer.check_repeats()
     return observer.conclude(samples)
 
 
@@ -194,12 +196,23 @@ class _Observer(Perturber):
         self._entries: dict[str, _Entry] = {}
         self._calls: dict[str, _Call] = {}
         self._count = 0
+        # Noise never touches parameters: one that differs between the runs was changed by the program.
+        self._parameters: dict[str, weakref.ref[torch.Tensor]] = {}
+        self._stepped: str | None = None
 
     def begin_run(self, noise: Noise | None) -> None:
         """The next run: the reference, or one with noise."""
         self.restart()
         self._noise = noise
         self._count = 0
+
+    def check_repeats(self) -> None:
+        """Raises if a run had parameters other than those of the reference run."""
+        if self._stepped is not None:
+            raise ValueError(
+                f"the program changes a parameter ({self._stepped}) from run to run, so its runs cannot be "
+                "compared; it must compute the same each time: leave the optimizer's step out"
+            )
 
     def perturbed(self, call: NamedCall) -> Any:
         """Runs a call."""
@@ -231,7 +244,12 @@ class _Observer(Perturber):
         values = flat[::step][:_SAMPLE].to("cpu", torch.float64)
         if self._noise is None:
             self._entries[name] = _Entry(tensor, values)
+            if isinstance(tensor, torch.nn.Parameter):
+                self._parameters[name] = weakref.ref(tensor)
         elif name in self._entries:
+            known = self._parameters.get(name)
+            if known is not None and known() is tensor and not torch.equal(values, self._entries[name].values):
+                self._stepped = self._stepped or name
             self._entries[name].add(values)
         return name
 

@@ -110,3 +110,40 @@ def test_a_healthy_model_has_no_finding_at_module_level(tmp_path: Path) -> None:
     with ulpscope.check.perturb(tmp_path, model, fuzz_level="L0", module=["blocks.*"]) as check:
         model(torch.randint(0, 64, (2, 16))).float().logsumexp(-1).mean().backward()
     assert [str(one) for one in check.findings] == []
+
+
+def test_a_result_beyond_the_range_of_its_dtype_is_no_overflow_inside(tmp_path: Path) -> None:
+    class LengthKernel(torch.autograd.Function):
+        """A norm whose squares overflow, and whose result would not."""
+
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return (x * x).sum().sqrt()
+
+    x = torch.full((4,), 150.0)
+    with ulpscope.check.perturb(tmp_path) as check:
+        torch.exp(x)
+        LengthKernel.apply(x * 1e20)
+    causes = {one.api_name: one.cause for one in check.findings}
+    assert "finite, but up to 1.4e+65, beyond the range of torch.float32" in causes["Torch.exp.0.forward"]
+    assert "finite: it overflows inside" in causes["Autograd.LengthKernel.0.forward"]
+
+
+def test_the_backward_pass_of_calls_that_get_a_tensor_twice_is_judged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.manual_seed(0)
+    attention, x = nn.MultiheadAttention(8, 2), torch.randn(3, 2, 8, requires_grad=True)
+    with ulpscope.check.perturb(tmp_path, fuzz_stage="backward", strict=True) as check:
+        (attention(x, x, x)[0] + (x * x)).square().sum().backward()
+    assert check.findings == []
+    assert "other shapes" not in caplog.text
+
+
+def test_a_gradient_that_cancels_by_nature_is_no_finding(tmp_path: Path) -> None:
+    # The normalisation removes what the bias adds: its gradient is rounding noise around zero.
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+    with ulpscope.check.perturb(tmp_path, fuzz_stage="backward") as check:
+        model(torch.randn(4, 3, 8, 8)).square().mean().backward()
+    assert check.findings == []

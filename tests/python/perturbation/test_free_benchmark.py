@@ -380,3 +380,20 @@ def test_to_cpu_runs_on_the_cpu_in_float32(tmp_path: Path) -> None:
         Seen.apply(torch.ones(2).half())
     assert kinds == [("cpu", torch.float16), ("cpu", torch.float32)]
     assert [one.api_name for one in check.findings] == ["Autograd.Seen.0.forward"]
+
+
+@pytest.mark.parametrize("mode", ["bit_noise", "no_change", "improve_precision"])
+def test_in_place_calls_inside_a_graph_run_a_second_time(mode: str, tmp_path: Path) -> None:
+    weight = torch.linspace(1, 2, 8).bfloat16().requires_grad_()
+    # A second run that raises would end the program.
+    with ulpscope.check.perturb(tmp_path, pert_mode=mode, strict=True) as check:
+        y = weight * 1.5
+        y.add_(0.25)
+        y.mul_(3)
+        F.relu(y, inplace=True)
+        (torch.zeros(8, dtype=torch.bfloat16).add_(y)).sum().backward()
+    expected = torch.full((8,), 4.5).bfloat16()
+    torch.testing.assert_close(weight.grad, expected)
+    flagged = {finding.api_name for finding in check.findings}
+    in_place = {"Tensor.add_.0.forward", "Tensor.mul_.0.forward", "Functional.relu.0.forward"}
+    assert (in_place <= flagged) == (mode == "bit_noise")

@@ -74,3 +74,18 @@ def test_without_gradients_the_ranking_is_by_gain() -> None:
     report = ulpscope.check.significant_bits(program)
     assert report.raise_precision[0].name == "Torch.sub.1.forward"
     assert report.safe_to_lower() == []
+
+
+def test_a_program_that_steps_an_optimizer_is_refused() -> None:
+    layer = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+
+    def program() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = layer(torch.ones(2, 4)).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    with pytest.raises(ValueError, match="leave the optimizer's step out"):
+        ulpscope.check.significant_bits(program)
