@@ -50,7 +50,7 @@ class Check:
         Needs torch.
         """
         from ulpscope._replay import jobs as checking
-        from ulpscope._replay.replay import Settings
+        from ulpscope._replay.replay import ReplaySettings
 
         if standard not in ("native", "msprobe"):
             raise ValueError(f'standard is {standard!r}; expected "native" or "msprobe"')
@@ -62,7 +62,7 @@ class Check:
             rank,
             tuple(white_list),
             tuple(black_list),
-            Settings(device, standard, seed),
+            ReplaySettings(device, standard, seed),
             None if output is None else Path(output),
             repro,
         )

@@ -36,7 +36,7 @@ MAX_ELEMENTS = 1 << 31
 
 
 @dataclass
-class Given:
+class ArgumentTensor:
     """A tensor among the arguments."""
 
     recorded: DumpTensor
@@ -66,7 +66,7 @@ class Rebuilt:
 
     positional: list[Any] = field(default_factory=list)
     keyword: dict[str, Any] = field(default_factory=dict)
-    tensors: list[Given] = field(default_factory=list)
+    tensors: list[ArgumentTensor] = field(default_factory=list)
 
     @property
     def is_drawn(self) -> bool:
@@ -130,7 +130,7 @@ class Rebuilder:
             return _plain(value, place)
         return value
 
-    def _tensor(self, recorded: DumpTensor, place: str) -> Given:
+    def _tensor(self, recorded: DumpTensor, place: str) -> ArgumentTensor:
         if recorded.class_name not in ("", "torch.Tensor", "torch.nn.parameter.Parameter"):
             raise NotReplayableError(f"{place} is a {recorded.class_name}")
         if recorded.is_blank:
@@ -138,14 +138,14 @@ class Rebuilder:
         if recorded.has_data:
             found = recorded.load()
             if found is not None:
-                return Given(recorded, to_torch(found), False)
+                return ArgumentTensor(recorded, to_torch(found), False)
         dtype = DTYPES.get(recorded.dtype)
         if dtype is None or recorded.shape is None:
             raise NotReplayableError(f"dtype or shape of {place} are unknown")
         shape = tuple(recorded.shape)
         if math.prod(shape) > MAX_ELEMENTS:
             raise NotReplayableError(f"{place} has more than {MAX_ELEMENTS} elements, and none is recorded")
-        return Given(recorded, drawn(recorded, dtype, shape, self._seed, place), True)
+        return ArgumentTensor(recorded, drawn(recorded, dtype, shape, self._seed, place), True)
 
 
 def _plain(value: DumpValue, place: str) -> Any:

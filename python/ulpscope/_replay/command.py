@@ -45,7 +45,7 @@ def _check(options: argparse.Namespace) -> int:
     except ImportError:
         raise ImportError("check needs torch, which is not installed: pip install torch") from None
     from ulpscope._replay import jobs
-    from ulpscope._replay.replay import Settings
+    from ulpscope._replay.replay import ReplaySettings
 
     request = jobs.Request(
         Path(options.dump),
@@ -53,7 +53,7 @@ def _check(options: argparse.Namespace) -> int:
         options.rank,
         tuple(white_list),
         tuple(black_list),
-        Settings(options.device, options.standard, options.seed),
+        ReplaySettings(options.device, options.standard, options.seed),
         None if options.output is None else Path(options.output),
         not options.no_repro,
     )

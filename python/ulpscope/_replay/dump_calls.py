@@ -17,7 +17,7 @@ _HALVES = ("torch.bfloat16", "torch.float16")
 
 
 @dataclass(frozen=True)
-class Found:
+class RecordedCall:
     """A call of a dump, by the numbers of its two directions."""
 
     name: str
@@ -38,7 +38,7 @@ class Found:
         return self.base.rpartition(".")[2]
 
 
-def calls_of(rank: DumpRank) -> Iterator[Found]:
+def calls_of(rank: DumpRank) -> Iterator[RecordedCall]:
     """The forward calls of a rank, in order."""
     names = rank.calls()
     numbers = {name: number for number, name in enumerate(names)}
@@ -46,11 +46,11 @@ def calls_of(rank: DumpRank) -> Iterator[Found]:
         front, _, last = name.rpartition(".")
         if last == "forward":
             # Functional.linear.0.forward
-            yield Found(front, front.rpartition(".")[0], number, numbers.get(f"{front}.backward"))
+            yield RecordedCall(front, front.rpartition(".")[0], number, numbers.get(f"{front}.backward"))
         elif front.endswith(".forward") and last.isdigit():
             # Module.fc.Linear.forward.0
             base = front.removesuffix(".forward")
-            yield Found(f"{base}.{last}", base, number, numbers.get(f"{base}.backward.{last}"))
+            yield RecordedCall(f"{base}.{last}", base, number, numbers.get(f"{base}.backward.{last}"))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 
 from ulpscope._replay.arguments import Rebuilt, leaves
 from ulpscope._replay.function_names import SIZED_BY_VALUES
-from ulpscope._replay.functions import Function, NotReplayableError
+from ulpscope._replay.functions import NotReplayableError, ReplayFunction
 
 # The relative movement of inputs, and a sixteenth of it, for references in float64 and in float32.
 SHIFTS = {torch.float64: 2.0**-30, torch.float32: 2.0**-12}
@@ -58,7 +58,7 @@ class Execution:
 
     def __init__(
         self,
-        function: Function,
+        function: ReplayFunction,
         arguments: Rebuilt,
         shapes: list[tuple[int, ...] | None],
         of_node: bool = False,

@@ -26,7 +26,7 @@ class NotReplayableError(Exception):
     """Why a call cannot be made again."""
 
 
-class Function(NamedTuple):
+class ReplayFunction(NamedTuple):
     """A function that a replay may call."""
 
     prefix: str
@@ -45,7 +45,7 @@ class Function(NamedTuple):
         return self.name in ("__getitem__", "__setitem__")
 
 
-def function_of(base: str) -> Function:
+def function_of(base: str) -> ReplayFunction:
     """The function of a call by its name without number and direction: ``Functional.linear``."""
     prefix, _, name = base.partition(".")
     if prefix in _NO_FUNCTION:
@@ -56,7 +56,7 @@ def function_of(base: str) -> Function:
         made = NPU_FUNCTIONS.get(name)
         if made is None:
             raise NotReplayableError(f"{name} has no counterpart in torch that is known here")
-        return Function(prefix, name, (made,))
+        return ReplayFunction(prefix, name, (made,))
     if name in names.UNINITIALISED:
         raise NotReplayableError("its result is uninitialised memory")
     if not any(name in listed for listed in _lists(prefix)):
@@ -66,7 +66,7 @@ def function_of(base: str) -> Function:
     found = tuple(function for function in _found(prefix, name) if callable(function))
     if not found:
         raise NotReplayableError(f"torch {torch.__version__} has no {base}")
-    return Function(prefix, name, found)
+    return ReplayFunction(prefix, name, found)
 
 
 _PREFIXES = ("Tensor", "Torch", "Functional", "VF", "Aten", "NPU")

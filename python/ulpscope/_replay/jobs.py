@@ -21,8 +21,8 @@ from ulpscope._replay.results import CheckedCall, CheckedTensor, CheckResult
 
 if TYPE_CHECKING:
     from ulpscope._core import DumpRank
-    from ulpscope._replay.dump_calls import Autocast, Found
-    from ulpscope._replay.replay import Settings
+    from ulpscope._replay.dump_calls import Autocast, RecordedCall
+    from ulpscope._replay.replay import ReplaySettings
 
 PROGRESS_FILE = "check_progress.jsonl"
 OWN_TOOL = "Ulpscope"
@@ -37,11 +37,11 @@ class Request:
     rank: Any
     white_list: tuple[str, ...]
     black_list: tuple[str, ...]
-    settings: Settings
+    settings: ReplaySettings
     output: Path | None
     save_error_data: bool
 
-    def wants(self, found: Found) -> bool:
+    def wants(self, found: RecordedCall) -> bool:
         """Whether a call is checked, by ``linear``, ``Functional.linear`` or ``Functional.linear.0``."""
         names = {found.api, found.base, found.name}
         return not names & set(self.black_list) and (
@@ -67,7 +67,7 @@ class Checker:
         self.ranks = ranks
         self._autocast: dict[int, Autocast | None] = {}
 
-    def places(self) -> Iterator[tuple[int, Found]]:
+    def places(self) -> Iterator[tuple[int, RecordedCall]]:
         """Every wanted call, with the number of its rank."""
         from ulpscope._replay.dump_calls import calls_of, has_apis
 
@@ -78,7 +78,7 @@ class Checker:
                 if self._request.wants(found) and (with_modules or not found.is_module):
                     yield number, found
 
-    def check(self, place: tuple[int, Found]) -> CheckedCall:
+    def check(self, place: tuple[int, RecordedCall]) -> CheckedCall:
         """Replays one call. Whatever goes wrong with it is its own result."""
         from ulpscope._replay.functions import NotReplayableError
 
@@ -94,7 +94,7 @@ class Checker:
             text = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300] if str(error) else ''}"
         return CheckedCall(found.name, rank.step, rank.name, "SKIP", "", text)
 
-    def _checked(self, number: int, rank: DumpRank, found: Found) -> CheckedCall:
+    def _checked(self, number: int, rank: DumpRank, found: RecordedCall) -> CheckedCall:
         from ulpscope._replay.functions import NotReplayableError
         from ulpscope._replay.replay import Replay
         from ulpscope._replay.repro import write_repro
@@ -160,7 +160,7 @@ def run(
     return result
 
 
-def _key(checker: Checker, place: tuple[int, Found]) -> tuple[int | None, str, str]:
+def _key(checker: Checker, place: tuple[int, RecordedCall]) -> tuple[int | None, str, str]:
     rank = checker.ranks[place[0]]
     return rank.step, rank.name, place[1].name
 
@@ -186,7 +186,7 @@ def _start_worker(request: Request) -> None:
     _worker = Checker(request)
 
 
-def _work(place: tuple[int, Found]) -> CheckedCall:
+def _work(place: tuple[int, RecordedCall]) -> CheckedCall:
     assert _worker is not None
     return _worker.check(place)
 

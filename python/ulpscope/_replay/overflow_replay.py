@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ulpscope._files import load
-from ulpscope._replay.arguments import DTYPES, Given, Rebuilt, Slot
+from ulpscope._replay.arguments import DTYPES, ArgumentTensor, Rebuilt, Slot
 from ulpscope._replay.command import shown
 from ulpscope._replay.execution import Execution, Outcome, Way, raised
 from ulpscope._replay.functions import NotReplayableError, function_of
@@ -28,7 +28,7 @@ _MAX_ELEMENTS = 1 << 28
 
 
 class _Recorded:
-    """What `Given` asks of a recorded tensor."""
+    """What `ArgumentTensor` asks of a recorded tensor."""
 
     def __init__(self, requires_grad: bool) -> None:
         self.requires_grad = requires_grad
@@ -167,7 +167,7 @@ def _value(value: Any, folder: Path, made: Rebuilt, depth: int) -> Any:
     kind, found = value.get("type"), value.get("value")
     if kind == "torch.Tensor":
         tensor = _tensor(value, folder)
-        made.tensors.append(Given(_Recorded(bool(value.get("requires_grad"))), tensor, False))  # type: ignore[arg-type]
+        made.tensors.append(ArgumentTensor(_Recorded(bool(value.get("requires_grad"))), tensor, False))  # type: ignore[arg-type]
         return Slot(len(made.tensors) - 1)
     if kind == "slice" and isinstance(found, list) and len(found) == 3:
         return slice(*found)

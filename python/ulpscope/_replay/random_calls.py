@@ -11,14 +11,14 @@ import torch
 
 from ulpscope._replay.arguments import Rebuilt, Slot
 from ulpscope._replay.execution import Outcome
-from ulpscope._replay.functions import Function, NotReplayableError
+from ulpscope._replay.functions import NotReplayableError, ReplayFunction
 
 # The share of zeros may differ from the probability by this many standard deviations.
 _SPREAD = 6.0
 
 
 def dropout_reference(
-    function: Function,
+    function: ReplayFunction,
     arguments: Rebuilt,
     recorded: torch.Tensor | None,
     gradients: list[torch.Tensor | None] | None,

@@ -20,7 +20,7 @@ from ulpscope._replay.arguments import DTYPES, Rebuilder, Rebuilt, leaves
 from ulpscope._replay.dump_calls import Autocast
 from ulpscope._replay.execution import SHIFTS, Execution, Outcome, RandomError, Way, raised
 from ulpscope._replay.function_names import AUTOCAST
-from ulpscope._replay.functions import Function, NotReplayableError, function_of
+from ulpscope._replay.functions import NotReplayableError, ReplayFunction, function_of
 from ulpscope._replay.random_calls import dropout_reference
 from ulpscope._replay.results import CheckedTensor
 
@@ -70,7 +70,7 @@ class Replayed:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ReplaySettings:
     """How calls are replayed."""
 
     device: str | None = None
@@ -90,7 +90,7 @@ class Replay:
         base: str,
         forward: DumpCall,
         backward: DumpCall | None,
-        settings: Settings,
+        settings: ReplaySettings,
         of_node: bool = False,
     ) -> None:
         """``name`` is the call's without its direction, ``base`` the same without its number.
@@ -99,7 +99,7 @@ class Replay:
         """
         self.of_node = of_node
         self.name, self._settings = name, settings
-        self.function: Function = function_of(base)
+        self.function: ReplayFunction = function_of(base)
         rebuilder = Rebuilder(settings.seed)
         self.arguments: Rebuilt = rebuilder.call(forward, f"{name}.forward")
         self._recorded = list(leaves(forward.results))

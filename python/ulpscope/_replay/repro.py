@@ -11,7 +11,7 @@ import torch
 
 from ulpscope._files import save
 from ulpscope._replay.arguments import Slot
-from ulpscope._replay.functions import Function
+from ulpscope._replay.functions import ReplayFunction
 
 if TYPE_CHECKING:
     from ulpscope._replay.replay import Replay
@@ -150,7 +150,7 @@ def write_repro(folder: Path, file_name: str, replay: Replay, floor: float) -> P
     return path
 
 
-def _call(function: Function, replay: Replay) -> str:
+def _call(function: ReplayFunction, replay: Replay) -> str:
     space = _SPACES[function.prefix]
     chosen, index_as = replay.chosen()
     if chosen is not function.candidates[0]:

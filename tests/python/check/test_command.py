@@ -81,7 +81,7 @@ def test_a_check_goes_on_where_it_was_interrupted(
     check = jobs.Checker.check
     seen: list[str] = []
 
-    def interrupted(self: jobs.Checker, place: tuple[int, jobs.Found]) -> jobs.CheckedCall:
+    def interrupted(self: jobs.Checker, place: tuple[int, jobs.RecordedCall]) -> jobs.CheckedCall:
         seen.append(place[1].name)
         if len(seen) == 3:
             raise KeyboardInterrupt
