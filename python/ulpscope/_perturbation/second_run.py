@@ -122,7 +122,7 @@ class Given:
                 known = tensor.detach()
                 if needs_grad and known.is_floating_point():
                     known.requires_grad_()
-                    # A leaf of a graph and its views refuse to be written to; a copy inside the graph does not.
+                    # A leaf of a graph and its views cannot be written to; a copy in the graph can.
                     known = known.clone() if id(tensor) in written else known
                 made[id(tensor)] = known
             return made[id(tensor)]

@@ -248,7 +248,11 @@ class _Observer(Perturber):
                 self._parameters[name] = weakref.ref(tensor)
         elif name in self._entries:
             known = self._parameters.get(name)
-            if known is not None and known() is tensor and not torch.equal(values, self._entries[name].values):
+            if (
+                known is not None
+                and known() is tensor
+                and not torch.equal(values, self._entries[name].values)
+            ):
                 self._stepped = self._stepped or name
             self._entries[name].add(values)
         return name
