@@ -61,6 +61,8 @@ def _check(options: argparse.Namespace) -> int:
     result = jobs.run(request, options.jobs, options.resume, progress.report)
     progress.end()
     print(result.to_json() if options.json else _summary(result))
+    for note in result.notes:
+        print(f"note: {shown(note)}", file=sys.stderr)
     for problem in result.problems:
         print(f"error: {shown(problem)}", file=sys.stderr)
     return result.exit_code

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ulpscope._replay.dump_calls import Autocast, RecordedCall
     from ulpscope._replay.replay import ReplaySettings
 
+# A finished step has a dump.json instead.
+JOURNAL_FILE = "journal.jsonl"
 PROGRESS_FILE = "check_progress.jsonl"
 OWN_TOOL = "Ulpscope"
 
@@ -66,6 +68,14 @@ class Checker:
         ranks, self.problems = open_dump(request.dump, request.step, request.rank)
         self.ranks = ranks
         self._autocast: dict[int, Autocast | None] = {}
+
+    def notes(self) -> list[str]:
+        """The ranks whose run was killed, or is still going: calls are missing."""
+        return [
+            f"{rank.path}: the run ended before the step was over; only what it had recorded is checked"
+            for rank in self.ranks
+            if rank.path.name == JOURNAL_FILE
+        ]
 
     def places(self) -> Iterator[tuple[int, RecordedCall]]:
         """Every wanted call, with the number of its rank."""
@@ -143,7 +153,7 @@ def run(
     checker = Checker(request)
     places = list(checker.places())
     done = _read_progress(request) if resume else {}
-    result = CheckResult(problems=list(checker.problems))
+    result = CheckResult(problems=list(checker.problems), notes=checker.notes())
     with _Progress(request, done) as progress:
         pending = [place for place in places if _key(checker, place) not in done]
         checked = _checked(checker, request, pending, processes)

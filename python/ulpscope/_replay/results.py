@@ -98,6 +98,8 @@ class CheckResult:
     """In order of steps, ranks and execution."""
     problems: list[str] = field(default_factory=list)
     """What could not be read."""
+    notes: list[str] = field(default_factory=list)
+    """What limits the result, such as a run that was killed."""
     files: list[Path] = field(default_factory=list)
     """The files that were written."""
 
@@ -132,6 +134,7 @@ class CheckResult:
             "counts": self.counts(),
             "calls": [dataclasses.asdict(call) for call in self.calls],
             "problems": self.problems,
+            "notes": self.notes,
             "files": [str(file) for file in self.files],
         }
         return json.dumps(_strict(document), indent=1)

@@ -206,3 +206,19 @@ def test_an_overflow_in_the_backward_pass_is_replayed(
     assert command.run(["-forward", str(forward), "-backward", str(backward)]) == 0
     shown = capsys.readouterr().out
     assert "The Torch.reciprocal.0.backward overflow is a normal overflow." in shown
+
+
+def test_a_killed_run_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "killed"
+    program = (
+        "import os, signal, sys, torch, ulpscope\n"
+        "with ulpscope.capture(sys.argv[1], level='L1', task='tensor'):\n"
+        "    torch.relu(torch.ones(4))\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(folder)], check=False)
+    assert command.run([str(folder)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("2 calls: 2 pass, ")
+    assert captured.err.startswith("note: ")
+    assert "journal.jsonl: the run ended before the step was over" in captured.err
