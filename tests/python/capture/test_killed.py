@@ -254,8 +254,14 @@ def journal_of_a_killed_run(server: Server, whole: Whole, tmp_path: Path) -> Pat
         ("pack", 17_500, True),
         ("pack", 20_000, True),
     ],
-    ids=["at_once", "at_the_first_larger_tensor", "within_the_journal"]
-    + ["a_pack_at_once", "a_pack_after_its_header", "a_pack_after_some_tensors"],
+    ids=[
+        "at_once",
+        "at_the_first_larger_tensor",
+        "within_the_journal",
+        "a_pack_at_once",
+        "a_pack_after_its_header",
+        "a_pack_after_some_tensors",
+    ],
 )
 def test_a_file_may_not_grow(
     server: Server, whole: Whole, tmp_path: Path, file_format: str, limit: int, has_calls: bool
@@ -315,9 +321,7 @@ def check_ended_early(folder: Path, whole: Whole) -> int:
 
 
 @pytest.mark.parametrize(("file_format", "size"), [("pt", "2m"), ("pack", "1400k")])
-def test_the_disk_is_full(
-    server: Server, whole: Whole, tmp_path: Path, file_format: str, size: str
-) -> None:
+def test_the_disk_is_full(server: Server, whole: Whole, tmp_path: Path, file_format: str, size: str) -> None:
     """A file system of its own: room for the journal, promised at once, and for some of the tensors."""
     folder = tmp_path / "run"
     disk = folder / "dump"

@@ -316,7 +316,10 @@ def test_torch_keeps_its_loader(tmp_path: Path) -> None:
         (["--", "-m", "no.such.module"], "no module named no.such.module that can be run"),
         ([], "the script to run is missing; give it after --"),
         (["--level", "L9", "--", "train.py"], "--level is 'L9'; expected one of L0, L1, mix, L2, debug"),
-        (["--format", "bin", "--", "train.py"], "--format is 'bin'; expected one of pack, pt, npy, safetensors"),
+        (
+            ["--format", "bin", "--", "train.py"],
+            "--format is 'bin'; expected one of pack, pt, npy, safetensors",
+        ),
         (["--data-mode", "in", "train.py"], "--data-mode is ['in']; expected words out of"),
         (["--task", "free_benchmark", "train.py"], "--task is 'free_benchmark', which is not supported"),
         (["--max-calls", "many", "train.py"], "--max-calls is 'many'; expected a number above 0"),

@@ -5,16 +5,28 @@ from __future__ import annotations
 import ast
 import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
 import ulpscope
-from ulpscope._replay import command, flags, jobs
+
+PROGRESS_FILE = "check_progress.jsonl"
+
+
+def check(*words: str) -> Any:
+    """Runs ``ulpscope check`` in this process; its exit code."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", ["ulpscope", "check", *words])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_module("ulpscope", run_name="__main__")
+    return ended.value.code
 
 
 @pytest.fixture
@@ -32,7 +44,7 @@ def dump(tmp_path: Path) -> Path:
 
 
 def test_the_summary_names_what_is_wrong(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.run([str(dump)]) == 1
+    assert check(str(dump)) == 1
     shown = capsys.readouterr().out
     assert shown.startswith("3 calls: 2 pass, 0 doubtful, 1 wrong, 0 not replayed\n")
     assert re.search(
@@ -41,7 +53,7 @@ def test_the_summary_names_what_is_wrong(dump: Path, capsys: pytest.CaptureFixtu
 
 
 def test_json_has_everything(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.run([str(dump), "--json", "--black-list", "relu"]) == 0
+    assert check(str(dump), "--json", "--black-list", "relu") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["counts"] == {"pass": 2, "warning": 0, "error": 0, "SKIP": 0}
     assert [call["call"] for call in found["calls"]] == ["Torch.sin.0", "Functional.softmax.0"]
@@ -55,11 +67,11 @@ def test_lists_of_a_config_count(dump: Path, tmp_path: Path, capsys: pytest.Capt
         "error_data_path": str(tmp_path / "errors"),
     }
     config.write_text(json.dumps({"task": "run_ut", "run_ut": lists}))
-    assert command.run([str(dump), "--config", str(config)]) == 0
+    assert check(str(dump), "--config", str(config)) == 0
     assert "1 calls: 1 pass" in capsys.readouterr().out
     assert list((tmp_path / "errors").glob("accuracy_checking_result_*.csv"))
     config.write_text(json.dumps({"run_ut": {"white_list": "sin"}}))
-    assert command.run([str(dump), "--config", str(config)]) == 2
+    assert check(str(dump), "--config", str(config)) == 2
     assert "white_list is 'sin'; expected a list of names" in capsys.readouterr().err
 
 
@@ -69,7 +81,7 @@ def test_a_name_in_a_dump_is_no_code_of_the_script(dump: Path, tmp_path: Path) -
     hostile = 'Torch.relu.0"""\nraise SystemExit(77)\n""".forward'
     document["data"][hostile] = document["data"].pop("Torch.relu.0.forward")
     record.write_text(json.dumps(document))
-    assert command.run([str(dump), "-o", str(tmp_path / "out")]) == 1
+    assert check(str(dump), "-o", str(tmp_path / "out")) == 1
     (script,) = (tmp_path / "out" / "repro").glob("*.py")
     tree = ast.parse(script.read_text())
     assert not any(isinstance(node, ast.Raise) for node in ast.walk(tree))
@@ -78,29 +90,26 @@ def test_a_name_in_a_dump_is_no_code_of_the_script(dump: Path, tmp_path: Path) -
 def test_a_check_goes_on_where_it_was_interrupted(
     dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = jobs.Checker.check
+    softmax, sin = F.softmax, torch.sin
     seen: list[str] = []
 
-    def interrupted(self: jobs.Checker, place: tuple[int, jobs.RecordedCall]) -> jobs.CheckedCall:
-        seen.append(place[1].name)
-        if len(seen) == 3:
-            raise KeyboardInterrupt
-        return check(self, place)
+    def interrupted(*args: Any, **kwargs: Any) -> torch.Tensor:
+        raise KeyboardInterrupt
 
     out = tmp_path / "out"
     with monkeypatch.context() as patched:
-        patched.setattr(jobs.Checker, "check", interrupted)
+        patched.setattr(F, "softmax", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ulpscope.check(dump, output=out)
-    progress = out / jobs.PROGRESS_FILE
+    progress = out / PROGRESS_FILE
     # The run was killed while it wrote a line.
     progress.write_text(progress.read_text() + '{"call": "Functional.so')
-    seen.clear()
     monkeypatch.setattr(
-        jobs.Checker, "check", lambda self, place: (seen.append(place[1].name), check(self, place))[1]
+        F, "softmax", lambda *args, **kwargs: (seen.append("softmax"), softmax(*args, **kwargs))[1]
     )
+    monkeypatch.setattr(torch, "sin", lambda *args, **kwargs: (seen.append("sin"), sin(*args, **kwargs))[1])
     result = ulpscope.check(dump, output=out, resume=True)
-    assert seen == ["Functional.softmax.0"]
+    assert set(seen) == {"softmax"}
     assert [call.call for call in result.calls] == ["Torch.sin.0", "Torch.relu.0", "Functional.softmax.0"]
     assert [call.failed for call in result.calls] == [False, True, False]
     assert not progress.exists()
@@ -109,7 +118,7 @@ def test_a_check_goes_on_where_it_was_interrupted(
 def test_a_different_check_is_not_continued(dump: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    (out / jobs.PROGRESS_FILE).write_text('{"dump": "elsewhere"}\n')
+    (out / PROGRESS_FILE).write_text('{"dump": "elsewhere"}\n')
     with pytest.raises(ValueError, match="is of a different check"):
         ulpscope.check(dump, output=out, resume=True)
 
@@ -120,11 +129,9 @@ def test_several_processes_find_the_same(dump: Path) -> None:
 
 
 def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.run([str(tmp_path / "nothing")]) == 2
+    assert check(str(tmp_path / "nothing")) == 2
     assert "ulpscope check: error:" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as ended:
-        command.run([])
-    assert ended.value.code == 2
+    assert check() == 2
 
 
 def test_names_from_a_dump_do_not_reach_the_terminal(
@@ -140,17 +147,18 @@ def test_names_from_a_dump_do_not_reach_the_terminal(
         "data": {"Torch.\x1b[2Jx.0.forward": call},
     }
     (rank / "dump.json").write_text(json.dumps(data))
-    assert command.run([str(tmp_path)]) == 2
+    assert check(str(tmp_path)) == 2
     assert "\x1b" not in capsys.readouterr().out
 
 
-def test_the_manual_page_has_every_option(tmp_path: Path) -> None:
-    options = {
-        (option.lstrip("-"), action.metavar if action.nargs != 0 else None, action.help)
-        for action in flags.parser()._actions
-        for option in action.option_strings
-        if option.startswith("--") and option != "--help"
-    }
+def test_the_manual_page_has_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("COLUMNS", "300")
+        assert check("--help") == 0
+    entry = r"^  (?:-\w(?: \S+)?, )?--([a-z-]+)(?: (\S+))?  +(\S.*)$"
+    found = re.findall(entry, capsys.readouterr().out, re.MULTILINE)
+    options = {(name, value or None, text) for name, value, text in found if name != "help"}
+    assert len(options) > 10
     page = subprocess.run(
         [sys.executable, "-m", "ulpscope", "man", "check"], capture_output=True, text=True, check=True
     ).stdout
@@ -189,7 +197,7 @@ def test_normal_and_abnormal_overflows_are_distinguished(
     given = {"type": "torch.Tensor", "datapath": "/elsewhere/forward_real_data/x.npy", "requires_grad": False}
     info = tmp_path / "forward_info_1.json"
     info.write_text(json.dumps({f"Torch.{api}.0.forward": {"args": [given], "kwargs": {}}}))
-    assert command.run(["-forward", str(info)]) == code
+    assert check("-forward", str(info)) == code
     assert expected in capsys.readouterr().out
 
 
@@ -203,7 +211,7 @@ def test_an_overflow_in_the_backward_pass_is_replayed(
     forward.write_text(json.dumps({"Torch.reciprocal.0.forward": {"args": [given], "kwargs": {}}}))
     gradient = {"type": "torch.Tensor", "dtype": "torch.float16", "shape": [1], "Max": 1.0, "Min": 1.0}
     backward.write_text(json.dumps({"Torch.reciprocal.0.backward": [gradient]}))
-    assert command.run(["-forward", str(forward), "-backward", str(backward)]) == 0
+    assert check("-forward", str(forward), "-backward", str(backward)) == 0
     shown = capsys.readouterr().out
     assert "The Torch.reciprocal.0.backward overflow is a normal overflow." in shown
 
@@ -217,7 +225,7 @@ def test_a_killed_run_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     subprocess.run([sys.executable, "-c", program, str(folder)], check=False)
-    assert command.run([str(folder)]) == 0
+    assert check(str(folder)) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("2 calls: 2 pass, ")
     assert captured.err.startswith("note: ")

@@ -1,6 +1,6 @@
 """A training process to be killed. It keeps its own record of the calls that returned to it.
 
-    python capture_victim.py    reads one JSON object to a line: {"folder": …, "wait": …, "limit": …, "format": …}
+    python capture_victim.py    reads JSON objects: {"folder": …, "wait": …, "limit": …, "format": …}
 
 Importing torch takes seconds, so it is done once, and every victim is a fork. For each line the server prints
 the process id, and its exit status once it has ended. A victim trains STEPS steps into folder/dump and writes

@@ -139,7 +139,9 @@ class Config:
         handler = _TASKS.get(task) if isinstance(task, str) else None
         if handler is None:
             supported = ", ".join(name for name, known in _TASKS.items() if known in _RECORDING)
-            raise SettingsError("task", f"is {task!r}; expected one of {supported}")
+            raise SettingsError(
+                "task", f"is {task!r}; expected one of {supported} (or free_benchmark, which records nothing)"
+            )
         level = _first_set(overrides.get("level"), values.get("level"), "L1")
         # The handler also sets the level: task structure needs one with modules, whatever was chosen.
         values |= {"task": task, "level": level} | self._handled(task, handler, level)
@@ -296,7 +298,7 @@ def _not_supported(instead: str) -> Handler:
     return refuse
 
 
-_RECORDING: tuple[Handler, ...] = (_record_statistics, _record_tensors, _record_structure, _perturb)
+_RECORDING: tuple[Handler, ...] = (_record_statistics, _record_tensors, _record_structure)
 
 _REPLAY = _not_supported("record with task tensor, then run: ulpscope check DUMP")
 
