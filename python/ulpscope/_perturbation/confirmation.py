@@ -161,7 +161,8 @@ def _of_output(
             f"what the rounding of its inputs and output explains ({explained:.1e})"
         )
         return [Verdict(index, output, error, text)]
-    if moved > 4 * unit and not is_step and wide.eps < _SMALL:
+    # A result that moves by its own size cannot move further: that tells nothing about its smoothness.
+    if 4 * unit < moved < 1 / _TIMES and not is_step and wide.eps < _SMALL:
         further = wide.moved(_TIMES, place) / scale
         if further < _NOT_SMOOTH * moved:
             text = (

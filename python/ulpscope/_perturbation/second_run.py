@@ -47,6 +47,9 @@ class Given:
         self._call = call
         if call.function is not None and call.function.name in _BLANK:
             raise CannotRepeatError("its result is uninitialised memory")
+        if any(map(_is_code, (*call.args, *call.kwargs.values()))):
+            # Reentrant checkpointing: running statistics, for one, would be updated twice.
+            raise CannotRepeatError("it runs code of the program, which may change more than its results")
         tensors = list(tensors_in((call.args, call.kwargs)))
         for tensor in tensors:
             if not is_plain(tensor):
@@ -229,6 +232,10 @@ def _value(parameters: list[str], name: str, args: tuple[Any, ...], kwargs: dict
     if name in parameters and parameters.index(name) < len(args):
         return args[parameters.index(name)]
     return kwargs.get(name)
+
+
+def _is_code(value: Any) -> bool:
+    return callable(value) and not isinstance(value, type | torch.Tensor)
 
 
 def _version(tensor: torch.Tensor) -> int:

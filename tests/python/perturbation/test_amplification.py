@@ -147,3 +147,10 @@ def test_a_gradient_that_cancels_by_nature_is_no_finding(tmp_path: Path) -> None
     with ulpscope.check.perturb(tmp_path, fuzz_stage="backward") as check:
         model(torch.randn(4, 3, 8, 8)).square().mean().backward()
     assert check.findings == []
+
+
+def test_singular_vectors_that_are_not_unique_are_ill_conditioned(tmp_path: Path) -> None:
+    with ulpscope.check.perturb(tmp_path) as check:
+        torch.linalg.svd(torch.ones(5, 5))
+    assert check.findings
+    assert all(one.cause.startswith("ill-conditioned") for one in check.findings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +130,21 @@ def test_torch_is_restored_afterwards(tmp_path: Path) -> None:
 def test_errors_of_the_program_reach_it(tmp_path: Path) -> None:
     with ulpscope.check.perturb(tmp_path, pert_mode="bit_noise"), pytest.raises(RuntimeError, match="shape"):
         torch.ones(2) @ torch.ones(3, 3).reshape(2, 2)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"pert_mode": "bit_noise"}, {"fuzz_stage": "backward"}],
+    ids=["default", "noise", "backward"],
+)
+def test_buffers_inside_of_reentrant_checkpointing_are_updated_once(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    def buffers(is_checked: bool) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model, x = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), torch.randn(8, 4, requires_grad=True)
+        with ulpscope.check.perturb(tmp_path, **settings) if is_checked else contextlib.nullcontext():
+            checkpoint(model, x, use_reentrant=True).square().sum().backward()
+        return list(model.buffers())
+
+    assert all(map(torch.equal, buffers(is_checked=True), buffers(is_checked=False)))
