@@ -31,8 +31,8 @@ _MEMORY_FORMATS = {
     "preserve_format": torch.preserve_format,
 }
 
-# A hostile dump may describe tensors of any size without their elements.
-MAX_ELEMENTS = 1 << 31
+# A hostile dump may describe tensors of any size without their elements. They are drawn in float64: 2 GiB.
+MAX_ELEMENTS = 1 << 28
 
 
 @dataclass

@@ -22,8 +22,8 @@ SHIFTS = {torch.float64: 2.0**-30, torch.float32: 2.0**-12}
 
 # The most bytes that the results of one call may take.
 MAX_RESULT_BYTES = 16 << 30
-# The largest element of an argument that decides how large the result is.
-MAX_SIZE_VALUE = 1 << 24
+# The most elements of a result whose size an element of an argument decides.
+MAX_COUNTED = 1 << 28
 
 _COMPLEX = {torch.float64: torch.complex128, torch.float32: torch.complex64}
 
@@ -212,11 +212,15 @@ def _plain(value: Any, way: Way) -> Any:
 def _check_size(name: str, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
     """Refuses a call whose results would not fit into memory. The numbers come from a file."""
     if name in SIZED_BY_VALUES:
-        for value in leaves([args, list(kwargs.values())]):
+        given = list(leaves([args, list(kwargs.values())]))
+        elements = max((value.numel() for value in given if isinstance(value, torch.Tensor)), default=0)
+        for value in given:
             is_count = isinstance(value, torch.Tensor) and not value.dtype.is_floating_point and value.numel()
             size = value.abs().max().item() if is_count else value
-            if isinstance(size, int) and size > MAX_SIZE_VALUE:
-                raise NotReplayableError(f"its result would have {size} elements in one dimension")
+            # Every element is repeated or spread that often; a histogram has only as many elements.
+            total = size if name == "bincount" or not isinstance(size, int) else size * elements
+            if isinstance(total, int) and total > MAX_COUNTED:
+                raise NotReplayableError(f"its result would have up to {total} elements")
         return
     try:
         with torch.no_grad(), torch.device("meta"):

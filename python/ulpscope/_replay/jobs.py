@@ -11,6 +11,7 @@ import dataclasses
 import json
 import multiprocessing
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 # A finished step has a dump.json instead.
 JOURNAL_FILE = "journal.jsonl"
 PROGRESS_FILE = "check_progress.jsonl"
+# Characters of the name of a script, before its suffix.
+MAX_NAME = 120
 OWN_TOOL = "Ulpscope"
 
 
@@ -267,4 +270,8 @@ def _call_of(value: dict[str, Any]) -> CheckedCall:
 def _file_name(call: CheckedCall) -> str:
     """A name that is good on every file system; names in dumps may be anything."""
     name = f"{call.place}_{call.call}" if call.place else call.call
-    return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:120].lstrip(".")
+    plain = re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip(".")
+    if plain == name and len(plain) <= MAX_NAME:
+        return plain
+    # Names that differ in what is left out stay different.
+    return f"{plain[:MAX_NAME]}-{zlib.crc32(name.encode(errors='surrogatepass')):08x}"

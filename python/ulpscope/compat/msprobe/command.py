@@ -3,7 +3,7 @@
     -f pytorch compare -i compare.json -o out [-s] [-c] [-f]     1.x: `compare` of this package
     compare -tp … -gp … -o … [-fm] [-dm …] …                     26.x: `ulpscope compare` has these flags
     merge_result -i DIR -o DIR -config FILE                      `ulpscope merge` into one sheet
-    overflow_check -i DUMP -o DIR                                `ulpscope compare` of the dump with itself
+    overflow_check -i DUMP -o DIR                                `ulpscope overflow`
 
 A subcommand that has no counterpart is named in the error, with exit code 2.
 """
@@ -113,13 +113,7 @@ def _overflow_check(words: list[str]) -> int:
     parser.add_argument("-i", "--input_path", required=True)
     parser.add_argument("-o", "--output_path", default="./output")
     options = parser.parse_args(words)
-    print(
-        "msprobe: the dump is compared with itself: a call that returns NaN or infinity from finite inputs "
-        "is a divergence (exit code 1); result.json takes the place of anomaly_analyze_*.json",
-        file=sys.stderr,
-    )
-    output = ["--output", options.output_path, "--format", "json"]
-    return run_command(["ulpscope", "compare", options.input_path, options.input_path, *output])
+    return run_command(["ulpscope", "overflow", options.input_path, "--output", options.output_path])
 
 
 def _refuse(problem: str) -> int:
