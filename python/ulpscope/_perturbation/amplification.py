@@ -194,7 +194,7 @@ def gain_of(outputs: list[torch.Tensor], others: list[torch.Tensor], noise: floa
     """The largest relative change of an output over the inputs' noise; infinite if one is not finite."""
     highest = 0.0
     if [one.shape for one in outputs] != [one.shape for one in others]:
-        raise CannotRepeatError("its results have other shapes on the changed inputs")
+        raise CannotRepeatError("its results have different shapes on the changed inputs")
     for output, other in zip(outputs, others, strict=True):
         if output.numel() == 0:
             continue

@@ -19,7 +19,7 @@ def replace(result: Any, second: Any) -> None:
     originals = [tensor for _, tensor in float_outputs(result)]
     others = [tensor for _, tensor in float_outputs(second)]
     if [one.shape for one in originals] != [one.shape for one in others]:
-        raise CannotRepeatError("its results have other shapes on the changed inputs")
+        raise CannotRepeatError("its results have different shapes on the changed inputs")
     for original, other in zip(originals, others, strict=True):
         # Elements that share memory, as in an expanded tensor, cannot be written to one by one.
         if torch._debug_has_internal_overlap(original) != 1:

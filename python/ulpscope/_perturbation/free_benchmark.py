@@ -162,7 +162,7 @@ def paired(result: Any, second: Any) -> list[Pair]:
     originals, others = float_outputs(result), float_outputs(second)
     shapes = [(index, tensor.shape) for index, tensor in originals]
     if shapes != [(index, tensor.shape) for index, tensor in others]:
-        raise CannotRepeatError("its results have other shapes on the changed inputs")
+        raise CannotRepeatError("its results have different shapes on the changed inputs")
     return [(index, original, other) for (index, original), (_, other) in zip(originals, others, strict=True)]
 
 
