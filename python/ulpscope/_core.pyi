@@ -549,6 +549,9 @@ class DumpRank:
     def number(self) -> int | None:
         """The number of the rank, if its folder has one."""
     @property
+    def is_cut(self) -> bool:
+        """Whether capture ended before the step did: calls may be missing."""
+    @property
     def tool(self) -> str:
         """The tool that wrote it."""
     @property

@@ -285,3 +285,23 @@ fn several_steps_have_their_own_keys_and_a_bad_file_is_reported() {
     let ran = place.run(&["overflow", "d", "--step", "0"]);
     assert_eq!(ran.code, 2, "{} {}", ran.out, ran.err);
 }
+
+#[test]
+fn a_dump_that_was_read_in_part_is_not_called_finite() {
+    let place = Workspace::new();
+    let finite = finite();
+    put(&place, "step0/rank0", &[("Torch.relu.0.forward", call(&[&finite], "", &[&finite]))]);
+    let whole = place.run(&["overflow", "d"]);
+    assert_eq!((whole.code, whole.out.as_str()), (0, "no call produced NaN or infinity\n"));
+    let call = call(&[&finite], "", &[&finite]);
+    let torn = format!(
+        r#"{{"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": null, "data": {{"Torch.relu.0.forward": {call}, "Torch.relu.1.forw"#
+    );
+    place.put_text("d/step0/rank0/dump.json", &torn);
+    let ran = place.run(&["overflow", "d"]);
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (2, "no call that was recorded and read produced NaN or infinity\n")
+    );
+    assert!(ran.err.contains("dump.json"), "{}", ran.err);
+}

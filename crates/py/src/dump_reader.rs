@@ -72,12 +72,15 @@ pub(crate) fn open_dump(
     for step in &dump.steps {
         for place in &step.ranks {
             match py.detach(|| place.open()) {
-                Ok(rank) => ranks.push(DumpRank {
-                    rank: Arc::new(rank),
-                    step: step.number,
-                    name: place.name.clone(),
-                    number: place.number,
-                }),
+                Ok(rank) => {
+                    problems.extend(rank.problems());
+                    ranks.push(DumpRank {
+                        rank: Arc::new(rank),
+                        step: step.number,
+                        name: place.name.clone(),
+                        number: place.number,
+                    });
+                }
                 Err(error) => problems.add(&error),
             }
         }
@@ -90,6 +93,12 @@ impl DumpRank {
     /// The names of the calls, in order.
     fn calls(&self) -> Vec<String> {
         (0..self.rank.calls().len()).map(|call| self.rank.name(call)).collect()
+    }
+
+    /// Whether capture ended before the step did: calls may be missing.
+    #[getter]
+    fn is_cut(&self) -> bool {
+        self.rank.is_cut()
     }
 
     /// The tool that wrote it.

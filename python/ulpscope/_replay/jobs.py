@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ulpscope._replay.dump_calls import Autocast, RecordedCall
     from ulpscope._replay.replay import ReplaySettings
 
-# A finished step has a dump.json instead.
-JOURNAL_FILE = "journal.jsonl"
 PROGRESS_FILE = "check_progress.jsonl"
 # Characters of the name of a script, before its suffix.
 MAX_NAME = 120
@@ -73,11 +71,11 @@ class Checker:
         self._autocast: dict[int, Autocast | None] = {}
 
     def notes(self) -> list[str]:
-        """The ranks whose run was killed, or is still going: calls are missing."""
+        """The ranks whose capture ended early: calls are missing."""
         return [
             f"{rank.path}: the run ended before the step was over; only what it had recorded is checked"
             for rank in self.ranks
-            if rank.path.name == JOURNAL_FILE
+            if rank.is_cut
         ]
 
     def places(self) -> Iterator[tuple[int, RecordedCall]]:

@@ -230,3 +230,13 @@ def test_a_killed_run_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert captured.out.startswith("2 calls: 2 pass, ")
     assert captured.err.startswith("note: ")
     assert "journal.jsonl: the run ended before the step was over" in captured.err
+
+
+def test_a_dump_that_is_cut_off_is_not_called_whole(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = dump / "step0" / "rank" / "dump.json"
+    text = record.read_text()
+    record.write_text(text[: text.index('"Functional.softmax.0.forward"') + 10])
+    assert check(str(dump), "--black-list", "relu") == 2
+    shown = capsys.readouterr()
+    assert shown.out.startswith("1 calls: 1 pass")
+    assert "dump.json" in shown.err

@@ -40,7 +40,10 @@ impl Overflow {
     pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
         let dump = Dump::open(&self.dump, &self.select)?;
         let mut problems = dump.problems.clone();
-        let origins = non_finite_origins(&dump, &mut problems);
+        let mut notes = dump.notes.clone();
+        let whole = notes.len();
+        let origins = non_finite_origins(&dump, &mut notes, &mut problems);
+        let is_whole = notes.len() == whole && problems.is_empty();
         let document = anomaly_document(&origins);
         let mut written = None;
         if let Some(folder) = &self.output {
@@ -51,7 +54,8 @@ impl Overflow {
         } else {
             let mut lines: Vec<String> = origins.iter().take(LISTED).flat_map(anomaly_lines).collect();
             if origins.is_empty() {
-                lines.push("no call produced NaN or infinity".to_owned());
+                let which = if is_whole { "no call" } else { "no call that was recorded and read" };
+                lines.push(format!("{which} produced NaN or infinity"));
             } else if origins.len() > LISTED {
                 lines.push(format!("and {} more", origins.len() - LISTED));
             }
@@ -63,7 +67,7 @@ impl Overflow {
         if problems.unlisted() > 0 {
             errors.push(format!("{} more problems of this kind", problems.unlisted()));
         }
-        output.notes_and_errors(&dump.notes, &errors);
+        output.notes_and_errors(&notes, &errors);
         let found = if origins.is_empty() { Exit::Done } else { Exit::Differ };
         Ok(found.max(Exit::of_reading(&errors)))
     }

@@ -82,8 +82,17 @@ impl OriginKind {
     }
 }
 
+/// The note on a rank whose capture ended early.
+const CUT: &str = "capture ended before the step did, so calls are missing";
+
 /// The origins of a dump, by steps, then in order of execution.
-pub fn non_finite_origins(dump: &Dump, problems: &mut Problems) -> Vec<NonFiniteOrigin> {
+///
+/// `notes` gets the ranks of which calls are missing.
+pub fn non_finite_origins(
+    dump: &Dump,
+    notes: &mut Vec<String>,
+    problems: &mut Problems,
+) -> Vec<NonFiniteOrigin> {
     let mut all = Vec::new();
     for step in &dump.steps {
         let mut scans = Vec::new();
@@ -106,6 +115,9 @@ pub fn non_finite_origins(dump: &Dump, problems: &mut Problems) -> Vec<NonFinite
         });
         all.extend(found.into_iter().map(|(_, origin)| origin));
         for scan in &scans {
+            if scan.rank.is_cut() {
+                notes.push(format!("{}: {CUT}", scan.rank.path.display()));
+            }
             problems.extend(scan.rank.problems());
         }
     }
