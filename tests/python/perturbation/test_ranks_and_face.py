@@ -9,41 +9,72 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import ulpscope
-from ulpscope._perturbation.findings import COLUMNS, append_row
+from watched_runs import watched
+
+OUTPUTS = 40
+STEPS = 2
 
 
-def append(path: Path, rank: int) -> None:
-    for number in range(200):
-        append_row(
-            path, COLUMNS, [rank, "bit_noise", "forward", number, "x" * (number * 7), "0", "d", "s", ""]
-        )
+def find(folder: Path, rank: int, together: Any) -> None:
+    """A rank whose outputs all change, and whose rows are of many lengths."""
+    os.environ["RANK"] = str(rank)
+    first = tuple(torch.ones((1,) * number) for number in range(OUTPUTS))
+    second = tuple(one * 2 for one in first)
+    with watched(folder, prefix="x" * (400 * rank + 1), pert_mode="bit_noise") as function:
+        together.wait(60)
+        for _ in range(STEPS):
+            function.call([first, second], torch.ones(1))
+            function.check.step()
 
 
 def test_rows_of_several_ranks_are_whole_and_none_is_lost(tmp_path: Path) -> None:
-    file = tmp_path / "free_benchmark.csv"
     context = multiprocessing.get_context("fork")
-    ranks = [context.Process(target=append, args=(file, rank)) for rank in range(4)]
+    together = context.Barrier(4)
+    ranks = [context.Process(target=find, args=(tmp_path, rank, together)) for rank in range(4)]
     for rank in ranks:
         rank.start()
     for rank in ranks:
         rank.join()
-    with file.open() as lines:
-        rows = list(csv.DictReader(lines))
-    found = sorted((int(row["rank"]), int(row["step"]), len(row["api_name"])) for row in rows)
-    assert found == [(rank, number, number * 7) for rank in range(4) for number in range(200)]
+    assert [rank.exitcode for rank in ranks] == [0] * 4
+    with (tmp_path / "free_benchmark.csv").open() as lines:
+        rows = [list(row.values()) for row in csv.DictReader(lines)]
+    expected = [
+        [
+            str(rank),
+            "bit_noise",
+            "forward",
+            str(step),
+            "x" * (400 * rank + 1) + ".watch.0.forward",
+            "1.0",
+            "torch.float32",
+            f"torch.Size({[1] * number})",
+            str(number),
+        ]
+        for rank in range(4)
+        for step in range(STEPS)
+        for number in range(OUTPUTS)
+    ]
+    # Ranks mix; the rows of each are in its order.
+    assert sorted(rows, key=lambda row: int(row[0])) == expected
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "other.txt").write_text("mine\n")
     (tmp_path / "free_benchmark.csv").symlink_to(tmp_path / "other.txt")
-    with pytest.raises(OSError, match="symbolic links"):
-        append_row(tmp_path / "free_benchmark.csv", COLUMNS, [""] * len(COLUMNS))
+    with watched(tmp_path, pert_mode="bit_noise") as function:
+        for _ in range(2):
+            function.call([torch.ones(1), torch.zeros(1)], torch.ones(1))
     assert (tmp_path / "other.txt").read_text() == "mine\n"
+    assert len(function.check.findings) == 2, "the program goes on, and findings stay in memory"
+    (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert error.startswith(f"{tmp_path / 'free_benchmark.csv'} cannot be written: ")
+    assert "symbolic links" in error
 
 
 def test_a_forked_process_is_left_alone(tmp_path: Path) -> None:
