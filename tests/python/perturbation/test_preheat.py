@@ -47,49 +47,35 @@ def test_samples_of_a_step(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
     ), "preheat is over: every call is checked"
 
 
-# Changes, each 5 % above the one before.
-PROBES = [1.5e-4 * 1.05**power for power in range(200)]
+def is_learned(folder: Path, threshold: float, *steps: list[tuple[float, bool]]) -> bool:
+    """Whether steps with samples lead to a threshold: just below it is no finding, just above it is one.
 
-
-def learned(folder: Path, *steps: list[tuple[float, bool]]) -> float:
-    """The threshold after steps with samples: the change of an output, and whether it agrees with the CPU.
-
-    It is found by changes of all sizes: the largest that is no finding.
+    A sample is the change of an output, and whether the output agrees with the CPU. Each is an output of one
+    call, so that all of them are taken.
     """
     one = torch.ones(1)
-
-    def moved(changes: list[float]) -> list[torch.Tensor]:
-        return [one.double() + change for change in changes]
-
     with watched(folder, pert_mode="bit_noise", if_preheat=True, preheat_step=len(steps) + 1) as function:
         function.call([one], one)
         function.check.step()
         for samples in steps:
-            second = moved([change for change, _ in samples])
+            second = [one.double() + change for change, _ in samples]
             on_cpu = [one if agrees else one * 2 for _, agrees in samples]
             function.call([[one] * len(samples), second, on_cpu], one)
             function.check.step()
-        function.call([[one] * len(PROBES), moved(PROBES)], one)
-    places = [finding.output_index for finding in function.check.findings]
-    assert 0 < len(places) < len(PROBES)
-    assert places == list(range(len(PROBES) - len(places), len(PROBES)))
-    return PROBES[-len(places) - 1]
-
-
-def about(threshold: float) -> Any:
-    """The next probe below."""
-    return pytest.approx(threshold / 1.025, rel=0.0251)
+        assert function.check.findings == []
+        function.call([[one, one], [one.double() + threshold * side for side in (0.999, 1.001)]], one)
+    return [finding.output_index for finding in function.check.findings] == [1]
 
 
 def test_how_a_threshold_is_learned(tmp_path: Path) -> None:
-    assert learned(tmp_path) == about(0.0002), "an API without samples has the guide's"
-    assert learned(tmp_path, [(0.001, True)]) == about(0.525)
-    assert learned(tmp_path, [(0.001, True)], [(0.6, True)]) == about(1.05)
-    assert learned(tmp_path, *[[(1e-5, True)]] * 14) == about(0.0002), "never below the guide's"
-    between = learned(tmp_path, [(0.001, True), (0.1, False)])
-    assert between == about(0.01), "in the middle of both, in proportion"
-    assert learned(tmp_path, [(0.001, True), (0.1, False)], [(0.0001, True)]) == between, "it stays"
-    assert learned(tmp_path, [(0.2, True), (0.1, False)]) == about(1.05), "these do not separate"
+    assert is_learned(tmp_path, 0.0002), "an API without samples has the guide's"
+    assert is_learned(tmp_path, 0.525, [(0.001, True)])
+    assert is_learned(tmp_path, 1.05, [(0.001, True)], [(0.6, True)])
+    assert is_learned(tmp_path, 0.0002, *[[(1e-5, True)]] * 14), "never below the guide's"
+    apart = [(0.001, True), (0.1, False)]
+    assert is_learned(tmp_path, 0.01, apart), "in the middle of both, in proportion"
+    assert is_learned(tmp_path, 0.01, apart, [(0.0001, True)]), "it stays"
+    assert is_learned(tmp_path, 1.05, [(0.2, True), (0.1, False)]), "these do not separate"
 
 
 class Rough(torch.autograd.Function):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import multiprocessing
 import os
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +30,16 @@ def find(folder: Path, rank: int, together: Any) -> None:
     os.environ["RANK"] = str(rank)
     first = tuple(torch.ones((1,) * number) for number in range(OUTPUTS))
     second = tuple(one * 2 for one in first)
-    with watched(folder, prefix="x" * (400 * rank + 1), pert_mode="bit_noise") as function:
+
+    def results() -> Iterator[Any]:
+        yield first
+        # All ranks are about to write now.
         together.wait(60)
+        yield second
+
+    with watched(folder, prefix="x" * (400 * rank + 1), pert_mode="bit_noise") as function:
         for _ in range(STEPS):
-            function.call([first, second], torch.ones(1))
+            function.call(results(), torch.ones(1))
             function.check.step()
 
 
@@ -62,6 +72,37 @@ def test_rows_of_several_ranks_are_whole_and_none_is_lost(tmp_path: Path) -> Non
     ]
     # Ranks mix; the rows of each are in its order.
     assert sorted(rows, key=lambda row: int(row[0])) == expected
+
+
+def test_a_rank_waits_while_another_writes_the_header(tmp_path: Path) -> None:
+    columns = "rank,pert_mode,stage,step,api_name,max_rel,dtype,shape,output_index\n"
+    is_due, before = threading.Event(), []
+
+    def results() -> Iterator[torch.Tensor]:
+        yield torch.ones(1)
+        is_due.set()
+        yield torch.zeros(1)
+
+    with (tmp_path / "free_benchmark.csv").open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+        def write() -> None:
+            is_due.wait(60)
+            time.sleep(0.05)
+            before.append(os.fstat(file.fileno()).st_size)
+            file.write(columns)
+            file.flush()
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+        other = threading.Thread(target=write)
+        other.start()
+        with watched(tmp_path, pert_mode="bit_noise") as function:
+            function.call(results(), torch.ones(1))
+        other.join()
+    assert before == [0]
+    header, row = (tmp_path / "free_benchmark.csv").read_text().splitlines(keepends=True)
+    assert header == columns
+    assert row.startswith(",bit_noise,forward,0,Watched.watch.0.forward,")
 
 
 def test_a_link_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
