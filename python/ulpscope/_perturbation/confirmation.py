@@ -133,11 +133,25 @@ def _not_repeatable(outputs: list[tuple[int | None, torch.Tensor]], given: Given
     found = []
     for (index, output), (_, other) in zip(outputs, again, strict=True):
         first, second = output.detach().double().cpu(), other.detach().double().cpu()
-        if not torch.equal(first.nan_to_num(), second.nan_to_num()):
-            size = _norm(second - first) / (_norm(first) or 1.0)
-            text = f"not repeatable: two runs on the same inputs differ by {size:.1e} of the output"
+        if difference := _difference(first, second):
+            size, words = difference
+            text = f"not repeatable: two runs on the same inputs {words}"
             found.append(Verdict(index, output, size, text))
     return found
+
+
+def _difference(first: torch.Tensor, second: torch.Tensor) -> tuple[float, str] | None:
+    """How two results differ: the size relative to the first, and in words. Two NaN are alike."""
+    if first.shape != second.shape:
+        return math.inf, f"have the shapes {list(first.shape)} and {list(second.shape)}"
+    same = (first == second) | (first.isnan() & second.isnan())
+    if bool(same.all()):
+        return None
+    scale = _norm(first.masked_fill(~first.isfinite(), 0.0)) or 1.0
+    size = _norm((second - first).masked_fill(same, 0.0)) / scale
+    if not math.isfinite(size):
+        return math.inf, "differ in what is NaN or infinite"
+    return size, f"differ by {size:.1e} of the output"
 
 
 def _of_output(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch import nn
 import ulpscope
 from faults.perturbation.bad import CASES, Bad, planted
 from faults.perturbation.healthy import GPT, NETWORKS
-from ulpscope._perturbation.noise import Noise, relative_noise
+from watched_runs import watched
 
 # aten warns about each kernel that is replaced.
 pytestmark = pytest.mark.filterwarnings("ignore:Warning only once for all operators")
@@ -43,22 +44,78 @@ def test_a_healthy_network_has_no_finding(network: Callable[[], Any], tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_noise_is_one_unit_and_harmless() -> None:
-    noise = Noise(0)
-    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+
+def noisy(folder: Path, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What the second run of a call gets."""
+    with watched(folder) as function:
+        function.call(itertools.repeat(torch.ones(1)), *inputs)
+    return function.runs[1][0]
+
+
+def test_noise_is_one_unit_and_harmless(tmp_path: Path) -> None:
+    for dtype in DTYPES:
         info = torch.finfo(dtype)
-        special = torch.tensor([0.0, math.inf, -math.inf, info.max, info.min, math.nan], dtype=dtype)
+        special = torch.tensor([0.0, math.inf, -math.inf, math.nan, *[info.max, info.min] * 20], dtype=dtype)
         x = torch.cat([torch.randn(1000).to(dtype), special])
-        y = noise.below(x, 0)
+        (y,) = noisy(tmp_path, x)
         change = ((y.double() - x.double()) / x.double())[:1000]
+        assert y.dtype == dtype
         assert change.abs().max() <= 2 * info.eps
         assert 0.4 < (change != 0).double().mean() < 0.6
         assert torch.equal(y[1000:1003], x[1000:1003])
-        assert y[1003:1005].isfinite().all()
-        assert change.square().mean().sqrt() == pytest.approx(relative_noise(dtype), rel=0.35)
+        assert y[1003].isnan()
+        assert y[1004:].isfinite().all()
+        assert change.square().mean().sqrt() == pytest.approx(info.eps * math.sqrt(0.5), rel=0.35)
     large = torch.ones(3 * (1 << 18) + 5)
-    assert (noise.below(large, 1) != 1).double().mean() == pytest.approx(0.5, abs=0.01)
-    assert not torch.equal(noise.below(large[:99], 0), noise.below(large[:99], 1)), "arguments move apart"
+    first, second = noisy(tmp_path, large[:99], large)
+    assert (second != 1).double().mean() == pytest.approx(0.5, abs=0.01)
+    assert not torch.equal(first, second[:99]), "arguments move apart"
+
+
+def test_the_gain_is_the_change_of_the_output_over_that_of_the_inputs(tmp_path: Path) -> None:
+    for dtype in DTYPES:
+        x, eps = torch.ones(3, dtype=dtype), torch.finfo(dtype).eps
+        one, wide = torch.ones(1, dtype=dtype), torch.full((1,), 2.0, dtype=torch.float64)
+        # The noisy inputs move it, a repetition does not, and float64 disagrees: only then is it a finding.
+        with watched(tmp_path) as function:
+            function.call([one, one * (1 + 2**-5), one, wide, wide, one, one, one], x)
+        (finding,) = function.check.findings
+        assert finding.cause.startswith("loses bits")
+        gain = (2**-5 - eps) / (eps * math.sqrt(0.5))
+        assert finding.cause.endswith(f"; gain {gain:.3g}")
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "difference"),
+    [
+        ([1.0, 2.0], [1.0, 3.0], "differ by 4.5e-01 of the output"),
+        ([math.inf, 2.0], [math.inf, 3.0], "differ by 5.0e-01 of the output"),
+        ([math.nan, 1.0], [0.0, 1.0], "differ in what is NaN or infinite"),
+        ([0.0, 1.0], [math.nan, 1.0], "differ in what is NaN or infinite"),
+        ([math.inf, 1.0], [torch.finfo(torch.float32).max, 1.0], "differ in what is NaN or infinite"),
+        ([math.inf, 1.0], [-math.inf, 1.0], "differ in what is NaN or infinite"),
+        ([1.0, 1.0], [1.0], "have the shapes [2] and [1]"),
+        ([1.0, 1.0], [1.0, 1.0, 1.0], "have the shapes [2] and [3]"),
+    ],
+)
+def test_a_call_that_does_not_repeat_is_named(
+    first: list[float], again: list[float], difference: str, tmp_path: Path
+) -> None:
+    output = torch.tensor(first)
+    with watched(tmp_path) as function:
+        function.call([output, output, torch.tensor(again)], torch.ones(2))
+    causes = [one.cause.partition(";")[0] for one in function.check.findings]
+    assert causes == [f"not repeatable: two runs on the same inputs {difference}"]
+
+
+def test_a_call_that_repeats_its_nan_and_infinities_is_not_called_unrepeatable(tmp_path: Path) -> None:
+    output = torch.tensor([math.nan, math.inf, -math.inf, 1.0])
+    with watched(tmp_path) as function:
+        function.call(itertools.repeat(output), torch.ones(2))
+    (finding,) = function.check.findings
+    assert finding.cause.startswith("returns NaN from finite inputs (75% of the output)")
 
 
 def test_a_backward_pass_that_loses_bits_is_named(tmp_path: Path) -> None:
@@ -132,6 +189,7 @@ def test_a_result_beyond_the_range_of_its_dtype_is_no_overflow_inside(tmp_path: 
 def test_the_backward_pass_of_calls_that_get_a_tensor_twice_is_judged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", logger="ulpscope.check")
     torch.manual_seed(0)
     attention, x = nn.MultiheadAttention(8, 2), torch.randn(3, 2, 8, requires_grad=True)
     with ulpscope.check.perturb(tmp_path, fuzz_stage="backward", strict=True) as check:

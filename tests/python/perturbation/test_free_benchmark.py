@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 import ulpscope
-from ulpscope._perturbation import changes, thresholds
-from ulpscope._perturbation.thresholds import change_of
+from watched_runs import watched
 
 # The guide's config.json, letter by letter except for the folder.
 GUIDE = """
@@ -219,9 +218,12 @@ def test_absent_keys_have_the_guides_defaults(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["bit_noise", "add_noise", "change_value", "no_change"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_what_each_mode_changes(mode: str, dtype: torch.dtype) -> None:
+def test_what_each_mode_changes(mode: str, dtype: torch.dtype, tmp_path: Path) -> None:
     x = torch.tensor([[1.0, -2.5], [0.0, 3.0]], dtype=dtype)
-    (new,) = changes.changed(mode, (x,), {}).args
+    with watched(tmp_path, pert_mode=mode) as function:
+        function.call([torch.ones(1), torch.ones(1)], x)
+    (given, _), ((new,), _) = function.runs
+    assert given[0] is x
     tiny = {torch.bfloat16: 1e-4, torch.float16: 1e-6, torch.float32: 1e-8, torch.float64: 1e-16}[dtype]
     bits = {8: torch.int64, 4: torch.int32, 2: torch.int16}[x.element_size()]
     expected = {
@@ -235,52 +237,99 @@ def test_what_each_mode_changes(mode: str, dtype: torch.dtype) -> None:
     assert torch.equal(x, torch.tensor([[1.0, -2.5], [0.0, 3.0]], dtype=dtype))
 
 
-def test_precision_is_raised_wherever_a_tensor_is() -> None:
+@pytest.mark.parametrize("mode", ["improve_precision", "bit_noise"])
+def test_a_tensor_is_changed_wherever_it_is(mode: str, tmp_path: Path) -> None:
     low, whole = torch.ones(2).half(), torch.ones(2, dtype=torch.int32)
-    new = changes.changed("improve_precision", ([low, (whole, low)],), {"b": {"c": low.bfloat16()}})
-    assert new.args[0][0].dtype == new.args[0][1][1].dtype == new.kwargs["b"]["c"].dtype == torch.float32
-    assert new.args[0][1][0] is whole
-    with pytest.raises(changes.NotChangedError, match="no input has a precision"):
-        changes.changed("improve_precision", (torch.ones(2),), {})
+    brain, result = torch.ones(2).bfloat16(), torch.ones(1)
+    # Without gradients, what is not changed is the same object.
+    with torch.no_grad(), watched(tmp_path, pert_mode=mode) as function:
+        function.call([result, result], [whole, (whole, low)], "text", b={"c": brain, "d": low})
+    ((nested, text), named) = function.runs[1]
+    assert (type(nested), type(nested[1]), text, list(named["b"])) == (list, tuple, "text", ["c", "d"])
+    assert nested[0] is nested[1][0] is whole
+    if mode == "improve_precision":
+        for new in (nested[1][1], named["b"]["c"], named["b"]["d"]):
+            assert new.dtype == torch.float32
+            assert torch.equal(new, torch.ones(2))
+    else:
+        # The first one alone, at each of its places.
+        assert nested[1][1] is named["b"]["d"]
+        assert not (nested[1][1] == 1).any()
+        assert named["b"]["c"] is brain
+
+
+def test_precision_that_cannot_be_raised(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ulpscope.check")
+    with watched(tmp_path, pert_mode="improve_precision") as function:
+        function.call([torch.ones(1)], torch.ones(2))
+    assert [record.getMessage() for record in caplog.records] == [
+        "[msprobe] Free Benchmark: For Watched.watch.0.forward,"
+        "no input has a precision that can be raised. Cancel perturbation."
+    ]
 
 
 @pytest.mark.parametrize(
     ("dtype", "allowed"),
     [(torch.float16, 0.002), (torch.bfloat16, 0.004), (torch.float32, 0.0002), (torch.float64, 0.0002)],
 )
-def test_just_below_and_just_above_each_threshold(dtype: torch.dtype, allowed: float) -> None:
+def test_just_below_and_just_above_each_threshold(dtype: torch.dtype, allowed: float, tmp_path: Path) -> None:
     original = torch.tensor([1.0, 2.0, -4.0], dtype=dtype)
-    assert thresholds.threshold(dtype, "bit_noise") == allowed
-    for factor, is_over in ((0.99, False), (1.01, True)):
-        for moved in (1 + allowed * factor, 1 / (1 + allowed * factor)):
-            second = original.double() * torch.tensor([1, 1, moved])
-            assert change_of(original, second, "forward").exceeds(allowed) is is_over
-    assert thresholds.threshold(dtype, "no_change") == 0
+    below, above = (
+        [original.double() * torch.tensor([1, 1, moved]) for moved in (1 + change, 1 / (1 + change))]
+        for change in (allowed * 0.99, allowed * 1.01)
+    )
+    with watched(tmp_path, pert_mode="bit_noise") as function:
+        for second in (*below, *above):
+            function.call([original, second], original)
+    names = [one.api_name for one in function.check.findings]
+    assert names == ["Watched.watch.2.forward", "Watched.watch.3.forward"]
+    # A plain repetition must not change at all.
+    least = original * torch.tensor([1, 1, 1 + torch.finfo(dtype).eps], dtype=dtype)
+    with watched(tmp_path, pert_mode="no_change") as function:
+        function.call([original, original.clone()], original)
+        function.call([original, least], original)
+    assert [one.api_name for one in function.check.findings] == ["Watched.watch.1.forward"]
 
 
-def test_what_a_change_is() -> None:
-    def change(a: list[float], b: list[float]) -> str:
-        return change_of(torch.tensor(a), torch.tensor(b), "forward").text
-
+@pytest.mark.parametrize("mode", ["no_change", "bit_noise"])
+def test_what_a_change_is(mode: str, tmp_path: Path) -> None:
     inf, nan = float("inf"), float("nan")
-    assert change([1, 2], [1, 2]) == "0.0"
-    assert change([1, 2], [1, 3]) == change([1, 3], [1, 2]) == "0.5"
-    assert change([1, -2], [1, 2]) == "symbol_flipping"
-    assert change([1e-7], [-1e-7]) == "0.0", "a change of sign below the floor is none"
-    assert change([inf, nan, 1], [inf, nan, 1]) == "0.0"
-    assert change([1.0], [inf]) == "inf"
-    assert change([1.0], [nan]) == "nan"
-    assert change_of(torch.tensor([1.0]), torch.tensor([nan]), "forward").exceeds(0.1)
-    assert change([], []) == "0.0"
+    # Two outputs, and what max_rel says; without a change, that there is no row.
+    cases: list[tuple[list[float], list[float], str | None]] = [
+        ([1, 2], [1, 2], None),
+        ([1, 2], [1, 3], "0.5"),
+        ([1, 3], [1, 2], "0.5"),
+        ([1, -2], [1, 2], "symbol_flipping"),
+        # A change of sign below the floor is none.
+        ([1e-7], [-1e-7], None),
+        ([inf, nan, 1], [inf, nan, 1], None),
+        ([1.0], [inf], "inf"),
+        ([inf], [1.0], "inf"),
+        ([1.0], [nan], "nan"),
+        ([nan], [1.0], "nan"),
+        ([inf], [-inf], "symbol_flipping"),
+        ([], [], None),
+    ]
+    with watched(tmp_path, pert_mode=mode) as function:
+        for first, second, _ in cases:
+            outputs = [torch.tensor(one, dtype=torch.float32) for one in (first, second)]
+            function.call(outputs, torch.ones(1))
+    found = [(one.api_name, one.max_rel) for one in function.check.findings]
+    assert found == [
+        (f"Watched.watch.{number}.forward", text) for number, (_, _, text) in enumerate(cases) if text
+    ]
 
 
-def test_a_large_tensor_is_judged_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thresholds, "_BLOCK", 10)
-    original, second = torch.ones(100), torch.ones(100)
-    second[3] = 1.5
-    assert change_of(original, second, "forward").relative == 0.5
-    second[57] = float("nan")
-    assert change_of(original, second, "forward").text == "nan"
+def test_a_large_tensor_is_judged_as_a_whole(tmp_path: Path) -> None:
+    # More elements than are compared at a time.
+    size = (1 << 22) + 100
+    original, second, third = torch.ones(3, size)
+    second[3], second[-3] = 1.5, 1.25
+    third[-3] = float("nan")
+    with watched(tmp_path, pert_mode="bit_noise") as function:
+        function.call([(original, original, original), (original, second, third)], torch.ones(1))
+    found = [(one.output_index, one.max_rel) for one in function.check.findings]
+    assert found == [(1, "0.5"), (2, "nan")]
 
 
 def logged(caplog: pytest.LogCaptureFixture, mode: str, folder: Path, call: Any) -> list[tuple[str, str]]:
