@@ -47,11 +47,15 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In several processes slow files begin: none of the processes is left with a long one at the end."""
+    """The test of what is left in torch begins: torch.compile replaces functions of torch for good.
+
+    In several processes slow files are next: none of the processes is left with a long one at the end.
+    """
+    items.sort(key=lambda item: item.path.name != "test_patches.py")
     if not hasattr(config, "workerinput"):
         return
     slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "peer", "distributed")))}
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: (item.path.name != "test_patches.py", item.path not in slow))
 
 
 @pytest.fixture(autouse=True)

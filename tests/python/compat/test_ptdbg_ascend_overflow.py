@@ -193,6 +193,8 @@ def test_a_cann_without_the_debug_mode_is_explained(
 def test_dynamic_loss_scaling_goes_on_as_without_the_check(ptdbg: ModuleType, tmp_path: Path) -> None:
     def scales() -> list[float]:
         model = torch.nn.Linear(2, 2)
+        # The loss is far above 2, so that the first scaled loss is infinite.
+        torch.nn.init.ones_(model.weight)
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
         found = []
