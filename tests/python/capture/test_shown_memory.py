@@ -146,13 +146,15 @@ def test_memory_that_is_taken_again_has_a_new_history(tmp_path):
     taken = []
 
     def program():
-        # The allocator may return any memory, so the program asks until it gets memory that was used.
+        # The allocator may return any memory, so the program asks for several sizes until it gets memory that
+        # was used.
         while not any(taken) and len(taken) < 200:
-            y = torch.arange(float(1 << 16)) * 1
+            size = 1 << 16 >> len(taken) % 8
+            y = torch.arange(float(size)) * 1
             places.add(y.data_ptr())
             y[:4].mul_(2)
             del y
-            unseen = torch.from_dlpack(torch.ones(1 << 16).numpy())
+            unseen = torch.from_dlpack(torch.ones(size).numpy())
             taken.append(unseen.data_ptr() in places)
             unseen.sin()
 
