@@ -62,7 +62,7 @@ demo: setup ## Train a small model twice, once with a fault in one layer, and fi
 
 test: test-rust test-python ## Run every test (20 minutes on 2 cores, with what it builds and installs)
 
-test-fast: $(FOR_TESTS_READY) ## Run the Python tests of the working loop: none that is slow, distributed, peer or gpu (3 minutes)
+test-fast: $(FOR_TESTS_READY) ## Run the Python tests of the working loop: none that is slow, distributed, peer or gpu (5 minutes)
 	$(PYTEST) -m 'not (slow or distributed or peer or gpu)'
 
 test-rust: $(TOOLS_READY) ## Run the Rust tests (with cargo nextest where it is installed)
