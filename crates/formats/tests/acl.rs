@@ -119,18 +119,18 @@ const TYPES: [(&str, Option<DType>); 41] = [
     ("DUAL", None),
     ("VARIANT", None),
     ("BF16", Some(DType::BF16)),
-    ("INT4", None),
-    ("UINT1", None),
-    ("INT2", None),
-    ("UINT2", None),
-    ("COMPLEX32", None),
+    ("INT4", Some(DType::I8)),
+    ("UINT1", Some(DType::U8)),
+    ("INT2", Some(DType::I8)),
+    ("UINT2", Some(DType::U8)),
+    ("COMPLEX32", Some(DType::C64)),
     ("HIFLOAT8", Some(DType::HiF8)),
     ("FLOAT8_E5M2", Some(DType::F8E5M2)),
     ("FLOAT8_E4M3FN", Some(DType::F8E4M3FN)),
     ("FLOAT8_E8M0", Some(DType::F8E8M0)),
     ("FLOAT6_E3M2", None),
     ("FLOAT6_E2M3", None),
-    ("FLOAT4_E2M1", None),
+    ("FLOAT4_E2M1", Some(DType::F32)),
     ("FLOAT4_E1M2", None),
 ];
 
@@ -147,13 +147,41 @@ fn every_type_of_the_header_numbering() {
     assert_eq!(dump.outputs[0].tensor().unwrap().shape(), [32], "no type: as many bytes as there are");
     assert_eq!(dump.outputs[7].tensor().unwrap().view().get(1), Scalar::Int(0x0706_0504));
     assert_eq!(
-        dump.outputs[28].tensor().unwrap_err().to_string(),
-        "elements of type INT4 (several elements to a byte) are not read; 32 raw bytes are kept"
+        dump.outputs[40].tensor().unwrap_err().to_string(),
+        "elements of type FLOAT4_E1M2 (several elements to a byte) are not read; 32 raw bytes are kept"
     );
     assert_eq!(
         dump.outputs[41].tensor().unwrap_err().to_string(),
         "elements of type number 41 (a type this version does not know) are not read; 32 raw bytes are kept"
     );
+}
+
+/// A tensor of a type by header number.
+fn packed(number: i32, shape: &[u64], bytes: &[u8]) -> DumpTensor {
+    DumpTensor {
+        data_type: DataType::from_header(number),
+        shape: shape.to_vec(),
+        data: bytes.to_vec().into(),
+        ..DumpTensor::default()
+    }
+}
+
+#[test]
+fn packed_elements_are_unpacked() {
+    assert_eq!(numbers(&packed(29, &[10], &[0b1011_0001, 0x80])), [1., 0., 1., 1., 0., 0., 0., 1., 1., 0.]);
+    assert_eq!(numbers(&packed(28, &[3], &[0xf1, 0x08])), [1.0, -1.0, -8.0], "the lower half first");
+    assert_eq!(numbers(&packed(30, &[4], &[0b10_01_11_00])), [0.0, -1.0, 1.0, -2.0]);
+    assert_eq!(numbers(&packed(31, &[4], &[0b10_01_11_00])), [0.0, 3.0, 1.0, 2.0]);
+    assert_eq!(numbers(&packed(39, &[4], &[0x9_1, 0xf_7])), [0.5, -0.5, 6.0, -6.0]);
+    let complex = packed(32, &[2], &[0x00, 0x3c, 0x00, 0xc0, 0x00, 0x7c, 0x00, 0x00]).tensor().unwrap();
+    assert_eq!(complex.view().get(0), Scalar::Complex(1.0, -2.0));
+    assert_eq!(complex.view().get(1), Scalar::Complex(f64::INFINITY, 0.0));
+    assert_eq!(
+        packed(28, &[5], &[1, 2]).tensor().unwrap_err().to_string(),
+        "truncated: expected 3 bytes of packed elements of shape [5], found 2"
+    );
+    let refused = packed(29, &[1 << 40, 1 << 30], &[]).tensor().unwrap_err().to_string();
+    assert!(refused.contains("a shape that fits the address space"), "{refused}");
 }
 
 #[test]
@@ -246,7 +274,7 @@ fn a_dump_becomes_a_value_and_a_value_becomes_a_dump() {
 #[test]
 fn one_unreadable_tensor_does_not_lose_the_file() {
     let value = read("every_type").to_value();
-    assert_eq!((value.tensors().len(), value.unread().len()), (21, 21));
+    assert_eq!((value.tensors().len(), value.unread().len()), (27, 15));
     let (name, reason) = &value.unread()[0];
     assert_eq!(name, "output.13");
     assert_eq!(*reason, "elements of type STRING (text) are not read; 32 raw bytes are kept");

@@ -14,6 +14,9 @@ pub enum DigestKind {
     Md5,
     /// XXH3 with 128 bits: fast, and long enough to identify the bytes.
     Xxh3,
+    /// A sum of words of 64 bits, each mixed with its position: one that any number of threads, and a GPU, can compute
+    /// while they read the bytes for something else. It finds differences; it does not resist an attacker.
+    Mix64,
 }
 
 /// A computed hash; prints as lower-case hex of its full width.
@@ -25,6 +28,8 @@ pub enum Digest {
     Md5([u8; 16]),
     /// 32 hex digits.
     Xxh3(u128),
+    /// 16 hex digits.
+    Mix64(u64),
 }
 
 /// Bytes hashed at a time if the elements are not packed.
@@ -54,9 +59,37 @@ pub fn digest(view: &View<'_>, kind: DigestKind) -> Digest {
             feed(view, |bytes| hasher.update(bytes));
             Digest::Xxh3(hasher.digest128())
         }
+        DigestKind::Mix64 => {
+            let (mut sum, mut length) = (0u64, 0u64);
+            feed(view, |bytes| {
+                sum = sum.wrapping_add(mixed_sum(bytes, length / 8));
+                length += bytes.len() as u64;
+            });
+            Digest::Mix64(mixed(sum, length))
+        }
     }
 }
 
+/// The sum of the mixed words of some bytes, the first of which has this position. The last word may be short.
+fn mixed_sum(bytes: &[u8], first: u64) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let last = if rest.is_empty() { &[][..] } else { &[last][..] };
+    (first..)
+        .zip(words.iter().chain(last))
+        .fold(0, |sum, (position, word)| sum.wrapping_add(mixed(u64::from_le_bytes(*word), position)))
+}
+
+/// A word at its position, with every bit of the result dependent on every bit of both. `statistics.cu` has the same.
+fn mixed(word: u64, position: u64) -> u64 {
+    let mut z = word.wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(position.wrapping_add(1)));
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+/// Calls `update` with the bytes in pieces: all but the last are multiples of 8.
 fn feed(view: &View<'_>, mut update: impl FnMut(&[u8])) {
     if let Some(packed) = view.as_packed() {
         return packed.chunks(CHUNK_BYTES).take_while(|_| !stop::is_asked()).for_each(update);
@@ -77,6 +110,7 @@ impl std::fmt::Display for Digest {
             Digest::Crc32(hash) => write!(f, "{hash:08x}"),
             Digest::Md5(hash) => hash.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
             Digest::Xxh3(hash) => write!(f, "{hash:032x}"),
+            Digest::Mix64(hash) => write!(f, "{hash:016x}"),
         }
     }
 }

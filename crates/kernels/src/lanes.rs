@@ -1,11 +1,35 @@
 //! Sixteen elements at a time: decodes bytes of each encoding into lanes, and folds lanes in a fixed order.
 
+use std::ops::{Index, IndexMut};
+
 use ulpscope_tensor::{DType, Encoding, NumberKind, Scalar, Table};
 
 use crate::compare::ulp::{UlpDistance, f64_rank, float8_ranks, ranked, short_distances};
 
 /// Elements processed together. It is part of the definition of every sum: do not change it lightly.
 pub(crate) const LANES: usize = 16;
+
+/// The running numbers of the lanes, for loops with more of them than registers. Aligned to a cache line: otherwise the
+/// place of the stack, which differs from run to run, decides whether half of their loads and stores touch two lines.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Lanes<T>(pub(crate) [T; LANES]);
+
+impl<T> Index<usize> for Lanes<T> {
+    type Output = T;
+
+    #[inline(always)]
+    fn index(&self, lane: usize) -> &T {
+        &self.0[lane]
+    }
+}
+
+impl<T> IndexMut<usize> for Lanes<T> {
+    #[inline(always)]
+    fn index_mut(&mut self, lane: usize) -> &mut T {
+        &mut self.0[lane]
+    }
+}
 
 /// Cache lines are prefetched this many bytes ahead. Hardware prefetchers stop at the 4 KiB page;
 /// prefetching across it gains a third of the bandwidth on the machines measured.
@@ -171,7 +195,9 @@ macro_rules! sources {
             #[inline(always)]
             fn load<const FMA: bool>(self, bytes: &[u8]) -> [$value; LANES] {
                 $($(if FMA {
-                    return $fast(group(bytes));
+                    // SAFETY: `FMA` is true only at levels whose processors have F16C; level.rs enables it with FMA.
+                    #[expect(unsafe_code)]
+                    return unsafe { $fast(group(bytes)) };
                 })?)?
                 group::<$size>(bytes).map(#[inline(always)] |$array| $decode)
             }
@@ -303,23 +329,30 @@ fn widen_f16(half: u16) -> f32 {
 
 /// The same with the instruction for it, which every processor with fused multiply-add has, and which is exact too.
 /// (It makes a signalling NaN quiet: a different NaN, which no result shows.)
+///
+/// # Safety
+/// The processor must have F16C. It is not a `#[target_feature]` function, since those cannot be inlined always.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code)]
 #[inline(always)]
-fn widen_f16_group(halves: &[[u8; 2]; LANES]) -> [f32; LANES] {
+unsafe fn widen_f16_group(halves: &[[u8; 2]; LANES]) -> [f32; LANES] {
     use std::arch::x86_64::{__m128i, __m256, _mm_loadu_si128, _mm256_cvtph_ps};
     let mut lanes = [[0.0; 8]; 2];
     for (lanes, halves) in lanes.iter_mut().zip(halves.as_chunks::<8>().0) {
         let halves: *const __m128i = halves.as_ptr().cast();
-        // SAFETY: reads 16 bytes of 16; called only for levels that have F16C; both types are 32 bytes of floats.
+        // SAFETY: reads 16 bytes of 16; the caller has F16C; both types are 32 bytes of floats.
         *lanes = unsafe { std::mem::transmute::<__m256, [f32; 8]>(_mm256_cvtph_ps(_mm_loadu_si128(halves))) };
     }
     lanes.as_flattened().try_into().expect("LANES elements")
 }
 
 /// No level of this architecture asks for it: its baseline vectorises [`widen_f16`].
+///
+/// # Safety
+/// None is needed; it is unsafe as the one above is.
 #[cfg(not(target_arch = "x86_64"))]
-fn widen_f16_group(halves: &[[u8; 2]; LANES]) -> [f32; LANES] {
+#[expect(unsafe_code)]
+unsafe fn widen_f16_group(halves: &[[u8; 2]; LANES]) -> [f32; LANES] {
     halves.map(|half| widen_f16(u16::from_le_bytes(half)))
 }
 

@@ -18,7 +18,8 @@ pub enum Level {
 /// A pass over some elements, ready to run.
 pub(crate) trait Kernel {
     type Output;
-    /// Must be `#[inline(always)]`, or the wrappers cannot compile it for their instruction set. `FMA` says that
+    /// Must be `#[inline(always)]`, and so must every function and closure that it calls per element, or the wrappers
+    /// cannot compile it for their instruction set: what stays a call is compiled for the baseline. `FMA` says that
     /// fused multiply-add is an instruction here, and so is the conversion of f16; use the first only through
     /// [`add_exact_product`], and the second through [`Source::load`](crate::lanes::Source::load).
     fn run<const FMA: bool>(self) -> Self::Output;

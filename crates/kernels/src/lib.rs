@@ -13,6 +13,7 @@ mod digest;
 mod float_env;
 mod lanes;
 mod level;
+mod range;
 mod recorded;
 mod replay;
 mod short;
@@ -28,6 +29,7 @@ pub use compare::{
 };
 pub use digest::{Digest, DigestKind, digest};
 pub use level::Level;
+pub use range::{Reach, Survival, reach, reach_at, survival};
 pub use recorded::{RECORDED, SUMMARIES, SUMMARY_KEYS, Statistic};
 pub use replay::{ReplayErrors, ReplayReference, replay_errors};
 pub use standards::{StandardErrors, StandardLimits, standard_errors};

@@ -160,12 +160,17 @@ fn measure_block<S: Source, const FMA: bool>(source: S, block: &[u8]) -> Partial
         let mut max = [S::Value::LOWEST; LANES];
         let mut min = [S::Value::HIGHEST; LANES];
         let mut least = [S::Value::HIGHEST; LANES];
-        each_lane::<_, FMA>(source, block, |lane, value| {
-            sums.add::<_, FMA>(lane, value);
-            max[lane] = larger(max[lane], value);
-            min[lane] = smaller(min[lane], value);
-            least[lane] = smaller(least[lane], value.abs());
-        });
+        each_lane::<_, FMA>(
+            source,
+            block,
+            #[inline(always)]
+            |lane, value| {
+                sums.add::<_, FMA>(lane, value);
+                max[lane] = larger(max[lane], value);
+                min[lane] = smaller(min[lane], value);
+                least[lane] = smaller(least[lane], value.abs());
+            },
+        );
         (fold(max, larger), fold(min, smaller), fold(least, smaller))
     };
     let mut partial =
@@ -216,7 +221,12 @@ fn each_short<S: Source, const FMA: bool>(source: S, block: &[u8], sums: &mut Ru
         }
     }
     extrema.add(tail);
-    each_lane::<_, FMA>(source, tail.as_flattened(), |lane, value| sums.add::<_, FMA>(lane, value));
+    each_lane::<_, FMA>(
+        source,
+        tail.as_flattened(),
+        #[inline(always)]
+        |lane, value| sums.add::<_, FMA>(lane, value),
+    );
     extrema.finish()
 }
 
@@ -228,14 +238,19 @@ fn count_non_finite<S: Source, const FMA: bool>(source: S, block: &[u8], partial
     let mut neg_inf = [0; LANES];
     let mut max = [S::Value::LOWEST; LANES];
     let mut min = [S::Value::HIGHEST; LANES];
-    each_lane::<_, FMA>(source, block, |lane, value| {
-        let finite = value.is_finite();
-        nan[lane] += u32::from(value.is_nan());
-        pos_inf[lane] += u32::from(value.is_pos_inf());
-        neg_inf[lane] += u32::from(value.is_neg_inf());
-        max[lane] = larger(max[lane], if finite { value } else { S::Value::LOWEST });
-        min[lane] = smaller(min[lane], if finite { value } else { S::Value::HIGHEST });
-    });
+    each_lane::<_, FMA>(
+        source,
+        block,
+        #[inline(always)]
+        |lane, value| {
+            let finite = value.is_finite();
+            nan[lane] += u32::from(value.is_nan());
+            pos_inf[lane] += u32::from(value.is_pos_inf());
+            neg_inf[lane] += u32::from(value.is_neg_inf());
+            max[lane] = larger(max[lane], if finite { value } else { S::Value::LOWEST });
+            min[lane] = smaller(min[lane], if finite { value } else { S::Value::HIGHEST });
+        },
+    );
     partial.odd.nan = count(nan);
     partial.odd.pos_inf = count(pos_inf);
     partial.odd.neg_inf = count(neg_inf);
@@ -253,10 +268,15 @@ fn count_small<S: Source, const FMA: bool>(source: S, block: &[u8], odd: &mut Od
     let min_normal = source.min_normal();
     let mut zeros = [0; LANES];
     let mut small = [0; LANES];
-    each_lane::<_, FMA>(source, block, |lane, value| {
-        zeros[lane] += u32::from(value == S::Value::ZERO);
-        small[lane] += u32::from(value.abs() < min_normal);
-    });
+    each_lane::<_, FMA>(
+        source,
+        block,
+        #[inline(always)]
+        |lane, value| {
+            zeros[lane] += u32::from(value == S::Value::ZERO);
+            small[lane] += u32::from(value.abs() < min_normal);
+        },
+    );
     odd.zeros = count(zeros);
     // Zeros are below the smallest normal number too, if there is one.
     odd.subnormals = count(small).saturating_sub(odd.zeros);

@@ -14,6 +14,7 @@
 //! ```
 
 mod bars;
+mod boxes;
 mod cell;
 mod colour;
 pub mod csv;
@@ -29,6 +30,7 @@ mod terminal;
 pub mod xlsx;
 
 pub use bars::Bars;
+pub use boxes::{heavy_table, panel, side_by_side};
 pub use cell::{Cell, Record};
 pub use colour::{ColourChoice, is_dumb};
 pub use number::{

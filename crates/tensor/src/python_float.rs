@@ -44,8 +44,7 @@ pub fn push_python_float(value: f64, out: &mut Vec<u8>) {
             out.push(b'.');
             out.extend_from_slice(&digits[1..]);
         }
-        let sign = if exponent < 0 { '-' } else { '+' };
-        out.extend_from_slice(format!("e{sign}{:02}", exponent.abs()).as_bytes());
+        push_exponent(exponent, out);
     } else if exponent < 0 {
         out.extend_from_slice(b"0.");
         out.extend(std::iter::repeat_n(b'0', exponent.unsigned_abs() as usize - 1));
@@ -70,18 +69,24 @@ const MAX_DIGITS: usize = 24;
 /// Splits the shortest form of a float: the number of significant digits, written to `room`, and the power of ten
 /// of the first. The form does not have Python's notation.
 fn shortest(text: &str, room: &mut [u8; MAX_DIGITS]) -> (usize, i32) {
-    let (number, power) = text.split_once('e').unwrap_or((text, "0"));
-    let power: i32 = power.parse().unwrap_or(0);
-    let point = number.find('.').unwrap_or(number.len()) as i32;
-    let (mut count, mut leading) = (0, 0);
-    for digit in number.bytes().filter(u8::is_ascii_digit).take(MAX_DIGITS) {
-        if count == 0 && digit == b'0' {
-            leading += 1;
-        } else {
-            room[count] = digit;
-            count += 1;
+    let (mut count, mut leading, mut whole) = (0, 0, None);
+    let mut bytes = text.bytes();
+    let mut power = 0;
+    for byte in bytes.by_ref() {
+        match byte {
+            b'e' => {
+                power = signed(&mut bytes);
+                break;
+            }
+            b'.' => whole = Some(count + leading),
+            b'0' if count == 0 => leading += 1,
+            digit => {
+                room[count] = digit;
+                count += 1;
+            }
         }
     }
+    let point = whole.unwrap_or(count + leading) as i32;
     while count > 0 && room[count - 1] == b'0' {
         count -= 1;
     }
@@ -89,7 +94,31 @@ fn shortest(text: &str, room: &mut [u8; MAX_DIGITS]) -> (usize, i32) {
         room[0] = b'0';
         return (1, 0);
     }
-    (count, power + point - 1 - leading)
+    (count, power + point - 1 - leading as i32)
+}
+
+/// The number in decimal digits, perhaps after a minus.
+fn signed(digits: &mut impl Iterator<Item = u8>) -> i32 {
+    let (mut number, mut sign) = (0, 1);
+    for byte in digits {
+        match byte {
+            b'-' => sign = -1,
+            digit => number = number * 10 + i32::from(digit - b'0'),
+        }
+    }
+    sign * number
+}
+
+/// Appends an exponent in at least two digits: `e-05`, `e+16`.
+fn push_exponent(exponent: i32, out: &mut Vec<u8>) {
+    out.extend_from_slice(if exponent < 0 { b"e-" } else { b"e+" });
+    let size = exponent.unsigned_abs();
+    // A double's power of ten has at most three digits.
+    let digit = |number: u32| b'0' + (number % 10) as u8;
+    if size >= 100 {
+        out.push(digit(size / 100));
+    }
+    out.extend_from_slice(&[digit(size / 10), digit(size)]);
 }
 
 /// Whether the digits may be exactly halfway between two numbers of as many digits. It is cheap, and may only err by

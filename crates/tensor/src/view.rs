@@ -191,6 +191,17 @@ impl<'a> View<'a> {
         view
     }
 
+    /// The same elements with the dimensions from the largest step in memory to the smallest: if they fill their memory
+    /// in any order, it is a packed view.
+    pub fn in_memory_order(&self) -> View<'a> {
+        let mut order: Vec<usize> = (0..self.shape.len()).collect();
+        order.sort_by_key(|&dim| std::cmp::Reverse(self.strides[dim].unsigned_abs()));
+        let mut view = self.clone();
+        *view.shape.to_mut() = order.iter().map(|&dim| self.shape[dim]).collect();
+        *view.strides.to_mut() = order.iter().map(|&dim| self.strides[dim]).collect();
+        view
+    }
+
     /// Copies `out.len() / size` elements, in row-major order from element `start`, packed into `out`.
     ///
     /// # Panics

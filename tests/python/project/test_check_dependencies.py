@@ -36,7 +36,8 @@ def test_the_workspace_obeys() -> None:
         (
             "cli",
             "ulpscope-py",
-            "cli depends on py; it may depend on compare, dump, formats, kernels, report, session, tensor",
+            "cli depends on py; it may depend on compare, dump, formats, graph, kernels, report, session, "
+            "shell, tensor",
         ),
         (
             "session",
@@ -47,7 +48,7 @@ def test_the_workspace_obeys() -> None:
         ("py", "clap", "py depends on clap; only cli may"),
         ("formats", "anyhow", "formats depends on anyhow; only cli may"),
         ("report", "indicatif", "report depends on indicatif; only cli may"),
-        ("formats", "rayon", "formats depends on rayon; only cli and compare and kernels may"),
+        ("formats", "rayon", "formats depends on rayon; only cli and compare and kernels and shell may"),
         ("gadgets", "ulpscope-tensor", "gadgets: unknown crate; give it a row in ALLOWED"),
     ],
 )

@@ -4,7 +4,9 @@ use std::fmt;
 
 use ulpscope_tensor::{AclType, DType};
 
-use Meaning::{ReadAs, Unread};
+use super::packed_elements::Packing;
+
+use Meaning::{ReadAs, Unpacked, Unread};
 
 /// The data type of a tensor. A number without a known name is kept as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,6 +30,8 @@ struct Row {
 enum Meaning {
     /// Read as the elements of a dtype that has a type of its own.
     ReadAs(DType),
+    /// Unpacked into the elements of a dtype.
+    Unpacked(Packing),
     /// A type that is not measured, with a description.
     Unread(&'static str),
 }
@@ -56,14 +60,14 @@ const TABLE: [Row; 22] = [
     row(24, 24, "STRING_REF", Unread("references to text")),
     row(25, 25, "DUAL", Unread(PAIRED)),
     row(26, 26, "VARIANT", Unread("a type known only at run time")),
-    row(28, 29, "INT4", Unread(PACKED)),
-    row(29, 30, "UINT1", Unread(PACKED)),
-    row(30, 31, "INT2", Unread(PACKED)),
-    row(31, 32, "UINT2", Unread(PACKED)),
-    row(32, 33, "COMPLEX32", Unread("two float16 to an element")),
+    row(28, 29, "INT4", Unpacked(Packing::Int4)),
+    row(29, 30, "UINT1", Unpacked(Packing::Uint1)),
+    row(30, 31, "INT2", Unpacked(Packing::Int2)),
+    row(31, 32, "UINT2", Unpacked(Packing::Uint2)),
+    row(32, 33, "COMPLEX32", Unpacked(Packing::Complex32)),
     row(37, 38, "FLOAT6_E3M2", Unread(PACKED)),
     row(38, 39, "FLOAT6_E2M3", Unread(PACKED)),
-    row(39, 40, "FLOAT4_E2M1", Unread(PACKED)),
+    row(39, 40, "FLOAT4_E2M1", Unpacked(Packing::Float4E2M1)),
     row(40, 41, "FLOAT4_E1M2", Unread(PACKED)),
 ];
 
@@ -109,6 +113,23 @@ impl DataType {
         self.acl().map_or_else(|number| number, |acl| acl.runtime)
     }
 
+    /// How its elements are packed, if they have to be unpacked.
+    pub(super) fn packing(self) -> Option<Packing> {
+        match self.0 {
+            Number::Row(index) => match TABLE[usize::from(index)].meaning {
+                Unpacked(packing) => Some(packing),
+                ReadAs(_) | Unread(_) => None,
+            },
+            Number::Measured(_) | Number::Other(_) => None,
+        }
+    }
+
+    /// The type of a name, with or without GE's prefix: `FLOAT16`, `DT_FLOAT16`.
+    pub fn from_name(name: &str) -> Option<DataType> {
+        let name = name.strip_prefix("DT_").unwrap_or(name);
+        DataType::find(|acl| acl.name == name)
+    }
+
     /// Whether the header leaves the type undefined.
     pub fn is_undefined(self) -> bool {
         self == DataType::default()
@@ -120,6 +141,7 @@ impl DataType {
             Number::Measured(dtype) => Ok(dtype),
             Number::Row(index) => match TABLE[usize::from(index)].meaning {
                 ReadAs(dtype) => Ok(dtype),
+                Unpacked(packing) => Ok(packing.dtype()),
                 Unread(what) => Err(what),
             },
             Number::Other(_) => Err("a type this version does not know"),

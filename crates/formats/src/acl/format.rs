@@ -61,6 +61,18 @@ impl Format {
     /// Plain row-major, any rank.
     pub const ND: Format = Format(2);
 
+    /// The format of a name: ours, GE's with its prefix (`FORMAT_NCHW`), or one that the older tools use in file names
+    /// and on the command line.
+    pub fn from_name(name: &str) -> Option<Format> {
+        let name = name.strip_prefix("FORMAT_").unwrap_or(name);
+        let shortened = |full: &str| {
+            full.strip_prefix("HASHTABLE_").is_some_and(|rest| rest == name)
+                || full == "FRACTAL_DECONV_SP_STRIDE8_TRANS" && name == "DECONV_SP_STRIDE8_TRANS"
+        };
+        let at = NAMES.iter().position(|full| *full == name || shortened(full))?;
+        i32::try_from(at).ok().map(Format)
+    }
+
     /// The name, where the number has one.
     pub fn name(self) -> Option<&'static str> {
         match self.0 {

@@ -16,9 +16,15 @@
 //! ```
 
 mod data_type;
+mod file_name;
 mod format;
 mod header;
+mod layout;
 mod nano;
+mod op_debug;
+mod packed_elements;
+mod parts;
+mod statistics;
 mod tensor;
 mod value;
 mod wire;
@@ -29,7 +35,12 @@ use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place};
 
 pub use data_type::DataType;
+pub use file_name::{FileName, NO_THREAD, STATISTICS_EXTENSION, Thread, flat_op_name};
 pub use format::Format;
+pub use layout::Relaid;
+pub use op_debug::{OpDebug, Unit, UnitState, read_op_debug};
+pub use parts::{FilePart, PartContent};
+pub use statistics::{TensorStatistics, read_statistics};
 pub use tensor::{DumpTensor, OriginalOp};
 
 /// More tensors, buffers or attributes than any operator has. Limits the cost of a file full of empty entries.

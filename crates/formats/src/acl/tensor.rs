@@ -4,6 +4,7 @@ use ulpscope_tensor::{DType, element_count};
 
 use super::data_type::DataType;
 use super::format::Format;
+use super::packed_elements::Packing;
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault};
 use crate::tensor::Tensor;
@@ -68,8 +69,8 @@ impl Default for DumpTensor {
 }
 
 impl DumpTensor {
-    /// The elements, in place and in their dumped layout; bytes after them are padding. Packed, paired, quantised and
-    /// unknown types are refused; their bytes stay in [`DumpTensor::data`].
+    /// The elements in their dumped layout; bytes after them are padding. They stay in place, except for packed types,
+    /// which are unpacked. Paired, quantised and unknown types are refused; their bytes stay in [`DumpTensor::data`].
     pub fn tensor(&self) -> Result<Tensor, Error> {
         let dtype = self.data_type.elements().map_err(|what| {
             Error::whole(Fault::Unsupported(format!(
@@ -81,16 +82,20 @@ impl DumpTensor {
         // Without a type, the shape does not give a length.
         let shape =
             if self.data_type.is_undefined() { vec![self.data.len() as u64] } else { self.shape.clone() };
-        fit(dtype, &shape, &self.data).map_err(Error::whole)
+        fit(dtype, self.data_type.packing(), &shape, &self.data).map_err(Error::whole)
     }
 }
 
-fn fit(dtype: DType, dims: &[u64], data: &Bytes) -> Result<Tensor, Fault> {
+fn fit(dtype: DType, packing: Option<Packing>, dims: &[u64], data: &Bytes) -> Result<Tensor, Fault> {
     let shape: Option<Vec<usize>> = dims.iter().map(|&dim| usize::try_from(dim).ok()).collect();
-    let needed = shape.as_deref().and_then(element_count).and_then(|count| count.checked_mul(dtype.size()));
-    let (Some(shape), Some(needed)) = (shape, needed) else {
+    let count = shape.as_deref().and_then(element_count);
+    let size = count.and_then(|count| count.checked_mul(dtype.size()));
+    let (Some(shape), Some(count), Some(needed)) = (shape, count, size) else {
         return Err(Fault::malformed("a shape that fits the address space", format!("{dims:?}")));
     };
+    if let Some(packing) = packing {
+        return packing.unpack(shape, count, data);
+    }
     if needed > data.len() {
         return Err(Fault::truncated(
             format!("{needed} bytes of {dtype} elements of shape {shape:?}"),

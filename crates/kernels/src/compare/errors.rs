@@ -173,11 +173,14 @@ impl<P: PairBlock> Kernel for Excess<P> {
         // Counts in f64, which match the masks of f64 comparisons.
         let mut over = [0.0; LANES];
         let mut excess = [0.0; LANES];
-        self.pairs.each::<FMA>(|lane, quad| {
-            let (abs, allowed) = (quad.difference, rtol * quad.golden.abs());
-            over[lane] += if abs > atol + allowed { 1.0 } else { 0.0 };
-            excess[lane] = larger(excess[lane], abs - allowed);
-        });
+        self.pairs.each::<FMA>(
+            #[inline(always)]
+            |lane, quad| {
+                let (abs, allowed) = (quad.difference, rtol * quad.golden.abs());
+                over[lane] += if abs > atol + allowed { 1.0 } else { 0.0 };
+                excess[lane] = larger(excess[lane], abs - allowed);
+            },
+        );
         BlockExcess { over: sum(over) as u64, max: fold(excess, larger) }
     }
 }
@@ -194,11 +197,14 @@ impl<P: PairBlock> Kernel for RelativeExcess<P> {
     #[inline(always)]
     fn run<const FMA: bool>(self) -> f64 {
         let mut relative_excess = [0.0; LANES];
-        self.pairs.each::<FMA>(|lane, quad| {
-            let (abs, size) = (quad.difference, quad.golden.abs());
-            let needed = if abs > self.atol { (abs - self.atol) / size } else { 0.0 };
-            relative_excess[lane] = larger(relative_excess[lane], needed);
-        });
+        self.pairs.each::<FMA>(
+            #[inline(always)]
+            |lane, quad| {
+                let (abs, size) = (quad.difference, quad.golden.abs());
+                let needed = if abs > self.atol { (abs - self.atol) / size } else { 0.0 };
+                relative_excess[lane] = larger(relative_excess[lane], needed);
+            },
+        );
         fold(relative_excess, larger)
     }
 }

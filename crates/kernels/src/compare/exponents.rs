@@ -107,11 +107,14 @@ impl<P: PairBlock> Kernel for PairByPair<'_, P> {
     #[inline(always)]
     fn run<const FMA: bool>(self) -> u64 {
         let mut zeros = [0u32; LANES];
-        self.pairs.each::<FMA>(|lane, quad| {
-            let exponent = (quad.difference.to_bits() >> 52) as usize & (BUCKETS - 1);
-            self.counts[lane % BUCKET_SETS][exponent] += 1;
-            zeros[lane] += u32::from(quad.difference == 0.0);
-        });
+        self.pairs.each::<FMA>(
+            #[inline(always)]
+            |lane, quad| {
+                let exponent = (quad.difference.to_bits() >> 52) as usize & (BUCKETS - 1);
+                self.counts[lane % BUCKET_SETS][exponent] += 1;
+                zeros[lane] += u32::from(quad.difference == 0.0);
+            },
+        );
         count(zeros)
     }
 }

@@ -32,14 +32,19 @@ impl<S: Source> Kernel for Squares<'_, S> {
     #[inline(always)]
     fn run<const FMA: bool>(self) -> f64 {
         let mut squares = [0.0; LANES];
-        each_lane::<_, FMA>(self.0.source, self.0.golden, |lane, value| {
-            let wide = value.widen();
-            squares[lane] = if S::Value::EXACT_SQUARES {
-                add_exact_product::<FMA>(squares[lane], wide, wide)
-            } else {
-                squares[lane] + wide * wide
-            };
-        });
+        each_lane::<_, FMA>(
+            self.0.source,
+            self.0.golden,
+            #[inline(always)]
+            |lane, value| {
+                let wide = value.widen();
+                squares[lane] = if S::Value::EXACT_SQUARES {
+                    add_exact_product::<FMA>(squares[lane], wide, wide)
+                } else {
+                    squares[lane] + wide * wide
+                };
+            },
+        );
         sum(squares)
     }
 }
@@ -75,22 +80,25 @@ impl<P: PairBlock, const ERRORS: bool> Kernel for Wide<P, ERRORS> {
         let mut under_1 = [0u32; LANES];
         let mut sum_abs = [0.0; LANES];
         let mut sum_rel = [0.0; LANES];
-        pairs.each::<FMA>(|lane, quad| {
-            product[lane] += quad.product;
-            target_squares[lane] += quad.target * quad.target;
-            golden_squares[lane] += quad.golden * quad.golden;
-            difference_squares[lane] += quad.difference * quad.difference;
-            let rel = quad.relative();
-            if ERRORS {
-                sum_abs[lane] += quad.difference;
-                sum_rel[lane] += rel;
-            }
-            max_abs[lane] = larger(max_abs[lane], quad.difference);
-            max_rel[lane] = larger(max_rel[lane], rel);
-            least_golden[lane] = smaller(least_golden[lane], quad.golden.abs());
-            under_0[lane] += u32::from(quad.is_under(SHARE_LIMITS[0]));
-            under_1[lane] += u32::from(quad.is_under(SHARE_LIMITS[1]));
-        });
+        pairs.each::<FMA>(
+            #[inline(always)]
+            |lane, quad| {
+                product[lane] += quad.product;
+                target_squares[lane] += quad.target * quad.target;
+                golden_squares[lane] += quad.golden * quad.golden;
+                difference_squares[lane] += quad.difference * quad.difference;
+                let rel = quad.relative();
+                if ERRORS {
+                    sum_abs[lane] += quad.difference;
+                    sum_rel[lane] += rel;
+                }
+                max_abs[lane] = larger(max_abs[lane], quad.difference);
+                max_rel[lane] = larger(max_rel[lane], rel);
+                least_golden[lane] = smaller(least_golden[lane], quad.golden.abs());
+                under_0[lane] += u32::from(quad.is_under(SHARE_LIMITS[0]));
+                under_1[lane] += u32::from(quad.is_under(SHARE_LIMITS[1]));
+            },
+        );
         WideBlock {
             sums: Sums {
                 product: sum(product),
@@ -116,8 +124,10 @@ impl<P: PairBlock> Kernel for ZeroGolden<P> {
     #[inline(always)]
     fn run<const FMA: bool>(self) -> u64 {
         let mut zeros = [0u32; LANES];
-        self.0
-            .each::<FMA>(|lane, quad| zeros[lane] += u32::from((quad.golden == 0.0) & (quad.target != 0.0)));
+        self.0.each::<FMA>(
+            #[inline(always)]
+            |lane, quad| zeros[lane] += u32::from((quad.golden == 0.0) & (quad.target != 0.0)),
+        );
         count(zeros)
     }
 }

@@ -17,7 +17,7 @@ use super::loops::{ErrorSums, SHARE_LIMITS, Sums};
 use super::pair::Packed;
 use super::thresholds::{Estimates, RunningEstimates, Thresholds};
 use super::ulp::{self, UlpDistance};
-use crate::lanes::{LANES, Source, count, each_pair_group, fold, larger, smaller, sum};
+use crate::lanes::{LANES, Lanes, Source, count, each_pair_group, fold, larger, smaller, sum};
 use crate::level::{Kernel, add_exact_product};
 
 /// A relative error estimated in f32 (a rounded difference, a rounded quotient) differs by less than this many
@@ -166,28 +166,28 @@ fn measure<
     let mut estimates = RunningEstimates::new(thresholds);
     // The lower ends of the ranges in which an estimate is too close to a limit.
     let limits = SHARE_LIMITS.map(|limit| (limit as f32).to_bits() - ESTIMATE_ULPS);
-    let mut product = [0.0; LANES];
-    let mut target_squares = [0.0; LANES];
-    let mut golden_squares = [0.0; LANES];
-    let mut difference_squares = [0.0; LANES];
-    let mut sum_abs = [0.0; LANES];
-    let mut sum_rel = [0.0; LANES];
-    let mut exact_max_abs = [0.0; LANES];
-    let mut exact_max_rel = [0.0; LANES];
-    let mut max_abs = [0u32; LANES];
-    let mut max_rel = [0u32; LANES];
-    let mut max_ulp = [0; LANES];
+    let mut product = Lanes([0.0; LANES]);
+    let mut target_squares = Lanes([0.0; LANES]);
+    let mut golden_squares = Lanes([0.0; LANES]);
+    let mut difference_squares = Lanes([0.0; LANES]);
+    let mut sum_abs = Lanes([0.0; LANES]);
+    let mut sum_rel = Lanes([0.0; LANES]);
+    let mut exact_max_abs = Lanes([0.0; LANES]);
+    let mut exact_max_rel = Lanes([0.0; LANES]);
+    let mut max_abs = Lanes([0u32; LANES]);
+    let mut max_rel = Lanes([0u32; LANES]);
+    let mut max_ulp = Lanes([0; LANES]);
     // In halves, so that the sums of a block fit.
-    let mut low_ulp = [0; LANES];
-    let mut high_ulp = [0; LANES];
-    let mut least_golden = [INFINITY; LANES];
-    let mut under_0 = [0u32; LANES];
-    let mut under_1 = [0u32; LANES];
+    let mut low_ulp = Lanes([0; LANES]);
+    let mut high_ulp = Lanes([0; LANES]);
+    let mut least_golden = Lanes([INFINITY; LANES]);
+    let mut under_0 = Lanes([0u32; LANES]);
+    let mut under_1 = Lanes([0u32; LANES]);
     // Counts in f64, which match the masks of f64 comparisons.
-    let mut exact_under_0 = [0.0; LANES];
-    let mut exact_under_1 = [0.0; LANES];
-    let mut nearest = [u32::MAX; LANES];
-    let mut max_rounded_abs = [0u32; LANES];
+    let mut exact_under_0 = Lanes([0.0; LANES]);
+    let mut exact_under_1 = Lanes([0.0; LANES]);
+    let mut nearest = Lanes([u32::MAX; LANES]);
+    let mut max_rounded_abs = Lanes([0u32; LANES]);
     let mut exponents = exponents.as_chunks_mut::<LANES>().0.iter_mut();
     let filling = each_pair_group::<_, FMA>(
         pairs.source,
@@ -271,24 +271,24 @@ fn measure<
             }
         },
     );
-    let least_golden = fold(least_golden, smaller);
+    let least_golden = fold(least_golden.0, smaller);
     let float = |lanes: [u32; LANES]| f64::from(f32::from_bits(fold(lanes, larger)));
     let maxima = if exact {
-        let (abs, rel) = (fold(exact_max_abs, larger), fold(exact_max_rel, larger));
+        let (abs, rel) = (fold(exact_max_abs.0, larger), fold(exact_max_rel.0, larger));
         Maxima { abs, rel, exact, rounded_abs: 0.0, ordered: true }
     } else {
-        let (abs, rel) = (float(max_abs), float(max_rel));
-        let rounded_abs = if short { float(max_rounded_abs) } else { abs };
+        let (abs, rel) = (float(max_abs.0), float(max_rel.0));
+        let rounded_abs = if short { float(max_rounded_abs.0) } else { abs };
         Maxima { abs, rel, exact, rounded_abs, ordered: short && rel < 0.5 }
     };
     let pairs_measured = (pairs.golden.len() / S::SIZE) as u64 + filling;
     NarrowBlock {
         estimates: if estimated { Some(estimates.finish(pairs_measured, maxima.abs)) } else { None },
         sums: Sums {
-            product: sum(product),
-            target_squares: sum(target_squares),
-            golden_squares: sum(golden_squares),
-            difference_squares: sum(difference_squares),
+            product: sum(product.0),
+            target_squares: sum(target_squares.0),
+            golden_squares: sum(golden_squares.0),
+            difference_squares: sum(difference_squares.0),
         },
         maxima,
         has_zero_golden: ZEROS && least_golden == 0,
@@ -296,15 +296,15 @@ fn measure<
         // The padding of the last group agrees; where zeros are not expected it causes a second measurement of the
         // block.
         under: if exact_shares {
-            [exact_under_0, exact_under_1].map(|lanes| (sum(lanes) as u64).saturating_sub(filling))
+            [exact_under_0, exact_under_1].map(|lanes| (sum(lanes.0) as u64).saturating_sub(filling))
         } else {
-            [under_0, under_1].map(|lanes| count(lanes).saturating_sub(filling))
+            [under_0, under_1].map(|lanes| count(lanes.0).saturating_sub(filling))
         },
-        unsure: !short && !exact_shares && fold(nearest, smaller) <= 2 * ESTIMATE_ULPS,
-        errors: ErrorSums { abs: sum(sum_abs), rel: sum(sum_rel) },
+        unsure: !short && !exact_shares && fold(nearest.0, smaller) <= 2 * ESTIMATE_ULPS,
+        errors: ErrorSums { abs: sum(sum_abs.0), rel: sum(sum_rel.0) },
         ulp: UlpDistance {
-            max: fold(max_ulp, larger).into(),
-            sum: (count(low_ulp) + (count(high_ulp) << 16)).into(),
+            max: fold(max_ulp.0, larger).into(),
+            sum: (count(low_ulp.0) + (count(high_ulp.0) << 16)).into(),
         },
     }
 }

@@ -102,10 +102,16 @@ impl<'a, S: Source> Packed<'a, S> {
 impl<S: Source> PairBlock for Packed<'_, S> {
     #[inline(always)]
     fn each<const FMA: bool>(&self, mut step: impl FnMut(usize, Quad)) {
-        each_pair::<_, FMA>(self.source, self.target, self.golden, |lane, a, b| {
-            let (target, golden) = (a.widen(), b.widen());
-            step(lane, Quad::of_real(target, golden));
-        });
+        each_pair::<_, FMA>(
+            self.source,
+            self.target,
+            self.golden,
+            #[inline(always)]
+            |lane, a, b| {
+                let (target, golden) = (a.widen(), b.widen());
+                step(lane, Quad::of_real(target, golden));
+            },
+        );
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::Tolerance;
 use super::pair::Packed;
-use crate::lanes::{LANES, Source, count, each_pair, fold, larger, smaller};
+use crate::lanes::{LANES, Lanes, Source, count, each_pair, fold, larger, smaller};
 use crate::level::{Kernel, add_about_product};
 
 /// Everything estimated here differs by less than this many units in its last place: a handful of roundings.
@@ -68,12 +68,12 @@ pub(super) struct Estimates {
 /// Estimates so far, in lanes.
 pub(super) struct RunningEstimates {
     thresholds: Thresholds,
-    not_over: [u32; LANES],
+    not_over: Lanes<u32>,
     /// How close a difference is to the tolerance, in units in the last place from [`ULPS`] below it.
-    nearest: [u32; LANES],
+    nearest: Lanes<u32>,
     /// As bits: those of negative numbers are negative.
-    excess: [i32; LANES],
-    above_relative: [i32; LANES],
+    excess: Lanes<i32>,
+    above_relative: Lanes<i32>,
 }
 
 impl RunningEstimates {
@@ -81,10 +81,10 @@ impl RunningEstimates {
     pub(super) fn new(thresholds: Thresholds) -> RunningEstimates {
         RunningEstimates {
             thresholds,
-            not_over: [0; LANES],
-            nearest: [u32::MAX; LANES],
-            excess: [0; LANES],
-            above_relative: [0; LANES],
+            not_over: Lanes([0; LANES]),
+            nearest: Lanes([u32::MAX; LANES]),
+            excess: Lanes([0; LANES]),
+            above_relative: Lanes([0; LANES]),
         }
     }
 
@@ -110,11 +110,11 @@ impl RunningEstimates {
         // Only differences that are not smaller than what is subtracted from them matter, so this bounds all errors.
         let margin = max_abs * MARGIN + TINY;
         let usable = self.thresholds.usable && max_abs < USUAL.end;
-        let is_certain = fold(self.nearest, smaller) > 2 * ULPS;
-        let float = |lanes: [i32; LANES]| f64::from(f32::from_bits(fold(lanes, larger) as u32));
+        let is_certain = fold(self.nearest.0, smaller) > 2 * ULPS;
+        let float = |lanes: Lanes<i32>| f64::from(f32::from_bits(fold(lanes.0, larger) as u32));
         let above_relative = float(self.above_relative);
         Estimates {
-            over: (usable && is_certain).then(|| pairs - count(self.not_over)),
+            over: (usable && is_certain).then(|| pairs - count(self.not_over.0)),
             excess: if usable { float(self.excess) + margin } else { f64::INFINITY },
             may_raise_relative: !usable || above_relative + margin > f64::from(self.thresholds.atol),
         }

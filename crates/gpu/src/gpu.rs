@@ -1,0 +1,288 @@
+//! One GPU: the kernels on it, memory for their results, and measurements that are on their way.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ulpscope_kernels::{Digest, Stats};
+use ulpscope_tensor::DType;
+
+use crate::cache::Cache;
+use crate::compiler::Compiler;
+use crate::driver::{Device, Driver, Function, Module, Stream};
+use crate::error::Error;
+use crate::launch::{Launch, MAX_TENSORS, Tensor, function_name};
+use crate::memory::{Scratches, Slot, Slots};
+use crate::self_check;
+
+/// From this number of elements on, repeated elements (`expand`) are read once, as on the host.
+const MANY: u64 = 1 << 24;
+
+/// Expanded tensors of more bytes than this have no digest, as on the host.
+const ENDLESS: u64 = 1 << 30;
+
+/// A tensor in the memory of a GPU.
+#[derive(Clone, Debug)]
+pub struct GpuTensor {
+    /// Its dtype.
+    pub dtype: DType,
+    /// The address of its first element.
+    pub address: u64,
+    /// Its dimensions, outermost first.
+    pub shape: Vec<usize>,
+    /// In bytes.
+    pub strides: Vec<isize>,
+}
+
+impl GpuTensor {
+    /// How many elements it has.
+    pub fn len(&self) -> u64 {
+        self.shape.iter().map(|&dim| dim as u64).product()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+
+    /// Whether it repeats its elements to so many bytes that it has no digest.
+    pub fn is_endless(&self) -> bool {
+        self.repeats() > 1 && self.len().saturating_mul(self.dtype.size() as u64) > ENDLESS
+    }
+
+    /// Whether the kernel can measure it.
+    pub fn is_measurable(&self) -> bool {
+        !self.is_empty() && function_name(self.dtype).is_ok() && self.prepared(false).is_ok()
+    }
+
+    /// How often all elements occur.
+    fn repeats(&self) -> u64 {
+        let repeated = self.shape.iter().zip(&self.strides).filter(|(_, stride)| **stride == 0);
+        repeated.map(|(&dim, _)| dim as u64).product()
+    }
+
+    /// The tensor for a launch, how many elements that reads, and how often they occur.
+    fn prepared(&self, has_digest: bool) -> Result<(Tensor, u64, u64), Error> {
+        let (count, repeats) = (self.len(), self.repeats());
+        let reads_once = count > MANY && repeats > 1 && (!has_digest || self.is_endless());
+        if !reads_once {
+            let tensor = Tensor::new(self.dtype, self.address, &self.shape, &self.strides)?;
+            return Ok((tensor, count, 1));
+        }
+        let once = |(&dim, &stride): (&usize, &isize)| if stride == 0 { 1 } else { dim };
+        let shape: Vec<usize> = self.shape.iter().zip(&self.strides).map(once).collect();
+        Ok((Tensor::new(self.dtype, self.address, &shape, &self.strides)?, count / repeats, repeats))
+    }
+}
+
+/// A GPU whose kernels have passed their self-check.
+#[derive(Debug)]
+pub struct Gpu {
+    driver: Arc<Driver>,
+    device: Device,
+    module: Option<Module>,
+    /// A stream of our own, to ask about the device. The default stream may not be asked while a graph is captured.
+    own_stream: Option<Stream>,
+    /// By number of the dtype.
+    functions: Vec<Option<Function>>,
+    slots: Mutex<Slots>,
+    scratches: Mutex<Scratches>,
+    /// Whether a kernel may write to a slot that nobody waits for any more: then nothing is freed.
+    has_lost: AtomicBool,
+    process: u32,
+}
+
+impl Gpu {
+    /// Prepares the GPU that torch gives this number: kernels from the cache or compiled by NVRTC, which is looked for
+    /// around `torch`, the folder of that package. Runs them once, and compares their numbers with the host's.
+    pub fn open(driver: &Arc<Driver>, number: i32, torch: &Path, cache: &Cache) -> Result<Arc<Gpu>, Error> {
+        let device = driver.device(number)?;
+        // Dropping it gives back what it has, wherever the rest fails.
+        let mut gpu = Gpu {
+            driver: Arc::clone(driver),
+            device,
+            module: None,
+            own_stream: None,
+            functions: Vec::new(),
+            slots: Mutex::default(),
+            scratches: Mutex::default(),
+            has_lost: AtomicBool::new(false),
+            process: std::process::id(),
+        };
+        let architecture = driver.architecture(device)?;
+        let compiler = Compiler::open(torch)?;
+        let code = cache.get(&architecture, &compiler.version()?, || compiler.compile(&architecture))?;
+        driver.beside_graphs(device, || {
+            gpu.own_stream = Some(driver.new_stream()?);
+            let module = gpu.module.insert(driver.load(&code)?);
+            let function = |dtype: DType| {
+                function_name(dtype).ok().map(|name| driver.function(module, &name)).transpose()
+            };
+            gpu.functions = DType::ALL.into_iter().map(function).collect::<Result<_, _>>()?;
+            Ok(())
+        })?;
+        let gpu = Arc::new(gpu);
+        self_check::run(&gpu)?;
+        Ok(gpu)
+    }
+
+    /// Whether work on a stream goes into a graph instead of being run. If that cannot be told, it counts as such.
+    pub fn is_capturing(&self, stream: Stream) -> bool {
+        self.driver.within(self.device, || self.driver.is_capturing(stream)).unwrap_or(true)
+    }
+
+    /// Measures tensors of one dtype, after everything that is queued on the stream. Waits for nothing.
+    pub fn measure(
+        self: &Arc<Gpu>,
+        stream: Stream,
+        tensors: &[&GpuTensor],
+        has_digest: bool,
+    ) -> Result<Measurement, Error> {
+        let mut measurement = Measurement { gpu: Arc::clone(self), tensors: Vec::new() };
+        for part in tensors.chunks(MAX_TENSORS) {
+            self.launch(stream, part, has_digest, &mut measurement)?;
+        }
+        Ok(measurement)
+    }
+
+    fn launch(
+        &self,
+        stream: Stream,
+        tensors: &[&GpuTensor],
+        has_digest: bool,
+        measurement: &mut Measurement,
+    ) -> Result<(), Error> {
+        let Some(first) = tensors.first() else { return Ok(()) };
+        let function = self.functions.get(first.dtype as usize).copied().flatten();
+        let function = function.ok_or(Error::Dtype(first.dtype))?;
+        let prepared =
+            tensors.iter().map(|tensor| tensor.prepared(has_digest)).collect::<Result<Vec<_>, _>>()?;
+        let driver = &self.driver;
+        driver.within(self.device, || {
+            let id = driver.id(stream);
+            // The lock is held until the launch: no other thread of the program may come between clearing and use.
+            let mut scratches = lock(&self.scratches);
+            let scratch = match scratches.get(id) {
+                Some(scratch) => scratch,
+                None => driver.beside_graphs(self.device, || scratches.add(id, stream, driver))?,
+            };
+            let slots = self.take_slots(tensors.len())?;
+            let mut launched = Vec::with_capacity(tensors.len());
+            for (number, ((tensor, ..), slot)) in prepared.iter().zip(&slots).enumerate() {
+                let (partials, finished) = (scratch.partials(number), scratch.finished(number));
+                launched.push(tensor.with_memory(partials, finished, slot.device()));
+            }
+            if let Err(error) = driver.launch(function, stream, &Launch::new(&launched, has_digest)) {
+                lock(&self.slots).give_back(slots.into_iter());
+                return Err(error);
+            }
+            for ((tensor, (_, count, repeats)), slot) in tensors.iter().zip(prepared).zip(slots) {
+                let has_digest = has_digest && !tensor.is_endless();
+                let dtype = tensor.dtype;
+                measurement.tensors.push(InFlight { slot, dtype, count, repeats, has_digest });
+            }
+            Ok(())
+        })
+    }
+
+    fn take_slots(&self, count: usize) -> Result<Vec<Slot>, Error> {
+        let mut slots = lock(&self.slots);
+        self.driver.beside_graphs(self.device, || slots.take(count, &self.driver))
+    }
+
+    /// An error if the GPU has failed, and no numbers will come.
+    pub fn check(&self) -> Result<(), Error> {
+        let Some(stream) = self.own_stream else { return Ok(()) };
+        self.driver.beside_graphs(self.device, || self.driver.check(stream))
+    }
+
+    /// Runs `body` with our own stream and some memory that the host and the device share.
+    pub(crate) fn with_own_stream<T>(
+        &self,
+        bytes: usize,
+        body: impl FnOnce(Stream, usize, u64) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        let driver = &self.driver;
+        let Some(stream) = self.own_stream else { return Ok(None) };
+        let memory = driver.beside_graphs(self.device, || driver.allocate_mapped(bytes))?;
+        let result = body(stream, memory.host, memory.device);
+        if self.has_lost.load(Ordering::Relaxed) {
+            return result.map(Some);
+        }
+        let freed = driver.beside_graphs(self.device, || {
+            lock(&self.scratches).remove(driver.id(stream), driver)?;
+            driver.free_mapped(memory)
+        });
+        result.and_then(|result| freed.map(|()| Some(result)))
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // A forked child has no GPU.
+        if self.has_lost.load(Ordering::Relaxed) || self.process != std::process::id() {
+            return;
+        }
+        let driver = &self.driver;
+        // At the end of the process the driver may be gone already, and everything with it.
+        let _ = driver.beside_graphs(self.device, || {
+            let scratches = lock(&self.scratches).free_all(driver);
+            let slots = lock(&self.slots).free_all(driver);
+            let stream = self.own_stream.map_or(Ok(()), |stream| driver.destroy_stream(stream));
+            let module = self.module.as_ref().map_or(Ok(()), |module| driver.unload(module));
+            scratches.and(slots).and(stream).and(module)
+        });
+        let _ = driver.release(self.device);
+    }
+}
+
+/// Tensors that are being measured.
+#[derive(Debug)]
+pub struct Measurement {
+    gpu: Arc<Gpu>,
+    tensors: Vec<InFlight>,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    slot: Slot,
+    dtype: DType,
+    count: u64,
+    repeats: u64,
+    has_digest: bool,
+}
+
+impl Measurement {
+    /// Whether all numbers are there. Asks no one, and does not wait.
+    pub fn has_arrived(&self) -> bool {
+        self.tensors.iter().rev().all(|tensor| tensor.slot.has_arrived())
+    }
+
+    /// The numbers of each tensor that has them, with the digest if the launch had one.
+    pub fn numbers(&self) -> impl Iterator<Item = Option<(Stats, Option<Digest>)>> {
+        self.tensors.iter().map(|tensor| {
+            let outcome = tensor.slot.read()?;
+            let stats = outcome.stats(tensor.dtype, tensor.count, tensor.repeats);
+            Some((stats, tensor.has_digest.then(|| outcome.digest())))
+        })
+    }
+
+    /// An error if the GPU has failed, and the numbers will not come.
+    pub fn check(&self) -> Result<(), Error> {
+        self.gpu.check()
+    }
+}
+
+impl Drop for Measurement {
+    fn drop(&mut self) {
+        if self.has_arrived() {
+            lock(&self.gpu.slots).give_back(self.tensors.drain(..).map(|tensor| tensor.slot));
+        } else {
+            self.gpu.has_lost.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,206 @@
+//! What a launch of the kernel is given, in the layout of `statistics.cu`, and what it returns.
+
+use ulpscope_kernels::{Digest, Stats};
+use ulpscope_tensor::{DType, NumberKind, Scalar, contiguous_strides};
+
+use crate::error::Error;
+
+/// Tensors that one launch measures.
+pub const MAX_TENSORS: usize = 16;
+
+/// Bytes of the partial results of one block, for any dtype.
+pub const PARTIAL_BYTES: usize = 72;
+
+const MAX_RANK: usize = 8;
+
+/// Bytes that a thread reads at a time.
+const GROUP: u64 = 16;
+
+const THREADS: u64 = 256;
+
+/// Groups per thread from which on a tensor gets more blocks, and the most blocks that it gets. Both are constants: the
+/// order of sums depends on them.
+const GROUPS_PER_THREAD: u64 = 8;
+pub(crate) const MAX_BLOCKS: u64 = 2048;
+
+/// One tensor of a launch.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tensor {
+    address: u64,
+    count: u64,
+    shape: [u64; MAX_RANK],
+    strides: [i64; MAX_RANK],
+    partials: u64,
+    finished: u64,
+    result: u64,
+    rank: u32,
+    first_block: u32,
+    blocks: u32,
+    is_whole: u32,
+}
+
+impl Tensor {
+    /// A tensor at an address of the device, with strides in bytes.
+    pub fn new(dtype: DType, address: u64, shape: &[usize], strides: &[isize]) -> Result<Tensor, Error> {
+        let size = dtype.size() as u64;
+        let count = shape.iter().map(|&dim| dim as u64).product::<u64>();
+        let groups = count.div_ceil(GROUP / size);
+        let blocks = groups.div_ceil(THREADS * GROUPS_PER_THREAD).clamp(1, MAX_BLOCKS) as u32;
+        let mut tensor = Tensor { address, count, blocks, ..Tensor::default() };
+        let is_packed = count <= 1 || {
+            let packed = contiguous_strides(shape, dtype.size());
+            let mut dims = shape.iter().zip(strides).zip(&packed);
+            dims.all(|((&dim, stride), packed)| dim == 1 || stride == packed)
+        };
+        if is_packed {
+            tensor.is_whole = u32::from(address.is_multiple_of(GROUP));
+            return Ok(tensor);
+        }
+        let joined = joined(shape, strides);
+        if joined.len() > MAX_RANK {
+            return Err(Error::Rank(joined.len()));
+        }
+        tensor.rank = joined.len() as u32;
+        if let Some((&(length, stride), outer)) = joined.split_last() {
+            // The innermost elements are one behind the other, in whole groups, and all groups are aligned.
+            let is_whole = stride == size as i64
+                && (length * size).is_multiple_of(GROUP)
+                && address.is_multiple_of(GROUP)
+                && outer.iter().all(|(_, stride)| stride.unsigned_abs().is_multiple_of(GROUP));
+            tensor.is_whole = is_whole.into();
+        }
+        for (dim, (length, stride)) in joined.into_iter().enumerate() {
+            (tensor.shape[dim], tensor.strides[dim]) = (length, stride);
+        }
+        Ok(tensor)
+    }
+
+    /// The tensor with memory for its results: the addresses of [`PARTIAL_BYTES`] for each block, of 32 bits that are
+    /// zero before and after, and of an [`Outcome`].
+    pub fn with_memory(self, partials: u64, finished: u64, result: u64) -> Tensor {
+        Tensor { partials, finished, result, ..self }
+    }
+
+    /// How many blocks it needs.
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+}
+
+/// The dimensions, outermost first, with those joined that are one behind the other in memory.
+fn joined(shape: &[usize], strides: &[isize]) -> Vec<(u64, i64)> {
+    let mut joined: Vec<(u64, i64)> = Vec::new();
+    for (&dim, &stride) in shape.iter().zip(strides).filter(|(dim, _)| **dim != 1) {
+        let (dim, stride) = (dim as u64, stride as i64);
+        match joined.last_mut() {
+            Some(last) if last.1 == stride * dim as i64 => *last = (last.0 * dim, stride),
+            _ => joined.push((dim, stride)),
+        }
+    }
+    joined
+}
+
+/// The parameter of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    tensors: [Tensor; MAX_TENSORS],
+    count: u32,
+    has_digest: u32,
+}
+
+impl Launch {
+    /// A launch for up to [`MAX_TENSORS`] tensors of one dtype.
+    pub fn new(tensors: &[Tensor], has_digest: bool) -> Launch {
+        let count = tensors.len().min(MAX_TENSORS);
+        let mut launch = Launch {
+            tensors: [Tensor::default(); MAX_TENSORS],
+            count: count as u32,
+            has_digest: has_digest.into(),
+        };
+        let mut first_block = 0;
+        for (place, tensor) in launch.tensors.iter_mut().zip(tensors) {
+            *place = Tensor { first_block, ..*tensor };
+            first_block += tensor.blocks;
+        }
+        launch
+    }
+
+    /// How many blocks are launched.
+    pub fn blocks(&self) -> u32 {
+        self.tensors[..self.count as usize].iter().map(|tensor| tensor.blocks).sum()
+    }
+}
+
+/// The name of the kernel for a dtype.
+pub fn function_name(dtype: DType) -> Result<String, Error> {
+    match dtype.printed_name().strip_prefix("torch.") {
+        Some(name) => Ok(format!("statistics_{name}")),
+        None => Err(Error::Dtype(dtype)),
+    }
+}
+
+/// What the kernel writes for a tensor.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    sum: f64,
+    squares: f64,
+    largest: u64,
+    smallest: u64,
+    nan: u64,
+    pos_inf: u64,
+    neg_inf: u64,
+    zeros: u64,
+    digest: u64,
+    /// Not zero when the rest is there.
+    pub done: u64,
+}
+
+impl Outcome {
+    /// The digest of the elements, as the host computes it; meaningless if the launch had none.
+    pub fn digest(&self) -> Digest {
+        Digest::Mix64(self.digest)
+    }
+
+    /// The statistics of a tensor of this dtype and number of elements, all of which occur `repeats` times. Subnormals
+    /// are not counted.
+    pub fn stats(&self, dtype: DType, count: u64, repeats: u64) -> Stats {
+        let [nan, pos_inf, neg_inf, zeros] =
+            [self.nan, self.pos_inf, self.neg_inf, self.zeros].map(|number| number * repeats);
+        let count = count * repeats;
+        let has_finite = nan + pos_inf + neg_inf < count;
+        let scalar = |bits: u64| {
+            has_finite.then(|| match dtype.encoding().kind() {
+                NumberKind::Bool => Scalar::Bool(bits != 0),
+                NumberKind::Signed => Scalar::Int((bits as i64).into()),
+                NumberKind::Unsigned => Scalar::Int(bits.into()),
+                // Adding zero turns -0.0 into zero, as on the host.
+                NumberKind::Float | NumberKind::Complex => Scalar::Float(f64::from_bits(bits) + 0.0),
+            })
+        };
+        let extreme = |finite: Option<Scalar>, this: (u64, f64), other: f64| match () {
+            () if count == 0 => None,
+            () if nan > 0 => Some(Scalar::Float(f64::NAN)),
+            () if this.0 > 0 => Some(Scalar::Float(this.1)),
+            () => finite.or(Some(Scalar::Float(other))),
+        };
+        let canonical = |value: f64| if value.is_nan() { f64::NAN } else { value };
+        let (finite_max, finite_min) = (scalar(self.largest), scalar(self.smallest));
+        Stats {
+            count,
+            max: extreme(finite_max, (pos_inf, f64::INFINITY), f64::NEG_INFINITY),
+            min: extreme(finite_min, (neg_inf, f64::NEG_INFINITY), f64::INFINITY),
+            mean: (count > 0).then(|| canonical(self.sum * repeats as f64 / count as f64)),
+            norm: canonical((self.squares * repeats as f64).sqrt()),
+            nan,
+            pos_inf,
+            neg_inf,
+            zeros,
+            subnormals: 0,
+            finite_max,
+            finite_min,
+        }
+    }
+}

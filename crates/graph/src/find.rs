@@ -1,0 +1,111 @@
+//! Finds and opens the graphs of a file or folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ulpscope_formats::{Access, Budget, Bytes, Error, Fault, natural};
+
+use crate::build;
+use crate::json_fields::JsonFields;
+use crate::model::Graph;
+use crate::text_fields::TextFields;
+
+/// Folders below the one that the user named.
+const MAX_DEPTH: usize = 6;
+
+/// A file with graphs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GraphFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its graphs, the root first.
+    pub graphs: Vec<Graph>,
+}
+
+/// Opens a file, or the graphs of a folder: those of the stage `Build` if there are any, which is what runs; else the
+/// only one. Of `X.txt` and `X.txt.json` the first is read.
+pub fn open(path: &Path) -> Result<Vec<GraphFile>, Error> {
+    if !path.is_dir() {
+        return Ok(vec![read(path)?]);
+    }
+    let mut found = Vec::new();
+    search(path, 0, &mut found)?;
+    let is_double = |file: &PathBuf| {
+        file.extension().is_some_and(|extension| extension == "json")
+            && found.contains(&file.with_extension(""))
+    };
+    let mut files: Vec<PathBuf> = found.iter().filter(|file| !is_double(file)).cloned().collect();
+    files
+        .sort_by(|a, b| natural::compare(a.as_os_str().as_encoded_bytes(), b.as_os_str().as_encoded_bytes()));
+    let built: Vec<PathBuf> = files.iter().filter(|file| stage(file) == Some("Build")).cloned().collect();
+    let chosen = if built.is_empty() { files } else { built };
+    match chosen.as_slice() {
+        [] => {
+            let expected = "a graph (ge_proto_*.txt, *.txt.json or ge_onnx_*.pbtxt)";
+            let advice = "none: set DUMP_GE_GRAPH=2, DUMP_GRAPH_LEVEL and DUMP_GRAPH_PATH for the run";
+            Err(Error::whole(Fault::malformed(expected, advice)).in_file(path))
+        }
+        [_] => chosen.iter().map(|file| read(file)).collect(),
+        several if stage(&several[0]) == Some("Build") => several.iter().map(|file| read(file)).collect(),
+        several => {
+            let names: Vec<String> = several
+                .iter()
+                .take(SHOWN)
+                .map(|file| file.strip_prefix(path).unwrap_or(file).display().to_string())
+                .collect();
+            let found =
+                format!("{}, none of them of the stage Build: {}; name one", several.len(), names.join(", "));
+            Err(Error::whole(Fault::malformed("one graph", found)).in_file(path))
+        }
+    }
+}
+
+/// Maximum names in a message.
+const SHOWN: usize = 8;
+
+/// What follows the number in the name of a graph's file: `Build`, `PreRunAfterBuild`.
+fn stage(path: &Path) -> Option<&str> {
+    let name = path.file_name()?.to_str()?;
+    let rest = name.strip_prefix("ge_proto_").or_else(|| name.strip_prefix("ge_onnx_"))?;
+    let (number, stage) = rest.split_once('_')?;
+    let stage = stage.strip_suffix(".json").unwrap_or(stage);
+    let stage = stage.strip_suffix(".txt").or_else(|| stage.strip_suffix(".pbtxt"))?;
+    number.bytes().all(|byte| byte.is_ascii_digit()).then_some(stage)
+}
+
+/// Links are not followed.
+fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Error> {
+    let in_folder = |error: std::io::Error| Error::whole(error).in_file(folder);
+    for item in fs::read_dir(folder).map_err(in_folder)? {
+        let item = item.map_err(in_folder)?;
+        let kind = item.file_type().map_err(in_folder)?;
+        let path = item.path();
+        if kind.is_dir() && depth < MAX_DEPTH {
+            search(&path, depth + 1, found)?;
+        } else if kind.is_file() && stage(&path).is_some() {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Reads the graphs of a file, the root first.
+pub fn read_graphs(bytes: &Bytes) -> Result<Vec<Graph>, Error> {
+    let mut budget = Budget::of_file(bytes.len());
+    let is_json = bytes.trim_ascii_start().starts_with(b"{");
+    if is_json {
+        build::graphs(&mut JsonFields::new(bytes), &mut budget)
+    } else {
+        build::graphs(&mut TextFields::new(bytes), &mut budget)
+    }
+}
+
+fn read(path: &Path) -> Result<GraphFile, Error> {
+    let bytes = Bytes::map(path, Access::ReadOnly)?;
+    let graphs = bytes.reading(|| read_graphs(&bytes)).map_err(|error| error.in_file(path))?;
+    if graphs.iter().all(|graph| graph.ops.is_empty()) {
+        let fault = Fault::malformed("a graph with operators", "none: this is no graph of GE");
+        return Err(Error::whole(fault).in_file(path));
+    }
+    Ok(GraphFile { path: path.to_owned(), graphs })
+}
