@@ -32,6 +32,7 @@ GOALS = {
     "mix statistics": (1.6, 6.0),
     "L1 statistics + digest": (1.6, 4.5),
     "L1 tensor": (2.2, 7.0),
+    "L1 overflow_check": (1.2, 1.2),
     "constructed, not started": (1.0, 1.0),
 }
 
@@ -126,6 +127,8 @@ def main() -> None:
         for row in rows
         for workload in options.workload or WORKLOADS
         for tool in tools
+        # The current release of the older tool has no such task.
+        if tool == "ulpscope" or "overflow_check" not in row
     }
     speeds: dict[str, list[Measured]] = {tool: [] for tool in tools if "L1 tensor" in rows}
     shutil.rmtree(options.folder / "dumps", ignore_errors=True)

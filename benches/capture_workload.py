@@ -39,6 +39,7 @@ ROWS: dict[str, tuple[str, str, bool] | None] = {
     "mix statistics": ("mix", "statistics", False),
     "L1 statistics + digest": ("L1", "statistics", True),
     "L1 tensor": ("L1", "tensor", False),
+    "L1 overflow_check": ("L1", "overflow_check", False),
     "constructed, not started": None,
 }
 WARM_UP = 2

@@ -3,6 +3,7 @@
 | tool | its answers |
 |---|---|
 | `ulpscope` | the divergences of the native style, in their order |
+| `ulpscope-prove` | the same with `--prove`: blamed calls are replayed |
 | `msprobe` | mindstudio-probe's own `compare`: calls with a row of `Result` `error`, as its table has them |
 | `msprobe-da` | its analysis of the first difference (`compare -da`): the calls it names |
 | `ptdbg` | the rule of ptdbg_ascend: calls with a row that does not pass, as its table has them |
@@ -28,7 +29,7 @@ from typing import Any, Literal, Protocol
 import ulpscope
 from faults.outcome import KEPT, Answer, Judgement
 
-TOOLS = ("ulpscope", "msprobe", "msprobe-da", "ptdbg")
+TOOLS = ("ulpscope", "ulpscope-prove", "msprobe", "msprobe-da", "ptdbg")
 # Verdicts of ptdbg_ascend that fail: of tensors, of statistics, of digests.
 FAILING = {"No", "Warning", "Different"}
 
@@ -86,15 +87,23 @@ def judgement(named: Iterable[tuple[int, Rank, str, str]]) -> Judgement:
     return Judgement(tuple(answers.values())[:KEPT], len(answers))
 
 
-def ulpscope_says(target: Path, golden: Path) -> Judgement:
+def ulpscope_says(target: Path, golden: Path, prove: bool = False) -> Judgement:
     """The verdict of this project."""
-    compared = ulpscope.compare(target, golden)
-    answers = []
-    for one in compared.divergences:
-        names = (one.call, one.golden_call, one.entry)
-        known = tuple(str(name) for name in names if name)
-        answers.append(Answer(one.call, known, one.module, one.kind, one.confidence))
-    return Judgement(tuple(answers[:KEPT]), len(answers))
+    compared = ulpscope.compare(target, golden, prove=prove)
+    answers = tuple(map(answer_of, compared.divergences))
+    refuted = tuple(map(answer_of, compared.refuted))
+    return Judgement(answers[:KEPT], len(answers), refuted=refuted)
+
+
+def ulpscope_proves(target: Path, golden: Path) -> Judgement:
+    """The same, where replay has the last word."""
+    return ulpscope_says(target, golden, prove=True)
+
+
+def answer_of(one: ulpscope.Divergence) -> Answer:
+    """A divergence as an answer."""
+    names = tuple(str(name) for name in (one.call, one.golden_call, one.entry) if name)
+    return Answer(one.call, names, one.module, one.kind, one.confidence, one.proof)
 
 
 def ptdbg_says(target: Path, golden: Path) -> Judgement:
@@ -193,6 +202,8 @@ class Judges:
     def _judge(self, tool: str) -> Judge:
         if tool == "ulpscope":
             return ulpscope_says
+        if tool == "ulpscope-prove":
+            return ulpscope_proves
         if tool == "ptdbg":
             return ptdbg_says
         if self._msprobe is None:

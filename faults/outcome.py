@@ -27,6 +27,8 @@ class Answer:
     kind: str
     """The tool's own word for what is wrong."""
     confidence: float | None = None
+    proof: str | None = None
+    """What replay says of it: proved, refuted or not replayable."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Judgement:
     total: int = 0
     """How many calls it names altogether."""
     error: str | None = None
+    refuted: tuple[Answer, ...] = ()
+    """Calls that it would have named, had replay not refuted it."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,11 @@ def from_json(value: dict[str, Any]) -> Outcome:
         truth = Truth(**{**truth, "accepted": tuple(truth["accepted"])})
     judgements = {}
     for tool, said in value["judgements"].items():
-        answers = tuple(Answer(**{**answer, "names": tuple(answer["names"])}) for answer in said["answers"])
-        judgements[tool] = Judgement(answers, said["total"], said["error"])
+        answers, refuted = (
+            tuple(Answer(**{**answer, "names": tuple(answer["names"])}) for answer in said.get(part, ()))
+            for part in ("answers", "refuted")
+        )
+        judgements[tool] = Judgement(answers, said["total"], said["error"], refuted)
     return Outcome(Case(**value["case"]), truth, judgements, value["error"], value["seconds"])
 
 

@@ -121,6 +121,41 @@ class Alarms:
             self.raised += 1
 
 
+@dataclass
+class Replays:
+    """What replay says of the calls that a tool names."""
+
+    proved: int = 0
+    not_replayable: int = 0
+    refuted: int = 0
+    true_refuted: int = 0
+    """Of the refuted calls, those that a fault was planted in."""
+    false_proved: int = 0
+    """Of the proved calls, those that no fault was planted in."""
+
+    def add(self, outcome: Outcome, tool: str) -> None:
+        """Counts the answers to one case."""
+        said, truth = outcome.judgements.get(tool), outcome.truth
+        if said is None or truth is None:
+            return
+        for answer in said.answers:
+            self.proved += answer.proof == "proved"
+            self.not_replayable += answer.proof == "not replayable"
+            is_right = outcome.case.fault is not None and is_exact(answer, truth)
+            self.false_proved += answer.proof == "proved" and not is_right
+        self.refuted += len(said.refuted)
+        if outcome.case.fault is not None:
+            self.true_refuted += sum(is_exact(answer, truth) for answer in said.refuted)
+
+
+def replays(outcomes: Iterable[Outcome], tool: str) -> Replays:
+    """What replay says over all outcomes."""
+    result = Replays()
+    for outcome in outcomes:
+        result.add(outcome, tool)
+    return result
+
+
 def tally(outcomes: Iterable[Outcome], tool: str) -> Tally:
     """The scores of a tool over those outcomes that have a fault."""
     result = Tally()

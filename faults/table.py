@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from faults.cases import Case
 from faults.outcome import Outcome
-from faults.scoring import BARS, Bar, Tally, alarms, holds, score, tally
+from faults.scoring import BARS, Bar, Tally, alarms, holds, replays, score, tally
 
 COLUMNS = ("exact", "within three", "module", "elsewhere", "missed")
 TITLES = {
     "ulpscope": "Ulpscope",
+    "ulpscope-prove": "Ulpscope --prove",
     "msprobe": "mindstudio-probe",
     "msprobe-da": "mindstudio-probe -da",
     "ptdbg": "ptdbg rule",
@@ -158,6 +159,23 @@ def misses(outcomes: Sequence[Outcome], tool: str) -> Table:
     return Table(f"{TITLES.get(tool, tool)}: misses and false alarms", head, short)
 
 
+def replay_table(outcomes: Sequence[Outcome], tool: str) -> Table:
+    """What replay says of the first answers, and of those that it took back."""
+    rows = []
+    for title, part in parts(outcomes):
+        found = replays(part, tool)
+        numbers = (
+            found.proved,
+            found.false_proved,
+            found.not_replayable,
+            found.refuted,
+            found.true_refuted,
+        )
+        rows.append((title, *map(str, numbers)))
+    head = ("cases", "proved", "of these elsewhere", "not replayable", "refuted", "of these planted")
+    return Table(f"{TITLES.get(tool, tool)}: replay", head, tuple(rows))
+
+
 def failures(outcomes: Sequence[Outcome]) -> Table:
     """Cases that could not be run."""
     rows = tuple(
@@ -184,8 +202,9 @@ def tables(outcomes: Sequence[Outcome], tools: Sequence[str], by_model: bool) ->
             made.append(fault_table(title, part, tools, columns))
             if not by_model:
                 made.append(fault_table(f"{title}, by model", part, tools, ("model",)))
-    if "ulpscope" in tools:
-        made.append(misses(outcomes, "ulpscope"))
+    made += [misses(outcomes, tool) for tool in ("ulpscope", "ulpscope-prove") if tool in tools]
+    if "ulpscope-prove" in tools:
+        made.append(replay_table(outcomes, "ulpscope-prove"))
     made.append(failures(outcomes))
     return [*(table for table in made if table.rows), summary(outcomes, tools)]
 

@@ -157,11 +157,16 @@ NAMES = ("GPT-2 medium", "Llama 1 B", "ResNet-50")
 def made(name: str, device: str, is_tiny: bool) -> tuple[nn.Module, torch.Tensor]:
     """A model in bfloat16 and its batch, the same each time."""
     torch.manual_seed(0)
+    size = TINY if is_tiny else {"GPT-2 medium": GPT, "Llama 1 B": LLAMA}.get(name, TINY)
+    # On the device: on a CPU, this takes longer than to measure the largest model.
+    with torch.device(device):
+        model: nn.Module
+        if name == "ResNet-50":
+            model = ResNet50(8 if is_tiny else 64)
+        else:
+            model = Decoder(size, LlamaBlock if name == "Llama 1 B" else GptBlock)
     if name == "ResNet-50":
-        model: nn.Module = ResNet50(8 if is_tiny else 64)
         batch = torch.randn((2, 3, 64, 64) if is_tiny else (64, 3, 224, 224)).to(torch.bfloat16)
     else:
-        size = TINY if is_tiny else {"GPT-2 medium": GPT, "Llama 1 B": LLAMA}[name]
-        model = Decoder(size, LlamaBlock if name == "Llama 1 B" else GptBlock)
         batch = torch.randint(size.vocabulary, (size.batch, size.length))
     return model.to(torch.bfloat16).to(device), batch.to(device)

@@ -1,23 +1,27 @@
 """What capture costs on a GPU: the time of a training step with it, divided by that of the same step without.
 
-    python benches/gpu/step_cost.py [--output FILE] [--model TEXT] [--row TEXT] [--steps N]
-                                    [--msprobe-python PYTHON] [--tiny --device cpu]
+    python benches/gpu/step_cost.py --output FOLDER [--seconds 480] [--model TEXT] [--row TEXT] [--steps N]
+                                    [--no-tests] [--msprobe-python PYTHON] [--tiny --device cpu]
 
-One table, medians of warm steps: GPT-2 medium, a Llama-shaped model of 1 B parameters, ResNet-50; bf16,
-fused AdamW. Each row is a process, which trains the same model twice: without and with. Losses, gradients and
-parameters have to be equal bit for bit. "memory" is what the peak of allocated memory grew by. The last lines
+First the tests that need a GPU (`pytest -m gpu`), then one table, medians of warm steps: GPT-2 medium, a
+Llama-shaped model of 1 B parameters, ResNet-50; bf16, fused AdamW. Each row is a process, which trains the
+same model twice: without and with. Losses, gradients and parameters have to be equal bit for bit. "memory" is
+what the peak of torch's memory grew by, plus what the device has allocated outside of torch. The last lines
 are the speed at which a tensor of 1 GiB is measured, and that of a copy. DebugMode is torch's own;
-mindstudio-probe is measured where the Python of an environment with it is given. `--tiny --device cpu` tries
-the script without a GPU: its times mean nothing.
+mindstudio-probe is measured where it can be imported, or with the Python of an environment that has it.
+
+Everything ends within `--seconds`: parts that do not fit, or fail, are listed with their reason. FOLDER gets
+`table.md`, `results.json` and `tests.txt`, which are written after each part. `--tiny --device cpu` tries the
+script without a GPU: its times mean nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import platform
-import shutil
 import statistics
 import subprocess
 import sys
@@ -31,15 +35,20 @@ import models
 import torch
 
 WARM = 2
+# The longest that one row may take, in seconds.
+ROW_SECONDS = 120
+TESTS = ["tests/python/capture/test_cuda_kernel.py", "tests/python/capture/test_cuda.py"]
+
+BY_TORCH = "L1, by torch's operations"
 
 # Settings of ulpscope.capture by row; None: constructed, not started.
 CAPTURES: dict[str, dict[str, Any] | None] = {
     "L0": {"level": "L0"},
     "L1": {"level": "L1"},
-    "L1 + digest": {"level": "L1", "digest": "xxh3"},
+    "L1 + digest": {"level": "L1", "digest": "mix64"},
     "mix": {"level": "mix"},
-    "L1, on the host": {"level": "L1", "device_statistics": "host"},
     "constructed, not started": None,
+    BY_TORCH: {"level": "L1", "device_statistics": "torch"},
 }
 DEBUG_MODE = "DebugMode"
 MINDSTUDIO = {"mindstudio-probe L0": "L0", "mindstudio-probe L1": "L1", "mindstudio-probe mix": "mix"}
@@ -113,8 +122,12 @@ def synchronize(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def peak(device: str) -> int:
-    return 0 if device == "cpu" else torch.cuda.max_memory_allocated()
+def memory(device: str) -> int:
+    """The peak of torch's memory, and what the device has allocated outside of it."""
+    if device == "cpu":
+        return 0
+    free, total = torch.cuda.mem_get_info()
+    return torch.cuda.max_memory_allocated() + total - free - torch.cuda.memory_reserved()
 
 
 def train(options: argparse.Namespace, tool: Any, folder: str) -> dict[str, Any]:
@@ -138,8 +151,19 @@ def train(options: argparse.Namespace, tool: Any, folder: str) -> dict[str, Any]
             synchronize(device)
             times.append(time.perf_counter() - begun)
             losses.append(loss.detach())
+        used = memory(device)
     tensors = [*losses, *(p.detach() for p in model.parameters()), *(p.grad for p in model.parameters())]
-    return {"times": times[WARM:], "peak": peak(device), "tensors": [tensor.cpu() for tensor in tensors]}
+    return {"times": times[WARM:], "memory": used, "tensors": [tensor.cpu() for tensor in tensors]}
+
+
+def notes_of(folder: Path) -> list[str]:
+    """What the ledgers of a dump say: whether the kernel was used, and what is missing."""
+    said: set[str] = set()
+    for path in folder.rglob("ledger.json"):
+        ledger = json.loads(path.read_text())
+        said |= {f"{count} tensors unread: {why}" for why, count in ledger["unread"].items()}
+        said |= {f"failed: {why}" for why in ledger["failed"]} | set(map(str, ledger["notes"]))
+    return sorted(said)
 
 
 def measure_row(options: argparse.Namespace) -> dict[str, Any]:
@@ -152,104 +176,235 @@ def measure_row(options: argparse.Namespace) -> dict[str, Any]:
         return {
             "without": statistics.median(plain["times"]),
             "with": statistics.median(with_tool["times"]),
-            "memory": with_tool["peak"] - plain["peak"],
+            "memory": with_tool["memory"] - plain["memory"],
             "is_same": all(torch.equal(one, other) for one, other in pairs),
+            "notes": notes_of(Path(folder) / "dump"),
         }
+
+
+def seconds_of(body: Callable[[], Any], device: str, times: int = 20) -> float:
+    """The time of one of several calls in a row, by the clock of the device."""
+    body()
+    if device == "cpu":
+        begun = time.perf_counter()
+        for _ in range(times):
+            body()
+        return (time.perf_counter() - begun) / times
+    first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    first.record()
+    for _ in range(times):
+        body()
+    last.record()
+    torch.cuda.synchronize()
+    return first.elapsed_time(last) / 1000 / times
 
 
 def measure_bandwidth(options: argparse.Namespace) -> dict[str, Any]:
     """Bytes per second of measuring a tensor, and of a copy.
 
-    The former is the cost of a recorded call that computes nothing.
+    The former is the cost of a recorded call that computes nothing, which has one argument and one result.
     """
     import ulpscope
 
     size = 1 << 20 if options.tiny else 1 << 30
     found = {}
-    for dtype in (torch.bfloat16, torch.float32):
+    for dtype in (torch.bfloat16, torch.float32, torch.float16, torch.int8):
         x = torch.ones(size // dtype.itemsize, dtype=dtype, device=options.device)
         target = torch.empty_like(x)
-
-        def seconds(body: Callable[[], Any], times: int = 10) -> float:
-            measured = []
-            for _ in range(times):
-                synchronize(options.device)
-                begun = time.perf_counter()
-                body()
-                synchronize(options.device)
-                measured.append(time.perf_counter() - begun)
-            return statistics.median(measured[2:])
-
-        copy = seconds(lambda target=target, x=x: target.copy_(x))
-        plain = seconds(lambda x=x: torch.atleast_1d(x))
-        folder = tempfile.mkdtemp(prefix="step-cost-")
-        with ulpscope.capture(folder):
-            recorded = seconds(lambda x=x: torch.atleast_1d(x))
-        shutil.rmtree(folder)
-        # The call has one argument and one result; a copy reads and writes.
-        rates = {"measured": 2 * size / max(recorded - plain, 1e-9), "copied": 2 * size / copy}
+        copy = seconds_of(lambda target=target, x=x: target.copy_(x), options.device)
+        rates = {"copied": 2 * size / copy}
+        layouts = {
+            "packed": x,
+            "heads": x.view(-1, 128, 16, 64).transpose(1, 2),
+            "transposed": x.view(1 << 8, -1).t(),
+        }
+        for name, view in layouts.items():
+            for digest in (None, "mix64"):
+                with (
+                    tempfile.TemporaryDirectory(prefix="step-cost-") as folder,
+                    ulpscope.capture(folder, stacks=False, digest=digest),
+                ):
+                    seconds = seconds_of(lambda view=view: torch.atleast_1d(view), options.device)
+                rates[f"{name} + digest" if digest else name] = 2 * size / seconds
         found[str(dtype).removeprefix("torch.")] = rates
+    return found
+
+
+def measure_launches(options: argparse.Namespace) -> dict[str, float]:
+    """Microseconds of the program for a call with a small tensor: without, and recorded."""
+    import ulpscope
+
+    x = torch.ones(64, device=options.device)
+
+    def microseconds() -> float:
+        times = []
+        for _ in range(5):
+            begun = time.perf_counter()
+            for _ in range(400):
+                torch.atleast_1d(x)
+            times.append((time.perf_counter() - begun) / 400 * 1e6)
+            synchronize(options.device)
+        return statistics.median(times)
+
+    found = {"without": microseconds()}
+    for where in ("auto", "torch"):
+        with (
+            tempfile.TemporaryDirectory(prefix="step-cost-") as folder,
+            ulpscope.capture(folder, device_statistics=where),
+        ):
+            found[where] = microseconds()
     return found
 
 
 def in_process(
     options: argparse.Namespace, *arguments: str, python: str = sys.executable
-) -> dict[str, Any] | None:
-    """The result of one row, measured in a process of its own; None if it failed."""
+) -> tuple[dict[str, Any] | None, str]:
+    """The result of one part, measured in a process of its own; or None, and why."""
+    left = min(ROW_SECONDS, options.ends - time.monotonic())
+    if left < 10:
+        return None, "no time was left"
     common = ["--steps", str(options.steps), "--device", options.device]
     command = [python, __file__, *arguments, *common, *(["--tiny"] if options.tiny else [])]
-    ended = subprocess.run(command, capture_output=True, text=True)
-    if ended.returncode != 0:
-        last = ended.stderr.strip().splitlines()[-1:] or ["no message"]
-        print(f"{' '.join(arguments)} failed: {last[0]}", file=sys.stderr)
-        return None
-    result: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-    return result
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=left)
+    except subprocess.TimeoutExpired:
+        return None, f"not done after {left:.0f} seconds"
+    lines = ended.stdout.strip().splitlines()
+    if ended.returncode != 0 or not lines:
+        return None, (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1]
+    result: dict[str, Any] = json.loads(lines[-1])
+    return result, ""
 
 
 def machine(device: str) -> str:
     name = platform.processor() or platform.machine() if device == "cpu" else torch.cuda.get_device_name()
-    return f"{name}, torch {torch.__version__}"
+    return f"{name}, torch {torch.__version__}, Python {platform.python_version()}"
 
 
-def measure_all(options: argparse.Namespace) -> str:
-    """The table."""
-    lines = [machine(options.device), ""]
-    lines += [
-        "| model | row | without | with | ratio | goal | memory | same bits |",
-        "|---|---|---|---|---|---|---|---|",
+class Report:
+    """What has been found so far, in files."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.folder: Path | None = options.output
+        self.rows: list[dict[str, Any]] = []
+        self.parts: dict[str, Any] = {}
+        self.skipped: list[dict[str, str]] = []
+        self.machine = machine(options.device)
+        if self.folder:
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+    def write(self) -> None:
+        """Writes all of it."""
+        if self.folder:
+            found = {key: getattr(self, key) for key in ("machine", "parts", "rows", "skipped")}
+            (self.folder / "results.json").write_text(json.dumps(found, indent=1) + "\n")
+            (self.folder / "table.md").write_text(self.table())
+
+    def skip(self, part: str, why: str) -> None:
+        """Notes that a part is missing."""
+        self.skipped.append({"part": part, "why": why})
+        print(f"skipped {part}: {why}", flush=True)
+        self.write()
+
+    def table(self) -> str:
+        """The whole as Markdown."""
+        lines = [self.machine, ""]
+        if "tests" in self.parts:
+            lines += [f"Tests: {self.parts['tests']}", ""]
+        lines += [
+            "| model | row | without | with | ratio | goal | memory | same bits |",
+            "|---|---|---|---|---|---|---|---|",
+            *map(table_row, self.rows),
+        ]
+        for dtype, rates in self.parts.get("bandwidth", {}).items():
+            copied = rates["copied"]
+            shares = [f"{name} {rate / copied:.2f}" for name, rate in rates.items() if name != "copied"]
+            lines += ["", f"1 GiB of {dtype}: copied at {copied / 1e12:.2f} TB/s (read and written)."]
+            lines += [f"Measured, as a part of that: {', '.join(shares)}"]
+        if launches := self.parts.get("launches"):
+            times = ", ".join(f"{name} {microseconds:.1f}" for name, microseconds in launches.items())
+            lines += ["", f"A small call, in microseconds: {times}"]
+        notes = sorted({f"- {row['row']}: {note}" for row in self.rows for note in row["notes"]})
+        lines += ["", "Notes of the ledgers:", *notes] if notes else []
+        skipped = [f"- {one['part']}: {one['why']}" for one in self.skipped]
+        lines += ["", "Not measured:", *skipped] if skipped else []
+        return "\n".join(lines) + "\n"
+
+
+def table_row(row: dict[str, Any]) -> str:
+    goals = dict(zip(models.NAMES, GOALS.get(row["row"], ()), strict=False))
+    cells = [
+        row["model"],
+        row["row"],
+        f"{1000 * row['without']:.1f} ms",
+        f"{1000 * row['with']:.1f} ms",
+        f"{row['with'] / row['without']:.2f}",
+        goals.get(row["model"], ""),
+        f"{row['memory'] / (1 << 20):.0f} MiB",
+        "yes" if row["is_same"] else "NO",
     ]
-    rows = [*CAPTURES, DEBUG_MODE, *(MINDSTUDIO if options.msprobe_python else [])]
-    for name in [name for name in models.NAMES if options.only_model in name]:
-        for row in [row for row in rows if options.only_row in row]:
-            python = options.msprobe_python if row in MINDSTUDIO else sys.executable
-            found = in_process(options, "--one", name, row, python=python)
-            if found is None:
-                lines.append(f"| {name} | {row} | | | failed | | | |")
-                continue
-            goals = dict(zip(models.NAMES, GOALS.get(row, ()), strict=False))
-            lines.append(
-                f"| {name} | {row} | {1000 * found['without']:.1f} ms | {1000 * found['with']:.1f} ms "
-                f"| {found['with'] / found['without']:.2f} | {goals.get(name, '')} "
-                f"| {found['memory'] / (1 << 20):.0f} MiB | {'yes' if found['is_same'] else 'NO'} |"
-            )
-            print(lines[-1], flush=True)
-    rates = in_process(options, "--bandwidth")
-    for dtype, rate in (rates or {}).items():
-        share = rate["measured"] / rate["copied"]
-        lines.append("")
-        lines.append(
-            f"1 GiB of {dtype}: measured at {rate['measured'] / 1e12:.2f} TB/s, copied at "
-            f"{rate['copied'] / 1e12:.2f} TB/s (read and written): {share:.2f}"
-        )
-    return "\n".join(lines) + "\n"
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def run_tests(options: argparse.Namespace, report: Report) -> None:
+    """The tests that need a GPU, with at most a third of the time."""
+    left = options.seconds / 3
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "--maxfail=30", *TESTS]
+    try:
+        ended = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=left)
+        output, why = ended.stdout + ended.stderr, ""
+    except subprocess.TimeoutExpired as expired:
+        output, why = (expired.stdout or b"").decode(errors="replace"), f"not done after {left:.0f} seconds"
+    if report.folder:
+        (report.folder / "tests.txt").write_text(output)
+    report.parts["tests"] = why or (output.strip().splitlines() or ["no output"])[-1]
+    print(f"tests: {report.parts['tests']}", flush=True)
+    report.write()
+
+
+def measure_all(options: argparse.Namespace) -> None:
+    """Tests, parts and rows: what matters most comes first."""
+    report = Report(options)
+    if options.tests and options.device != "cpu":
+        run_tests(options, report)
+    for part in ("bandwidth", "launches"):
+        found, why = in_process(options, f"--{part}")
+        if found is None:
+            report.skip(part, why)
+        else:
+            report.parts[part] = found
+    python = options.msprobe_python
+    if python is None and importlib.util.find_spec("msprobe"):
+        python = sys.executable
+    if python is None:
+        report.skip("mindstudio-probe", "it is not installed here, and no --msprobe-python was given")
+    own = [row for row in CAPTURES if row != BY_TORCH]
+    for rows in (own, [BY_TORCH, DEBUG_MODE], list(MINDSTUDIO) if python else []):
+        for name in [name for name in models.NAMES if options.only_model in name]:
+            for row in [row for row in rows if options.only_row in row]:
+                chosen = python if row in MINDSTUDIO and python else sys.executable
+                found, why = in_process(options, "--one", name, row, python=chosen)
+                if found is None:
+                    report.skip(f"{name}, {row}", why)
+                    continue
+                report.rows.append({"model": name, "row": row, **found})
+                report.write()
+                print(f"{name}, {row}: {found['with'] / found['without']:.2f}", flush=True)
+    report.write()
+    print(f"\n{report.table()}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--output", type=Path, help="also write the table to this file")
+    parser.add_argument(
+        "--output", type=Path, help="the folder for the table, the numbers and the tests' output"
+    )
+    parser.add_argument("--seconds", type=float, default=480, help="everything ends within this time")
+    parser.add_argument("--no-tests", dest="tests", action="store_false", help="measure only")
     parser.add_argument("--model", dest="only_model", default="", help="only models whose name contains this")
     parser.add_argument("--row", dest="only_row", default="", help="only rows whose name contains this")
     parser.add_argument("--steps", type=int, default=10)
@@ -258,17 +413,18 @@ def main() -> None:
     parser.add_argument("--msprobe-python", help="the Python of an environment with mindstudio-probe")
     parser.add_argument("--one", nargs=2, metavar=("MODEL", "ROW"), help=argparse.SUPPRESS)
     parser.add_argument("--bandwidth", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--launches", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    options.ends = time.monotonic() + options.seconds
     if options.one:
         options.model, options.row = options.one
         print(json.dumps(measure_row(options)))
     elif options.bandwidth:
         print(json.dumps(measure_bandwidth(options)))
+    elif options.launches:
+        print(json.dumps(measure_launches(options)))
     else:
-        table = measure_all(options)
-        print(f"\n{table}")
-        if options.output:
-            options.output.write_text(table)
+        measure_all(options)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ulpscope._capture import PrecisionDebugger, SettingsError, capture, seed_all
+from ulpscope._capture import SettingsError, capture, seed_all
 from ulpscope._capture.lifecycle.estimate import Estimate
+from ulpscope._capture.lifecycle.overflow_watch import Overflow, OverflowLimitError
 from ulpscope._check import check
 from ulpscope._core import (
     Comparison,
@@ -29,6 +30,7 @@ from ulpscope._core import (
     digest,
     stats,
 )
+from ulpscope._debugger import PrecisionDebugger
 from ulpscope._diffs import Diffs
 from ulpscope._files import load, save
 from ulpscope._replay.results import CheckedCall, CheckedTensor, CheckResult
@@ -53,6 +55,8 @@ __all__ = [
     "Estimate",
     "FileTensor",
     "FormatError",
+    "Overflow",
+    "OverflowLimitError",
     "PrecisionDebugger",
     "SettingsError",
     "Stats",

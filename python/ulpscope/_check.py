@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from ulpscope._capture.settings.perturb_settings import FuzzStage, HandlerType, PertMode
     from ulpscope._perturbation.perturbation import Perturbation
-    from ulpscope._perturbation.settings import FuzzStage, HandlerType, PertMode
     from ulpscope._perturbation.significance import SignificantBits
+    from ulpscope._replay.modules import ModuleName
     from ulpscope._replay.results import CheckResult
 
 Numbers = int | str | Iterable[int | str]
@@ -28,6 +29,8 @@ class Check:
         rank: Numbers | None = None,
         white_list: Iterable[str] = (),
         black_list: Iterable[str] = (),
+        modules: Iterable[ModuleName] = (),
+        collectives: bool = False,
         device: str | None = None,
         standard: Literal["native", "msprobe"] = "native",
         seed: int = 1234,
@@ -43,6 +46,9 @@ class Check:
         ``standard``: "native" asks whether an error is larger than rounding explains, "msprobe" applies that
         tool's standard for each API.
         ``white_list`` and ``black_list`` select by names such as "linear" or "Functional.linear".
+        ``modules`` are modules whose calls are made again, too: ``"package:Class"``, a function that returns
+        one, or a model, with parameters from the dump. With ``collectives``, those of a dump of several ranks
+        are made again by a gloo process for each rank.
 
         ``output`` is the folder for ``accuracy_checking_result_{timestamp}.csv`` and
         ``accuracy_checking_details_{timestamp}.csv``; with ``repro``, each failing call gets a script there.
@@ -65,6 +71,8 @@ class Check:
             ReplaySettings(device, standard, seed),
             None if output is None else Path(output),
             repro,
+            tuple(modules),
+            collectives,
         )
         return checking.run(request, jobs, resume, lambda done, of, call: None)
 
@@ -92,7 +100,7 @@ class Check:
         ``handler_type="fix"`` continues with the result of the second run (``improve_precision``,
         ``to_cpu``). docs/free-benchmark.md lists the other settings: ``step``, ``rank``, ``list``, …
         """
-        from ulpscope._perturbation.settings import PerturbSettings
+        from ulpscope._capture.settings.perturb_settings import PerturbSettings
 
         if pert_mode == "to_cpu":
             settings.setdefault("fuzz_device", "cpu")

@@ -28,13 +28,16 @@ __all__ = [
     "detail_columns",
     "diff",
     "digest",
+    "judge_ratios",
     "judge_result",
     "open_dump",
     "pack_size",
+    "ratio_columns",
     "read_file",
     "recorded_formats",
     "recorded_statistics",
     "restore",
+    "returns_blank",
     "run_command",
     "stats",
     "write_file",
@@ -52,7 +55,7 @@ _Path = str | os.PathLike[str]
 _Numbers = int | str | Iterable[int | str]
 _Style = Literal["native", "msprobe", "msprobe-1", "ptdbg", "ptdbg-6", "torch_npu"]
 _Matching = Literal["auto", "exact", "shape", "fuzzy", "align"]
-_DigestKind = Literal["xxh3", "crc32", "md5"]
+_DigestKind = Literal["xxh3", "crc32", "md5", "mix64"]
 
 def compare(
     target: _Path,
@@ -68,6 +71,7 @@ def compare(
     noise: _Path | None = None,
     target_data: _Path | None = None,
     golden_data: _Path | None = None,
+    prove: bool = False,
 ) -> Comparison:
     """Compares two dumps, checkpoints or folders of tensors: target is suspected, golden is trusted.
 
@@ -75,7 +79,8 @@ def compare(
     ``step`` and ``rank``: 3, [0, "2-4"], "0,2-4". ``noise``: a second golden run; differences of the size
     found between it and golden count as noise. The mappings are msprobe's files that pair entries, cells and
     layers. ``target_data`` and ``golden_data``: the folders of the tensors, if they are not beside the
-    dump.json or .pkl.
+    dump.json or .pkl. ``prove``: replays blamed calls in raised precision from their recorded inputs, which
+    proves or refutes each verdict and says which side is wrong; needs tensors in the dumps, and torch.
     """
 
 @final
@@ -114,6 +119,9 @@ class Comparison:
     @property
     def divergences(self) -> list[Divergence]:
         """Every call that introduced an error, in order of steps, ranks and execution."""
+    @property
+    def refuted(self) -> list[Divergence]:
+        """Calls that seemed to introduce an error until replay refuted it; empty without ``prove``."""
     @property
     def summary(self) -> dict[str, Any]:
         """Counts over all ranks: compared calls and entries, verdicts, unpaired calls."""
@@ -203,6 +211,21 @@ class Divergence:
     @property
     def direction(self) -> str:
         """``"forward"`` or ``"backward"``."""
+    @property
+    def proof(self) -> str | None:
+        """``"proved"``, ``"refuted"`` or ``"not replayable"``; ``None`` without ``prove``."""
+    @property
+    def proof_reason(self) -> str | None:
+        """Why replay could not decide; ``None`` if it did."""
+    @property
+    def wrong_side(self) -> str | None:
+        """Who is far from the call in raised precision: ``"target"``, ``"golden"`` or ``"both"``."""
+    @property
+    def target_own_error(self) -> float | None:
+        """The relative error of the target's result against the same call in raised precision."""
+    @property
+    def golden_own_error(self) -> float | None:
+        """The same of the golden's."""
 
 @final
 class Stats:
@@ -525,6 +548,8 @@ class Recorder:
     def start(self, folder: Any) -> None: ...
     def collect(self, folder: Any) -> None: ...
     def move_to(self, folder: Any) -> None: ...
+    def take_would_overflow(self) -> list[tuple[str, int, int, int]]: ...
+    def first_bad_on_device(self) -> str | None: ...
     def end_forward(self) -> None: ...
     def withdraw(self) -> None: ...
     def stop(self) -> None: ...
@@ -561,8 +586,6 @@ class DumpRank:
         """The names of the calls, in order."""
     def call(self, number: int) -> DumpCall | None:
         """The arguments and results of a call; ``None`` if its tool does not record them all."""
-    def stack(self, number: int) -> list[str]:
-        """Where a call was made, innermost frame first."""
 
 @final
 class DumpCall:
@@ -663,20 +686,22 @@ class Judgement:
     @property
     def ratio(self) -> float:
         """How many times what rounding explains."""
-    @property
-    def undecided(self) -> int:
-        """Elements that no precision decides."""
-    @property
-    def out_of_range(self) -> int:
-        """Elements that are infinite where the reference leaves the range of the dtype."""
-    @property
-    def saturated(self) -> int:
-        """Elements that are the largest finite value where the reference leaves the range."""
     def measured(self) -> list[Any]:
         """The measured values of a row of details."""
 
 def detail_columns() -> list[str]:
     """The columns of the details of a check."""
+
+def returns_blank(function: str) -> bool:
+    """Whether the results of a function, ``"empty_like"``, are uninitialised memory."""
+
+def judge_ratios(
+    api: str, dtype: str, own: dict[str, str], peer: dict[str, str]
+) -> tuple[Literal["pass", "warning", "error", "SKIP"], str, list[Any]]:
+    """Judges a row of details by the same row of a different device: status, message and cells."""
+
+def ratio_columns() -> list[str]:
+    """The columns of these rows."""
 
 def write_sheet(path: _Path, columns: list[str], rows: Iterable[Iterable[Any]]) -> None:
     """Writes a sheet in the format of its name's suffix."""

@@ -88,8 +88,8 @@ fn a_tree_keeps_its_shape() {
     assert_eq!(
         written,
         [
-            "dst/Add.add.1.2.1767261601226215/input.0.npy",
-            "dst/Add.add.1.2.1767261601226215/output.0.npy",
+            "dst/Add.add.1.2.1767261601226215.input.0.npy",
+            "dst/Add.add.1.2.1767261601226215.output.0.npy",
             "dst/step0/rank0/x.npy",
             "dst/step0/rank0/x.pt.npy",
             "dst/y/input.0.npy",

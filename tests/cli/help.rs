@@ -34,6 +34,8 @@ fn every_subcommand_shows_examples() {
         "ls",
         "show",
         "overflow",
+        "shell",
+        "precision-tool",
         "completions",
         "man",
     ];

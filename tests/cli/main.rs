@@ -20,6 +20,7 @@ mod passed_over;
 #[cfg(target_os = "linux")]
 mod peak;
 mod run;
+mod shell;
 mod show;
 mod stats;
 mod workspace;

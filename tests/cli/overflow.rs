@@ -269,6 +269,61 @@ step 0, rank0: Torch.log.0.forward returns NaN from finite inputs
     );
 }
 
+/// A tensor with NaN that a call made.
+fn nan_from(source: &str) -> String {
+    nan().replace('}', &format!(r#", "source": "{source}"}}"#))
+}
+
+#[test]
+fn a_message_belongs_to_the_origin_that_it_came_from() {
+    let place = Workspace::new();
+    let (finite, nan) = (finite(), nan());
+    let to = |rank: u64, sent: &str| {
+        call(&[sent], &format!(r#""dst": {{"type": "int", "value": {rank}}}"#), &[sent])
+    };
+    let from = |rank: u64| call(&["null"], &format!(r#""src": {{"type": "int", "value": {rank}}}"#), &[&nan]);
+    put(
+        &place,
+        "step0/rank0",
+        &[
+            ("Torch.sqrt.0.forward", call(&[&finite], "", &[&nan])),
+            ("Torch.log.0.forward", call(&[&finite], "", &[&nan])),
+            ("Torch.acos.0.forward", call(&[&finite], "", &[&nan])),
+            ("Torch.neg.0.forward", call(&[&nan_from("Torch.log.0.forward.output.0")], "", &[&nan])),
+            ("Distributed.send.0.forward", to(1, &nan_from("Torch.neg.0.forward.output.0"))),
+            ("Torch.asin.0.forward", call(&[&finite], "", &[&nan])),
+        ],
+    );
+    // The second rank passes it on to the third.
+    put(
+        &place,
+        "step0/rank1",
+        &[
+            ("Distributed.recv.0.forward", from(0)),
+            ("Distributed.send.0.forward", to(2, &nan_from("Distributed.recv.0.forward.output.0"))),
+        ],
+    );
+    put(&place, "step0/rank2", &[("Distributed.recv.0.forward", from(1))]);
+    let document = place.run(&["overflow", "d", "--json"]).json();
+    let received: Vec<(&str, &Value)> = document["rank_0"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|origin| (origin["op_name"].as_str().unwrap_or_default(), &origin["received_by"]))
+        .collect();
+    let both = json!(["rank1: Distributed.recv.0.forward", "rank2: Distributed.recv.0.forward"]);
+    let none = json!([]);
+    assert_eq!(
+        received,
+        [
+            ("Torch.sqrt.0.forward", &none),
+            ("Torch.log.0.forward", &both),
+            ("Torch.acos.0.forward", &none),
+            ("Torch.asin.0.forward", &none),
+        ]
+    );
+}
+
 #[test]
 fn several_steps_have_their_own_keys_and_a_bad_file_is_reported() {
     let place = Workspace::new();

@@ -47,15 +47,11 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The test of what is left in torch begins: torch.compile replaces functions of torch for good.
-
-    In several processes slow files are next: none of the processes is left with a long one at the end.
-    """
-    items.sort(key=lambda item: item.path.name != "test_patches.py")
+    """In several processes slow files come first: no process is left with a long one at the end."""
     if not hasattr(config, "workerinput"):
         return
     slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "peer", "distributed")))}
-    items.sort(key=lambda item: (item.path.name != "test_patches.py", item.path not in slow))
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +86,7 @@ def _torch_now() -> dict[str, Any]:
         "function modes": torch._C._len_torch_function_stack(),
         "calls of modules": torch.nn.Module.__call__.__module__,
         "dropout": torch._VF.dropout.__module__,
-        "tracing": torch.jit.trace.__module__,
+        "tracing": "_capture" in torch.jit.trace.__code__.co_filename,
     }
 
 

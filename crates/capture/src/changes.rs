@@ -4,10 +4,11 @@
 //! Changes are kept by storage. Queries are always about a tensor that existed before the change, so freed and reused
 //! memory gives no wrong answer.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ulpscope_tensor::Region;
+
+use crate::address_map::AddressMap;
 
 /// Changes kept per storage. Beyond that the oldest are forgotten.
 const MAX_CHANGES: usize = 512;
@@ -18,7 +19,7 @@ const MAX_STORAGES: usize = 1 << 14;
 /// The changes of a step.
 #[derive(Debug, Default)]
 pub struct Changes {
-    storages: HashMap<usize, Vec<Change>>,
+    storages: AddressMap<Vec<Change>>,
     /// The number of the last one; 0 if there is none.
     pub last: u64,
 }

@@ -4,12 +4,12 @@
 //! tensor that is unknown, and neither parameter nor buffer, came from outside. A change in place affects every other
 //! tensor that shares the memory: see [`Changes`].
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ulpscope_tensor::Region;
 
+use crate::address_map::AddressMap;
 use crate::changes::{Changes, Storage};
 use crate::state::StepId;
 
@@ -67,25 +67,25 @@ struct Known<W> {
     /// What was changed in place in this step.
     changes: Changes,
     /// Outputs of the calls of this step.
-    made: HashMap<usize, Made<W>>,
+    made: AddressMap<Made<W>>,
     /// Tensors that share their elements with another without torch reporting it: `x.data`, `x.detach()`.
-    aliases: HashMap<usize, Alias<W>>,
+    aliases: AddressMap<Alias<W>>,
     /// Uninitialised memory by its address, until a call writes to it. A parameter made from it is a different object,
     /// and torch does not report the relation.
-    blanks: HashMap<usize, Arc<str>>,
+    blanks: AddressMap<Arc<str>>,
     /// Views that were changed, or whose base was, and that got their nodes afterwards.
-    up_to_date: HashMap<usize, UpToDate<W>>,
+    up_to_date: AddressMap<UpToDate<W>>,
     /// Parameters and buffers, for the whole run.
-    origins: HashMap<usize, Made<W>>,
+    origins: AddressMap<Made<W>>,
     sweep_at: usize,
 }
 
 /// The tensors of a step. Dropping it may run code of the program.
 #[derive(Debug)]
 pub struct Forgotten<W> {
-    _made: HashMap<usize, Made<W>>,
-    _aliases: HashMap<usize, Alias<W>>,
-    _up_to_date: HashMap<usize, UpToDate<W>>,
+    _made: AddressMap<Made<W>>,
+    _aliases: AddressMap<Alias<W>>,
+    _up_to_date: AddressMap<UpToDate<W>>,
     _changes: Changes,
 }
 
@@ -133,11 +133,11 @@ impl<W> Default for Flow<W> {
             step: StepId::default(),
             serial: 0,
             changes: Changes::default(),
-            made: HashMap::new(),
-            aliases: HashMap::new(),
-            blanks: HashMap::new(),
-            up_to_date: HashMap::new(),
-            origins: HashMap::new(),
+            made: AddressMap::default(),
+            aliases: AddressMap::default(),
+            blanks: AddressMap::default(),
+            up_to_date: AddressMap::default(),
+            origins: AddressMap::default(),
             sweep_at: 0,
         };
         Flow { known: Mutex::new(known), has_blanks: AtomicBool::new(false) }

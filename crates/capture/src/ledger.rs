@@ -32,6 +32,18 @@ pub const OVER_BYTES: &str = "over max_bytes";
 /// Why a call whose arguments are in the dump does not count as recorded: there was no room for its results.
 pub const RESULTS_OVER_BYTES: &str = "results over max_bytes";
 
+/// Why a checked call was left out: its results are finite, and below the largest number of their dtype.
+const IN_RANGE: &str = "in range";
+
+/// Why a checked call was left out: it only passes NaN on, and so did one before it.
+pub const PASSED_NAN: &str = "passed NaN on";
+
+/// Why a checked call was left out: it only passes infinity on.
+pub const PASSED_INFINITY: &str = "passed infinity on";
+
+/// Why a checked call was left out: it returned the largest number of its dtype, and so did one before it.
+pub const SATURATED: &str = "saturated";
+
 /// Why a tensor has no statistics: its device did not give them.
 pub const NOT_ARRIVED: &str = "its numbers did not arrive from its device";
 
@@ -41,6 +53,8 @@ pub struct StepLedger {
     seen: u64,
     /// Calls in the journal that have not raised.
     pub recorded: u64,
+    /// Checked calls that were left out as in range: there may be thousands in each step.
+    pub in_range: u64,
     raised: BTreeMap<String, u64>,
     skipped: BTreeMap<&'static str, u64>,
     failed: BTreeMap<String, u64>,
@@ -87,8 +101,9 @@ impl StepLedger {
 
     /// Calls without an outcome: not recorded, left out, raised or failed.
     fn overtaken(&self) -> u64 {
+        let left_out = self.recorded + self.in_range;
         let others = self.raised.values().chain(self.skipped.values()).chain(self.failed.values());
-        self.seen.saturating_sub(self.recorded + others.sum::<u64>())
+        self.seen.saturating_sub(left_out + others.sum::<u64>())
     }
 
     /// Whether calls were left out for a reason that also applies to their backward calls.
@@ -99,6 +114,12 @@ impl StepLedger {
     /// Whether a call was met.
     pub fn has_seen(&self) -> bool {
         self.seen > 0
+    }
+
+    /// Whether there is more to report than counts of calls.
+    pub fn has_remarks(&self) -> bool {
+        let counts = [&self.raised, &self.failed, &self.unread, &self.notes];
+        counts.iter().any(|counts| !counts.is_empty())
     }
 
     /// Whether there is nothing to report.
@@ -112,6 +133,9 @@ impl StepLedger {
             counts.iter().map(|(why, count)| (why.clone(), *count)).collect::<Vec<_>>()
         };
         let mut skipped = self.skipped.clone();
+        if self.in_range > 0 {
+            skipped.insert(IN_RANGE, self.in_range);
+        }
         if self.overtaken() > 0 {
             skipped.insert(OVERTAKEN, self.overtaken());
         }

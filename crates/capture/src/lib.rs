@@ -10,6 +10,7 @@
 //! Code that calls Python or torch is in `ulpscope-py`, which uses this crate. Generic types here (a tensor, a
 //! gradient) are Python objects there, and simple values in the tests.
 
+mod address_map;
 mod backward_names;
 mod buffers;
 mod call_record;
@@ -20,6 +21,7 @@ mod limits;
 pub mod modules;
 mod name_list;
 pub mod operators;
+mod overflow;
 mod passes;
 mod pending_backward;
 mod plan;
@@ -28,17 +30,19 @@ mod stack;
 mod state;
 mod threads;
 
-pub use backward_names::backward_name;
+pub use address_map::{AddressHasher, AddressMap};
+pub use backward_names::{aged_backward_name, backward_name};
 pub use buffers::Buffer;
 pub use call_record::{CallRecord, Kind};
 pub use changes::{Changes, Storage};
 pub use flow::{Flow, Forgotten, TensorObject};
 pub use ledger::{
-    IN_REPEATED, METADATA, NOT_ARRIVED, NOT_SELECTED, OUTSIDE, OVER_BYTES, OVER_CALLS, RESULTS_OVER_BYTES,
-    StepLedger,
+    IN_REPEATED, METADATA, NOT_ARRIVED, NOT_SELECTED, OUTSIDE, OVER_BYTES, OVER_CALLS, PASSED_INFINITY,
+    PASSED_NAN, RESULTS_OVER_BYTES, SATURATED, StepLedger,
 };
 pub use limits::Limits;
 pub use modules::{ModuleLevel, ModuleName, Modules};
+pub use overflow::{Overflow, StepOverflows};
 pub use passes::Passes;
 pub use pending_backward::{
     FinishedBackward, PartialGradient, PendingBackward, ResultGradient, SharedGradient, StartedBackwards,

@@ -1,10 +1,10 @@
 //! Modules: their names, and which of them a call runs in.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::address_map::AddressMap;
 use crate::threads::ThreadId;
 
 /// A module of the model.
@@ -31,13 +31,13 @@ struct Span {
 #[derive(Debug, Default)]
 pub struct Modules {
     /// Modules without a name are part of a model, but not recorded as calls.
-    known: Mutex<HashMap<usize, Option<ModuleName>>>,
+    known: Mutex<AddressMap<Option<ModuleName>>>,
     /// Module calls of this step, ordered by end.
     spans: Mutex<Vec<Span>>,
 }
 
 impl Modules {
-    fn locked<T>(&self, with: impl FnOnce(&mut HashMap<usize, Option<ModuleName>>) -> T) -> T {
+    fn locked<T>(&self, with: impl FnOnce(&mut AddressMap<Option<ModuleName>>) -> T) -> T {
         with(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -86,7 +86,7 @@ impl Modules {
 
     /// Forgets all modules.
     pub fn clear(&self) {
-        self.locked(HashMap::clear);
+        self.locked(AddressMap::clear);
     }
 }
 

@@ -1,6 +1,8 @@
 //! Properties of functions that torch does not report: the only place where capture identifies a function by its
 //! name.
 
+use ulpscope_dump::returns_blank;
+
 /// A property of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trait {
@@ -24,15 +26,7 @@ pub enum Trait {
 fn traits(function: &str) -> &'static [Trait] {
     use Trait::{KeepsOrder, MayCopyLate, OverwritesFirst, ReplacesMemory, ReturnsBlank, SharesElements};
     match function {
-        "_efficientzerotensor"
-        | "empty"
-        | "empty_like"
-        | "empty_permuted"
-        | "empty_strided"
-        | "new"
-        | "new_empty"
-        | "new_empty_strided"
-        | "resize_" => &[ReturnsBlank],
+        blank if returns_blank(blank) => &[ReturnsBlank],
         "__setitem__" | "bernoulli_" | "cauchy_" | "constant_" | "exponential_" | "fill_" | "geometric_"
         | "kaiming_uniform_" | "log_normal_" | "normal_" | "random_" | "uniform_" | "zero_" => {
             &[OverwritesFirst]

@@ -4,9 +4,10 @@
 //! Torch counts how often a tensor was changed. The count is read only while a backward pass runs, since it would slow
 //! down every call.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::address_map::AddressMap;
 
 /// The running backward passes, and the tensors produced in them.
 #[derive(Debug, Default)]
@@ -14,7 +15,7 @@ pub struct Passes {
     running: AtomicUsize,
     /// By the addresses of tensors: the producer of each, and its change count at that time. If another tensor reuses
     /// an address, its producer differs.
-    made: Mutex<HashMap<usize, (Arc<str>, u64)>>,
+    made: Mutex<AddressMap<(Arc<str>, u64)>>,
 }
 
 impl Passes {
@@ -53,7 +54,7 @@ impl Passes {
         self.lock().get(&address).is_some_and(|(maker, then)| maker == source && *then != changes)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<usize, (Arc<str>, u64)>> {
+    fn lock(&self) -> MutexGuard<'_, AddressMap<(Arc<str>, u64)>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

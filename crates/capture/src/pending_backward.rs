@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ulpscope_dump::journal::encode::add_shared_with;
 
-use crate::backward_names::{backward_name, marked_backward_name};
+use crate::backward_names::{age_mark, backward_name, marked_backward_name};
 use crate::call_record::{CallRecord, Kind};
 use crate::ledger::NOT_SELECTED;
 use crate::plan::Plan;
@@ -112,6 +112,19 @@ pub struct FinishedBackward<P> {
     _parts: Vec<P>,
 }
 
+impl<P> FinishedBackward<P> {
+    /// A backward call of which everything is known at once.
+    pub fn whole(
+        step: StepId,
+        name: Arc<str>,
+        stack: Option<Arc<CallStack>>,
+        results: Vec<Option<Vec<u8>>>,
+        arguments: Vec<Option<Vec<u8>>>,
+    ) -> FinishedBackward<P> {
+        FinishedBackward { step, name, parent: None, stack, results, arguments, _parts: Vec::new() }
+    }
+}
+
 impl<P> PendingBackward<P> {
     /// The backward call of a call with this many results and hooks. For each argument: how many nodes contribute a
     /// part, or which other argument has its gradient.
@@ -186,10 +199,7 @@ impl<P> PendingBackward<P> {
 
     /// How many steps ago the call was made, in the form used in names.
     fn age(&self) -> String {
-        match self.step.since(self.made_in) {
-            0 => String::new(),
-            steps => format!("@-{steps}"),
-        }
+        age_mark(self.step.since(self.made_in))
     }
 
     /// Sets the objects that describe all gradients of the node of the call.

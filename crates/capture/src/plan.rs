@@ -10,6 +10,7 @@ use ulpscope_dump::journal::encode::StackForm;
 use ulpscope_dump::journal::{Layout, LayoutError};
 use ulpscope_dump::writer::TensorFormat;
 use ulpscope_kernels::DigestKind;
+use ulpscope_tensor::DType;
 
 use crate::backward_names::backward_name;
 use crate::limits::Limits;
@@ -50,6 +51,8 @@ pub struct Settings {
     pub device_statistics: String,
     /// In seconds.
     pub flush_interval: f64,
+    /// The name of a dtype.
+    pub would_overflow: Option<String>,
 }
 
 impl Default for Settings {
@@ -83,6 +86,7 @@ impl Default for Settings {
             gradients: "arguments".to_owned(),
             device_statistics: "auto".to_owned(),
             flush_interval: 0.2,
+            would_overflow: None,
         }
     }
 }
@@ -114,7 +118,7 @@ impl UnknownSetting {
 /// What is recorded.
 #[derive(Debug)]
 pub struct Plan {
-    /// `statistics`, `tensor` or `structure`.
+    /// `statistics`, `tensor`, `structure` or `overflow_check`.
     pub task: String,
     /// `L0`, `L1`, `L2`, `mix` or `debug`.
     pub level: String,
@@ -161,12 +165,15 @@ pub struct Plan {
     pub device_statistics: DeviceStatistics,
     /// How old numbers that have arrived from a device may be before they are written.
     pub flush_interval: Duration,
+    /// With task `overflow_check`: the dtype whose range the values are checked for, too.
+    pub would_overflow: Option<DType>,
 }
 
 /// Where tensors are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceStatistics {
-    /// Where they are: those in ordinary memory by the kernels of this project, others by operations of torch.
+    /// Where they are: those in ordinary memory and on NVIDIA GPUs by the kernels of this project, others by operations
+    /// of torch.
     Auto,
     /// In ordinary memory: those of other devices are copied.
     Host,
@@ -252,7 +259,8 @@ impl Plan {
             None => None,
             Some("md5") => Some(DigestKind::Crc32),
             Some("xxh3") => Some(DigestKind::Xxh3),
-            Some(other) => return Err(UnknownSetting::new("digest", other, "md5, xxh3")),
+            Some("mix64") => Some(DigestKind::Mix64),
+            Some(other) => return Err(UnknownSetting::new("digest", other, "md5, xxh3, mix64")),
         };
         let asked = settings.file_format.as_str();
         let format = TensorFormat::all().find(|format| format.name() == asked).ok_or_else(|| {
@@ -299,6 +307,12 @@ impl Plan {
             u64::MAX => Sample::All,
             count => Sample::First(count as usize),
         });
+        let would_overflow = settings.would_overflow.map(|name| {
+            let is_float = |dtype: &DType| dtype.float_limits().is_some() && !dtype.is_complex();
+            let dtype = name.parse::<DType>().ok().filter(is_float);
+            dtype.ok_or_else(|| UnknownSetting::new("would_overflow", &name, "the name of a float dtype"))
+        });
+        let would_overflow = would_overflow.transpose()?;
         let layout = Layout::new(&settings.layout, settings.layout_path.as_deref())?;
         let list = NameList::new(settings.list, &settings.list_match)?;
         Ok(Plan {
@@ -309,6 +323,7 @@ impl Plan {
             gradients,
             device_statistics,
             flush_interval,
+            would_overflow,
             digest,
             format,
             stacks: settings.stacks,
@@ -334,6 +349,11 @@ impl Plan {
     /// Whether only names are recorded.
     pub fn is_structure(&self) -> bool {
         self.task == "structure"
+    }
+
+    /// Whether calls are checked, and only those that overflowed are recorded.
+    pub fn checks_overflow(&self) -> bool {
+        self.task == "overflow_check"
     }
 
     /// Whether calls within modules are recorded, too.
@@ -389,14 +409,24 @@ impl Plan {
         self.parts.second && !self.is_structure()
     }
 
-    /// Whether statistics of tensors on other devices are computed there. Digests and samples need the elements here.
-    pub fn measures_on_devices(&self) -> bool {
+    /// Whether statistics of tensors on other devices are computed there, by torch. Digests and samples need the elements
+    /// here.
+    pub fn measures_by_torch(&self) -> bool {
         self.device_statistics != DeviceStatistics::Host && self.digest.is_none() && self.sample.is_none()
+    }
+
+    /// Whether tensors on GPUs are measured there by our own kernel, which has one kind of digest.
+    pub fn measures_by_kernel(&self) -> bool {
+        self.device_statistics == DeviceStatistics::Auto
+            && self.digest.is_none_or(|kind| kind == DigestKind::Mix64)
+            && self.sample.is_none()
     }
 
     /// Whether the tensors of a call get files.
     pub fn saves(&self, name: &str) -> bool {
-        self.task == "tensor" || self.tensor_list.iter().any(|part| name.contains(part.as_str()))
+        self.task == "tensor"
+            || self.checks_overflow()
+            || self.tensor_list.iter().any(|part| name.contains(part.as_str()))
     }
 
     /// Whether a name is on the list; an empty list includes everything.

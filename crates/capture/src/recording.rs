@@ -101,6 +101,15 @@ impl Recording {
         CallRecord { ends_last: call.ends_last || self.plan.inner_calls, ..call }
     }
 
+    /// Counts a checked call, in one go if it is in range; returns its number among those of its base, and its step.
+    pub fn meet_checked(&self, base: &Arc<str>, is_in_range: bool) -> (u64, StepId) {
+        self.locked(|state| {
+            state.ledger.meet();
+            state.ledger.in_range += u64::from(is_in_range);
+            (state.number(base), state.id)
+        })
+    }
+
     /// Whether a call and its backward call are recorded, given the module around it. `is_selected`: it is, or runs
     /// inside, a selected module.
     pub fn select(

@@ -17,6 +17,7 @@ use ulpscope_formats::{Error, Fault, Tensor};
 
 use crate::ledger::{NOT_ARRIVED, StepLedger};
 use crate::limits::Limits;
+use crate::overflow::StepOverflows;
 use crate::plan::{Plan, ScopeState};
 use crate::stack::CallStack;
 
@@ -46,6 +47,8 @@ pub struct State {
     ids: u64,
     /// Counts of calls and their outcomes.
     pub ledger: StepLedger,
+    /// What the task `overflow_check` has found.
+    pub overflows: StepOverflows,
     /// Calls of this step in its journal, or with a place reserved there, including those that raised or failed.
     places: u64,
     /// The same, and bytes written, in the steps before.
@@ -225,6 +228,14 @@ impl State {
         self.folder.is_some() && !self.ledger.is_empty()
     }
 
+    /// Whether a step has a dump at its end. A check has one only if it found something.
+    pub fn needs_dump(&self, plan: &Plan, is_wanted: bool) -> bool {
+        match plan.checks_overflow() {
+            true => self.folder.is_some() && (self.ledger.has_remarks() || !self.overflows.is_empty()),
+            false => is_wanted || self.has_something_to_say(),
+        }
+    }
+
     /// Calls with a place, and bytes written, in all steps.
     pub fn so_far(&self) -> (u64, u64) {
         let written = self.step.as_ref().map_or(0, |step| step.journal.written() + step.tensors.written());
@@ -395,7 +406,9 @@ impl State {
                 ));
             }
             let mut line = Vec::new();
-            self.ledger.report(self.ended.as_deref(), limit.as_deref()).encode(is_over, &mut line);
+            let mut report = self.ledger.report(self.ended.as_deref(), limit.as_deref());
+            report.notes.extend(self.overflows.notes());
+            report.encode(is_over, &mut line);
             step.journal.append_last(&[&line])?;
             step.journal.trim()?;
         }

@@ -12,7 +12,7 @@ use ulpscope_dump::journal::{self, JOURNAL_FILE, Layout};
 use ulpscope_dump::writer::LateNumbers;
 use ulpscope_dump::{Content, Dump, Rank, Select, TensorEntry};
 use ulpscope_formats::json::Json;
-use ulpscope_kernels::{Stats, Threads, stats};
+use ulpscope_kernels::{Digest, Stats, Threads, stats};
 use ulpscope_tensor::{DType, View};
 
 struct Program {
@@ -54,6 +54,13 @@ impl Program {
         ticket
     }
 
+    /// The same, with a digest that comes with the numbers.
+    fn late_call_with_digest(&self, base: &str) -> Ticket {
+        let ticket = self.numbers().ticket();
+        self.call(base, TensorRest { ticket: Some(ticket), has_late_digest: true, ..TensorRest::default() });
+        ticket
+    }
+
     fn finish(&self) -> Rank {
         let mut over = self.recording.locked(|state| state.turn(None));
         let (folder, _) = over.settle(&self.recording.plan, true).unwrap().unwrap();
@@ -84,7 +91,7 @@ fn measured(values: &[f64]) -> Stats {
 }
 
 fn numbers(values: &[f64]) -> Numbers {
-    Numbers { stats: measured(values), is_scalar: false }
+    Numbers { stats: measured(values), is_scalar: false, digest: Some(Digest::Mix64(values[2].to_bits())) }
 }
 
 /// The tensor of the nth call.
@@ -105,16 +112,21 @@ fn a_dump_does_not_show_when_its_numbers_arrived() {
     let at_once = Program::new(Settings::default());
     for values in VALUES {
         let stats = measured(&values);
-        at_once.call("Torch.sin", TensorRest { stats: Some(&stats), ..TensorRest::default() });
+        let digest = Digest::Mix64(values[2].to_bits()).to_string();
+        let rest = TensorRest { stats: Some(&stats), digest: Some(&digest), ..TensorRest::default() };
+        at_once.call("Torch.sin", rest);
     }
     at_once.finish();
     let late = Program::new(Settings::default());
     // One after its line, one before it, and one when its step has been replaced.
-    let first = late.late_call("Torch.sin");
+    let first = late.late_call_with_digest("Torch.sin");
     let early = late.numbers().ticket();
     late.numbers().arrive(early, numbers(&VALUES[1])).unwrap();
-    late.call("Torch.sin", TensorRest { ticket: Some(early), ..TensorRest::default() });
-    let last = late.late_call("Torch.sin");
+    late.call(
+        "Torch.sin",
+        TensorRest { ticket: Some(early), has_late_digest: true, ..TensorRest::default() },
+    );
+    let last = late.late_call_with_digest("Torch.sin");
     late.numbers().arrive(first, numbers(&VALUES[0])).unwrap();
     let mut over = late.recording.locked(|state| state.turn(None));
     over.numbers.arrive(last, numbers(&VALUES[2])).unwrap();

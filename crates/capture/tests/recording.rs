@@ -253,7 +253,7 @@ fn stacks_are_written_once_and_a_step_without_calls_has_nothing_to_say() {
 fn settings_that_mean_nothing_are_refused_by_name() {
     let refused = |settings: Settings| Plan::new(settings).unwrap_err().to_string();
     let digest = Settings { digest: Some("sha".to_owned()), ..Settings::default() };
-    assert_eq!(refused(digest), "digest: expected md5, xxh3, found sha");
+    assert_eq!(refused(digest), "digest: expected md5, xxh3, mix64, found sha");
     let format = Settings { file_format: "csv".to_owned(), ..Settings::default() };
     assert_eq!(refused(format), "file_format: expected pack, pt, npy, safetensors, found csv");
     let scope = Settings { scope: vec!["a".to_owned()], ..Settings::default() };

@@ -2,9 +2,13 @@
 
 mod check_options;
 mod compare;
+mod convert;
 mod dumps;
+mod graph;
 mod pkl_style;
+mod precision_tool;
 mod run_options;
+mod shell;
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -18,9 +22,14 @@ use ulpscope_report::{ColourChoice, SheetFormat};
 use ulpscope_session::Language;
 
 pub(crate) use compare::{CompareArgs, OutputFormat, spell_out};
+pub(crate) use convert::ConvertArgs;
 pub(crate) use dumps::{DumpArgs, LsArgs, OverflowArgs, ShowArgs};
-use pkl_style::PklStyleName;
+pub(crate) use graph::{
+    GraphArgs, GraphCastsArgs, GraphCommand, GraphDiffArgs, GraphDrawArgs, GraphInfoArgs, GraphLsArgs,
+};
+pub(crate) use precision_tool::{PrecisionToolAction, PrecisionToolArgs};
 pub(crate) use run_options::with_python_options;
+pub(crate) use shell::ShellArgs;
 
 use crate::output::Look;
 
@@ -86,8 +95,13 @@ impl Low {
     /// How to show results.
     pub(crate) fn look(&self) -> Look {
         let json = match &self.command {
-            // Standard output belongs to the script, or to a shell or a pager.
-            Command::Run(_) | Command::Check(_) | Command::Completions(_) | Command::Man(_) => false,
+            // Standard output belongs to the script, to a shell or to a pager.
+            Command::Run(_)
+            | Command::Check(_)
+            | Command::Shell(_)
+            | Command::PrecisionTool(_)
+            | Command::Completions(_)
+            | Command::Man(_) => false,
             Command::Compare(args) => args.json,
             Command::Explain(args) => args.json,
             Command::Stats(args) => args.json,
@@ -97,6 +111,7 @@ impl Low {
             Command::Ls(args) => args.dump.json,
             Command::Show(args) => args.dump.json,
             Command::Overflow(args) => args.dump.json,
+            Command::Graph(args) => args.command.json(),
         };
         Look { colour: self.color.into(), wide: self.wide, json }
     }
@@ -136,6 +151,9 @@ pub(crate) enum Command {
     Ls(LsArgs),
     Show(ShowArgs),
     Overflow(OverflowArgs),
+    Shell(ShellArgs),
+    PrecisionTool(PrecisionToolArgs),
+    Graph(GraphArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -249,6 +267,8 @@ pub(crate) enum DigestName {
     Md5,
     /// XXH3, 128 bits: the fastest
     Xxh3,
+    /// 64 bits, which a GPU computes with the statistics
+    Mix64,
 }
 
 /// Compare two tensor files: every metric, the first failing elements, the worst ones
@@ -278,40 +298,6 @@ pub(crate) struct DiffArgs {
     pub(crate) print: usize,
 
     /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Convert tensor files into another format, one file or a whole tree
-///
-/// One file goes to the file DST; a folder goes to the folder DST, with the same relative paths, and nothing is
-/// written outside it. A dump whose tensors are together in a few files gets a file for each tensor (--to pt, npy or
-/// safetensors), as the older tools read it. A file that holds several tensors becomes a container; towards .npy,
-/// which holds one, it becomes a folder with a file for each. Records (.pkl of statistics, dump.json) convert into
-/// each other. Files are complete or absent: each is written beside its place first.
-#[derive(Debug, Args)]
-#[command(after_help = CONVERT_EXAMPLES)]
-pub(crate) struct ConvertArgs {
-    /// File or folder to convert, or DUMP:ENTRY for one tensor of a dump
-    pub(crate) src: PathBuf,
-
-    /// Where the result goes
-    #[arg(short = 'o', long = "output", value_name = "DST")]
-    pub(crate) dst: PathBuf,
-
-    /// Format to write [default: by DST's extension]
-    #[arg(long, value_name = "FORMAT", value_enum)]
-    pub(crate) to: Option<FormatName>,
-
-    /// The tool whose lines a .pkl gets that is made from a dump.json [default: ptdbg-6]
-    #[arg(long = "pkl-style", value_name = "STYLE", value_enum)]
-    pub(crate) pkl_style: Option<PklStyleName>,
-
-    /// Replace files that exist
-    #[arg(long)]
-    pub(crate) force: bool,
-
-    /// Print one JSON object: what became of each file
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -417,15 +403,6 @@ Exit codes:
   0  every pair agrees within the tolerance
   1  some pair differs, in shape or in elements, or a tensor is on one side only
   2  nothing that was read differs, but something could not be read";
-
-const CONVERT_EXAMPLES: &str = "\
-Examples:
-  ulpscope convert out.pt -o out.npy
-  ulpscope convert model.pt -o model.safetensors
-  ulpscope convert dump/ -o dump_npy/ --to npy
-  ulpscope convert dump/step0:Torch.mm.0.forward.output.0 -o out.npy
-  ulpscope convert ptdbg/rank0/dump.pkl -o msprobe/rank0/dump.json
-  ulpscope convert msprobe/rank0/dump.json -o ptdbg/rank0/dump.pkl --pkl-style ptdbg";
 
 const MERGE_EXAMPLES: &str = "\
 Examples:

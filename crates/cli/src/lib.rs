@@ -21,11 +21,13 @@ mod progress;
 mod python;
 mod records;
 mod result_files;
+mod session_input;
 mod source;
 mod spool;
 mod stats_report;
 mod summary;
 mod targets;
+mod training;
 mod values;
 mod walk;
 
@@ -33,14 +35,19 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 
 use clap::Parser;
+use ulpscope_compare::Prover;
 use ulpscope_formats::Watch;
 
 use crate::args::{Command, Low};
 use crate::exit::Exit;
 use crate::output::{Look, Output};
 
-/// Runs the command line `args` (its first item is the program's name) and returns the exit code: see `exit.rs`.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
+/// Opens what makes calls again, for `compare --prove`; an error says what is missing.
+pub type OpenProver<'a> = &'a (dyn Fn() -> Result<Box<dyn Prover + Send>, String> + Sync);
+
+/// Runs the command line `args` (its first item is the program's name) and returns the exit code: see `exit.rs`. Without
+/// a prover, `compare --prove` is handed over to Python.
+pub fn run(args: impl IntoIterator<Item = OsString>, prover: Option<OpenProver<'_>>) -> u8 {
     let args = args::spell_out(args);
     let low = match Low::try_parse_from(&args) {
         Ok(low) => low,
@@ -48,7 +55,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
     };
     let mut output = Output::of_process(low.look());
     let watch = Watch::start();
-    let code = match execute(low, &mut output) {
+    let code = match execute(low, &args, prover, &mut output) {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => Exit::Done.code(),
         Err(error) => {
@@ -76,7 +83,19 @@ fn not_parsed(said: &clap::Error, look: Look) -> Exit {
     exit
 }
 
-fn execute(low: Low, output: &mut Output) -> anyhow::Result<u8> {
+fn execute(
+    low: Low,
+    args: &[OsString],
+    prover: Option<OpenProver<'_>>,
+    output: &mut Output,
+) -> anyhow::Result<u8> {
+    let is_proof = matches!(&low.command, Command::Compare(compare) if compare.prove);
+    let prover = match prover.filter(|_| is_proof) {
+        // On this thread: Python cannot load torch on one of the pool.
+        Some(open) => Some(open().map_err(anyhow::Error::msg)?),
+        None if is_proof => return python::run_in_python("compare --prove", args[1..].to_vec()),
+        None => None,
+    };
     let mut pool = rayon::ThreadPoolBuilder::new();
     if let Some(threads) = low.threads {
         // More threads than cores are slower, and thousands of them stop the machine.
@@ -88,8 +107,11 @@ fn execute(low: Low, output: &mut Output) -> anyhow::Result<u8> {
         let exit = match low.command {
             Command::Run(args) => return commands::run::Run::from(args).run(),
             Command::Check(args) => return commands::check::Check::from(args).run(),
+            Command::PrecisionTool(args) => return commands::precision_tool::run(args, output),
             Command::Stats(args) => commands::stats::Stats::try_from(args)?.run(output),
-            Command::Compare(args) => commands::compare::Compare::try_from(*args)?.run(output),
+            Command::Compare(args) => {
+                commands::compare::Compare::try_from(*args)?.run(prover.as_deref(), output)
+            }
             Command::Explain(args) => commands::explain::Explain::try_from(args)?.run(output),
             Command::Diff(args) => commands::diff::Diff::from(args).run(output),
             Command::Convert(args) => commands::convert::Convert::try_from(args)?.run(output),
@@ -97,6 +119,8 @@ fn execute(low: Low, output: &mut Output) -> anyhow::Result<u8> {
             Command::Ls(args) => commands::ls::Ls::from(args).run(output),
             Command::Show(args) => commands::show::Show::from(args).run(output),
             Command::Overflow(args) => commands::overflow::Overflow::from(args).run(output),
+            Command::Shell(args) => commands::shell::Shell::try_from(args)?.run(output),
+            Command::Graph(args) => commands::graph::run(args, output),
             Command::Completions(args) => commands::manual::completions(&args, output),
             Command::Man(args) => commands::manual::man(&args, output),
         }?;

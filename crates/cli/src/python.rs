@@ -25,14 +25,14 @@ const HAS_ULPSCOPE: &str =
 /// The command of the package.
 const COMMAND: &str = "from ulpscope._cli import main; sys.exit(main())";
 
-/// Replaces this process with Python, which runs a command of the package with these arguments; where that is impossible,
-/// waits for it and returns its exit code.
+/// Replaces this process with Python, which runs the package with these arguments; where that is impossible, waits for it
+/// and returns its exit code. `command` is named in messages.
 pub(crate) fn run_in_python(command: &str, arguments: Vec<OsString>) -> anyhow::Result<u8> {
     let python = python_with_ulpscope(command)?;
     // What Python prints begins after this.
     let _ = writeln!(std::io::stderr(), "ulpscope: {command} uses {}", escape::terminal(&python.place));
     let mut process = Command::new(python.name);
-    process.arg("-c").arg(format!("{WITHOUT_CURRENT_FOLDER}{COMMAND}")).arg(command).args(arguments);
+    process.arg("-c").arg(format!("{WITHOUT_CURRENT_FOLDER}{COMMAND}")).args(arguments);
     hand_over(process).with_context(|| format!("cannot start {}", python.name))
 }
 

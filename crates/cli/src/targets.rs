@@ -30,6 +30,13 @@ pub(crate) struct Target {
     pub(crate) folder: PathBuf,
 }
 
+impl Target {
+    /// The file of one part of a source that has several: its name, then the suffix of the part.
+    pub(crate) fn part(&self, format: Format, suffix: &str, extension: &str) -> PathBuf {
+        with_suffix(&with_suffix(&without_extension(&self.file, format), suffix), extension)
+    }
+}
+
 impl Destination {
     /// The target of each source, in order.
     pub(crate) fn targets(&self, sources: &[Found], format: Format) -> Vec<Target> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::final_result::FinalResult;
 use crate::job::{RankResult, first_divergence};
-use crate::run::Counts;
+use crate::run::{Counts, RankOutcome};
 use crate::style::Side;
 
 /// The one word.
@@ -102,6 +102,13 @@ pub enum Agreement {
     /// A result that the run ends in differs by more than accumulated rounding allows, and no call was found that
     /// introduced it.
     FinalResult(FinalResult),
+    /// Replay refuted every call that seemed to introduce an error, and not all final results could be compared.
+    Refuted {
+        /// The first of these calls.
+        first: String,
+        /// How many there are.
+        calls: u64,
+    },
     /// No call of one side has a counterpart.
     NothingPaired,
     /// What was compared agrees, but some calls or tensors are on one side only.
@@ -143,6 +150,7 @@ impl Agreement {
             }
             Agreement::Unexplained { .. }
             | Agreement::FinalResult(_)
+            | Agreement::Refuted { .. }
             | Agreement::NothingPaired
             | Agreement::Unpaired { .. }
             | Agreement::UnpairedRanks(_)
@@ -167,6 +175,7 @@ impl Agreement {
             | Agreement::Fails { .. }
             | Agreement::Unexplained { .. }
             | Agreement::FinalResult(_)
+            | Agreement::Refuted { .. }
             | Agreement::NothingPaired
             | Agreement::Unpaired { .. }
             | Agreement::UnpairedRanks(_) => 1,
@@ -206,6 +215,11 @@ pub fn agreement<S>(results: &[RankResult<S>], around: Surroundings<'_>) -> Agre
     }
     if let Some(result) = outcomes().find_map(|outcome| outcome.unexplained.as_ref()) {
         return Agreement::FinalResult(result.clone());
+    }
+    let is_open = |outcome: &&RankOutcome| !outcome.refuted.is_empty() && !outcome.are_final_results_bounded;
+    if let Some(first) = outcomes().find(is_open).and_then(|outcome| outcome.refuted.first()) {
+        let calls = outcomes().map(|outcome| outcome.refuted.len() as u64).sum();
+        return Agreement::Refuted { first: first.call.clone(), calls };
     }
     if failed > 0 {
         return Agreement::Unexplained { failed, rows };
@@ -299,6 +313,17 @@ impl fmt::Display for Agreement {
                 write!(f, "{failed} of {rows} rows differ, and no call explains it")
             }
             Agreement::FinalResult(result) => write!(f, "{result}, and no call explains it"),
+            Agreement::Refuted { first, calls: 1 } => {
+                write!(
+                    f,
+                    "replay refuted that {first} introduced an error, and no replayable call explains the difference"
+                )
+            }
+            Agreement::Refuted { first, calls } => write!(
+                f,
+                "replay refuted that {calls} calls introduced an error (the first is {first}), and no replayable call \
+                 explains the difference"
+            ),
             Agreement::NothingPaired => {
                 f.write_str("no call has a counterpart in the other run, so nothing was compared")
             }

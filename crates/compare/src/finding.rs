@@ -12,6 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::fact::{ArgumentDifference, Fact};
+use crate::proof::{Proof, ProofVerdict};
 use crate::style::Side;
 use crate::words;
 
@@ -38,12 +39,22 @@ pub struct Finding {
     pub downstream: u64,
     /// Whether the error appeared in the backward pass.
     pub in_backward: bool,
+    /// What replay says of it; `None` if nothing was replayed.
+    pub proof: Option<Proof>,
 }
 
 impl Finding {
     /// The evidence, as shown in a row.
     pub fn why(&self) -> String {
         words::evidence(self)
+    }
+
+    /// Adds what replay says. What was measured needs no model of noise.
+    pub(crate) fn prove(&mut self, proof: Option<Proof>) {
+        if proof.as_ref().is_some_and(|proof| matches!(proof.verdict, ProofVerdict::Proved(_))) {
+            self.confidence = 1.0;
+        }
+        self.proof = proof;
     }
 }
 

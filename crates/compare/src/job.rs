@@ -1,10 +1,12 @@
 //! Whole dumps: pairs steps and ranks, and compares each pair.
 
 use std::io;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 use ulpscope_dump::{AFTER_LAST_STEP, Dump, RankPlace, Step};
 
+use crate::proof::{Prover, Proving};
 use crate::run::{CompareError, Progress, RankOutcome, Sink, compare_ranks_knowing};
 use crate::style::{Known, Side, Style};
 use crate::verdict::Divergence;
@@ -170,12 +172,14 @@ pub fn first_divergence<S>(ranks: &[RankResult<S>]) -> Option<(&RankResult<S>, &
     of_step.find(|(_, divergence)| !divergence.may_come_from_another_rank()).or(Some((first, divergence)))
 }
 
-/// Compares every pair, in parallel; results are in the order of the pairs.
+/// Compares every pair; results are in the order of the pairs. Pairs are compared in parallel, but one after another with
+/// a prover: what it runs has threads of its own, and may wait for those of the comparison.
 pub fn compare_dumps<O: Outputs>(
     style: &dyn Style,
     pairs: &[RankPair<'_>],
     outputs: &O,
     progress: &dyn Progress,
+    prover: Option<&dyn Prover>,
 ) -> Vec<RankResult<O::Sink>> {
     let compare = |pair: &RankPair<'_>| {
         let result = || {
@@ -187,7 +191,9 @@ pub fn compare_dumps<O: Outputs>(
                 Ok(noise) => (noise, None),
                 Err(error) => (None, Some(error)),
             };
-            let known = Known { noise: noise.as_ref(), step: pair.place };
+            let (target, golden) = (Arc::new(target), Arc::new(golden));
+            let proving = prover.map(|prover| Proving { prover, ranks: [&target, &golden] });
+            let known = Known { noise: noise.as_ref(), step: pair.place, proving };
             let mut sink = outputs.open(pair)?;
             let mut outcome = compare_ranks_knowing(style, &target, &golden, known, &mut sink, progress)?;
             unread.into_iter().for_each(|error| outcome.problems.note(format!("--noise: {error}")));
@@ -202,5 +208,8 @@ pub fn compare_dumps<O: Outputs>(
             result: result(),
         }
     };
-    pairs.par_iter().map(compare).collect()
+    match prover {
+        Some(_) => pairs.iter().map(compare).collect(),
+        None => pairs.par_iter().map(compare).collect(),
+    }
 }

@@ -17,6 +17,7 @@ mod fact;
 mod fact_bytes;
 mod final_result;
 mod finding;
+pub mod flat;
 mod job;
 mod ledgers;
 mod levels;
@@ -27,6 +28,7 @@ pub mod number;
 mod origins;
 pub mod overflow;
 mod pairing;
+mod proof;
 mod reading;
 pub mod results;
 mod row_spool;
@@ -47,13 +49,14 @@ pub use finding::{
 };
 pub use job::{Outputs, RankPair, RankPairs, RankResult, compare_dumps, first_divergence, pair_ranks};
 pub use mapping::Mapping;
-pub use native::{COLUMNS, Native};
+pub use native::{COLUMNS, Native, PROOF_COLUMNS};
 pub use note::{CountDifference, Counted, Note};
 pub use origins::{OriginCounts, Share};
 pub use pairing::{
     CallPair, EntryHow, EntryPair, EntryReason, EntryUnit, How, Matching, PairCounts, PairOptions, Pairing,
     Reason, Unit, UnknownMatching, pair, pair_entries,
 };
+pub use proof::{Proof, ProofVerdict, Prover, Proving, ReplayedError, WrongSide};
 pub use run::{
     CompareError, Counts, FailingCall, NoProgress, Paired, Progress, RankOutcome, Sink, compare_ranks,
     compare_ranks_knowing,

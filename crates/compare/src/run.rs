@@ -152,6 +152,8 @@ pub struct RankOutcome {
     pub divergences: Vec<Divergence>,
     /// How many there are in total.
     pub divergence_count: u64,
+    /// Calls that were blamed until replay refuted it, in order.
+    pub refuted: Vec<Divergence>,
     /// The final result that differs most, if it differs by more than accumulated rounding allows and no call
     /// introduced an error.
     pub unexplained: Option<FinalResult>,
@@ -405,6 +407,16 @@ impl Record<'_> {
                 outcome.divergences.push(divergence);
             }
         }
+        if let Some(refuted) = unit.refuted.take() {
+            let line = before + 2 + refuted.row as u64;
+            let unit = Judged {
+                finding: Some(refuted),
+                target: unit.target,
+                golden: unit.golden,
+                ..Judged::default()
+            };
+            outcome.refuted.push(divergence_at(&unit, line, "", target, golden));
+        }
         let Some((line, row_name)) = first_failing else { return Ok(()) };
         if !self.has_hindsight {
             self.advised.get_or_insert_with(|| (line, row_name.clone()));
@@ -472,6 +484,7 @@ fn divergence_at(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Ra
             measure: None,
             downstream: 0,
             in_backward: false,
+            proof: None,
         }),
     }
 }

@@ -10,29 +10,35 @@ use crate::final_result::FinalResult;
 use crate::finding::Finding;
 use crate::note::Note;
 use crate::origins::TakenOrigin;
+use crate::proof::Proving;
 use crate::run::Progress;
 use crate::verdict::Class;
 
 /// An older style's message about a measured noise floor.
 const NO_NOISE: &str = "--noise is for the native style: the older tools judge each row by fixed limits; use --style native, or leave it out";
 
+/// Likewise about replay.
+const NO_PROOF: &str = "--prove is for the native style: the older tools judge rows, and blame no call; use --style native, or leave it out";
+
 /// A way of comparing two ranks.
 pub trait Style: Sync {
     /// Decides what is compared with what. Reads names, and as much of the entries as pairing needs.
     fn plan<'a>(&'a self, target: &'a Rank, golden: &'a Rank) -> Result<Box<dyn Plan + 'a>, Error>;
 
-    /// The same, with what is known besides the two ranks. The rules of the older tools do not support noise, and do
-    /// not depend on the step.
+    /// The same, with what is known besides the two ranks. The rules of the older tools support neither noise nor replay,
+    /// and do not depend on the step.
     fn plan_knowing<'a>(
         &'a self,
         target: &'a Rank,
         golden: &'a Rank,
-        known: Known<'_>,
+        known: Known<'a>,
         _progress: &dyn Progress,
     ) -> Result<Box<dyn Plan + 'a>, Error> {
-        match known.noise {
-            Some(_) => Err(Error::whole(Fault::Unsupported(NO_NOISE.to_owned()))),
-            None => self.plan(target, golden),
+        let unsupported = |why: &str| Err(Error::whole(Fault::Unsupported(why.to_owned())));
+        match known {
+            Known { noise: Some(_), .. } => unsupported(NO_NOISE),
+            Known { proving: Some(_), .. } => unsupported(NO_PROOF),
+            _ => self.plan(target, golden),
         }
     }
 
@@ -49,6 +55,8 @@ pub struct Known<'a> {
     pub noise: Option<&'a Rank>,
     /// The number of the step.
     pub step: Option<u64>,
+    /// Makes blamed calls again, to prove or refute what is said of them.
+    pub proving: Option<Proving<'a>>,
 }
 
 /// What is compared with what, in the order of the rows.
@@ -187,6 +195,8 @@ pub struct Judged {
     pub class: Option<Class>,
     /// How the call introduced an error, for styles that judge calls.
     pub finding: Option<Finding>,
+    /// What was said of the call until replay refuted it.
+    pub refuted: Option<Finding>,
     /// The parameters and buffers that the call uses, and how much each differs.
     pub(crate) origins: Vec<TakenOrigin>,
 }

@@ -15,7 +15,7 @@ use ulpscope_dump::{Dump, Rank, Select};
 struct Forgotten;
 
 fn knowing(noise: Option<&Rank>) -> Known<'_> {
-    Known { noise, step: None }
+    Known { noise, ..Known::default() }
 }
 
 impl Sink for Forgotten {

@@ -46,8 +46,8 @@ pub fn tensor_at(path: &Path) -> Result<Option<Tensor>, Error> {
     let mut found: Vec<(PathBuf, Tensor)> = Vec::new();
     let mut why_not = None;
     for place in Dump::open(&dump, &Select::default())?.steps.iter().flat_map(|step| &step.ranks) {
-        let rank = place.open()?;
-        match tensor_in(&rank, name) {
+        // A rank that cannot be read does not hide the tensor of a different one.
+        match place.open().and_then(|rank| tensor_in(&rank, name)) {
             Ok(Some(tensor)) => found.push((place.path().to_owned(), tensor)),
             Ok(None) => {}
             Err(error) => why_not = Some(error),

@@ -29,7 +29,7 @@ pub struct CallArguments {
     pub keyword: Vec<(String, Argument)>,
     /// Results; of a backward call, the gradients of its arguments.
     pub results: Vec<Argument>,
-    /// Parameters of a module, by name.
+    /// Parameters of a module, by name; of its gradients, those.
     pub parameters: Vec<(String, Argument)>,
 }
 
@@ -48,6 +48,13 @@ impl CallArguments {
             }
         }
         call
+    }
+
+    /// Reads the gradients of a module's parameters: each is a list, by the name of the parameter.
+    pub(crate) fn of_gradients(body: Item) -> CallArguments {
+        let Item::Dict(parameters) = body else { return CallArguments::default() };
+        let parameters = parameters.into_iter().map(|(name, item)| (name, Argument::from(item))).collect();
+        CallArguments { parameters, ..CallArguments::default() }
     }
 }
 

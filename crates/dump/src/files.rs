@@ -15,12 +15,14 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ulpscope_formats::acl::FileName;
 use ulpscope_formats::file::{self, Format};
 use ulpscope_formats::json::Json;
 use ulpscope_formats::{Access, Error, Fault, Value};
 use ulpscope_kernels::{DigestKind, digest};
 use ulpscope_tensor::{DType, View};
 
+use crate::acl;
 use crate::address;
 use crate::call::{Call, CallKind};
 use crate::entry::{Content, Data, Entry, Role, TensorEntry};
@@ -70,7 +72,11 @@ pub(crate) fn open_folder(folder: &Path, files: &[TensorFile]) -> Result<Rank, E
             Err(error) => contents.problems.add(&error),
         }
     }
-    let mixed = contents.sets_share_names();
+    // The files of two operators name their tensors alike; the operator is in the name of the file.
+    let is_acl = |stored: &Stored| {
+        stored.file.named.file_name().and_then(|name| name.to_str()).is_some_and(acl::is_name)
+    };
+    let mixed = contents.sets_share_names() || contents.files.iter().any(is_acl);
     Ok(contents.into_rank(folder, |item, set| {
         if item.name.is_empty() {
             set.to_owned()
@@ -184,8 +190,13 @@ impl Contents {
     }
 }
 
-/// The path of a file without its extension and without the number of a shard.
+/// The path of a file without its extension and without the number of a shard. For a file of an ACL dump, type and name
+/// of the operator.
 fn set_name(path: &Path) -> String {
+    let name = path.file_name().and_then(|name| name.to_str()).and_then(FileName::parse);
+    if let Some(name) = name {
+        return path.with_file_name(name.operator()).to_string_lossy().into_owned();
+    }
     let stem = path.with_extension("");
     let stem = stem.to_string_lossy();
     let number = |text: &str| text.len() == SHARD_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());

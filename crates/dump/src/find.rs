@@ -8,6 +8,7 @@
 //! after_last_step/               what a run did after its last training step: a step without a number
 //! …_shape[..]_stride[..]….npy    the asynchronous dump of torch_npu.hooks
 //! any other folder               searched if there is nothing of the above beside it (ptdbg_dump_v4.0/)
+//! Conv2D.conv1.14.5.1767261601009597    an ACL dump, if no other tensor files are among them
 //! .npy, .pt, .safetensors, …     tensor files of any program, if there is nothing of the above anywhere, or in
 //!                                the folder of a step or rank
 //! ```
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use ulpscope_formats::file::{Format, Records};
 use ulpscope_formats::{Access, Bytes, Error, Fault};
 
+use crate::acl::{self, AclPlace};
 use crate::address;
 use crate::async_npy;
 use crate::journal::{JOURNAL_FILE, MARK};
@@ -65,6 +67,8 @@ pub(crate) enum Opening {
     Pkl(Vec<PathBuf>),
     /// A folder of files whose names contain all metadata.
     AsyncNpy(PathBuf),
+    /// The files of one device and step of an ACL dump.
+    Acl(PathBuf, Vec<TensorFile>),
     /// Tensor files somewhere below a folder, in order.
     Folder(PathBuf, Vec<TensorFile>),
     /// A tensor file, or a checkpoint.
@@ -83,6 +87,7 @@ impl Opening {
             },
             Opening::Journal(path)
             | Opening::AsyncNpy(path)
+            | Opening::Acl(path, _)
             | Opening::Folder(path, _)
             | Opening::File(path)
             | Opening::Entry(path) => path,
@@ -96,7 +101,7 @@ impl Opening {
             Opening::Msprobe(files) | Opening::Pkl(files) => files.contains(&path),
             Opening::Journal(file) | Opening::File(file) => *file == path,
             Opening::AsyncNpy(opened) => opened == folder && async_npy::is_name(name),
-            Opening::Folder(opened, _) => opened == folder,
+            Opening::Acl(opened, _) | Opening::Folder(opened, _) => opened == folder,
             Opening::Entry(_) => false,
         }
     }
@@ -171,7 +176,8 @@ pub(crate) fn find(
         return Err(nothing_in(path, problems));
     }
     passed.report(path, problems, notes);
-    Ok(vec![here.found(Opening::Folder(path.to_owned(), files))])
+    notes.extend(acl::op_debug_note(path, &files));
+    Ok(here.found_files(path, files))
 }
 
 /// What to open for a single file.
@@ -210,6 +216,23 @@ struct Here {
 impl Here {
     fn found(&self, opening: Opening) -> Found {
         Found { step: self.step, rank: self.rank.clone(), opening }
+    }
+
+    /// The tensor files of a folder: the devices and steps of an ACL dump, or one rank.
+    fn found_files(&self, folder: &Path, files: Vec<TensorFile>) -> Vec<Found> {
+        if !acl::is_dump(folder, &files) {
+            return vec![self.found(Opening::Folder(folder.to_owned(), files))];
+        }
+        let found = |place: AclPlace| {
+            let device =
+                place.device.map(|device| RankName { number: Some(device), text: format!("device{device}") });
+            Found {
+                step: place.step.or(self.step),
+                rank: device.unwrap_or_else(|| self.rank.clone()),
+                opening: Opening::Acl(place.folder, place.files),
+            }
+        };
+        acl::groups(folder, &files).into_iter().map(found).collect()
     }
 }
 
@@ -294,7 +317,7 @@ impl Search<'_> {
                     let files = tensor_files(path, self.problems, &mut passed);
                     if !files.is_empty() {
                         self.passed.extend(passed);
-                        found.push(below.found(Opening::Folder(path.to_owned(), files)));
+                        found.append(&mut below.found_files(path, files));
                     }
                 }
                 if found.is_empty() && self.empty.len() as u64 + self.problems.count() == known {

@@ -12,9 +12,11 @@
 //! A partly damaged dump is partly read: what could not be read is listed once in [`Problems`], with
 //! its file and place.
 
+mod acl;
 mod address;
 mod arguments;
 mod async_npy;
+mod blank_functions;
 mod call;
 mod companion;
 mod damage;
@@ -42,8 +44,10 @@ mod tree;
 mod unpack;
 pub mod writer;
 
+pub use acl::DeviceOverflow;
 pub use address::tensor_at;
 pub use arguments::{Argument, CallArguments};
+pub use blank_functions::returns_blank;
 pub use call::{Call, CallKind};
 pub use entry::{Content, Data, Entry, NonFiniteCounts, Role, TensorEntry};
 pub use file_part::FilePart;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use ulpscope_formats::file::{Format, open_regular};
 use ulpscope_formats::{Error, natural};
 
+use crate::acl;
 use crate::find::{Opening, digits};
 use crate::journal::{JOURNAL_FILE, is_journal};
 use crate::mapping_csv::{self, MAPPING_FILE};
@@ -171,11 +172,11 @@ pub(crate) fn tensor_files(
 /// Whether a name is that of a tensor file.
 pub(crate) fn is_tensor_file(name: &str) -> bool {
     let Some((_, extension)) = name.rsplit_once('.') else { return false };
-    Format::may_hold_tensors(extension) || ends_in_time(name)
+    Format::may_hold_tensors(extension) || acl::is_name(name) || ends_in_time(name)
 }
 
 /// Whether a name ends with a time, as those of ACL dump files do.
-pub(crate) fn ends_in_time(name: &str) -> bool {
+fn ends_in_time(name: &str) -> bool {
     let is_time = |time: &str| time.len() == ACL_TIME_DIGITS && digits(time).is_some();
     name.rsplit_once('.').is_some_and(|(_, time)| is_time(time))
 }

@@ -195,7 +195,11 @@ impl Source for MsprobeSource {
     }
 
     fn arguments(&self, index: &Index, call: usize) -> Result<Option<CallArguments>, Error> {
-        Ok(self.body(index, call)?.map(|(_, body)| CallArguments::of(body)))
+        let read = match index.calls[call].kind {
+            CallKind::ParametersGrad => CallArguments::of_gradients,
+            _ => CallArguments::of,
+        };
+        Ok(self.body(index, call)?.map(|(_, body)| read(body)))
     }
 
     fn stack(&self, index: &Index, call: usize) -> Option<Vec<String>> {

@@ -11,8 +11,9 @@ use std::path::Path;
 use ulpscope_formats::file::{Format, open_regular};
 use ulpscope_formats::{Access, Bytes, Error};
 
+use crate::acl;
 use crate::journal::JOURNAL_FILE;
-use crate::listing::{Listing, RECORDS, ends_in_time};
+use crate::listing::{Listing, RECORDS};
 use crate::problems::Problems;
 
 /// Maximum names shown of a long list.
@@ -146,11 +147,10 @@ fn is_document(path: &Path) -> bool {
     if extension.as_deref().is_some_and(|extension| DOCUMENTS.contains(&extension)) {
         return true;
     }
-    let stem = path.file_stem().map(|stem| stem.to_string_lossy());
-    if extension.as_deref() == Some("csv") && stem.is_some_and(|stem| ends_in_time(&stem)) {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if acl::is_name(name) {
         return false;
     }
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     // `dump_1.json`, `DUMP.json`: copies, or the records of a different run.
     let lower = name.to_ascii_lowercase();
     if RECORDS.contains(&name)

@@ -7,6 +7,7 @@ use ulpscope_formats::pkl_lines::Frame;
 use ulpscope_formats::records::line_to_frame;
 use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value, file};
 
+use crate::acl::DeviceOverflow;
 use crate::address;
 use crate::arguments::CallArguments;
 use crate::call::Call;
@@ -33,6 +34,8 @@ pub enum Tool {
     Hooks,
     /// torch_npu.hooks' asynchronous dump: files whose names contain all metadata.
     AsyncNpy,
+    /// The dump of an Ascend device: a file for each execution of an operator.
+    Acl,
     /// Tensor files or checkpoints of any program.
     Files,
 }
@@ -57,6 +60,7 @@ impl fmt::Display for Tool {
             Tool::Ptdbg6 => "ptdbg_ascend 6.0",
             Tool::Hooks => "torch_npu.hooks",
             Tool::AsyncNpy => "torch_npu.hooks (asynchronous)",
+            Tool::Acl => "ACL dump",
             Tool::Files => "tensor files",
         })
     }
@@ -136,6 +140,11 @@ pub(crate) trait Source: Send + Sync {
 
     /// How the run ended, if it did not end normally.
     fn notes(&self) -> &[String] {
+        &[]
+    }
+
+    /// What the device detected, in order of time.
+    fn device_overflows(&self) -> &[DeviceOverflow] {
         &[]
     }
 
@@ -296,6 +305,11 @@ impl Rank {
     /// before that is still valid.
     pub fn notes(&self) -> &[String] {
         self.source.notes()
+    }
+
+    /// The overflows that an Ascend device detected, in order of time; other dumps have none.
+    pub fn device_overflows(&self) -> &[DeviceOverflow] {
+        self.source.device_overflows()
     }
 
     /// What could not be read so far.

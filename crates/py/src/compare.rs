@@ -1,27 +1,30 @@
 //! `compare`: two dumps in, a [`Comparison`] out.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyString};
-use ulpscope_compare::{CompareError, Progress};
+use ulpscope_compare::{CompareError, Progress, Prover};
 use ulpscope_dump::Select;
 use ulpscope_session::{Language, MappingFiles, MemoryOutputs, NumberRanges, Request, execute};
 
 use crate::comparison::Comparison;
 use crate::errors::{shown, to_python};
 use crate::interrupt::{Stop, abandonable};
+use crate::prover::PythonProver;
 
 /// Compares two dumps: target, the suspected side, with golden, the trusted one. Each is a path to the output of a
 /// tool: a dump's folder, a step or rank of it, a dump.json, a .pkl, a folder of tensors, a checkpoint.
 /// step and rank select: 3, [0, "2-4"] or "0,2-4". noise is a second golden run: differences of the size found
 /// between it and golden count as noise. target_data and golden_data are the folders of the tensors, if they are not
-/// beside the dump.json or .pkl.
+/// beside the dump.json or .pkl. prove replays blamed calls in raised precision, to prove or refute the verdict.
 #[pyfunction]
 #[pyo3(signature = (
     target, golden, *, style = "native", r#match = None, step = None, rank = None, data_mapping = None,
-    cell_mapping = None, layer_mapping = None, noise = None, target_data = None, golden_data = None
+    cell_mapping = None, layer_mapping = None, noise = None, target_data = None, golden_data = None,
+    prove = false
 ))]
 #[expect(clippy::too_many_arguments, reason = "one for each keyword of the Python function")]
 pub(crate) fn compare(
@@ -38,6 +41,7 @@ pub(crate) fn compare(
     noise: Option<PathBuf>,
     target_data: Option<PathBuf>,
     golden_data: Option<PathBuf>,
+    prove: bool,
 ) -> PyResult<Comparison> {
     let wrong = |error: String| PyValueError::new_err(error);
     let request = Request {
@@ -53,8 +57,13 @@ pub(crate) fn compare(
         select: Select { steps: Numbers::chosen(step), ranks: Numbers::chosen(rank) },
         language: Language::of_environment().map_err(wrong)?,
     };
-    let compared = abandonable(py, |stop| execute(request, &MemoryOutputs, &Stoppable(stop.clone())))?
-        .map_err(to_python)?;
+    let stop = Stop::default();
+    let prover = prove.then(|| PythonProver::new(py, Arc::clone(&stop))).transpose()?;
+    let compared = abandonable(py, stop, move |stop| {
+        let prover = prover.as_ref().map(|prover| prover as &dyn Prover);
+        execute(request, &MemoryOutputs, &Stoppable(stop.clone()), prover)
+    })?
+    .map_err(to_python)?;
     // If nothing could be compared there is no result to return.
     if compared.ranks.iter().all(|rank| rank.result.is_err()) {
         let first = compared.ranks.into_iter().find_map(|rank| rank.result.err());

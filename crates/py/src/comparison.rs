@@ -40,6 +40,8 @@ pub(crate) struct Outcome {
     /// One for each compared pair of ranks.
     sheets: Vec<Sheet>,
     divergences: Vec<Divergence>,
+    /// Those that replay refuted.
+    refuted: Vec<Divergence>,
     problems: Vec<String>,
     /// Side, name, reason.
     partnerless: Vec<(String, String, String)>,
@@ -71,6 +73,7 @@ impl Packed for Outcome {
             several: Packed::unpack(from)?,
             sheets: Packed::unpack(from)?,
             divergences: Packed::unpack(from)?,
+            refuted: Packed::unpack(from)?,
             problems: Packed::unpack(from)?,
             partnerless: Packed::unpack(from)?,
             lone_ranks: Packed::unpack(from)?,
@@ -99,9 +102,13 @@ impl Comparison {
         let of_ranks = compared.outcomes().flat_map(|outcome| &outcome.notes).map(ToString::to_string);
         let notes = compared.notes.iter().cloned().chain(of_ranks).collect();
         let ranks = compared.ranks.iter();
-        let found = ranks.filter_map(|rank| Some((rank, &rank.result.as_ref().ok()?.0.divergences)));
+        let found: Vec<_> = ranks.filter_map(|rank| Some((rank, &rank.result.as_ref().ok()?.0))).collect();
+        let of_rank = |rank, all: &[ulpscope_compare::Divergence]| -> Vec<Divergence> {
+            all.iter().map(|one| Divergence::of(rank, one)).collect()
+        };
         let divergences =
-            found.flat_map(|(rank, all)| all.iter().map(|one| Divergence::of(rank, one))).collect();
+            found.iter().flat_map(|(rank, outcome)| of_rank(*rank, &outcome.divergences)).collect();
+        let refuted = found.iter().flat_map(|(rank, outcome)| of_rank(*rank, &outcome.refuted)).collect();
         let several = compared.ranks.len() > 1;
         let sheets = compared.ranks.into_iter().enumerate().filter_map(|(number, rank)| {
             let (_, sink) = rank.result.ok()?;
@@ -116,7 +123,18 @@ impl Comparison {
         });
         let sheets = sheets.collect();
         let lone_ranks = compared.lone_ranks;
-        Outcome { document, several, sheets, divergences, problems, partnerless, lone_ranks, notes }.into()
+        let outcome = Outcome {
+            document,
+            several,
+            sheets,
+            divergences,
+            refuted,
+            problems,
+            partnerless,
+            lone_ranks,
+            notes,
+        };
+        outcome.into()
     }
 }
 
@@ -129,6 +147,7 @@ impl Outcome {
         self.several.pack(out);
         self.sheets.pack(out);
         self.divergences.pack(out);
+        self.refuted.pack(out);
         self.problems.pack(out);
         self.partnerless.pack(out);
         self.lone_ranks.pack(out);
@@ -253,6 +272,12 @@ impl Comparison {
     #[getter]
     fn divergences(&self) -> Vec<Divergence> {
         self.outcome.divergences.clone()
+    }
+
+    /// Every call that was blamed until replay refuted it; empty without prove.
+    #[getter]
+    fn refuted(&self) -> Vec<Divergence> {
+        self.outcome.refuted.clone()
     }
 
     /// Counts over all ranks.

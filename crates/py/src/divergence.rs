@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use serde_json::Value as Json;
-use ulpscope_compare::RankResult;
+use ulpscope_compare::{ProofVerdict, RankResult};
 use ulpscope_report::{Align, Cell, Record, Table, Terminal, escape};
 
 use crate::result_bytes::{Reduced, hash, packed, reduce, same};
@@ -27,18 +27,30 @@ pub(crate) struct Divergence {
     floor: Option<f64>,
     downstream: u64,
     direction: String,
+    proof: Option<String>,
+    proof_reason: Option<String>,
+    wrong_side: Option<String>,
+    target_own_error: Option<f64>,
+    golden_own_error: Option<f64>,
 }
 
 packed! {
     Divergence {
         call, golden_call, module, code, kind, entry, why, confidence, line, stack, step, rank, error, floor, downstream,
-        direction,
+        direction, proof, proof_reason, wrong_side, target_own_error, golden_own_error,
     }
 }
 
 impl Divergence {
     pub(crate) fn of<S>(rank: &RankResult<S>, found: &ulpscope_compare::Divergence) -> Divergence {
         let finding = &found.finding;
+        let proof = finding.proof.as_ref();
+        let (wrong, reason) = match proof.map(|proof| &proof.verdict) {
+            Some(ProofVerdict::Proved(wrong)) => (Some(wrong.word().to_owned()), None),
+            Some(ProofVerdict::NotReplayable(why)) => (None, Some(why.clone())),
+            Some(ProofVerdict::Refuted) | None => (None, None),
+        };
+        let own = |side: usize| proof.and_then(|proof| proof.own[side].as_ref()).map(|own| own.error);
         Divergence {
             call: found.call.clone(),
             golden_call: found.golden_call.clone(),
@@ -56,6 +68,11 @@ impl Divergence {
             floor: finding.measure.map(|measure| measure.floor),
             downstream: finding.downstream,
             direction: if finding.in_backward { "backward" } else { "forward" }.to_owned(),
+            proof: proof.map(|proof| proof.verdict.words().to_owned()),
+            proof_reason: reason,
+            wrong_side: wrong,
+            target_own_error: own(0),
+            golden_own_error: own(1),
         }
     }
 
@@ -94,7 +111,7 @@ impl Divergence {
 
     fn table(&self) -> Table {
         let text = |text: &Option<String>| Cell::maybe(text.as_ref(), Cell::text);
-        let record = Record::new(vec![
+        let mut fields = vec![
             ("call", Cell::text(&self.call)),
             ("golden_call", text(&self.golden_call)),
             ("module", text(&self.module)),
@@ -110,8 +127,17 @@ impl Divergence {
             ("step", Cell::maybe(self.step, Cell::count)),
             ("rank", Cell::text(&self.rank)),
             ("line", Cell::count(self.line)),
-        ]);
-        Table::of_record("Divergence", &record)
+        ];
+        if self.proof.is_some() {
+            fields.extend([
+                ("proof", text(&self.proof)),
+                ("proof_reason", text(&self.proof_reason)),
+                ("wrong_side", text(&self.wrong_side)),
+                ("target_own_error", Cell::maybe(self.target_own_error, Cell::Number)),
+                ("golden_own_error", Cell::maybe(self.golden_own_error, Cell::Number)),
+            ]);
+        }
+        Table::of_record("Divergence", &Record::new(fields))
     }
 }
 

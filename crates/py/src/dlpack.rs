@@ -17,7 +17,11 @@ pub(crate) const TENSOR_CAPSULE: &std::ffi::CStr = c"dltensor";
 /// Device type of ordinary memory.
 pub(crate) const CPU: i32 = 1;
 
+/// Device type of memory of an NVIDIA GPU.
+pub(crate) const CUDA: i32 = 2;
+
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub(crate) struct Device {
     pub(crate) kind: i32,
     pub(crate) id: i32,
@@ -58,7 +62,7 @@ pub(crate) struct ExchangeHeader {
     pub(crate) previous: *const ExchangeHeader,
 }
 
-/// Only the third function is called; the others are placeholders.
+/// Only the fourth and the fifth function are called; the others are placeholders.
 #[repr(C)]
 pub(crate) struct ExchangeApi {
     pub(crate) header: ExchangeHeader,
@@ -67,5 +71,6 @@ pub(crate) struct ExchangeApi {
     managed_to_object: *const c_void,
     /// Fills a borrowed tensor; non-zero, with a Python error set, if it cannot.
     pub(crate) borrow_from_object: Option<unsafe extern "C" fn(*mut c_void, *mut DLTensor) -> c_int>,
-    current_stream: *const c_void,
+    /// The stream that is current on a device: its kind and its number. Non-zero, with a Python error set, if it cannot.
+    pub(crate) current_stream: Option<unsafe extern "C" fn(i32, i32, *mut *mut c_void) -> c_int>,
 }

@@ -56,6 +56,12 @@ pub(crate) struct DumpCall {
     parameters: Py<PyDict>,
 }
 
+/// Whether the results of a function, `empty_like`, are uninitialised memory.
+#[pyfunction]
+pub(crate) fn returns_blank(function: &str) -> bool {
+    ulpscope_dump::returns_blank(function)
+}
+
 /// Opens the ranks of a dump, in order of steps and ranks. Returns them, and what could not be read.
 #[pyfunction]
 #[pyo3(signature = (path, step = None, rank = None))]
@@ -131,15 +137,14 @@ impl DumpRank {
             parameters: pairs(&call.parameters)?,
         }))
     }
-
-    /// Where a call was made, innermost frame first.
-    fn stack(&self, number: usize) -> Vec<String> {
-        let known = (number < self.rank.calls().len()).then(|| self.rank.stack(number));
-        known.flatten().unwrap_or_default()
-    }
 }
 
 impl DumpRank {
+    /// A rank that is open already; where it lies is not asked for.
+    pub(crate) fn of(rank: Arc<Rank>) -> DumpRank {
+        DumpRank { rank, step: None, name: String::new(), number: None }
+    }
+
     /// The reader limits the depth.
     fn object(&self, py: Python<'_>, argument: &Argument) -> PyResult<Py<PyAny>> {
         match argument {

@@ -12,6 +12,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyType};
 use ulpscope_formats::{Bytes, Tensor, check_memory};
+use ulpscope_gpu::{GpuTensor, Stream};
 use ulpscope_kernels::stoppable;
 use ulpscope_tensor::{DType, View};
 
@@ -58,10 +59,13 @@ impl<'py> Input<'py> {
 
     /// A torch tensor in ordinary memory, if its exchange table gives its address.
     pub(crate) fn in_memory(object: &Bound<'py, PyAny>) -> PyResult<Option<Input<'py>>> {
-        // A tensor of implicit zeros has no address, like one without elements.
-        let is_there = |layout: &Layout| layout.address != 0 || layout.shape.contains(&0);
-        let found = exchange(object)?.filter(|found| found.on_cpu && is_there(&found.layout));
-        Ok(found.map(|found| Input::Object { owner: object.clone(), layout: found.layout }))
+        Ok(exchange(object)?.and_then(|found| found.in_memory(object)))
+    }
+
+    /// The same for a pass that asks for magnitudes alone: a pending conjugation or negation does not change these.
+    /// Runs no function of torch.
+    pub(crate) fn magnitudes_in_memory(object: &Bound<'py, PyAny>) -> PyResult<Option<Input<'py>>> {
+        Ok(exchange_unasked(object)?.and_then(|found| found.in_memory(object)))
     }
 
     /// A torch tensor that the fast path does not support: on another device, with a pending conjugation or negation,
@@ -345,12 +349,58 @@ fn dtype_from_name(name: &str) -> PyResult<DType> {
 /// The exchange table's answer for an object.
 struct Exchanged {
     layout: Layout,
+    device: dlpack::Device,
     on_cpu: bool,
+}
+
+impl Exchanged {
+    /// The input, if its elements are in ordinary memory.
+    fn in_memory<'py>(self, owner: &Bound<'py, PyAny>) -> Option<Input<'py>> {
+        // A tensor of implicit zeros has no address, like one without elements.
+        let is_there = self.layout.address != 0 || self.layout.shape.contains(&0);
+        (self.on_cpu && is_there).then(|| Input::Object { owner: owner.clone(), layout: self.layout })
+    }
+}
+
+/// A torch tensor in the memory of an NVIDIA GPU.
+pub(crate) struct OnGpu {
+    pub(crate) tensor: GpuTensor,
+    /// The number of the GPU.
+    pub(crate) device: i32,
+    /// The stream that is current there.
+    pub(crate) stream: Stream,
+}
+
+/// Where a torch tensor on an NVIDIA GPU is, if its exchange table says so.
+pub(crate) fn on_gpu(object: &Bound<'_, PyAny>) -> PyResult<Option<OnGpu>> {
+    let Some(Exchanged { layout, device, .. }) = exchange(object)? else { return Ok(None) };
+    let is_there = device.kind == dlpack::CUDA && layout.address != 0;
+    let ask = exchange_api(&object.get_type())?.and_then(|api| api.current_stream);
+    let Some(ask) = ask.filter(|_| is_there) else { return Ok(None) };
+    let mut stream = std::ptr::null_mut();
+    // SAFETY: the table belongs to the type of this very object, the GIL is held, and there is room for a pointer.
+    #[expect(unsafe_code)]
+    let status = unsafe { ask(device.kind, device.id, &mut stream) };
+    if status != 0 {
+        drop(PyErr::take(object.py()));
+        return Ok(None);
+    }
+    let Layout { dtype, shape, strides, address } = layout;
+    let tensor = GpuTensor { dtype, shape, strides, address: address as u64 };
+    Ok(Some(OnGpu { tensor, device: device.id, stream: Stream(stream as usize) }))
 }
 
 /// Where an object's elements are, by its type's exchange table; `None` if there is no table, or the table refuses this
 /// object.
 fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
+    match exchange_unasked(object)? {
+        Some(found) if !is_pending(object, found.layout.dtype)? => Ok(Some(found)),
+        _ => Ok(None),
+    }
+}
+
+/// The same without asking whether a conjugation or negation is pending.
+fn exchange_unasked(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
     let Some(api) = exchange_api(&object.get_type())? else { return Ok(None) };
     let Some(borrow) = api.borrow_from_object else { return Ok(None) };
     let mut tensor = std::mem::MaybeUninit::<DLTensor>::zeroed();
@@ -373,9 +423,6 @@ fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
         if rank == 0 || pointer.is_null() { &[][..] } else { std::slice::from_raw_parts(pointer, rank) }
     };
     let dtype = dtype_from_dlpack(tensor.dtype)?;
-    if is_pending(object, dtype)? {
-        return Ok(None);
-    }
     let shape: Vec<usize> = numbers(tensor.shape).iter().map(|&dim| dim as usize).collect();
     let strides = if tensor.strides.is_null() {
         ulpscope_tensor::contiguous_strides(&shape, dtype.size())
@@ -385,6 +432,7 @@ fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
     let address = tensor.data as usize + tensor.byte_offset as usize;
     Ok(Some(Exchanged {
         layout: Layout { dtype, shape, strides, address },
+        device: tensor.device,
         on_cpu: tensor.device.kind == dlpack::CPU,
     }))
 }

@@ -58,9 +58,9 @@ pub(crate) fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&Stop) ->
 /// Runs work that owns its data; after an interrupt it may run on until it checks `Stop`.
 pub(crate) fn abandonable<T: Send + 'static>(
     py: Python<'_>,
+    stop: Stop,
     work: impl FnOnce(&Stop) -> T + Send + 'static,
 ) -> PyResult<T> {
-    let stop = Stop::default();
     let work = Arc::new(Mutex::new(Some(work)));
     let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
     let (done, result) = channel();

@@ -26,6 +26,7 @@ mod interrupt;
 mod numbers;
 mod operand;
 mod own_error;
+mod prover;
 mod restore;
 mod result_bytes;
 mod sheets;
@@ -51,13 +52,13 @@ mod _core {
     #[pymodule_export]
     use crate::divergence::Divergence;
     #[pymodule_export]
-    use crate::dump_reader::{DumpCall, DumpRank, DumpTensor, DumpValue, open_dump};
+    use crate::dump_reader::{DumpCall, DumpRank, DumpTensor, DumpValue, open_dump, returns_blank};
     #[pymodule_export]
     use crate::errors::FormatError;
     #[pymodule_export]
     use crate::files::{FileTensor, Unread, pack_size, read_file, recorded_formats, write_file};
     #[pymodule_export]
-    use crate::own_error::{Judgement, detail_columns, judge_result};
+    use crate::own_error::{Judgement, detail_columns, judge_ratios, judge_result, ratio_columns};
     #[pymodule_export]
     use crate::restore::restore;
     #[pymodule_export]

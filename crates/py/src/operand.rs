@@ -13,7 +13,7 @@ use ulpscope_formats::{Access, Tensor, Value};
 use crate::errors::{shown, to_python};
 use crate::files::MAX_DEPTH;
 use crate::input::Input;
-use crate::interrupt::{LONG_WORK_BYTES, abandonable};
+use crate::interrupt::{LONG_WORK_BYTES, Stop, abandonable};
 
 /// One argument.
 pub(crate) enum Operand<'py> {
@@ -120,7 +120,7 @@ fn read(py: Python<'_>, path: &Path) -> PyResult<Value> {
     };
     let value = if is_long {
         let path = path.to_owned();
-        abandonable(py, move |_| read(&path))?
+        abandonable(py, Stop::default(), move |_| read(&path))?
     } else {
         py.detach(|| read(path))
     };

@@ -4,7 +4,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use ulpscope_compare::standards::{
-    COLUMNS, CheckStatus, Computation, OwnErrorJudgement, Standard, StandardMeasurement, own_error_of, ratios,
+    COLUMNS, CheckStatus, Computation, DetailsRow, OwnErrorJudgement, RATIO_COLUMNS, RatioRow, Standard,
+    StandardMeasurement, own_error_of, ratios,
 };
 use ulpscope_formats::pkl_lines::dtype_named;
 use ulpscope_kernels::{ReplayReference, ShapeMismatch};
@@ -22,9 +23,6 @@ pub(crate) struct Judgement {
     standard: Standard,
     by_standard: Option<CheckStatus>,
     cells: Vec<Cell>,
-    undecided: u64,
-    out_of_range: u64,
-    saturated: u64,
 }
 
 /// Judges a result. All tensors are real and of the same shape. `moved` are two references from inputs that were moved
@@ -84,9 +82,6 @@ fn judge(
         standard,
         by_standard: measured.by_standard(standard, ratios.as_ref()),
         cells: measured.cells(),
-        undecided: own.errors().undecided,
-        out_of_range: own.errors().out_of_range,
-        saturated: own.errors().saturated,
     })
 }
 
@@ -140,24 +135,6 @@ impl Judgement {
         self.judged.ratio
     }
 
-    /// Elements that no precision decides.
-    #[getter]
-    fn undecided(&self) -> u64 {
-        self.undecided
-    }
-
-    /// Elements that are infinite where the reference leaves the range of the dtype.
-    #[getter]
-    fn out_of_range(&self) -> u64 {
-        self.out_of_range
-    }
-
-    /// Elements that are the largest finite value where the reference leaves the range.
-    #[getter]
-    fn saturated(&self) -> u64 {
-        self.saturated
-    }
-
     /// The measured values of a row of details, from "Bench Dtype" on.
     fn measured<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let cells = self.cells.iter().map(|cell| to_object(py, cell)).collect::<PyResult<Vec<_>>>()?;
@@ -169,4 +146,25 @@ impl Judgement {
 #[pyfunction]
 pub(crate) fn detail_columns(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     PyList::new(py, COLUMNS)
+}
+
+/// Judges a row of details by the same row of a different device: its status, why, and its cells.
+#[pyfunction]
+pub(crate) fn judge_ratios<'py>(
+    py: Python<'py>,
+    api: &str,
+    dtype: &str,
+    own: DetailsRow,
+    peer: DetailsRow,
+) -> PyResult<(&'static str, String, Bound<'py, PyList>)> {
+    let row = RatioRow::of(api, dtype_named(dtype), &own, &peer);
+    let cells = row.cells().iter().map(|cell| to_object(py, cell)).collect::<PyResult<Vec<_>>>()?;
+    let status = row.status().map_or("SKIP", CheckStatus::word);
+    Ok((status, row.message().to_owned(), PyList::new(py, cells)?))
+}
+
+/// The columns of these rows.
+#[pyfunction]
+pub(crate) fn ratio_columns(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    PyList::new(py, RATIO_COLUMNS)
 }

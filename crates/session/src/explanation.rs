@@ -117,10 +117,13 @@ impl Explanation {
     ) {
         self.add(Heading::WhatBroke, cause::statements(rank.step, outcome, first));
         self.add(Heading::Where, place(compared, rank, first));
-        self.add(Heading::HowLarge, size(first));
+        let proof = first.finding.proof.clone().map(|proof| Statement::Proof { call: None, proof });
+        self.add(Heading::HowLarge, size(first).into_iter().chain(proof).collect());
         self.add(Heading::Downstream, downstream(outcome, first));
         self.add(Heading::Confidence, vec![Statement::Confidence(first.finding.confidence)]);
-        self.add(Heading::OtherDivergences, other_divergences::statements(compared, rank, outcome));
+        let mut others = other_divergences::statements(compared, rank, outcome);
+        others.extend(other_divergences::refuted(outcome));
+        self.add(Heading::OtherDivergences, others);
         self.add(Heading::Limitations, limitations::statements(compared, false));
         self.add_next(next_step::next(compared, rank, first));
     }
@@ -155,11 +158,17 @@ impl Explanation {
             said.extend(step.module.iter().cloned().map(Statement::Module));
             said.extend(step.code.iter().cloned().map(Statement::Code));
         }
+        let refuted = compared.outcomes().map(|outcome| outcome.refuted.len() as u64).sum();
+        if refuted > 0 && compared.agreement.answer() == Answer::Inconclusive {
+            said.push(Statement::NoReplayableCall(refuted));
+        }
         let has_reservations = compared.agreement.exit_code() == 1;
         if has_reservations {
             said.extend(reservations(compared));
         }
         self.add(Heading::WhatBroke, said);
+        let refuted = compared.outcomes().flat_map(other_divergences::refuted);
+        self.add(Heading::OtherDivergences, refuted.collect());
         let (equal, noise) = (classes.of(Class::Equal), classes.of(Class::Noise));
         self.add(Heading::Compared, vec![Statement::ComparedCalls { equal, noise }]);
         if noise > 0 {

@@ -35,8 +35,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ulpscope_compare::{
-    Agreement, ClassCounts, CompareError, Counts, Matching, Outputs, Paired, Progress, RankResult, Side,
-    Surroundings, agreement, compare_dumps, first_divergence, pair_ranks,
+    Agreement, ClassCounts, CompareError, Counts, Matching, Outputs, Paired, Progress, Prover, RankResult,
+    Side, Surroundings, agreement, compare_dumps, first_divergence, pair_ranks,
 };
 use ulpscope_dump::{AFTER_LAST_STEP, Dump, Error, Problems, Select};
 use ulpscope_formats::Watch;
@@ -46,7 +46,9 @@ pub use files::{FileOutputs, FileSink};
 pub use memory::{MemoryOutputs, MemorySink};
 pub use next_step::quoted;
 pub use number_ranges::NumberRanges;
-pub use overflow::{anomaly_document, anomaly_lines};
+pub use overflow::{
+    DEVICE_OVERFLOWS, anomaly_document, anomaly_lines, device_overflow_lines, device_overflow_list,
+};
 pub use style_name::{MappingFiles, StyleName};
 pub use summary::{Block, summary};
 pub use words::Language;
@@ -97,11 +99,12 @@ pub struct Compared<S> {
 }
 
 /// Compares. Fails only if nothing can be compared, or a file shrank in the meantime; the failure of one rank is part
-/// of the result.
+/// of the result. With a prover, blamed calls are replayed.
 pub fn execute<O: Outputs>(
     request: Request,
     outputs: &O,
     progress: &dyn Progress,
+    prover: Option<&dyn Prover>,
 ) -> Result<Compared<O::Sink>, Error> {
     let start = Instant::now();
     let watch = Watch::start();
@@ -118,7 +121,7 @@ pub fn execute<O: Outputs>(
     let noise = request.noise.as_ref().map(|path| open(path, &None)).transpose()?;
     let mut pairs = pair_ranks(&target, &golden);
     let mut unmeasured = noise.as_ref().map(|noise| pairs.with_noise(noise, &golden)).unwrap_or_default();
-    let ranks = compare_dumps(style.as_ref(), &pairs.pairs, outputs, progress);
+    let ranks = compare_dumps(style.as_ref(), &pairs.pairs, outputs, progress, prover);
     watch.check()?;
     let mut problems = target.problems.clone();
     problems.extend(golden.problems.clone());

@@ -67,6 +67,16 @@ pub(super) fn statements<S>(
     said
 }
 
+/// The calls that were blamed until replay refuted it.
+pub(super) fn refuted(outcome: &RankOutcome) -> Vec<Statement> {
+    let refuted = outcome.refuted.iter().take(SHOWN);
+    let named = refuted.filter_map(|one| {
+        let proof = one.finding.proof.clone()?;
+        Some(Statement::Proof { call: Some(one.call.clone()), proof })
+    });
+    named.collect()
+}
+
 pub(super) fn other_ranks<S>(compared: &Compared<S>, rank: &RankResult<S>) -> Vec<Statement> {
     let mut groups: Vec<(&Divergence, Vec<String>)> = Vec::new();
     for other in compared.ranks.iter().filter(|other| !std::ptr::eq(*other, rank)) {

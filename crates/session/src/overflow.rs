@@ -1,7 +1,8 @@
 //! The origins of NaN and infinities as text, and as JSON in the layout of msprobe's `anomaly_analyze_{ns}.json`.
 
 use serde_json::{Map, Value, json};
-use ulpscope_compare::overflow::{NonFiniteOrigin, OriginKind};
+use ulpscope_compare::overflow::{DetectedOverflow, DetectedTensor, NonFiniteOrigin, OriginKind};
+use ulpscope_report::{Cell, format_number};
 
 /// The document: a list of calls for each rank that has any, `{"rank_0": [{"op_name": …}]}`. With several steps, the
 /// keys begin with the step.
@@ -39,12 +40,7 @@ fn node(origin: &NonFiniteOrigin) -> Value {
 
 /// What happened, in one sentence, and below it where.
 pub fn anomaly_lines(origin: &NonFiniteOrigin) -> Vec<String> {
-    let place = match (origin.step, origin.rank.as_str()) {
-        (Some(step), "" | "rank") => format!("step {step}: "),
-        (Some(step), rank) => format!("step {step}, {rank}: "),
-        (None, "" | "rank") => String::new(),
-        (None, rank) => format!("{rank}: "),
-    };
+    let place = place(origin.step, &origin.rank);
     let (call, what) = (&origin.call, origin.what);
     let sentence = match &origin.kind {
         OriginKind::Made => format!("{call} returns {what} from finite inputs"),
@@ -60,5 +56,86 @@ pub fn anomaly_lines(origin: &NonFiniteOrigin) -> Vec<String> {
     }
     lines.extend(origin.stack.first().map(|frame| format!("  at {}", frame.replace('\n', " "))));
     lines.extend(origin.received_by.iter().map(|receiver| format!("  received by {receiver}")));
+    lines
+}
+
+fn place(step: Option<u64>, rank: &str) -> String {
+    match (step, rank) {
+        (Some(step), "" | "rank") => format!("step {step}: "),
+        (Some(step), rank) => format!("step {step}, {rank}: "),
+        (None, "" | "rank") => String::new(),
+        (None, rank) => format!("{rank}: "),
+    }
+}
+
+/// The key of [`device_overflow_list`] in the document.
+pub const DEVICE_OVERFLOWS: &str = "device_overflows";
+
+/// The overflows that a device detected, as JSON.
+pub fn device_overflow_list(overflows: &[DetectedOverflow]) -> Value {
+    overflows.iter().map(device_overflow).collect()
+}
+
+fn device_overflow(overflow: &DetectedOverflow) -> Value {
+    let detected = &overflow.detected;
+    let tensor = |tensor: &DetectedTensor| {
+        let number = |value: Option<f64>| value.map(|value| Cell::Number(value).to_json());
+        let stats = tensor.stats.as_ref();
+        json!({
+            "name": tensor.name,
+            "dtype": tensor.dtype,
+            "shape": tensor.shape,
+            "max": number(stats.and_then(|stats| stats.max).map(|max| max.to_f64())),
+            "min": number(stats.and_then(|stats| stats.min).map(|min| min.to_f64())),
+            "mean": number(stats.and_then(|stats| stats.mean)),
+            "nan": stats.map(|stats| stats.nan),
+            "inf": stats.map(|stats| stats.infinite()),
+        })
+    };
+    json!({
+        "step": overflow.step,
+        "rank": overflow.rank,
+        "file": detected.file.display().to_string(),
+        "timestamp": detected.timestamp,
+        "unit": detected.unit,
+        "status": detected.status,
+        "meanings": detected.meanings,
+        "task_id": detected.task_id,
+        "stream_id": detected.stream_id,
+        "op_name": overflow.call,
+        "tensors": overflow.tensors.iter().map(tensor).collect::<Vec<_>>(),
+    })
+}
+
+/// An overflow that a device detected: the operator, what happened, and the tensors.
+pub fn device_overflow_lines(overflow: &DetectedOverflow) -> Vec<String> {
+    let detected = &overflow.detected;
+    let place = place(overflow.step, &overflow.rank);
+    let (task, stream) = (detected.task_id, detected.stream_id);
+    let call = overflow.call.as_ref().map_or_else(
+        || format!("the operator of task {task}, stream {stream} (its tensors were not dumped)"),
+        |call| format!("{call} (task {task}, stream {stream})"),
+    );
+    let status: Vec<String> = detected.status.iter().map(|word| format!("0x{word:x}")).collect();
+    let mut lines =
+        vec![format!("{place}{call}: {} detected an overflow, status {}", detected.unit, status.join(" "))];
+    lines.extend(detected.meanings.iter().map(|meaning| format!("  {meaning}")));
+    for tensor in &overflow.tensors {
+        let mut words = format!("  {} {} {:?}", tensor.name, tensor.dtype, tensor.shape);
+        if let Some(stats) = &tensor.stats {
+            let extreme = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), format_number);
+            let (max, min) = (stats.max.map(|max| max.to_f64()), stats.min.map(|min| min.to_f64()));
+            words.push_str(&format!(
+                ": max {}, min {}, mean {}, {} NaN, {} infinite",
+                extreme(max),
+                extreme(min),
+                extreme(stats.mean),
+                stats.nan,
+                stats.infinite()
+            ));
+        }
+        lines.push(words);
+    }
+    lines.push(format!("  op-debug file: {}", detected.file.display()));
     lines
 }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 use ulpscope_compare::{
-    ClassCounts, Counts, Divergence, Matching, Partnerless, RankOutcome, RankResult, Row, Share, Side,
+    ClassCounts, Counts, Divergence, Matching, Partnerless, Proof, ProofVerdict, RankOutcome, RankResult,
+    Row, Share, Side,
 };
 
 use crate::explanation::explain;
@@ -126,11 +127,31 @@ pub fn divergence_value(first: &Divergence) -> Map<String, Value> {
         "arguments": first.finding.measure.map(|measure| measure.arguments),
         "distance": first.finding.measure.and_then(|measure| measure.distance),
         "downstream": first.finding.downstream,
+        "proof": first.finding.proof.as_ref().map(proof_value),
     });
     match value {
         Value::Object(fields) => fields,
         _ => Map::new(),
     }
+}
+
+/// What replay says of a finding.
+fn proof_value(proof: &Proof) -> Value {
+    let wrong = match &proof.verdict {
+        ProofVerdict::Proved(wrong) => Some(wrong.word()),
+        ProofVerdict::Refuted | ProofVerdict::NotReplayable(_) => None,
+    };
+    let why = match &proof.verdict {
+        ProofVerdict::NotReplayable(why) => Some(why),
+        ProofVerdict::Proved(_) | ProofVerdict::Refuted => None,
+    };
+    json!({
+        "verdict": proof.verdict.words(),
+        "wrong_side": wrong,
+        "why": why,
+        "target": proof.own[0],
+        "golden": proof.own[1],
+    })
 }
 
 fn rank_value<'a, S>(
@@ -168,6 +189,8 @@ fn outcome_map(outcome: &RankOutcome) -> Map<String, Value> {
     fields.insert("bytes".to_owned(), json!(outcome.bytes));
     fields.insert("first_divergence".to_owned(), json!(divergences.first()));
     fields.insert("divergences".to_owned(), json!(divergences));
+    let refuted: Vec<Map<String, Value>> = outcome.refuted.iter().map(divergence_value).collect();
+    fields.insert("refuted".to_owned(), json!(refuted));
     fields.insert("divergence_count".to_owned(), json!(outcome.divergence_count));
     fields.insert("classes".to_owned(), json!(outcome.classes.as_ref().map(classes_map)));
     let share = |share: Share| json!({ "differ": share.differ, "of": share.of });

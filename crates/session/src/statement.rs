@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use ulpscope_compare::{
-    Agreement, ArgumentDifference, Fact, FindingCause, FindingKind, Note, Part, Precision, Share, Side,
+    Agreement, ArgumentDifference, Fact, FindingCause, FindingKind, Note, Part, Precision, Proof, Share, Side,
 };
 
 use crate::instruction::Instruction;
@@ -205,6 +205,16 @@ pub enum Statement {
         #[serde(with = "ulpscope_compare::number")]
         largest: f64,
     },
+
+    /// What replay says of a call.
+    Proof {
+        /// The call; `None`: the one that is explained.
+        call: Option<String>,
+        /// What it says.
+        proof: Proof,
+    },
+    /// So many findings were refuted, and nothing is left that explains the difference.
+    NoReplayableCall(u64),
 
     /// No later call inherited the error.
     NotInherited,

@@ -22,7 +22,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ulpscope._capture.debugger import PrecisionDebugger
 from ulpscope._capture.noise.seed import seed_all
 from ulpscope._capture.settings import Settings, SettingsError
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from ulpscope._capture.settings.keywords import CaptureKeywords
     from ulpscope._capture.settings.settings import Level, Task
 
-__all__ = ["PrecisionDebugger", "SettingsError", "capture", "seed_all"]
+__all__ = ["SettingsError", "capture", "seed_all"]
 
 
 def capture(
@@ -55,7 +54,8 @@ def capture(
     ...         run.step()
 
     ``level``: L0 modules, L1 API calls, mix both, L2 every aten operator, debug only values of ``run.save``.
-    ``task``: statistics, tensor (statistics and the tensors themselves), structure (names only).
+    ``task``: statistics, tensor (statistics and the tensors themselves), structure (names only), or
+    overflow_check (only calls where NaN or infinity begins; see docs/overflow.md).
     ``estimate``: write nothing to ``dump_path``; measure one step and report its size in ``run.estimate``.
     docs/capture.md lists the other settings (step, rank, module, call, scope, list, data_mode, digest,
     max_bytes, …). An invalid setting raises ``SettingsError``.

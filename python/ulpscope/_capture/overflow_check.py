@@ -28,14 +28,19 @@ class Overflow(NamedTuple):
     outputs: Any
     own_frames: int
     """How many of the innermost frames are those of the check."""
+    args: tuple[Any, ...] = ()
+    """The arguments of the forward call."""
+    kwargs: dict[str, Any] = {}  # noqa: RUF012 (never changed)
 
 
 class OverflowCheck(NamedCalls):
     """Calls ``report`` for each call that overflows; what it raises reaches the program."""
 
-    def __init__(self, report: Callable[[Overflow], None]) -> None:
+    def __init__(self, report: Callable[[Overflow], None], keeps_arguments: bool = False) -> None:
+        """``keeps_arguments``: backward calls that overflow are reported with those of their forward call."""
         super().__init__()
         self._report = report
+        self._keeps_arguments = keeps_arguments
         self.is_paused = False
         self._flag = overflow_flag()
 
@@ -70,20 +75,27 @@ class OverflowCheck(NamedCalls):
         result = call.original()
         with torch._C.DisableTorchFunction():
             if self._overflows(were_finite, result):
-                self._report(Overflow(f"{call.base}.forward", call.number, call.args, result, 2))
-            self._watch(call.base, call.number, result, known)
+                self._report(
+                    Overflow(
+                        f"{call.base}.forward", call.number, call.args, result, 2, call.args, call.kwargs
+                    )
+                )
+            self._watch(call, result, known)
         return result
 
-    def _watch(self, name: str, number: int, result: Any, known: list[Any]) -> None:
+    def _watch(self, call: NamedCall, result: Any, known: list[Any]) -> None:
+        name, number = call.base, call.number
         first = next(tensors_of(result), None)
         node = None if first is None or first._is_view() else first.grad_fn
         # A call that returns its argument has no node: it is that of the call before.
         if node is None or any(node is one for one in known):
             return
+        # Kept only if they are asked for: otherwise the graph alone decides how long tensors live.
+        args, kwargs = (call.args, call.kwargs) if self._keeps_arguments else ((), {})
 
         def check(given: Any, taken: Any) -> None:
             if not self.is_paused and self._overflows(_is_finite(taken), given):
-                self._report(Overflow(f"{name}.backward", number, given, taken, 1))
+                self._report(Overflow(f"{name}.backward", number, given, taken, 1, args, kwargs))
 
         node.register_hook(check)
 

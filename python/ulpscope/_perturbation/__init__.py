@@ -4,7 +4,8 @@
     PrecisionDebugger, ──────────┼──► PerturbSettings ──► PerturbRun ──► around every selected call:
     task free_benchmark ─────────┘    the call, the same call on changed inputs, a judgement
 
-settings.py         the keys of config.json and of ``perturb``, and the rules between them
+Its settings are with those of capture, which config.json has too; capture does not import this package.
+
 perturbation.py     what ``perturb`` returns
 run.py              start, stop and step; what is installed meanwhile
 perturber.py        which calls are perturbed

@@ -21,6 +21,7 @@ import torch
 
 from ulpscope._capture.calls.named_calls import NamedCall, is_aside, unseen
 from ulpscope._capture.lifecycle.selection import Selection
+from ulpscope._capture.settings.perturb_settings import PerturbSettings
 from ulpscope._perturbation import messages
 from ulpscope._perturbation.arguments import float_outputs, mapped, tensors_in
 from ulpscope._perturbation.backward import BackwardStage, KeptCall
@@ -30,7 +31,6 @@ from ulpscope._perturbation.module_calls import ModuleCall
 from ulpscope._perturbation.noise import Noise, relative_noise
 from ulpscope._perturbation.perturber import Perturber
 from ulpscope._perturbation.second_run import CannotRepeatError, Given, aside
-from ulpscope._perturbation.settings import PerturbSettings
 
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 

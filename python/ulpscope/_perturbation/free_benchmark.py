@@ -8,6 +8,7 @@ import torch
 
 from ulpscope._capture.calls.named_calls import NamedCall, unseen
 from ulpscope._capture.lifecycle.selection import Selection
+from ulpscope._capture.settings.perturb_settings import PerturbSettings
 from ulpscope._perturbation import changes, fix, messages
 from ulpscope._perturbation.arguments import float_outputs
 from ulpscope._perturbation.backward import BackwardStage, KeptCall
@@ -15,7 +16,6 @@ from ulpscope._perturbation.findings import Findings
 from ulpscope._perturbation.perturber import Perturber
 from ulpscope._perturbation.preheat import Preheat
 from ulpscope._perturbation.second_run import CannotRepeatError, Given, aside
-from ulpscope._perturbation.settings import PerturbSettings
 from ulpscope._perturbation.thresholds import SIGN, Change, Stage, agrees_with_cpu, change_of, threshold
 
 

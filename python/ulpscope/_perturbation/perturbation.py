@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Any
 
 from ulpscope._capture.regions.compiled import untraced
+from ulpscope._capture.settings.perturb_settings import PerturbSettings
 from ulpscope._perturbation.findings import Finding
 from ulpscope._perturbation.run import PerturbRun
-from ulpscope._perturbation.settings import PerturbSettings
 
 
 class Perturbation:

@@ -14,9 +14,9 @@ from ulpscope._capture.calls.functions import Function
 from ulpscope._capture.calls.named_calls import NamedCall, NamedCalls
 from ulpscope._capture.lifecycle import ranks
 from ulpscope._capture.lifecycle.selection import Selection
+from ulpscope._capture.settings.perturb_settings import PerturbSettings
 from ulpscope._perturbation import messages
 from ulpscope._perturbation.findings import Finding, Findings
-from ulpscope._perturbation.settings import PerturbSettings
 
 _log = logging.getLogger("ulpscope.check")
 

@@ -15,17 +15,18 @@ import torch
 
 from ulpscope._capture.lifecycle import exclusive, folders, forks, ranks
 from ulpscope._capture.lifecycle.forks import Owner
-from ulpscope._capture.lifecycle.installation import CustomApis, Installation
+from ulpscope._capture.lifecycle.installation import Installation
+from ulpscope._capture.lifecycle.installed_run import InstalledRun
 from ulpscope._capture.lifecycle.selection import Selection
 from ulpscope._capture.modules import models
 from ulpscope._capture.noise import seed
 from ulpscope._capture.regions.compiled import untraced
 from ulpscope._capture.settings import Settings
+from ulpscope._capture.settings.perturb_settings import AMPLIFICATION, PerturbSettings
 from ulpscope._perturbation.amplification import Amplification
 from ulpscope._perturbation.findings import Finding, Findings
 from ulpscope._perturbation.free_benchmark import FreeBenchmark
 from ulpscope._perturbation.perturber import Perturber
-from ulpscope._perturbation.settings import AMPLIFICATION, PerturbSettings
 
 CSV = "free_benchmark.csv"
 """With the columns of the guide."""
@@ -34,7 +35,7 @@ AMPLIFICATION_CSV = "perturbation.csv"
 """With one more column: the cause."""
 
 
-class PerturbRun:
+class PerturbRun(InstalledRun):
     """Perturbs the calls of a program, step by step."""
 
     gives_way = False
@@ -58,8 +59,7 @@ class PerturbRun:
         self._perturber: Perturber = perturber or kind(settings, selection, self._findings)
         # Of capture's recorder it has what is asked of it at levels L0 and L1.
         recorder: Any = self._perturber
-        self._installation = Installation(_as_capture(settings), selection, recorder, self._joined_group)
-        self._custom: CustomApis = {}
+        super().__init__(Installation(_as_capture(settings), selection, recorder, self._joined_group))
         self._started = False
         self._closed = False
         self._owner = Owner(settings.dump_path)
@@ -144,21 +144,6 @@ class PerturbRun:
     def save(self, variable: Any, name: str, save_backward: bool = True) -> None:
         """Does nothing: values are saved by a capture at level debug."""
 
-    @untraced
-    def register_custom_api(self, module: Any, api: str, prefix: str | None = None) -> None:
-        """Also perturbs the calls of ``module.api``, as ``prefix.api``."""
-        if not callable(getattr(module, api, None)):
-            raise ValueError(f"api: {module!r} has no function {api!r}")
-        name = prefix or str(getattr(module, "__name__", type(module).__name__)).rpartition(".")[2]
-        self._custom[module, api] = (name, api)
-        self._reinstall()
-
-    @untraced
-    def restore_custom_api(self, module: Any, api: str) -> None:
-        """Undoes ``register_custom_api``."""
-        if self._custom.pop((module, api), None) is not None:
-            self._reinstall()
-
     def record_module(self, module: Any, name: str) -> None:
         """Refused: a module as one call is a capture's."""
         raise RuntimeError(f"task free_benchmark perturbs calls of functions, not the module {name!r}")
@@ -213,11 +198,6 @@ class PerturbRun:
                 raise
         elif not is_wanted and self._installation.installed:
             self._installation.remove()
-
-    def _reinstall(self) -> None:
-        if self._installation.installed:
-            self._installation.remove()
-            self._update()
 
 
 def _as_capture(settings: PerturbSettings) -> Settings:

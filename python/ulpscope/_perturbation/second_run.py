@@ -15,18 +15,10 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from ulpscope._capture.calls.named_calls import NamedCall, unseen
+from ulpscope._core import returns_blank
 from ulpscope._perturbation.arguments import is_plain, mapped, tensors_in
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
-
-
-# Their results are uninitialised memory: no two are alike.
-_BLANK = frozenset(
-    """
-    empty empty_like empty_strided empty_permuted empty_quantized new_empty new_empty_strided resize_
-    resize_as_
-    """.split()
-)
 
 
 class CannotRepeatError(Exception):
@@ -45,7 +37,7 @@ class Given:
 
     def __init__(self, call: NamedCall) -> None:
         self._call = call
-        if call.function is not None and call.function.name in _BLANK:
+        if call.function is not None and returns_blank(call.function.name):
             raise CannotRepeatError("its result is uninitialised memory")
         if any(map(_is_code, (*call.args, *call.kwargs.values()))):
             # Reentrant checkpointing: running statistics, for one, would be updated twice.

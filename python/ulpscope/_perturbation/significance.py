@@ -21,13 +21,13 @@ import torch
 
 from ulpscope._capture.calls.named_calls import NamedCall, is_aside
 from ulpscope._capture.lifecycle.selection import Selection
+from ulpscope._capture.settings.perturb_settings import PerturbSettings
 from ulpscope._perturbation.arguments import float_outputs, is_plain, tensors_in
 from ulpscope._perturbation.findings import Findings
 from ulpscope._perturbation.noise import Noise
 from ulpscope._perturbation.perturber import Perturber, backward_name
 from ulpscope._perturbation.run import PerturbRun
 from ulpscope._perturbation.second_run import RandomStates, aside
-from ulpscope._perturbation.settings import PerturbSettings
 
 # Elements of an entry that are compared.
 _SAMPLE = 1024

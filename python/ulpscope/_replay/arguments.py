@@ -31,6 +31,11 @@ _MEMORY_FORMATS = {
     "preserve_format": torch.preserve_format,
 }
 
+
+class UnreadableError(NotReplayableError):
+    """Elements that the dump should have cannot be read."""
+
+
 # A hostile dump may describe tensors of any size without their elements. They are drawn in float64: 2 GiB.
 MAX_ELEMENTS = 1 << 28
 
@@ -99,8 +104,10 @@ class Rebuilder:
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
-    def call(self, call: DumpCall, name: str) -> Rebuilt:
-        """The arguments of a call. ``name`` is the call's, for drawing."""
+    def call(
+        self, call: DumpCall, name: str, more: dict[str, dict[str, DumpTensor]] | None = None
+    ) -> Rebuilt:
+        """The arguments of a call. ``name`` is the call's, for drawing. ``more`` are further ones by name."""
         made = Rebuilt()
         made.positional = [
             self._value(value, f"{name}.input.{at}", made) for at, value in enumerate(call.positional)
@@ -108,6 +115,11 @@ class Rebuilder:
         made.keyword = {
             key: self._value(value, f"{name}.input.{key}", made) for key, value in call.keyword.items()
         }
+        for key, tensors in (more or {}).items():
+            # Unlike other dictionaries, they may be empty.
+            made.keyword[key] = {
+                one: self._value(value, f"{name}.{one}", made) for one, value in tensors.items()
+            }
         return made
 
     def gradients(self, recorded: list[Any], name: str) -> list[torch.Tensor | None]:
@@ -115,6 +127,10 @@ class Rebuilder:
         made = Rebuilt()
         slots = [self._value(value, f"{name}.input.{at}", made) for at, value in enumerate(leaves(recorded))]
         return [made.tensors[slot.number].tensor if isinstance(slot, Slot) else None for slot in slots]
+
+    def add(self, value: Any, place: str, made: Rebuilt) -> Any:
+        """A value whose tensors are added to those of a call."""
+        return self._value(value, place, made)
 
     def _value(self, value: Any, place: str, made: Rebuilt) -> Any:
         if isinstance(value, DumpTensor):
@@ -135,10 +151,9 @@ class Rebuilder:
             raise NotReplayableError(f"{place} is a {recorded.class_name}")
         if recorded.is_blank:
             raise NotReplayableError(f"{place} is uninitialised memory")
-        if recorded.has_data:
-            found = recorded.load()
-            if found is not None:
-                return ArgumentTensor(recorded, to_torch(found), False)
+        found = loaded(recorded, place)
+        if found is not None:
+            return ArgumentTensor(recorded, found, False)
         dtype = DTYPES.get(recorded.dtype)
         if dtype is None or recorded.shape is None:
             raise NotReplayableError(f"dtype or shape of {place} are unknown")
@@ -146,6 +161,15 @@ class Rebuilder:
         if math.prod(shape) > MAX_ELEMENTS:
             raise NotReplayableError(f"{place} has more than {MAX_ELEMENTS} elements, and none is recorded")
         return ArgumentTensor(recorded, drawn(recorded, dtype, shape, self._seed, place), True)
+
+
+def loaded(recorded: DumpTensor, place: str) -> torch.Tensor | None:
+    """The elements; ``None`` if only statistics were recorded. What cannot be read is never drawn."""
+    try:
+        found = recorded.load()
+        return None if found is None else to_torch(found)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        raise UnreadableError(f"{place} cannot be read: {error}") from error
 
 
 def _plain(value: DumpValue, place: str) -> Any:

@@ -8,7 +8,7 @@ import sys
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ulpscope._replay import flags
 
@@ -40,6 +40,8 @@ def _check(options: argparse.Namespace) -> int:
     if options.jobs < 1:
         raise ValueError("--jobs must be at least 1")
     white_list, black_list = _lists(options)
+    if options.bench is not None and options.output is None:
+        raise ValueError("--bench needs -o DIR: it compares the details that are written there")
     try:
         import torch  # noqa: F401
     except ImportError:
@@ -47,6 +49,9 @@ def _check(options: argparse.Namespace) -> int:
     from ulpscope._replay import jobs
     from ulpscope._replay.replay import ReplaySettings
 
+    if options.module and "" not in sys.path:
+        # Programs are started in their folder. Last, so that no file there hides an installed package.
+        sys.path.append(str(Path.cwd()))
     request = jobs.Request(
         Path(options.dump),
         options.step,
@@ -56,6 +61,8 @@ def _check(options: argparse.Namespace) -> int:
         ReplaySettings(options.device, options.standard, options.seed),
         None if options.output is None else Path(options.output),
         not options.no_repro,
+        tuple(options.module),
+        options.collectives,
     )
     progress = _Progress(not options.json)
     result = jobs.run(request, options.jobs, options.resume, progress.report)
@@ -65,7 +72,37 @@ def _check(options: argparse.Namespace) -> int:
         print(f"note: {shown(note)}", file=sys.stderr)
     for problem in result.problems:
         print(f"error: {shown(problem)}", file=sys.stderr)
-    return result.exit_code
+    if options.bench is None:
+        return result.exit_code
+    details = [file for file in result.files if "_details_" in file.name]
+    ratios = compare_details(details, Path(options.bench), Path(options.output), sys.stderr)
+    # 1, a wrong result, is said before 2, what could not be compared.
+    return 1 if 1 in (result.exit_code, ratios) else max(result.exit_code, ratios)
+
+
+def compare_details(own: list[Path], peer: Path, folder: Path, to: TextIO | None = None) -> int:
+    """Judges the details of a check by those of a different device. Returns the exit code."""
+    from ulpscope._replay.precision_compare import precision_compare
+
+    to = to or sys.stdout
+    try:
+        found = precision_compare(own, peer, folder)
+    except (OSError, ValueError) as error:
+        print(f"ulpscope check: error: {shown(str(error))}", file=sys.stderr)
+        return 2
+    counts = found.counts
+    print(
+        f"compared with {shown(str(peer))}: {counts['pass']} pass, {counts['error']} with larger errors, "
+        f"{counts['SKIP']} not judged",
+        file=to,
+    )
+    for lines, title in ((found.failed, "larger errors"), (found.unpaired, "only in one of the files")):
+        if lines:
+            more = [f"  and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
+            print("\n".join([f"{title}:", *(f"  {shown(line)}" for line in lines[:_LISTED]), *more]), file=to)
+    for file in found.files:
+        print(f"written: {shown(str(file))}", file=to)
+    return found.exit_code
 
 
 def _lists(options: argparse.Namespace) -> tuple[list[str], list[str]]:

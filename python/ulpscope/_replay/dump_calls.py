@@ -33,6 +33,11 @@ class RecordedCall:
         return self.base.startswith(("Module.", "Cell."))
 
     @property
+    def is_collective(self) -> bool:
+        """Whether it is a collective or a message, which depends on other ranks."""
+        return self.base.startswith("Distributed.")
+
+    @property
     def api(self) -> str:
         """``linear``"""
         return self.base.rpartition(".")[2]
@@ -68,14 +73,15 @@ def autocast_of(rank: DumpRank) -> Autocast | None:
     dtype = None
     uses: Counter[str] = Counter()
     for found in calls_of(rank):
-        if found.api not in AUTOCAST:
+        if found.api not in AUTOCAST and not found.is_module:
             continue
         call = rank.call(found.forward)
         if call is None:
             return None
-        given = [one for one in call.positional if isinstance(one, DumpTensor)]
+        given = [one for one in [*call.positional, *call.parameters.values()] if isinstance(one, DumpTensor)]
         made = {one.dtype for one in call.results if isinstance(one, DumpTensor)}
-        uses.update({one.source for one in given if one.source is not None and ":" in one.source})
+        if not found.is_module:
+            uses.update({one.source for one in given if one.source is not None and ":" in one.source})
         if {one.dtype for one in given} == {"torch.float32"} and len(made) == 1:
             dtype = dtype or next((half for half in _HALVES if half in made), None)
     shared = frozenset(source for source, count in uses.items() if count > 1)

@@ -89,7 +89,7 @@ class Execution:
 
     def _tensors(self, way: Way, with_grad: bool) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """The tensors that gradients are computed of, and what the call gets: copies, which it may change."""
-        own = [_converted(given.tensor, way, number) for number, given in enumerate(self._arguments.tensors)]
+        own = [converted(given.tensor, way, number) for number, given in enumerate(self._arguments.tensors)]
         if not with_grad:
             return own, [tensor.clone() for tensor in own]
         for tensor, given in zip(own, self._arguments.tensors, strict=True):
@@ -101,7 +101,8 @@ class Execution:
         failures = []
         for function, index_as in [self.chosen] if self.chosen else self._candidates():
             args, kwargs = self._arguments.filled(given, lambda value: _plain(value, way), index_as)
-            _check_size(self.function.name, function, args, kwargs)
+            if not self.function.is_module:
+                _check_size(self.function.name, function, args, kwargs)
             try:
                 result = function(*args, **kwargs)
             except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
@@ -141,7 +142,7 @@ class Execution:
         gradients: list[torch.Tensor | None],
     ) -> list[torch.Tensor | None]:
         pairs = [
-            (result, _converted(gradient, way, -1 - number))
+            (result, converted(gradient, way, -1 - number))
             for number, (result, gradient) in enumerate(zip(results, gradients, strict=False))
             if gradient is not None and isinstance(result, torch.Tensor) and result.requires_grad
         ]
@@ -181,7 +182,7 @@ def raised(execution: Execution, gradients: list[torch.Tensor | None] | None) ->
             raise NotReplayableError(_first_line(error)) from error
 
 
-def _converted(tensor: torch.Tensor, way: Way, number: int) -> torch.Tensor:
+def converted(tensor: torch.Tensor, way: Way, number: int) -> torch.Tensor:
     kind = tensor.dtype
     precision = way.precision
     if precision is not None and kind.is_floating_point:

@@ -12,6 +12,7 @@ examples:
   ulpscope check dump/ -o check/
   ulpscope check dump/ --white-list linear,softmax --device cuda
   ulpscope check dump/ -o check/ -j 8 --resume
+  ulpscope check dump/ --module torch.nn:Linear --module 'model:Block(64)'
   ulpscope check -forward forward_info_0.json -backward backward_info_0.json
 
 exit codes:
@@ -39,6 +40,23 @@ def parser() -> argparse.ArgumentParser:
     add("--rank", metavar="N", help="ranks to check, likewise")
     add("--white-list", metavar="A,B", type=words, default=[], help="only these APIs: linear, Tensor.add")
     add("--black-list", metavar="A,B", type=words, default=[], help="all but these APIs")
+    add(
+        "--module",
+        metavar="P:C",
+        action="append",
+        default=[],
+        help="make the calls of this module again: package:Class, package:function, model:Block(8)",
+    )
+    add(
+        "--collectives",
+        action="store_true",
+        help="make collectives again too, with a gloo process for each rank",
+    )
+    add(
+        "--bench",
+        metavar="FILE",
+        help="the details of a check on a different device: judge the ratios of errors",
+    )
     add("--device", metavar="D", help="judge what this device computes, too: cuda, npu, cpu")
     add(
         "--standard",

@@ -115,9 +115,6 @@ ATEN_BACKWARD = frozenset(
 # Their results take as much memory as an element says, whatever the shapes are.
 SIZED_BY_VALUES = frozenset(("one_hot", "bincount", "repeat_interleave"))
 
-# Their results are uninitialised memory.
-UNINITIALISED = frozenset("empty empty_like empty_permuted empty_strided new_empty new_empty_strided".split())
-
 # Autocast converts their arguments to a half. Where their results are float32 again, dtypes do not show it.
 AUTOCAST = frozenset(
     """

@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from ulpscope._core import returns_blank
 from ulpscope._replay import function_names as names
 from ulpscope._replay.npu_functions import NPU_FUNCTIONS
 
 # Prefixes of calls that are no single function, and why.
 _NO_FUNCTION = {
-    "Module": "a module: calls inside it are replayed, if they were recorded (level L1 or mix)",
+    "Module": "a module: --module package:Class makes it again",
     "Cell": "a cell of MindSpore",
-    "Distributed": "a collective: its result depends on other ranks",
+    "Distributed": "a collective: --collectives makes it again with the other ranks",
     "Autograd": "an autograd function of the program",
     "Triton": "a custom kernel",
     "MindSpeed": "a function of MindSpeed, which is not torch's",
@@ -40,6 +41,11 @@ class ReplayFunction(NamedTuple):
         return self.name == "__setitem__"
 
     @property
+    def is_module(self) -> bool:
+        """Whether it is a module that the user named: code of the program, with many roundings."""
+        return self.prefix == "Module"
+
+    @property
     def indexes(self) -> bool:
         """Whether its second argument is an index, in which lists and tuples differ."""
         return self.name in ("__getitem__", "__setitem__")
@@ -57,7 +63,7 @@ def function_of(base: str) -> ReplayFunction:
         if made is None:
             raise NotReplayableError(f"{name} has no counterpart in torch that is known here")
         return ReplayFunction(prefix, name, (made,))
-    if name in names.UNINITIALISED:
+    if returns_blank(name):
         raise NotReplayableError("its result is uninitialised memory")
     if not any(name in listed for listed in _lists(prefix)):
         raise NotReplayableError(

@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ulpscope._core import open_dump
+from ulpscope._replay.modules import ModuleName, NamedModules, names_of
 from ulpscope._replay.results import CheckedCall, CheckedTensor, CheckResult
 
 if TYPE_CHECKING:
-    from ulpscope._core import DumpRank
-    from ulpscope._replay.dump_calls import Autocast, RecordedCall
+    from ulpscope._replay.dump_calls import RecordedCall
+    from ulpscope._replay.rank_replay import RankReplay
     from ulpscope._replay.replay import ReplaySettings
 
 PROGRESS_FILE = "check_progress.jsonl"
 # Characters of the name of a script, before its suffix.
 MAX_NAME = 120
-OWN_TOOL = "Ulpscope"
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Request:
     settings: ReplaySettings
     output: Path | None
     save_error_data: bool
+    modules: tuple[ModuleName, ...] = ()
+    collectives: bool = False
 
     def wants(self, found: RecordedCall) -> bool:
         """Whether a call is checked, by ``linear``, ``Functional.linear`` or ``Functional.linear.0``."""
@@ -58,6 +60,8 @@ class Request:
             "step": repr(self.step),
             "rank": repr(self.rank),
             "settings": dataclasses.asdict(self.settings),
+            "modules": names_of(self.modules),
+            "collectives": self.collectives,
         }
 
 
@@ -68,7 +72,8 @@ class Checker:
         self._request = request
         ranks, self.problems = open_dump(request.dump, request.step, request.rank)
         self.ranks = ranks
-        self._autocast: dict[int, Autocast | None] = {}
+        self._modules = NamedModules(request.modules)
+        self._replays: dict[int, RankReplay] = {}
 
     def notes(self) -> list[str]:
         """The ranks whose capture ended early: calls are missing."""
@@ -86,43 +91,32 @@ class Checker:
             # A module repeats its calls. Where these were recorded, they are checked instead of it.
             with_modules = not has_apis(rank)
             for found in calls_of(rank):
-                if self._request.wants(found) and (with_modules or not found.is_module):
+                is_named = not found.is_module or with_modules or self._modules.has(found.base)
+                if self._request.wants(found) and is_named:
                     yield number, found
 
     def check(self, place: tuple[int, RecordedCall]) -> CheckedCall:
         """Replays one call. Whatever goes wrong with it is its own result."""
+        from ulpscope._replay.arguments import UnreadableError
         from ulpscope._replay.functions import NotReplayableError
+        from ulpscope._replay.rank_replay import ERRORS, reason_of
 
         number, found = place
-        rank = self.ranks[number]
         try:
-            return self._checked(number, rank, found)
-        except NotReplayableError as reason:
-            text = str(reason)
-        except MemoryError:
-            text = "there is not enough memory for it"
-        except (RuntimeError, ValueError, TypeError, ArithmeticError, LookupError, OSError) as error:
-            text = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300] if str(error) else ''}"
-        return CheckedCall(found.name, rank.step, rank.name, "SKIP", "", text)
+            return self._checked(number, found)
+        except (NotReplayableError, MemoryError, *ERRORS) as error:
+            rank = self.ranks[number]
+            unread = isinstance(error, UnreadableError)
+            return CheckedCall(found.name, rank.step, rank.name, "SKIP", "", reason_of(error), unread=unread)
 
-    def _checked(self, number: int, rank: DumpRank, found: RecordedCall) -> CheckedCall:
-        from ulpscope._replay.functions import NotReplayableError
-        from ulpscope._replay.replay import Replay
+    def _checked(self, number: int, found: RecordedCall) -> CheckedCall:
+        from ulpscope._replay.rank_replay import RankReplay
         from ulpscope._replay.repro import write_repro
 
-        forward = rank.call(found.forward)
-        if forward is None:
-            raise NotReplayableError(f"{rank.tool} does not record all arguments of a call")
-        backward = None if found.backward is None else rank.call(found.backward)
-        settings = self._request.settings
-        # Other tools record what one autograd node returns.
-        of_node = rank.tool != OWN_TOOL
-        replay = Replay(found.name, found.base, forward, backward, settings, of_node)
-        replayed = replay.judged()
-        if replayed.has_failed and (autocast := self._autocast_of(number)) is not None:
-            settings = dataclasses.replace(settings, autocast=autocast)
-            replay = Replay(found.name, found.base, forward, backward, settings, of_node)
-            replayed = replay.judged()
+        rank = self.ranks[number]
+        if number not in self._replays:
+            self._replays[number] = RankReplay(rank, self._request.settings, self._modules)
+        replay, replayed = self._replays[number].judged(found)
         checked = CheckedCall(
             found.name,
             rank.step,
@@ -139,13 +133,6 @@ class Checker:
         path = write_repro(folder / "repro", _file_name(checked), replay, floor)
         return dataclasses.replace(checked, repro="" if path is None else str(path))
 
-    def _autocast_of(self, number: int) -> Autocast | None:
-        from ulpscope._replay.dump_calls import autocast_of
-
-        if number not in self._autocast:
-            self._autocast[number] = autocast_of(self.ranks[number])
-        return self._autocast[number]
-
 
 def run(
     request: Request, processes: int, resume: bool, report: Callable[[int, int, CheckedCall], None]
@@ -156,6 +143,10 @@ def run(
     done = _read_progress(request) if resume else {}
     result = CheckResult(problems=list(checker.problems), notes=checker.notes())
     with _Progress(request, done) as progress:
+        if request.collectives:
+            for call in _collectives(checker, request, places, done):
+                progress.add(call)
+                done[call.step, call.rank, call.call] = call
         pending = [place for place in places if _key(checker, place) not in done]
         checked = _checked(checker, request, pending, processes)
         for place in places:
@@ -169,6 +160,19 @@ def run(
         result.write(request.output)
         progress.remove()
     return result
+
+
+def _collectives(
+    checker: Checker, request: Request, places: list[Any], done: dict[Any, CheckedCall]
+) -> Iterator[CheckedCall]:
+    """The wanted collectives that are not done."""
+    from ulpscope._replay.collectives import Collectives
+
+    wanted = [place for place in places if place[1].is_collective and _key(checker, place) not in done]
+    if wanted:
+        made = Collectives(request.dump, request.step)
+        for number, found in wanted:
+            yield made.of(checker.ranks[number], found)
 
 
 def _key(checker: Checker, place: tuple[int, RecordedCall]) -> tuple[int | None, str, str]:

@@ -72,6 +72,8 @@ class CheckedCall:
     """Its results and gradients."""
     repro: str = ""
     """The script that shows the failure with plain torch; empty if there is none."""
+    unread: bool = False
+    """Whether it was not made again because its elements cannot be read."""
 
     @property
     def failed(self) -> bool:
@@ -121,7 +123,8 @@ class CheckResult:
         """0: nothing failed; 1: something failed; 2: nothing was replayed, or not all was read."""
         if self.failed:
             return 1
-        return 2 if self.problems or len(self.skipped) == len(self.calls) else 0
+        is_partly_read = bool(self.problems) or any(call.unread for call in self.calls)
+        return 2 if is_partly_read or len(self.skipped) == len(self.calls) else 0
 
     def counts(self) -> dict[str, int]:
         """How many calls passed, are doubtful, failed, and were skipped."""
@@ -142,7 +145,7 @@ class CheckResult:
     def write(self, folder: Path) -> None:
         """Writes the two sheets, a pair for each rank where there are several."""
         folder.mkdir(parents=True, exist_ok=True)
-        stamp = _free_timestamp(folder)
+        stamp = free_timestamp(folder)
         places = list(dict.fromkeys((call.step, call.rank) for call in self.calls))
         for place in places:
             calls = [call for call in self.calls if (call.step, call.rank) == place]
@@ -171,7 +174,7 @@ def _detail_rows(calls: list[CheckedCall]) -> Iterator[list[Any]]:
             yield CheckedTensor(call.call, "SKIP", call.message, "").row()
 
 
-def _free_timestamp(folder: Path) -> str:
+def free_timestamp(folder: Path) -> str:
     """The time as the tool writes it; a second that has results already is skipped."""
     moment = time.time()
     while True:

@@ -120,6 +120,10 @@ class TestSettings:
             "parameter_gradients": True,
             "device_statistics": "auto",
             "flush_interval": 0.2,
+            "overflow_nums": 1,
+            "on_overflow": "raise",
+            "check_mode": "all",
+            "would_overflow": None,
         }
 
     @pytest.mark.parametrize(
@@ -164,7 +168,10 @@ class TestSettings:
             ({"lvel": "L1"}, "lvel is not among the known settings; did you mean 'level'?"),
             ({"level": "l1"}, "level is 'l1'; expected one of L0, L1, mix, L2, debug"),
             ({"level": ["L1"]}, "level is ['L1']; expected one of L0, L1, mix, L2, debug"),
-            ({"task": "tensors"}, "expected one of statistics, tensor, structure (did you mean 'tensor'?)"),
+            (
+                {"task": "tensors"},
+                "expected one of statistics, tensor, structure, overflow_check (did you mean 'tensor'?)",
+            ),
             ({"step": [True]}, "step is True; expected numbers from 0 to 1000000 and ranges such as '4-6'"),
             ({"step": "4-2"}, "step is '4-2'; expected numbers"),
             ({"step": -1}, "step is -1; expected numbers"),
@@ -182,7 +189,7 @@ class TestSettings:
             ({"list": ["name-regex(a+)"]}, "expected a part of a name, not a regular expression"),
             ({"data_mode": ["all", "input"]}, "expected 'all' alone, or words without it"),
             ({"data_mode": ["inputs"]}, "expected words out of all, forward, backward, input, output"),
-            ({"digest": "sha1"}, "digest is 'sha1'; expected one of None, md5, xxh3"),
+            ({"digest": "sha1"}, "digest is 'sha1'; expected one of None, md5, xxh3, mix64"),
             ({"task": "structure", "digest": "md5"}, "task structure has no tensors"),
             ({"task": "structure", "level": "debug"}, "level is 'debug'"),
             ({"task": "tensor", "tensor_list": ["a"]}, "tensor_list is for task statistics"),
@@ -442,7 +449,7 @@ class TestConfig:
     @pytest.mark.parametrize(
         ("keys", "message"),
         [
-            ({"task": "overflow_check"}, "task is 'overflow_check', which is not supported; task statistics"),
+            ({"task": "nan_check"}, "task is 'nan_check', which is not supported; task overflow_check finds"),
             ({"task": "nan_check"}, "counts the NaN and Inf of every tensor"),
             ({"task": "grad_probe"}, "level L0 or mix records the gradients of parameters"),
             ({"task": "diff_check"}, "record two runs and use ulpscope compare"),

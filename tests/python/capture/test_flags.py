@@ -18,6 +18,7 @@ WITHOUT_FLAG |= {
     "skip_single_values",
     "backward_stacks",
     "flush_interval",
+    "check_mode",
 }
 
 # Names of flags that are not the setting's name with dashes.
@@ -87,6 +88,8 @@ def test_completions_offer_the_values_that_are_accepted(tmp_path: Path) -> None:
         "digest",
         "format",
         "device-statistics",
+        "on-overflow",
+        "would-overflow",
     }
     (tmp_path / "train.py").touch()
     for option, values in offered.items():

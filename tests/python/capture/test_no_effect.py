@@ -123,9 +123,22 @@ def test_every_bit_is_the_same_when_tensors_are_written(name: str, level: str, t
     assert all(ledger["failed"] == {} for ledger in ledgers(tmp_path))
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_bit_is_the_same_when_calls_are_checked(name: str, tmp_path: Path) -> None:
+    wanted, before = alone(name), snapshot()
+    settings = {"task": "overflow_check", "overflow_nums": -1, "strict": True}
+    found = observe(name, watching(tmp_path, level="L1", **settings))
+    assert changed(wanted, found, "L1") == []
+    assert list(left_behind(before, snapshot())) == []
+    assert all(ledger["failed"] == {} for ledger in ledgers(tmp_path))
+
+
 @pytest.mark.parametrize(
     "settings",
     [
+        {"level": "mix", "task": "overflow_check", "overflow_nums": -1, "would_overflow": "float16"},
+        {"level": "L2", "task": "overflow_check", "overflow_nums": -1},
+        {"level": "L1", "task": "overflow_check", "overflow_nums": -1, "device_statistics": "torch"},
         {"level": "mix", "task": "structure"},
         {"level": "mix", "digest": "md5"},
         {"level": "L1", "digest": "xxh3"},

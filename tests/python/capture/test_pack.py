@@ -261,6 +261,21 @@ def test_one_tensor_is_named_by_its_dump_and_entry(pair: tuple[Path, Path], tmp_
     assert "is not a tensor" in scalar.stderr
 
 
+def test_a_rank_that_cannot_be_read_does_not_hide_the_tensor_of_another(tmp_path: Path) -> None:
+    with ulpscope.capture(tmp_path / "run", level="L1", task="tensor"):
+        torch.neg(torch.ones(3))
+    torn = tmp_path / "dump"
+    torn.mkdir()
+    (tmp_path / "run" / "step0").rename(torn / "step1")
+    (torn / "step0" / "rank").mkdir(parents=True)
+    (torn / "step0" / "rank" / "dump.json").write_text("{")
+    entry = "Torch.neg.0.forward.output.0"
+    assert torch.equal(ulpscope.load(f"{torn}:{entry}"), torch.full((3,), -1.0))
+    # Where no rank has it, the one that cannot be read is the reason.
+    with pytest.raises(ulpscope.FormatError, match=r"step0/rank/dump\.json"):
+        ulpscope.load(f"{torn}:Torch.neg.7.forward.output.0")
+
+
 def test_explain_names_the_tensor_to_look_at(tmp_path: Path) -> None:
     """With a command that works as it stands."""
     torch.manual_seed(0)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 import threading
 import types
@@ -164,6 +167,60 @@ class TestModulesImportedMeanwhile:
         run.close()
         assert list(Captured(tmp_path).calls) == ["mine.double.0.forward", "mine.double.1.forward"]
         assert len(calls) == 4
+
+
+# torch.compile replaces these by functions that call what it found, once in a process.
+COMPILES = """\
+import json, sys
+import torch, ulpscope
+from patches import ours_in_modules
+
+def compiled():
+    torch.compile(torch.nn.Linear(2, 2), backend="eager")(torch.ones(1, 2))
+
+def function(x):
+    return torch.tanh(x) + 1
+
+folder, when = sys.argv[1:]
+x, module = torch.ones(2), torch.nn.Tanh()
+own = [torch.jit.trace, torch.jit.trace_module, torch.jit._get_trace_graph, torch.fx.Tracer.trace]
+if when == "before":
+    compiled()
+with ulpscope.capture(folder):
+    if when == "meanwhile":
+        compiled()
+    torch.jit.trace(function, x, check_trace=False)
+    torch.jit.trace(module, x, check_trace=False)
+    torch.jit.trace_module(module, {"forward": x}, check_trace=False)
+    torch.jit._get_trace_graph(module, (x,))
+    torch.fx.symbolic_trace(module)
+found = [torch.jit.trace, torch.jit.trace_module, torch.jit._get_trace_graph, torch.fx.Tracer.trace]
+print(json.dumps({
+    "replaced by torch": [one is not other for one, other in zip(found, own)],
+    "left": ours_in_modules(),
+}))
+"""
+
+
+class TestFunctionsThatCompilingReplaces:
+    @pytest.mark.parametrize("when", ["before", "meanwhile"])
+    def test_nothing_stays_inside_and_capture_is_suspended_in_them(self, tmp_path: Path, when: str) -> None:
+        support = Path(sys.modules["patches"].__file__ or "").parent
+        ended = subprocess.run(
+            [sys.executable, "-c", COMPILES, str(tmp_path), when],
+            env=os.environ | {"PYTHONPATH": str(support)},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        result = json.loads(ended.stdout.splitlines()[-1])
+        assert result["replaced by torch"] == [True] * 4
+        assert result["left"] == []
+        captured = Captured(tmp_path)
+        assert [name for name in captured.calls if "tanh" in name] == []
+        notes = captured.ledger["notes"]
+        assert "a model was traced or exported: what runs meanwhile is not seen (5 times)" in notes
+        assert not any("was replaced by the program" in note for note in notes)
 
 
 class TestOtherThreads:

@@ -218,7 +218,7 @@ def test_a_tensor_changed_without_torch_is_measured_again(tmp_path):
     assert [captured.tensor(item).max().item() for item in items] == [1.0, 5.0]
 
 
-@pytest.mark.parametrize(("digest", "kind"), [("md5", "crc32"), ("xxh3", "xxh3")])
+@pytest.mark.parametrize(("digest", "kind"), [("md5", "crc32"), ("xxh3", "xxh3"), ("mix64", "mix64")])
 def test_digests(tmp_path, digest, kind):
     x = torch.randn(9)
     item = capture_of(tmp_path, lambda: x.clone(), digest=digest).calls["Tensor.clone.0.forward"]["output"][0]

@@ -216,6 +216,25 @@ def test_an_overflow_in_the_backward_pass_is_replayed(
     assert "The Torch.reciprocal.0.backward overflow is a normal overflow." in shown
 
 
+def test_the_command_of_the_guide_takes_these_files(tmp_path: Path) -> None:
+    """As printed there, except for the folder of the script."""
+    x = torch.tensor([20.0], dtype=torch.float16)
+    ulpscope.save(tmp_path / "x.npy", x)
+    given = {"type": "torch.Tensor", "datapath": "x.npy", "requires_grad": False}
+    (tmp_path / "forward_info_0.json").write_text(
+        json.dumps({"Torch*exp*0_forward": {"args": [given], "kwargs": {}}})
+    )
+    module = "ulpscope.compat.ptdbg_ascend.run_overflow_check"
+    for more in ([], ["-j", "-d", "0"]):
+        command = [sys.executable, "-m", module, "-forward", "./forward_info_0.json", *more]
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (ran.returncode, ran.stdout) == (
+            0,
+            "The Torch*exp*0_forward overflow is a normal overflow.\n",
+        ), ran.stderr
+    assert subprocess.run([sys.executable, "-m", module], capture_output=True, check=False).returncode == 2
+
+
 def test_a_killed_run_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "killed"
     program = (

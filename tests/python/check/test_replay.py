@@ -163,6 +163,27 @@ def test_exactly_the_wrong_calls_are_named(tmp_path: Path) -> None:
     assert all("import ulpscope" not in script.read_text() for script in scripts)
 
 
+CONV_FAULTS: dict[Any, Callable[[Tensor], None]] = {
+    F.conv2d: lambda y: y.mul_(1.0001),
+    F.batch_norm: lambda y: y.view(-1)[3].add_(0.01),
+    Tensor.square: lambda y: y.copy_(y.bfloat16().float()),
+    Tensor.mean: lambda y: y.add_(1e-3),
+}
+
+
+def test_exactly_the_wrong_calls_of_a_conv_net_are_named(tmp_path: Path) -> None:
+    """Four wrong results and one wrong gradient."""
+    conv_net(tmp_path, Wrong(CONV_FAULTS, backward=F.max_pool2d))
+    named = {call.call: (call.forward, call.backward) for call in ulpscope.check(tmp_path).failed}
+    assert named == {
+        "Functional.conv2d.0": ("error", "pass"),
+        "Functional.max_pool2d.0": ("pass", "error"),
+        "Functional.batch_norm.0": ("error", "pass"),
+        "Tensor.square.0": ("error", "pass"),
+        "Tensor.mean.0": ("error", "pass"),
+    }
+
+
 def rows(folder: Path, kind: str) -> list[dict[str, str]]:
     [path] = folder.glob(f"accuracy_checking_{kind}_*.csv")
     with path.open(newline="", encoding="utf-8") as file:
@@ -267,6 +288,27 @@ def test_only_functions_of_the_table_are_called(tmp_path: Path) -> None:
     result = ulpscope.check(hostile(tmp_path / "dump", {f"{name}.forward": call for name in names}))
     assert [call.call for call in result.skipped] == names
     assert not marker.exists()
+    assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("section", ["input_args", "output"])
+@pytest.mark.parametrize("name", ["../../../secret.pt", "/etc/hostname", "missing.pt"])
+def test_elements_that_cannot_be_read_are_listed_and_never_drawn(
+    section: str, name: str, tmp_path: Path
+) -> None:
+    with ulpscope.capture(tmp_path / "dump", level="L1", task="tensor", file_format="pt"):
+        torch.relu(torch.ones(4))
+        torch.sin(torch.ones(4))
+    ulpscope.save(tmp_path / "secret.pt", torch.ones(4))
+    record = tmp_path / "dump" / "step0" / "rank" / "dump.json"
+    document = json.loads(record.read_text())
+    document["data"]["Torch.relu.0.forward"][section][0]["data_name"] = name
+    record.write_text(json.dumps(document))
+    result = ulpscope.check(tmp_path / "dump")
+    [call] = result.skipped
+    place = "input" if section == "input_args" else "output"
+    assert call.call == "Torch.relu.0"
+    assert call.message.startswith(f"Torch.relu.0.forward.{place}.0 cannot be read: ")
     assert result.exit_code == 2
 
 

@@ -267,3 +267,39 @@ def test_compare_distributed(tmp_path, capfd):
     (npu / "rank1").mkdir()
     with pytest.raises(CompareException, match="number of ranks"):
         compare_distributed(str(npu), str(bench), str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("level", ["L1", "L0"])
+def test_task_overflow_check_dumps_the_calls_that_overflow(tmp_path, level):
+    """The stock config.json: the check ends at overflow_nums, and training goes on."""
+    file = config(
+        tmp_path,
+        task="overflow_check",
+        level=level,
+        statistics={"scope": [], "list": [], "data_mode": ["all"], "summary_mode": "statistics"},
+        tensor={"scope": [], "list": [], "data_mode": ["all"], "file_format": "npy"},
+        overflow_check={"overflow_nums": 2, "check_mode": "all"},
+        run_ut={"white_list": [], "black_list": [], "error_data_path": "./"},
+    )
+    net = Net()
+    with torch.no_grad():
+        net.linear_1.weight.fill_(3e38)
+    debugger = PrecisionDebugger(file, model=net if level == "L0" else None)
+    for _ in range(3):
+        debugger.start()
+        with torch.no_grad():
+            net(torch.ones(10, 8))
+        debugger.stop()
+        debugger.step()
+    dumps = sorted((tmp_path / "dump").glob("step*/rank/dump.json"))
+    calls = [json.loads(dump.read_text()) for dump in dumps]
+    first = {"L1": "Functional.linear.0.forward", "L0": "Module.linear_1.Linear.forward.0"}[level]
+    assert [next(iter(call["data"])) for call in calls] == [first] * len(calls)
+    assert sum(len(call["data"]) for call in calls) == 2
+    assert all(call["task"] == "overflow_check" for call in calls)
+    data = calls[0]["data"][first]
+    saved = dumps[0].parent / "dump_tensor_data" / data["output"][0]["data_name"]
+    assert torch.load(saved).isinf().all()
+    assert (
+        torch.load(dumps[0].parent / "dump_tensor_data" / data["input_args"][0]["data_name"]).isfinite().all()
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -270,3 +272,43 @@ def test_a_number_that_no_array_has_is_a_line(ptdbg: ModuleType, tmp_path: Path)
     torch.mul(torch.full((1,), 3e38), np.float64(3e38))
     (pkl,) = tmp_path.glob("over_*/rank0/Torch_mul_0_forward_1.pkl")
     assert "Torch_mul_0_forward_input.1" in pkl.read_text()
+
+
+def test_the_files_for_a_replay_are_read_by_it(
+    ptdbg: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the run to the verdict, forward and backward, with arguments of every kind."""
+    monkeypatch.chdir(tmp_path)
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path / "dump"), "overflow_check")
+    debugger.configure_hook(overflow_nums=3, need_replicate=True)
+    debugger.start()
+    x = torch.tensor([20.0, 1.0], dtype=torch.float16)
+    torch.exp(x)
+    torch.sum(torch.full((2,), 6e4, dtype=torch.bfloat16), dim=0, dtype=torch.float16)
+    assert not list(tmp_path.glob("*_info_*.json"))
+    small = torch.tensor([1e-3], requires_grad=True, dtype=torch.float16)
+    with pytest.raises(ValueError, match=r"^\[overflow 3 times\]"):
+        torch.reciprocal(small).backward()
+    pid = os.getpid()
+    forward, backward = Path(f"forward_info_{pid}.json"), Path(f"backward_info_{pid}.json")
+    calls = json.loads(forward.read_text())
+    assert list(calls) == ["Torch_exp_0_forward", "Torch_sum_0_forward", "Torch_reciprocal_0_forward"]
+    given = ulpscope.load(calls["Torch_exp_0_forward"]["args"][0]["datapath"], "torch")
+    assert torch.equal(given, x)
+    assert list(json.loads(backward.read_text())) == ["Torch_reciprocal_0_backward"]
+    stacks = json.loads(Path(f"stack_info_{pid}.json").read_text())
+    assert "test_the_files_for_a_replay_are_read_by_it" in stacks["Torch_exp_0_forward"][0]
+    assert {path.name for path in tmp_path.glob("*_real_data")} == {"forward_real_data", "backward_real_data"}
+    code = subprocess.run(
+        [sys.executable, "-m", "ulpscope", "check", "-forward", str(forward), "-backward", str(backward)],
+        capture_output=True,
+        text=True,
+    )
+    assert code.stdout.splitlines() == [
+        "The Torch_exp_0_forward overflow is a normal overflow.",
+        "The Torch_sum_0_forward overflow is a normal overflow.",
+        "The Torch_reciprocal_0_forward overflow did not reproduce: neither precision leaves the range of "
+        "the dtype.",
+        "The Torch.reciprocal.0.backward overflow is a normal overflow.",
+    ], code.stderr
+    assert code.returncode == 0

@@ -97,13 +97,10 @@ def test_as_a_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ([], "there is no interactive shell"),
         (["pk", "-f", "none.pkl", "-n", "Torch"], "none.pkl"),
         (["pk", "-f", "none.pkl"], "-n"),
-        (["vc", "-m", "a", "-g", "b"], "use ulpscope compare"),
-        (["dc", "-n", "a"], "use ulpscope convert"),
-        (["pt", "-n", "a"], "use ulpscope stats"),
-        (["cn", "-m", "a", "-g", "b"], "use ulpscope diff"),
+        (["vc", "-m", "a"], "the following arguments are required: -g/--golden_dump_path"),
+        (["nothing"], "no such command"),
     ],
 )
 def test_what_the_program_cannot_do_is_said(tmp_path: Path, words: list[str], problem: str) -> None:

@@ -350,6 +350,20 @@ def test_all_codes_of_an_8_bit_float(dtype: torch.dtype) -> None:
         assert same(ulpscope.stats(x).max, x.double().item())
 
 
+def mix64(data: bytes) -> str:
+    """The digest by its definition: words of 8 bytes, mixed with their positions (splitmix64), and added."""
+
+    def mixed(word: int, position: int) -> int:
+        z = (word + 0x9E3779B97F4A7C15 * (position + 1)) % 2**64
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+        return z ^ z >> 31
+
+    words = [int.from_bytes(data[start : start + 8], "little") for start in range(0, len(data), 8)]
+    total = sum(mixed(word, position) for position, word in enumerate(words)) % 2**64
+    return f"{mixed(total, len(data)):016x}"
+
+
 def test_digests() -> None:
     import hashlib
     import zlib
@@ -360,5 +374,13 @@ def test_digests() -> None:
     assert ulpscope.digest(x, "md5") == hashlib.md5(packed).hexdigest()
     assert ulpscope.digest(x.T, "crc32") == f"{zlib.crc32(x.T.contiguous().numpy().tobytes()):08x}"
     assert ulpscope.digest(x.T, "xxh3") == ulpscope.digest(x.T.contiguous(), "xxh3")
-    with pytest.raises(ValueError, match="expected crc32, md5 or xxh3"):
+    for data in (b"", b"\0", b"\0\0", packed, packed[:-3], packed[4:8] + packed[:4] + packed[8:]):
+        bytes_ = (
+            torch.frombuffer(bytearray(data), dtype=torch.uint8)
+            if data
+            else torch.empty(0, dtype=torch.uint8)
+        )
+        assert ulpscope.digest(bytes_, "mix64") == mix64(data)
+    assert ulpscope.digest(x.T, "mix64") == mix64(x.T.contiguous().numpy().tobytes())
+    with pytest.raises(ValueError, match="expected crc32, md5, xxh3 or mix64"):
         ulpscope.digest(x, "sha")

@@ -19,7 +19,7 @@ STUB = Path(ulpscope.__file__).with_name("_core.pyi")
 # Members of public objects, without those that Python or their base class gives them.
 MEMBERS = {
     "CheckResult": {"counts", "exit_code", "failed", "skipped", "to_json", "write"},
-    "CheckedCall": {"failed", "place", "repro", "skipped", "tensors"},
+    "CheckedCall": {"failed", "place", "repro", "skipped", "tensors", "unread"},
     "CheckedTensor": {"by_standard", "error", "floor", "measured", "ratio", "row", "standard"},
     "Capture": {
         "close",
@@ -27,6 +27,7 @@ MEMBERS = {
         "end_forward",
         "end_training",
         "estimate",
+        "overflows",
         "register_custom_api",
         "restore_custom_api",
         "save",
@@ -42,6 +43,8 @@ MEMBERS = {
     "EntryBits": set(),
     "Estimate": {"to_json"},
     "Finding": {"cause"},
+    "Overflow": set(),
+    "OverflowLimitError": set(),
     "Perturbation": {
         "close",
         "findings",

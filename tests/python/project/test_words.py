@@ -119,13 +119,14 @@ COMMANDS = [
         "convert",
         "diff",
         "explain",
+        "graph",
         "ls",
         "man",
         "merge",
         "overflow",
         "run",
     ],
-    *["show", "stats"],
+    *["precision-tool", "shell", "show", "stats"],
 ]
 
 
@@ -139,7 +140,7 @@ def helped(command: str) -> str:
 
 def test_every_command_is_read() -> None:
     listed = helped("").split("Commands:\n")[1].split("\n\n")[0]
-    assert sorted(re.findall(r"^  (\w+) ", listed, re.MULTILINE)) == sorted([*COMMANDS[1:], "help"])
+    assert sorted(re.findall(r"^  ([\w-]+) ", listed, re.MULTILINE)) == sorted([*COMMANDS[1:], "help"])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

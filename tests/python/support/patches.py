@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -137,15 +137,31 @@ def ours_in_modules() -> list[str]:
 
 
 def is_of_capture(value: Any) -> bool:
-    """Whether a value is a wrapper: a function that we have defined, or an object of one of our classes."""
+    """Whether a value is a wrapper: a function that we have defined, or an object of one of our classes.
+
+    So is a function of somebody else around one of ours.
+    """
     if type(value) in (classmethod, staticmethod):
         value = value.__func__
     if type(value) is FunctionType:
-        return value.__code__.co_filename.startswith(OURS)
+        if value.__code__.co_filename.startswith(OURS):
+            return True
+        inner = vars(value).get("__wrapped__")
+        if inner is not None and is_of_capture(inner):
+            return True
+        return any(map(_is_our_function, value.__closure__ or ()))
     is_ours = str(type(value).__module__).partition(".")[0] == "ulpscope"
     if not is_ours:
         FOREIGN.add(type(value))
     return is_ours
+
+
+def _is_our_function(cell: CellType) -> bool:
+    try:
+        held = cell.cell_contents
+    except ValueError:
+        return False
+    return type(held) is FunctionType and held.__code__.co_filename.startswith(OURS)
 
 
 def modes_of_this_thread() -> tuple[int, int]:

@@ -6,12 +6,19 @@
 use super::run_options::PythonOption;
 
 /// Names, values and help texts.
-pub(super) const OPTIONS: [PythonOption; 13] = [
+pub(super) const OPTIONS: [PythonOption; 16] = [
     ("output", Some("DIR"), "write the result files into DIR"),
     ("step", Some("N"), "steps to check, such as 0,2,4-6 (default: all)"),
     ("rank", Some("N"), "ranks to check, likewise"),
     ("white-list", Some("A,B"), "only these APIs: linear, Tensor.add"),
     ("black-list", Some("A,B"), "all but these APIs"),
+    (
+        "module",
+        Some("P:C"),
+        "make the calls of this module again: package:Class, package:function, model:Block(8)",
+    ),
+    ("collectives", None, "make collectives again too, with a gloo process for each rank"),
+    ("bench", Some("FILE"), "the details of a check on a different device: judge the ratios of errors"),
     ("device", Some("D"), "judge what this device computes, too: cuda, npu, cpu"),
     (
         "standard",

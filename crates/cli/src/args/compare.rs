@@ -94,6 +94,11 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "DUMP")]
     pub(crate) noise: Option<PathBuf>,
 
+    /// Replay blamed calls in raised precision from their recorded inputs: proves or refutes each verdict, and says which
+    /// side is wrong. Needs dumps with tensors, and a Python with the packages ulpscope and torch
+    #[arg(long)]
+    pub(crate) prove: bool,
+
     /// Steps to compare, such as 0,2,4-6 [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) step: Option<NumberRanges>,
@@ -192,6 +197,7 @@ Examples:
   ulpscope compare npu_dump/ gpu_dump/ -o result/
   ulpscope compare npu_dump/step0 gpu_dump/step0 --rank 0-7 --format xlsx -o result/
   ulpscope compare npu_dump/ gpu_dump/ --noise gpu_dump_again/
+  ulpscope compare npu_dump/ gpu_dump/ --prove
   ulpscope compare ported.safetensors original.safetensors
   ulpscope compare npu/dump.pkl cpu/dump.pkl --style ptdbg -o result/
   ulpscope compare -tp npu_dump/step0 -gp gpu_dump/step0 -o result/      (as msprobe)

@@ -9,23 +9,41 @@ use clap::{Arg, ArgAction, Command};
 use super::check_options;
 
 /// The values of options that take one of a few words, or several with commas between them.
-const VALUES: [(&str, &[&str]); 7] = [
+const VALUES: [(&str, &[&str]); 9] = [
     ("level", &["L0", "L1", "mix", "L2", "debug"]),
-    ("task", &["statistics", "tensor", "structure"]),
+    ("task", &["statistics", "tensor", "structure", "overflow_check"]),
     ("data-mode", &["all", "forward", "backward", "input", "output"]),
     ("layers", &["all", "first", "last"]),
-    ("digest", &["md5", "xxh3"]),
+    ("digest", &["md5", "xxh3", "mix64"]),
     ("format", &["pack", "pt", "npy", "safetensors"]),
     ("device-statistics", &["auto", "host", "torch"]),
+    ("on-overflow", &["raise", "stop"]),
+    (
+        "would-overflow",
+        &[
+            "float32",
+            "float16",
+            "bfloat16",
+            "float8_e4m3fn",
+            "float8_e4m3fnuz",
+            "float8_e5m2",
+            "float8_e5m2fnuz",
+        ],
+    ),
 ];
 
 /// Name, value and help text of an option that is parsed in Python.
 pub(super) type PythonOption = (&'static str, Option<&'static str>, &'static str);
 
 /// Names, values and help texts.
-const OPTIONS: [PythonOption; 27] = [
+const OPTIONS: [PythonOption; 30] = [
     ("level", Some("L"), "L0 modules, L1 API calls (default), mix both, L2 every aten operator"),
-    ("task", Some("T"), "statistics (default), tensor: the tensors too, structure: names only"),
+    (
+        "task",
+        Some("T"),
+        "statistics (default), tensor: the tensors too, structure: names only, overflow_check: only calls where NaN \
+         or infinity begins",
+    ),
     ("step", Some("N"), "steps wanted, as in 0,2-4 (default: all)"),
     ("rank", Some("N"), "ranks wanted, as in 0,2-4 (default: all)"),
     ("list", Some("A,B"), "only calls whose name contains one of these"),
@@ -37,7 +55,11 @@ const OPTIONS: [PythonOption; 27] = [
     ("skip-scalars", None, "leave out plain numbers and texts"),
     ("skip-ints", None, "leave out tensors of integers and booleans"),
     ("dump-path", Some("DIR"), "the folder to write to; made where it is missing"),
-    ("digest", Some("D"), "a digest of every tensor: xxh3, or md5 (CRC-32, as in msprobe)"),
+    (
+        "digest",
+        Some("D"),
+        "a digest of every tensor: xxh3, mix64 (on a GPU, too), or md5 (CRC-32, as in msprobe)",
+    ),
     ("tensor-list", Some("A,B"), "with task statistics: save the tensors of these calls"),
     ("format", Some("F"), "of saved tensors: pack (default), pt, npy, safetensors"),
     ("no-stacks", None, "do not note the source lines"),
@@ -47,6 +69,17 @@ const OPTIONS: [PythonOption; 27] = [
         "device-statistics",
         Some("WHERE"),
         "measure tensors on devices: auto (there; default), host (after a copy), torch (all by torch)",
+    ),
+    ("overflow-nums", Some("N"), "end the run at the N-th overflow (default: 1; -1: never)"),
+    (
+        "on-overflow",
+        Some("WHAT"),
+        "at that number: raise ends the run (default; with --config: stop), stop ends only the check",
+    ),
+    (
+        "would-overflow",
+        Some("DTYPE"),
+        "also count the values that this dtype would lose, such as float16 or float8_e4m3fn",
     ),
     (
         "dry-run",

@@ -18,6 +18,7 @@ impl From<CheckArgs> for Check {
 
 impl Check {
     pub(crate) fn run(self) -> anyhow::Result<u8> {
-        run_in_python("check", self.arguments)
+        let words = std::iter::once(OsString::from("check")).chain(self.arguments);
+        run_in_python("check", words.collect())
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
-use ulpscope_compare::{Agreement, Matching};
+use ulpscope_compare::{Agreement, Matching, Prover};
 use ulpscope_dump::{Problems, Select};
 use ulpscope_report::SheetFormat;
 use ulpscope_session::{
@@ -84,7 +84,11 @@ impl TryFrom<CompareArgs> for Compare {
 }
 
 impl Compare {
-    pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
+    pub(crate) fn run(
+        self,
+        prover: Option<&(dyn Prover + Send)>,
+        output: &mut Output,
+    ) -> anyhow::Result<Exit> {
         // Report an unwritable folder before hours of work, not after.
         if let Some(folder) = &self.output {
             fs::create_dir_all(folder)
@@ -92,7 +96,8 @@ impl Compare {
         }
         let outputs = FileOutputs::new(self.output.clone(), self.request.style, self.formats.clone());
         let progress = CallProgress { bar: Progress::of_calls("comparing"), bytes: AtomicU64::new(0) };
-        let mut compared = execute(self.request.clone(), &outputs, &progress)?;
+        let mut compared =
+            execute(self.request.clone(), &outputs, &progress, prover.map(|prover| prover as &dyn Prover))?;
         drop(progress);
 
         let written = write(&mut compared, &outputs, self.diff_analyze);

@@ -1,5 +1,7 @@
 //! `ulpscope convert`: the same tensors in a different format.
 
+mod acl_files;
+
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +10,7 @@ use anyhow::{Context, bail};
 use rayon::prelude::*;
 use serde_json::json;
 use ulpscope_dump::PackedRank;
+use ulpscope_formats::acl::Format as AclFormat;
 use ulpscope_formats::file::{self, Format, Holds, Records};
 use ulpscope_formats::records::PklStyle;
 use ulpscope_formats::{Bytes, Error, Tensor, Value};
@@ -27,6 +30,8 @@ pub(crate) struct Convert {
     source: PathBuf,
     destination: Destination,
     format: Format,
+    /// The layout of the tensors of ACL dump files; as stored if there is none.
+    layout: Option<AclFormat>,
     /// The lines of a `.pkl`, if the user chose them.
     pkl_style: Option<PklStyle>,
     force: bool,
@@ -64,7 +69,15 @@ impl TryFrom<ConvertArgs> for Convert {
         if pkl_style.is_some() && format != Format::PklLines {
             bail!("--pkl-style is for a .pkl; leave it out, or use --to pkl");
         }
-        Ok(Convert { source: args.src, destination, format, pkl_style, force: args.force, json: args.json })
+        Ok(Convert {
+            source: args.src,
+            destination,
+            format,
+            layout: args.layout,
+            pkl_style,
+            force: args.force,
+            json: args.json,
+        })
     }
 }
 
@@ -210,6 +223,12 @@ impl Convert {
         let (format, bytes) = open(&found.path)?;
         if self.pkl_style.is_some() && format.records() != Some(Records::Msprobe) {
             return Ok(Converted::nothing("--pkl-style converts a dump.json, and this is none"));
+        }
+        if format == Format::Acl {
+            return self.convert_acl(found, &bytes, target, root);
+        }
+        if self.layout.is_some() {
+            return Ok(Converted::nothing("--layout converts ACL dump files, and this is none"));
         }
         match (format.records(), self.format.records()) {
             (Some(from), Some(to)) if from == to => {

@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use ulpscope_compare::overflow::non_finite_origins;
+use ulpscope_compare::overflow::{device_overflows, non_finite_origins};
 use ulpscope_dump::{Dump, Select};
-use ulpscope_session::{NumberRanges, anomaly_document, anomaly_lines};
+use ulpscope_session::{
+    DEVICE_OVERFLOWS, NumberRanges, anomaly_document, anomaly_lines, device_overflow_lines,
+    device_overflow_list,
+};
 
 use crate::args::OverflowArgs;
 use crate::exit::Exit;
@@ -44,7 +47,11 @@ impl Overflow {
         let whole = notes.len();
         let origins = non_finite_origins(&dump, &mut notes, &mut problems);
         let is_whole = notes.len() == whole && problems.is_empty();
-        let document = anomaly_document(&origins);
+        let detected = device_overflows(&dump, &mut problems);
+        let mut document = anomaly_document(&origins);
+        if !detected.is_empty() {
+            document[DEVICE_OVERFLOWS] = device_overflow_list(&detected);
+        }
         let mut written = None;
         if let Some(folder) = &self.output {
             written = Some(write(folder, &document)?);
@@ -52,7 +59,12 @@ impl Overflow {
         let shown = if self.json {
             output.json(&document)
         } else {
-            let mut lines: Vec<String> = origins.iter().take(LISTED).flat_map(anomaly_lines).collect();
+            let mut lines: Vec<String> =
+                detected.iter().take(LISTED).flat_map(device_overflow_lines).collect();
+            if detected.len() > LISTED {
+                lines.push(format!("and {} more that the device detected", detected.len() - LISTED));
+            }
+            lines.extend(origins.iter().take(LISTED).flat_map(anomaly_lines));
             if origins.is_empty() {
                 let which = if is_whole { "no call" } else { "no call that was recorded and read" };
                 lines.push(format!("{which} produced NaN or infinity"));
@@ -68,7 +80,7 @@ impl Overflow {
             errors.push(format!("{} more problems of this kind", problems.unlisted()));
         }
         output.notes_and_errors(&notes, &errors);
-        let found = if origins.is_empty() { Exit::Done } else { Exit::Differ };
+        let found = if origins.is_empty() && detected.is_empty() { Exit::Done } else { Exit::Differ };
         Ok(found.max(Exit::of_reading(&errors)))
     }
 }

@@ -18,6 +18,7 @@ impl From<RunArgs> for Run {
 
 impl Run {
     pub(crate) fn run(self) -> anyhow::Result<u8> {
-        run_in_python("run", self.arguments)
+        let words = std::iter::once(OsString::from("run")).chain(self.arguments);
+        run_in_python("run", words.collect())
     }
 }

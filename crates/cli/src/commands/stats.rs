@@ -49,6 +49,7 @@ impl TryFrom<StatsArgs> for Stats {
             DigestName::Crc32 => ("crc32", DigestKind::Crc32),
             DigestName::Md5 => ("md5", DigestKind::Md5),
             DigestName::Xxh3 => ("xxh3", DigestKind::Xxh3),
+            DigestName::Mix64 => ("mix64", DigestKind::Mix64),
         });
         Ok(Stats { paths: args.paths, json: args.json, text_folder: args.txt, first: args.first, digest })
     }

@@ -6,6 +6,7 @@ use ulpscope_report::Cell;
 use super::measure::{Measured, Numbers};
 use super::verdict::emphasis;
 use crate::fact::Fact;
+use crate::proof::{Proof, ProofVerdict, ReplayedError};
 use crate::style::{Row, Verdict};
 
 /// Heading and meaning of each column, in order.
@@ -67,6 +68,33 @@ pub const COLUMNS: [(&str, &str); 48] = [
     ("module", "the module the call was made in; on the first row of a call"),
     ("code", "the line of code that made the call; on the first row of a call"),
 ];
+
+/// Likewise the columns that replay adds behind them. All but the first are numbers of the call, on the row that shows most.
+pub const PROOF_COLUMNS: [(&str, &str); 6] = [
+    ("proof", "what replay says of the finding: proved, refuted or not replayable; and why"),
+    ("wrong_side", "who is far from the reference: target, golden or both"),
+    ("target_own_error", "relative error of the target's result against the same call in raised precision"),
+    ("target_own_floor", "what rounding explains of it"),
+    ("golden_own_error", "likewise in the golden"),
+    ("golden_own_floor", "likewise"),
+];
+
+/// The cells under [`PROOF_COLUMNS`]; empty ones for a row without a proof.
+pub(super) fn proof_cells(proof: Option<&Proof>) -> [Cell; 6] {
+    let Some(Proof { verdict, own }) = proof else { return [const { Cell::Missing }; 6] };
+    let (text, wrong) = match verdict {
+        ProofVerdict::Proved(wrong) => (verdict.words().to_owned(), Some(wrong.word())),
+        ProofVerdict::Refuted => (verdict.words().to_owned(), None),
+        ProofVerdict::NotReplayable(why) => (format!("{}: {why}", verdict.words()), None),
+    };
+    let [target, golden] = own.each_ref().map(|own| {
+        let number = |of: fn(&ReplayedError) -> f64| Cell::maybe(own.as_ref().map(of), Cell::Exact);
+        [number(|own| own.error), number(|own| own.floor)]
+    });
+    let [target_error, target_floor] = target;
+    let [golden_error, golden_floor] = golden;
+    [Cell::text(text), Cell::maybe(wrong, Cell::text), target_error, target_floor, golden_error, golden_floor]
+}
 
 /// Where in a row stands what is said of it in the end.
 const ENTRY: usize = 1;

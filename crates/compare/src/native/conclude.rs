@@ -20,6 +20,7 @@ use super::flow::Flow;
 use super::kept::{Kept, LeftApart, Trained};
 use super::noise::Noise;
 use super::observed::{Observed, Seeing, Seen};
+use super::proofs::Decided;
 use super::regions::Regions;
 use super::rounding::ACCUMULATOR;
 use super::routes::Routes;
@@ -47,6 +48,7 @@ pub(super) fn conclude(
     (flow, kept): (&Flow, &Kept),
     noise: &Noise,
     trained: Option<Trained>,
+    decided: &Decided,
 ) -> (Vec<Conclusion>, Routes, Origins) {
     let expectations = Expectations::of(units, flow, noise);
     let excesses: Vec<Vec<Excess>> = (0..units.len()).map(|at| expectations.excesses(at)).collect();
@@ -73,6 +75,7 @@ pub(super) fn conclude(
         so_far: Apart::default(),
         at: 0,
         first_cause: None,
+        decided,
     };
     walk.conclude_all();
     let none = || Conclusion::of(Class::NotComparable);
@@ -104,6 +107,8 @@ pub(super) struct Walk<'a> {
     pub(super) first_cause: Option<usize>,
     /// The largest relative errors of results up to here.
     pub(super) so_far: Apart,
+    /// What replay has decided.
+    decided: &'a Decided,
 }
 
 impl Walk<'_> {
@@ -308,10 +313,14 @@ impl Walk<'_> {
                 if results(unit).any(|result| differs(&result)) { Class::Inherited } else { Class::Equal };
             return known;
         }
+        if let Some((number, _)) = results(unit).next().filter(|_| self.decided.is_guilty(at)) {
+            return self.proven(at, number);
+        }
+        let is_innocent = self.decided.is_innocent(at);
         let loose = self.works_on_differing(at) || self.flow.operations[at].is_steep && self.taken(at) > 0.0;
         let exact = results(unit).find(|(_, entry)| entry.state == Seeing::Differs);
         if let Some((number, entry)) =
-            exact.filter(|(number, _)| !loose && !self.noise.of(at, *number).differs)
+            exact.filter(|(number, _)| !loose && !is_innocent && !self.noise.of(at, *number).differs)
         {
             // By statistics alone, what it works on may have differed without showing.
             let untouched = self.taken(at) == 0.0
@@ -346,10 +355,11 @@ impl Walk<'_> {
             let taken = self.taken(at);
             // Behind an error that is known, another has to stand out from it.
             let may_be_its = known.from.is_some() && taken > 0.0;
-            let stands_out = match may_be_its {
-                true => times > BESIDE_KNOWN && taken < BEYOND_LINEAR,
-                false => times > 1.0 || self.is_gone(at, excess),
-            };
+            let stands_out = !is_innocent
+                && match may_be_its {
+                    true => times > BESIDE_KNOWN && taken < BEYOND_LINEAR,
+                    false => times > 1.0 || self.is_gone(at, excess),
+                };
             if stands_out && !loose && (self.follows_unlike(at) || self.flow.rearranged.contains(&at)) {
                 known.class = Class::NotComparable;
                 return known;
@@ -370,7 +380,10 @@ impl Walk<'_> {
         let mut states = unit.entries.iter().filter(|entry| entry.is_tensor).map(|entry| entry.state);
         known.class = if states.clone().all(|state| state.is_settled()) {
             Class::Equal
-        } else if known.from.is_some() && !self.excesses[at].is_empty() || loose {
+        } else if known.from.is_some() && !self.excesses[at].is_empty()
+            || loose
+            || is_innocent && self.taken(at) > 0.0
+        {
             Class::Inherited
         } else if states.all(Seeing::is_open) {
             Class::NotComparable
@@ -378,6 +391,16 @@ impl Walk<'_> {
             Class::Noise
         };
         known
+    }
+
+    /// A call of which replay has measured that one side is wrong.
+    fn proven(&self, at: usize, number: usize) -> Conclusion {
+        let size = |excess: &&Excess| excess.times.whole;
+        let worst = self.excesses[at].iter().max_by(|one, other| size(one).total_cmp(&size(other)));
+        let entry = worst.map_or(number, |excess| excess.entry);
+        let error = self.units[at].entries[entry].numbers.as_ref().map_or(Apart::default(), Apart::relative);
+        let expected = worst.map_or(Apart::default(), |excess| excess.expected);
+        Conclusion { error, expected, ..found(Class::DivergedHere, Cause::Made, entry, 1.0) }
     }
 
     /// Whether a result is gone that its arguments say is there: no noise makes zeros of all elements.

@@ -63,23 +63,33 @@ pub(super) struct Guarded {
     pub(super) is_complete: bool,
 }
 
-/// Compares every final result with what accumulated rounding allows.
-pub(super) fn guard(units: &[Observed], flow: &Flow, noise: &Noise) -> Guarded {
+/// Compares every final result with what accumulated rounding allows. `with_gradients`: also the gradients that backward
+/// calls return for what no call made. Where a blamed call was refuted, nobody else answers for these.
+pub(super) fn guard(units: &[Observed], flow: &Flow, noise: &Noise, with_gradients: bool) -> Guarded {
     let bounds = Bounds::of(units, flow, noise);
     let feeding = feeding(flow);
     let mut worst: Option<(u8, f64, Unexplained)> = None;
     let (mut unbounded, mut compared, mut unmeasured) = (Vec::new(), 0u64, false);
     for (at, unit) in units.iter().enumerate().filter(|(_, unit)| !unit.is_lone()) {
-        let Some(rank) = finality(at, unit, flow, &feeding) else { continue };
-        let tensors = unit.entries.iter().filter(|entry| is_result(entry) && entry.is_float);
+        let given = if with_gradients { given_arguments(at, units, flow) } else { Vec::new() };
+        let finality = finality(at, unit, flow, &feeding);
+        let Some(rank) = finality.or((!given.is_empty()).then_some(0)) else { continue };
+        let is_final = |entry: &Seen| {
+            is_result(entry) && (finality.is_some() || entry.ordinal.is_some_and(|own| given.contains(&own)))
+        };
+        let tensors = unit.entries.iter().filter(|entry| is_final(entry) && entry.is_float);
         unmeasured |= tensors.clone().any(|entry| measured(entry).is_none());
         compared += tensors.count() as u64;
         for (entry, seen, extent) in results(unit) {
             let error = bounds.error(at, extent);
             // Of a short run, or one of which little was recorded, not all rounding is known.
-            let allowed = bounds.allowed(at, entry).max(extent.limit);
+            let allowed = match unit.kind {
+                CallKind::Backward => bounds.allowed_in_gradient(at, entry),
+                _ => bounds.allowed(at, entry),
+            };
+            let allowed = allowed.max(extent.limit);
             let times = ratio(error, allowed);
-            if !seen.is_float || extent.mismatched != 0 || times.is_nan() || times <= 1.0 {
+            if !is_final(seen) || !seen.is_float || extent.mismatched != 0 || times.is_nan() || times <= 1.0 {
                 continue;
             }
             if bounds.is_exempt[at] {
@@ -109,6 +119,14 @@ fn finality(at: usize, unit: &Observed, flow: &Flow, feeding: &HashSet<usize>) -
         CallKind::Forward => flow.takers[at].iter().all(|&(taker, _)| taker as usize == at).then_some(1),
         _ => None,
     }
+}
+
+/// The arguments of a backward call's forward call that no call made, by their numbers, which are those of their gradients.
+fn given_arguments(at: usize, units: &[Observed], flow: &Flow) -> Vec<u32> {
+    let forward = flow.forward[at].filter(|_| units[at].kind == CallKind::Backward && !flow.is_composite(at));
+    let entries = forward.into_iter().flat_map(|forward| &units[forward].entries);
+    let given = entries.filter(|entry| entry.is_taken() && entry.sources.iter().all(Source::is_given));
+    given.filter_map(|entry| entry.ordinal).collect()
 }
 
 /// Outermost modules and calls whose results another module uses: where the whole model is not recorded, its parts are.
@@ -283,12 +301,15 @@ impl<'a> Bounds<'a> {
     }
 
     fn allowed(&self, at: usize, entry: usize) -> f64 {
-        // Gradients of parameters are sums over the whole backward pass.
-        let allowed = match self.units[at].kind {
-            CallKind::ParametersGrad => ALLOWED_IN_GRADIENTS * self.most.sqrt(),
-            _ => ALLOWED * self.squares[at].sqrt(),
-        };
-        allowed + self.noise.of(at, entry).allowed().whole
+        match self.units[at].kind {
+            CallKind::ParametersGrad => self.allowed_in_gradient(at, entry),
+            _ => ALLOWED * self.squares[at].sqrt() + self.noise.of(at, entry).allowed().whole,
+        }
+    }
+
+    /// Gradients of parameters are sums over the whole backward pass.
+    fn allowed_in_gradient(&self, at: usize, entry: usize) -> f64 {
+        ALLOWED_IN_GRADIENTS * self.most.sqrt() + self.noise.of(at, entry).allowed().whole
     }
 
     /// The largest unexplained step towards a unit: of the calls on the way to it whose inputs are within their bounds, the

@@ -29,6 +29,7 @@ mod non_finite;
 mod observed;
 mod operation;
 mod parts;
+mod proofs;
 mod regions;
 mod remarks;
 mod reordered;
@@ -48,16 +49,18 @@ use ulpscope_dump::{Content, Entry, Error, Rank, Task};
 
 use crate::fact::Fact;
 use crate::final_result::{FinalResult, UnexplainedStep};
+use crate::finding::Finding;
 use crate::note::Note;
 use crate::pairing::{
     CallPair, EntryHow, EntryPair, EntryUnit, PairOptions, Pairing, Unit, pair, pair_entries,
 };
+use crate::proof::Proving;
 use crate::run::Progress;
 use crate::style::{Conclusions, Judged, Known, Partnerless, Plan, Side, Style, Verdict};
 use crate::verdict::Class;
 use blame::Origins;
-pub use columns::COLUMNS;
 use columns::Line;
+pub use columns::{COLUMNS, PROOF_COLUMNS};
 use conclude::conclude;
 use conclusion::Conclusion;
 use final_results::{Guarded, Unexplained, guard};
@@ -66,6 +69,7 @@ use kept::{Kept, Trained};
 use measure::measure;
 use noise::{Floor, Noise};
 use observed::{Observed, Seen, Source};
+use proofs::Proofs;
 use routes::Routes;
 use values::plain;
 
@@ -85,12 +89,12 @@ impl Style for Native {
         &'a self,
         target: &'a Rank,
         golden: &'a Rank,
-        known: Known<'_>,
+        known: Known<'a>,
         progress: &dyn Progress,
     ) -> Result<Box<dyn Plan + 'a>, Error> {
         let plan = NativePlan::of(&self.pairing, target, golden);
         let floor = known.noise.map(|noise| Floor::measure(noise, golden, self.pairing.matching, progress));
-        Ok(Box::new(NativePlan { floor, step: known.step, ..plan }))
+        Ok(Box::new(NativePlan { floor, step: known.step, proving: known.proving, ..plan }))
     }
 
     fn advice(&self, first_failing: Option<(u64, &str)>) -> Option<String> {
@@ -106,12 +110,14 @@ struct NativePlan<'a> {
     /// What a second golden run tells, where there is one.
     floor: Option<Floor>,
     step: Option<u64>,
+    /// Makes blamed calls again, where that is wanted.
+    proving: Option<Proving<'a>>,
     /// What was observed of each unit that was judged.
     observed: Vec<OnceLock<Observed>>,
 }
 
 /// What is known once all units are.
-struct Hindsight {
+struct Hindsight<'a> {
     observed: Vec<Observed>,
     conclusions: Vec<Conclusion>,
     /// How many units inherited the error that a unit introduced.
@@ -127,11 +133,14 @@ struct Hindsight {
     guarded: Guarded,
     /// Forward calls that were made in the backward pass.
     in_backward: HashSet<usize>,
+    /// What replay says.
+    proofs: Proofs<'a>,
 }
 
 impl Plan for NativePlan<'_> {
     fn columns(&self) -> Vec<String> {
-        COLUMNS.iter().map(|&(name, _)| name.to_owned()).collect()
+        let of_proof = if self.proving.is_some() { &PROOF_COLUMNS[..] } else { &[] };
+        COLUMNS.iter().chain(of_proof).map(|&(name, _)| name.to_owned()).collect()
     }
 
     fn units(&self) -> usize {
@@ -176,11 +185,12 @@ impl<'a> NativePlan<'a> {
             options,
             floor: None,
             step: None,
+            proving: None,
         }
     }
 
     /// Concludes from what was observed of all units.
-    fn hindsight(&mut self) -> Hindsight {
+    fn hindsight(&mut self) -> Hindsight<'a> {
         let observed = std::mem::take(&mut self.observed).into_iter().enumerate();
         let mut observed: Vec<Observed> = observed
             .map(|(unit, seen)| seen.into_inner().unwrap_or_else(|| self.judge_unit(unit).1))
@@ -190,9 +200,21 @@ impl<'a> NativePlan<'a> {
         let trained = self.step.filter(|&step| step > 0);
         let trained = trained.map(|step| Trained::of(step, &observed, &self.target));
         let kept = Kept::of(&observed, &flow, [&self.target, &self.golden]);
-        let (conclusions, routes, origins) = conclude(&observed, (&flow, &kept), &noise, trained);
-        let is_blamed = conclusions.iter().any(|conclusion| conclusion.cause.is_some());
-        let guarded = if is_blamed { Guarded::default() } else { guard(&observed, &flow, &noise) };
+        let mut proofs = Proofs::of(self.proving);
+        // What is refuted is concluded anew; each round decides a call that was not decided before.
+        let (conclusions, routes, origins, guarded) = loop {
+            let (conclusions, routes, origins) =
+                conclude(&observed, (&flow, &kept), &noise, trained, &proofs.decided);
+            let is_blamed = conclusions.iter().any(|conclusion| conclusion.cause.is_some());
+            let guarded = match is_blamed {
+                true => Guarded::default(),
+                false => guard(&observed, &flow, &noise, proofs.is_any_refuted()),
+            };
+            let step = guarded.unexplained.as_ref().and_then(|found| Some(found.step?.unit));
+            if !proofs.examine(&observed, &flow, &conclusions, step) {
+                break (conclusions, routes, origins, guarded);
+            }
+        };
         let mut downstream = vec![0; observed.len()];
         let inherited = conclusions.iter().filter(|conclusion| conclusion.class == Class::Inherited);
         for from in inherited.filter_map(|conclusion| conclusion.from) {
@@ -208,11 +230,12 @@ impl<'a> NativePlan<'a> {
             routes,
             origins,
             guarded,
+            proofs,
         }
     }
 
     /// Applies to a unit what follows from other units.
-    fn settle(&self, known: &Hindsight, unit: usize, judged: &mut Judged) {
+    fn settle(&self, known: &Hindsight<'_>, unit: usize, judged: &mut Judged) {
         let conclusion = &known.conclusions[unit];
         let from = conclusion.from.map(|from| self.name(&known.observed[from]));
         let observed = &known.observed[unit];
@@ -221,6 +244,10 @@ impl<'a> NativePlan<'a> {
         let left = left.map(|left| left.name.as_str());
         let settling =
             verdict::Settling { conclusion, observed, origins, from, left, name: self.name(observed) };
+        judged.refuted = known.proofs.refuted(unit).and_then(|refuted| {
+            let settling = verdict::Settling { conclusion: refuted, from: None, ..settling.clone() };
+            Some(settling.refuted(known.proofs.proof(unit, observed, refuted)?, judged))
+        });
         settling.settle(judged);
         if let Some(found) = known.guarded.unexplained.as_ref().filter(|found| found.unit == unit) {
             verdict::mark_unexplained(judged, observed.entries[found.entry].row as usize);
@@ -243,11 +270,20 @@ impl<'a> NativePlan<'a> {
         if let Some(finding) = &mut judged.finding {
             finding.downstream = known.downstream[unit];
             finding.in_backward |= known.in_backward.contains(&unit);
+            finding.prove(known.proofs.proof(unit, observed, conclusion));
+        }
+        if known.proofs.is_asked() {
+            let proven = [&judged.finding, &judged.refuted].into_iter().flatten();
+            let proven: Vec<&Finding> = proven.collect();
+            for (number, row) in judged.rows.iter_mut().enumerate() {
+                let finding = proven.iter().find(|finding| finding.row == number);
+                row.cells.extend(columns::proof_cells(finding.and_then(|finding| finding.proof.as_ref())));
+            }
         }
     }
 
     /// The final result that differs most, if by more than accumulated rounding allows.
-    fn unexplained(&self, known: &Hindsight) -> Option<FinalResult> {
+    fn unexplained(&self, known: &Hindsight<'_>) -> Option<FinalResult> {
         let Unexplained { unit, entry, error, allowed, step } = known.guarded.unexplained.as_ref()?;
         let observed = &known.observed[*unit];
         let step = step.map(|step| {
@@ -271,7 +307,7 @@ impl<'a> NativePlan<'a> {
         })
     }
 
-    fn notes(&self, known: &Hindsight) -> Vec<Note> {
+    fn notes(&self, known: &Hindsight<'_>) -> Vec<Note> {
         let mut notes: Vec<Note> = self.unbounded(known).into_iter().collect();
         notes.extend(self.pairing.notes.iter().cloned().map(Note::Text));
         notes.extend(self.floor.iter().flat_map(|floor| floor.notes.iter().cloned()));
@@ -295,7 +331,7 @@ impl<'a> NativePlan<'a> {
     }
 
     /// Final results that differ and were not judged.
-    fn unbounded(&self, known: &Hindsight) -> Option<Note> {
+    fn unbounded(&self, known: &Hindsight<'_>) -> Option<Note> {
         let (unit, entry) = *known.guarded.unbounded.first()?;
         let observed = &known.observed[unit];
         let first = self.entry_name(observed, &observed.entries[entry]);

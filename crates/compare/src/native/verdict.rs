@@ -16,6 +16,7 @@ use super::rounding::{ACCUMULATOR, looks_like};
 use crate::fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain};
 use crate::finding::{CauseDetails, Finding, FindingCause, FindingKind, Measure, Part, Precision};
 use crate::origins::TakenOrigin;
+use crate::proof::Proof;
 use crate::style::{Judged, Row, Side, Verdict};
 use crate::verdict::Class;
 use crate::words;
@@ -105,6 +106,7 @@ pub(super) fn mark_unexplained(judged: &mut Judged, row: usize) {
 }
 
 /// A unit about to get its verdicts.
+#[derive(Clone)]
 pub(super) struct Settling<'a> {
     pub(super) conclusion: &'a Conclusion,
     pub(super) observed: &'a Observed,
@@ -148,6 +150,13 @@ impl Settling<'_> {
             row.fact = None;
             row.emphasis = emphasis(row.verdict);
         }
+    }
+
+    /// The finding of a call that was blamed until replay refuted it.
+    pub(super) fn refuted(&self, proof: Proof, judged: &Judged) -> Finding {
+        let shown = self.conclusion.entry.map_or(0, |entry| self.observed.entries[entry].row as usize);
+        let cause = self.conclusion.cause.unwrap_or(Cause::Made);
+        Finding { proof: Some(proof), confidence: 0.0, ..self.finding(cause, shown, judged) }
     }
 
     fn settle_row(&self, seen: &Seen, row: &mut Row, is_shown: bool) {
@@ -225,6 +234,7 @@ impl Settling<'_> {
             measure,
             downstream: 0,
             in_backward: matches!(self.observed.kind, CallKind::Backward | CallKind::ParametersGrad),
+            proof: None,
         }
     }
 

@@ -7,15 +7,17 @@
 //! A call is an origin if its results have NaN and its arguments have none, or if its results are infinite and its
 //! arguments are finite. An infinity among scalar arguments (`masked_fill(mask, -inf)`) is passed on purpose.
 
+mod device;
 mod scan;
 mod traffic;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use ulpscope_dump::{Content, Dump, Entry, Problems, Rank, Role};
 
+pub use device::{DetectedOverflow, DetectedTensor, device_overflows};
 use scan::{CallState, NonFiniteKinds, RankScan};
-use traffic::Traffic;
+use traffic::{Place, Traffic};
 
 /// A call that produced NaN or infinity, or was the first to get it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,16 +104,17 @@ pub fn non_finite_origins(
                 Err(error) => problems.add(&error),
             }
         }
-        let traffic = Traffic::of(&scans);
-        let mut found: Vec<(usize, NonFiniteOrigin)> = Vec::new();
+        let traffic = Traffic::of(&scans, problems);
+        let mut found: Vec<(Place, NonFiniteOrigin)> = Vec::new();
         for (number, scan) in scans.iter().enumerate() {
             for (call, kind, what) in origins_of(number, scan, &scans, &traffic) {
-                found.push((call, described(step.number, scan, call, kind, what)));
+                found.push(((number, call), described(step.number, scan, call, kind, what, problems)));
             }
         }
         name_receivers(&scans, &traffic, &mut found);
         found.sort_by(|one, other| {
-            (one.0, one.1.rank_number, &one.1.rank).cmp(&(other.0, other.1.rank_number, &other.1.rank))
+            let key = |(place, origin): &(Place, NonFiniteOrigin)| (place.1, origin.rank_number);
+            (key(one), &one.1.rank).cmp(&(key(other), &other.1.rank))
         });
         all.extend(found.into_iter().map(|(_, origin)| origin));
         for scan in &scans {
@@ -162,20 +165,57 @@ fn origins_of(
     found
 }
 
-/// Adds to the origins of each sending rank who received what it sent.
-fn name_receivers(scans: &[RankScan], traffic: &Traffic, found: &mut [(usize, NonFiniteOrigin)]) {
+/// Adds to each origin who received what came of it.
+fn name_receivers(scans: &[RankScan], traffic: &Traffic, found: &mut [(Place, NonFiniteOrigin)]) {
     for (number, scan) in scans.iter().enumerate() {
         for state in scan.states.iter().filter(|state| state.given.is_none() && !state.made.is_none()) {
-            for (sender, sent) in traffic.senders(number, state.call) {
-                let is_bad = scans[sender].state(sent).is_some_and(|state| !state.given.is_none());
-                let first = found.iter_mut().find(|(_, origin)| origin.rank == scans[sender].name);
-                if let (true, Some((_, origin))) = (is_bad, first) {
+            for sent in bad_senders(scans, traffic, (number, state.call)) {
+                if let Some(origin) = origin_of(scans, traffic, found, sent) {
                     let name = scan.rank.name(state.call);
-                    origin.received_by.push(format!("{}: {name}", scan.name));
+                    let receiver = format!("{}: {name}", scan.name);
+                    if !found[origin].1.received_by.contains(&receiver) {
+                        found[origin].1.received_by.push(receiver);
+                    }
                 }
             }
         }
     }
+}
+
+/// The calls of other ranks that sent something not finite to a call.
+fn bad_senders<'a>(
+    scans: &'a [RankScan],
+    traffic: &'a Traffic,
+    place: Place,
+) -> impl Iterator<Item = Place> + 'a {
+    traffic.senders(place.0, place.1).filter(|&(rank, sent)| {
+        scans[rank].state(sent).is_some_and(|state| !state.given.is_none() || !state.made.is_none())
+    })
+}
+
+/// The origin of what a call sent: back along the calls that made its arguments, and along messages. Where the dump does
+/// not name them, it is the last origin before the call.
+fn origin_of(
+    scans: &[RankScan],
+    traffic: &Traffic,
+    found: &[(Place, NonFiniteOrigin)],
+    sent: Place,
+) -> Option<usize> {
+    let mut waiting = VecDeque::from([sent]);
+    let mut known = HashSet::from([sent]);
+    while let Some(place) = waiting.pop_front() {
+        if let Some(at) = found.iter().position(|(origin, _)| *origin == place) {
+            return Some(at);
+        }
+        let scan = &scans[place.0];
+        let Some(state) = scan.state(place.1) else { continue };
+        let makers = scan.makers(state).map(|maker| (place.0, maker.call));
+        let is_received = state.given.is_none();
+        let senders = bad_senders(scans, traffic, place).filter(|_| is_received);
+        waiting.extend(makers.chain(senders).filter(|next| known.insert(*next)));
+    }
+    let before = found.iter().enumerate().filter(|(_, ((rank, call), _))| *rank == sent.0 && *call <= sent.1);
+    before.max_by_key(|(_, (place, _))| place.1).map(|(at, _)| at)
 }
 
 fn described(
@@ -184,9 +224,13 @@ fn described(
     call: usize,
     kind: OriginKind,
     what: NonFiniteKinds,
+    problems: &mut Problems,
 ) -> NonFiniteOrigin {
     let rank = &scan.rank;
-    let entries = rank.entries(call).unwrap_or_default();
+    let entries = rank.entries(call).unwrap_or_else(|error| {
+        problems.add(&error);
+        Vec::new()
+    });
     NonFiniteOrigin {
         step,
         rank: scan.name.clone(),

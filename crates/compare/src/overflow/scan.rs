@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 
-use ulpscope_dump::{CallKind, Content, Entry, Problems, Rank, RankPlace, Role, TensorEntry};
+use ulpscope_dump::{CallKind, Content, Entry, Problems, Rank, RankPlace, Role, TensorEntry, returns_blank};
 use ulpscope_formats::Error;
 use ulpscope_formats::json::Json;
 use ulpscope_kernels::{Threads, stats};
 
-/// Their results are uninitialised memory, or what the program wrote on purpose.
-const IGNORED: [&str; 7] =
-    ["empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "fill_"];
+/// Its result is what the program wrote on purpose.
+const FILL: &str = "fill_";
 
 /// Which numbers that are not finite something has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +59,8 @@ pub(super) struct CallState {
     pub(super) outside: Vec<String>,
     /// Whether its arguments name the calls that made them.
     pub(super) has_sources: bool,
+    /// The entries that made those of its arguments that are not finite.
+    pub(super) sources: Vec<String>,
 }
 
 /// The calls of a rank.
@@ -70,6 +71,7 @@ pub(super) struct RankScan {
     /// In order of execution.
     pub(super) states: Vec<CallState>,
     by_call: HashMap<usize, usize>,
+    by_name: HashMap<String, usize>,
 }
 
 impl RankScan {
@@ -102,7 +104,19 @@ impl RankScan {
             states.push(state);
         }
         let by_call = states.iter().enumerate().map(|(at, state)| (state.call, at)).collect();
-        RankScan { rank, name: place.name.clone(), number: place.number, states, by_call }
+        // Only calls that returned something not finite are looked for by name.
+        let by_name = states.iter().enumerate().filter(|(_, state)| !state.made.is_none());
+        let by_name = by_name.map(|(at, state)| (rank.name(state.call), at)).collect();
+        RankScan { rank, name: place.name.clone(), number: place.number, states, by_call, by_name }
+    }
+
+    /// The calls that made the arguments of a call that are not finite, as far as the dump names them.
+    pub(super) fn makers<'a>(&'a self, state: &'a CallState) -> impl Iterator<Item = &'a CallState> {
+        let call = |entry: &'a str| entry.rsplit_once(".output").map_or(entry, |(call, _)| call);
+        state
+            .sources
+            .iter()
+            .filter_map(move |entry| self.by_name.get(call(entry)).map(|&at| &self.states[at]))
     }
 
     pub(super) fn state(&self, call: usize) -> Option<&CallState> {
@@ -121,9 +135,11 @@ fn state_of(rank: &Rank, call: usize, entries: &[Entry], problems: &mut Problems
         made: NonFiniteKinds::default(),
         outside: Vec::new(),
         has_sources: false,
+        sources: Vec::new(),
     };
     let base = rank.base(rank.calls()[call].base);
-    let ignores_results = IGNORED.contains(&base.rsplit('.').next().unwrap_or(base));
+    let function = base.rsplit('.').next().unwrap_or(base);
+    let ignores_results = function == FILL || returns_blank(function);
     for entry in entries {
         let kinds = match &entry.content {
             Content::Tensor(tensor) => match kinds_of(rank, tensor) {
@@ -146,6 +162,9 @@ fn state_of(rank: &Rank, call: usize, entries: &[Entry], problems: &mut Problems
         {
             state.has_sources = true;
             let is_outside = source == "outside" || source.contains(':');
+            if !is_outside && !kinds.is_none() {
+                state.sources.push(source.clone());
+            }
             if is_outside && kinds.nan {
                 state.outside.push(if source == "outside" { entry.name.clone() } else { source.clone() });
             }

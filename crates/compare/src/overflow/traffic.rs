@@ -5,13 +5,13 @@
 
 use std::collections::HashMap;
 
-use ulpscope_dump::{Content, Entry};
+use ulpscope_dump::{Content, Entry, Problems};
 use ulpscope_formats::json::Json;
 
 use super::scan::RankScan;
 
 /// A call of a rank: the number of the rank among those of the step, and of the call.
-type Place = (usize, usize);
+pub(super) type Place = (usize, usize);
 
 /// The calls that sent what a call received.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ enum Part {
 }
 
 impl Traffic {
-    pub(super) fn of(scans: &[RankScan]) -> Traffic {
+    pub(super) fn of(scans: &[RankScan], problems: &mut Problems) -> Traffic {
         let mut calls: HashMap<(usize, Part, u32), usize> = HashMap::new();
         let mut parts: Vec<(Place, Part, u32)> = Vec::new();
         for (rank, scan) in scans.iter().enumerate() {
@@ -41,7 +41,13 @@ impl Traffic {
                 if !base.starts_with("Distributed.") {
                     continue;
                 }
-                let entries = scan.rank.entries(state.call).unwrap_or_default();
+                let entries = match scan.rank.entries(state.call) {
+                    Ok(entries) => entries,
+                    Err(error) => {
+                        problems.add(&error);
+                        continue;
+                    }
+                };
                 for part in parts_of(base, &entries) {
                     let count = counts.entry(part.clone()).or_default();
                     calls.insert((rank, part.clone(), *count), state.call);

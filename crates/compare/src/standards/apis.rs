@@ -15,6 +15,8 @@ pub enum Standard {
     Thousandth,
     /// Errors in relation to those of a different device.
     Benchmark,
+    /// The tool has none: it skips results of this dtype.
+    None,
 }
 
 const ABSOLUTE: &str = "mul __mul__ __imul__ __rmul__ add __add__ __iadd__ __radd__ div __div__ __idiv__ __truediv__ \
@@ -31,11 +33,14 @@ const ULP: &str =
 const THOUSANDTH: &str = "conv1d conv2d";
 
 impl Standard {
-    /// The standard of an API, `linear`, for results of a dtype. Integers and truth values are compared exactly. A call
-    /// in place has the standard of the same call that is not.
+    /// The standard of an API, `linear`, for results of a dtype. A call in place has the standard of the same call that
+    /// is not. The tool skips float64 and complex numbers. Whatever else it has no limits for is compared exactly:
+    /// integers, truth values, floats of 8 bits.
     pub fn of(api: &str, dtype: DType) -> Standard {
-        if dtype.float_limits().is_none() {
-            return Standard::BinaryConsistency;
+        match dtype {
+            DType::F16 | DType::BF16 | DType::F32 => {}
+            DType::F64 | DType::C64 | DType::C128 => return Standard::None,
+            _ => return Standard::BinaryConsistency,
         }
         let in_place = api.ends_with('_') && !api.ends_with("__");
         let api = if in_place { api.trim_end_matches('_') } else { api };
@@ -57,6 +62,7 @@ impl Standard {
             Standard::Ulp => "ulp",
             Standard::Thousandth => "double thousandth",
             Standard::Benchmark => "benchmark",
+            Standard::None => "none",
         }
     }
 }
@@ -78,6 +84,18 @@ mod tests {
         ] {
             assert_eq!(Standard::of(api, DType::F32), standard, "{api}");
         }
-        assert_eq!(Standard::of("linear", DType::I64), Standard::BinaryConsistency);
+    }
+
+    #[test]
+    fn dtypes_without_limits_are_exact_or_have_no_standard() {
+        for (dtype, standard) in [
+            (DType::I64, Standard::BinaryConsistency),
+            (DType::Bool, Standard::BinaryConsistency),
+            (DType::F8E4M3FN, Standard::BinaryConsistency),
+            (DType::F64, Standard::None),
+            (DType::C64, Standard::None),
+        ] {
+            assert_eq!(Standard::of("linear", dtype), standard, "{dtype:?}");
+        }
     }
 }

@@ -8,15 +8,20 @@
 //! large the terms were that the call added up ([`ulpscope_kernels::replay_errors`]).
 
 mod apis;
+mod details;
 mod msprobe;
 mod native;
 
+use serde::{Deserialize, Serialize};
+
 pub use apis::Standard;
+pub use details::{DetailsRow, RATIO_COLUMNS, RatioRow};
 pub use msprobe::{COLUMNS, Ratios, StandardMeasurement, ratios};
 pub use native::{Computation, OwnError, OwnErrorJudgement, own_error_of};
 
 /// What a judgement says, in the words of the older tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CheckStatus {
     /// Within what is allowed.
     Pass,

@@ -39,8 +39,12 @@ pub const COLUMNS: [&str; 29] = [
     "Standard Status",
 ];
 
+/// The largest ratios that the benchmark standard accepts: of small elements with an error, of the root of the mean
+/// square, of the largest and the mean relative error, and of the balance.
+pub(super) const RATIO_LIMITS: [f64; 5] = [2.0, 2.0, 10.0, 2.0, 2.0];
+
 /// The least error of the other device that a ratio divides by.
-fn least_error(dtype: DType) -> f64 {
+pub(super) fn least_error(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2f64.powi(-11),
         DType::BF16 => 2f64.powi(-8),
@@ -48,16 +52,17 @@ fn least_error(dtype: DType) -> f64 {
     }
 }
 
+/// Whether the tool has limits for a dtype. For others it leaves the cells empty that need them.
+fn has_limits(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16 | DType::F32)
+}
+
+/// The limits of a dtype; those of float32 where the tool has none, since some cells need no limits.
 fn limits(dtype: DType) -> StandardLimits {
-    // The tool computes its reference for the halves in float32, and for float32 in float64.
-    let eps = match dtype {
-        DType::BF16 => 2f64.powi(-8),
-        DType::F16 => f64::from(f32::EPSILON),
-        _ => f64::EPSILON,
-    };
     match dtype {
+        // The tool computes its reference for the halves in float32, and for float32 in float64.
         DType::F16 => StandardLimits {
-            eps,
+            eps: f64::from(f32::EPSILON),
             small: 2f64.powi(-10),
             small_error: [1e-16, 2f64.powi(-16)],
             relative: 2f64.powi(-10),
@@ -65,7 +70,7 @@ fn limits(dtype: DType) -> StandardLimits {
             exponents: (-14, 10),
         },
         DType::BF16 => StandardLimits {
-            eps,
+            eps: 2f64.powi(-8),
             small: 2f64.powi(-10),
             small_error: [1e-16, 1e-16],
             relative: 2f64.powi(-8),
@@ -73,7 +78,7 @@ fn limits(dtype: DType) -> StandardLimits {
             exponents: (-126, 7),
         },
         _ => StandardLimits {
-            eps,
+            eps: f64::EPSILON,
             small: 2f64.powi(-20),
             small_error: [2f64.powi(-30), 2f64.powi(-30)],
             relative: 2f64.powi(-20),
@@ -113,14 +118,8 @@ pub struct Ratios {
 impl Ratios {
     /// Whether the benchmark standard accepts them.
     fn status(&self) -> CheckStatus {
-        let limits = [
-            (self.small, 2.0),
-            (self.rmse, 2.0),
-            (self.max_relative, 10.0),
-            (self.mean_relative, 2.0),
-            (self.balance, 2.0),
-        ];
-        if limits.into_iter().any(|(ratio, limit)| ratio > limit) {
+        let ratios = [self.small, self.rmse, self.max_relative, self.mean_relative, self.balance];
+        if ratios.into_iter().zip(RATIO_LIMITS).any(|(ratio, limit)| ratio > limit) {
             CheckStatus::Error
         } else {
             CheckStatus::Pass
@@ -140,6 +139,14 @@ pub fn ratios(result: &StandardMeasurement, peer: &StandardMeasurement) -> Ratio
         balance: ratio(StandardMeasurement::balance),
         ulp: ratio(|one| share(one.errors.ulp_over, one.errors.count)),
     }
+}
+
+/// The ULP standard: the mean error, the share of elements over the limit, or that share in relation to the one of a
+/// different device.
+pub(super) fn passes_ulp(dtype: DType, mean: f64, over: f64, ratio: Option<f64>) -> bool {
+    let is_half = matches!(dtype, DType::F16 | DType::BF16);
+    let within = if is_half { over < 0.001 } else { mean < 64.0 || over < 0.05 };
+    within || ratio.is_some_and(|ratio| ratio < 1.0)
 }
 
 /// 0 of 0 is 0.
@@ -170,7 +177,7 @@ impl StandardMeasurement {
 
     /// The status that the tool gives, by its cascade: cosine, absolute error, shares under relative errors.
     pub fn cascade(&self) -> CheckStatus {
-        if self.dtypes[0].float_limits().is_none() {
+        if !has_limits(self.dtypes[0]) && self.dtypes[0] != DType::F64 {
             return if self.errors.different == 0 { CheckStatus::Pass } else { CheckStatus::Error };
         }
         if self.cosine.is_some_and(|cosine| cosine <= 0.99) {
@@ -190,7 +197,8 @@ impl StandardMeasurement {
         }
     }
 
-    /// The status by the standard of an API; nothing if it needs the errors of a different device and there are none.
+    /// The status by the standard of an API; nothing if there is none, or if it needs the errors of a different device and
+    /// these are missing.
     pub fn by_standard(&self, standard: Standard, ratios: Option<&Ratios>) -> Option<CheckStatus> {
         let errors = &self.errors;
         let passes = |passes: bool| if passes { CheckStatus::Pass } else { CheckStatus::Error };
@@ -201,18 +209,19 @@ impl StandardMeasurement {
             }
             Standard::Ulp => {
                 let over = share(errors.ulp_over, errors.count);
-                let is_half = matches!(self.dtypes[0], DType::F16 | DType::BF16);
-                let within = if is_half { over < 0.001 } else { errors.mean_ulp() < 64.0 || over < 0.05 };
-                passes(within || ratios.is_some_and(|ratios| ratios.ulp < 1.0))
+                passes(passes_ulp(self.dtypes[0], errors.mean_ulp(), over, ratios.map(|ratios| ratios.ulp)))
             }
             Standard::Thousandth => passes(self.under(1) >= 0.999),
             Standard::Benchmark => ratios?.status(),
+            Standard::None => return None,
         })
     }
 
     /// The cells from `Bench Dtype` to `ULP误差大于阈值占比`.
     pub fn cells(&self) -> Vec<Cell> {
         let errors = &self.errors;
+        let has_limits = has_limits(self.dtypes[0]);
+        let limited = |number: f64| if has_limits { Cell::Number(number) } else { Cell::Missing };
         vec![
             Cell::text(format!("torch.{}", self.dtypes[1].name())),
             Cell::text(format!("torch.{}", self.dtypes[0].name())),
@@ -223,17 +232,17 @@ impl StandardMeasurement {
             Cell::Number(self.under(1)),
             Cell::Number(self.under(2)),
             Cell::Number(share(errors.different, errors.count)),
-            Cell::Number(self.balance()),
-            Cell::Number(errors.rmse()),
-            Cell::Number(share(errors.small_over[0], errors.small)),
-            Cell::Number(errors.max_relative),
-            Cell::Number(errors.mean_relative()),
-            Cell::Number(share(errors.non_finite_over, errors.non_finite)),
-            Cell::Number(share(errors.normal_over, errors.normal)),
-            Cell::Number(share(errors.small_over[1], errors.small)),
-            Cell::Number(errors.max_ulp),
-            Cell::Number(errors.mean_ulp()),
-            Cell::Number(share(errors.ulp_over, errors.count)),
+            limited(self.balance()),
+            limited(errors.rmse()),
+            limited(share(errors.small_over[0], errors.small)),
+            limited(errors.max_relative),
+            limited(errors.mean_relative()),
+            limited(share(errors.non_finite_over, errors.non_finite)),
+            limited(share(errors.normal_over, errors.normal)),
+            limited(share(errors.small_over[1], errors.small)),
+            limited(errors.max_ulp),
+            limited(errors.mean_ulp()),
+            limited(share(errors.ulp_over, errors.count)),
         ]
     }
 }
@@ -259,6 +268,19 @@ mod tests {
         assert_eq!(measured(&[1010.0, 2000.0], &[1000.0, 2000.0]).cascade(), CheckStatus::Error);
         // A small absolute error passes, whatever it is relatively.
         assert_eq!(measured(&[1.0005e-3, 1.0], &[1e-3, 1.0]).cascade(), CheckStatus::Pass);
+    }
+
+    #[test]
+    fn numbers_without_limits_are_left_empty() {
+        let numbers: Vec<u8> = [1.0f64, 2.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+        let view = View::contiguous(DType::F64, vec![2], &numbers).expect("a view");
+        let found = StandardMeasurement::of(&view, &view).expect("equal shapes");
+        assert_eq!(found.by_standard(Standard::of("linear", DType::F64), None), None);
+        let empty = found.cells().iter().filter(|cell| matches!(cell, Cell::Missing)).count();
+        assert_eq!(empty, 11);
+        assert_eq!(found.cascade(), CheckStatus::Pass);
+        let with_limits = measured(&[1.0, 2.0], &[1.0, 2.0]);
+        assert!(!with_limits.cells().iter().any(|cell| matches!(cell, Cell::Missing)));
     }
 
     #[test]

@@ -66,11 +66,6 @@ pub fn own_error_of(
 }
 
 impl OwnError {
-    /// The measurements.
-    pub fn errors(&self) -> &ReplayErrors {
-        &self.errors
-    }
-
     /// The error relative to the reference (L2).
     pub fn relative(&self) -> f64 {
         relative(self.errors.error(), self.errors.norm())

@@ -3,11 +3,12 @@
 pub(crate) mod advisor;
 mod fingerprint;
 mod lines;
+pub mod msaccucmp;
 pub mod msprobe;
 pub mod msprobe1;
 mod peer_metrics;
 pub mod ptdbg;
-mod python_text;
+pub mod python_text;
 mod queues;
 pub mod torch_npu;
 mod widths;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use ulpscope_formats::json::{Json, python_float_repr};
 
 /// `str()` of a value of a dump: text as it stands, everything else like [`repr`].
-pub(crate) fn text(value: &Json) -> String {
+pub fn text(value: &Json) -> String {
     match value {
         Json::Str(text) => text.clone(),
         other => repr(other),
@@ -13,7 +13,7 @@ pub(crate) fn text(value: &Json) -> String {
 }
 
 /// `repr()` of a value of a dump.
-pub(crate) fn repr(value: &Json) -> String {
+pub fn repr(value: &Json) -> String {
     let mut out = String::new();
     push_repr(value, &mut out);
     out

@@ -34,7 +34,7 @@ enum Late {
     /// Its rooms in the journal.
     Room(Vec<PlacedRoom>),
     /// Its line is not written yet.
-    Numbers(Numbers),
+    Numbers(Box<Numbers>),
 }
 
 /// A line with its rooms, for one offset in the journal.
@@ -103,7 +103,7 @@ impl LateNumbers {
         match late.tensors.remove(&ticket) {
             Some(Late::Room(rooms)) => late.write_all(&rooms, Some(&numbers)),
             Some(Late::Numbers(_)) | None => {
-                late.tensors.insert(ticket, Late::Numbers(numbers));
+                late.tensors.insert(ticket, Late::Numbers(Box::new(numbers)));
                 Ok(())
             }
         }
@@ -136,10 +136,10 @@ impl Rooms {
     }
 
     fn write(&self, placed: PlacedRoom, numbers: Option<&Numbers>) -> io::Result<()> {
-        let has_text =
-            placed.room == Room::Summaries || numbers.is_some_and(|numbers| numbers.stats.has_non_finite());
         match &self.file {
-            Some(file) if has_text => write_at(file, &placed.room.text(numbers), placed.offset),
+            Some(file) if placed.room.has_text(numbers) => {
+                write_at(file, &placed.room.text(numbers), placed.offset)
+            }
             _ => Ok(()),
         }
     }

@@ -8,7 +8,7 @@
 //! ```
 //! [`ulpscope_capture`] decides what is recorded, counted and written, without Python. The folders here read Python
 //! objects: `calls/` (from arguments to results), `gradients/` (hooks in the autograd graph), `provenance/` (where
-//! tensors come from), `describe/` (values as JSON), `device/` (statistics that arrive later), `lifecycle/` (steps,
+//! tensors come from), `describe/` (values as JSON), `device/` (statistics that arrive later), `overflow/` (calls that are only checked), `lifecycle/` (steps,
 //! settings, errors).
 //!
 //! One Rust call per captured call does everything. Python code runs, through the [`torch_api::Torch`] table, only for
@@ -23,6 +23,7 @@ mod describe;
 mod device;
 mod gradients;
 mod lifecycle;
+mod overflow;
 mod provenance;
 mod python_objects;
 mod recorder;

@@ -13,6 +13,7 @@ use ulpscope_capture::{
     StepId,
 };
 use ulpscope_dump::writer::Process;
+use ulpscope_kernels::Survival;
 
 use crate::capture::calls::arguments::Arguments;
 use crate::capture::calls::dispatch::{give_hint, see_call, see_operator};
@@ -22,9 +23,11 @@ use crate::capture::calls::module_calls::end_module;
 use crate::capture::calls::open_calls::OpenCall;
 use crate::capture::describe::items::MAX_DEPTH;
 use crate::capture::device::arrivals::Arrivals;
+use crate::capture::device::gpus::Gpus;
 use crate::capture::gradients::node_hooks::Hooks;
 use crate::capture::lifecycle::failures::{Of, caught};
 use crate::capture::lifecycle::settings::plan_of;
+use crate::capture::overflow::OverflowMemory;
 use crate::capture::torch_api::Torch;
 
 /// Records the calls of a run. As a torch function mode it sees every call of torch's Python functions.
@@ -45,6 +48,10 @@ pub(crate) struct Recorder {
     pub(in crate::capture) started: StartedBackwards<Py<PyAny>>,
     /// Tensors that their devices are measuring.
     pub(in crate::capture) arrivals: Arc<Arrivals>,
+    /// What the task `overflow_check` remembers.
+    pub(in crate::capture) overflow: OverflowMemory,
+    /// The GPUs whose tensors our own kernel measures.
+    pub(in crate::capture) gpus: Gpus,
     /// Messages reported to the user.
     pub(in crate::capture) told: Mutex<HashSet<String>>,
     /// Whether calls are recorded.
@@ -66,7 +73,6 @@ impl Recorder {
         let plan = plan_of(settings, &front.bind(py).getattr("wants_call")?)?;
         Ok(Recorder {
             torch: Torch::new(py, front)?,
-            recording: Recording::new(plan),
             flow: Flow::default(),
             stacks: Stacks::default(),
             modules: Modules::default(),
@@ -76,6 +82,9 @@ impl Recorder {
             hooks: Hooks::default(),
             started: StartedBackwards::default(),
             arrivals: Arc::default(),
+            overflow: OverflowMemory::new(&plan),
+            recording: Recording::new(plan),
+            gpus: Gpus::default(),
             told: Mutex::default(),
             is_on: AtomicBool::new(false),
             is_collecting: AtomicBool::new(false),
@@ -153,7 +162,8 @@ impl Recorder {
             recorder.note_in_place(&begun, output)?;
             recorder.end_call(slf, begun, output, None, None, &|_| false)
         });
-        recorder.guarded(slf.py(), of.borrowed(), ended).map(|_| ())
+        recorder.guarded(slf.py(), of.borrowed(), ended)?;
+        recorder.end_run()
     }
 
     /// Notes that a call raised an error of a kind.
@@ -251,6 +261,10 @@ impl Recorder {
         number: u64,
         gradient: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        // What a backward call returned for it is checked.
+        if self.recording.plan.checks_overflow() {
+            return Ok(());
+        }
         self.record_parameter_gradient(py, base, name, number, gradient)
     }
 
@@ -301,6 +315,21 @@ impl Recorder {
     /// Changes the folder of the rank, and moves the existing files there.
     fn move_to(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
         self.move_folder(py, folder)
+    }
+
+    /// Which calls of this step have values that the dtype of `would_overflow` would lose: their names, the finite
+    /// elements that are not zero, and how many of them would overflow or underflow. Forgets them.
+    fn take_would_overflow(&self) -> Vec<(String, u64, u64, u64)> {
+        let lost = self.locked(|state| state.overflows.take_survivals());
+        let row = |(call, lost): (Arc<str>, Survival)| {
+            (call.to_string(), lost.elements, lost.overflows, lost.underflows)
+        };
+        lost.into_iter().map(row).collect()
+    }
+
+    /// Which call of this step was the first with NaN or infinity in a result on a device; waits for the device.
+    fn first_bad_on_device(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        Ok(self.read_devices(py)?.map(|call| call.to_string()))
     }
 
     /// Stops recording calls; the gradients of recorded ones are still recorded.

@@ -131,6 +131,19 @@ impl Torch {
             && !self.is_wrapper(tensor)?)
     }
 
+    /// Whether no tensor without memory was found so far.
+    pub(in crate::capture) fn has_only_met_memory(&self) -> bool {
+        !self.has_met_memoryless.load(Ordering::Relaxed)
+    }
+
+    /// Whether a tensor of torch's own class is on a GPU, with an address.
+    pub(in crate::capture) fn is_on_gpu(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = tensor.py();
+        Ok(tensor.getattr(intern!(py, "is_cuda"))?.is_truthy()?
+            && tensor.getattr(intern!(py, "layout"))?.is(&self.strided)
+            && !self.is_wrapper(tensor)?)
+    }
+
     /// Notes that there are tensors without memory.
     pub(in crate::capture) fn meet_memoryless(&self) {
         self.has_met_memoryless.store(true, Ordering::Relaxed);

@@ -9,7 +9,7 @@ mod english;
 use std::fmt;
 use std::str::FromStr;
 
-use ulpscope_compare::{Agreement, Class, Paired};
+use ulpscope_compare::{Agreement, Class, Paired, Proof};
 
 use crate::statement::{Heading, Statement};
 
@@ -205,6 +205,16 @@ fn times(factor: f64) -> String {
         grouped.push(digit);
     }
     grouped
+}
+
+/// Whether the target has the larger own error, and how many times that of the golden, or the other way round; `None`
+/// where the two are alike or were not both measured.
+fn larger_own_error(proof: &Proof) -> Option<(bool, String)> {
+    let [Some(target), Some(golden)] = &proof.own else { return None };
+    let (larger, smaller) = (target.error.max(golden.error), target.error.min(golden.error));
+    let is_alike = larger < 2.0 * smaller;
+    let is_known = smaller > 0.0 && larger.is_finite();
+    (is_known && !is_alike).then(|| (target.error > golden.error, times(larger / smaller)))
 }
 
 /// A share in percent, with a readable number of digits.

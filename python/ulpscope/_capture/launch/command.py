@@ -17,12 +17,12 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from ulpscope._capture.debugger import PrecisionDebugger
 from ulpscope._capture.launch import flags
 from ulpscope._capture.launch.program import Program, hide_ourselves
 from ulpscope._capture.launch.recording import Recording
 from ulpscope._capture.lifecycle.estimate import Estimation, NothingMeasuredError
 from ulpscope._capture.settings import SettingsError
+from ulpscope._debugger import PrecisionDebugger
 
 
 def run(arguments: Sequence[str]) -> int:

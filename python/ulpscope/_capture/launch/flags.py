@@ -8,8 +8,8 @@ from typing import Any
 
 from ulpscope._capture.settings import Settings, SettingsError
 from ulpscope._capture.settings.config import Config
+from ulpscope._capture.settings.perturb_settings import PerturbSettings
 from ulpscope._capture.settings.settings import FILE_FORMATS, renamed
-from ulpscope._perturbation.settings import PerturbSettings
 
 _DESCRIPTION = """\
 Runs a Python script and records the inputs and outputs of its torch calls.
@@ -91,7 +91,12 @@ def parser() -> argparse.ArgumentParser:
     )
     add = made.add_argument_group("what to record").add_argument
     add("--level", metavar="L", help="L0 modules, L1 API calls (default), mix both, L2 every aten operator")
-    add("--task", metavar="T", help="statistics (default), tensor: the tensors too, structure: names only")
+    add(
+        "--task",
+        metavar="T",
+        help="statistics (default), tensor: the tensors too, structure: names only, "
+        "overflow_check: only calls where NaN or infinity begins",
+    )
     add("--step", metavar="N", help="steps wanted, as in 0,2-4 (default: all)")
     add("--rank", metavar="N", help="ranks wanted, as in 0,2-4 (default: all)")
     add("--list", metavar="A,B", type=_words, help="only calls whose name contains one of these")
@@ -116,7 +121,11 @@ def parser() -> argparse.ArgumentParser:
     add("--skip-ints", action="store_true", default=None, help="leave out tensors of integers and booleans")
     add = made.add_argument_group("what to write").add_argument
     add("--dump-path", metavar="DIR", help="the folder to write to; made where it is missing")
-    add("--digest", metavar="D", help="a digest of every tensor: xxh3, or md5 (CRC-32, as in msprobe)")
+    add(
+        "--digest",
+        metavar="D",
+        help="a digest of every tensor: xxh3, mix64 (on a GPU, too), or md5 (CRC-32, as in msprobe)",
+    )
     add(
         "--tensor-list",
         metavar="A,B",
@@ -133,6 +142,23 @@ def parser() -> argparse.ArgumentParser:
         "--device-statistics",
         metavar="WHERE",
         help="measure tensors on devices: auto (there; default), host (after a copy), torch (all by torch)",
+    )
+    add = made.add_argument_group("task overflow_check").add_argument
+    add(
+        "--overflow-nums",
+        metavar="N",
+        type=_number,
+        help="end the run at the N-th overflow (default: 1; -1: never)",
+    )
+    add(
+        "--on-overflow",
+        metavar="WHAT",
+        help="at that number: raise ends the run (default; with --config: stop), stop ends only the check",
+    )
+    add(
+        "--would-overflow",
+        metavar="DTYPE",
+        help="also count the values that this dtype would lose, such as float16 or float8_e4m3fn",
     )
     add = made.add_argument_group("other").add_argument
     add(

@@ -144,7 +144,7 @@ class Recording:
         try:
             self._step()
         except Exception as error:
-            if self._settings.strict:
+            if self._settings.strict or _ends_run(error):
                 raise
             print(f"ulpscope: error: the dump may be incomplete: {_in_words(error)}", file=sys.stderr)
 
@@ -169,3 +169,11 @@ class Recording:
 
 def _in_words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def _ends_run(error: Exception) -> bool:
+    """Whether a check ends the program on purpose."""
+    # Not imported before the program imports torch.
+    from ulpscope._capture.lifecycle.overflow_watch import OverflowLimitError
+
+    return isinstance(error, OverflowLimitError)

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ulpscope._capture.lifecycle.estimate import Estimate, Estimation, NothingMeasuredError
+from ulpscope._capture.lifecycle.overflow_watch import Overflow
 from ulpscope._capture.lifecycle.run import Run
 from ulpscope._capture.regions.compiled import untraced
 
@@ -52,6 +53,11 @@ class Capture:
     def steps_done(self) -> bool:
         """Whether every selected step is over; nothing more is recorded then."""
         return self._run.steps_done
+
+    @property
+    def overflows(self) -> list[Overflow]:
+        """With task overflow_check: the calls that returned NaN or infinity from finite inputs so far."""
+        return self._run.overflows
 
     @property
     def estimate(self) -> Estimate:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ulpscope import _core
-from ulpscope._capture.settings import Settings
+from ulpscope._capture.settings import Settings, SettingsError
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
@@ -59,6 +59,8 @@ class Estimation:
     """One step recorded to measure its size."""
 
     def __init__(self, wanted: Settings) -> None:
+        if wanted.task == "overflow_check":
+            raise SettingsError("task", "is 'overflow_check', which writes nothing until a call overflows")
         self._wanted = wanted
         self._folder = Path(tempfile.mkdtemp(prefix="ulpscope-estimate-"))
         self._delete = weakref.finalize(self, _delete, self._folder, os.getpid())

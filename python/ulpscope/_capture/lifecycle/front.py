@@ -6,8 +6,10 @@ import logging
 
 from ulpscope._capture.calls import inner_calls, originals, stacks
 from ulpscope._capture.calls.functions import Functions
+from ulpscope._capture.lifecycle.overflow_watch import OverflowWatch
 from ulpscope._capture.lifecycle.selection import Selection
 from ulpscope._capture.values import description, device_statistics, tensors
+from ulpscope._capture.values.device_range import DeviceRange
 
 _log = logging.getLogger("ulpscope")
 
@@ -15,7 +17,7 @@ _log = logging.getLogger("ulpscope")
 class Front:
     """The recorder's queries to Python: once per function and stack, each time for unusual values."""
 
-    def __init__(self, selection: Selection, reported: set[str]) -> None:
+    def __init__(self, selection: Selection, reported: set[str], watch: OverflowWatch | None = None) -> None:
         self._reported = reported
         self.wants_call = selection.wants_call
         self.function = Functions().describe
@@ -30,6 +32,11 @@ class Front:
         self.part_of = tensors.part_of
         self.take_part = tensors.take_part
         self.call_open = inner_calls.call_open
+        if watch is not None:
+            devices = DeviceRange()
+            self.overflowed = watch.overflowed
+            self.check_on_device = devices.check
+            self.first_on_device = devices.first
 
     def warn(self, message: str) -> None:
         """Logs a message of the recorder, which then counts as reported."""

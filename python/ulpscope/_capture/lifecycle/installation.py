@@ -17,6 +17,7 @@ from ulpscope._capture.calls.recorded import recorded
 from ulpscope._capture.calls.scripts import add_scripts
 from ulpscope._capture.collectives.collective_calls import add_collectives
 from ulpscope._capture.lifecycle.failures import Failures
+from ulpscope._capture.lifecycle.overflow_watch import LossScaling
 from ulpscope._capture.lifecycle.patches import Patches
 from ulpscope._capture.lifecycle.ranks import add_process_group
 from ulpscope._capture.lifecycle.selection import Selection
@@ -24,7 +25,7 @@ from ulpscope._capture.lifecycle.switch import Switch
 from ulpscope._capture.modules.module_registry import ModuleRegistry
 from ulpscope._capture.noise.jitter import Jitter
 from ulpscope._capture.regions.compiled import CompiledRegions
-from ulpscope._capture.regions.tracing import add_tracers
+from ulpscope._capture.regions.tracing import Tracers
 from ulpscope._capture.settings import Settings
 from ulpscope._core import Recorder
 
@@ -52,9 +53,11 @@ class Installation:
         recorder: Recorder,
         on_rank: Callable[[], None],
         jitter: Jitter | None = None,
+        scaling: LossScaling | None = None,
     ) -> None:
         self._recorder = recorder
         self._jitter = jitter
+        self._scaling = scaling
         self._on_rank = on_rank
         self._is_function_level = settings.level in ("L1", "mix")
         self._selects_modules = bool(settings.module)
@@ -64,7 +67,8 @@ class Installation:
         self._sees_operators = settings.level == "L2"
         self._patches = Patches()
         self._switch = Switch()
-        self._compiled = CompiledRegions(self._suspend, recorder.note)
+        self._compiled = CompiledRegions(self._suspend, recorder.note, self._wrap_tracers)
+        self._tracers: Tracers | None = None
         self._suspensions = 0
         # Re-entrant: a garbage collection inside it may run a finalizer that calls compiled code.
         self._lock = threading.RLock()
@@ -126,8 +130,11 @@ class Installation:
         wrappers.add_replicas(self._patches, self._recorder, switch)
         if not self._sees_operators:
             add_scripts(self._patches, self._recorder, switch, self._sees_functions)
+        if self._scaling is not None:
+            self._scaling.add(self._patches)
         wrappers.add_swaps(self._patches, self._recorder, self._known)
-        add_tracers(self._patches, switch, self._suspended, self._recorder.note)
+        self._tracers = Tracers(self._patches, switch, self._suspended, self._recorder.note)
+        self._tracers.add()
         add_process_group(self._patches, switch, self._suspended, self._on_rank)
         self._patches.install()
         self._push_modes()
@@ -222,6 +229,11 @@ class Installation:
                 put()
 
         return resume
+
+    def _wrap_tracers(self) -> None:
+        """Wraps tracers that were replaced while capture was suspended."""
+        if self._tracers is not None:
+            self._tracers.add()
 
     @contextlib.contextmanager
     def _suspended(self) -> Iterator[None]:

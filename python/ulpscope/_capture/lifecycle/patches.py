@@ -41,6 +41,8 @@ class _Holders:
 
     def newer(self, functions: dict[int, Any]) -> Iterator[tuple[Any, str, Any]]:
         """Modules and names that have got one of the functions since ``of`` was called, by their ids."""
+        if not functions:
+            return
         for _, module, names in list(self._changed()):
             for name, value in list(names.items()):
                 if id(value) in functions:
@@ -77,6 +79,8 @@ class Patches:
         # With the value before the first install; an inherited attribute is not the class's own.
         self._replaced: list[tuple[Any, str, Any, Any]] = []
         self._everywhere: dict[int, tuple[Any, Any]] = {}
+        # Modules that imported a replacement, as far as they were searched.
+        self._imported: list[tuple[Any, str, Any]] = []
 
     def add(self, owner: Any, name: str, replacement: Any) -> None:
         """Replaces ``owner.name`` from the next ``install`` on."""
@@ -95,6 +99,7 @@ class Patches:
         ``replacements`` are pairs of old and new; where ``besides(module, old)`` is true the old one stays.
         """
         wanted = list(replacements)
+        self._imported.extend(_holders.newer(self._everywhere))
         self._everywhere.update((id(new), (new, old)) for old, new in wanted)
         for (old, new), holders in zip(wanted, _holders.of([old for old, _ in wanted]), strict=True):
             for module, name in holders:
@@ -123,8 +128,9 @@ class Patches:
 
     def recall(self) -> None:
         """Restores the originals in modules that imported a replacement in the meantime."""
-        for module, name, new in _holders.newer(self._everywhere):
-            setattr(module, name, self._everywhere[id(new)][1])
+        for module, name, new in [*self._imported, *_holders.newer(self._everywhere)]:
+            if _own(module, name) is new:
+                setattr(module, name, self._everywhere[id(new)][1])
 
     def taken_over(self) -> list[str]:
         """The places where the program has replaced ours with its own, in order."""

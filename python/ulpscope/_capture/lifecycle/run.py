@@ -21,7 +21,14 @@ from ulpscope._capture.lifecycle.destination import Destination
 from ulpscope._capture.lifecycle.failures import Failures
 from ulpscope._capture.lifecycle.forks import Owner
 from ulpscope._capture.lifecycle.front import Front
-from ulpscope._capture.lifecycle.installation import CustomApis, Installation
+from ulpscope._capture.lifecycle.installation import Installation
+from ulpscope._capture.lifecycle.installed_run import InstalledRun
+from ulpscope._capture.lifecycle.overflow_watch import (
+    LossScaling,
+    Overflow,
+    OverflowLimitError,
+    OverflowWatch,
+)
 from ulpscope._capture.lifecycle.selection import Selection
 from ulpscope._capture.modules import models
 from ulpscope._capture.noise import seed
@@ -34,7 +41,7 @@ from ulpscope._core import Recorder
 _log = logging.getLogger("ulpscope")
 
 
-class Run:
+class Run(InstalledRun):
     """Records the calls of a program, step by step; see ``ulpscope.capture``."""
 
     def __init__(self, settings: Settings, model: Any = None, gives_way: bool = False) -> None:
@@ -46,14 +53,15 @@ class Run:
         self._model = model
         self._selection = Selection(settings)
         self._reported: set[str] = set()
-        self._recorder = Recorder(Front(self._selection, self._reported), settings)
+        self._watch = OverflowWatch(settings, self._where) if settings.task == "overflow_check" else None
+        self._recorder = Recorder(Front(self._selection, self._reported, self._watch), settings)
+        scaling = None if self._watch is None else LossScaling(self._watch, self._recorder)
         self._jitter = None if settings.jitter is None else Jitter(settings.jitter, self._recorder.note)
-        self._installation = Installation(
-            settings, self._selection, self._recorder, self._joined_group, self._jitter
+        super().__init__(
+            Installation(settings, self._selection, self._recorder, self._joined_group, self._jitter, scaling)
         )
         self._failures = Failures(self._recorder.note, settings.strict)
         self._savings = Savings(self._recorder, self._failures)
-        self._custom: CustomApis = {}
         self._step = settings.init_step
         self._destination = Destination(settings)
         # The folder of the current step.
@@ -83,6 +91,11 @@ class Run:
     def steps_done(self) -> bool:
         """Whether every selected step is over."""
         return bool(self._settings.step) and self._step > max(self._settings.step)
+
+    @property
+    def overflows(self) -> list[Overflow]:
+        """With task overflow_check: the calls found so far, in order."""
+        return [] if self._watch is None else list(self._watch.found)
 
     @property
     def has_recorded(self) -> bool:
@@ -199,6 +212,7 @@ class Run:
         self._savings.flush()
         self._note_unmatched()
         self._installation.next_step()
+        ending = self._end_step_of_check()
         # A step without calls has a dump too, which says so.
         self._recorder.next_step(self._started and self._is_wanted(), self._next_folder())
         self._clear_working_folder()
@@ -211,6 +225,29 @@ class Run:
         self._go_on()
         if was_installed:
             self._installation.begin_step()
+        if ending is not None:
+            raise ending
+
+    def _where(self) -> tuple[int, Path | None]:
+        return self._step, self._aimed_at
+
+    def _end_step_of_check(self) -> OverflowLimitError | None:
+        """What a check learns at the end of a step; returns the error that ends the run, if one does."""
+        if self._watch is None:
+            return None
+        try:
+            self._watch.write_would_overflow(self._recorder.take_would_overflow())
+            first = self._recorder.first_bad_on_device()
+            if first is not None:
+                self._recorder.note(
+                    f"overflow: {first} is the first call with NaN or infinity in a result on a device; "
+                    "its tensors were not kept"
+                )
+                self._watch.overflowed(first, "born")
+            self._watch.look_at_other_ranks()
+        except OverflowLimitError as error:
+            return error
+        return None
 
     @untraced
     def end_training(self) -> None:
@@ -241,21 +278,6 @@ class Run:
             self._destination.take()
             self._aim()
             self._savings.save(variable, name, save_backward)
-
-    @untraced
-    def register_custom_api(self, module: Any, api: str, prefix: str | None = None) -> None:
-        """Also records the calls of ``module.api``, as ``prefix.api``."""
-        if not callable(getattr(module, api, None)):
-            raise ValueError(f"api: {module!r} has no function {api!r}")
-        name = prefix or str(getattr(module, "__name__", type(module).__name__)).rpartition(".")[2]
-        self._custom[module, api] = (name, api)
-        self._reinstall()
-
-    @untraced
-    def restore_custom_api(self, module: Any, api: str) -> None:
-        """Undoes ``register_custom_api``."""
-        if self._custom.pop((module, api), None) is not None:
-            self._reinstall()
 
     @untraced
     def record_module(self, module: Any, name: str) -> None:
@@ -298,11 +320,15 @@ class Run:
             raise RuntimeError("this capture is closed; make another with ulpscope.capture(...)")
 
     def _end_recording(self) -> None:
+        # Nothing is left that an error could end.
+        self._end_step_of_check()
         try:
             self._note_unmatched()
             self._recorder.next_step(False, None)
             self._clear_working_folder()
             self._destination.report_earlier_steps(self._recorder, (self._aimed_at, self._last_folder))
+            if self._watch is not None:
+                self._watch.report()
         finally:
             self._destination.release()
             if self._settings.layout != "msprobe":
@@ -328,6 +354,8 @@ class Run:
 
     def _is_wanted(self, step: int | None = None) -> bool:
         step = self._step if step is None else step
+        if self._watch is not None and self._watch.is_done:
+            return False
         return (not self._settings.step or step in self._settings.step) and self._destination.is_wanted_rank()
 
     def _next_folder(self) -> Path | None:
@@ -429,8 +457,3 @@ class Run:
     def _end_jitter(self) -> None:
         if self._jitter is not None:
             self._jitter.end()
-
-    def _reinstall(self) -> None:
-        if self._installation.installed:
-            self._installation.remove()
-            self._update()

@@ -5,6 +5,9 @@ program. So capture is removed before a compiled region and restored after it. T
 by which dynamo switches itself on and off for a frame; the ledger counts how often it was passed. A program
 may also start, stop or end a step within such a region. Dynamo is off while we do that, and anything that is
 installed there is removed until the region is left.
+
+The first use of torch.compile in a process replaces functions of torch for good, by functions that call what
+was there. Capture is suspended meanwhile: a wrapper of ours would stay inside them.
 """
 
 from __future__ import annotations
@@ -70,8 +73,14 @@ class _Inside(threading.local):
 class CompiledRegions:
     """Watches the boundary. ``suspend`` removes capture from a thread; its result restores it."""
 
-    def __init__(self, suspend: Callable[[], Callable[[], None]], note: Callable[[str], None]) -> None:
-        self._suspend, self._note = suspend, note
+    def __init__(
+        self,
+        suspend: Callable[[], Callable[[], None]],
+        note: Callable[[str], None],
+        on_replaced: Callable[[], None],
+    ) -> None:
+        """``on_replaced`` is called, with capture suspended, after dynamo has replaced functions of torch."""
+        self._suspend, self._note, self._on_replaced = suspend, note, on_replaced
         self._patches = Patches()
         self._inside = _Inside()
         self._waiting: Waiting | None = None
@@ -102,7 +111,22 @@ class CompiledRegions:
             original = getattr(module, name, None)
             if original is not None:
                 self._patches.add(module, name, self._door(original))
+        patcher = getattr(module, "TorchPatcher", None)
+        original = getattr(patcher, "patch", None)
+        if original is not None and not _has_run(original):
+            self._patches.add(patcher, "patch", staticmethod(self._replacing(original)))
         self._patches.install()
+
+    def _replacing(self, original: Callable[[], None]) -> Callable[[], None]:
+        def patch() -> None:
+            resume = self._suspend()
+            try:
+                original()
+                self._on_replaced()
+            finally:
+                resume()
+
+        return patch
 
     def _door(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         inside = self._inside
@@ -124,6 +148,12 @@ class CompiledRegions:
         # On the way out dynamo is still on and would compile this function.
         sys.modules[_DYNAMO].skip_code(set_eval_frame.__code__)
         return set_eval_frame
+
+
+def _has_run(function: Callable[[], None]) -> bool:
+    """Whether a function that does its work once has done it; false for one that does not remember it."""
+    cache_info = getattr(function, "cache_info", None)
+    return cache_info is not None and cache_info().currsize > 0
 
 
 def _door_frame() -> FrameType | None:

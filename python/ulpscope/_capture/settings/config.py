@@ -20,7 +20,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ulpscope._capture.settings import perturb_settings as perturbation
 from ulpscope._capture.settings import wrap_ops
+from ulpscope._capture.settings.perturb_settings import PerturbSettings
 from ulpscope._capture.settings.settings import (
     FILE_FORMATS,
     Settings,
@@ -30,8 +32,6 @@ from ulpscope._capture.settings.settings import (
     renamed,
     unknown_key,
 )
-from ulpscope._perturbation import settings as perturbation
-from ulpscope._perturbation.settings import PerturbSettings
 
 log = logging.getLogger("ulpscope.capture")
 
@@ -142,6 +142,9 @@ class Config:
             raise SettingsError(
                 "task", f"is {task!r}; expected one of {supported} (or free_benchmark, which records nothing)"
             )
+        if task == "overflow_check" and self.path is not None:
+            # The guide of these files: the check ends, the run goes on.
+            values.setdefault("on_overflow", "stop")
         level = _first_set(overrides.get("level"), values.get("level"), "L1")
         # The handler also sets the level: task structure needs one with modules, whatever was chosen.
         values |= {"task": task, "level": level} | self._handled(task, handler, level)
@@ -277,6 +280,16 @@ def _record_structure(section: Section, level: str) -> dict[str, Any]:
     return values
 
 
+def _check_overflow(section: Section, level: str) -> dict[str, Any]:
+    own = frozenset({"overflow_nums", "check_mode", "on_overflow", "would_overflow"})
+    _check_keys(section, _SELECTION | own | {"summary_mode", "diff_nums"})
+    if section.keys.get("check_mode") in ("aicore", "atomic"):
+        log.warning("config.json: check_mode changes nothing here, the results of all calls are checked")
+    return _selection(section) | {
+        key: section.keys[key] for key in sorted(own) if _is_set(section.keys.get(key))
+    }
+
+
 def _perturb(section: Section, level: str) -> dict[str, Any]:
     known = frozenset({"scope", "list", *perturbation.KEYS})
     _check_keys(section, known)
@@ -298,19 +311,20 @@ def _not_supported(instead: str) -> Handler:
     return refuse
 
 
-_RECORDING: tuple[Handler, ...] = (_record_statistics, _record_tensors, _record_structure)
+_RECORDING: tuple[Handler, ...] = (_record_statistics, _record_tensors, _record_structure, _check_overflow)
 
 _REPLAY = _not_supported("record with task tensor, then run: ulpscope check DUMP")
 
 _ORIGINS = _not_supported(
-    "task statistics counts the NaN and Inf of every tensor, and ulpscope overflow DUMP names their origin"
+    "task overflow_check finds them while the program runs; task statistics counts the NaN and Inf of every "
+    "tensor, and ulpscope overflow DUMP names their origin"
 )
 
 _TASKS: dict[str, Handler] = {
     "statistics": _record_statistics,
     "tensor": _record_tensors,
     "structure": _record_structure,
-    "overflow_check": _ORIGINS,
+    "overflow_check": _check_overflow,
     "nan_check": _ORIGINS,
     "free_benchmark": _perturb,
     "diff_check": _not_supported("record two runs and use ulpscope compare"),
@@ -328,6 +342,7 @@ _SPELLED = {
     "tensor_list": "tensor_list",
     "digest": "summary_mode",
     "file_format": "file_format",
+    **{key: key for key in ("overflow_nums", "check_mode", "on_overflow", "would_overflow")},
     **{key: key for key in perturbation.KEYS},
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypedDict
 
 from ulpscope._capture.settings.settings import (
+    CheckMode,
     DataMode,
     DeviceStatistics,
     Digest,
@@ -18,6 +19,7 @@ from ulpscope._capture.settings.settings import (
     Layers,
     Layout,
     ListMatch,
+    OnOverflow,
     Sample,
     StackForm,
 )
@@ -68,3 +70,7 @@ class CaptureKeywords(TypedDict, total=False):
     parameter_gradients: bool
     device_statistics: DeviceStatistics
     flush_interval: float
+    overflow_nums: int
+    on_overflow: OnOverflow
+    check_mode: CheckMode
+    would_overflow: str | None

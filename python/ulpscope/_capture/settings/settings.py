@@ -28,9 +28,9 @@ from ulpscope._core import recorded_formats
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Task = Literal["statistics", "tensor", "structure"]
+Task = Literal["statistics", "tensor", "structure", "overflow_check"]
 Level = Literal["L0", "L1", "mix", "L2", "debug"]
-Digest = Literal["md5", "xxh3"]
+Digest = Literal["md5", "xxh3", "mix64"]
 FileFormat = Literal["pack", "pt", "npy", "safetensors"]
 Layers = Literal["all", "first", "last"]
 StackForm = Literal["grouped", "by_name"]
@@ -39,11 +39,13 @@ Layout = Literal["msprobe", "torch_npu_hooks", "torch_npu_hooks_async", "ptdbg_a
 ListMatch = Literal["part", "start", "part_any_case"]
 Gradients = Literal["arguments", "last_node", "functions_last_node"]
 DeviceStatistics = Literal["auto", "host", "torch"]
+CheckMode = Literal["all", "aicore", "atomic"]
+OnOverflow = Literal["raise", "stop"]
 Sample = int | Literal["all"] | None
 
-TASKS: tuple[Task, ...] = ("statistics", "tensor", "structure")
+TASKS: tuple[Task, ...] = ("statistics", "tensor", "structure", "overflow_check")
 LEVELS: tuple[Level, ...] = ("L0", "L1", "mix", "L2", "debug")
-DIGESTS: tuple[Digest, ...] = ("md5", "xxh3")
+DIGESTS: tuple[Digest, ...] = ("md5", "xxh3", "mix64")
 # The formats that the core writes, the default first. FileFormat names them for type checkers.
 FILE_FORMATS = tuple(recorded_formats())
 LAYERS: tuple[Layers, ...] = ("all", "first", "last")
@@ -53,6 +55,18 @@ LAYOUTS: tuple[Layout, ...] = ("msprobe", "torch_npu_hooks", "torch_npu_hooks_as
 LIST_MATCHES: tuple[ListMatch, ...] = ("part", "start", "part_any_case")
 GRADIENTS: tuple[Gradients, ...] = ("arguments", "last_node", "functions_last_node")
 DEVICE_STATISTICS: tuple[DeviceStatistics, ...] = ("auto", "host", "torch")
+CHECK_MODES: tuple[CheckMode, ...] = ("all", "aicore", "atomic")
+ON_OVERFLOW: tuple[OnOverflow, ...] = ("raise", "stop")
+# Names of dtypes as torch has them. The recorder knows their ranges.
+WOULD_OVERFLOW = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+)
 
 # The older tools' limit. A range such as "0-999999999" would otherwise be expanded in memory.
 MAX_STEP_OR_RANK = 1_000_000
@@ -158,6 +172,14 @@ class Settings:
     """Where tensors on other devices are measured: there, after a copy to the host, or all by torch."""
     flush_interval: float = 0.2
     """How many seconds numbers that have arrived from a device may wait before they are in the journal."""
+    overflow_nums: int = 1
+    """With task overflow_check: after how many overflows the run, or the check, ends; -1: never."""
+    on_overflow: OnOverflow = "raise"
+    """What then ends: "raise" ends the run with a ValueError, "stop" only the check, as msprobe does."""
+    check_mode: CheckMode = "all"
+    """The older tool's choice of units of an NPU. Here all results are checked."""
+    would_overflow: str | None = None
+    """With task overflow_check: also counts the values that this dtype would lose, such as "float16"."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -194,6 +216,7 @@ class Settings:
                 raise SettingsError(
                     "digest", f"is {self.digest!r}; task structure has no tensors to take a digest of"
                 )
+        self._check_overflow()
         if self.tensor_list and self.task != "statistics":
             raise SettingsError(
                 "tensor_list", f"is for task statistics, but task is {self.task!r}; use list to select calls"
@@ -201,6 +224,19 @@ class Settings:
         for name in self.scope:
             self._check_scope_name(name)
         self._check_layout()
+
+    def _check_overflow(self) -> None:
+        if self.task != "overflow_check":
+            for key, default in (("overflow_nums", 1), ("on_overflow", "raise"), ("would_overflow", None)):
+                if getattr(self, key) != default:
+                    raise SettingsError(key, f"is for task overflow_check, but task is {self.task!r}")
+            return
+        if self.level == "debug":
+            raise SettingsError(
+                "level", "is 'debug', where single tensors are saved; task overflow_check checks calls"
+            )
+        if self.layout != "msprobe":
+            raise SettingsError("layout", f"is {self.layout!r}; task overflow_check writes layout 'msprobe'")
 
     def _check_layout(self) -> None:
         if self.layout == "msprobe":
@@ -304,6 +340,13 @@ def whole_number(key: str, value: object) -> int:
     """A check for a setting that is a whole number above 0."""
     if not _is_int(value) or value <= 0:
         raise _wrong(key, value, "a whole number above 0")
+    return value
+
+
+def overflow_limit(key: str, value: object) -> int:
+    """A check for a number of overflows."""
+    if not _is_int(value) or (value <= 0 and value != -1):
+        raise _wrong(key, value, "a number above 0, or -1 for no end")
     return value
 
 
@@ -491,4 +534,8 @@ _CHECKS: dict[str, Callable[[str, object], object]] = {
     "parameter_gradients": flag,
     "device_statistics": one_of(*DEVICE_STATISTICS),
     "flush_interval": _interval,
+    "overflow_nums": overflow_limit,
+    "on_overflow": one_of(*ON_OVERFLOW),
+    "check_mode": one_of(*CHECK_MODES),
+    "would_overflow": one_of(None, *WOULD_OVERFLOW),
 }

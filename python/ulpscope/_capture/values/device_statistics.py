@@ -117,7 +117,7 @@ def measurable(tensor: torch.Tensor) -> tuple[str, tuple[int, ...]] | None:
 def measure(tensors: list[torch.Tensor]) -> Batch:
     """Starts measuring tensors of one device."""
     device = tensors[0].device
-    with _unseen():
+    with unseen():
         wide = torch.float64 if _can_widen(device) else torch.float32
         by_dtype: dict[torch.dtype, list[torch.Tensor]] = {}
         places = []
@@ -133,7 +133,8 @@ def measure(tensors: list[torch.Tensor]) -> Batch:
 
 
 @contextlib.contextmanager
-def _unseen() -> Iterator[None]:
+def unseen() -> Iterator[None]:
+    """Hides operations from the program's modes, from autograd and from autocast."""
     with (
         torch._C.DisableTorchFunction(),
         torch._C._DisableTorchDispatch(),
@@ -201,10 +202,15 @@ def _is_integer(dtype: torch.dtype) -> bool:
     return _CONVERTED.get(dtype, dtype) in _INTS
 
 
+def as_known_dtype(x: torch.Tensor) -> torch.Tensor:
+    """The tensor in a dtype with all operations."""
+    return x.to(_CONVERTED.get(x.dtype, x.dtype))
+
+
 def _readable(x: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
     """The tensor in a dtype with all operations; of complex numbers, the moduli."""
     if x.dtype in _CONVERTED:
-        return x.to(_CONVERTED[x.dtype])
+        return as_known_dtype(x)
     if not x.is_complex():
         return x
     x = x.to(torch.complex128 if wide is torch.float64 else torch.complex64)

@@ -6,10 +6,10 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 FACES = {
     "msprobe": "ulpscope.compat.msprobe",
@@ -75,7 +75,7 @@ class FaceFinder(MetaPathFinder):
         return None
 
 
-class _FaceLoader(Loader):
+class _FaceLoader(InspectLoader):
     """Imports the face under its own name, and gives the script that module."""
 
     def __init__(self, face: str) -> None:
@@ -85,6 +85,20 @@ class _FaceLoader(Loader):
         module = importlib.import_module(self._face)
         self._spec = module.__spec__
         return module
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """The code of a face that is run as a program: ``-m ptdbg_ascend.parse``."""
+        loader = self._loader()
+        return loader.get_code(self._face) if loader else None
+
+    def get_source(self, fullname: str) -> str | None:
+        loader = self._loader()
+        return loader.get_source(self._face) if loader else None
+
+    def _loader(self) -> InspectLoader | None:
+        found = importlib.util.find_spec(self._face)
+        loader = found.loader if found else None
+        return loader if isinstance(loader, InspectLoader) else None
 
     def exec_module(self, module: ModuleType) -> None:
         # The import machinery has given it the spec of the tool's module: it is the face's.

@@ -4,6 +4,8 @@
     compare -tp … -gp … -o … [-fm] [-dm …] …                     26.x: `ulpscope compare` has these flags
     merge_result -i DIR -o DIR -config FILE                      `ulpscope merge` into one sheet
     overflow_check -i DUMP -o DIR                                `ulpscope overflow`
+    run_ut, acc_check, multi_… -api_info dump.json -o DIR        `ulpscope check` with the tool's standards
+    api_precision_compare -npu FILE -gpu FILE -o DIR             ratios of the errors of two such checks
 
 A subcommand that has no counterpart is named in the error, with exit code 2.
 """
@@ -18,16 +20,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ulpscope._core import run_command
-from ulpscope.compat.msprobe import merge_config
+from ulpscope.compat.msprobe import accuracy_check, merge_config
 from ulpscope.compat.msprobe.exceptions import CompareException
 from ulpscope.compat.msprobe.pytorch.comparison import compare, compare_distributed
 
 _INSTEAD = {
     "run_overflow_check": "use overflow_check: it names the call that returns NaN or infinity first",
-    "acc_check": "use ulpscope check DUMP -o DIR",
-    "multi_acc_check": "use ulpscope check DUMP -o DIR -j N",
-    "run_ut": "use ulpscope check DUMP -o DIR",
-    "multi_run_ut": "use ulpscope check DUMP -o DIR -j N",
     "parse": "use ulpscope stats, diff and convert on the files",
 }
 
@@ -47,6 +45,10 @@ def main(arguments: Sequence[str]) -> int:
         return _merge_result(rest)
     if subcommand == "overflow_check":
         return _overflow_check(rest)
+    if subcommand in accuracy_check.CHECKS:
+        return accuracy_check.check(subcommand, rest)
+    if subcommand == "api_precision_compare":
+        return accuracy_check.api_precision_compare(rest)
     if subcommand != "compare":
         instead = _INSTEAD.get(subcommand, "docs/migrate/msprobe.md lists what there is")
         return _refuse(f"{subcommand} has no counterpart with these arguments; {instead}")

@@ -106,13 +106,9 @@ class PrecisionDebugger:
         if mode == "acl":
             acl.read_config("acl_config", acl_config)
             acl.say_not_for_overflows()
-        if need_replicate:
-            log.warning(
-                "need_replicate: the data of the whole process are not dumped, only those that overflow"
-            )
         if self._overflows is not None:
             self._overflows.close()
-        self._overflows = Overflows(self._place, numbers, self._rank, filter_switch == "ON")
+        self._overflows = Overflows(self._place, numbers, self._rank, filter_switch == "ON", need_replicate)
         self._overflows.begin_step(self._step)
 
     @classmethod

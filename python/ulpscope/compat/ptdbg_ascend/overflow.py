@@ -15,6 +15,7 @@ import ulpscope
 from ulpscope._capture.lifecycle import ranks
 from ulpscope._capture.overflow_check import Overflow, OverflowCheck
 from ulpscope.compat.ptdbg_ascend.place import Place
+from ulpscope.compat.ptdbg_ascend.replay_files import ReplayFiles
 
 # The tool's number of the lines of an overflow.
 _DUMP_STEP = 101
@@ -30,13 +31,21 @@ def check_overflow_nums(number: object) -> int:
 class Overflows:
     """Counts the overflows of this process, and saves each."""
 
-    def __init__(self, place: Place, limit: int, rank: int | None, is_filtered: bool = False) -> None:
+    def __init__(
+        self,
+        place: Place,
+        limit: int,
+        rank: int | None,
+        is_filtered: bool = False,
+        need_replicate: bool = False,
+    ) -> None:
         self._place = place
         self._limit = limit
         self._rank = rank
         self._count = 0
         self._step = 0
         self._is_filtered = is_filtered
+        self._replay = ReplayFiles() if need_replicate else None
         self._check: OverflowCheck | None = None
 
     def begin(self) -> None:
@@ -44,7 +53,7 @@ class Overflows:
         if self._rank not in (None, ranks.current_rank() or 0):
             return
         if self._check is None:
-            self._check = OverflowCheck(self._report)
+            self._check = OverflowCheck(self._report, keeps_arguments=self._replay is not None)
             self._check.start()
             self._check.clear()
         elif self._check.is_paused:
@@ -101,6 +110,8 @@ class Overflows:
                 for frame in inspect.stack()[overflow.own_frames + 1 :]
             ]
             file.write(json.dumps([f"{name}_stack_info", frames]) + "\n")
+            if self._replay is not None:
+                self._replay.add(overflow, ranks.current_rank() or 0, frames)
             # The tool calls what a backward call is given its inputs.
             sides = (overflow.inputs, overflow.outputs)
             inputs, outputs = sides if direction == "forward" else sides[::-1]
@@ -108,6 +119,8 @@ class Overflows:
                 for line in self._lines(f"{name}_{side}", value, arrays):
                     file.write(json.dumps(line) + "\n")
         if self._count == self._limit:
+            if self._replay is not None:
+                self._replay.write()
             raise ValueError(
                 f"[overflow {self._count} times]: dump file is saved in '{os.path.realpath(pkl)}'."
             )

@@ -6,10 +6,11 @@
 //! when they arrive. One write does that, and a room never crosses a page: the system does not interrupt such a write,
 //! so a kill leaves either text whole.
 
-use ulpscope_kernels::{Statistic, Stats};
+use ulpscope_formats::json::push_text;
+use ulpscope_kernels::{Digest, Statistic, Stats};
 
 use super::tensors::push_statistic;
-use super::values::ObjectText;
+use super::values::{ObjectText, key};
 
 /// The number of a tensor whose statistics arrive later. Unique within a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,14 +23,18 @@ pub struct Numbers {
     pub stats: Stats,
     /// Whether the tensor has no dimensions: then every summary is its value.
     pub is_scalar: bool,
+    /// The digest of its elements, if its line has room for one.
+    pub digest: Option<Digest>,
 }
 
-/// The two places of a tensor that have statistics.
+/// The places of a tensor that have something that was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     /// Those that msprobe has too.
     Summaries,
-    /// The others, which most tensors do not have.
+    /// The digest.
+    Digest,
+    /// The other statistics, which most tensors do not have.
     Others,
 }
 
@@ -45,6 +50,9 @@ pub(crate) struct PlacedRoom {
 /// The longest number: 17 digits with sign, point and exponent.
 const NUMBER: usize = 24;
 
+/// A comma, the key with its quotes and colon, and up to 32 hex digits in quotes.
+const DIGEST: usize = 7 + 34;
+
 /// Bytes that one write replaces without interruption, if they begin at a multiple.
 const PAGE: u64 = 1 << 12;
 
@@ -59,11 +67,12 @@ impl Room {
         match self {
             Room::Summaries => 1,
             Room::Others => 2,
+            Room::Digest => 3,
         }
     }
 
     fn of_mark(mark: u8) -> Option<Room> {
-        [Room::Summaries, Room::Others].into_iter().find(|room| room.mark() == mark)
+        [Room::Summaries, Room::Others, Room::Digest].into_iter().find(|room| room.mark() == mark)
     }
 
     fn statistics(self) -> &'static [Statistic] {
@@ -71,10 +80,14 @@ impl Room {
         match self {
             Room::Summaries => summaries,
             Room::Others => others,
+            Room::Digest => &[],
         }
     }
 
     fn width(self) -> usize {
+        if self == Room::Digest {
+            return DIGEST;
+        }
         // A comma, two quotes and a colon.
         self.statistics().iter().map(|statistic| statistic.key.len() + 4 + NUMBER).sum()
     }
@@ -95,12 +108,25 @@ impl Room {
         let is_there = |statistic: &&Statistic| match (self, stats) {
             (Room::Summaries, _) => true,
             (Room::Others, Some(stats)) => statistic.is_recorded_of(stats),
-            (Room::Others, None) => false,
+            (Room::Others, None) | (Room::Digest, _) => false,
         };
         for statistic in self.statistics().iter().filter(is_there) {
             push_statistic(statistic, stats, is_scalar, &mut object, &mut text);
         }
+        if let (Room::Digest, Some(digest)) = (self, numbers.and_then(|numbers| numbers.digest)) {
+            object.known_key(key!("md5"), &mut text);
+            push_text(&digest.to_string(), &mut text);
+        }
         self.filled(text)
+    }
+
+    /// Whether these numbers leave text in it.
+    pub(crate) fn has_text(self, numbers: Option<&Numbers>) -> bool {
+        match self {
+            Room::Summaries => true,
+            Room::Digest => numbers.is_some_and(|numbers| numbers.digest.is_some()),
+            Room::Others => numbers.is_some_and(|numbers| numbers.stats.has_non_finite()),
+        }
     }
 
     /// Its text before the numbers arrive.

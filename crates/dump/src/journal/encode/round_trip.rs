@@ -239,7 +239,8 @@ proptest! {
         let extra = ",\"placements\":[1]";
         let saved = file.as_ref().map(|file| SavedTensor { file: file.clone(), part: part.clone() });
         TensorRest {
-            stats, ticket: None, is_scalar, requires_grad, digest: digest.as_deref(), saved: saved.as_ref(), is_blank,
+            stats, ticket: None, has_late_digest: false, is_scalar, requires_grad, digest: digest.as_deref(),
+            saved: saved.as_ref(), is_blank,
             extra, is_recompute, source: source.as_deref(), elements: is_read.then_some(Elements::All(&elements)),
         }.close(&mut out);
         add_shared_with(&shared_with, &mut out);

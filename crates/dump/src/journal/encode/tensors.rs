@@ -45,6 +45,8 @@ pub struct TensorRest<'a> {
     pub requires_grad: bool,
     /// The digest of its elements.
     pub digest: Option<&'a str>,
+    /// Whether a digest arrives with the statistics.
+    pub has_late_digest: bool,
     /// Where its elements are saved.
     pub saved: Option<&'a SavedTensor>,
     /// Some of its elements, or all of them.
@@ -80,6 +82,9 @@ impl TensorRest<'_> {
         object.known_key(key!("requires_grad"), out);
         push_flag(self.requires_grad, out);
         push_maybe(key!("md5"), self.digest, &mut object, out);
+        if let Some(ticket) = self.ticket.filter(|_| self.has_late_digest) {
+            Room::Digest.push_mark(ticket, out);
+        }
         if let Some(saved) = self.saved {
             push_saved(saved, &mut object, out);
         }

@@ -31,6 +31,9 @@ impl Recorder {
         stack: Option<&CallStack>,
         arguments: Arguments<'_, '_>,
     ) -> PyResult<CallInProgress> {
+        if self.recording.plan.checks_overflow() {
+            return self.begin_checked(py, base, kind, arguments);
+        }
         let around = modules::innermost(self.address());
         let mut begun = CallInProgress::new(self.recording.meet_call(base, kind));
         let step = begun.step;
@@ -121,7 +124,7 @@ impl Recorder {
         }
     }
 
-    fn push_inputs(
+    pub(in crate::capture) fn push_inputs(
         &self,
         py: Python<'_>,
         begun: &mut CallInProgress,
@@ -174,6 +177,9 @@ impl Recorder {
         hands_on: &dyn Fn(&Bound<'_, PyAny>) -> bool,
     ) -> PyResult<()> {
         let py = output.py();
+        if self.recording.plan.checks_overflow() {
+            return self.end_checked(recorder, begun, output);
+        }
         let mut line = Buffer::new();
         let mut outputs = Vec::new();
         let pushed = begun.last_line().encode_with(&mut line, |line| {
@@ -196,7 +202,7 @@ impl Recorder {
 
     /// Appends the results of a call, and the parameters of a module, to the line that ends it; returns the tensors
     /// among the results.
-    fn push_outputs(
+    pub(in crate::capture) fn push_outputs(
         &self,
         begun: &CallInProgress,
         output: &Bound<'_, PyAny>,

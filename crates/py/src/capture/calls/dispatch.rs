@@ -10,6 +10,7 @@ use crate::capture::calls::arguments::Arguments;
 use crate::capture::calls::call_in_progress::CallInProgress;
 use crate::capture::calls::functions::{Function, Treatment};
 use crate::capture::lifecycle::failures::{Of, caught};
+use crate::capture::overflow::check_call;
 use crate::capture::provenance::properties::is_assignment;
 use crate::capture::recorder::{Recorder, kind_of};
 
@@ -25,6 +26,11 @@ pub(in crate::capture) fn give_hint(name: &str) {
         "__rmul__" => Some("r*"),
         _ => None,
     });
+}
+
+/// Takes the name of the call that begins on this thread.
+pub(in crate::capture) fn take_hint() -> Option<&'static str> {
+    HINT.take()
 }
 
 /// Runs a call, and records it if relevant.
@@ -114,6 +120,9 @@ fn treat<'py>(
         Treatment::Record => {}
     }
     let is_overheard = is_overheard()?;
+    if recorder.recording.plan.checks_overflow() {
+        return check_call(slf, function, func, arguments, is_overheard);
+    }
     let unheard = |body: &mut dyn FnMut() -> PyResult<()>| match is_overheard {
         true => recorder.torch.with_modes_disabled(py, body),
         false => caught(body),
@@ -174,7 +183,7 @@ impl Recorder {
         function: &Function,
         arguments: Arguments<'_, '_>,
     ) -> PyResult<CallInProgress> {
-        let hint = HINT.take();
+        let hint = take_hint();
         let stack = self.stack(py)?;
         let base = function.name_for(hint, stack.as_deref());
         let passed = stack.as_ref().map(|stack| function.as_passed(stack, arguments)).transpose();

@@ -4,13 +4,13 @@
 //! converts a stack to text when it is new, or each time if there are too many to keep.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use ulpscope_capture::CallStack;
+use ulpscope_capture::{AddressHasher, CallStack};
 
 use crate::capture::torch_api::Torch;
 
@@ -39,13 +39,13 @@ struct Known {
 #[derive(Default)]
 pub(in crate::capture) struct Stacks {
     table: Mutex<Table>,
-    hasher: RandomState,
+    hasher: BuildHasherDefault<AddressHasher>,
 }
 
 #[derive(Default)]
 struct Table {
     /// By the hash of their keys.
-    known: HashMap<u64, Vec<Known>>,
+    known: HashMap<u64, Vec<Known>, BuildHasherDefault<AddressHasher>>,
     count: u64,
     bytes: usize,
 }

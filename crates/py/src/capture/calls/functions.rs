@@ -1,13 +1,12 @@
 //! Functions of torch: the front's description of each, and how a call of one was written.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
-use ulpscope_capture::CallStack;
 use ulpscope_capture::operators::{Trait, has_trait};
+use ulpscope_capture::{AddressMap, CallStack};
 
 use crate::capture::calls::arguments::Arguments;
 use crate::capture::torch_api::Torch;
@@ -70,7 +69,7 @@ pub(in crate::capture) struct Functions {
 
 #[derive(Default)]
 struct Known {
-    functions: HashMap<usize, (Held, Arc<Function>)>,
+    functions: AddressMap<(Held, Arc<Function>)>,
     sweep_at: usize,
 }
 
@@ -185,6 +184,11 @@ impl Function {
             None => self.operators.first().filter(|_| stack.is_some_and(|stack| !stack.mentions(&self.name))),
         };
         found.map_or(&self.base, |(_, base)| base)
+    }
+
+    /// Whether the instruction of its caller decides its name.
+    pub(in crate::capture) fn has_operators(&self) -> bool {
+        !self.operators.is_empty()
     }
 
     /// Whether it is written in Python.

@@ -112,7 +112,8 @@ pub(in crate::capture) fn end_module(
         let parameters = recorder.guarded(py, Of::Beside(&begun.name), own_parameters(module))?;
         recorder.end_call(slf, begun, output, parameters.as_ref(), None, &unchanged)
     });
-    recorder.guarded(py, of.borrowed(), ended).map(|_| ())
+    recorder.guarded(py, of.borrowed(), ended)?;
+    recorder.end_run()
 }
 
 /// The parameters of a module, without those of its submodules.

@@ -88,7 +88,7 @@ impl<'a> Walk<'a> {
             part,
             path: String::new(),
             saves: recorder.recording.plan.saves(call),
-            has_sources: part != "output",
+            has_sources: part != "output" && !recorder.recording.plan.checks_overflow(),
             is_recompute: false,
             describes: true,
             met: Vec::new(),

@@ -158,12 +158,15 @@ impl Describe<'_> {
         if self.file.is_some() {
             return Ok(false);
         }
-        let Some(Remote { dtype, shape, ticket }) = self.recorder.queue(tensor, self.step)? else {
-            return Ok(false);
-        };
+        let Some(remote) = self.recorder.queue(tensor, self.step)? else { return Ok(false) };
+        let Remote { dtype, shape, ticket, has_digest } = remote;
+        if !has_digest && self.recorder.recording.plan.digest.is_some() {
+            self.recorder.locked(|state| state.note(NO_DIGEST.to_owned()));
+        }
         let extra = self.placed(tensor, "")?;
         TensorHead { class: PLAIN_CLASS, dtype: &dtype, shape: &shape }.open(out);
-        TensorRest { ticket: Some(ticket), requires_grad, extra: &extra, ..self.rest() }.close(out);
+        let rest = TensorRest { ticket: Some(ticket), has_late_digest: has_digest, ..self.rest() };
+        TensorRest { requires_grad, extra: &extra, ..rest }.close(out);
         Ok(true)
     }
 

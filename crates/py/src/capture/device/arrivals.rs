@@ -15,6 +15,7 @@ use ulpscope_dump::writer::LateNumbers;
 use ulpscope_kernels::Stats;
 use ulpscope_tensor::{DType, NumberKind, Scalar};
 
+use crate::capture::device::gpu_arrivals::{GpuArrivals, GpuBatch};
 use crate::capture::device::poller::Poller;
 
 /// Batches that wait before a call looks whether some have arrived.
@@ -29,6 +30,8 @@ pub(in crate::capture) struct Expected {
     pub(in crate::capture) dtype: DType,
     pub(in crate::capture) count: u64,
     pub(in crate::capture) is_scalar: bool,
+    /// Whether its digest arrives, too.
+    pub(in crate::capture) has_digest: bool,
 }
 
 /// Tensors of one step that are measured together.
@@ -45,6 +48,8 @@ pub(in crate::capture) struct Arrivals {
     waiting: Mutex<VecDeque<Batch>>,
     /// Whether a thread looks at them. It asks Python, so no lock may be held meanwhile.
     is_looked_at: AtomicBool,
+    /// Those that our own kernel measures.
+    pub(super) gpu: GpuArrivals,
     poller: Mutex<Option<Poller>>,
 }
 
@@ -61,8 +66,18 @@ impl Arrivals {
             waiting.push_back(batch);
             waiting.len()
         };
-        lock(&self.poller).get_or_insert_with(|| Poller::start(self, plan.flush_interval));
+        self.start_poller(plan);
         if count >= MANY { self.look(py) } else { Ok(()) }
+    }
+
+    /// Adds a batch of our own kernel. The thread writes its numbers.
+    pub(super) fn add_of_gpu(self: &Arc<Self>, batch: GpuBatch, plan: &Plan) {
+        self.gpu.add(batch);
+        self.start_poller(plan);
+    }
+
+    fn start_poller(self: &Arc<Self>, plan: &Plan) {
+        lock(&self.poller).get_or_insert_with(|| Poller::start(self, plan.flush_interval));
     }
 
     /// Writes the numbers that have arrived, without waiting. What interrupts the program (Ctrl-C) is returned.
@@ -75,6 +90,7 @@ impl Arrivals {
 
     /// Waits for all numbers of a step. What interrupts the program is returned when they are there.
     pub(in crate::capture) fn wait_for(&self, py: Python<'_>, step: &Arc<LateNumbers>) -> PyResult<()> {
+        let of_gpu = self.gpu.wait_for(py, step);
         let _looking = loop {
             match Looking::begin(&self.is_looked_at) {
                 Some(looking) => break looking,
@@ -86,7 +102,7 @@ impl Arrivals {
             // Once: a second interruption means it.
             let _ = self.take_arrived(py, Some(step));
         }
-        waited
+        of_gpu.and(waited)
     }
 
     /// Ends the thread.
@@ -139,7 +155,7 @@ impl Drop for Looking<'_> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -163,7 +179,7 @@ impl Batch {
         if let Ok(numbers) = numbers.and_then(|numbers| Ok(numbers.cast_into::<PyList>()?)) {
             for (expected, found) in self.tensors.iter().zip(numbers.iter()) {
                 if let Ok(stats) = expected.stats(&found) {
-                    let numbers = Numbers { stats, is_scalar: expected.is_scalar };
+                    let numbers = Numbers { stats, is_scalar: expected.is_scalar, digest: None };
                     // A journal that cannot be written to has been reported by its next line.
                     let _ = self.step.arrive(expected.ticket, numbers);
                 }

@@ -5,9 +5,14 @@
 //!                                                   │
 //! journal ◄── numbers, when they have arrived ◄── arrivals, checked by calls, by a thread, at the end of the step
 //! ```
+//! Tensors on NVIDIA GPUs are measured by one launch of our own kernel for all tensors of a dtype in a call (`gpus`,
+//! crates/gpu), others by operations of torch. Numbers of the kernel are written without the GIL, by the thread.
+//!
 //! The program never waits for numbers before its step is over. Later changes of a tensor do not matter: the device
 //! measures in the order in which it was asked.
 
 pub(super) mod arrivals;
+mod gpu_arrivals;
+pub(super) mod gpus;
 mod poller;
 pub(super) mod queue;

@@ -3,11 +3,14 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
 use crate::capture::device::arrivals::Arrivals;
+
+/// How often numbers of our own kernel are looked for.
+const OFTEN: Duration = Duration::from_millis(5);
 
 /// The running thread. Without `stop` it ends soon after this is dropped.
 pub(super) struct Poller {
@@ -35,11 +38,16 @@ impl Poller {
         let signal = Arc::new(Signal::default());
         let own = Arc::clone(&signal);
         let run = move || {
-            while !has_ended(&own, interval) {
+            let (mut tick, mut last) = (interval, Instant::now());
+            while !has_ended(&own, tick) {
                 let Some(arrivals) = arrivals.upgrade() else { break };
-                if !arrivals.is_empty() {
+                // Without the GIL, and often: the end of the step then finds little to write.
+                arrivals.gpu.write_arrived();
+                tick = if arrivals.gpu.is_used() { interval.min(OFTEN) } else { interval };
+                if last.elapsed() >= interval && !arrivals.is_empty() {
                     // Nothing is read while the interpreter ends. Only the main thread is interrupted.
                     let _ = Python::try_attach(|py| arrivals.look(py));
+                    last = Instant::now();
                 }
             }
         };

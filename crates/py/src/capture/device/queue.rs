@@ -10,10 +10,11 @@ use pyo3::types::PyList;
 use ulpscope_capture::{DeviceStatistics, StepId};
 use ulpscope_dump::journal::encode::{Numbers, Ticket};
 use ulpscope_dump::writer::LateNumbers;
-use ulpscope_kernels::{Threads, stats};
+use ulpscope_kernels::{DigestKind, Threads, digest, stats};
 use ulpscope_tensor::DType;
 
 use crate::capture::device::arrivals::{Batch, Expected};
+use crate::capture::device::gpus::Place;
 use crate::capture::recorder::Recorder;
 use crate::input::Input;
 
@@ -21,16 +22,16 @@ use crate::input::Input;
 const ON_HOST: &str = "tensors were copied to be measured: their device lacks an operation for it";
 
 /// A tensor that waits for the others of its call.
-struct Queued {
+pub(super) struct Queued {
     tensor: Py<PyAny>,
-    step: Arc<LateNumbers>,
-    expected: Expected,
+    pub(super) step: Arc<LateNumbers>,
+    pub(super) expected: Expected,
 }
 
 thread_local! {
     /// Tensors between their description and `measure_queued`. A walk that failed may leave some, whose line is never
     /// written.
-    static QUEUE: RefCell<Vec<Queued>> = const { RefCell::new(Vec::new()) };
+    static QUEUE: RefCell<Vec<(Queued, Option<Place>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A tensor that its device measures.
@@ -38,13 +39,15 @@ pub(in crate::capture) struct Remote {
     pub(in crate::capture) dtype: String,
     pub(in crate::capture) shape: Vec<usize>,
     pub(in crate::capture) ticket: Ticket,
+    /// Whether its digest arrives with its statistics.
+    pub(in crate::capture) has_digest: bool,
 }
 
 impl Recorder {
     /// Whether a tensor of torch's own class is measured by torch even in ordinary memory.
     pub(in crate::capture) fn measures_all_by_torch(&self) -> bool {
         let plan = &self.recording.plan;
-        plan.device_statistics == DeviceStatistics::Torch && plan.measures_on_devices()
+        plan.device_statistics == DeviceStatistics::Torch && plan.measures_by_torch()
     }
 
     /// Lets a tensor be measured where it is, with the others of its call; `None` if it has to be copied, or cannot be
@@ -54,27 +57,48 @@ impl Recorder {
         tensor: &Bound<'_, PyAny>,
         step: StepId,
     ) -> PyResult<Option<Remote>> {
-        if !self.recording.plan.measures_on_devices() {
-            return Ok(None);
-        }
-        let py = tensor.py();
-        let front = self.torch.front.bind(py);
-        let found = front.call_method1(intern!(py, "measurable"), (tensor,))?;
-        let Some((dtype, shape)) = found.extract::<Option<(String, Vec<usize>)>>()? else { return Ok(None) };
+        let place = self.place_on_gpu(tensor)?;
+        let (dtype, shape, has_digest) = match &place {
+            Some(place) => {
+                let tensor = place.tensor();
+                let has_digest = self.recording.plan.digest.is_some() && !tensor.is_endless();
+                (tensor.dtype.printed_name().to_owned(), tensor.shape.clone(), has_digest)
+            }
+            None if !self.recording.plan.measures_by_torch() => return Ok(None),
+            None => {
+                let py = tensor.py();
+                let found = self.torch.front.bind(py).call_method1(intern!(py, "measurable"), (tensor,))?;
+                match found.extract::<Option<(String, Vec<usize>)>>()? {
+                    Some((dtype, shape)) => (dtype, shape, false),
+                    None => return Ok(None),
+                }
+            }
+        };
         let Ok(parsed) = dtype.parse::<DType>() else { return Ok(None) };
         let Some(numbers) = self.in_step(step, |state| Arc::clone(&state.numbers)) else { return Ok(None) };
         let ticket = numbers.ticket();
         let count = shape.iter().map(|&dim| dim as u64).product();
-        let expected = Expected { ticket, dtype: parsed, count, is_scalar: shape.is_empty() };
+        let expected = Expected { ticket, dtype: parsed, count, is_scalar: shape.is_empty(), has_digest };
         let queued = Queued { tensor: tensor.clone().unbind(), step: numbers, expected };
-        QUEUE.with_borrow_mut(|queue| queue.push(queued));
-        Ok(Some(Remote { dtype, shape, ticket }))
+        QUEUE.with_borrow_mut(|queue| queue.push((queued, place)));
+        Ok(Some(Remote { dtype, shape, ticket, has_digest }))
     }
 
     /// Starts measuring the tensors of a call, before anything else can change them.
     pub(in crate::capture) fn measure_queued(&self, py: Python<'_>) -> PyResult<()> {
         // Taken out first: Python code may come back here.
-        let mut queue = QUEUE.with_borrow_mut(std::mem::take);
+        let all = QUEUE.with_borrow_mut(std::mem::take);
+        if all.is_empty() {
+            return Ok(());
+        }
+        let (mut on_gpus, mut queue) = (Vec::new(), Vec::new());
+        for (queued, place) in all {
+            match place {
+                Some(place) => on_gpus.push((queued, place)),
+                None => queue.push(queued),
+            }
+        }
+        queue.extend(self.launch(py, on_gpus)?);
         while let Some(first) = queue.first() {
             let (device, step) = (device_of(first, py)?, Arc::clone(&first.step));
             let mut batch = Vec::with_capacity(queue.len());
@@ -91,6 +115,10 @@ impl Recorder {
 
     /// Starts measuring tensors of one device and step.
     fn measure(&self, py: Python<'_>, step: Arc<LateNumbers>, batch: Vec<Queued>) -> PyResult<()> {
+        if batch.iter().any(|queued| queued.expected.has_digest) {
+            // Only our own kernel has the digest, and it could not be launched.
+            return measure_on_host(py, &step, batch);
+        }
         let tensors = PyList::new(py, batch.iter().map(|queued| &queued.tensor))?;
         match self.torch.front.bind(py).call_method1(intern!(py, "measure"), (tensors,)) {
             Ok(object) => {
@@ -100,18 +128,26 @@ impl Recorder {
             }
             Err(error) if error.is_instance_of::<PyException>(py) => {
                 self.locked(|state| state.note_once(ON_HOST));
-                for queued in batch {
-                    let input = Input::of(queued.tensor.bind(py))?;
-                    let stats = input.detached(py, |view| stats(view, Threads::One))?;
-                    let numbers = Numbers { stats, is_scalar: queued.expected.is_scalar };
-                    // A journal that cannot be written to is reported by its next line.
-                    let _ = step.arrive(queued.expected.ticket, numbers);
-                }
+                measure_on_host(py, &step, batch)?;
             }
             Err(error) => return Err(error),
         }
         Ok(())
     }
+}
+
+/// Measures copies of tensors.
+fn measure_on_host(py: Python<'_>, step: &LateNumbers, batch: Vec<Queued>) -> PyResult<()> {
+    for Queued { tensor, expected, .. } in batch {
+        let (stats, digest) = Input::of(tensor.bind(py))?.detached(py, |view| {
+            let digest = expected.has_digest.then(|| digest(view, DigestKind::Mix64));
+            (stats(view, Threads::One), digest)
+        })?;
+        let numbers = Numbers { stats, is_scalar: expected.is_scalar, digest };
+        // A journal that cannot be written to is reported by its next line.
+        let _ = step.arrive(expected.ticket, numbers);
+    }
+    Ok(())
 }
 
 fn device_of<'py>(queued: &Queued, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -305,7 +305,7 @@ impl GradientHook {
 }
 
 /// A gradient as JSON; `None` if there is none.
-fn describe(
+pub(in crate::capture) fn describe(
     recorder: &Recorder,
     gradient: Bound<'_, PyAny>,
     (step, call): &(StepId, Arc<str>),

@@ -3,13 +3,12 @@
 //! Right after a call the graph is walked from its results back to its arguments: the nodes between belong to the call.
 //! Nodes are identified by their number, which torch assigns in order on each thread.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use ulpscope_capture::{CallingThreads, Kind, PendingBackward};
+use ulpscope_capture::{AddressMap, CallingThreads, Kind, PendingBackward};
 
 use crate::capture::calls::call_in_progress::{CallInProgress, Edge};
 use crate::capture::describe::items::Met;
@@ -110,7 +109,7 @@ impl Recorder {
         if begun.inputs.iter().any(|input| input.unasked.is_some()) {
             self.look_again(py, &mut begun)?;
         }
-        let mut graph = Graph { nodes: Vec::new(), by_address: HashMap::new() };
+        let mut graph = Graph { nodes: Vec::new(), by_address: AddressMap::default() };
         // For each argument, how many nodes contribute to its gradient.
         let mut arguments = vec![0; begun.inputs.len()];
         let mut landings = Vec::new();
@@ -377,7 +376,7 @@ const FEW: usize = 16;
 /// The nodes found so far, kept alive so that addresses are not reused.
 pub(in crate::capture) struct Graph<'py> {
     pub(in crate::capture) nodes: Vec<Watched<'py>>,
-    by_address: HashMap<usize, usize>,
+    by_address: AddressMap<usize>,
 }
 
 impl<'py> Graph<'py> {

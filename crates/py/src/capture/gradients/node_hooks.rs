@@ -6,8 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use pyo3::{PyClass, PyClassInitializer};
 
 use crate::capture::gradients::backward_calls::GradientHook;
+use crate::capture::overflow::OverflowHook;
 use crate::capture::python_objects::{call_with, is_held_alone, untrack};
 
 /// Hooks kept before those of freed graphs are removed.
@@ -42,13 +44,18 @@ impl HookPlacer {
         hook: &Bound<'py, PyAny>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let py = hook.py();
-        if !hooks.is_none() || !hook.is_exact_instance_of::<GradientHook>() {
+        if !hooks.is_none() || !is_own(hook) {
             return self.standing.bind(py).call1((hooks, hook))?.extract();
         }
         let hooks = self.new_dictionary.bind(py).call0()?;
         hooks.set_item(&self.key, hook)?;
         Ok((hooks.clone(), hooks))
     }
+}
+
+/// Whether a hook is one of ours.
+fn is_own(hook: &Bound<'_, PyAny>) -> bool {
+    hook.is_exact_instance_of::<GradientHook>() || hook.is_exact_instance_of::<OverflowHook>()
 }
 
 /// Removes a hook.
@@ -114,9 +121,12 @@ struct Kept {
 
 impl Hooks {
     /// Puts a hook on a node.
-    pub(in crate::capture) fn place(&self, node: &Bound<'_, PyAny>, hook: GradientHook) -> PyResult<()> {
+    pub(in crate::capture) fn place<H>(&self, node: &Bound<'_, PyAny>, hook: H) -> PyResult<()>
+    where
+        H: PyClass<BaseType = PyAny> + Into<PyClassInitializer<H>>,
+    {
         let py = node.py();
-        let hook = Bound::new(py, hook)?;
+        let hook = Bound::new(py, hook)?.into_any();
         untrack(&hook);
         let handle = match call_with(node, intern!(py, "register_hook"), &hook)?.cast_into::<PyDict>() {
             Ok(hooks) => Handle::Own(hooks.unbind()),

@@ -41,6 +41,7 @@ pub(in crate::capture) fn plan_of(
         gradients: get("gradients")?.extract()?,
         device_statistics: get("device_statistics")?.extract()?,
         flush_interval: get("flush_interval")?.extract()?,
+        would_overflow: get("would_overflow")?.extract()?,
     };
     let plan = Plan::new(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok(if wants_call.is_none() { plan } else { plan.with_call_test(name_test(wants_call)) })

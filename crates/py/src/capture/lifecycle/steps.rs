@@ -89,7 +89,7 @@ impl Recorder {
         self.modules.forget_spans();
         self.hooks.drop_dead(py);
         let (_, known) = over.so_far();
-        let opened = match wants_dump || over.has_something_to_say() {
+        let opened = match over.needs_dump(&self.recording.plan, wants_dump) {
             true => over.begin_files(&self.recording.plan),
             false => Ok(()),
         };

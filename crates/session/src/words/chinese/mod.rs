@@ -4,6 +4,7 @@ mod causes;
 mod facts;
 mod instructions;
 mod notes;
+mod proofs;
 
 use ulpscope_compare::{Agreement, Answer, Class, FindingKind, Part, Side};
 use ulpscope_dump::{CallKind, parse_key};
@@ -201,6 +202,9 @@ fn verdict(agreement: &Agreement) -> String {
             percent(result.error),
             percent(result.allowed)
         ),
+        Agreement::Refuted { first, calls } => {
+            format!("重放否定了 {calls} 个结论（第一个是 {first}），没有可重放的调用能解释差异")
+        }
         Agreement::NothingPaired => "没有任何调用在另一次运行中有对应项，因此没有比较".to_owned(),
         Agreement::Unpaired { target, golden } => {
             let sides = [(target, "目标"), (golden, "标杆")].into_iter().filter(|(count, _)| **count > 0);
@@ -330,6 +334,11 @@ fn said(statement: &Statement) -> String {
         Statement::InputsAgree => "它的输入没有差异。".to_owned(),
         Statement::InputsDiffer { largest } => {
             format!("它的输入的相对距离最多为 {}。", format_short(*largest))
+        }
+
+        Statement::Proof { call, proof } => proofs::sentence(call.as_deref(), proof),
+        Statement::NoReplayableCall(count) => {
+            format!("重放否定了 {count} 个结论：没有可重放的调用能解释差异。")
         }
 
         Statement::NotInherited => "没有后续调用继承该误差。".to_owned(),

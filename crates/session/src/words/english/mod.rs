@@ -2,6 +2,7 @@
 
 mod causes;
 mod instructions;
+mod proofs;
 
 use ulpscope_compare::words::{arguments, fact};
 use ulpscope_compare::{Agreement, Class, Part, Side};
@@ -253,6 +254,11 @@ fn said(statement: &Statement) -> String {
         Statement::InputsAgree => "Its inputs show no difference.".to_owned(),
         Statement::InputsDiffer { largest } => {
             format!("Its inputs differ by a relative distance of {} at most.", format_short(*largest))
+        }
+
+        Statement::Proof { call, proof } => proofs::sentence(call.as_deref(), proof),
+        Statement::NoReplayableCall(count) => {
+            format!("Replay refuted {}: no replayable call explains the difference.", number(*count, "finding", "findings"))
         }
 
         Statement::NotInherited => "No later call inherited the error.".to_owned(),

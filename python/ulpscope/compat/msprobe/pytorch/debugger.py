@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ulpscope._capture.debugger import PrecisionDebugger as _Debugger
 from ulpscope._capture.lifecycle import ranks
+from ulpscope._debugger import PrecisionDebugger as _Debugger
 from ulpscope.compat.msprobe.exceptions import MsprobeException
 
 log = logging.getLogger("ulpscope.compat.msprobe")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ulpscope._capture.settings import Settings, SettingsError
 from ulpscope._capture.settings.config import Config
 from ulpscope._capture.settings.config_watch import ConfigWatch
-from ulpscope._perturbation.settings import PerturbSettings
+from ulpscope._capture.settings.perturb_settings import PerturbSettings
 
 if TYPE_CHECKING:
     from ulpscope._capture.lifecycle.loader_steps import LoaderSteps
@@ -73,8 +73,9 @@ class PrecisionDebugger:
                         "this process has its PrecisionDebugger: that one is used, new arguments are ignored"
                     )
                 return
+            defaults = _DEFAULTS | ({"on_overflow": "stop"} if task == "overflow_check" else {})
             config = (
-                Config({"dump_path": DEFAULT_DUMP_PATH}, defaults=_DEFAULTS)
+                Config({"dump_path": DEFAULT_DUMP_PATH}, defaults=defaults)
                 if config_path is None
                 else Config.read(config_path, _DEFAULTS)
             )
