@@ -7,6 +7,7 @@ compares the same conditions. "files alone" is the time of plain calls that writ
 tensors: the lower limit of that row.
 
     python benches/capture.py FOLDER [--row TEXT] [--workload NAME] [--tool NAME] [--processes N] [--steps N]
+        [--deleted N]
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ GOALS = {
 Measured = dict[str, Any]
 
 
-def measure(python: Path, tool: str, workload: str, row: str, folder: Path, steps: int) -> Measured:
+def measure(
+    python: Path, tool: str, workload: str, row: str, folder: Path, steps: int, deleted: int = 0
+) -> Measured:
     """Measures in one process."""
     script = Path(__file__).with_name("capture_workload.py")
-    command = [str(python), str(script), tool, workload, row, str(folder), str(steps)]
+    command = [str(python), str(script), tool, workload, row, str(folder), str(steps), str(deleted)]
     ended = subprocess.run(command, capture_output=True, text=True)
     if ended.returncode != 0:
         sys.exit(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stderr}")
@@ -114,6 +117,9 @@ def main() -> None:
     parser.add_argument("--tool", choices=TOOLS, action="append")
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument(
+        "--deleted", type=int, default=0, help="make and delete as many files before each step"
+    )
     parser.add_argument("--peer", type=Path, help="environment with mindstudio-probe [default: made]")
     options = parser.parse_args()
     tools = options.tool or TOOLS
@@ -136,7 +142,9 @@ def main() -> None:
     # Round by round, so that other load on the machine affects all of them.
     for _ in range(options.processes):
         for (row, workload, tool), measured in results.items():
-            measured.append(measure(pythons[tool], tool, workload, row, next(folders), options.steps))
+            measured.append(
+                measure(pythons[tool], tool, workload, row, next(folders), options.steps, options.deleted)
+            )
         for tool, measured in speeds.items():
             measured.append(measure(pythons[tool], tool, "large", "L1 tensor", next(folders), options.steps))
     shutil.rmtree(options.folder / "dumps")

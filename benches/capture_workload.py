@@ -1,13 +1,13 @@
 """One measurement of `benches/capture.py`, in a separate process, in the environment of one of the tools.
 
-    python capture_workload.py TOOL WORKLOAD ROW FOLDER STEPS    prints a JSON object
+    python capture_workload.py TOOL WORKLOAD ROW FOLDER STEPS DELETED    prints a JSON object
 
 The same process runs the steps first without and then with the tool, so that the conditions are
 the same. CPU time is that of the process with all its threads. The tool's files are counted and truncated
 between steps, outside the measured time; the caller deletes them at the end. (Before it creates a file, an
 ext4 without a journal checks every file that was deleted in the last minutes: a deletion here would slow down
-the next step.) With whole tensors the same files are written again by plain calls, to measure the share of
-the file system.
+the next step. DELETED files are deleted before each step, to measure just that.) With whole tensors the same
+files are written again by plain calls, to measure the share of the file system.
 """
 
 from __future__ import annotations
@@ -158,12 +158,15 @@ class Lap:
         self.wall, self.cpu = time.perf_counter() - wall, time.process_time() - cpu
 
 
-def laps(step: Callable[[], None], steps: int, between: Callable[[], None]) -> list[Lap]:
+def laps(
+    step: Callable[[], None], steps: int, before: Callable[[], None], after: Callable[[], None]
+) -> list[Lap]:
     """Measured steps, after a warm-up."""
     made = []
     for number in range(WARM_UP + steps):
+        before()
         lap = Lap(step)
-        between()
+        after()
         if number >= WARM_UP:
             made.append(lap)
     return made
@@ -240,6 +243,19 @@ def sequential_write_speed(folder: Path, size: int) -> dict[str, float]:
     return {"cached": size / cached / 1e9, "flushed": size / flushed / 1e9}
 
 
+def make_and_delete(folder: Path, count: int) -> None:
+    """Leaves the file system with as many files that were deleted just now."""
+    files = [folder / f"deleted{number}" for number in range(count)]
+    for file in files:
+        file.touch()
+    for file in files:
+        file.unlink()
+
+
+def nothing() -> None:
+    """Nothing happens around a step."""
+
+
 def peak_mb() -> float:
     """The peak memory of this process. Not ru_maxrss, which is inherited from the parent."""
     for line in Path("/proc/self/status").read_text().splitlines():
@@ -251,16 +267,18 @@ def peak_mb() -> float:
 def main() -> None:
     """Measures."""
     tool, name, row, folder, steps = *sys.argv[1:4], Path(sys.argv[4]), int(sys.argv[5])
+    deleted = int(sys.argv[6])
     torch.set_num_threads(1)
     folder.mkdir(parents=True, exist_ok=True)
     model, step = workload(name)
-    base_wall, base_cpu = middle(laps(step, steps, lambda: None))
+    base_wall, base_cpu = middle(laps(step, steps, nothing, nothing))
     base_peak = peak_mb()
 
     written = Written()
     recorder = {"ulpscope": Ulpscope, "mindstudio": MindStudio}[tool](folder, row)
     around = step if ROWS[row] is None else lambda: recorder.around(model, step)
-    wall, cpu = middle(laps(around, steps, lambda: written.count_and_empty(folder)))
+    before, after = lambda: make_and_delete(folder, deleted), lambda: written.count_and_empty(folder)
+    wall, cpu = middle(laps(around, steps, before, after))
     peak = peak_mb()
     result = {
         "ratio": cpu / base_cpu,
