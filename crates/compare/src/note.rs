@@ -7,6 +7,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use ulpscope_report::format_number;
 
+use crate::style::Side;
+
 /// A note. Paths and names of calls are part of it; texts that a dump or a mapping file contains stay as they are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -40,6 +42,15 @@ pub enum Note {
     },
     /// The same, at so many more places.
     MoreDifferentWays(u64),
+    /// Calls of one side that nothing else depends on, such as a logged norm.
+    SideBranches {
+        /// The side that has them.
+        side: Side,
+        /// How many.
+        calls: u64,
+        /// The first.
+        first: String,
+    },
     /// Scalar arguments differ, without an effect.
     ArgumentsWithoutEffect {
         /// Calls.
@@ -202,6 +213,12 @@ impl fmt::Display for Note {
                 let places = counted(*more, "more place");
                 write!(f, "and in {places} the two runs compute the same in different ways")
             }
+            Note::SideBranches { side, calls, first } => write!(
+                f,
+                "the {} alone makes {}, whose results nothing else uses; the first is {first}",
+                side.word(),
+                counted(*calls, "call")
+            ),
             Note::ArgumentsWithoutEffect { calls, first } => write!(
                 f,
                 "{} different scalar arguments, but the results differ by no more than rounding and the inputs allow; \

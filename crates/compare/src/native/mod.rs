@@ -39,6 +39,7 @@ mod saved;
 mod sensitivity;
 mod sentinels;
 mod siblings;
+mod side_branches;
 mod values;
 mod verdict;
 
@@ -71,6 +72,7 @@ use noise::{Floor, Noise};
 use observed::{Observed, Seen, Source};
 use proofs::Proofs;
 use routes::Routes;
+use side_branches::side_branches;
 use values::plain;
 
 /// The native style.
@@ -129,6 +131,8 @@ struct Hindsight<'a> {
     origins: Origins,
     /// Whether what units without partner gave went into calls that both sides have.
     joined: Vec<bool>,
+    /// Units of one side that nothing of the run depends on.
+    side_branches: Vec<usize>,
     /// What the guard found on final results, where no call is to blame.
     guarded: Guarded,
     /// Forward calls that were made in the backward pass.
@@ -220,8 +224,12 @@ impl<'a> NativePlan<'a> {
         for from in inherited.filter_map(|conclusion| conclusion.from) {
             downstream[from] += 1;
         }
+        let mut joined = flow.joined(&observed, &kept);
+        let side_branches = side_branches(&observed, &flow, &joined);
+        side_branches.iter().for_each(|&at| joined[at] = true);
         Hindsight {
-            joined: flow.joined(&observed, &kept),
+            joined,
+            side_branches,
             kept,
             in_backward: flow.inside_backward.into_values().flatten().collect(),
             observed,

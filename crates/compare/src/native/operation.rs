@@ -19,6 +19,8 @@ pub(super) struct Operation {
     pub(super) is_draw: bool,
     /// Whether it writes its result into an argument, where it stays.
     pub(super) is_in_place: bool,
+    /// Whether it exchanges tensors with other ranks.
+    pub(super) communicates: bool,
     /// Whether it computes step after step, each from the one before.
     pub(super) is_loop: bool,
     /// Whether it does the same to every element of lists.
@@ -204,6 +206,7 @@ impl Operation {
             is_ranking,
             is_draw: is_draw && !is_backward,
             is_in_place: last.ends_with('_') && !last.ends_with("__") || AUGMENTED.contains(&last),
+            communicates: base.starts_with("Distributed."),
             is_loop: matches!(name, "lstm" | "gru" | "rnn_tanh" | "rnn_relu"),
             is_foreach: name.starts_with("foreach_"),
             is_cover,

@@ -7,6 +7,7 @@ use super::conclude::argument_differs;
 use super::observed::{Observed, place};
 use super::{Hindsight, NativePlan};
 use crate::note::Note;
+use crate::style::Side;
 use crate::verdict::Class;
 
 /// Routes that are named; the others are counted.
@@ -16,6 +17,7 @@ const SHOWN: usize = 3;
 pub(super) fn remarks(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<Note> {
     let mut notes = Vec::new();
     notes.extend(routes(plan, known));
+    notes.extend(side_branches(plan, known));
     notes.extend(arguments(plan, known));
     notes.extend(dtypes(plan, known));
     notes
@@ -35,6 +37,12 @@ fn routes(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<Note> {
         notes.push(Note::MoreDifferentWays(more as u64));
     }
     notes
+}
+
+fn side_branches(plan: &NativePlan<'_>, known: &Hindsight) -> Option<Note> {
+    let first = &known.observed[*known.side_branches.first()?];
+    let side = if first.golden.is_none() { Side::Target } else { Side::Golden };
+    Some(Note::SideBranches { side, calls: known.side_branches.len() as u64, first: plan.name(first) })
 }
 
 /// Plain arguments that change no result, as far as was seen: a buffer that a call writes into is none.

@@ -1,6 +1,6 @@
 //! Notes of a comparison, in Chinese. Texts that a dump or a mapping file contains stay as they are.
 
-use ulpscope_compare::{CountDifference, Counted, Note};
+use ulpscope_compare::{CountDifference, Counted, Note, Side};
 use ulpscope_report::format_number;
 
 pub(super) fn note(note: &Note) -> String {
@@ -21,6 +21,10 @@ pub(super) fn note(note: &Note) -> String {
             format!("从 {begin} 起两次运行以不同的方式计算相同的内容，到 {end} 再次一致：其间没有判定")
         }
         Note::MoreDifferentWays(more) => format!("另有 {more} 处两次运行以不同的方式计算相同的内容"),
+        Note::SideBranches { side, calls, first } => {
+            let side = if *side == Side::Target { "目标" } else { "标杆" };
+            format!("只有{side}有 {calls} 个调用，其结果没有被其他计算使用；第一个是 {first}")
+        }
         Note::ArgumentsWithoutEffect { calls, first } => {
             format!(
                 "{calls} 个调用的标量参数不同，但结果的差异不超过舍入和输入所允许的范围；第一个是 {first}"
