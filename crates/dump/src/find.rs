@@ -8,12 +8,15 @@
 //! after_last_step/               what a run did after its last training step: a step without a number
 //! …_shape[..]_stride[..]….npy    the asynchronous dump of torch_npu.hooks
 //! any other folder               searched if there is nothing of the above beside it (ptdbg_dump_v4.0/)
+//! _tfdbg_device_…/               a run that TensorFlow's debugger dumped; run_{time}_{N}/ around it is a step
 //! Conv2D.conv1.14.5.1767261601009597    an ACL dump, if no other tensor files are among them
+//! conv1_Conv2D.0.1767261601009597.npy   TensorFlow's dump as arrays, if no other tensor files are among them
 //! .npy, .pt, .safetensors, …     tensor files of any program, if there is nothing of the above anywhere, or in
 //!                                the folder of a step or rank
 //! ```
 //! Folders whose names begin with a dot are skipped. Links are not followed: their targets are not part of the dump.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ulpscope_formats::file::{Format, Records};
@@ -27,6 +30,7 @@ use crate::ledger::LEDGER_FILE;
 use crate::listing::{Listing, TensorFile, is_tensor_file, tensor_files};
 use crate::passed_over::{PassedOver, holds_tensors};
 use crate::problems::Problems;
+use crate::tensorflow::{self, TfFile};
 
 /// Maximum depth of the search.
 const MAX_DEPTH: usize = 5;
@@ -69,6 +73,8 @@ pub(crate) enum Opening {
     AsyncNpy(PathBuf),
     /// The files of one device and step of an ACL dump.
     Acl(PathBuf, Vec<TensorFile>),
+    /// The tensors that TensorFlow dumped in one run.
+    Tensorflow(PathBuf, Vec<TfFile>),
     /// Tensor files somewhere below a folder, in order.
     Folder(PathBuf, Vec<TensorFile>),
     /// A tensor file, or a checkpoint.
@@ -88,6 +94,7 @@ impl Opening {
             Opening::Journal(path)
             | Opening::AsyncNpy(path)
             | Opening::Acl(path, _)
+            | Opening::Tensorflow(path, _)
             | Opening::Folder(path, _)
             | Opening::File(path)
             | Opening::Entry(path) => path,
@@ -101,7 +108,9 @@ impl Opening {
             Opening::Msprobe(files) | Opening::Pkl(files) => files.contains(&path),
             Opening::Journal(file) | Opening::File(file) => *file == path,
             Opening::AsyncNpy(opened) => opened == folder && async_npy::is_name(name),
-            Opening::Acl(opened, _) | Opening::Folder(opened, _) => opened == folder,
+            Opening::Acl(opened, _) | Opening::Tensorflow(opened, _) | Opening::Folder(opened, _) => {
+                opened == folder
+            }
             Opening::Entry(_) => false,
         }
     }
@@ -218,8 +227,11 @@ impl Here {
         Found { step: self.step, rank: self.rank.clone(), opening }
     }
 
-    /// The tensor files of a folder: the devices and steps of an ACL dump, or one rank.
+    /// The tensor files of a folder: TensorFlow's, the devices and steps of an ACL dump, or one rank.
     fn found_files(&self, folder: &Path, files: Vec<TensorFile>) -> Vec<Found> {
+        if let Some(arrays) = tensorflow::arrays(&files) {
+            return vec![self.found(Opening::Tensorflow(folder.to_owned(), arrays))];
+        }
         if !acl::is_dump(folder, &files) {
             return vec![self.found(Opening::Folder(folder.to_owned(), files))];
         }
@@ -247,6 +259,9 @@ struct Search<'p> {
 impl Search<'_> {
     fn look(&mut self, folder: &Path, here: &Here, depth: usize) -> Result<Vec<Found>, Error> {
         let listing = Listing::read(folder)?;
+        if let Some(found) = self.tensorflow_runs(folder, &listing, here)? {
+            return Ok(found);
+        }
         let mut openings = listing.openings(folder);
         let owns_folders = !openings.is_empty();
         let mut found: Vec<Found> = openings.iter().cloned().map(|one| here.found(one)).collect();
@@ -283,6 +298,45 @@ impl Search<'_> {
             self.pass_over(folder, &listing, &openings, others);
         }
         Ok(found)
+    }
+
+    /// What TensorFlow's debugger dumped: a run, or a folder of runs, each of which is a step.
+    fn tensorflow_runs(
+        &mut self,
+        folder: &Path,
+        listing: &Listing,
+        here: &Here,
+    ) -> Result<Option<Vec<Found>>, Error> {
+        let is_device =
+            folder.file_name().is_some_and(|name| tensorflow::is_device_folder(&name.to_string_lossy()));
+        if is_device || has_device(listing) {
+            let files = tensorflow::debug_files(folder, listing, self.problems, &mut self.passed);
+            let opening = Opening::Tensorflow(folder.to_owned(), files);
+            return Ok(Some(vec![here.found(opening)]));
+        }
+        let mut runs: Vec<(u64, PathBuf, Listing)> = Vec::new();
+        for name in &listing.folders {
+            let Some(number) = tensorflow::run_number(name) else { continue };
+            let path = folder.join(name);
+            let inside = Listing::read(&path)?;
+            if has_device(&inside) {
+                runs.push((number, path, inside));
+            }
+        }
+        if runs.is_empty() {
+            return Ok(None);
+        }
+        let numbers: BTreeSet<u64> = runs.iter().map(|(number, ..)| *number).collect();
+        // Several sessions count their runs separately: then the order of time counts, which is that of the names.
+        let are_distinct = numbers.len() == runs.len();
+        let (several, mut found) = (runs.len() > 1, Vec::new());
+        for (at, (number, path, inside)) in runs.into_iter().enumerate() {
+            let files = tensorflow::debug_files(&path, &inside, self.problems, &mut self.passed);
+            let step = if are_distinct { number } else { at as u64 };
+            let here = Here { step: if several { Some(step) } else { here.step }, ..here.clone() };
+            found.push(here.found(Opening::Tensorflow(path, files)));
+        }
+        Ok(Some(found))
     }
 
     /// Lists the files beside a dump that are not part of it.
@@ -358,6 +412,11 @@ impl Search<'_> {
         }
         Ok(dumps.pop())
     }
+}
+
+/// Whether a folder is that of a run which TensorFlow's debugger dumped.
+fn has_device(listing: &Listing) -> bool {
+    listing.folders.iter().any(|name| tensorflow::is_device_folder(name))
 }
 
 /// The error for a folder that contains more than one dump.
