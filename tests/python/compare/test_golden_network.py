@@ -1,4 +1,4 @@
-"""A whole network of an Ascend device against TensorFlow: the rows, files and answers of the golden archive."""
+"""A whole network of an Ascend device against TensorFlow: rows, files and answers of the golden archive."""
 
 from __future__ import annotations
 

@@ -52,6 +52,12 @@ impl TfType {
         TYPES.get(usize::try_from(number).ok()?)
     }
 
+    /// The type of a dtype, where TensorFlow has it.
+    pub fn of_dtype(dtype: DType) -> Option<TfType> {
+        let named = |(name, _): &(&str, Option<DType>)| *name == dtype.name();
+        TYPES.iter().position(named).map(|number| TfType(number as u64))
+    }
+
     /// Whether elements are handles of something else: of a variable, of a list. They have no value of their own.
     pub fn is_handle(self) -> bool {
         self.row().is_some_and(|(name, _)| ["resource", "variant"].contains(name))

@@ -15,6 +15,7 @@ mod names;
 mod tensor_proto;
 
 pub use data_type::TfType;
-pub use event::{DebugTensor, graph_range, read_debug_tensor};
+pub(crate) use event::EVENT_START;
+pub use event::{DebugTensor, graph_range, read_debug_tensor, write_debug_tensor};
 pub use names::{DebugFileName, NpyName, argument_name};
 pub use tensor_proto::{TensorDescription, describe_tensor, read_shape};
