@@ -3,8 +3,8 @@
 
     benches/graph.py [--ulpscope PROGRAM] [--megabytes 500] [--runs 3]
 
-A graph in text form is generated: operators with the attributes and tensor descriptions that GE writes, with weights
-in some of them. `ulpscope graph ls` then reads it in a process of its own. Prints the median of the runs as JSON.
+A graph in text form is generated: operators with the attributes and tensor descriptions that GE writes, with
+weights in some of them. `ulpscope graph ls` then reads it in a process of its own. Prints the median as JSON.
 """
 
 import argparse
@@ -33,7 +33,10 @@ OPERATOR = """  op {{
     dst_name: "model/layer{layer}/block{after}/Relu"
     dst_index: 0
     workspace_bytes: 1024
-    attr {{ key: "_datadump_original_op_names" value {{ list {{ s: "layer{layer}/{at}/a" s: "layer{layer}/{at}/b" }} }} }}
+    attr {{
+      key: "_datadump_original_op_names"
+      value {{ list {{ s: "layer{layer}/{at}/a" s: "layer{layer}/{at}/b" }} }}
+    }}
     attr {{ key: "pass_name" value {{ list {{ s: "TbeConvBiasaddFusionPass" val_type: VT_LIST_STRING }} }} }}
     attr {{ key: "model/layer{layer}/block{at}/{kind}_kernelname" value {{ s: "te_{kind}_{at:08x}_1" }} }}
     attr {{ key: "strides" value {{ list {{ i: 1 i: 1 i: 2 i: 2 val_type: VT_LIST_INT }} }} }}

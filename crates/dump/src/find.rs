@@ -16,7 +16,6 @@
 //! ```
 //! Folders whose names begin with a dot are skipped. Links are not followed: their targets are not part of the dump.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ulpscope_formats::file::{Format, Records};
@@ -30,7 +29,7 @@ use crate::ledger::LEDGER_FILE;
 use crate::listing::{Listing, TensorFile, is_tensor_file, tensor_files};
 use crate::passed_over::{PassedOver, holds_tensors};
 use crate::problems::Problems;
-use crate::tensorflow::{self, TfFile};
+use crate::tensorflow::{self, TfFile, TfRun};
 
 /// Maximum depth of the search.
 const MAX_DEPTH: usize = 5;
@@ -259,8 +258,13 @@ struct Search<'p> {
 impl Search<'_> {
     fn look(&mut self, folder: &Path, here: &Here, depth: usize) -> Result<Vec<Found>, Error> {
         let listing = Listing::read(folder)?;
-        if let Some(found) = self.tensorflow_runs(folder, &listing, here)? {
-            return Ok(found);
+        let runs = tensorflow::runs(folder, &listing, self.problems, &mut self.passed)?;
+        if !runs.is_empty() {
+            let found = |run: TfRun| {
+                let here = Here { step: run.step.or(here.step), ..here.clone() };
+                here.found(Opening::Tensorflow(run.folder, run.files))
+            };
+            return Ok(runs.into_iter().map(found).collect());
         }
         let mut openings = listing.openings(folder);
         let owns_folders = !openings.is_empty();
@@ -298,45 +302,6 @@ impl Search<'_> {
             self.pass_over(folder, &listing, &openings, others);
         }
         Ok(found)
-    }
-
-    /// What TensorFlow's debugger dumped: a run, or a folder of runs, each of which is a step.
-    fn tensorflow_runs(
-        &mut self,
-        folder: &Path,
-        listing: &Listing,
-        here: &Here,
-    ) -> Result<Option<Vec<Found>>, Error> {
-        let is_device =
-            folder.file_name().is_some_and(|name| tensorflow::is_device_folder(&name.to_string_lossy()));
-        if is_device || has_device(listing) {
-            let files = tensorflow::debug_files(folder, listing, self.problems, &mut self.passed);
-            let opening = Opening::Tensorflow(folder.to_owned(), files);
-            return Ok(Some(vec![here.found(opening)]));
-        }
-        let mut runs: Vec<(u64, PathBuf, Listing)> = Vec::new();
-        for name in &listing.folders {
-            let Some(number) = tensorflow::run_number(name) else { continue };
-            let path = folder.join(name);
-            let inside = Listing::read(&path)?;
-            if has_device(&inside) {
-                runs.push((number, path, inside));
-            }
-        }
-        if runs.is_empty() {
-            return Ok(None);
-        }
-        let numbers: BTreeSet<u64> = runs.iter().map(|(number, ..)| *number).collect();
-        // Several sessions count their runs separately: then the order of time counts, which is that of the names.
-        let are_distinct = numbers.len() == runs.len();
-        let (several, mut found) = (runs.len() > 1, Vec::new());
-        for (at, (number, path, inside)) in runs.into_iter().enumerate() {
-            let files = tensorflow::debug_files(&path, &inside, self.problems, &mut self.passed);
-            let step = if are_distinct { number } else { at as u64 };
-            let here = Here { step: if several { Some(step) } else { here.step }, ..here.clone() };
-            found.push(here.found(Opening::Tensorflow(path, files)));
-        }
-        Ok(Some(found))
     }
 
     /// Lists the files beside a dump that are not part of it.
@@ -412,11 +377,6 @@ impl Search<'_> {
         }
         Ok(dumps.pop())
     }
-}
-
-/// Whether a folder is that of a run which TensorFlow's debugger dumped.
-fn has_device(listing: &Listing) -> bool {
-    listing.folders.iter().any(|name| tensorflow::is_device_folder(name))
 }
 
 /// The error for a folder that contains more than one dump.

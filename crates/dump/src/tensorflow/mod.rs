@@ -23,7 +23,7 @@ use crate::listing::TensorFile;
 use crate::problems::Problems;
 use crate::rank::{Index, Rank, Task, Tool};
 
-pub(crate) use places::{debug_files, is_device_folder, run_number};
+pub(crate) use places::{TfRun, runs};
 use source::TfSource;
 
 /// A file with one tensor.
