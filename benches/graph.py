@@ -98,8 +98,9 @@ def generate(path: Path, size: int) -> int:
     return operators
 
 
-def measure(program: str, path: Path) -> tuple[float, int, int]:
-    """Seconds, peak memory in bytes, and the operators that were counted."""
+def measure(program: str, path: Path) -> tuple[float, float, int, int]:
+    """Seconds, those of a processor, peak memory in bytes, and the operators that were counted."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     command = [program, "graph", "ls", str(path), "--name", "layer0/block1/"]
     done = subprocess.run(command, stdout=subprocess.PIPE)
@@ -107,7 +108,9 @@ def measure(program: str, path: Path) -> tuple[float, int, int]:
     if done.returncode != 0:
         sys.exit(f"{program} graph ls failed")
     operators = int(done.stdout.split(b"(")[1].split()[0])
-    return seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024, operators
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return seconds, processor, after.ru_maxrss * 1024, operators
 
 
 def main() -> None:
@@ -130,7 +133,8 @@ def main() -> None:
                 "bytes": size,
                 "operators": written,
                 "seconds": round(statistics.median(seconds for seconds, *_ in runs), 2),
-                "peak_memory_bytes": max(memory for _, memory, _ in runs),
+                "cpu_seconds": round(statistics.median(processor for _, processor, *_ in runs), 2),
+                "peak_memory_bytes": max(memory for *_, memory, _ in runs),
             }
         )
     )

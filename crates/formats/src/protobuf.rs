@@ -40,7 +40,7 @@ impl<'a> Message<'a> {
     }
 
     /// The next field, if there is one.
-    pub fn next(&mut self) -> Result<Option<Field>, Error> {
+    pub fn next_field(&mut self) -> Result<Option<Field>, Error> {
         if self.at >= self.end {
             return Ok(None);
         }

@@ -58,6 +58,9 @@ pub struct OpDifference {
     pub differences: Vec<String>,
 }
 
+/// Whether two graphs belong together.
+type Rule = fn(&Graph, &Graph) -> bool;
+
 /// Compares the graphs of two runs. Graphs of one session and number belong together: names have times in them. Those
 /// without are paired by name, and the rest in order.
 pub fn diff_all(left: &[Graph], right: &[Graph]) -> GraphDiff {
@@ -69,7 +72,7 @@ pub fn diff_all(left: &[Graph], right: &[Graph]) -> GraphDiff {
     let by_name = |one: &Graph, other: &Graph| one.name == other.name;
     let in_order =
         |one: &Graph, other: &Graph| one.session_graph_id.is_none() || other.session_graph_id.is_none();
-    let rules: [&dyn Fn(&Graph, &Graph) -> bool; 3] = [&by_id, &by_name, &in_order];
+    let rules: [Rule; 3] = [by_id, by_name, in_order];
     for belongs in rules {
         for (graph, partner) in pairs.iter_mut().filter(|(_, partner)| partner.is_none()) {
             if let Some(at) = free.iter().position(|other| belongs(graph, other)) {

@@ -39,7 +39,7 @@ pub(crate) fn graphs(file: &[u8], budget: &mut Budget) -> Result<Vec<Graph>, Err
     let reader = NodeReader { file, budget };
     let mut graphs = vec![Graph::default()];
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         match field.number {
             1 => {
                 let node = reader.node(field.range("node")?)?;
@@ -77,18 +77,18 @@ impl NodeReader<'_> {
     fn library(&self, range: Range<usize>) -> Result<Vec<Graph>, Error> {
         let mut graphs = Vec::new();
         let mut message = Message::new(self.file, range);
-        while let Some(field) = message.next()? {
+        while let Some(field) = message.next_field()? {
             if field.number != 1 {
                 continue;
             }
             self.charge(size_of::<Graph>())?;
             let mut graph = Graph::default();
             let mut function = Message::new(self.file, field.range("function")?);
-            while let Some(field) = function.next()? {
+            while let Some(field) = function.next_field()? {
                 match field.number {
                     1 => {
                         let mut signature = Message::new(self.file, field.range("signature")?);
-                        while let Some(field) = signature.next()? {
+                        while let Some(field) = signature.next_field()? {
                             if field.number == 1 {
                                 graph.name = self.text(&field, "name")?;
                             }
@@ -108,7 +108,7 @@ impl NodeReader<'_> {
         let mut op = Op::default();
         let mut shapes = None;
         let mut message = Message::new(self.file, range);
-        while let Some(field) = message.next()? {
+        while let Some(field) = message.next_field()? {
             match field.number {
                 1 => op.name = self.text(&field, "name")?,
                 2 => op.op_type = self.text(&field, "op")?,
@@ -134,7 +134,7 @@ impl NodeReader<'_> {
         let mut key: Arc<str> = Arc::from("");
         let mut value = Attr::Skipped("no value".to_owned());
         let mut message = Message::new(self.file, range);
-        while let Some(field) = message.next()? {
+        while let Some(field) = message.next_field()? {
             match field.number {
                 1 => key = self.text(&field, "key")?.into(),
                 2 => value = self.value(field.range("value")?)?,
@@ -147,7 +147,7 @@ impl NodeReader<'_> {
     fn value(&self, range: Range<usize>) -> Result<Attr, Error> {
         let mut value = Attr::Skipped("no value".to_owned());
         let mut message = Message::new(self.file, range);
-        while let Some(field) = message.next()? {
+        while let Some(field) = message.next_field()? {
             self.charge(0)?;
             if field.number == 1 {
                 value = Attr::List(self.list(field.range("list")?)?);
@@ -161,7 +161,7 @@ impl NodeReader<'_> {
     fn list(&self, range: Range<usize>) -> Result<Vec<Attr>, Error> {
         let mut items = Vec::new();
         let mut message = Message::new(self.file, range);
-        while let Some(field) = message.next()? {
+        while let Some(field) = message.next_field()? {
             self.charge(0)?;
             match field.number {
                 // Numbers may be packed together.

@@ -50,7 +50,7 @@ const INPUT: Numbers = Numbers {
 pub(super) fn read(file: &Bytes, range: Range<usize>) -> Result<(DumpFile, Sizes), Error> {
     let (mut dump, mut sizes) = (DumpFile::default(), Sizes::default());
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         match field.number {
             1 => dump.version = field.text(file, "version")?,
             2 => dump.dump_time = field.number_value("dump_time")?,
@@ -99,7 +99,7 @@ fn read_tensor(file: &Bytes, range: Range<usize>, numbers: &Numbers) -> Result<(
     let mut tensor = DumpTensor::default();
     let mut size = 0;
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         match field.number {
             1 => tensor.data_type = DataType::from_header(field.i32_value("data_type")?),
             2 => tensor.format = Format(field.i32_value("format")?),
@@ -126,7 +126,7 @@ fn read_tensor(file: &Bytes, range: Range<usize>, numbers: &Numbers) -> Result<(
 
 fn read_shape(file: &Bytes, field: &Field, dims: &mut Vec<u64>) -> Result<(), Error> {
     let mut message = Message::new(file, field.range("shape")?);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         if field.number == 1 {
             field.extend(file, "dimensions", MAX_RANK, dims)?;
         }
@@ -137,7 +137,7 @@ fn read_shape(file: &Bytes, field: &Field, dims: &mut Vec<u64>) -> Result<(), Er
 fn read_original_op(file: &Bytes, range: Range<usize>) -> Result<OriginalOp, Error> {
     let mut op = OriginalOp::default();
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         match field.number {
             1 => op.name = field.text(file, "name")?,
             2 => op.output_index = field.number_value("output_index")? as u32,
@@ -152,7 +152,7 @@ fn read_original_op(file: &Bytes, range: Range<usize>) -> Result<OriginalOp, Err
 fn read_dim_range(file: &Bytes, range: Range<usize>) -> Result<(u64, u64), Error> {
     let mut pair = (0, 0);
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         match field.number {
             1 => pair.0 = field.number_value("dim_start")?,
             2 => pair.1 = field.number_value("dim_end")?,
@@ -166,7 +166,7 @@ fn read_region(file: &Bytes, range: Range<usize>) -> Result<(Region, u64), Error
     let mut region = Region { kind: 0, data: Bytes::from(Vec::new()) };
     let mut size = 0;
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         match field.number {
             1 => region.kind = field.i32_value("type")?,
             2 => region.data = file.slice(field.range("data")?),
@@ -180,7 +180,7 @@ fn read_region(file: &Bytes, range: Range<usize>) -> Result<(Region, u64), Error
 fn read_attr(file: &Bytes, range: Range<usize>) -> Result<(String, String), Error> {
     let mut attr = (String::new(), String::new());
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         match field.number {
             1 => attr.0 = field.text(file, "name")?,
             2 => attr.1 = field.text(file, "value")?,

@@ -34,7 +34,7 @@ pub struct DebugTensor {
 /// Reads the file of one tensor: a bare event.
 pub fn read_debug_tensor(file: &Bytes) -> Result<DebugTensor, Error> {
     let mut message = Message::new(file, 0..file.len());
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         if field.number == 5 {
             return summary(file, field.range("summary")?);
         }
@@ -44,13 +44,13 @@ pub fn read_debug_tensor(file: &Bytes) -> Result<DebugTensor, Error> {
 
 fn summary(file: &Bytes, range: Range<usize>) -> Result<DebugTensor, Error> {
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         if field.number != 1 {
             continue;
         }
         let (mut watched, mut tensor) = (String::new(), None);
         let mut value = Message::new(file, field.range("value")?);
-        while let Some(field) = value.next()? {
+        while let Some(field) = value.next_field()? {
             match field.number {
                 7 => watched = field.text(file, "node_name")?,
                 8 => tensor = Some(field.range("tensor")?),
@@ -136,7 +136,7 @@ fn in_event(file: &[u8], range: Range<usize>) -> Result<Option<Range<usize>>, Er
         return Ok(None);
     }
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         if field.number == 4 {
             return field.range("graph_def").map(Some);
         }
@@ -147,7 +147,7 @@ fn in_event(file: &[u8], range: Range<usize>) -> Result<Option<Range<usize>>, Er
 fn in_meta(file: &[u8]) -> Result<Option<Range<usize>>, Error> {
     let mut message = Message::new(file, 0..file.len());
     let mut seen = 0;
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         if field.number == 2 {
             return field.range("graph_def").map(Some);
         }

@@ -30,7 +30,7 @@ pub struct TensorDescription {
 pub fn describe_tensor(file: &[u8], range: Range<usize>) -> Result<TensorDescription, Error> {
     let mut found = TensorDescription::default();
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         match field.number {
             1 => found.data_type = TfType(field.number_value("dtype")?),
             2 => found.shape = read_shape(file, field.range("tensor_shape")?)?.unwrap_or_default(),
@@ -45,12 +45,12 @@ pub fn read_shape(file: &[u8], range: Range<usize>) -> Result<Option<Vec<i64>>, 
     let mut dims = Vec::new();
     let mut is_known = true;
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         match field.number {
             2 => {
                 let mut size = 0;
                 let mut dim = Message::new(file, field.range("dim")?);
-                while let Some(field) = dim.next()? {
+                while let Some(field) = dim.next_field()? {
                     if field.number == 1 {
                         size = field.number_value("size")? as i64;
                     }
@@ -111,7 +111,7 @@ impl Elements<'_> {
     /// The elements as bytes of the file, if they are stored so.
     fn stored(&self, range: Range<usize>) -> Result<Option<Bytes>, Error> {
         let mut message = Message::new(self.file, range);
-        while let Some(field) = message.next()? {
+        while let Some(field) = message.next_field()? {
             if field.number != 4 {
                 continue;
             }
@@ -136,7 +136,7 @@ impl Elements<'_> {
         budget.charge("the elements of a tensor", self.size).map_err(Error::whole)?;
         let mut bytes: Vec<u8> = Vec::new();
         let mut message = Message::new(self.file, range);
-        while let Some(field) = message.next()? {
+        while let Some(field) = message.next_field()? {
             if FIXED_WIDTH.contains(&field.number) {
                 let numbers = &self.file[field.fixed_width("elements")?];
                 bytes.extend_from_slice(&numbers[..numbers.len().min(self.size.saturating_sub(bytes.len()))]);
@@ -152,7 +152,7 @@ impl Elements<'_> {
             }
         }
         let width = self.dtype.size();
-        if bytes.len() % width != 0 {
+        if !bytes.len().is_multiple_of(width) {
             let found = format!("{} bytes", bytes.len());
             let fault = Fault::malformed(format!("whole elements of {width} bytes"), found);
             return Err(Error::whole(fault));
