@@ -50,7 +50,7 @@ WITH_WHEEL_TOOLS := PATH="$(abspath .venv-wheels/bin):$$PATH" PYO3_PYTHON=$(absp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-faces bench-gpu bench-perturb bench-verdict faults fuzz wheels sdist check-packages clean
+.PHONY: help setup demo test test-fast test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-faces bench-gpu bench-graph bench-perturb bench-verdict faults fuzz wheels sdist check-packages clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -135,6 +135,10 @@ bench-faces: setup ## Measure the faces of older tools by the formulas of their 
 
 bench-gpu: setup ## Measure what capture costs on a GPU, beside torch's DebugMode (needs a GPU; some minutes)
 	$(BIN)/python benches/gpu/step_cost.py --output target/gpu
+
+bench-graph: ## Measure how long a graph of 500 MB takes to open, and how much memory (a minute)
+	cargo build --release --package ulpscope-cli --locked
+	python3 benches/graph.py --ulpscope target/release/ulpscope
 
 bench-perturb: setup ## Measure what perturbing every call costs, as a multiple of a plain step (some minutes)
 	ONEDNN_MAX_CPU_ISA=AVX512_CORE $(BIN)/python benches/perturb.py

@@ -151,3 +151,24 @@ fn statistics_of_many_tensors_are_streamed() {
     assert!(ran.out_bytes > 5 << 20, "{} bytes of output", ran.out_bytes);
     assert!(ran.memory < COMMAND, "{} bytes of memory", ran.memory);
 }
+
+/// Graphs of hundreds of megabytes are usual: weights and sources of kernels in them are passed over, not kept.
+#[test]
+fn a_graph_takes_less_memory_than_its_file() {
+    let place = Workspace::new();
+    let weight = "\\000\\074".repeat(4000);
+    let mut text = String::from("graph { name: \"g\"\n");
+    for at in 0..4000 {
+        text += &format!(
+            "op {{ name: \"layer{at}/conv\" type: \"Conv2D\" input: \"layer{at}/w:0\" \
+             attr {{ key: \"value\" value {{ t {{ data: \"{weight}\" }} }} }} output_desc {{ dtype: DT_FLOAT16 }} }}\n"
+        );
+    }
+    text += "}\n";
+    std::fs::write(place.path("ge_proto_00000001_Build.txt"), &text).unwrap();
+    let ran = peak::run(place.command(&["graph", "ls", "ge_proto_00000001_Build.txt"]));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let size = text.len() as u64;
+    assert!(size > 120_000_000, "{size}");
+    assert!(ran.memory < size / 2 + COMMAND, "{} bytes for a graph of {size}", ran.memory);
+}

@@ -5,6 +5,7 @@ mod compare;
 mod convert;
 mod dumps;
 mod graph;
+mod network_options;
 mod pkl_style;
 mod precision_tool;
 mod run_options;

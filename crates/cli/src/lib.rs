@@ -109,9 +109,10 @@ fn execute(
             Command::Check(args) => return commands::check::Check::from(args).run(),
             Command::PrecisionTool(args) => return commands::precision_tool::run(args, output),
             Command::Stats(args) => commands::stats::Stats::try_from(args)?.run(output),
-            Command::Compare(args) => {
-                commands::compare::Compare::try_from(*args)?.run(prover.as_deref(), output)
-            }
+            Command::Compare(args) => match commands::network::CompareNetwork::asked_for(&args)? {
+                Some(network) => network.run(output),
+                None => commands::compare::Compare::try_from(*args)?.run(prover.as_deref(), output),
+            },
             Command::Explain(args) => commands::explain::Explain::try_from(args)?.run(output),
             Command::Diff(args) => commands::diff::Diff::from(args).run(output),
             Command::Convert(args) => commands::convert::Convert::try_from(args)?.run(output),

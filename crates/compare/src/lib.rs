@@ -23,6 +23,7 @@ mod ledgers;
 mod levels;
 mod mapping;
 mod native;
+pub mod network;
 mod note;
 pub mod number;
 mod origins;

@@ -8,7 +8,9 @@
 //! after_last_step/               what a run did after its last training step: a step without a number
 //! …_shape[..]_stride[..]….npy    the asynchronous dump of torch_npu.hooks
 //! any other folder               searched if there is nothing of the above beside it (ptdbg_dump_v4.0/)
+//! _tfdbg_device_…/               a run that TensorFlow's debugger dumped; run_{time}_{N}/ around it is a step
 //! Conv2D.conv1.14.5.1767261601009597    an ACL dump, if no other tensor files are among them
+//! conv1_Conv2D.0.1767261601009597.npy   TensorFlow's dump as arrays, if no other tensor files are among them
 //! .npy, .pt, .safetensors, …     tensor files of any program, if there is nothing of the above anywhere, or in
 //!                                the folder of a step or rank
 //! ```
@@ -27,6 +29,7 @@ use crate::ledger::LEDGER_FILE;
 use crate::listing::{Listing, TensorFile, is_tensor_file, tensor_files};
 use crate::passed_over::{PassedOver, holds_tensors};
 use crate::problems::Problems;
+use crate::tensorflow::{self, TfFile, TfRun};
 
 /// Maximum depth of the search.
 const MAX_DEPTH: usize = 5;
@@ -69,6 +72,8 @@ pub(crate) enum Opening {
     AsyncNpy(PathBuf),
     /// The files of one device and step of an ACL dump.
     Acl(PathBuf, Vec<TensorFile>),
+    /// The tensors that TensorFlow dumped in one run.
+    Tensorflow(PathBuf, Vec<TfFile>),
     /// Tensor files somewhere below a folder, in order.
     Folder(PathBuf, Vec<TensorFile>),
     /// A tensor file, or a checkpoint.
@@ -88,6 +93,7 @@ impl Opening {
             Opening::Journal(path)
             | Opening::AsyncNpy(path)
             | Opening::Acl(path, _)
+            | Opening::Tensorflow(path, _)
             | Opening::Folder(path, _)
             | Opening::File(path)
             | Opening::Entry(path) => path,
@@ -101,7 +107,9 @@ impl Opening {
             Opening::Msprobe(files) | Opening::Pkl(files) => files.contains(&path),
             Opening::Journal(file) | Opening::File(file) => *file == path,
             Opening::AsyncNpy(opened) => opened == folder && async_npy::is_name(name),
-            Opening::Acl(opened, _) | Opening::Folder(opened, _) => opened == folder,
+            Opening::Acl(opened, _) | Opening::Tensorflow(opened, _) | Opening::Folder(opened, _) => {
+                opened == folder
+            }
             Opening::Entry(_) => false,
         }
     }
@@ -218,8 +226,11 @@ impl Here {
         Found { step: self.step, rank: self.rank.clone(), opening }
     }
 
-    /// The tensor files of a folder: the devices and steps of an ACL dump, or one rank.
+    /// The tensor files of a folder: TensorFlow's, the devices and steps of an ACL dump, or one rank.
     fn found_files(&self, folder: &Path, files: Vec<TensorFile>) -> Vec<Found> {
+        if let Some(arrays) = tensorflow::arrays(&files) {
+            return vec![self.found(Opening::Tensorflow(folder.to_owned(), arrays))];
+        }
         if !acl::is_dump(folder, &files) {
             return vec![self.found(Opening::Folder(folder.to_owned(), files))];
         }
@@ -247,6 +258,14 @@ struct Search<'p> {
 impl Search<'_> {
     fn look(&mut self, folder: &Path, here: &Here, depth: usize) -> Result<Vec<Found>, Error> {
         let listing = Listing::read(folder)?;
+        let runs = tensorflow::runs(folder, &listing, self.problems, &mut self.passed)?;
+        if !runs.is_empty() {
+            let found = |run: TfRun| {
+                let here = Here { step: run.step.or(here.step), ..here.clone() };
+                here.found(Opening::Tensorflow(run.folder, run.files))
+            };
+            return Ok(runs.into_iter().map(found).collect());
+        }
         let mut openings = listing.openings(folder);
         let owns_folders = !openings.is_empty();
         let mut found: Vec<Found> = openings.iter().cloned().map(|one| here.found(one)).collect();

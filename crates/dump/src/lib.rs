@@ -40,11 +40,12 @@ mod problems;
 mod rank;
 mod stacks;
 mod structure;
+mod tensorflow;
 mod tree;
 mod unpack;
 pub mod writer;
 
-pub use acl::DeviceOverflow;
+pub use acl::{DeviceOverflow, OperatorFile, read_operator_file};
 pub use address::tensor_at;
 pub use arguments::{Argument, CallArguments};
 pub use blank_functions::returns_blank;

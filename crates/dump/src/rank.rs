@@ -7,7 +7,7 @@ use ulpscope_formats::pkl_lines::Frame;
 use ulpscope_formats::records::line_to_frame;
 use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value, file};
 
-use crate::acl::DeviceOverflow;
+use crate::acl::{DeviceOverflow, OperatorFile};
 use crate::address;
 use crate::arguments::CallArguments;
 use crate::call::Call;
@@ -36,6 +36,8 @@ pub enum Tool {
     AsyncNpy,
     /// The dump of an Ascend device: a file for each execution of an operator.
     Acl,
+    /// What TensorFlow's debugger dumped, or arrays with its names.
+    Tensorflow,
     /// Tensor files or checkpoints of any program.
     Files,
 }
@@ -61,6 +63,7 @@ impl fmt::Display for Tool {
             Tool::Hooks => "torch_npu.hooks",
             Tool::AsyncNpy => "torch_npu.hooks (asynchronous)",
             Tool::Acl => "ACL dump",
+            Tool::Tensorflow => "TensorFlow dump",
             Tool::Files => "tensor files",
         })
     }
@@ -145,6 +148,16 @@ pub(crate) trait Source: Send + Sync {
 
     /// What the device detected, in order of time.
     fn device_overflows(&self) -> &[DeviceOverflow] {
+        &[]
+    }
+
+    /// The file of one entry of a call, if each entry has its own.
+    fn entry_file(&self, _index: &Index, _call: usize, _entry: usize) -> Option<PathBuf> {
+        None
+    }
+
+    /// The files of an ACL dump, one for each call.
+    fn operator_files(&self) -> &[OperatorFile] {
         &[]
     }
 
@@ -310,6 +323,16 @@ impl Rank {
     /// The overflows that an Ascend device detected, in order of time; other dumps have none.
     pub fn device_overflows(&self) -> &[DeviceOverflow] {
         self.source.device_overflows()
+    }
+
+    /// The file of one entry of a call, by its position among [`Rank::entries`]; nothing if entries share files.
+    pub fn entry_file(&self, call: usize, entry: usize) -> Option<PathBuf> {
+        self.source.entry_file(&self.index, call, entry)
+    }
+
+    /// The files of an ACL dump, one for each call in the order of the calls, below [`Rank::path`]; other dumps have none.
+    pub fn operator_files(&self) -> &[OperatorFile] {
+        self.source.operator_files()
     }
 
     /// What could not be read so far.

@@ -8,7 +8,7 @@ use ulpscope_formats::{Error, Fault, natural};
 use crate::find::{self, Found, Opening};
 use crate::problems::Problems;
 use crate::rank::Rank;
-use crate::{acl, async_npy, files, joined, journal, msprobe, pkl};
+use crate::{acl, async_npy, files, joined, journal, msprobe, pkl, tensorflow};
 
 /// Which steps and ranks to read; empty means all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -169,6 +169,7 @@ impl RankPlace {
             Opening::Pkl(files) => joined::open(self.path(), files, |file| pkl::open(file, data)),
             Opening::AsyncNpy(folder) => async_npy::open(folder),
             Opening::Acl(folder, files) => Ok(acl::open(folder, files)),
+            Opening::Tensorflow(folder, files) => Ok(tensorflow::open(folder, files)),
             Opening::Folder(folder, names) => files::open_folder(folder, names),
             Opening::File(path) => files::open_file(path),
             Opening::Entry(path) => files::open_entry(path),

@@ -27,10 +27,12 @@ pub mod npz;
 mod packed;
 mod pickle;
 pub mod pkl_lines;
+pub mod protobuf;
 pub mod pt;
 pub mod records;
 pub mod safetensors;
 mod tensor;
+pub mod tensorflow;
 mod value;
 mod zip_entries;
 

@@ -178,7 +178,7 @@ fn a_nameless_file_is_read_and_then_gone() {
 #[test]
 fn lists_of_formats_come_from_their_rows() {
     let names: Vec<&str> = Format::ALL.into_iter().map(Format::extension).collect();
-    assert_eq!(names, ["npy", "npz", "pt", "safetensors", "acl", "pkl", "json"]);
+    assert_eq!(names, ["npy", "npz", "pt", "safetensors", "acl", "tfdbg", "pkl", "json"]);
     assert_eq!(Format::general_extensions(" or "), ".npy, .npz, .pt or .safetensors");
     let recorded: Vec<&str> = Format::recorded().map(Format::extension).collect();
     assert_eq!(recorded, ["pt", "npy", "safetensors"]);

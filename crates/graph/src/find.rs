@@ -8,6 +8,7 @@ use ulpscope_formats::{Access, Budget, Bytes, Error, Fault, natural};
 use crate::build;
 use crate::json_fields::JsonFields;
 use crate::model::Graph;
+use crate::tensorflow;
 use crate::text_fields::TextFields;
 
 /// Folders below the one that the user named.
@@ -23,16 +24,21 @@ pub struct GraphFile {
 }
 
 /// Opens a file, or the graphs of a folder: those of the stage `Build` if there are any, which is what runs; else the
-/// only one. Of `X.txt` and `X.txt.json` the first is read.
+/// only one. Of `X.txt` and `X.txt.json` the first is read, and of a stage that was written as `ge_proto` and as
+/// `ge_onnx` the first: both are the same graph. Without graphs of GE, the only graph of TensorFlow.
 pub fn open(path: &Path) -> Result<Vec<GraphFile>, Error> {
     if !path.is_dir() {
         return Ok(vec![read(path)?]);
     }
-    let mut found = Vec::new();
-    search(path, 0, &mut found)?;
+    let (mut found, mut of_tensorflow) = (Vec::new(), Vec::new());
+    search(path, 0, &mut found, &mut of_tensorflow)?;
+    if found.is_empty() {
+        found = of_tensorflow;
+    }
     let is_double = |file: &PathBuf| {
         file.extension().is_some_and(|extension| extension == "json")
             && found.contains(&file.with_extension(""))
+            || is_onnx(file) && found.iter().any(|other| !is_onnx(other) && is_same_stage(file, other))
     };
     let mut files: Vec<PathBuf> = found.iter().filter(|file| !is_double(file)).cloned().collect();
     files
@@ -41,7 +47,7 @@ pub fn open(path: &Path) -> Result<Vec<GraphFile>, Error> {
     let chosen = if built.is_empty() { files } else { built };
     match chosen.as_slice() {
         [] => {
-            let expected = "a graph (ge_proto_*.txt, *.txt.json or ge_onnx_*.pbtxt)";
+            let expected = "a graph (ge_proto_*.txt, *.txt.json, ge_onnx_*.pbtxt or .meta)";
             let advice = "none: set DUMP_GE_GRAPH=2, DUMP_GRAPH_LEVEL and DUMP_GRAPH_PATH for the run";
             Err(Error::whole(Fault::malformed(expected, advice)).in_file(path))
         }
@@ -73,17 +79,41 @@ fn stage(path: &Path) -> Option<&str> {
     number.bytes().all(|byte| byte.is_ascii_digit()).then_some(stage)
 }
 
+fn is_onnx(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"ge_onnx_"))
+}
+
+/// Whether two files of one folder are of the same stage.
+fn is_same_stage(one: &Path, other: &Path) -> bool {
+    one.parent() == other.parent() && stage(one).is_some() && stage(one) == stage(other)
+}
+
+/// Whether a name is that of a graph of TensorFlow: a checkpoint's, TensorBoard's, the debugger's.
+fn is_tensorflow(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.ends_with(".meta")
+        || name.starts_with("events.out.tfevents.")
+        || name.starts_with("_tfdbg_graph_hash")
+}
+
 /// Links are not followed.
-fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Error> {
+fn search(
+    folder: &Path,
+    depth: usize,
+    found: &mut Vec<PathBuf>,
+    of_tensorflow: &mut Vec<PathBuf>,
+) -> Result<(), Error> {
     let in_folder = |error: std::io::Error| Error::whole(error).in_file(folder);
     for item in fs::read_dir(folder).map_err(in_folder)? {
         let item = item.map_err(in_folder)?;
         let kind = item.file_type().map_err(in_folder)?;
         let path = item.path();
         if kind.is_dir() && depth < MAX_DEPTH {
-            search(&path, depth + 1, found)?;
+            search(&path, depth + 1, found, of_tensorflow)?;
         } else if kind.is_file() && stage(&path).is_some() {
             found.push(path);
+        } else if kind.is_file() && is_tensorflow(&path) {
+            of_tensorflow.push(path);
         }
     }
     Ok(())
@@ -92,6 +122,9 @@ fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), E
 /// Reads the graphs of a file, the root first.
 pub fn read_graphs(bytes: &Bytes) -> Result<Vec<Graph>, Error> {
     let mut budget = Budget::of_file(bytes.len());
+    if tensorflow::is_message(bytes) {
+        return tensorflow::graphs(bytes, &mut budget);
+    }
     let is_json = bytes.trim_ascii_start().starts_with(b"{");
     if is_json {
         build::graphs(&mut JsonFields::new(bytes), &mut budget)
@@ -104,7 +137,7 @@ fn read(path: &Path) -> Result<GraphFile, Error> {
     let bytes = Bytes::map(path, Access::ReadOnly)?;
     let graphs = bytes.reading(|| read_graphs(&bytes)).map_err(|error| error.in_file(path))?;
     if graphs.iter().all(|graph| graph.ops.is_empty()) {
-        let fault = Fault::malformed("a graph with operators", "none: this is no graph of GE");
+        let fault = Fault::malformed("a graph with operators", "none: this is no graph of GE or TensorFlow");
         return Err(Error::whole(fault).in_file(path));
     }
     Ok(GraphFile { path: path.to_owned(), graphs })

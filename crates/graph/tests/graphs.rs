@@ -3,7 +3,11 @@
 
 use std::path::PathBuf;
 
-use ulpscope_graph::{Attr, Graph, OpFilter, casts, diff, draw, find_ops, info, list, open, type_counts};
+use ulpscope_formats::protobuf::{put_bytes, put_number, put_text, put_varint};
+use ulpscope_graph::{
+    Attr, FusionPass, Graph, Op, OpFilter, casts, diff, diff_all, draw, find_ops, info, list, open,
+    parse_fusion_results, type_counts,
+};
 
 /// A graph in a file of its own.
 fn graph(name: &str, text: &str) -> Result<Graph, String> {
@@ -142,7 +146,11 @@ fn hostile_graphs_are_refused_by_name() {
     let deep = format!("graph {}", "{ a ".repeat(100_000));
     let many = format!("graph {{ {} }}", "op{}".repeat(3_000_000));
     for (name, text, message) in [
-        ("empty", "", "FILE: expected a graph with operators, found none: this is no graph of GE"),
+        (
+            "empty",
+            "",
+            "FILE: expected a graph with operators, found none: this is no graph of GE or TensorFlow",
+        ),
         ("words", "once upon", "FILE: byte 5: expected a colon or a message, found \"upon\""),
         (
             "open message",
@@ -193,9 +201,147 @@ fn a_folder_gives_what_runs() {
     assert!(refused.contains("none of them of the stage Build"), "{refused}");
     put("ge_proto_00000042_Build.txt");
     put("ge_proto_00000042_Build.txt.json");
+    put("ge_onnx_00000042_Build.pbtxt");
     let opened = open(folder.path()).unwrap();
     assert_eq!(opened.len(), 1);
     assert!(opened[0].path.ends_with("ge_proto_00000042_Build.txt"));
+    std::fs::write(folder.path().join("model.meta"), meta()).unwrap();
+    assert_eq!(open(folder.path()).unwrap(), opened, "a graph of TensorFlow beside them does not run here");
     let empty = tempfile::tempdir().unwrap();
     assert!(open(empty.path()).unwrap_err().to_string().contains("DUMP_GE_GRAPH=2"));
+}
+
+/// A `.meta` file: a placeholder, an operator with attributes of every kind, and a function.
+fn meta() -> Vec<u8> {
+    let message = |fields: &[(u64, &[u8])]| {
+        let mut out = Vec::new();
+        fields.iter().for_each(|(number, bytes)| put_bytes(&mut out, *number, bytes));
+        out
+    };
+    let number = |field: u64, value: u64| {
+        let mut out = Vec::new();
+        put_number(&mut out, field, value);
+        out
+    };
+    let shape = |dims: &[u64]| {
+        let mut out = Vec::new();
+        dims.iter().for_each(|&dim| put_bytes(&mut out, 2, &number(1, dim)));
+        out
+    };
+    let attr = |key: &str, value: &[u8]| message(&[(1, key.as_bytes()), (2, value)]);
+    let shapes = message(&[(1, &message(&[(7, &shape(&[2, (-1i64) as u64]))]))]);
+    let mut packed = Vec::new();
+    [1, 2, 2, 1].iter().for_each(|&stride| put_varint(&mut packed, stride));
+    let strides = message(&[(1, &message(&[(3, &packed)]))]);
+    let mut alpha = vec![4 << 3 | 5];
+    alpha.extend_from_slice(&0.5f32.to_le_bytes());
+    let x = message(&[
+        (1, b"x"),
+        (2, b"Placeholder"),
+        (5, &attr("dtype", &number(6, 1))),
+        (5, &attr("shape", &message(&[(7, &shape(&[2, 3]))]))),
+    ]);
+    let conv = message(&[
+        (1, b"a/conv"),
+        (2, b"Conv2D"),
+        (3, b"^x"),
+        (3, b"x"),
+        (3, b"w:1"),
+        (5, &attr("T", &number(6, 19))),
+        (5, &attr("_output_shapes", &shapes)),
+        (5, &attr("strides", &strides)),
+        (5, &attr("alpha", &alpha)),
+        (5, &attr("use_cudnn", &number(5, 1))),
+        (5, &attr("data_format", &message(&[(2, b"NHWC")]))),
+        (5, &attr("value", &message(&[(8, &message(&[(2, &shape(&[4]))]))]))),
+    ]);
+    let function =
+        message(&[(1, &message(&[(1, b"f")])), (3, &message(&[(1, b"y"), (2, b"Add"), (3, b"c:sum:0")]))]);
+    let graph = message(&[(1, &x), (1, &conv), (2, &message(&[(1, &function)]))]);
+    let mut meta = Vec::new();
+    put_text(&mut meta, 1, "\u{1}");
+    put_bytes(&mut meta, 2, &graph);
+    meta
+}
+
+#[test]
+fn graphs_of_tensorflow() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.meta");
+    std::fs::write(&path, meta()).unwrap();
+    let opened = open(folder.path()).unwrap();
+    assert_eq!((opened.len(), opened[0].path.as_path()), (1, path.as_path()));
+    let [graph, function] = &opened[0].graphs[..] else { panic!("{opened:?}") };
+    let [x, conv] = &graph.ops[..] else { panic!("{graph:?}") };
+    assert_eq!((x.op_type.as_str(), x.id), ("Placeholder", 0));
+    assert_eq!((&*x.output_descs[0].dtype, &x.output_descs[0].shape[..]), ("float32", &[2, 3][..]));
+    let sources =
+        |op: &Op| op.inputs.iter().map(|edge| (edge.source.clone(), edge.index)).collect::<Vec<_>>();
+    assert_eq!(sources(conv), [("x".to_owned(), 0), ("w".to_owned(), 1), ("x".to_owned(), -1)]);
+    let output = &conv.output_descs[0];
+    assert_eq!((&*output.dtype, &output.shape[..], &*output.layout), ("float16", &[2, -1][..], "NHWC"));
+    assert_eq!(conv.attr("strides"), Some(&Attr::List([1, 2, 2, 1].map(Attr::Int).to_vec())));
+    assert_eq!(conv.attr("alpha"), Some(&Attr::Float(0.5)));
+    assert_eq!(conv.attr("use_cudnn"), Some(&Attr::Bool(true)));
+    assert_eq!(conv.attr("value"), Some(&Attr::Skipped("tensor invalid [4]".to_owned())));
+    assert_eq!((function.name.as_str(), sources(&function.ops[0])), ("f", vec![("c".to_owned(), 0)]));
+    // No part of the file is a graph that it is not, and none ends the program.
+    let whole = meta();
+    for length in 0..whole.len() {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        assert!(open(&path).is_err(), "{length}");
+    }
+}
+
+#[test]
+fn graphs_are_paired_by_session_and_number() {
+    let text = |id: &str, name: &str, dtype: &str| {
+        format!(
+            "graph {{ name: \"{name}\" attr {{ key: \"_session_graph_id\" value {{ s: \"{id}\" }} }} \
+             op {{ name: \"a\" type: \"Add\" output_desc {{ dtype: {dtype} }} }} }}\n"
+        )
+    };
+    let read = |text: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ge_proto_1_Build.txt");
+        std::fs::write(&path, text).unwrap();
+        open(&path).unwrap().remove(0).graphs
+    };
+    let left =
+        read(&(text("0_1", "ge_20260101_1", "DT_FLOAT") + &text("0_2", "ge_20260101_2", "DT_FLOAT16")));
+    let right =
+        read(&(text("0_2", "ge_20260202_1", "DT_FLOAT16") + &text("0_1", "ge_20260202_2", "DT_FLOAT")));
+    let found = diff_all(&left, &right);
+    assert!(found.is_same(), "{found:?}");
+    assert_eq!((found.graphs, found.compared), (2, 2));
+    let lone = diff_all(&left, &right[..1]);
+    assert_eq!((lone.graphs, lone.only_left_graphs.as_slice()), (1, &["ge_20260101_1".to_owned()][..]));
+    assert!(!lone.is_same());
+}
+
+#[test]
+fn results_of_fusion_passes() {
+    let one = r#"{"graph_fusion": {"A": {"effect_times": "2", "match_times": "3"}}, "session_and_graph_id": "0_1",
+                  "ub_fusion": {"B": {"effect_times": 1, "extra": {"effect_times": 9}}}}"#;
+    let pass = |name: &str, effect_times, match_times| FusionPass {
+        name: name.to_owned(),
+        effect_times,
+        match_times,
+    };
+    for (text, count) in
+        [(one.to_owned(), 1), (format!("[{one}, {one}]"), 2), (format!("{one}{one}\n{one}"), 3)]
+    {
+        let results = parse_fusion_results(text.as_bytes()).unwrap();
+        assert_eq!(results.len(), count, "{text}");
+        for result in results {
+            assert_eq!(result.graph_id.as_deref(), Some("0_1"));
+            assert_eq!(
+                (result.graph_fusion, result.ub_fusion),
+                (vec![pass("A", 2, 3)], vec![pass("B", 1, 0)])
+            );
+        }
+    }
+    for bad in ["", "[]", "3", "{\"a\": ", "{}}", "{\"a\": [}"] {
+        assert!(parse_fusion_results(bad.as_bytes()).is_err(), "{bad}");
+    }
 }

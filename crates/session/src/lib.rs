@@ -16,6 +16,7 @@ mod files;
 pub mod instruction;
 mod limitations;
 mod memory;
+mod network;
 mod next_step;
 mod non_finite;
 mod number_ranges;
@@ -44,6 +45,10 @@ use ulpscope_formats::Watch;
 pub use documents::{Written, write};
 pub use files::{FileOutputs, FileSink};
 pub use memory::{MemoryOutputs, MemorySink};
+pub use network::{
+    ComparedNetwork, DivergingOp, NetworkOutcome, NetworkOutputs, UnmatchedTensor, execute_network,
+    network_summary,
+};
 pub use next_step::quoted;
 pub use number_ranges::NumberRanges;
 pub use overflow::{

@@ -9,6 +9,8 @@ use ulpscope_compare::Matching;
 use ulpscope_report::SheetFormat;
 use ulpscope_session::{Language, NumberRanges, StyleName};
 
+use super::network_options::NetworkOptions;
+
 /// msprobe's short flags with several letters, which our parser does not support, and their long names.
 const MSPROBE_FLAGS: [(&str, &str); 8] = [
     ("-tp", "--target_path"),
@@ -120,6 +122,9 @@ pub(crate) struct CompareArgs {
     #[arg(long = "layer-mapping", alias = "layer_mapping", value_name = "FILE")]
     pub(crate) layer_mapping: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) network: NetworkOptions,
+
     /// Language of the explanation and the summary: en or zh [default: $ULPSCOPE_LANG, or en]
     #[arg(long, value_name = "LANG")]
     pub(crate) lang: Option<Language>,
@@ -200,6 +205,7 @@ Examples:
   ulpscope compare npu_dump/ gpu_dump/ --prove
   ulpscope compare ported.safetensors original.safetensors
   ulpscope compare npu/dump.pkl cpu/dump.pkl --style ptdbg -o result/
+  ulpscope compare npu_dump/ tf_dump/ --graph ge_proto_00000042_Build.txt -o result/
   ulpscope compare -tp npu_dump/step0 -gp gpu_dump/step0 -o result/      (as msprobe)
 
 Exit codes:

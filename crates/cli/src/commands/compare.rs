@@ -95,7 +95,7 @@ impl Compare {
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
         let outputs = FileOutputs::new(self.output.clone(), self.request.style, self.formats.clone());
-        let progress = CallProgress { bar: Progress::of_calls("comparing"), bytes: AtomicU64::new(0) };
+        let progress = CallProgress::new();
         let mut compared =
             execute(self.request.clone(), &outputs, &progress, prover.map(|prover| prover as &dyn Prover))?;
         drop(progress);
@@ -163,9 +163,15 @@ fn exit_of(agreement: &Agreement) -> Exit {
 }
 
 /// Shows how many calls are done, and the throughput in bytes.
-struct CallProgress {
+pub(crate) struct CallProgress {
     bar: Progress,
     bytes: AtomicU64,
+}
+
+impl CallProgress {
+    pub(crate) fn new() -> CallProgress {
+        CallProgress { bar: Progress::of_calls("comparing"), bytes: AtomicU64::new(0) }
+    }
 }
 
 impl ulpscope_compare::Progress for CallProgress {

@@ -147,10 +147,9 @@ fn casts(args: &GraphCastsArgs, output: &mut Output) -> anyhow::Result<Exit> {
 }
 
 fn diff(args: &GraphDiffArgs, output: &mut Output) -> anyhow::Result<Exit> {
-    let root =
-        |files: Vec<GraphFile>| files.into_iter().flat_map(|file| file.graphs).next().unwrap_or_default();
-    let (left, right) = (root(graph::open(&args.left)?), root(graph::open(&args.right)?));
-    let found = graph::diff(&left, &right);
+    let graphs = |files: Vec<GraphFile>| files.into_iter().flat_map(|file| file.graphs).collect::<Vec<_>>();
+    let (left, right) = (graphs(graph::open(&args.left)?), graphs(graph::open(&args.right)?));
+    let found = graph::diff_all(&left, &right);
     if args.json {
         output.json(&serde_json::to_value(&found)?)?;
     } else {
@@ -165,11 +164,15 @@ fn diff(args: &GraphDiffArgs, output: &mut Output) -> anyhow::Result<Exit> {
                 output.line(&format!("{name} is only in the {side} graph"))?;
             }
         }
+        for (side, names) in [("first", &found.only_left_graphs), ("second", &found.only_right_graphs)] {
+            for name in names {
+                output.line(&format!("graph {name} is only on the {side} side"))?;
+            }
+        }
         let same = found.compared - found.different.len();
         output.line(&format!("{same} of {} operators of both graphs are the same", found.compared))?;
     }
-    let is_same = found.different.is_empty() && found.only_left.is_empty() && found.only_right.is_empty();
-    Ok(if is_same { Exit::Done } else { Exit::Differ })
+    Ok(if found.is_same() { Exit::Done } else { Exit::Differ })
 }
 
 fn draw(args: &GraphDrawArgs, output: &mut Output) -> anyhow::Result<Exit> {

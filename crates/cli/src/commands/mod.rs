@@ -9,6 +9,7 @@ pub(crate) mod graph;
 pub(crate) mod ls;
 pub(crate) mod manual;
 pub(crate) mod merge;
+pub(crate) mod network;
 pub(crate) mod overflow;
 pub(crate) mod precision_tool;
 pub(crate) mod run;

@@ -347,7 +347,7 @@ fn parent_id(interner: &mut Interner, name: &str) -> u32 {
     }
 }
 
-/// Respells names that only one side has and that differ from a name of the other only in `_` for `.`.
+/// Respells names that only one side has and that differ from a name of the other only in `_` for `.` or `/`.
 fn respell(sides: &mut [Rewriting<'_>; 2]) {
     let [target, golden] = sides;
     let texts = |bases: &[Base]| bases.iter().map(|base| base.text.clone()).collect::<BTreeSet<_>>();
@@ -368,7 +368,10 @@ fn respell(sides: &mut [Rewriting<'_>; 2]) {
 fn folds<'a>(texts: impl Iterator<Item = &'a String>) -> BTreeMap<String, Option<&'a String>> {
     let mut folds = BTreeMap::new();
     for text in texts {
-        folds.entry(text.replace('_', ".")).and_modify(|spelling| *spelling = None).or_insert(Some(text));
+        folds
+            .entry(text.replace(['_', '/'], "."))
+            .and_modify(|spelling| *spelling = None)
+            .or_insert(Some(text));
     }
     folds
 }

@@ -1,4 +1,4 @@
-//! The sheet of msaccucmp for two NPU dumps: its columns, and its ten algorithms for a pair of tensors.
+//! The sheet of msaccucmp: its columns for two NPU dumps, and its ten algorithms for a pair of tensors.
 //!
 //! Sums are in f64, where msaccucmp sums in f32: the last of the six printed decimals may differ. A relative error has no
 //! meaning where the ground truth is zero. msaccucmp counts it as zero and says nothing; here the row says how many
@@ -40,19 +40,28 @@ pub const ALGORITHMS: usize = 10;
 pub const MISSING: &str = "NaN";
 
 /// The results for a pair of tensors, as text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Algorithms {
     /// In the order of the columns.
     pub values: [String; ALGORITHMS],
     /// What the values do not say.
     pub reasons: Vec<String>,
+    /// The cosine, if there is one: of a scalar and beside NaN there is none.
+    pub cosine: Option<f64>,
+    /// The distance in relation to the length of the ground truth; none beside NaN.
+    pub relative_distance: Option<f64>,
 }
 
 /// A pair that cannot be compared.
 impl Algorithms {
     /// No values, for a reason.
     pub fn none(reason: impl Into<String>) -> Algorithms {
-        Algorithms { values: std::array::from_fn(|_| MISSING.to_owned()), reasons: vec![reason.into()] }
+        Algorithms {
+            values: std::array::from_fn(|_| MISSING.to_owned()),
+            reasons: vec![reason.into()],
+            cosine: None,
+            relative_distance: None,
+        }
     }
 }
 
@@ -99,7 +108,13 @@ pub fn measure(target: &Tensor, golden: &Tensor, files: [&str; 2]) -> Algorithms
         six(if distances.max_rel.is_finite() { distances.max_rel } else { 0.0 }),
         six(measured.accumulated_rel / count),
     ];
-    Algorithms { values, reasons }
+    let relative = if of_sides[1].norm > 0.0 { distances.rel_l2 } else { of_sides[0].norm };
+    Algorithms {
+        values,
+        reasons,
+        cosine: distances.cosine.filter(|_| is_finite && target.view().len() > 1),
+        relative_distance: Some(relative).filter(|_| is_finite),
+    }
 }
 
 fn cosine(

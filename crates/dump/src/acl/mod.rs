@@ -30,7 +30,8 @@ use crate::rank::{Index, Rank, Task, Tool};
 use overflow::DebugFile;
 pub use overflow::DeviceOverflow;
 pub(crate) use places::{AclPlace, groups};
-use source::{AclFile, AclSource};
+use source::AclSource;
+pub use source::OperatorFile;
 
 /// Whether a name is that of a file of an ACL dump.
 pub(crate) fn is_name(name: &str) -> bool {
@@ -74,7 +75,7 @@ pub(crate) fn op_debug_note(folder: &Path, files: &[TensorFile]) -> Option<Strin
 /// Opens the files of one device and step.
 pub(crate) fn open(folder: &Path, files: &[TensorFile]) -> Rank {
     let mut problems = Problems::default();
-    let mut files_found: Vec<AclFile> = Vec::new();
+    let mut files_found: Vec<OperatorFile> = Vec::new();
     let mut debug = Vec::new();
     for file in files {
         let name = file.named.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -87,7 +88,7 @@ pub(crate) fn open(folder: &Path, files: &[TensorFile]) -> Rank {
             continue;
         }
         match operator(folder, file, name.as_ref(), is_statistics, &mut problems) {
-            Ok(operator) => files_found.push(AclFile { path, name, operator, is_statistics }),
+            Ok(operator) => files_found.push(OperatorFile { path, name, operator, is_statistics }),
             Err(error) => problems.add(&error),
         }
     }
@@ -149,8 +150,8 @@ fn operator(
     })
 }
 
-/// The tensors of the file of one execution, for callers that have found it: `input.0`, `output.0`.
-pub(crate) fn read(path: &Path) -> Result<acl::DumpFile, Error> {
+/// Reads the file of one execution, with the layouts of its tensors.
+pub fn read_operator_file(path: &Path) -> Result<acl::DumpFile, Error> {
     let bytes = Bytes::map(path, Access::ReadOnly)?;
     bytes.reading(|| acl::read(&bytes)).map_err(|error| error.in_file(path))
 }

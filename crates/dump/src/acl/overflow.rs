@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ulpscope_formats::acl::{FileName, NO_THREAD, Thread, UnitState, read_op_debug};
 use ulpscope_formats::{Error, Fault};
 
-use super::source::AclFile;
+use super::source::OperatorFile;
 use crate::problems::Problems;
 
 /// An op-debug file.
@@ -39,7 +39,7 @@ pub struct DeviceOverflow {
 pub(super) fn overflows(
     folder: &Path,
     debug: &[DebugFile],
-    files: &[AclFile],
+    files: &[OperatorFile],
     problems: &mut Problems,
 ) -> Vec<DeviceOverflow> {
     let mut found = Vec::new();
@@ -57,7 +57,7 @@ pub(super) fn overflows(
 }
 
 fn read(path: &Path) -> Result<Vec<UnitState>, Error> {
-    let dump = super::read(path)?;
+    let dump = super::read_operator_file(path)?;
     let Some(output) = dump.outputs.first() else {
         let fault = Fault::malformed("an output with the state of the device", "no output");
         return Err(Error::whole(fault).in_file(path));
@@ -65,7 +65,7 @@ fn read(path: &Path) -> Result<Vec<UnitState>, Error> {
     Ok(read_op_debug(&output.data).map_err(|error| error.in_part("output.0").in_file(path))?.units)
 }
 
-fn overflow(file: &DebugFile, state: &UnitState, files: &[AclFile]) -> DeviceOverflow {
+fn overflow(file: &DebugFile, state: &UnitState, files: &[OperatorFile]) -> DeviceOverflow {
     // A device that does not know the task writes -1: the file is then that of the task itself.
     let field = |name: &str, own: u64| state.field(name).filter(|&id| id != u64::MAX).unwrap_or(own);
     let task_id = field("task_id", file.name.task_id);
@@ -75,7 +75,7 @@ fn overflow(file: &DebugFile, state: &UnitState, files: &[AclFile]) -> DeviceOve
         part("context_id").is_none_or(|id| id == thread.context_id)
             && part("thread_id").is_none_or(|id| id == thread.thread_id)
     };
-    let runs_there = |one: &AclFile| {
+    let runs_there = |one: &OperatorFile| {
         one.path.parent() == file.path.parent()
             && one.name.as_ref().is_some_and(|name| {
                 name.task_id == task_id

@@ -16,21 +16,22 @@ use crate::problems::Problems;
 use crate::rank::{Index, Source};
 
 /// The file of one execution.
-pub(super) struct AclFile {
+#[derive(Clone, Debug)]
+pub struct OperatorFile {
     /// Its path below the folder.
-    pub(super) path: PathBuf,
+    pub path: PathBuf,
     /// The parts of its name; none if its name is digits.
-    pub(super) name: Option<FileName>,
+    pub name: Option<FileName>,
     /// Type and name of the operator.
-    pub(super) operator: String,
+    pub operator: String,
     /// Whether it has statistics instead of elements.
-    pub(super) is_statistics: bool,
+    pub is_statistics: bool,
 }
 
 pub(super) struct AclSource {
     pub(super) folder: PathBuf,
     /// In order of time.
-    pub(super) files: Vec<AclFile>,
+    pub(super) files: Vec<OperatorFile>,
     pub(super) overflows: Vec<DeviceOverflow>,
 }
 
@@ -47,7 +48,7 @@ impl Source for AclSource {
                 bytes.reading(|| acl::read_statistics(&bytes)).map_err(|error| error.in_file(&path))?;
             return Ok(rows.iter().map(|row| statistics_entry(&name, row)).collect());
         }
-        Ok(entries(&name, &super::read(&path)?))
+        Ok(entries(&name, &super::read_operator_file(&path)?))
     }
 
     fn stack(&self, _index: &Index, _call: usize) -> Option<Vec<String>> {
@@ -68,6 +69,10 @@ impl Source for AclSource {
 
     fn late_problems(&self) -> Problems {
         Problems::default()
+    }
+
+    fn operator_files(&self) -> &[OperatorFile] {
+        &self.files
     }
 
     fn device_overflows(&self) -> &[DeviceOverflow] {

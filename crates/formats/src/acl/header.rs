@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::wire::{self, Field, Message};
 use super::{DataType, DumpFile, DumpTensor, Format, MAX_ENTRIES, OriginalOp, Region, Sizes};
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place};
+use crate::protobuf::{self as wire, Field, Message};
 use crate::tensor::MAX_RANK;
 
 /// Inputs and outputs have the same fields in the same order, under different field numbers. Zero: the field does
@@ -50,9 +50,9 @@ const INPUT: Numbers = Numbers {
 pub(super) fn read(file: &Bytes, range: Range<usize>) -> Result<(DumpFile, Sizes), Error> {
     let (mut dump, mut sizes) = (DumpFile::default(), Sizes::default());
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         match field.number {
-            1 => dump.version = text(file, &field, "version")?,
+            1 => dump.version = field.text(file, "version")?,
             2 => dump.dump_time = field.number_value("dump_time")?,
             3 => {
                 let (tensor, size) = read_tensor(file, field.range("output")?, &OUTPUT)?;
@@ -69,7 +69,7 @@ pub(super) fn read(file: &Bytes, range: Range<usize>) -> Result<(DumpFile, Sizes
                 push(&mut dump.buffers, region, "buffers", &field)?;
                 sizes.buffers.push(size);
             }
-            6 => dump.op_name = text(file, &field, "op_name")?,
+            6 => dump.op_name = field.text(file, "op_name")?,
             7 => {
                 let attr = read_attr(file, field.range("attr")?)?;
                 push(&mut dump.attrs, attr, "attributes", &field)?;
@@ -99,7 +99,7 @@ fn read_tensor(file: &Bytes, range: Range<usize>, numbers: &Numbers) -> Result<(
     let mut tensor = DumpTensor::default();
     let mut size = 0;
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         match field.number {
             1 => tensor.data_type = DataType::from_header(field.i32_value("data_type")?),
             2 => tensor.format = Format(field.i32_value("format")?),
@@ -126,7 +126,7 @@ fn read_tensor(file: &Bytes, range: Range<usize>, numbers: &Numbers) -> Result<(
 
 fn read_shape(file: &Bytes, field: &Field, dims: &mut Vec<u64>) -> Result<(), Error> {
     let mut message = Message::new(file, field.range("shape")?);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         if field.number == 1 {
             field.extend(file, "dimensions", MAX_RANK, dims)?;
         }
@@ -137,9 +137,9 @@ fn read_shape(file: &Bytes, field: &Field, dims: &mut Vec<u64>) -> Result<(), Er
 fn read_original_op(file: &Bytes, range: Range<usize>) -> Result<OriginalOp, Error> {
     let mut op = OriginalOp::default();
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         match field.number {
-            1 => op.name = text(file, &field, "name")?,
+            1 => op.name = field.text(file, "name")?,
             2 => op.output_index = field.number_value("output_index")? as u32,
             3 => op.data_type = DataType::from_header(field.i32_value("data_type")?),
             4 => op.format = Format(field.i32_value("format")?),
@@ -152,7 +152,7 @@ fn read_original_op(file: &Bytes, range: Range<usize>) -> Result<OriginalOp, Err
 fn read_dim_range(file: &Bytes, range: Range<usize>) -> Result<(u64, u64), Error> {
     let mut pair = (0, 0);
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         match field.number {
             1 => pair.0 = field.number_value("dim_start")?,
             2 => pair.1 = field.number_value("dim_end")?,
@@ -166,7 +166,7 @@ fn read_region(file: &Bytes, range: Range<usize>) -> Result<(Region, u64), Error
     let mut region = Region { kind: 0, data: Bytes::from(Vec::new()) };
     let mut size = 0;
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         match field.number {
             1 => region.kind = field.i32_value("type")?,
             2 => region.data = file.slice(field.range("data")?),
@@ -180,19 +180,14 @@ fn read_region(file: &Bytes, range: Range<usize>) -> Result<(Region, u64), Error
 fn read_attr(file: &Bytes, range: Range<usize>) -> Result<(String, String), Error> {
     let mut attr = (String::new(), String::new());
     let mut message = Message::new(file, range);
-    while let Some(field) = message.next()? {
+    while let Some(field) = message.next_field()? {
         match field.number {
-            1 => attr.0 = text(file, &field, "name")?,
-            2 => attr.1 = text(file, &field, "value")?,
+            1 => attr.0 = field.text(file, "name")?,
+            2 => attr.1 = field.text(file, "value")?,
             _ => {}
         }
     }
     Ok(attr)
-}
-
-/// Text of the header. Invalid UTF-8 is replaced: a bad name must not lose the file.
-fn text(file: &Bytes, field: &Field, name: &str) -> Result<String, Error> {
-    Ok(String::from_utf8_lossy(&file[field.range(name)?]).into_owned())
 }
 
 fn push<T>(list: &mut Vec<T>, item: T, what: &'static str, field: &Field) -> Result<(), Error> {

@@ -12,7 +12,7 @@
 //! not lose the file. A tensor keeps its raw bytes. [`DumpTensor::tensor`] interprets them, or says why it cannot.
 //!
 //! ```text
-//! bytes ──► wire (protobuf) or nano (records) ──► DumpFile ──► Value: "input.0", "output.0", "l1buffer.0", "space.0"
+//! bytes ──► protobuf or nano (records) ──► DumpFile ──► Value: "input.0", "output.0", "l1buffer.0", "space.0"
 //! ```
 
 mod data_type;
@@ -27,7 +27,6 @@ mod parts;
 mod statistics;
 mod tensor;
 mod value;
-mod wire;
 
 use std::io::Write;
 

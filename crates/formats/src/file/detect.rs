@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::format::Format;
 use crate::error::{Error, Fault};
+use crate::tensorflow::{DebugFileName, EVENT_START};
 
 /// Bytes that an error shows of a file of unknown format.
 const SHOWN_BYTES: usize = 8;
@@ -27,6 +28,7 @@ impl Format {
                 MSPROBE_NAMES.iter().any(|name| stem.ends_with(name)).then_some(Format::Msprobe)
             }
             Some(format) => Some(format),
+            None if is_debug_event(path) => Some(Format::TfEvent),
             None => {
                 let time = path.extension()?.to_str()?;
                 let digits = time.bytes().all(|byte| byte.is_ascii_digit());
@@ -37,6 +39,10 @@ impl Format {
 
     /// The format of the first bytes. `path` decides only between formats that begin alike.
     fn of_content(path: &Path, bytes: &[u8]) -> Option<Format> {
+        // It begins like many texts; the name says what it is.
+        if bytes.first() == Some(&EVENT_START) && is_debug_event(path) {
+            return Some(Format::TfEvent);
+        }
         let begins = |format: &Format| format.row().start.is_some_and(|start| bytes.starts_with(start));
         if let Some(format) = Format::ALL.into_iter().find(begins) {
             return Some(format);
@@ -85,6 +91,11 @@ impl Format {
             Error::whole(Fault::UnknownFormat { found })
         })
     }
+}
+
+/// Whether a name is that of a file of TensorFlow's debugger.
+fn is_debug_event(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| DebugFileName::parse(name).is_some())
 }
 
 /// A `.npz` contains arrays; an archive of torch begins with its pickle. Only the name of the first entry is checked:

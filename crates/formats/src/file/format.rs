@@ -12,8 +12,9 @@ use super::records as record_files;
 use crate::acl::{self, DumpFile};
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault};
+use crate::tensor::Tensor;
 use crate::value::Value;
-use crate::{npy, npz, pt, safetensors};
+use crate::{npy, npz, pt, safetensors, tensorflow};
 
 /// The name that numpy gives to an array without a name.
 const LONE_ARRAY: &str = "arr_0";
@@ -111,6 +112,12 @@ formats! {
         name: "an ACL dump file", about: "ACL dump file", extensions: &["acl"], shared_extensions: &[],
         start: None, holds: Holds::NamedTensors, records: None, is_general: false, is_recorded: false,
     };
+    /// Event of TensorFlow's debugger.
+    TfEvent: FormatRow {
+        name: "an event of TensorFlow's debugger", about: "Event of TensorFlow's debugger: one tensor",
+        extensions: &["tfdbg"], shared_extensions: &[],
+        start: None, holds: Holds::OneTensor, records: None, is_general: false, is_recorded: false,
+    };
     /// JSON lines of ptdbg_ascend and torch_npu.hooks, named `.pkl` although they are not pickles.
     PklLines: FormatRow {
         name: "a JSON-lines .pkl file",
@@ -207,20 +214,18 @@ pub fn decode(format: Format, bytes: &Bytes) -> Result<Value, Error> {
         Format::PklLines => record_files::read_lines(bytes),
         Format::Msprobe => record_files::read_json(bytes),
         Format::Acl => acl::read(bytes).map(|dump| dump.to_value()),
+        Format::TfEvent => match tensorflow::read_debug_tensor(bytes)?.tensor {
+            Some(tensor) => Ok(Value::Tensor(tensor)),
+            None => Ok(Value::Unread("the handle of a variable, which has no elements".to_owned())),
+        },
     }
 }
 
-/// Writes a value in a format. `name` is the operator's name in an ACL dump.
+/// Writes a value in a format. `name` is the operator's name in an ACL dump or an event of TensorFlow.
 pub fn encode(format: Format, value: &Value, name: &str, out: &mut dyn Write) -> Result<(), Error> {
     match format {
-        Format::Npy => match value.tensors().as_slice() {
-            [(_, tensor)] => npy::write(&tensor.view(), out),
-            tensors => {
-                let found = tensors.len();
-                let message = format!("{format} holds one tensor, and there are {found}");
-                Err(Error::whole(Fault::Unsupported(message)))
-            }
-        },
+        Format::Npy => npy::write(&lone_tensor(format, value)?.view(), out),
+        Format::TfEvent => tensorflow::write_debug_tensor(name, &lone_tensor(format, value)?, out),
         Format::Npz if matches!(value, Value::Tensor(_)) => {
             npz::write(&Value::Dict(vec![(Value::Str(LONE_ARRAY.to_owned()), value.clone())]), out)
         }
@@ -233,6 +238,18 @@ pub fn encode(format: Format, value: &Value, name: &str, out: &mut dyn Write) ->
     }
 }
 
+/// The tensor of a format that holds one.
+fn lone_tensor(format: Format, value: &Value) -> Result<Tensor, Error> {
+    match value.tensors().as_slice() {
+        [(_, tensor)] => Ok((*tensor).clone()),
+        tensors => {
+            let found = tensors.len();
+            let message = format!("{format} holds one tensor, and there are {found}");
+            Err(Error::whole(Fault::Unsupported(message)))
+        }
+    }
+}
+
 /// The dotted paths of everything in a value that [`encode`] would silently leave out: a tensor format cannot hold
 /// the plain values around the tensors. Values for which the write fails are not among them.
 pub fn left_out(format: Format, value: &Value) -> Vec<String> {
@@ -241,7 +258,7 @@ pub fn left_out(format: Format, value: &Value) -> Vec<String> {
         Format::Safetensors => return safetensors::left_out(value),
         // Without tensors the value is a list of records, which is written completely.
         Format::PklLines if value.tensors().is_empty() => return Vec::new(),
-        Format::Npy | Format::Npz | Format::Acl | Format::PklLines => {}
+        Format::Npy | Format::Npz | Format::Acl | Format::TfEvent | Format::PklLines => {}
     }
     let mut paths = Vec::new();
     value.visit(&mut |path, part| {

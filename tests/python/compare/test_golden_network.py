@@ -1,0 +1,203 @@
+"""A whole network of an Ascend device against TensorFlow: rows, files and answers of the golden archive."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import golden
+
+DATA = "inputs/precision_data"
+NPU = f"{DATA}/npu/debug_0/dump"
+GRAPH = f"{DATA}/npu/debug_0/graph"
+ARRAYS = f"{DATA}/tf/dump"
+DEBUG = f"{DATA}/tf/tf_debug"
+META = "inputs/tf_ckpt/model.meta"
+
+# Columns that the older tool sums in float32.
+MEASURED = (
+    "CosineSimilarity",
+    "MaxAbsoluteError",
+    "AccumulatedRelativeError",
+    "RelativeEuclideanDistance",
+    "KullbackLeiblerDivergence",
+    "MeanAbsoluteError",
+    "RootMeanSquareError",
+    "MaxRelativeError",
+    "MeanRelativeError",
+)
+
+
+@pytest.fixture(scope="module")
+def acl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    unpacked: Path = golden.unpack("acl", tmp_path_factory.mktemp("acl"))
+    return unpacked
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ulpscope", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def network(acl: Path, *words: object, tf: str = ARRAYS, code: int = 1) -> subprocess.CompletedProcess[str]:
+    done = run("compare", acl / NPU, acl / tf, "--graph", acl / GRAPH, *words)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def rows(path: Path) -> list[list[str]]:
+    with path.open(newline="") as lines:
+        return list(csv.reader(lines))
+
+
+def only(folder: Path, pattern: str) -> Path:
+    (found,) = folder.glob(pattern)
+    return found
+
+
+def labelled(header: list[str], row: list[str]) -> dict[str, str]:
+    """A row by heading; the second `DataType` is the golden's."""
+    names = [f"golden {name}" if name in header[:at] else name for at, name in enumerate(header)]
+    return dict(zip(names, row, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("case", "words"), [("cmp_tf", []), ("cmp_tf_overflow_detection", ["--overflow-detection"])]
+)
+def test_the_rows_of_the_older_tool(acl: Path, tmp_path: Path, case: str, words: list[str]) -> None:
+    network(acl, "-o", tmp_path, *words)
+    mine = rows(only(tmp_path, "result_*.csv"))
+    theirs = rows(only(acl / "expected" / case, "result_*.csv"))
+    assert mine[0] == theirs[0]
+    assert len(mine) == len(theirs)
+    compared = fed = unread = 0
+    for ours, expected in zip(mine[1:], theirs[1:], strict=True):
+        row, peer = labelled(mine[0], ours), labelled(theirs[0], expected)
+        same = ["Index", "OpType", "NPUDump", "Address", "GroundTruth", "TensorIndex"]
+        assert {name: row[name] for name in same} == {name: peer[name] for name in same}
+        assert row.get("OverFlow") == peer.get("OverFlow")
+        if peer["CosineSimilarity"] != "NaN":
+            compared += 1
+            assert (row["Shape"], row["StandardDeviation"]) == (peer["Shape"], peer["StandardDeviation"])
+            assert (row["DataType"], row["golden DataType"]) == (peer["DataType"], peer["golden DataType"])
+            for name in MEASURED:
+                # The older tool sums in float32: the last of six decimals may differ, and more of a long sum.
+                tolerance = {"rel": 2e-7, "abs": 1.1e-6}
+                assert float(row[name]) == pytest.approx(float(peer[name]), **tolerance), (row, name)
+            assert peer["CompareFailReason"] in row["CompareFailReason"]
+        elif "no the ground truth dump file" in peer["CompareFailReason"]:
+            # The older tool does not know that _arg_x_0_0 is the placeholder x: the true rows are compared.
+            fed += 1
+            assert float(row["CosineSimilarity"]) == 1.0
+            assert row["CompareFailReason"] == ""
+        elif peer["TensorIndex"] != "NaN":
+            # A handle of a variable in a pickle: the older tool says nothing.
+            unread += 1
+            assert row["CosineSimilarity"] == "NaN"
+            assert "never unpickled" in row["CompareFailReason"]
+        else:
+            assert ours == expected
+    assert (compared, fed, unread) == (39, 6, 14)
+
+
+def test_the_pairs_of_the_older_tool(acl: Path, tmp_path: Path) -> None:
+    network(acl, "-o", tmp_path, "--map")
+    mine = rows(only(tmp_path, "mapping_*.csv"))
+    theirs = rows(only(acl / "expected/cmp_tf_map", "mapping_*.csv"))
+    assert mine[0] == theirs[0]
+    differing = []
+    for ours, expected in zip(mine, theirs, strict=True):
+        expected = [cell.replace("INPUTS", str(acl / "inputs")) for cell in expected]
+        if ours != expected:
+            assert ours[:-1] == expected[:-1]
+            differing.append((ours[4], Path(ours[6]).name, expected[6]))
+    # What was fed, which the older tool does not find.
+    assert [name.split(".")[0] for _, name, _ in differing] == ["_arg_x_0_0"] * 5 + ["_arg_y_0_1"]
+    assert {missing for *_, missing in differing} == {"NaN"}
+
+
+def test_one_tensor_element_by_element(acl: Path, tmp_path: Path) -> None:
+    network(acl, "-o", tmp_path, "--op", "LeNet/conv2/Relu", "--op-output", 0, "--top", 5)
+    expected = acl / "expected/single_op_relu"
+    for path in expected.iterdir():
+        mine = tmp_path / path.name
+        if path.name.endswith("_summary.txt"):
+            # The older tool counts elements without a relative error as 0; the smallest real one is 0.000001.
+            assert mine.read_text() == path.read_text().replace(
+                "MinRelativeError:0.000000", "MinRelativeError:0.000001"
+            )
+        else:
+            assert mine.read_bytes() == path.read_bytes(), path.name
+    array = np.load(tmp_path / "LeNet_conv2_Relu_output_0.npy")
+    assert array.shape == (2, 20, 6, 6)
+
+
+def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(done.stdout)
+    return read
+
+
+def test_the_planted_defects_are_named_and_nothing_else(acl: Path) -> None:
+    found = document(network(acl, "--json"))
+    (outcome,) = found["networks"]
+    assert found["agreement"] == "differ"
+    places = [(one["op"], one["output"], one["compared_with"]) for one in outcome["diverging"]]
+    assert places == [("LeNet/conv2/Conv2D", 0, "LeNet/conv2/BiasAdd:0"), ("xent/xent", 1, "xent/xent:1")]
+    assert outcome["tensors"] == {"agree": 42, "differ": 3, "unmatched": 0, "not_compared": 14}
+    assert outcome["operators_not_dumped"] == 12
+    assert all(one["reason"] for one in outcome["not_compared"])
+    assert any("12 of 36 operators of the graph have no dump file" in note for note in outcome["notes"])
+
+
+def test_the_debugger_s_folder_and_its_graph_compare_variables_too(acl: Path) -> None:
+    arrays = document(network(acl, "--json", "--golden-graph", acl / META))
+    debug = document(network(acl, "--json", tf=DEBUG))
+    for found in (arrays, debug):
+        (outcome,) = found["networks"]
+        assert outcome["tensors"] == {"agree": 56, "differ": 3, "unmatched": 0, "not_compared": 0}
+
+
+def test_a_graph_of_a_different_network_is_said(acl: Path, tmp_path: Path) -> None:
+    text = (acl / GRAPH / "ge_proto_00000042_Build.txt").read_text()
+    other = tmp_path / "ge_proto_00000001_Build.txt"
+    other.write_text(
+        text.replace("LeNet", "ResNet").replace("trans_", "t_").replace('"loss', '"l').replace("xent", "x")
+    )
+    done = run("compare", acl / NPU, acl / ARRAYS, "--graph", other)
+    assert done.returncode == 2
+    assert "this graph does not belong to the dump: none of its 36 operators is among the 24" in done.stderr
+    partly = tmp_path / "ge_proto_00000002_Build.txt"
+    partly.write_text(text.replace("LeNet/conv2", "LeNet/conv9"))
+    done = run("compare", acl / NPU, acl / ARRAYS, "--graph", partly)
+    assert "2 of 24 operators of the dump are not in the graph" in done.stderr
+
+
+def test_two_devices_whose_tasks_differ(acl: Path, tmp_path: Path) -> None:
+    """The same dump with other task ids and times, and one operator more."""
+    other = tmp_path / "other"
+    source = next((acl / NPU).rglob("Relu.LeNet_conv2_Relu.*")).parent
+    other.mkdir()
+    for path in source.iterdir():
+        op_type, name, task, stream, time = path.name.split(".")
+        shutil.copy(path, other / f"{op_type}.{name}.{int(task) + 100}.{stream}.{int(time) + 7}")
+    done = run("compare", acl / NPU, other, "--graph", acl / GRAPH, "--json", "-o", tmp_path / "result")
+    assert done.returncode == 0, done.stderr
+    (outcome,) = document(done)["networks"]
+    assert outcome["tensors"] == {"agree": 59, "differ": 0, "unmatched": 0, "not_compared": 0}
+    header = rows(only(tmp_path / "result", "result_*.csv"))[0]
+    assert header.count("Address") == 2
+
+
+def test_what_is_no_dump_of_a_device_is_said(acl: Path) -> None:
+    done = run("compare", acl / ARRAYS, acl / NPU, "--graph", acl / GRAPH)
+    assert done.returncode == 2
+    assert "expected the dump of an Ascend device" in done.stderr
+    assert "found TensorFlow dump" in done.stderr
