@@ -24,6 +24,6 @@ mod text_fields;
 pub use casts::{CastGroup, casts};
 pub use diff::{GraphDiff, OpDifference, diff};
 pub use draw::draw;
-pub use find::{GraphFile, open, read_graphs};
+pub use find::{GraphFile, graph_files, is_built, open, read_graphs};
 pub use info::{Consumer, OpFilter, OpInfo, TensorInfo, find_ops, info, list, type_counts};
 pub use model::{Attr, Edge, Graph, Op, TensorDesc};
