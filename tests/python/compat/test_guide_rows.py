@@ -1,4 +1,4 @@
-"""Every row of the guides of precision_tool (T), ptdbg_ascend.parse (S) and of what we add (R) has tests that exist."""
+"""Every row of the guides (T precision_tool, S ptdbg_ascend.parse, R ours) names tests that exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ELSEWHERE = {"T12", "S41"}
 
 
 @cache
-def tests_of(file: str) -> frozenset[str]:
+def names_in(file: str) -> frozenset[str]:
     text = (ROOT / file).read_text()
     pattern = r"^def (test_\w+)\(" if file.endswith(".py") else r"#\[test\]\s+fn (\w+)\("
     return frozenset(re.findall(pattern, text, re.MULTILINE))
@@ -24,5 +24,5 @@ def tests_of(file: str) -> frozenset[str]:
 def test_every_row_names_tests_that_exist() -> None:
     lines = [line.split() for line in TABLE.read_text().splitlines()]
     assert {row for row, _ in lines} == set(ROWS) - ELSEWHERE
-    wrong = [name for _, name in lines if name.split("::")[1] not in tests_of(name.split("::")[0])]
+    wrong = [name for _, name in lines if name.split("::")[1] not in names_in(name.split("::")[0])]
     assert wrong == []

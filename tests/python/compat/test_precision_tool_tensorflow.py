@@ -103,7 +103,7 @@ x = tf.placeholder(tf.float32, [2, 3], name="net/x")
 w = tf.get_variable("net/w", initializer=np.ones((3, 1), np.float32))
 rate = tf.constant(0.9, name="dropout/rate")
 y = tf.multiply(tf.matmul(x, w, name="net/mm"), 1 - rate, name="net/kept")
-tf.train.GradientDescentOptimizer(0.0).minimize(tf.reduce_sum(y, name="net/loss"))
+tf.train.GradientDescentOptimizer(0.0).minimize(tf.reduce_sum(tf.square(y), name="net/loss"))
 with PrecisionTfSession() as sess:
     sess.run(tf.global_variables_initializer())
     sess.run(tf.get_collection(tf.GraphKeys.TRAIN_OP), feed_dict={x: np.full((2, 3), 2, np.float32)})

@@ -32,14 +32,22 @@ class PrecisionTfSession(_TF.Session):
     def __init__(self, target="", graph=None, config=None):
         super(PrecisionTfSession, self).__init__(target=target, graph=graph, config=config)
         self._precision_saver = None
+        self._is_saving = False
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """As ``tf.Session.run``."""
-        for key, value in (feed_dict or {}).items():
-            numpy.save(feed_file(getattr(key, "name", str(key))), numpy.asarray(value), allow_pickle=False)
+        # The saver runs this session itself, with a feed of its own.
+        is_step = bool(feed_dict) and not self._is_saving
+        if is_step:
+            for key, value in feed_dict.items():
+                numpy.save(feed_file(getattr(key, "name", str(key))), numpy.asarray(value), allow_pickle=False)
         result = super(PrecisionTfSession, self).run(fetches, feed_dict, options, run_metadata)
-        if feed_dict:
-            self._save()
+        if is_step:
+            self._is_saving = True
+            try:
+                self._save()
+            finally:
+                self._is_saving = False
         return result
 
     def _save(self):
@@ -48,18 +56,4 @@ class PrecisionTfSession(_TF.Session):
                 if not _TF.global_variables():
                     return
                 self._precision_saver = _TF.train.Saver(max_to_keep=1)
-            # The saver runs the session itself, with a feed of its own.
-            plain = _Plain(self)
-            self._precision_saver.save(plain, os.path.join(checkpoint_folder(), "ckpt"))
-
-
-class _Plain(object):
-    """The session without what this file adds, for the saver."""
-
-    def __init__(self, session):
-        self._session = session
-        self.graph = session.graph
-
-    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
-        """As ``tf.Session.run``."""
-        return super(PrecisionTfSession, self._session).run(fetches, feed_dict, options, run_metadata)
+            self._precision_saver.save(self, os.path.join(checkpoint_folder(), "ckpt"))

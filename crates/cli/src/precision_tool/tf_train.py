@@ -55,7 +55,12 @@ def main(device):
     steps = tf.get_collection(tf.GraphKeys.TRAIN_OP)
     if not steps:
         sys.exit("the checkpoint has no training step: its collection train_op is empty")
-    config = tf_config.session_dump_config() if device == "npu" else None
+    if device == "npu":
+        config = tf_config.session_dump_config()
+    else:
+        # Operators that TensorFlow merges or folds would not be dumped.
+        config = tf.ConfigProto()
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
     with tf.Session(config=config) as plain:
         saver.restore(plain, checkpoint)
         session = plain
